@@ -1,0 +1,37 @@
+//! What the gate wants the shell to do.
+
+use crate::request::Ticket;
+
+/// One thing to do, from [`crate::Gate::poll`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Send the request upstream. It is charged from now on.
+    Dispatch(Ticket),
+    /// Refuse the request. Its ticket has ended.
+    Reject(Ticket, Reason),
+}
+
+/// Why a request was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reason {
+    /// The queue holds `queue_max` requests.
+    QueueFull,
+    /// It waited for `queue_timeout`.
+    QueueTimeout,
+    /// Its own deadline passed while it waited.
+    Deadline,
+    /// Pinning its session would hold more than `pinned_max` connections.
+    PinnedMax,
+}
+
+impl Reason {
+    /// Its name in metrics and logs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::QueueFull => "queue_full",
+            Self::QueueTimeout => "queue_timeout",
+            Self::Deadline => "deadline",
+            Self::PinnedMax => "pinned_max",
+        }
+    }
+}

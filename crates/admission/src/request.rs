@@ -1,0 +1,90 @@
+//! What the shell tells the gate about a request, and what names it afterwards.
+
+use crate::time::{Duration, Instant};
+
+/// A request type: the set of requests expected to cost alike. The shell computes the key (a stable hash of whatever
+/// names the type) and keeps the label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestType(pub u64);
+
+/// A pool of upstream connections that can stand in for one another (for SQL: one user, database and start-up state).
+/// At most [`PoolId::COUNT`] per gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct PoolId(u8);
+
+impl PoolId {
+    /// How many pools a gate can have.
+    pub const COUNT: usize = 64;
+
+    /// The pool with this index, if it is below [`PoolId::COUNT`].
+    pub const fn new(index: u8) -> Option<Self> {
+        if (index as usize) < Self::COUNT { Some(Self(index)) } else { None }
+    }
+
+    /// Its index.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Whether a request takes a connection from the budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Connection {
+    /// It needs one of its pool, and gives it back when it completes.
+    Needed,
+    /// Its session holds one already (it is pinned), so it takes none.
+    Held,
+}
+
+/// Whether a request may be made to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// The ordinary case.
+    Queued,
+    /// It is charged but never queued, because making it wait would make others wait (it holds a lock, or releases
+    /// one: `COMMIT PREPARED`). It still needs a connection: where none is free it takes the next one of its pool.
+    Immediate,
+}
+
+/// One request, as it arrives.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// What kind of work it is.
+    pub request_type: RequestType,
+    /// Which connections can serve it.
+    pub pool: PoolId,
+    /// Whether it takes one of them.
+    pub connection: Connection,
+    /// Whether it may wait.
+    pub entry: Entry,
+    /// When its answer is of no use any more.
+    pub deadline: Option<Instant>,
+}
+
+/// Names one request from `arrive` to its end. Never reused within a gate's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub(crate) u64);
+
+/// A connection kept by a session beyond its request. Give it back with `Gate::unpin`, exactly once.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Pin(pub(crate) PoolId);
+
+/// How a request ended upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was served: what it took is what its type costs.
+    Success,
+    /// It failed: what it took says nothing of what its type costs.
+    Failure,
+    /// The client left while it was in flight.
+    Canceled,
+}
+
+/// The end of a request that was dispatched.
+#[derive(Clone, Copy, Debug)]
+pub struct Completion {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// How long the service was busy with it, without the client's own pauses.
+    pub upstream_time: Duration,
+}

@@ -1,0 +1,1 @@
+//! The witness: private servers, open-loop load, alternated experiments, tables and plots.

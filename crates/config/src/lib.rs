@@ -1,0 +1,1 @@
+//! Gatekeeper's configuration: text in, a valid world or every error out.

@@ -1,0 +1,2 @@
+//! The `gatekeeper` program.
+fn main() {}

@@ -1,0 +1,1 @@
+//! The data planes of Gatekeeper: sockets, pools and timers around the judge.

@@ -1,0 +1,119 @@
+//! Child processes: started on a chosen processor, ended by their own id, and their logs' tails.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::Error;
+
+/// How often a bounded wait looks again.
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(10);
+
+/// How much of a log an error message quotes, in bytes.
+const LOG_TAIL_BYTES: u64 = 4096;
+
+/// A TCP port of the loopback interface that was free a moment ago.
+///
+/// Somebody else may take it before it is used: whoever starts a server on it tries again with another one.
+///
+/// # Errors
+/// If the operating system has no free port.
+pub fn free_port() -> Result<u16, Error> {
+    let listener =
+        TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::io("looking for a free port"))?;
+    Ok(listener.local_addr().map_err(Error::io("looking for a free port"))?.port())
+}
+
+/// The processors that this process may use, in ascending order.
+pub fn allowed_cpus() -> Vec<usize> {
+    let Ok(set) = sched_getaffinity(None) else { return vec![0] };
+    (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect()
+}
+
+/// Pins the calling thread, and every thread and process that it starts later, to one processor.
+///
+/// # Errors
+/// If the processor doesn't exist or isn't ours to use.
+pub fn pin_to_cpu(cpu: usize) -> Result<(), Error> {
+    let mut set = CpuSet::new();
+    if cpu >= CpuSet::MAX_CPU {
+        return Err(Error::Experiment(format!("there is no processor {cpu}")));
+    }
+    set.set(cpu);
+    sched_setaffinity(None, &set)
+        .map_err(|errno| Error::Io { action: format!("pinning to processor {cpu}"), source: errno.into() })
+}
+
+/// Starts `command`, pinned to `cpu` if there is one.
+///
+/// A child inherits the affinity of the thread that starts it, so the child never runs anywhere else, and
+/// whatever it forks inherits the same.
+pub(crate) fn spawn_pinned(command: &mut Command, cpu: Option<usize>) -> Result<Child, Error> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let start = |command: &mut Command| command.spawn().map_err(Error::io(format!("starting {name}")));
+    let Some(cpu) = cpu else { return start(command) };
+    let before = sched_getaffinity(None)
+        .map_err(|errno| Error::Io { action: "reading the affinity".to_owned(), source: errno.into() })?;
+    pin_to_cpu(cpu)?;
+    let child = start(command);
+    sched_setaffinity(None, &before)
+        .map_err(|errno| Error::Io { action: "restoring the affinity".to_owned(), source: errno.into() })?;
+    child
+}
+
+/// Sends `signal` to a child that we started and have not yet waited for, so the id can't be anybody else's.
+pub(crate) fn signal(child: &Child, signal: Signal) {
+    if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+        // It may have ended by itself already; the wait that follows finds out.
+        let _ = kill_process(pid, signal);
+    }
+}
+
+/// Asks a child to end with each signal in turn, waiting up to its bound for the exit, and kills it at last.
+pub(crate) fn end(child: &mut Child, steps: &[(Signal, Duration)]) -> Option<ExitStatus> {
+    for &(step, bound) in steps {
+        signal(child, step);
+        if let Some(status) = wait_for_exit(child, bound) {
+            return Some(status);
+        }
+    }
+    let _ = child.kill();
+    child.wait().ok()
+}
+
+/// Waits up to `bound` for a child's exit.
+pub(crate) fn wait_for_exit(child: &mut Child, bound: Duration) -> Option<ExitStatus> {
+    let deadline = Instant::now() + bound;
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return Some(status),
+            Ok(None) if Instant::now() < deadline => std::thread::sleep(POLL_INTERVAL),
+            Ok(None) | Err(_) => return None,
+        }
+    }
+}
+
+/// The last lines of a log file, for an error message.
+pub(crate) fn log_tail(path: &Path) -> String {
+    let read = || -> std::io::Result<String> {
+        let mut file = File::open(path)?;
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(LOG_TAIL_BYTES)))?;
+        let mut bytes = Vec::new();
+        file.take(LOG_TAIL_BYTES).read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    read().unwrap_or_else(|error| format!("(no log: {error})"))
+}
+
+/// `root` and its direct children, as `/proc` lists them (only `root` where there is no `/proc`).
+pub(crate) fn family(root: u32) -> Vec<u32> {
+    let children = std::fs::read_to_string(format!("/proc/{root}/task/{root}/children")).unwrap_or_default();
+    std::iter::once(root).chain(children.split_whitespace().filter_map(|pid| pid.parse().ok())).collect()
+}

@@ -1,0 +1,351 @@
+//! Events into tables: what each request type did, counted, and how long it waited and ran.
+//!
+//! The driver of a gate owns an [`Observer`] inside its mutex and hands it every event of the gate. So recording must be
+//! cheap: one lookup, a few additions, and no allocation for a type that is known. Nothing is logged here either, as a
+//! log is I/O under a lock: what is worth a line waits in [`Observer::take_lane_changes`] until the lock is free.
+//!
+//! **Bounds.** At most `types_max` types (and one more, for the moment between the arrival of a new type and the gate's
+//! forgetting of an old one), the least recently used going to `other` with everything that it counted. A type takes
+//! 7.6 KB, nearly all of it two histograms (see [`times`]), so `types_max = 1000` takes 7.6 MB.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use admission::{Event, Lane, Outcome, Reason, RequestType, Work};
+use lru::LruCache;
+
+mod times;
+
+use times::Times;
+pub use times::{BOUNDS_SECONDS, Buckets, TimeSummary};
+
+/// The label of everything that has no row of its own.
+pub const OTHER: &str = "other";
+
+/// Every reason, in the order of the counts in [`TypeRow::rejected`].
+pub const REASONS: [Reason; 4] =
+    [Reason::QueueFull, Reason::QueueTimeout, Reason::Deadline, Reason::PinnedMax];
+
+/// The most lane changes kept between two calls of [`Observer::take_lane_changes`]; more are only counted.
+pub const LANE_CHANGES_MAX: usize = 256;
+
+/// A request type and the name that people know it by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TypeName {
+    /// What the gate knows it by.
+    pub key: RequestType,
+    /// What people know it by. Never holds a literal of a statement.
+    pub label: Arc<str>,
+}
+
+/// A type that moved to another lane, for the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaneChange {
+    /// The name of the type.
+    pub label: Arc<str>,
+    /// Its lane from now on.
+    pub lane: Lane,
+    /// The expected work that put it there.
+    pub work: Work,
+}
+
+/// What one type did since it was first seen.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TypeRow {
+    /// Which type; `None` is `other`.
+    pub key: Option<RequestType>,
+    /// Its name.
+    pub label: Arc<str>,
+    /// Where it queues.
+    pub lane: Lane,
+    /// The expected work of its latest request.
+    pub work: Work,
+    /// What its requests came to.
+    pub counts: Counts,
+    /// The upstream times of its completed requests.
+    pub upstream_time: TimeSummary,
+    /// The queue waits of its requests, whether they were dispatched, refused or left.
+    pub queue_wait: TimeSummary,
+}
+
+/// What requests came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Sent upstream.
+    pub dispatched: u64,
+    /// Completed with success.
+    pub succeeded: u64,
+    /// Completed with a failure.
+    pub failed: u64,
+    /// Completed after the client had left.
+    pub canceled: u64,
+    /// Refused, by reason in the order of [`REASONS`].
+    pub rejected: [u64; REASONS.len()],
+    /// Left the queue by themselves.
+    pub left: u64,
+    /// The expected work of the completed ones.
+    pub work: Work,
+}
+
+impl Counts {
+    /// Requests that ended upstream, however they ended.
+    pub fn completed(&self) -> u64 {
+        self.succeeded.saturating_add(self.failed).saturating_add(self.canceled)
+    }
+
+    /// Requests refused, for whatever reason.
+    pub fn refused(&self) -> u64 {
+        self.rejected.iter().fold(0, |sum, count| sum.saturating_add(*count))
+    }
+
+    /// Requests that ended, in whatever way.
+    pub fn ended(&self) -> u64 {
+        self.completed().saturating_add(self.refused()).saturating_add(self.left)
+    }
+
+    fn reject(&mut self, reason: Reason) {
+        let index = match reason {
+            Reason::QueueFull => 0,
+            Reason::QueueTimeout => 1,
+            Reason::Deadline => 2,
+            Reason::PinnedMax => 3,
+        };
+        self.rejected[index] += 1;
+    }
+
+    fn complete(&mut self, outcome: Outcome, work: Work) {
+        match outcome {
+            Outcome::Success => self.succeeded += 1,
+            Outcome::Failure => self.failed += 1,
+            Outcome::Canceled => self.canceled += 1,
+        }
+        self.work = self.work.saturating_add(work);
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.dispatched += other.dispatched;
+        self.succeeded += other.succeeded;
+        self.failed += other.failed;
+        self.canceled += other.canceled;
+        for (sum, count) in self.rejected.iter_mut().zip(other.rejected) {
+            *sum += count;
+        }
+        self.left += other.left;
+        self.work = self.work.saturating_add(other.work);
+    }
+}
+
+/// What a whole gate did since it was started.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Totals {
+    /// What the requests came to.
+    pub counts: Counts,
+    /// Transactions that gave their work back while idle.
+    pub suspended: u64,
+    /// Suspended transactions that were charged again.
+    pub resumed: u64,
+    /// Types forgotten, because too many were known.
+    pub types_forgotten: u64,
+    /// Moves of a type to another lane.
+    pub lane_changes: u64,
+    /// Queue waits of the dispatched.
+    pub queue_wait_dispatched: Buckets,
+    /// Queue waits of the refused.
+    pub queue_wait_rejected: Buckets,
+    /// Queue waits of those that left by themselves.
+    pub queue_wait_left: Buckets,
+    /// Upstream times of the completed.
+    pub upstream_time: Buckets,
+}
+
+/// Counts what a gate's events tell.
+#[derive(Debug)]
+pub struct Observer {
+    types: LruCache<RequestType, Entry>,
+    other: Entry,
+    totals: Totals,
+    lane_changes: Vec<LaneChange>,
+}
+
+/// What is known of one type.
+#[derive(Debug)]
+struct Entry {
+    label: Arc<str>,
+    lane: Lane,
+    work: Work,
+    counts: Counts,
+    upstream_time: Times,
+    queue_wait: Times,
+}
+
+impl Observer {
+    /// An observer of at most `types_max` types.
+    pub fn new(types_max: usize) -> Self {
+        // One more than the gate knows: a new type is described before the gate forgets an old one for it.
+        let rows_max = NonZeroUsize::MIN.saturating_add(types_max);
+        Self {
+            types: LruCache::new(rows_max),
+            other: Entry::new(OTHER.into()),
+            totals: Totals::default(),
+            lane_changes: Vec::new(),
+        }
+    }
+
+    /// Remembers the name of a type. Call it before the type's request arrives; when the type is known it costs one
+    /// lookup.
+    pub fn describe(&mut self, name: &TypeName) {
+        if self.types.get(&name.key).is_some() {
+            return;
+        }
+        if let Some((_, forgotten)) = self.types.push(name.key, Entry::new(Arc::clone(&name.label))) {
+            self.other.absorb(&forgotten);
+        }
+    }
+
+    /// Counts what happened.
+    pub fn record(&mut self, event: &Event) {
+        match *event {
+            Event::Dispatched { request_type, work, queue_wait, .. } => {
+                self.totals.counts.dispatched += 1;
+                self.totals.queue_wait_dispatched.record(queue_wait);
+                let entry = self.entry(request_type);
+                entry.counts.dispatched += 1;
+                entry.work = work;
+                entry.queue_wait.record(queue_wait);
+            }
+            Event::Rejected { request_type, reason, queue_wait, .. } => {
+                self.totals.counts.reject(reason);
+                self.totals.queue_wait_rejected.record(queue_wait);
+                let entry = self.entry(request_type);
+                entry.counts.reject(reason);
+                entry.queue_wait.record(queue_wait);
+            }
+            Event::Left { request_type, queue_wait, .. } => {
+                self.totals.counts.left += 1;
+                self.totals.queue_wait_left.record(queue_wait);
+                let entry = self.entry(request_type);
+                entry.counts.left += 1;
+                entry.queue_wait.record(queue_wait);
+            }
+            Event::Completed { request_type, outcome, work, upstream_time, .. } => {
+                self.totals.counts.complete(outcome, work);
+                self.totals.upstream_time.record(upstream_time);
+                let entry = self.entry(request_type);
+                entry.counts.complete(outcome, work);
+                entry.upstream_time.record(upstream_time);
+            }
+            Event::Suspended { .. } => self.totals.suspended += 1,
+            Event::Resumed { .. } => self.totals.resumed += 1,
+            Event::LaneChanged { request_type, lane, work } => self.change_lane(request_type, lane, work),
+            Event::TypeForgotten { request_type } => self.forget(request_type),
+        }
+    }
+
+    /// One row for each type, and one for `other` if it counted anything. It reads all histograms, about 1 µs a type,
+    /// so ask seldom: the gate's lock is held meanwhile.
+    pub fn table(&self) -> Vec<TypeRow> {
+        let known = self.types.iter().map(|(key, entry)| entry.row(Some(*key)));
+        let other = (self.other.counts != Counts::default()).then(|| self.other.row(None));
+        known.chain(other).collect()
+    }
+
+    /// What the whole gate did.
+    pub fn totals(&self) -> Totals {
+        self.totals.clone()
+    }
+
+    /// The lane changes since the last call, oldest first, at most [`LANE_CHANGES_MAX`], to be logged outside of the
+    /// lock with [`log_lane_changes`]. Without any it doesn't allocate.
+    #[must_use]
+    pub fn take_lane_changes(&mut self) -> Vec<LaneChange> {
+        std::mem::take(&mut self.lane_changes)
+    }
+
+    fn entry(&mut self, request_type: RequestType) -> &mut Entry {
+        self.types.get_mut(&request_type).unwrap_or(&mut self.other)
+    }
+
+    fn change_lane(&mut self, request_type: RequestType, lane: Lane, work: Work) {
+        self.totals.lane_changes += 1;
+        let Some(entry) = self.types.get_mut(&request_type) else { return };
+        entry.lane = lane;
+        entry.work = work;
+        if self.lane_changes.len() < LANE_CHANGES_MAX {
+            self.lane_changes.push(LaneChange { label: Arc::clone(&entry.label), lane, work });
+        }
+    }
+
+    fn forget(&mut self, request_type: RequestType) {
+        self.totals.types_forgotten += 1;
+        if let Some(forgotten) = self.types.pop(&request_type) {
+            self.other.absorb(&forgotten);
+        }
+    }
+}
+
+/// Writes lane changes to the log: at info level what starts or ceases to be limited, at debug level the rest.
+pub fn log_lane_changes(gate: &str, changes: &[LaneChange]) {
+    for LaneChange { label, lane, work } in changes {
+        let (lane_name, work_ms) = (lane_name(*lane), work.as_millis_f64());
+        match lane {
+            Lane::Long | Lane::Variable => {
+                tracing::info!(gate, r#type = %label, lane = lane_name, work_ms, "a type changed its lane");
+            }
+            Lane::Unknown | Lane::Short => {
+                tracing::debug!(gate, r#type = %label, lane = lane_name, work_ms, "a type changed its lane");
+            }
+        }
+    }
+}
+
+/// The name of a lane in tables, metrics and logs.
+pub const fn lane_name(lane: Lane) -> &'static str {
+    match lane {
+        Lane::Unknown => "unknown",
+        Lane::Short => "short",
+        Lane::Long => "long",
+        Lane::Variable => "variable",
+    }
+}
+
+impl Entry {
+    fn new(label: Arc<str>) -> Self {
+        Self {
+            label,
+            lane: Lane::Unknown,
+            work: Work::ZERO,
+            counts: Counts::default(),
+            upstream_time: Times::new(),
+            queue_wait: Times::new(),
+        }
+    }
+
+    fn row(&self, key: Option<RequestType>) -> TypeRow {
+        TypeRow {
+            key,
+            label: Arc::clone(&self.label),
+            lane: self.lane,
+            work: self.work,
+            counts: self.counts,
+            upstream_time: self.upstream_time.summary(),
+            queue_wait: self.queue_wait.summary(),
+        }
+    }
+
+    /// Takes over what another type counted, whose row ends.
+    fn absorb(&mut self, forgotten: &Self) {
+        self.counts.add(&forgotten.counts);
+        self.upstream_time.add(&forgotten.upstream_time);
+        self.queue_wait.add(&forgotten.queue_wait);
+    }
+}
+
+/// The share of each row in the work of all, in the order of the rows: of expected work where any was completed.
+pub fn shares(rows: &[TypeRow]) -> Vec<f64> {
+    let total: f64 = rows.iter().map(|row| row.counts.work.as_millis_f64()).sum();
+    let share = |row: &TypeRow| if total > 0.0 { row.counts.work.as_millis_f64() / total } else { 0.0 };
+    rows.iter().map(share).collect()
+}
+
+#[cfg(test)]
+mod tests;

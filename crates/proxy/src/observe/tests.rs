@@ -1,0 +1,152 @@
+//! Tests of the observer: what is counted where, and what bounds it.
+
+use std::time::Duration;
+
+use super::*;
+
+const READ: RequestType = RequestType(1);
+const REPORT: RequestType = RequestType(2);
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn named(key: RequestType, label: &str) -> TypeName {
+    TypeName { key, label: label.into() }
+}
+
+fn work_ms(millis: u64) -> Work {
+    Work::from(ms(millis))
+}
+
+/// A type that did one thing of each kind.
+fn busy(observer: &mut Observer, key: RequestType, label: &str) {
+    observer.describe(&named(key, label));
+    let entry = observer.entry(key);
+    entry.counts.dispatched += 1;
+    entry.counts.reject(Reason::Deadline);
+    entry.counts.complete(Outcome::Success, work_ms(20));
+    entry.queue_wait.record(ms(3));
+    entry.upstream_time.record(ms(20));
+}
+
+fn row<'a>(rows: &'a [TypeRow], label: &str) -> &'a TypeRow {
+    rows.iter().find(|row| &*row.label == label).unwrap()
+}
+
+#[test]
+fn a_forgotten_type_counts_for_other() {
+    let mut observer = Observer::new(10);
+    busy(&mut observer, READ, "read");
+    busy(&mut observer, REPORT, "report");
+
+    observer.record(&Event::TypeForgotten { request_type: READ });
+    observer.record(&Event::TypeForgotten { request_type: REPORT });
+
+    let rows = observer.table();
+    let other = row(&rows, OTHER);
+    assert_eq!((rows.len(), other.key), (1, None));
+    assert_eq!((other.counts.dispatched, other.counts.succeeded, other.counts.refused()), (2, 2, 2));
+    assert_eq!(other.counts.work, work_ms(40));
+    assert_eq!((other.upstream_time.count, other.upstream_time.sum), (2, ms(40)));
+    assert_eq!(observer.totals().types_forgotten, 2);
+}
+
+#[test]
+fn a_type_that_was_never_described_counts_for_other() {
+    let mut observer = Observer::new(10);
+    observer.entry(READ).counts.left += 1;
+    assert_eq!(row(&observer.table(), OTHER).counts.left, 1);
+}
+
+#[test]
+fn describing_a_known_type_again_changes_nothing() {
+    let mut observer = Observer::new(10);
+    busy(&mut observer, READ, "read");
+    observer.describe(&named(READ, "another name"));
+    let rows = observer.table();
+    assert_eq!((rows.len(), row(&rows, "read").counts.dispatched), (1, 1));
+}
+
+#[test]
+fn at_the_bound_the_least_recently_used_type_goes_to_other() {
+    let mut observer = Observer::new(1);
+    busy(&mut observer, RequestType(1), "first");
+    busy(&mut observer, RequestType(2), "second");
+    observer.describe(&named(RequestType(1), "first"));
+    busy(&mut observer, RequestType(3), "third");
+
+    let rows = observer.table();
+    assert_eq!(rows.len(), 3, "types_max, one more, and other: {rows:?}");
+    assert_eq!(row(&rows, "first").counts.dispatched, 1);
+    assert_eq!(row(&rows, "third").counts.dispatched, 1);
+    assert_eq!(row(&rows, OTHER).counts.dispatched, 1);
+}
+
+#[test]
+fn lane_changes_wait_for_the_log_up_to_a_bound() {
+    let mut observer = Observer::new(10);
+    observer.describe(&named(REPORT, "report"));
+    let change = Event::LaneChanged { request_type: REPORT, lane: Lane::Long, work: work_ms(60) };
+    for _ in 0..LANE_CHANGES_MAX + 5 {
+        observer.record(&change);
+    }
+
+    let changes = observer.take_lane_changes();
+    assert_eq!(changes.len(), LANE_CHANGES_MAX);
+    assert_eq!(changes[0], LaneChange { label: "report".into(), lane: Lane::Long, work: work_ms(60) });
+    assert_eq!(observer.totals().lane_changes, LANE_CHANGES_MAX as u64 + 5);
+    assert_eq!(row(&observer.table(), "report").lane, Lane::Long);
+    assert!(observer.take_lane_changes().is_empty());
+}
+
+#[test]
+fn percentiles_are_within_a_sixteenth_above() {
+    let mut times = Times::new();
+    for millis in 1..=1000 {
+        times.record(ms(millis));
+    }
+    let TimeSummary { count, sum, p50, p95 } = times.summary();
+    assert_eq!((count, sum), (1000, ms(500_500)));
+    for (exact, told) in [(ms(500), p50), (ms(950), p95)] {
+        assert!(exact <= told && told <= exact + exact / 16, "{told:?} for {exact:?}");
+    }
+    assert_eq!(times.summary().mean(), Duration::from_micros(500_500));
+    assert_eq!(TimeSummary::default().mean(), Duration::ZERO);
+}
+
+#[test]
+fn durations_out_of_range_count_as_the_nearest_bound() {
+    let mut times = Times::new();
+    times.record(Duration::from_secs(100_000));
+    times.record(Duration::MAX);
+    times.record(Duration::ZERO);
+    let summary = times.summary();
+    assert_eq!((summary.count, summary.sum), (3, Duration::MAX));
+    assert!(summary.p95 >= Duration::from_secs(3600) && summary.p95 < Duration::from_secs(4000));
+}
+
+#[test]
+fn a_histogram_takes_as_little_as_is_promised() {
+    assert!(Times::new().micros.distinct_values() * size_of::<u64>() < 3_800);
+    assert!(size_of::<Entry>() < 512, "{}", size_of::<Entry>());
+}
+
+#[test]
+fn a_bucket_includes_its_upper_bound() {
+    let mut buckets = Buckets::default();
+    buckets.record(ms(1));
+    buckets.record(Duration::from_micros(1001));
+    buckets.record(Duration::from_secs(500));
+    assert_eq!((buckets.counts[2], buckets.counts[3], buckets.counts[18]), (1, 1, 1));
+    assert_eq!((buckets.count(), buckets.sum), (3, Duration::from_micros(500_002_001)));
+}
+
+#[test]
+fn shares_of_the_work_sum_to_one() {
+    let mut observer = Observer::new(10);
+    assert!(shares(&observer.table()).is_empty());
+    busy(&mut observer, READ, "read");
+    busy(&mut observer, REPORT, "report");
+    assert_eq!(shares(&observer.table()), [0.5, 0.5]);
+}

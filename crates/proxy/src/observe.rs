@@ -191,10 +191,15 @@ impl Observer {
         }
     }
 
+    /// Whether the name of this type is known; then it also counts as used. Asking spares making a name in vain.
+    pub fn knows(&mut self, request_type: RequestType) -> bool {
+        self.types.get(&request_type).is_some()
+    }
+
     /// Remembers the name of a type. Call it before the type's request arrives; when the type is known it costs one
     /// lookup.
     pub fn describe(&mut self, name: &TypeName) {
-        if self.types.get(&name.key).is_some() {
+        if self.knows(name.key) {
             return;
         }
         if let Some((_, forgotten)) = self.types.push(name.key, Entry::new(Arc::clone(&name.label))) {

@@ -1,1 +1,77 @@
-//! Gatekeeper's configuration: text in, a valid world or every error out.
+//! Gatekeeper's configuration: text in, a valid [`World`] or every error out.
+//!
+//! Three steps, each in its own module: `raw` knows the keys (with doc, unit, default and reason side by side) and reads
+//! typed values out of TOML; [`World`] is what is left when everything has been checked, in types that cannot be wrong;
+//! [`Errors`] holds whatever was found on the way, all of it, each with its line, its key, the reason and what to do.
+//! [`effective`] writes a world back as TOML, and [`reference`] writes the keys as a page of documentation.
+//!
+//! Nothing here does I/O beyond reading the one file.
+
+use std::io::Read as _;
+use std::path::Path;
+
+mod address;
+mod checked;
+mod effective;
+mod error;
+mod raw;
+mod reference;
+
+pub use address::Address;
+pub use checked::{
+    Admin, Gate, LONG_LIMIT_FALLBACK, Log, LogFormat, LogLevel, LongLimit, Mode, OnDisconnect, Pooling,
+    Protocol, World,
+};
+pub use effective::effective;
+pub use error::{Error, Errors, Origin, Position};
+pub use raw::{ADMIN, Field, FieldDefault, GATE, LOG};
+pub use reference::reference;
+
+/// The longest config file that is read, in bytes: a thousand gates with every key.
+pub const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Reads and checks a file.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn load(path: &Path) -> Result<World, Errors> {
+    let origin = Origin::File(path.to_owned());
+    let read = std::fs::File::open(path).and_then(|file| {
+        let mut text = String::new();
+        file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+        Ok(text)
+    });
+    match read {
+        Ok(text) if text.len() as u64 > FILE_BYTES_MAX => {
+            Err(Errors::one(origin, Error::new(format!("is longer than {FILE_BYTES_MAX} bytes"))))
+        }
+        Ok(text) => parse(origin, &text),
+        Err(error) => Err(Errors::one(origin, Error::new(format!("cannot be read: {error}")))),
+    }
+}
+
+/// Checks the text of a config file.
+///
+/// # Errors
+/// Everything that is wrong with it, in the order of the lines.
+pub fn parse(origin: Origin, text: &str) -> Result<World, Errors> {
+    let mut errors = Vec::new();
+    let world = World::read(text, &mut errors);
+    if errors.is_empty() { Ok(world) } else { Err(Errors::new(origin, errors)) }
+}
+
+/// Checks a world that is given on the command line: the keys of its only gate, and where the admin listener is.
+///
+/// # Errors
+/// Everything that is wrong with it, by the names of the flags.
+pub fn from_flags(gate: &[(&str, String)], admin: Option<&str>) -> Result<World, Errors> {
+    let mut text = String::new();
+    if let Some(listen) = admin {
+        text += &format!("[admin]\nlisten = {}\n", raw::literal("listen", listen));
+    }
+    text += "[[gate]]\n";
+    for (key, value) in gate {
+        text += &format!("{key} = {}\n", raw::literal(key, value));
+    }
+    parse(Origin::CommandLine, &text)
+}

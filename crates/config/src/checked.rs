@@ -1,0 +1,444 @@
+//! The world as it is run: every value in a type that cannot be wrong, everything that must fit together checked.
+
+use std::time::Duration;
+
+use admission::{Cost, Order, Policy, Work};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::address::Address;
+use crate::error::{Error, Position};
+use crate::raw::{self, ADMIN, Complaint, GATE, LOG, Section, hint_for_unknown, unknown_key};
+
+/// The long lane's limit where the server doesn't tell of its cores: the smallest machine that a busy database is
+/// likely to have.
+pub const LONG_LIMIT_FALLBACK: u32 = 4;
+
+/// The most gates of one process.
+const GATES_MAX: usize = 64;
+/// The longest name of a gate, in bytes.
+const NAME_BYTES_MAX: usize = 64;
+const SERVER_PORT: u16 = 5432;
+const GATE_PORT: u16 = 6432;
+const ADMIN_PORT: u16 = 6433;
+
+/// A whole configuration.
+#[derive(Clone, Debug, PartialEq)]
+pub struct World {
+    /// The admin listener.
+    pub admin: Admin,
+    /// The log.
+    pub log: Log,
+    /// The gates, at least one, in the order of the file.
+    pub gates: Vec<Gate>,
+}
+
+/// The admin listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Admin {
+    /// Where it listens (TCP only), if anywhere.
+    pub listen: Option<Address>,
+}
+
+/// The log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Log {
+    /// How a line is written.
+    pub format: LogFormat,
+    /// What is written.
+    pub level: LogLevel,
+}
+
+/// How a line of the log is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// The least important level that is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the levels of every log")]
+pub enum LogLevel {
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+/// What a protected service speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// PostgreSQL, protocol 3.
+    Postgres,
+}
+
+/// The limit of the long lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LongLimit {
+    /// As many as the server has cores, if it tells; [`LONG_LIMIT_FALLBACK`] else.
+    AskServer,
+    /// So many.
+    Fixed(u32),
+    /// There is no long lane.
+    NoLane,
+}
+
+/// Whether a gate decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// It does.
+    Enforce,
+    /// It only reports what it would have decided.
+    Observe,
+}
+
+/// How long a client holds a server connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pooling {
+    /// For a transaction.
+    Transaction,
+    /// For its session.
+    Session,
+}
+
+/// What becomes of a running statement whose client is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnDisconnect {
+    /// Writes are finished, the rest is canceled.
+    Default,
+    /// It is canceled.
+    Cancel,
+    /// It is finished.
+    Finish,
+}
+
+/// One gate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gate {
+    /// Its name, unique.
+    pub name: String,
+    /// What the service speaks.
+    pub protocol: Protocol,
+    /// Where clients connect.
+    pub listen: Address,
+    /// Where the service listens.
+    pub upstream: Address,
+    /// Everything that the gate decides by. Its `long_limit` holds the fallback where the server is to be asked.
+    pub policy: Policy,
+    /// Where the long lane's limit comes from.
+    pub long_limit: LongLimit,
+    /// How many executions the estimator remembers (also behind an EWMA's weight).
+    pub cost_window: u32,
+    /// Whether it decides.
+    pub mode: Mode,
+    /// How long a client holds a server connection, when the gate decides.
+    pub pooling: Pooling,
+    /// The most clients connected at once.
+    pub max_clients: u32,
+    /// How long a login may take.
+    pub login_timeout: Duration,
+    /// How long connecting to the service may take.
+    pub connect_timeout: Duration,
+    /// The most logins at once.
+    pub logins_max: u32,
+    /// How long a TCP connection may be silent before the other side is probed.
+    pub keepalive: Duration,
+    /// Whether a server that asks no password may be reached from other machines.
+    pub allow_trust_relay: bool,
+    /// What becomes of a running statement whose client is gone.
+    pub on_disconnect: OnDisconnect,
+    /// How long transactions may take to end at shutdown.
+    pub drain_timeout: Duration,
+}
+
+pub(crate) const PROTOCOLS: &[(&str, Protocol)] = &[("postgres", Protocol::Postgres)];
+pub(crate) const FORMATS: &[(&str, LogFormat)] = &[("text", LogFormat::Text), ("json", LogFormat::Json)];
+pub(crate) const LEVELS: &[(&str, LogLevel)] = &[
+    ("error", LogLevel::Error),
+    ("warn", LogLevel::Warn),
+    ("info", LogLevel::Info),
+    ("debug", LogLevel::Debug),
+    ("trace", LogLevel::Trace),
+];
+pub(crate) const MODES: &[(&str, Mode)] = &[("enforce", Mode::Enforce), ("observe", Mode::Observe)];
+pub(crate) const POOLINGS: &[(&str, Pooling)] =
+    &[("transaction", Pooling::Transaction), ("session", Pooling::Session)];
+pub(crate) const ON_DISCONNECT: &[(&str, OnDisconnect)] =
+    &[("default", OnDisconnect::Default), ("cancel", OnDisconnect::Cancel), ("finish", OnDisconnect::Finish)];
+const COSTS: &[(&str, bool)] = &[("moving-average", false), ("ewma", true)];
+const ORDERS: &[(&str, bool)] = &[("fifo", true), ("shortest-first", false)];
+
+impl World {
+    /// Reads a world out of TOML. What is wrong goes to `errors`; if there is any, the world isn't to be used.
+    pub(crate) fn read(text: &str, errors: &mut Vec<Error>) -> Self {
+        let (document, syntax) = DeTable::parse_recoverable(text);
+        // After an error of syntax the rest is a guess of the parser's, and errors in a guess only confuse.
+        if !syntax.is_empty() {
+            errors.extend(syntax.iter().map(|error| Error {
+                position: Some(Position::of(text, error.span().map_or(0, |span| span.start))),
+                ..Error::new(format!("isn't TOML: {}", error.message()))
+            }));
+        }
+        let checking = if syntax.is_empty() { errors } else { &mut Vec::new() };
+        Self::read_document(&document, text, checking)
+    }
+
+    fn read_document(document: &Spanned<DeTable<'_>>, text: &str, errors: &mut Vec<Error>) -> Self {
+        let top = document.get_ref();
+        const SECTIONS: [&str; 3] = ["admin", "log", "gate"];
+        for key in top.keys().filter(|key| !SECTIONS.contains(&&**key.get_ref())) {
+            let belongs_to_gate = GATE.iter().any(|field| field.key == key.get_ref());
+            let hint = if belongs_to_gate {
+                Some(format!("`{}` belongs below a [[gate]]", key.get_ref()))
+            } else {
+                hint_for_unknown(key.get_ref(), &SECTIONS)
+            };
+            errors.push(unknown_key(key.get_ref(), Position::of(text, key.span().start), hint));
+        }
+        let empty = DeTable::new();
+        let (admin, admin_at) = single_table(top, "admin", &empty, text, errors);
+        let admin =
+            read_admin(&mut Section::open("admin".to_owned(), admin, ADMIN, (text, admin_at), errors));
+        let (log, log_at) = single_table(top, "log", &empty, text, errors);
+        let log = read_log(&mut Section::open("log".to_owned(), log, LOG, (text, log_at), errors));
+        let gates = read_gates(top, &admin, text, errors);
+        Self { admin, log, gates }
+    }
+}
+
+/// The table `[key]`, or an empty one where it is absent or isn't a table; and where it stands.
+fn single_table<'a>(
+    top: &'a DeTable<'a>,
+    key: &str,
+    empty: &'a DeTable<'a>,
+    text: &str,
+    errors: &mut Vec<Error>,
+) -> (&'a DeTable<'a>, usize) {
+    let Some(value) = top.get(key) else { return (empty, 0) };
+    let start = value.span().start;
+    if let DeValue::Table(table) = value.get_ref() {
+        return (table, start);
+    }
+    errors.push(Error {
+        position: Some(Position::of(text, start)),
+        key: Some(key.to_owned()),
+        hint: Some(format!("write it once, as [{key}] with its keys below")),
+        ..Error::new("isn't a table")
+    });
+    (empty, start)
+}
+
+fn read_admin(section: &mut Section<'_>) -> Admin {
+    let listen = section.read("listen", |value| match raw::text(value)?.as_str() {
+        "none" => Ok(None),
+        text => Address::parse(text, ADMIN_PORT).map(Some),
+    });
+    if matches!(listen, Some(Address::Unix(_))) {
+        section
+            .complain("listen", Complaint::new("is a Unix socket").hint("write \"host:port\" or \"none\""));
+    }
+    Admin { listen }
+}
+
+fn read_log(section: &mut Section<'_>) -> Log {
+    Log {
+        format: section.read("format", |value| raw::choice(value, FORMATS)),
+        level: section.read("level", |value| raw::choice(value, LEVELS)),
+    }
+}
+
+fn read_gates(top: &DeTable<'_>, admin: &Admin, text: &str, errors: &mut Vec<Error>) -> Vec<Gate> {
+    const FORM: &str = "write [[gate]] with an `upstream` below";
+    let tables = match top.get("gate").map(|value| (value.get_ref(), value.span().start)) {
+        Some((DeValue::Array(tables), _)) => tables,
+        Some((_, start)) => {
+            errors.push(Error {
+                position: Some(Position::of(text, start)),
+                key: Some("gate".to_owned()),
+                hint: Some(format!("{FORM} (two brackets: there may be several)")),
+                ..Error::new("isn't a list of gates")
+            });
+            return Vec::new();
+        }
+        None => {
+            errors.push(Error { hint: Some(FORM.to_owned()), ..Error::new("there is no gate") });
+            return Vec::new();
+        }
+    };
+    if tables.len() > GATES_MAX {
+        errors.push(Error::new(format!("there are more than {GATES_MAX} gates")));
+    }
+    let mut gates: Vec<Gate> = Vec::new();
+    for (index, value) in tables.iter().take(GATES_MAX).enumerate() {
+        let start = value.span().start;
+        let DeValue::Table(table) = value.get_ref() else {
+            errors.push(Error {
+                position: Some(Position::of(text, start)),
+                hint: Some(FORM.to_owned()),
+                ..Error::new("a gate isn't a table")
+            });
+            continue;
+        };
+        let mut section =
+            Section::open(gate_title(table, index, tables.len()), table, GATE, (text, start), errors);
+        let gate = read_gate(&mut section);
+        refuse_collisions(&mut section, &gate, &gates, admin);
+        gates.push(gate);
+    }
+    gates
+}
+
+/// How errors call a gate: by its name; if it has none and isn't alone, by its number.
+fn gate_title(table: &DeTable<'_>, index: usize, count: usize) -> String {
+    match table.get("name").map(Spanned::get_ref) {
+        Some(DeValue::String(name)) => format!("gate {name:?}"),
+        _ if count > 1 => format!("gate {}", index + 1),
+        _ => "gate".to_owned(),
+    }
+}
+
+fn read_gate(section: &mut Section<'_>) -> Gate {
+    let name = section.read("name", name);
+    let protocol = section.read("protocol", protocol);
+    let listen =
+        section.read("listen", |value| raw::text(value).and_then(|text| Address::parse(&text, GATE_PORT)));
+    let upstream = read_upstream(section);
+    let cost_window = section.read("cost_window", |value| number(value, 1, 10_000));
+    let (policy, long_limit) = read_policy(section, cost_window);
+    Gate {
+        name,
+        protocol,
+        listen,
+        upstream,
+        policy,
+        long_limit,
+        cost_window,
+        mode: section.read("mode", |value| raw::choice(value, MODES)),
+        pooling: section.read("pooling", |value| raw::choice(value, POOLINGS)),
+        max_clients: section.read("max_clients", |value| number(value, 1, 1_000_000)),
+        login_timeout: section.read("login_timeout", raw::some_time),
+        connect_timeout: section.read("connect_timeout", raw::some_time),
+        logins_max: section.read("logins_max", |value| number(value, 1, 10_000)),
+        keepalive: section.read("keepalive", keepalive),
+        allow_trust_relay: section.read("allow_trust_relay", raw::boolean),
+        on_disconnect: section.read("on_disconnect", |value| raw::choice(value, ON_DISCONNECT)),
+        drain_timeout: section.read("drain_timeout", raw::at_most_a_day),
+    }
+}
+
+fn read_policy(section: &mut Section<'_>, cost_window: u32) -> (Policy, LongLimit) {
+    let errors_before = section.error_count();
+    let connections = section.read("connections", |value| number(value, 1, 10_000));
+    let pinned_max = section
+        .read_given("pinned_max", |value| number(value, 1, 10_000))
+        .unwrap_or_else(|| (connections / 2).max(1));
+    if pinned_max > connections && section.error_count() == errors_before {
+        let why = format!("is more than `connections` ({connections})");
+        section.complain("pinned_max", Complaint::new(why).hint("leave it out for half of them"));
+    }
+    let long_limit = match section.read_given("long_limit", raw::long_limit) {
+        None => LongLimit::AskServer,
+        Some(None) => LongLimit::NoLane,
+        Some(Some(limit)) => LongLimit::Fixed(u32::try_from(limit).unwrap_or(u32::MAX)),
+    };
+    let policy = Policy {
+        capacity: section.read_given("capacity", raw::capacity).map(Work::from),
+        connections,
+        long_limit: match long_limit {
+            LongLimit::AskServer => Some(LONG_LIMIT_FALLBACK),
+            LongLimit::Fixed(limit) => Some(limit),
+            LongLimit::NoLane => None,
+        },
+        cost: read_cost(section, cost_window),
+        order: read_order(section),
+        queue_max: section.read("queue_max", |value| number(value, 0, 10_000_000)) as usize,
+        queue_timeout: section.read("queue_timeout", raw::some_time),
+        pinned_max,
+        types_max: section.read("types_max", |value| number(value, 1, 10_000)) as usize,
+        suspend_after: section.read("suspend_after", raw::at_most_a_day),
+    };
+    (policy, long_limit)
+}
+
+fn read_cost(section: &mut Section<'_>, window: u32) -> Cost {
+    if section.read("cost", |value| raw::choice(value, COSTS)) {
+        // The mean age of what an EWMA remembers is (1 - w) / w, of a window (n - 1) / 2: equal at w = 2 / (n + 1).
+        Cost::Ewma { weight: 2.0 / (f64::from(window) + 1.0) }
+    } else {
+        Cost::MovingAverage { window }
+    }
+}
+
+fn read_order(section: &mut Section<'_>) -> Order {
+    let aging = section.read("aging", raw::aging);
+    let floor = Work::from(section.read("aging_floor", raw::at_most_a_day));
+    if section.read("order", |value| raw::choice(value, ORDERS)) {
+        Order::Fifo
+    } else {
+        Order::ShortestFirst { aging, floor }
+    }
+}
+
+fn read_upstream(section: &mut Section<'_>) -> Address {
+    let upstream = section.read_given("upstream", |value| {
+        let address = Address::parse(&raw::text(value)?, SERVER_PORT)?;
+        if address.port() == Some(0) { Err(Complaint::new("has port 0")) } else { Ok(address) }
+    });
+    if upstream.is_none() && !section.has("upstream") {
+        let hint = format!("write where the server listens: upstream = \"host:{SERVER_PORT}\"");
+        section.complain("upstream", Complaint::new("is missing").hint(hint));
+    }
+    // Not used: there is an error then.
+    upstream.unwrap_or(Address::Inet { host: String::new(), port: 0 })
+}
+
+/// What two gates, or a gate and the admin listener, can't share.
+fn refuse_collisions(section: &mut Section<'_>, gate: &Gate, others: &[Gate], admin: &Admin) {
+    if others.iter().any(|other| other.name == gate.name) {
+        section.complain("name", Complaint::new("another gate has this name").hint("names must be unique"));
+    }
+    let is_fixed = gate.listen.port() != Some(0);
+    if is_fixed && others.iter().any(|other| other.listen == gate.listen) {
+        section.complain("listen", Complaint::new(format!("another gate listens on {}", gate.listen)));
+    }
+    if is_fixed && admin.listen.as_ref() == Some(&gate.listen) {
+        section.complain("listen", Complaint::new("the admin listener is there"));
+    }
+    if gate.listen == gate.upstream {
+        section.complain("upstream", Complaint::new("is the gate itself (`listen`)"));
+    }
+}
+
+fn number(value: &DeValue<'_>, least: u32, most: u32) -> Result<u32, Complaint> {
+    let number = raw::integer(value, u64::from(least)..=u64::from(most))?;
+    Ok(u32::try_from(number).unwrap_or(most))
+}
+
+fn name(value: &DeValue<'_>) -> Result<String, Complaint> {
+    let name = raw::text(value)?;
+    let fits = (1..=NAME_BYTES_MAX).contains(&name.len());
+    if fits && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')) {
+        Ok(name)
+    } else {
+        Err(Complaint::new("can't be a name")
+            .hint(format!("write letters, digits, - and _, at most {NAME_BYTES_MAX}")))
+    }
+}
+
+fn protocol(value: &DeValue<'_>) -> Result<Protocol, Complaint> {
+    match value {
+        DeValue::String(text) if matches!(&**text, "mysql" | "http") => {
+            Err(Complaint::new("is not there yet").hint("only \"postgres\" is"))
+        }
+        other => raw::choice(other, PROTOCOLS),
+    }
+}
+
+fn keepalive(value: &DeValue<'_>) -> Result<Duration, Complaint> {
+    let time = raw::some_time(value)?;
+    if time < Duration::from_secs(1) { Err(Complaint::new("must be at least \"1s\"")) } else { Ok(time) }
+}

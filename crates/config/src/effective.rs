@@ -1,0 +1,143 @@
+//! A world back into TOML: every key with the value that holds, and what was derived as comments.
+//!
+//! What is printed is itself a configuration, and means the same world.
+
+use std::fmt::{self, Write as _};
+use std::time::Duration;
+
+use admission::{Cost, Order, Policy};
+
+use crate::checked::{
+    FORMATS, Gate, LEVELS, LONG_LIMIT_FALLBACK, LongLimit, MODES, Mode, ON_DISCONNECT, POOLINGS, PROTOCOLS,
+    Pooling, World,
+};
+
+/// The effective configuration as TOML.
+pub fn effective(world: &World) -> String {
+    let mut out = Lines::default();
+    out.header("[admin]");
+    match &world.admin.listen {
+        Some(address) => out.text("listen", address),
+        None => out.text("listen", "none"),
+    }
+    out.header("\n[log]");
+    out.text("format", name_of(FORMATS, &world.log.format));
+    out.text("level", name_of(LEVELS, &world.log.level));
+    for gate in &world.gates {
+        out.header("\n[[gate]]");
+        service(&mut out, gate);
+        admission(&mut out, gate);
+        sessions(&mut out, gate);
+    }
+    out.text
+}
+
+fn service(out: &mut Lines, gate: &Gate) {
+    out.text("name", &gate.name);
+    out.text("protocol", name_of(PROTOCOLS, &gate.protocol));
+    out.text("listen", &gate.listen);
+    out.text("upstream", &gate.upstream);
+    out.text("mode", name_of(MODES, &gate.mode));
+    out.text("pooling", name_of(POOLINGS, &gate.pooling));
+    match (gate.mode, gate.pooling) {
+        (Mode::Observe, Pooling::Transaction) => {
+            out.note("observing: each session has a connection of its own, and nothing is limited");
+        }
+        (Mode::Observe, Pooling::Session) => out.note("observing: nothing is limited"),
+        (Mode::Enforce, _) => {}
+    }
+}
+
+fn admission(out: &mut Lines, gate: &Gate) {
+    let Policy { capacity, connections, cost, order, pinned_max, .. } = &gate.policy;
+    out.value("connections", connections);
+    out.value("pinned_max", pinned_max);
+    let unit = match cost {
+        Cost::MovingAverage { window } => {
+            format!("the mean upstream time of a type's last {window} executions")
+        }
+        Cost::Ewma { weight } => {
+            format!("the moving mean of a type's upstream times, the newest weighing {weight:.4}")
+        }
+    };
+    match capacity {
+        Some(work) => out.time("capacity", Duration::from_nanos(work.as_nanos())),
+        None => out.note("no capacity: only connections and the long lane limit what is in flight"),
+    }
+    out.note(&format!("the unit of work and of capacity: {unit}"));
+    out.text("cost", if matches!(cost, Cost::Ewma { .. }) { "ewma" } else { "moving-average" });
+    out.value("cost_window", gate.cost_window);
+    match gate.long_limit {
+        LongLimit::AskServer => out.note(&format!(
+            "long_limit: the server is asked for its cores at the start; {LONG_LIMIT_FALLBACK} if it doesn't tell"
+        )),
+        LongLimit::Fixed(limit) => out.value("long_limit", limit),
+        LongLimit::NoLane => out.text("long_limit", "none"),
+    }
+    match order {
+        Order::Fifo => {
+            out.text("order", "fifo");
+            out.note("aging and aging_floor have no meaning with fifo");
+        }
+        Order::ShortestFirst { aging, floor } => {
+            out.text("order", "shortest-first");
+            match aging {
+                Some(aging) => out.value("aging", aging),
+                None => out.text("aging", "none"),
+            }
+            out.time("aging_floor", Duration::from_nanos(floor.as_nanos()));
+        }
+    }
+    out.value("queue_max", gate.policy.queue_max);
+    out.time("queue_timeout", gate.policy.queue_timeout);
+    out.value("types_max", gate.policy.types_max);
+    out.time("suspend_after", gate.policy.suspend_after);
+}
+
+fn sessions(out: &mut Lines, gate: &Gate) {
+    out.value("max_clients", gate.max_clients);
+    out.value("logins_max", gate.logins_max);
+    out.note(&format!(
+        "at most {} server connections: connections + logins_max",
+        gate.policy.connections.saturating_add(gate.logins_max)
+    ));
+    out.time("login_timeout", gate.login_timeout);
+    out.time("connect_timeout", gate.connect_timeout);
+    out.time("keepalive", gate.keepalive);
+    out.value("allow_trust_relay", gate.allow_trust_relay);
+    out.text("on_disconnect", name_of(ON_DISCONNECT, &gate.on_disconnect));
+    out.time("drain_timeout", gate.drain_timeout);
+}
+
+fn name_of<T: PartialEq>(names: &[(&'static str, T)], value: &T) -> &'static str {
+    let named = names.iter().find(|(_, named)| named == value);
+    named.map_or("?", |(name, _)| *name)
+}
+
+/// Lines of TOML. (Writing to a string cannot fail.)
+#[derive(Default)]
+struct Lines {
+    text: String,
+}
+
+impl Lines {
+    fn header(&mut self, header: &str) {
+        let _ = writeln!(self.text, "{header}");
+    }
+
+    fn note(&mut self, note: &str) {
+        let _ = writeln!(self.text, "# {note}");
+    }
+
+    fn value(&mut self, key: &str, value: impl fmt::Display) {
+        let _ = writeln!(self.text, "{key} = {value}");
+    }
+
+    fn text(&mut self, key: &str, text: impl fmt::Display) {
+        self.value(key, toml::Value::from(text.to_string()));
+    }
+
+    fn time(&mut self, key: &str, time: Duration) {
+        self.text(key, humantime::format_duration(time));
+    }
+}

@@ -1,0 +1,328 @@
+//! The keys of a configuration: what each takes, its default, and why, all in one place.
+//!
+//! The default of a key is the text that stands here: the reader parses it when the key is absent, and the reference page
+//! prints it. So the two can't disagree.
+//!
+//! Why not serde: it stops at the first error and can't say of an unknown key what was meant. A person who edits a file
+//! wants to hear everything at once, with lines. The price is one call per key in `checked`.
+
+use toml::de::DeValue;
+
+mod section;
+mod values;
+
+pub(crate) use section::{Section, hint_for_unknown, literal, unknown_key};
+pub(crate) use values::{
+    Complaint, aging, at_most_a_day, boolean, capacity, choice, integer, long_limit, some_time, text,
+};
+
+/// One key.
+#[derive(Clone, Copy, Debug)]
+pub struct Field {
+    /// Its name.
+    pub key: &'static str,
+    /// What it takes, with the unit.
+    pub takes: &'static str,
+    /// What holds when it is absent.
+    pub default: FieldDefault,
+    /// What it does.
+    pub doc: &'static str,
+    /// Why that default.
+    pub reason: &'static str,
+    /// Whether a running gate could take a new value without being restarted.
+    pub reloadable: bool,
+}
+
+/// What holds when a key is absent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldDefault {
+    /// This TOML value.
+    Value(&'static str),
+    /// Something derived, in words.
+    Derived(&'static str),
+    /// Nothing: the key must be there.
+    Required,
+}
+
+impl Field {
+    /// Its default as a TOML value.
+    pub(crate) fn default_value(&self) -> Option<DeValue<'static>> {
+        let Value(text) = self.default else { return None };
+        let value = DeValue::parse(text).expect("a test parses every default");
+        Some(value.into_inner())
+    }
+}
+
+use FieldDefault::{Derived, Required, Value};
+
+/// The keys of `[admin]`.
+pub const ADMIN: &[Field] = &[Field {
+    key: "listen",
+    takes: "`\"host:port\"` or `\"none\"`",
+    default: Value("\"127.0.0.1:6433\""),
+    doc: "Where `/metrics`, `/healthz`, `/readyz`, `/status` and `/types` are served over HTTP.",
+    reason: "Loopback, because it asks nobody who they are: request types tell the shape of your statements, though never a literal. The port after the gate's.",
+    reloadable: false,
+}];
+
+/// The keys of `[log]`.
+pub const LOG: &[Field] = &[
+    Field {
+        key: "format",
+        takes: "`\"text\"` or `\"json\"`",
+        default: Value("\"text\""),
+        doc: "How a line of the log is written (to standard error).",
+        reason: "A person reads it first; a collector asks for JSON.",
+        reloadable: false,
+    },
+    Field {
+        key: "level",
+        takes: "`\"error\"`, `\"warn\"`, `\"info\"`, `\"debug\"` or `\"trace\"`",
+        default: Value("\"info\""),
+        doc: "The least important level that is written. The environment variable `RUST_LOG` overrides it.",
+        reason: "What starts, stops or changes a policy; nothing for each request.",
+        reloadable: true,
+    },
+];
+
+/// The keys of a `[[gate]]`.
+pub const GATE: &[Field] = &[
+    Field {
+        key: "name",
+        takes: "letters, digits, `-` and `_`, at most 64",
+        default: Value("\"postgres\""),
+        doc: "The gate's name in metrics, logs and commands; unique.",
+        reason: "With one gate a name is only a label.",
+        reloadable: false,
+    },
+    Field {
+        key: "protocol",
+        takes: "`\"postgres\"`",
+        default: Value("\"postgres\""),
+        doc: "What the protected service speaks.",
+        reason: "The only one there is so far.",
+        reloadable: false,
+    },
+    Field {
+        key: "listen",
+        takes: "`\"host:port\"`, a socket directory or `\"unix:/path\"`",
+        default: Value("\"127.0.0.1:6432\""),
+        doc: "Where clients connect. In a directory the socket is `.s.PGSQL.6432`, so that `psql -h DIRECTORY -p 6432` finds it.",
+        reason: "Loopback, because logins are only as safe as the server's own rules; the port that poolers use.",
+        reloadable: false,
+    },
+    Field {
+        key: "upstream",
+        takes: "`\"host:port\"`, a socket directory or `\"unix:/path\"`",
+        default: Required,
+        doc: "Where the protected server listens. No user and no password: every client logs in to the server as itself, through the gate.",
+        reason: "It can't be guessed.",
+        reloadable: false,
+    },
+    Field {
+        key: "connections",
+        takes: "1 to 10000",
+        default: Value("20"),
+        doc: "The budget of server connections of the whole gate, over all users and databases. A client that waits holds none.",
+        reason: "A few per core keeps a server busy; each more costs it memory and, under contention, throughput. Must stay below the server's `max_connections` (100 by default) less what others use.",
+        reloadable: true,
+    },
+    Field {
+        key: "capacity",
+        takes: "an amount of work as a duration",
+        default: Derived("no limit on work: the budget of connections and the long lane only"),
+        doc: "The most work that may be in flight: the sum of what the requests in flight are expected to take, in the unit of the estimator (`cost`). A request that is larger runs when nothing else is in flight.",
+        reason: "A limit that short requests queue behind makes things worse below saturation, unless the service really thrashes; then measure its best load and set it.",
+        reloadable: true,
+    },
+    Field {
+        key: "long_limit",
+        takes: "1 to 10000, or 0 or `\"none\"` for no long lane",
+        default: Derived("the number of the server's cores if it tells, else 4"),
+        doc: "The most long requests in flight. A request is long if its type is expected to take more than 3 times the mean; short ones never wait behind it. A type that varies too much within itself (coefficient of variation above 1) isn't limited.",
+        reason: "As many long requests as cores keep every core busy; more only slow one another and the short ones.",
+        reloadable: true,
+    },
+    Field {
+        key: "order",
+        takes: "`\"fifo\"` or `\"shortest-first\"`",
+        default: Value("\"shortest-first\""),
+        doc: "Who goes next of those that wait: the first to come, or the one expected to take least, within the bounds of `aging`.",
+        reason: "Near saturation the mean response time is several times better, and aging bounds what a long request pays.",
+        reloadable: true,
+    },
+    Field {
+        key: "aging",
+        takes: "a number from 0, or `\"none\"`",
+        default: Value("5"),
+        doc: "With `order = \"shortest-first\"`: a waiting request may be overtaken by at most this many times its own work (or by `aging_floor`, if that is more). 0 is FIFO; `\"none\"` lets it be overtaken without bound.",
+        reason: "The largest of the values that the Gatekeeper paper tried (1, 3, 5): most of the gain, and still a bound.",
+        reloadable: true,
+    },
+    Field {
+        key: "aging_floor",
+        takes: "a duration from 0",
+        default: Value("\"1s\""),
+        doc: "The work by which any waiting request may be overtaken, however short it is itself.",
+        reason: "5 times 0.4 ms would bind at once, and the order would be FIFO just when it matters.",
+        reloadable: true,
+    },
+    Field {
+        key: "cost",
+        takes: "`\"moving-average\"` or `\"ewma\"`",
+        default: Value("\"moving-average\""),
+        doc: "How the work of a request type is estimated from the upstream times of its latest executions.",
+        reason: "The published method: plain, and it forgets an outlier for good after `cost_window` executions.",
+        reloadable: true,
+    },
+    Field {
+        key: "cost_window",
+        takes: "1 to 10000 executions",
+        default: Value("100"),
+        doc: "How many executions the moving average is taken over. With `cost = \"ewma\"` the newest execution weighs 2 / (`cost_window` + 1), which gives the same mean age.",
+        reason: "The standard error is a tenth of one execution's deviation, and a busy type is relearned within seconds.",
+        reloadable: true,
+    },
+    Field {
+        key: "queue_max",
+        takes: "0 to 10000000 requests",
+        default: Value("100000"),
+        doc: "The most requests that may wait; one more is refused at once. 0 refuses whatever can't start at once.",
+        reason: "Large enough that time refuses before length does, small enough to bound memory.",
+        reloadable: true,
+    },
+    Field {
+        key: "queue_timeout",
+        takes: "a duration up to 24 h",
+        default: Value("\"120s\""),
+        doc: "The longest that a request may wait before it is refused.",
+        reason: "Longer than nearly anybody waits; lower it to what your callers wait for.",
+        reloadable: true,
+    },
+    Field {
+        key: "mode",
+        takes: "`\"enforce\"` or `\"observe\"`",
+        default: Value("\"enforce\""),
+        doc: "Whether the gate decides, or lets everything pass and reports what it would have done. Observing uses session pooling and no budget of connections.",
+        reason: "Protection is what it is for; observe first where you are not sure.",
+        reloadable: false,
+    },
+    Field {
+        key: "pooling",
+        takes: "`\"transaction\"` or `\"session\"`",
+        default: Value("\"transaction\""),
+        doc: "Whether a client holds a server connection for each transaction or for its whole session.",
+        reason: "With sessions, idle clients hold the connections that the budget protects.",
+        reloadable: false,
+    },
+    Field {
+        key: "pinned_max",
+        takes: "1 to `connections`",
+        default: Derived("half of `connections`, at least 1"),
+        doc: "The most connections that sessions may keep to themselves because their state can't be shared (temporary tables, session advisory locks, `LISTEN` …). A statement that would pin one more is refused.",
+        reason: "Sessions that keep connections must not starve those that share.",
+        reloadable: true,
+    },
+    Field {
+        key: "max_clients",
+        takes: "1 to 1000000",
+        default: Value("10000"),
+        doc: "The most clients connected at once; one more is told so and closed. Each takes a file descriptor.",
+        reason: "Connections to the gate are cheap, so this only bounds memory.",
+        reloadable: true,
+    },
+    Field {
+        key: "login_timeout",
+        takes: "a duration up to 24 h",
+        default: Value("\"15s\""),
+        doc: "How long a client may take to log in.",
+        reason: "A person types a password before connecting; programs take milliseconds.",
+        reloadable: true,
+    },
+    Field {
+        key: "connect_timeout",
+        takes: "a duration up to 24 h",
+        default: Value("\"5s\""),
+        doc: "How long connecting to the server may take, over all of its addresses.",
+        reason: "Above a lost packet's retries, below what a client waits for a login.",
+        reloadable: true,
+    },
+    Field {
+        key: "logins_max",
+        takes: "1 to 10000",
+        default: Value("16"),
+        doc: "The most logins at once. They take server connections beside the budget of `connections`, until they join a pool.",
+        reason: "A server hashes passwords on its own cores: a storm of logins must not take them all.",
+        reloadable: true,
+    },
+    Field {
+        key: "keepalive",
+        takes: "a duration from 1 s up to 24 h",
+        default: Value("\"60s\""),
+        doc: "How long a TCP connection may be silent before the system asks whether the other side still lives.",
+        reason: "Below the time after which routers forget a silent connection.",
+        reloadable: false,
+    },
+    Field {
+        key: "allow_trust_relay",
+        takes: "`true` or `false`",
+        default: Value("false"),
+        doc: "Start even if the server lets logins in without a challenge (`trust`) and `listen` can be reached from elsewhere.",
+        reason: "To the server every client comes from the gate's address, so a rule for that address would open it to all.",
+        reloadable: false,
+    },
+    Field {
+        key: "on_disconnect",
+        takes: "`\"default\"`, `\"cancel\"` or `\"finish\"`",
+        default: Value("\"default\""),
+        doc: "What becomes of a running statement whose client is gone. `\"cancel\"` cancels and rolls back, `\"finish\"` lets it end, and `\"default\"` finishes a COMMIT, an autocommitted write and whatever ran when the client said good-bye, and cancels the rest.",
+        reason: "An answer that nobody reads is wasted work, but a write half done is worse.",
+        reloadable: true,
+    },
+    Field {
+        key: "drain_timeout",
+        takes: "a duration from 0 up to 24 h",
+        default: Value("\"30s\""),
+        doc: "After SIGTERM: how long transactions may take to end before they are cut off. A second signal cuts them off at once.",
+        reason: "What process managers allow before they kill.",
+        reloadable: true,
+    },
+    Field {
+        key: "types_max",
+        takes: "1 to 10000",
+        default: Value("1000"),
+        doc: "The most request types known at once; the least recently used one is counted as `other`. Each takes about 10 KB.",
+        reason: "Applications have some hundred statements; beyond that somebody generates them.",
+        reloadable: false,
+    },
+    Field {
+        key: "suspend_after",
+        takes: "a duration from 0 up to 24 h",
+        default: Value("\"1s\""),
+        doc: "A transaction that is idle for longer gives its work back (not its connection) until its next statement.",
+        reason: "Application code between two statements takes milliseconds; after a second somebody is thinking.",
+        reloadable: true,
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_default_is_a_toml_value() {
+        for field in ADMIN.iter().chain(LOG).chain(GATE) {
+            let is_value = matches!(field.default, Value(_));
+            assert_eq!(field.default_value().is_some(), is_value, "{}", field.key);
+        }
+    }
+
+    #[test]
+    fn every_key_is_documented_with_a_reason() {
+        for field in ADMIN.iter().chain(LOG).chain(GATE) {
+            for text in [field.doc, field.reason] {
+                assert!(text.ends_with('.') && text.len() > 15, "{}: {text:?}", field.key);
+            }
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! One table of the file, read key by key; whatever is wrong is noted with its place, and reading goes on.
+
+use toml::de::{DeTable, DeValue};
+
+use super::{Complaint, Field};
+use crate::error::{Error, Position, quoted};
+
+/// Keys that people know from elsewhere, and the answer.
+const FOREIGN_KEYS: &[(&str, &str)] = &[
+    ("max_connections", "`connections` is the budget of server connections"),
+    ("pool_size", "`connections` is the budget of server connections"),
+    ("default_pool_size", "`connections` is the budget of server connections"),
+    ("max_client_conn", "`max_clients` bounds the clients"),
+    ("pool_mode", "`pooling` chooses between transactions and sessions"),
+    ("port", "the port belongs to the address: `listen = \"127.0.0.1:6432\"`"),
+    ("host", "the host belongs to the address: `upstream = \"host:5432\"`"),
+    ("user", "no credentials belong here: every client logs in to the server as itself"),
+    ("password", "no credentials belong here: every client logs in to the server as itself"),
+    ("database", "each client chooses its own database"),
+    ("sslmode", "TLS is not there yet"),
+    ("ssl", "TLS is not there yet"),
+    ("tls", "TLS is not there yet"),
+];
+
+/// One table and the keys that it may hold.
+pub(crate) struct Section<'a> {
+    /// Its name in errors, such as `gate "shop"`.
+    name: String,
+    table: &'a DeTable<'a>,
+    fields: &'static [Field],
+    /// Where its header stands.
+    header: usize,
+    /// The whole file, for places and quotes.
+    text: &'a str,
+    errors: &'a mut Vec<Error>,
+}
+
+impl<'a> Section<'a> {
+    /// Opens a table whose header begins at byte `header` of the text.
+    pub(crate) fn open(
+        name: String,
+        table: &'a DeTable<'a>,
+        fields: &'static [Field],
+        (text, header): (&'a str, usize),
+        errors: &'a mut Vec<Error>,
+    ) -> Self {
+        let mut section = Self { name, table, fields, header, text, errors };
+        section.refuse_unknown_keys();
+        section
+    }
+
+    /// The values of unknown keys aren't quoted: one may be a password.
+    fn refuse_unknown_keys(&mut self) {
+        let known: Vec<_> = self.fields.iter().map(|field| field.key).collect();
+        for key in self.table.keys().filter(|key| !known.contains(&&**key.get_ref())) {
+            let hint = hint_for_unknown(key.get_ref(), &known);
+            let error = unknown_key(key.get_ref(), Position::of(self.text, key.span().start), hint);
+            self.errors.push(Error { section: self.name.clone(), ..error });
+        }
+    }
+
+    /// The key's value, or its default if it is absent or wrong.
+    pub(crate) fn read<T>(&mut self, key: &str, parse: impl Fn(&DeValue<'_>) -> Result<T, Complaint>) -> T {
+        if let Some(value) = self.read_given(key, &parse) {
+            return value;
+        }
+        let default = self.field(key).default_value().expect("only keys with a default are read like this");
+        parse(&default).ok().expect("every default is valid, and every test reads them all")
+    }
+
+    /// The key's value, if it is there and right.
+    pub(crate) fn read_given<T>(
+        &mut self,
+        key: &str,
+        parse: impl Fn(&DeValue<'_>) -> Result<T, Complaint>,
+    ) -> Option<T> {
+        debug_assert_eq!(self.field(key).key, key);
+        let value = self.table.get(key)?;
+        match parse(value.get_ref()) {
+            Ok(value) => Some(value),
+            Err(complaint) => {
+                self.complain(key, complaint);
+                None
+            }
+        }
+    }
+
+    /// Whether the key is there, right or wrong.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.table.contains_key(key)
+    }
+
+    /// How many errors there are so far, here and elsewhere.
+    pub(crate) fn error_count(&self) -> usize {
+        self.errors.len()
+    }
+
+    /// Notes what is wrong with a key, whether it is there or not.
+    pub(crate) fn complain(&mut self, key: &str, complaint: Complaint) {
+        let given = self.table.get_key_value(key);
+        let byte = given.map_or(self.header, |(_, value)| value.span().start);
+        self.errors.push(Error {
+            position: Some(Position::of(self.text, byte)),
+            section: self.name.clone(),
+            key: Some(key.to_owned()),
+            value: given.and_then(|(_, value)| self.text.get(value.span())).map(without_secrets),
+            why: complaint.why,
+            hint: complaint.hint,
+        });
+    }
+
+    fn field(&self, key: &str) -> &'static Field {
+        self.fields.iter().find(|field| field.key == key).expect("only declared keys are read")
+    }
+}
+
+/// Complains of a key that nothing knows.
+pub(crate) fn unknown_key(key: &str, position: Position, hint: Option<String>) -> Error {
+    Error {
+        position: Some(position),
+        key: Some(key.to_owned()),
+        why: "there is no such key".to_owned(),
+        hint,
+        ..Error::default()
+    }
+}
+
+/// What may have been meant by an unknown key.
+pub(crate) fn hint_for_unknown(key: &str, known: &[&str]) -> Option<String> {
+    let lower = key.to_ascii_lowercase().replace('-', "_");
+    if let Some((_, answer)) = FOREIGN_KEYS.iter().find(|(foreign, _)| *foreign == lower) {
+        return Some((*answer).to_owned());
+    }
+    let distance = |candidate: &&&str| strsim::damerau_levenshtein(&lower, candidate);
+    let nearest = known.iter().min_by_key(distance)?;
+    // A third of the letters may be wrong: more is another word.
+    (distance(&nearest) <= (nearest.len() / 3).max(1)).then(|| format!("did you mean `{nearest}`?"))
+}
+
+/// A value as quoted in an error: not at all where it may hold a password.
+fn without_secrets(value: &str) -> String {
+    let lower = value.to_ascii_lowercase();
+    if value.contains('@') || lower.contains("password") { "\"…\"".to_owned() } else { quoted(value) }
+}
+
+/// What somebody typed after a flag as a TOML value: an address or a name as a string; anything else as the number or
+/// boolean that it looks like, or a string too.
+pub(crate) fn literal(key: &str, text: &str) -> String {
+    let is_word = matches!(key, "name" | "listen" | "upstream");
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'-'))
+        && DeValue::parse(text).is_ok();
+    if !is_word && (is_number || matches!(text, "true" | "false")) {
+        text.to_owned()
+    } else {
+        toml::Value::from(text).to_string()
+    }
+}

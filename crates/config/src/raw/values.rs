@@ -1,0 +1,164 @@
+//! Typed values out of TOML: each function reads one kind of value, or says what is wrong with it and what to write.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use toml::de::DeValue;
+
+/// No time-out is longer: who means "never" should say what he waits for.
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// More than this many times its own work is no bound.
+const AGING_MAX: f64 = 1e6;
+
+/// What is wrong with a value, and what to write instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Complaint {
+    pub(crate) why: String,
+    pub(crate) hint: Option<String>,
+}
+
+impl Complaint {
+    pub(crate) fn new(why: impl Into<String>) -> Self {
+        Self { why: why.into(), hint: None }
+    }
+
+    pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
+    }
+}
+
+/// A string.
+pub(crate) fn text(value: &DeValue<'_>) -> Result<String, Complaint> {
+    match value {
+        DeValue::String(text) => Ok(text.clone().into_owned()),
+        other => Err(Complaint::new(format!("{} isn't a string", what(other))).hint("put it in quotes")),
+    }
+}
+
+/// `true` or `false`.
+pub(crate) fn boolean(value: &DeValue<'_>) -> Result<bool, Complaint> {
+    match value {
+        DeValue::Boolean(value) => Ok(*value),
+        DeValue::String(text) if matches!(&**text, "true" | "false") => {
+            Err(Complaint::new("is a string").hint(format!("write {text} without quotes")))
+        }
+        other => Err(Complaint::new(format!("{} is neither true nor false", what(other)))),
+    }
+}
+
+/// A whole number in a range.
+pub(crate) fn integer(value: &DeValue<'_>, range: RangeInclusive<u64>) -> Result<u64, Complaint> {
+    let outside = || Complaint::new(format!("must be from {} to {}", range.start(), range.end()));
+    match value {
+        DeValue::Integer(integer) => u64::from_str_radix(integer.as_str(), integer.radix())
+            .ok()
+            .filter(|number| range.contains(number))
+            .ok_or_else(outside),
+        DeValue::String(text) if text.parse::<u64>().is_ok() => {
+            Err(Complaint::new("is a string").hint(format!("write {text} without quotes")))
+        }
+        other => {
+            let hint = format!("write a whole number from {} to {}", range.start(), range.end());
+            Err(Complaint::new(format!("{} isn't a whole number", what(other))).hint(hint))
+        }
+    }
+}
+
+/// One of several names.
+pub(crate) fn choice<T: Copy>(value: &DeValue<'_>, choices: &[(&str, T)]) -> Result<T, Complaint> {
+    let names: Vec<_> = choices.iter().map(|(name, _)| format!("{name:?}")).collect();
+    let hint = format!("write {}", names.join(" or "));
+    let DeValue::String(text) = value else {
+        return Err(Complaint::new(format!("{} isn't a string", what(value))).hint(hint));
+    };
+    let found = choices.iter().find(|(name, _)| *name == &**text);
+    found.map(|(_, value)| *value).ok_or_else(|| Complaint::new("isn't known").hint(hint))
+}
+
+/// A duration above zero.
+pub(crate) fn some_time(value: &DeValue<'_>) -> Result<Duration, Complaint> {
+    let time = at_most_a_day(value)?;
+    if time.is_zero() { Err(Complaint::new("must be more than zero")) } else { Ok(time) }
+}
+
+/// A duration from zero to a day.
+pub(crate) fn at_most_a_day(value: &DeValue<'_>) -> Result<Duration, Complaint> {
+    let time = duration(value)?;
+    if time > DAY { Err(Complaint::new("must be at most \"24h\"")) } else { Ok(time) }
+}
+
+fn duration(value: &DeValue<'_>) -> Result<Duration, Complaint> {
+    let form = "write a duration such as \"250ms\", \"1s\" or \"2m\"";
+    match value {
+        DeValue::Integer(number) => {
+            Err(Complaint::new("needs a unit").hint(format!("write \"{}s\"", number.as_str())))
+        }
+        DeValue::Float(number) => {
+            let millis = number.as_str().parse().unwrap_or(0.0_f64) * 1000.0;
+            Err(Complaint::new("needs a unit").hint(format!("write \"{millis:.0}ms\"")))
+        }
+        DeValue::String(text) if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) => {
+            Err(Complaint::new("needs a unit").hint(format!("write \"{text}s\"")))
+        }
+        DeValue::String(text) => humantime::parse_duration(text)
+            .map_err(|error| Complaint::new(format!("isn't a duration ({error})")).hint(form)),
+        other => Err(Complaint::new(format!("{} isn't a duration", what(other))).hint(form)),
+    }
+}
+
+/// Work, written as a duration.
+pub(crate) fn capacity(value: &DeValue<'_>) -> Result<Duration, Complaint> {
+    match value {
+        DeValue::String(text) if text == "auto" => {
+            Err(Complaint::new("finding the capacity is not there yet")
+                .hint("leave it out for no limit on work, or write an amount such as \"20s\""))
+        }
+        DeValue::String(text) if text == "none" => {
+            Err(Complaint::new("isn't an amount of work").hint("leave it out for no limit on work"))
+        }
+        other => some_time(other),
+    }
+}
+
+/// The long lane's limit; `None` for no long lane.
+pub(crate) fn long_limit(value: &DeValue<'_>) -> Result<Option<u64>, Complaint> {
+    match value {
+        DeValue::String(text) if text == "none" => Ok(None),
+        DeValue::String(text) if text == "auto" => {
+            Err(Complaint::new("isn't a limit").hint("leave it out: then the server is asked for its cores"))
+        }
+        DeValue::String(_) => Err(Complaint::new("isn't a limit").hint("write a whole number, or \"none\"")),
+        other => Ok(Some(integer(other, 0..=10_000)?).filter(|limit| *limit > 0)),
+    }
+}
+
+/// How often its own work a request may be overtaken by; `None` for no bound.
+pub(crate) fn aging(value: &DeValue<'_>) -> Result<Option<f64>, Complaint> {
+    let number = match value {
+        DeValue::String(text) if text == "none" => return Ok(None),
+        DeValue::Integer(number) => number.as_str().parse::<f64>().ok(),
+        DeValue::Float(number) => number.as_str().parse().ok(),
+        _ => None,
+    };
+    let Some(number) = number else {
+        return Err(Complaint::new(format!("{} isn't a number", what(value)))
+            .hint("write a number from 0, or \"none\" for no bound"));
+    };
+    if number.is_finite() && (0.0..=AGING_MAX).contains(&number) {
+        Ok(Some(number))
+    } else {
+        Err(Complaint::new("must be from 0 to 1000000").hint("write \"none\" for no bound"))
+    }
+}
+
+fn what(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "a string",
+        DeValue::Integer(_) => "an integer",
+        DeValue::Float(_) => "a number",
+        DeValue::Boolean(_) => "a boolean",
+        DeValue::Datetime(_) => "a date",
+        DeValue::Array(_) => "an array",
+        DeValue::Table(_) => "a table",
+    }
+}

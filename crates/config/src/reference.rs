@@ -1,0 +1,56 @@
+//! The keys as a page of documentation. `docs/reference/config.md` is what this generates; a test checks that.
+
+use std::fmt::Write as _;
+
+use crate::raw::{ADMIN, Field, FieldDefault, GATE, LOG};
+
+const HEAD: &str = "\
+# Configuration
+
+<!-- Generated from crates/config/src/raw.rs. To write it anew: `UPDATE_REFERENCE=1 cargo test -p config --test reference` -->
+
+One TOML file. `gatekeeper run` looks for it in `./gatekeeper.toml`, `$XDG_CONFIG_HOME/gatekeeper/gatekeeper.toml` (or
+`~/.config/gatekeeper/gatekeeper.toml`) and `/etc/gatekeeper/gatekeeper.toml`; `--config FILE` names another. Only
+`upstream` is required:
+
+```toml
+[[gate]]
+upstream = \"127.0.0.1:5432\"
+```
+
+`gatekeeper check FILE` prints what holds, with every default and everything derived, or all that is wrong with it. The
+keys of a gate are also flags of `gatekeeper run`, with `-` for `_`; the admin listener's address is `--admin`.
+
+Durations are strings with a unit: `\"250ms\"`, `\"1s\"`, `\"2m\"`, `\"1h 30m\"`. Work is written as a duration too: the time
+for which a request is expected to occupy the service.
+
+*Reload* says whether a key may change while the gate runs. Gatekeeper doesn't reload its file yet, so a change takes a
+restart either way.
+";
+
+/// The page.
+pub fn reference() -> String {
+    let mut page = HEAD.to_owned();
+    section(&mut page, "`[admin]`", "The listener for metrics, health and commands.", ADMIN);
+    section(&mut page, "`[log]`", "What the process writes to standard error.", LOG);
+    section(&mut page, "`[[gate]]`", "One protected service; there may be several.", GATE);
+    page
+}
+
+fn section(page: &mut String, title: &str, about: &str, fields: &[Field]) {
+    // Writing to a string cannot fail.
+    let _ = writeln!(page, "\n## {title}\n\n{about}");
+    for field in fields {
+        let default = match field.default {
+            FieldDefault::Value(value) => format!("`{value}`"),
+            FieldDefault::Derived(words) => words.to_owned(),
+            FieldDefault::Required => "none: required".to_owned(),
+        };
+        let reload = if field.reloadable { "yes" } else { "no" };
+        let _ = write!(
+            page,
+            "\n### `{}`\n\n{}\n\n- Takes: {}\n- Default: {default}\n- Why: {}\n- Reload: {reload}\n",
+            field.key, field.doc, field.takes, field.reason
+        );
+    }
+}

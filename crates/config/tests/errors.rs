@@ -1,0 +1,340 @@
+//! Every way to get a key wrong, and what the user is told.
+
+use config::{Origin, parse};
+
+/// What is said of a file with this text.
+fn complaints(text: &str) -> String {
+    let origin = Origin::File("g.toml".into());
+    parse(origin, text).expect_err("the text is wrong").to_string()
+}
+
+/// What is said of a gate with this line below its upstream, without place and quote.
+fn of_gate(line: &str) -> String {
+    let said = complaints(&format!("[[gate]]\nupstream = \"db:5432\"\n{line}\n"));
+    let quote = format!("g.toml:3: gate: {line}: ");
+    said.strip_prefix(&quote).unwrap_or_else(|| panic!("{said:?} doesn't begin with {quote:?}")).to_owned()
+}
+
+fn assert_each(cases: &[(&str, &str)]) {
+    for (line, expected) in cases {
+        assert_eq!(&of_gate(line), expected, "{line}");
+    }
+}
+
+#[test]
+fn a_duration_without_a_unit_is_told_how_to_get_one() {
+    assert_eq!(
+        complaints("[[gate]]\nname = \"shop\"\nupstream = \"db:5432\"\n\nqueue_timeout = 120\n"),
+        "g.toml:5: gate \"shop\": queue_timeout = 120: needs a unit; write \"120s\""
+    );
+    assert_each(&[
+        ("capacity = 20", "needs a unit; write \"20s\""),
+        ("aging_floor = 0.25", "needs a unit; write \"250ms\""),
+        ("login_timeout = \"15\"", "needs a unit; write \"15s\""),
+        ("connect_timeout = 5", "needs a unit; write \"5s\""),
+        ("keepalive = 60", "needs a unit; write \"60s\""),
+        ("drain_timeout = 30", "needs a unit; write \"30s\""),
+        ("suspend_after = 1", "needs a unit; write \"1s\""),
+    ]);
+}
+
+#[test]
+fn durations_have_bounds() {
+    let form = "write a duration such as \"250ms\", \"1s\" or \"2m\"";
+    assert_each(&[
+        ("queue_timeout = \"0s\"", "must be more than zero"),
+        ("queue_timeout = \"25h\"", "must be at most \"24h\""),
+        ("queue_timeout = true", &format!("a boolean isn't a duration; {form}")),
+        ("login_timeout = \"0ms\"", "must be more than zero"),
+        ("connect_timeout = \"2days\"", "must be at most \"24h\""),
+        ("keepalive = \"999ms\"", "must be at least \"1s\""),
+        ("capacity = \"0s\"", "must be more than zero"),
+    ]);
+    assert!(of_gate("queue_timeout = \"soon\"").ends_with(form));
+    assert!(of_gate("drain_timeout = \"-1s\"").ends_with(form));
+}
+
+#[test]
+fn what_comes_later_is_named() {
+    assert_each(&[
+        ("protocol = \"mysql\"", "is not there yet; only \"postgres\" is"),
+        ("protocol = \"http\"", "is not there yet; only \"postgres\" is"),
+        ("protocol = \"smtp\"", "isn't known; write \"postgres\""),
+        (
+            "capacity = \"auto\"",
+            "finding the capacity is not there yet; leave it out for no limit on work, or write an amount such as \"20s\"",
+        ),
+        ("capacity = \"none\"", "isn't an amount of work; leave it out for no limit on work"),
+        ("long_limit = \"auto\"", "isn't a limit; leave it out: then the server is asked for its cores"),
+    ]);
+}
+
+#[test]
+fn numbers_have_bounds() {
+    assert_each(&[
+        ("connections = 0", "must be from 1 to 10000"),
+        ("connections = -5", "must be from 1 to 10000"),
+        ("connections = 10001", "must be from 1 to 10000"),
+        ("connections = \"20\"", "is a string; write 20 without quotes"),
+        ("connections = 2.5", "a number isn't a whole number; write a whole number from 1 to 10000"),
+        ("connections = \"many\"", "a string isn't a whole number; write a whole number from 1 to 10000"),
+        ("pinned_max = 0", "must be from 1 to 10000"),
+        ("pinned_max = 21", "is more than `connections` (20); leave it out for half of them"),
+        ("long_limit = 10001", "must be from 0 to 10000"),
+        ("long_limit = \"few\"", "isn't a limit; write a whole number, or \"none\""),
+        ("cost_window = 0", "must be from 1 to 10000"),
+        ("queue_max = 10000001", "must be from 0 to 10000000"),
+        ("max_clients = 0", "must be from 1 to 1000000"),
+        ("logins_max = 0", "must be from 1 to 10000"),
+        ("types_max = 0", "must be from 1 to 10000"),
+        ("aging = -1", "must be from 0 to 1000000; write \"none\" for no bound"),
+        ("aging = inf", "must be from 0 to 1000000; write \"none\" for no bound"),
+        ("aging = \"x\"", "a string isn't a number; write a number from 0, or \"none\" for no bound"),
+    ]);
+}
+
+#[test]
+fn names_are_chosen_from_those_that_are_known() {
+    assert_each(&[
+        ("order = \"sjf\"", "isn't known; write \"fifo\" or \"shortest-first\""),
+        ("order = 1", "an integer isn't a string; write \"fifo\" or \"shortest-first\""),
+        ("cost = \"mean\"", "isn't known; write \"moving-average\" or \"ewma\""),
+        ("mode = \"shadow\"", "isn't known; write \"enforce\" or \"observe\""),
+        ("pooling = \"statement\"", "isn't known; write \"transaction\" or \"session\""),
+        ("on_disconnect = \"kill\"", "isn't known; write \"default\" or \"cancel\" or \"finish\""),
+        ("allow_trust_relay = \"true\"", "is a string; write true without quotes"),
+        ("allow_trust_relay = 1", "an integer is neither true nor false"),
+    ]);
+    let log = complaints("[log]\nformat = \"xml\"\nlevel = \"loud\"\n[[gate]]\nupstream = \"db:5432\"\n");
+    assert_eq!(
+        log,
+        "g.toml:2: log: format = \"xml\": isn't known; write \"text\" or \"json\"\n\
+         g.toml:3: log: level = \"loud\": isn't known; write \"error\" or \"warn\" or \"info\" or \"debug\" or \"trace\""
+    );
+}
+
+#[test]
+fn a_gate_needs_a_proper_name() {
+    let long = format!("name = \"{}\"", "x".repeat(65));
+    for line in ["name = \"\"", "name = \"my shop\"", long.as_str()] {
+        let said = complaints(&format!("[[gate]]\nupstream = \"db:5432\"\n{line}\n"));
+        assert!(said.ends_with("can't be a name; write letters, digits, - and _, at most 64"), "{said}");
+    }
+    let numbered = complaints("[[gate]]\nupstream = \"db:5432\"\nname = 7");
+    assert_eq!(numbered, "g.toml:3: gate: name = 7: an integer isn't a string; put it in quotes");
+}
+
+#[test]
+fn listen_must_be_an_address() {
+    assert_each(&[
+        (
+            "listen = \"\"",
+            "is empty; write \"host:6432\", a directory with a PostgreSQL socket such as \"/run/postgresql\", or \"unix:/path\"",
+        ),
+        ("listen = \"0.0.0.0\"", "has no port; write \"0.0.0.0:6432\""),
+        ("listen = \"*:6432\"", "has no host; for all interfaces write \"0.0.0.0:6432\""),
+        ("listen = \":6432\"", "has no host; for all interfaces write \"0.0.0.0:6432\""),
+        (
+            "listen = \"::1\"",
+            "is ambiguous: where does the port begin?; write an IPv6 address in brackets: \"[::1]:6432\"",
+        ),
+        ("listen = \"localhost:65536\"", "\"65536\" is not a port; a port is a number up to 65535"),
+        ("listen = \"localhost:+1\"", "\"+1\" is not a port; a port is a number up to 65535"),
+        ("listen = \"a/b:1\"", "\"a/b\" is neither a host name nor an IP address"),
+        ("listen = \"[:1\"", "\"[\" is neither a host name nor an IP address"),
+        ("listen = \"unix:gate.sock\"", "is a relative path; write an absolute one: \"unix:/run/…\""),
+        ("listen = 6432", "an integer isn't a string; put it in quotes"),
+    ]);
+    let long = format!("[[gate]]\nupstream = \"db:5432\"\nlisten = \"/{}\"", "x".repeat(108));
+    assert!(complaints(&long).ends_with("is too long for a socket: at most 107 bytes fit"));
+}
+
+/// What is said of this upstream, without place.
+fn of_upstream(upstream: &str) -> String {
+    let said = complaints(&format!("[[gate]]\nupstream = \"{upstream}\"\n"));
+    said.strip_prefix("g.toml:2: gate: upstream = ").unwrap_or_else(|| panic!("{said:?}")).to_owned()
+}
+
+#[test]
+fn an_upstream_with_a_password_is_refused_and_not_repeated() {
+    let why = "holds a user or a password; no credentials belong here: every client logs in to the server as itself; write \"host:port\"";
+    for upstream in
+        ["postgres://app:hunter2@db/shop", "app:hunter2@db:5432", "host=db user=app password=hunter2"]
+    {
+        assert_eq!(of_upstream(upstream), format!("\"…\": {why}"));
+    }
+}
+
+#[test]
+fn an_upstream_with_tls_is_told_that_it_is_not_there_yet() {
+    for upstream in
+        ["db:5432?sslmode=require", "postgres://db/shop?sslmode=verify-full", "host=db sslmode=require"]
+    {
+        let said = of_upstream(upstream);
+        assert!(said.contains("asks for TLS, which Gatekeeper doesn't speak to the server yet"), "{said}");
+    }
+}
+
+#[test]
+fn an_upstream_is_an_address_and_nothing_else() {
+    assert_eq!(of_upstream("db"), "\"db\": has no port; write \"db:5432\"");
+    assert_eq!(of_upstream("db:0"), "\"db:0\": has port 0");
+    assert_eq!(
+        of_upstream("postgres://db"),
+        "\"postgres://db\": is a URL (postgres://), not an address; write \"db:5432\""
+    );
+    assert!(of_upstream("host=db port=5432").contains("holds settings"));
+    assert!(of_upstream("127.0.0.1:6432").ends_with("is the gate itself (`listen`)"));
+    assert_eq!(
+        complaints("\n[[gate]]\nconnections = 5\n"),
+        "g.toml:2: gate: upstream: is missing; write where the server listens: upstream = \"host:5432\""
+    );
+}
+
+#[test]
+fn the_admin_listener_is_tcp_or_none() {
+    let of_admin =
+        |line: &str| complaints(&format!("[admin]\nlisten = {line}\n[[gate]]\nupstream = \"db:5432\"\n"));
+    assert_eq!(
+        of_admin("\"unix:/run/admin\""),
+        "g.toml:2: admin: listen = \"unix:/run/admin\": is a Unix socket; write \"host:port\" or \"none\""
+    );
+    assert_eq!(
+        of_admin("\"6433\""),
+        "g.toml:2: admin: listen = \"6433\": has no host; write \"127.0.0.1:6433\""
+    );
+    assert!(of_admin("\"127.0.0.1:6432\"").ends_with("the admin listener is there"));
+}
+
+#[test]
+fn gates_must_not_collide() {
+    let said = complaints(
+        "[[gate]]\nupstream = \"a:5432\"\n[[gate]]\nupstream = \"b:5432\"\nlisten = \"127.0.0.1:6432\"\n",
+    );
+    assert_eq!(
+        said,
+        "g.toml:3: gate 2: name: another gate has this name; names must be unique\n\
+         g.toml:5: gate 2: listen = \"127.0.0.1:6432\": another gate listens on 127.0.0.1:6432"
+    );
+}
+
+#[test]
+fn an_unknown_key_is_answered_with_the_nearest_one() {
+    let unknown = |line: &str| {
+        let said = complaints(&format!("[[gate]]\nupstream = \"db:5432\"\n{line}\n"));
+        said.strip_prefix("g.toml:3: gate: ").unwrap_or_else(|| panic!("{said:?}")).to_owned()
+    };
+    assert_eq!(
+        unknown("queue_timout = \"1s\""),
+        "queue_timout: there is no such key; did you mean `queue_timeout`?"
+    );
+    assert_eq!(unknown("Queue-Max = 1"), "Queue-Max: there is no such key; did you mean `queue_max`?");
+    assert_eq!(
+        unknown("default_pool_size = 20"),
+        "default_pool_size: there is no such key; `connections` is the budget of server connections"
+    );
+    assert_eq!(unknown("sslmode = \"require\""), "sslmode: there is no such key; TLS is not there yet");
+    assert_eq!(unknown("frobnicate = 1"), "frobnicate: there is no such key");
+    assert!(!unknown("password = \"hunter2\"").contains("hunter2"));
+}
+
+#[test]
+fn keys_and_sections_in_the_wrong_place_are_pointed_out() {
+    let gate = "[[gate]]\nupstream = \"db:5432\"\n";
+    assert_eq!(
+        complaints(&format!("connections = 5\n{gate}")),
+        "g.toml:1: connections: there is no such key; `connections` belongs below a [[gate]]"
+    );
+    assert_eq!(
+        complaints(&format!("[logs]\n{gate}")),
+        "g.toml:1: logs: there is no such key; did you mean `log`?"
+    );
+    assert_eq!(
+        complaints("[gate]\nupstream = \"db:5432\"\n"),
+        "g.toml:1: gate: isn't a list of gates; write [[gate]] with an `upstream` below (two brackets: there may be several)"
+    );
+    assert_eq!(
+        complaints("gate = [1]\n"),
+        "g.toml:1: a gate isn't a table; write [[gate]] with an `upstream` below"
+    );
+    assert_eq!(
+        complaints(&format!("log = 1\n{gate}")),
+        "g.toml:1: log: isn't a table; write it once, as [log] with its keys below"
+    );
+    assert_eq!(complaints(""), "g.toml: there is no gate; write [[gate]] with an `upstream` below");
+}
+
+#[test]
+fn more_gates_than_the_maximum_are_refused() {
+    let text: String = (0..65)
+        .map(|n| {
+            format!("[[gate]]\nname = \"g{n}\"\nlisten = \"localhost:{}\"\nupstream = \"db:5432\"\n", n + 1)
+        })
+        .collect();
+    assert_eq!(complaints(&text), "g.toml: there are more than 64 gates");
+    let (fits, _) = text.rsplit_once("[[gate]]").unwrap();
+    assert_eq!(parse(Origin::CommandLine, fits).unwrap().gates.len(), 64);
+}
+
+#[test]
+fn all_errors_are_told_at_once_in_the_order_of_the_lines() {
+    let said = complaints(
+        "[[gate]]\nqueue_max = -1\nconections = 5\nupstream = \"db\"\norder = \"lifo\"\n[admin]\nlisten = 1\n",
+    );
+    let lines: Vec<_> = said.lines().map(|line| line.split(": ").next().unwrap()).collect();
+    assert_eq!(lines, ["g.toml:2", "g.toml:3", "g.toml:4", "g.toml:5", "g.toml:7"], "{said}");
+}
+
+#[test]
+fn errors_of_syntax_are_told_with_their_lines_and_nothing_else() {
+    let said = complaints("[[gate]]\nupstream = db:5432\nqueue_max = -1\nname = \"x\n");
+    assert!(said.starts_with("g.toml:2: isn't TOML: "), "{said}");
+    assert!(said.contains("\ng.toml:4: isn't TOML: "), "{said}");
+    assert!(!said.contains("queue_max"), "{said}");
+    let twice = complaints("[[gate]]\nupstream = \"db:5432\"\nupstream = \"db:5433\"\n");
+    assert_eq!(twice, "g.toml:3: isn't TOML: duplicate key");
+}
+
+#[test]
+fn a_long_list_of_errors_is_cut() {
+    let keys: String = (0..150).map(|n| format!("zz{n} = 1\n")).collect();
+    let said = complaints(&format!("[[gate]]\nupstream = \"db:5432\"\n{keys}"));
+    assert_eq!(said.lines().count(), 101);
+    assert!(said.ends_with("and 50 more"));
+}
+
+#[test]
+fn a_long_value_is_cut() {
+    let said = of_gate_raw(&format!("order = \"{}\"", "x".repeat(500)));
+    assert!(said.contains("xxx…: isn't known"), "{said}");
+}
+
+fn of_gate_raw(line: &str) -> String {
+    complaints(&format!("[[gate]]\nupstream = \"db:5432\"\n{line}\n"))
+}
+
+#[test]
+fn flags_are_named_as_flags() {
+    let flags = [
+        ("upstream", "db".to_owned()),
+        ("queue_timeout", "120".to_owned()),
+        ("connections", "many".to_owned()),
+        ("name", "my shop".to_owned()),
+    ];
+    assert_eq!(
+        config::from_flags(&flags, Some("6433")).unwrap_err().to_string(),
+        "--admin \"6433\": has no host; write \"127.0.0.1:6433\"\n\
+         --upstream \"db\": has no port; write \"db:5432\"\n\
+         --queue-timeout 120: needs a unit; write \"120s\"\n\
+         --connections \"many\": a string isn't a whole number; write a whole number from 1 to 10000\n\
+         --name \"my shop\": can't be a name; write letters, digits, - and _, at most 64"
+    );
+    let injected = [("upstream", "db:5432\"\nconnections = 5".to_owned())];
+    assert!(config::from_flags(&injected, None).is_err());
+}
+
+#[test]
+fn a_file_that_cannot_be_read_says_so() {
+    let said = config::load("/nonexistent/g.toml".as_ref()).unwrap_err().to_string();
+    assert!(said.starts_with("/nonexistent/g.toml: cannot be read: "), "{said}");
+}

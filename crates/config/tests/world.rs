@@ -1,0 +1,182 @@
+//! What a right configuration means.
+
+use std::time::Duration;
+
+use admission::{Cost, Order, Work};
+use config::{
+    ADMIN, Address, Field, FieldDefault, GATE, LOG, LongLimit, Mode, OnDisconnect, Origin, Pooling, World,
+    effective, parse,
+};
+
+const MINIMAL: &str = "[[gate]]\nupstream = \"db:5432\"\n";
+
+/// Every key, none at its default.
+const FULL: &str = r#"
+[admin]
+listen = "none"
+
+[log]
+format = "json"
+level = "debug"
+
+[[gate]]
+name = "shop"
+protocol = "postgres"
+listen = "/run/gatekeeper"
+upstream = "unix:/run/postgresql/.s.PGSQL.5433"
+connections = 9
+capacity = "20s"
+long_limit = 2
+order = "shortest-first"
+aging = 2.5
+aging_floor = "250ms"
+cost = "ewma"
+cost_window = 19
+queue_max = 0
+queue_timeout = "1m 30s"
+mode = "observe"
+pooling = "session"
+pinned_max = 9
+max_clients = 7
+login_timeout = "1s"
+connect_timeout = "2s"
+logins_max = 3
+keepalive = "4s"
+allow_trust_relay = true
+on_disconnect = "cancel"
+drain_timeout = "0s"
+types_max = 5
+suspend_after = "0s"
+
+[[gate]]
+name = "reports"
+listen = "[::1]:6500"
+upstream = "10.0.0.2:5432"
+long_limit = "none"
+order = "fifo"
+on_disconnect = "finish"
+
+[[gate]]
+name = "third"
+listen = "localhost:0"
+upstream = "10.0.0.3:5432"
+long_limit = 0
+aging = "none"
+"#;
+
+fn world(text: &str) -> World {
+    parse(Origin::File("g.toml".into()), text).unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+#[test]
+fn only_the_upstream_is_required() {
+    let world = world(MINIMAL);
+    let gate = &world.gates[0];
+    assert_eq!(world.admin.listen, Some(Address::Inet { host: "127.0.0.1".into(), port: 6433 }));
+    assert_eq!((gate.name.as_str(), gate.listen.to_string()), ("postgres", "127.0.0.1:6432".into()));
+    assert_eq!((gate.mode, gate.pooling), (Mode::Enforce, Pooling::Transaction));
+    let policy = &gate.policy;
+    assert_eq!((policy.connections, policy.pinned_max, policy.capacity), (20, 10, None));
+    assert_eq!((gate.long_limit, policy.long_limit), (LongLimit::AskServer, Some(4)));
+    let floor = Work::from(Duration::from_secs(1));
+    assert_eq!(policy.order, Order::ShortestFirst { aging: Some(5.0), floor });
+    assert_eq!(policy.cost, Cost::MovingAverage { window: 100 });
+    assert_eq!((policy.queue_max, policy.queue_timeout), (100_000, Duration::from_secs(120)));
+    assert_eq!((policy.types_max, policy.suspend_after), (1000, Duration::from_secs(1)));
+    assert_eq!((gate.max_clients, gate.logins_max), (10_000, 16));
+    assert!(!gate.allow_trust_relay);
+}
+
+#[test]
+fn every_key_is_heard() {
+    let world = world(FULL);
+    let gate = &world.gates[0];
+    assert_eq!(world.admin.listen, None);
+    assert_eq!(gate.listen, Address::Unix("/run/gatekeeper/.s.PGSQL.6432".into()));
+    assert_eq!(gate.upstream, Address::Unix("/run/postgresql/.s.PGSQL.5433".into()));
+    let policy = &gate.policy;
+    assert_eq!((policy.connections, policy.pinned_max), (9, 9));
+    assert_eq!(policy.capacity, Some(Work::from(Duration::from_secs(20))));
+    assert_eq!((gate.long_limit, policy.long_limit), (LongLimit::Fixed(2), Some(2)));
+    let floor = Work::from(Duration::from_millis(250));
+    assert_eq!(policy.order, Order::ShortestFirst { aging: Some(2.5), floor });
+    assert_eq!(policy.cost, Cost::Ewma { weight: 0.1 });
+    assert_eq!((policy.queue_max, policy.queue_timeout), (0, Duration::from_secs(90)));
+    assert_eq!((policy.types_max, policy.suspend_after), (5, Duration::ZERO));
+    assert_eq!((gate.mode, gate.pooling), (Mode::Observe, Pooling::Session));
+    assert_eq!((gate.max_clients, gate.logins_max), (7, 3));
+    assert_eq!((gate.login_timeout, gate.connect_timeout), (Duration::from_secs(1), Duration::from_secs(2)));
+    assert_eq!((gate.keepalive, gate.drain_timeout), (Duration::from_secs(4), Duration::ZERO));
+    assert!(gate.allow_trust_relay);
+    assert_eq!(gate.on_disconnect, OnDisconnect::Cancel);
+    assert_eq!((world.gates[1].policy.order, world.gates[1].policy.long_limit), (Order::Fifo, None));
+    assert_eq!(world.gates[2].long_limit, LongLimit::NoLane);
+    assert!(matches!(world.gates[2].policy.order, Order::ShortestFirst { aging: None, .. }));
+}
+
+#[test]
+fn the_full_file_names_every_key() {
+    for field in GATE {
+        assert!(FULL.contains(&format!("\n{} = ", field.key)), "{}", field.key);
+    }
+}
+
+#[test]
+fn writing_out_every_documented_default_changes_nothing() {
+    let written = |fields: &[Field]| -> String {
+        let line = |field: &Field| match field.default {
+            FieldDefault::Value(value) => format!("{} = {value}\n", field.key),
+            FieldDefault::Derived(_) | FieldDefault::Required => String::new(),
+        };
+        fields.iter().map(line).collect()
+    };
+    let text = format!("[admin]\n{}[log]\n{}{MINIMAL}{}", written(ADMIN), written(LOG), written(GATE));
+    assert_eq!(world(&text), world(MINIMAL));
+}
+
+#[test]
+fn what_is_printed_as_effective_means_the_same_world() {
+    for text in [MINIMAL, FULL] {
+        let printed = effective(&world(text));
+        assert_eq!(world(&printed), world(text), "{printed}");
+    }
+}
+
+#[test]
+fn the_effective_configuration_tells_what_was_derived() {
+    let printed = effective(&world(MINIMAL));
+    for expected in [
+        "connections = 20\npinned_max = 10\n",
+        "# no capacity: only connections and the long lane limit what is in flight\n",
+        "# the unit of work and of capacity: the mean upstream time of a type's last 100 executions\n",
+        "# long_limit: the server is asked for its cores at the start; 4 if it doesn't tell\n",
+        "# at most 36 server connections: connections + logins_max\n",
+        "queue_timeout = \"2m\"\n",
+    ] {
+        assert!(printed.contains(expected), "{expected:?} in\n{printed}");
+    }
+}
+
+#[test]
+fn half_of_one_connection_is_one() {
+    assert_eq!(world(&format!("{MINIMAL}connections = 1\n")).gates[0].policy.pinned_max, 1);
+}
+
+#[test]
+fn flags_make_the_same_world_as_a_file() {
+    let flags =
+        [("upstream", "db:5432".to_owned()), ("connections", "9".to_owned()), ("aging", "none".to_owned())];
+    let from_flags = config::from_flags(&flags, Some("127.0.0.1:0")).unwrap();
+    let from_file = world(
+        "[admin]\nlisten = \"127.0.0.1:0\"\n[[gate]]\nupstream = \"db:5432\"\nconnections = 9\naging = \"none\"\n",
+    );
+    assert_eq!(from_flags, from_file);
+}
+
+#[test]
+fn addresses_know_whether_others_can_reach_them() {
+    let listen =
+        |address: &str| world(&format!("{MINIMAL}listen = \"{address}\"\n")).gates[0].listen.is_local();
+    assert!(listen("127.0.0.1:1") && listen("[::1]:1") && listen("localhost:1") && listen("/run"));
+    assert!(!listen("0.0.0.0:1") && !listen("10.0.0.1:1") && !listen("db.example:1"));
+}

@@ -1,0 +1,213 @@
+//! Accepting clients: TCP or a Unix socket, a task for each, and the orderly end of all of them.
+
+use std::future::Future;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpSocket, UnixListener, UnixStream};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::shutdown::Shutdown;
+use crate::stream::{Keepalive, Stream};
+use crate::upstream::endpoint::Address;
+
+/// Connections that the kernel keeps for us while we are busy (it has its own maximum, `somaxconn`).
+const BACKLOG: u32 = 4096;
+/// The pause after an error such as "too many open files": it passes only when somebody closes something.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// At most one log line about such errors per this time.
+const LOG_PERIOD: Duration = Duration::from_secs(10);
+/// The time that sessions have to say good-bye once they were told to abort.
+const ABORT_GRACE: Duration = Duration::from_secs(2);
+
+/// A listening socket.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    socket: Socket,
+    keepalive: Keepalive,
+}
+
+#[derive(Debug)]
+enum Socket {
+    Tcp(TcpListener),
+    Unix(UnixListener, SocketFile),
+}
+
+/// A Unix socket's name in the file system; removed when dropped.
+#[derive(Debug)]
+struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // Somebody may have removed it already.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+impl Listener {
+    /// Listens. Of a name with several addresses the first that can be had is taken. A Unix socket is open to every
+    /// user of the machine, as PostgreSQL's is: the server asks for the password. A socket file that nobody listens
+    /// on any more is replaced.
+    ///
+    /// # Errors
+    /// The system's, such as "address in use".
+    pub(crate) async fn bind(address: &Address, keepalive: Keepalive) -> io::Result<Self> {
+        let socket = match address {
+            Address::Unix(path) => bind_unix(path).await?,
+            Address::Inet { .. } => Socket::Tcp(bind_tcp(address).await?),
+        };
+        Ok(Self { socket, keepalive })
+    }
+
+    /// Where it listens, with the real port.
+    pub(crate) fn address(&self) -> Address {
+        match &self.socket {
+            Socket::Unix(_, file) => Address::Unix(file.0.clone()),
+            Socket::Tcp(listener) => match listener.local_addr() {
+                Ok(local) => Address::Inet { host: local.ip().to_string(), port: local.port() },
+                Err(_) => Address::Inet { host: "0.0.0.0".to_owned(), port: 0 },
+            },
+        }
+    }
+
+    /// Runs `serve` for every client in a task of its own, at most `sockets_max` at once (more are closed at once),
+    /// until `shutdown` drains. Then no more clients come in, and those that are there have `drain_timeout` to
+    /// finish; who hasn't by then is cut off.
+    pub(crate) async fn serve<F>(
+        self,
+        sockets_max: usize,
+        drain_timeout: Duration,
+        shutdown: Shutdown,
+        serve: impl Fn(Stream) -> F,
+    ) where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let mut clients = JoinSet::new();
+        let mut log = Throttle::default();
+        loop {
+            tokio::select! {
+                () = shutdown.draining() => break,
+                Some(ended) = clients.join_next() => note_end(ended),
+                accepted = self.accept() => match accepted {
+                    Ok(stream) if clients.len() < sockets_max => {
+                        clients.spawn(serve(stream));
+                    }
+                    Ok(_) => log.warn("closed a connection: too many are open", None),
+                    Err(error) if is_about_one_client(&error) => {}
+                    Err(error) => {
+                        log.warn("cannot accept connections at the moment", Some(&error));
+                        sleep(ACCEPT_PAUSE).await;
+                    }
+                }
+            }
+        }
+        drop(self);
+        let end = async {
+            while let Some(ended) = clients.join_next().await {
+                note_end(ended);
+            }
+        };
+        let cut_off = async {
+            tokio::select! {
+                () = sleep(drain_timeout) => {}
+                () = shutdown.aborting() => sleep(ABORT_GRACE).await,
+            }
+        };
+        tokio::select! {
+            () = end => {}
+            () = cut_off => {}
+        }
+        clients.shutdown().await;
+    }
+
+    async fn accept(&self) -> io::Result<Stream> {
+        match &self.socket {
+            Socket::Tcp(listener) => Stream::tcp(listener.accept().await?.0, &self.keepalive),
+            Socket::Unix(listener, _) => Ok(Stream::unix(listener.accept().await?.0)),
+        }
+    }
+}
+
+async fn bind_tcp(address: &Address) -> io::Result<TcpListener> {
+    let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    for local in address.resolve().await? {
+        let socket = if local.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        // Lets a restarted gatekeeper listen although old connections linger; it doesn't let two listen at once.
+        socket.set_reuseaddr(true)?;
+        match socket.bind(local).and_then(|()| socket.listen(BACKLOG)) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+async fn bind_unix(path: &Path) -> io::Result<Socket> {
+    let listener = match UnixListener::bind(path) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_stale(path).await => {
+            std::fs::remove_file(path)?;
+            UnixListener::bind(path)?
+        }
+        other => other?,
+    };
+    let file = SocketFile(path.to_owned());
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777))?;
+    Ok(Socket::Unix(listener, file))
+}
+
+/// Whether a path is a socket on which nobody listens.
+async fn is_stale(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|data| data.file_type().is_socket());
+    // A full backlog makes a connect wait, which shows that somebody listens.
+    let connected = timeout(Duration::from_secs(1), UnixStream::connect(path)).await;
+    is_socket && matches!(connected, Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused)
+}
+
+/// Whether an error of `accept` tells of the client that went away in the meantime, and nothing of us.
+fn is_about_one_client(error: &io::Error) -> bool {
+    use io::ErrorKind::{
+        ConnectionAborted, ConnectionReset, HostUnreachable, Interrupted, InvalidInput, NetworkUnreachable,
+        NotConnected, TimedOut,
+    };
+    matches!(
+        error.kind(),
+        ConnectionAborted
+            | ConnectionReset
+            | HostUnreachable
+            | Interrupted
+            | InvalidInput
+            | NetworkUnreachable
+            | NotConnected
+            | TimedOut
+    )
+}
+
+fn note_end(ended: Result<(), tokio::task::JoinError>) {
+    if let Err(error) = ended {
+        tracing::error!(%error, "a session ended by a fault of gatekeeper's own");
+    }
+}
+
+/// Keeps a repeated warning from filling the log.
+#[derive(Default)]
+struct Throttle {
+    last: Option<Instant>,
+    withheld: u64,
+}
+
+impl Throttle {
+    fn warn(&mut self, what: &str, error: Option<&io::Error>) {
+        let now = Instant::now();
+        if self.last.is_some_and(|last| now.duration_since(last) < LOG_PERIOD) {
+            self.withheld += 1;
+            return;
+        }
+        let error = error.map(tracing::field::display);
+        tracing::warn!(error, withheld = self.withheld, "{what}");
+        *self = Self { last: Some(now), withheld: 0 };
+    }
+}

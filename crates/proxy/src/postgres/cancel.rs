@@ -1,0 +1,277 @@
+//! Cancel requests: from a client's key to the statement that runs for it, or to its place in the queue.
+//!
+//! A client cancels by a second connection that names the process id and secret of the first; ours are made up here,
+//! because a session has no server process of its own. What a session does at the moment is its [`Target`]:
+//!
+//! * *idle*: a cancel has no effect, as in PostgreSQL;
+//! * *queued*: the session is told ([`Registration::canceled`]) and leaves the queue;
+//! * *running*: the cancel is passed on, with the key of the server process that runs the statement.
+//!
+//! A cancel that arrives late must not hit the next client's statement on the same server connection. So while one is
+//! under way the session keeps its server connection ([`Registration::settled`]), and "under way" ends when the server
+//! closes the cancel connection: it does so after it has signaled the process. If that takes longer than
+//! [`SETTLE_LIMIT`], nobody knows when the signal will come, and the server connection has to be closed.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use rand::RngExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::timeout;
+
+use super::server::Server;
+use crate::stream::{Keepalive, Stream};
+use crate::upstream::endpoint::Address;
+
+/// How long a cancel may take to reach the server and be confirmed, from first to last.
+const SETTLE_LIMIT: Duration = Duration::from_secs(5);
+/// How many cancels may be under way to the server at once: each takes a connection there, beside the budget.
+const IN_FLIGHT_MAX: usize = 32;
+/// The longest secret of a server: 256 bytes in protocol 3.2.
+const SECRET_MAX: usize = 256;
+
+/// The keys of all living sessions of a gate.
+pub(crate) struct Registry {
+    sessions: Mutex<HashMap<i32, Entry>>,
+    sessions_max: usize,
+    in_flight: Semaphore,
+    upstream: Address,
+    connect_timeout: Duration,
+    keepalive: Keepalive,
+}
+
+struct Entry {
+    secret: [u8; 4],
+    target: Arc<Target>,
+}
+
+/// What a session does, as far as a cancel is concerned.
+#[derive(Default)]
+struct Target {
+    state: Mutex<TargetState>,
+    /// The session was canceled in the queue.
+    canceled: Notify,
+    /// No cancel is under way any more.
+    settled: Notify,
+}
+
+#[derive(Default)]
+struct TargetState {
+    activity: Activity,
+    /// A cancel came while the session was queued; until it queues again.
+    was_canceled: bool,
+    /// A cancel is on its way to the server.
+    is_in_flight: bool,
+    /// A cancel was sent and its arrival not confirmed: the server connection can't be trusted.
+    is_unconfirmed: bool,
+}
+
+#[derive(Default)]
+enum Activity {
+    #[default]
+    Idle,
+    Queued,
+    Running {
+        process_id: i32,
+        secret: Bytes,
+    },
+}
+
+/// A living session's key; gone when dropped.
+pub(crate) struct Registration {
+    registry: Arc<Registry>,
+    process_id: i32,
+    secret: [u8; 4],
+    target: Arc<Target>,
+}
+
+impl Registry {
+    /// No sessions yet; at most `sessions_max` of them. Cancels go to `upstream`.
+    pub(crate) fn new(
+        sessions_max: usize,
+        upstream: Address,
+        connect_timeout: Duration,
+        keepalive: Keepalive,
+    ) -> Self {
+        let connect_timeout = connect_timeout.min(SETTLE_LIMIT);
+        let in_flight = Semaphore::new(IN_FLIGHT_MAX);
+        Self { sessions: Mutex::default(), sessions_max, in_flight, upstream, connect_timeout, keepalive }
+    }
+
+    /// A key for a new session: a positive process id that no living session has (old drivers refuse negative ones),
+    /// and a random secret. `None`: there are `sessions_max` already.
+    pub(crate) fn register(self: &Arc<Self>) -> Option<Registration> {
+        let mut random = rand::rng();
+        let mut sessions = self.sessions.lock();
+        if sessions.len() >= self.sessions_max {
+            return None;
+        }
+        let process_id = loop {
+            let candidate = random.random_range(1..=i32::MAX);
+            if !sessions.contains_key(&candidate) {
+                break candidate;
+            }
+        };
+        let secret = random.random();
+        let target = Arc::new(Target::default());
+        sessions.insert(process_id, Entry { secret, target: Arc::clone(&target) });
+        Some(Registration { registry: Arc::clone(self), process_id, secret, target })
+    }
+
+    /// Does what a cancel request asks for. Returns when it has been done; a wrong key and a session at rest are
+    /// nothing to do. The client gets no answer in any case, as the protocol wants it.
+    pub(crate) async fn cancel(&self, process_id: i32, secret: &[u8]) {
+        let Some(target) = self.find(process_id, secret) else { return };
+        let Ok(Ok(_permit)) = timeout(SETTLE_LIMIT, self.in_flight.acquire()).await else { return };
+        let Some((process_id, secret)) = target.begin() else { return };
+        let mut under_way = UnderWay { target: &target, is_uncertain: false };
+        let mut stream = match self.upstream.connect(self.connect_timeout, &self.keepalive).await {
+            Ok(stream) => stream,
+            Err(error) => return tracing::warn!(%error, "a cancel request could not be passed on"),
+        };
+        under_way.is_uncertain = true;
+        match timeout(SETTLE_LIMIT, pass_on(&mut stream, process_id, &secret)).await {
+            Ok(Ok(())) => under_way.is_uncertain = false,
+            Ok(Err(error)) => tracing::warn!(%error, "a cancel request may have been lost"),
+            Err(_) => tracing::warn!("the server did not confirm a cancel request in time"),
+        }
+    }
+
+    fn find(&self, process_id: i32, secret: &[u8]) -> Option<Arc<Target>> {
+        let sessions = self.sessions.lock();
+        let entry = sessions.get(&process_id)?;
+        is_equal(&entry.secret, secret).then(|| Arc::clone(&entry.target))
+    }
+}
+
+/// Sends a cancel request and waits until the server has acted on it: it says nothing, and closes when the process has
+/// been signaled.
+async fn pass_on(stream: &mut Stream, process_id: i32, secret: &[u8]) -> std::io::Result<()> {
+    stream.write_all(&cancel_request(process_id, secret)).await?;
+    let mut nothing = [0; 16];
+    while stream.read(&mut nothing).await? > 0 {}
+    Ok(())
+}
+
+impl Target {
+    /// Takes note of a cancel; gives the server's key if it is to be passed on. While one is under way, another
+    /// one would change nothing.
+    fn begin(&self) -> Option<(i32, Bytes)> {
+        let mut state = self.state.lock();
+        match &state.activity {
+            Activity::Idle => None,
+            Activity::Queued => {
+                state.was_canceled = true;
+                self.canceled.notify_one();
+                None
+            }
+            Activity::Running { .. } if state.is_in_flight => None,
+            Activity::Running { process_id, secret } => {
+                let key = (*process_id, secret.clone());
+                state.is_in_flight = true;
+                Some(key)
+            }
+        }
+    }
+}
+
+/// Ends "under way" on every path, also when the task is dropped.
+struct UnderWay<'a> {
+    target: &'a Target,
+    /// It was sent (in part, perhaps), and its arrival isn't confirmed.
+    is_uncertain: bool,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        let mut state = self.target.state.lock();
+        state.is_in_flight = false;
+        state.is_unconfirmed |= self.is_uncertain;
+        self.target.settled.notify_one();
+    }
+}
+
+impl Registration {
+    /// The process id and secret that the client is told.
+    pub(crate) fn key(&self) -> (i32, [u8; 4]) {
+        (self.process_id, self.secret)
+    }
+
+    /// The session's request waits in the queue from now on. Forgets an earlier cancel.
+    pub(crate) fn queued(&self) {
+        let mut state = self.target.state.lock();
+        state.activity = Activity::Queued;
+        state.was_canceled = false;
+    }
+
+    /// The session's statement runs on `server` from now on. `true`: it was canceled while it was still queued, and
+    /// should not be sent. (Told once.)
+    pub(crate) fn running(&self, server: &Server) -> bool {
+        let (process_id, secret) = (server.process_id, server.secret.clone());
+        let mut state = self.target.state.lock();
+        state.activity = Activity::Running { process_id, secret };
+        std::mem::take(&mut state.was_canceled)
+    }
+
+    /// The session does nothing that could be canceled from now on.
+    pub(crate) fn idle(&self) {
+        self.target.state.lock().activity = Activity::Idle;
+    }
+
+    /// Waits until the session is canceled in the queue. Cancel-safe.
+    pub(crate) async fn canceled(&self) {
+        loop {
+            if self.target.state.lock().was_canceled {
+                return;
+            }
+            self.target.canceled.notified().await;
+        }
+    }
+
+    /// To be awaited after a statement and [`Registration::idle`], before the server connection may serve another
+    /// client: waits until no cancel is under way to it (at once in the ordinary case, [`SETTLE_LIMIT`] at worst).
+    /// `false`: a cancel may still arrive, so the connection must be closed. Cancel-safe.
+    pub(crate) async fn settled(&self) -> bool {
+        loop {
+            {
+                let mut state = self.target.state.lock();
+                if !state.is_in_flight {
+                    return !std::mem::take(&mut state.is_unconfirmed);
+                }
+            }
+            self.target.settled.notified().await;
+        }
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.registry.sessions.lock().remove(&self.process_id);
+    }
+}
+
+/// Compares without telling by its duration how much is equal.
+fn is_equal(ours: &[u8], theirs: &[u8]) -> bool {
+    let difference = ours.iter().zip(theirs).fold(0, |all, (a, b)| all | (a ^ b));
+    ours.len() == theirs.len() && std::hint::black_box(difference) == 0
+}
+
+/// A CancelRequest: length, code, process id, secret.
+fn cancel_request(process_id: i32, secret: &[u8]) -> Vec<u8> {
+    const CODE: i32 = 80_877_102;
+    let secret = &secret[..secret.len().min(SECRET_MAX)];
+    let length = i32::try_from(12 + secret.len()).unwrap_or(i32::MAX);
+    let mut message = Vec::with_capacity(12 + secret.len());
+    for number in [length, CODE, process_id] {
+        message.extend_from_slice(&number.to_be_bytes());
+    }
+    message.extend_from_slice(secret);
+    message
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,289 @@
+//! The PostgreSQL gate: its settings, what its sessions share, and its assembly.
+//!
+//! ```text
+//! listener ─► login ─► connection::serve ─► gate ─► pools ─► server
+//!               └────────── cancel ─────────────────────────┘
+//! ```
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use admission::PoolId;
+use bytes::BytesMut;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::gate::Driver;
+use crate::listener::Listener;
+use crate::shutdown::Shutdown;
+use crate::stream::{Keepalive, Stream};
+use crate::upstream::endpoint::Address;
+use crate::upstream::pool::{Lease, Pools};
+use parameters::Parameters;
+use server::Server;
+
+pub(crate) mod cancel;
+mod connection;
+mod cores;
+mod login;
+pub(crate) mod message;
+pub(crate) mod parameters;
+mod refusal;
+pub(crate) mod server;
+pub(crate) mod settings;
+
+/// How often the pools look after their idle connections.
+const MAINTENANCE_PERIOD: Duration = Duration::from_secs(1);
+
+/// For how long a client keeps a server connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Pooling {
+    /// For a transaction at a time: many clients share few connections.
+    #[default]
+    Transaction,
+    /// For its whole session: nothing is shared, logins beyond the budget wait.
+    Session,
+}
+
+/// What to do with a statement in progress whose client has gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum OnDisconnect {
+    /// Finish what may change data for good (COMMIT, autocommit writes, anything after Terminate); cancel the rest.
+    #[default]
+    Auto,
+    /// Always let it finish.
+    Finish,
+    /// Always cancel it.
+    Cancel,
+}
+
+/// Everything that an operator chooses for one PostgreSQL gate, beside the admission policy.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The gate's name, in logs and metrics.
+    pub name: String,
+    /// Where clients connect. Default `127.0.0.1:6432`.
+    pub listen: Address,
+    /// Where the server is.
+    pub upstream: Address,
+    /// For how long a client keeps a server connection. Default: a transaction.
+    pub pooling: Pooling,
+    /// The most server connections, logins in progress aside. Default 20.
+    pub connections: u32,
+    /// The most clients at once. Default 10 000.
+    pub max_clients: u32,
+    /// The most logins at once, each with a fresh server connection beside `connections`. Default 16.
+    pub logins_max: u32,
+    /// The longest that a login may take, the client's own pauses included. Default 15 s.
+    pub login_timeout: Duration,
+    /// The longest that connecting to the server may take. Default 5 s.
+    pub connect_timeout: Duration,
+    /// Session mode: the longest that a login waits for its turn. Default 120 s.
+    pub queue_timeout: Duration,
+    /// TCP keepalive, on both sides.
+    pub keepalive: Keepalive,
+    /// Accept clients from other machines although the server asks nobody for a password. Default no: the server
+    /// would trust whoever reaches the gate, because it only sees the gate's address.
+    pub allow_trust_relay: bool,
+    /// Ask the server for its number of cores at the first login. Default yes (no where `long_limit` is set).
+    pub ask_cores: bool,
+    /// What to do with a statement whose client has gone.
+    pub on_disconnect: OnDisconnect,
+    /// How long sessions may take to finish after the order to shut down. Default 30 s.
+    pub drain_timeout: Duration,
+    /// Only watch: session mode without a budget; nothing waits and nothing is refused. Default no.
+    pub observe: bool,
+}
+
+impl Settings {
+    /// The defaults, for a gate in front of `upstream`.
+    pub fn new(upstream: Address) -> Self {
+        Self {
+            name: "postgres".to_owned(),
+            listen: Address::Inet { host: "127.0.0.1".to_owned(), port: 6432 },
+            upstream,
+            pooling: Pooling::default(),
+            connections: 20,
+            max_clients: 10_000,
+            logins_max: 16,
+            login_timeout: Duration::from_secs(15),
+            connect_timeout: Duration::from_secs(5),
+            queue_timeout: Duration::from_secs(120),
+            keepalive: Keepalive::default(),
+            allow_trust_relay: false,
+            ask_cores: true,
+            on_disconnect: OnDisconnect::default(),
+            drain_timeout: Duration::from_secs(30),
+            observe: false,
+        }
+    }
+
+    /// Whether server connections are shared.
+    pub(crate) fn shares_connections(&self) -> bool {
+        self.pooling == Pooling::Transaction && !self.observe
+    }
+}
+
+/// Why a gate could not start, or had to stop.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The address can't be listened on.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// Which address.
+        address: Address,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The server trusts everybody, and clients may come from other machines.
+    #[error(
+        "the server at {upstream} lets logins in without a password, so anybody who reaches {listen} could log in as \
+         anybody; have the server ask for passwords (scram-sha-256 in pg_hba.conf), listen on 127.0.0.1, or set \
+         allow_trust_relay = true if only trusted machines can reach this port"
+    )]
+    TrustRelay {
+        /// The server.
+        upstream: Address,
+        /// The listener.
+        listen: Address,
+    },
+}
+
+/// What all sessions of a gate share.
+pub(crate) struct Shared {
+    pub(crate) settings: Settings,
+    pub(crate) pools: Arc<Pools>,
+    pub(crate) cancel: Arc<cancel::Registry>,
+    pub(crate) driver: Arc<Driver>,
+    pub(crate) shutdown: Shutdown,
+    /// Logins in progress, first come, first served.
+    logins: Semaphore,
+    /// Session mode: server connections, first come, first served.
+    budget: Arc<Semaphore>,
+    /// Clients past their first message.
+    clients: Arc<Semaphore>,
+    /// Whether the server was asked for its cores.
+    asked_cores: AtomicBool,
+}
+
+impl Shared {
+    pub(crate) fn new(settings: Settings, driver: Arc<Driver>, shutdown: Shutdown) -> Self {
+        let hook = Arc::clone(&driver);
+        let changed = Box::new(move |pool, connections| hook.set_pool(pool, connections));
+        let clients_max =
+            usize::try_from(settings.max_clients).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
+        Self {
+            pools: Arc::new(Pools::new(settings.connections, changed)),
+            cancel: Arc::new(cancel::Registry::new(
+                clients_max,
+                settings.upstream.clone(),
+                settings.connect_timeout,
+                settings.keepalive,
+            )),
+            driver,
+            shutdown,
+            logins: Semaphore::new(settings.logins_max as usize),
+            budget: Arc::new(Semaphore::new(settings.connections as usize)),
+            clients: Arc::new(Semaphore::new(clients_max)),
+            asked_cores: AtomicBool::new(!settings.ask_cores),
+            settings,
+        }
+    }
+}
+
+/// A client that has logged in, ready for its first statement.
+pub(crate) struct LoggedIn {
+    pub(crate) client: Stream,
+    /// What was read from the client behind its login and not yet looked at.
+    pub(crate) client_input: BytesMut,
+    /// The start-up parameters as the client sent them, without `_pq_.` options.
+    pub(crate) parameters: Vec<(String, String)>,
+    /// The settings that the client was told.
+    pub(crate) reported: Parameters,
+    /// Transaction mode: the session counts in its pool while this is held.
+    pub(crate) lease: Option<Lease>,
+    /// Transaction mode: where its connections come from.
+    pub(crate) pool: PoolId,
+    /// Session mode: its own server connection.
+    pub(crate) server: Option<Server>,
+    /// Its key for cancel requests.
+    pub(crate) cancel: cancel::Registration,
+    /// Its place among the clients and, in session mode, in the budget; to be held to the end.
+    pub(crate) places: Places,
+}
+
+/// The bounded places that a session occupies.
+pub(crate) struct Places {
+    pub(crate) client: OwnedSemaphorePermit,
+    pub(crate) budget: Option<OwnedSemaphorePermit>,
+}
+
+/// A gate that listens already, but doesn't serve yet.
+pub struct Bound {
+    settings: Settings,
+    listener: Listener,
+}
+
+impl Bound {
+    /// Opens the gate's listening sockets.
+    ///
+    /// # Errors
+    /// [`StartError::Listen`].
+    pub async fn new(settings: Settings) -> Result<Self, StartError> {
+        let listen = |source| StartError::Listen { address: settings.listen.clone(), source };
+        let listener = Listener::bind(&settings.listen, settings.keepalive).await.map_err(listen)?;
+        Ok(Self { settings, listener })
+    }
+
+    /// Where it listens; the port is the real one where 0 was asked for.
+    pub fn address(&self) -> Address {
+        self.listener.address()
+    }
+
+    /// Serves until `shutdown` has run its course.
+    ///
+    /// # Errors
+    /// [`StartError::TrustRelay`], before the first client is served.
+    pub async fn run(self, driver: Arc<Driver>, shutdown: Shutdown) -> Result<(), StartError> {
+        let Self { settings, listener } = self;
+        login::probe_trust(&settings).await?;
+        let drain_timeout = settings.drain_timeout;
+        // A socket for every client, and some for those that only cancel or are refused.
+        let sockets_max = settings.max_clients as usize + SPARE_SOCKETS;
+        let shared = Arc::new(Shared::new(settings, driver, shutdown.clone()));
+        let maintenance = tokio::spawn(maintain(Arc::clone(&shared.pools)));
+        let for_clients = Arc::clone(&shared);
+        let serve = move |stream| serve_client(Arc::clone(&for_clients), stream);
+        listener.serve(sockets_max, drain_timeout, shutdown, serve).await;
+        maintenance.abort();
+        shared.pools.close_idle();
+        Ok(())
+    }
+}
+
+/// Sockets beyond `max_clients`: cancel requests and clients that are about to hear that there are too many.
+const SPARE_SOCKETS: usize = 256;
+
+/// Runs a PostgreSQL gate until `shutdown` has run its course.
+///
+/// # Errors
+/// See [`StartError`].
+pub async fn run(settings: Settings, driver: Arc<Driver>, shutdown: Shutdown) -> Result<(), StartError> {
+    Bound::new(settings).await?.run(driver, shutdown).await
+}
+
+async fn maintain(pools: Arc<Pools>) {
+    let mut tick = tokio::time::interval(MAINTENANCE_PERIOD);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        pools.maintain();
+    }
+}
+
+async fn serve_client(shared: Arc<Shared>, stream: Stream) {
+    if let Some(logged_in) = login::login(&shared, stream).await {
+        connection::serve(shared, logged_in).await;
+    }
+}

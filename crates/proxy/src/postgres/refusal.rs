@@ -1,0 +1,113 @@
+//! Why a login ends, and what the client hears then: every reason's answer is in this file.
+
+use std::time::Duration;
+
+use bytes::BytesMut;
+use wire::postgres::backend::{Error, Severity, write_error};
+use wire::postgres::startup::StartupError;
+
+use crate::upstream::endpoint::ConnectError;
+use crate::upstream::pool::JoinError;
+
+/// A login that ends with an answer of our own. (Errors of the server are passed on as they are.)
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Refusal {
+    #[error(transparent)]
+    Startup(#[from] StartupError),
+    #[error("replication connections need session pooling")]
+    Replication,
+    #[error("sorry, too many clients already: max_clients is {0}")]
+    TooManyClients(u32),
+    #[error("waited {waited:?} for one of {connections} server connections")]
+    NoConnection { connections: u32, waited: Duration },
+    #[error(transparent)]
+    Join(#[from] JoinError),
+    #[error("canceling authentication due to timeout")]
+    Timeout,
+    #[error("the database server cannot be reached at the moment")]
+    Unreachable(#[source] ConnectError),
+    #[error("the database server closed the connection during the login")]
+    ServerLost,
+    #[error("the database server sent a message that has no place in a login")]
+    ServerErred,
+    #[error("expected a password message, got '{}'", .0.escape_ascii())]
+    NoAnswer(u8),
+    #[error("the database server asks for {0} authentication, which cannot be relayed")]
+    Method(&'static str),
+    #[error("the database server lets logins in without a password")]
+    TrustRelay,
+    #[error("the gate is shutting down")]
+    ShuttingDown,
+}
+
+impl Refusal {
+    fn sqlstate(&self) -> &'static str {
+        match self {
+            Self::Startup(error) => error.sqlstate(),
+            Self::Replication => "0A000",
+            Self::TooManyClients(_) | Self::NoConnection { .. } | Self::Join(_) => "53300",
+            Self::Timeout => "57014",
+            // Drivers that know several hosts try the next one.
+            Self::Unreachable(_) | Self::ShuttingDown => "57P03",
+            Self::ServerLost => "08006",
+            Self::ServerErred | Self::NoAnswer(_) => "08P01",
+            Self::Method(_) | Self::TrustRelay => "28000",
+        }
+    }
+
+    /// More about it, as far as a client that hasn't authenticated may know.
+    fn detail(&self) -> Option<String> {
+        match self {
+            Self::TrustRelay => Some(
+                "The server sees the gate's address, not yours, so that its rule for trusted addresses would let in \
+                 everybody who reaches the gate."
+                    .to_owned(),
+            ),
+            _ => None,
+        }
+    }
+
+    fn hint(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Replication => {
+                "Set pooling = \"session\" for this gate, or connect to the server directly for replication."
+            }
+            Self::TooManyClients(_) => "Close idle clients, or raise max_clients of this gate.",
+            Self::NoConnection { .. } => {
+                "With pooling = \"session\" each client keeps a server connection: close clients, raise connections or \
+                 use pooling = \"transaction\"."
+            }
+            Self::Join(JoinError::Held { .. }) => {
+                "Raise connections of this gate above the number of different users, databases and start-up settings."
+            }
+            Self::Join(JoinError::TooManyPools) => {
+                "Connect with fewer different users, databases or start-up settings."
+            }
+            Self::Method("SCRAM-SHA-256-PLUS") => {
+                "A login bound to its TLS channel cannot be relayed: have pg_hba.conf offer scram-sha-256 without \
+                 channel binding to the gate's address, or set channel_binding=disable in the client."
+            }
+            Self::Method(_) => {
+                "Have pg_hba.conf ask for scram-sha-256 (or md5, password) from the gate's address."
+            }
+            Self::TrustRelay => {
+                "Have pg_hba.conf ask for scram-sha-256 from the gate's address, or set allow_trust_relay = true if only \
+                 trusted machines can reach the gate."
+            }
+            _ => return None,
+        })
+    }
+
+    /// Appends the FATAL ErrorResponse.
+    pub(crate) fn write(&self, out: &mut BytesMut) {
+        let (message, detail) = (self.to_string(), self.detail());
+        let error = Error {
+            severity: Severity::Fatal,
+            code: self.sqlstate(),
+            message: &message,
+            detail: detail.as_deref(),
+            hint: self.hint(),
+        };
+        write_error(out, &error);
+    }
+}

@@ -1,0 +1,427 @@
+//! The pools of server connections of one gate.
+//!
+//! A pool holds the connections that can stand in for one another: same user, same database, same start-up parameters
+//! as far as those aren't tracked setting by setting. All pools together hold at most `connections` physical
+//! connections, idle or in use.
+//!
+//! A connection enters by a login ([`Pools::join`]) and is then in one of two states: *idle* (in its pool's list; the
+//! pool owns it) or *in use* (a session owns it between [`Pools::take`] and [`Pools::put`] or [`Pools::lost`]). A
+//! login joins if there is room. Otherwise, while its pool is smaller than its fair share, it replaces an idle
+//! connection elsewhere; and if there is none to replace, the fresh connection is closed where the pool has another,
+//! and waits for room where it has not. The last connection of a pool with living sessions is never taken away.
+//!
+//! Locking: every change of a pool's size calls the [`ConnectionsChanged`] hook *with the pools' lock held*, so that
+//! the hook hears the sizes in the order in which they were true. The hook may take the gate's lock; whoever holds the
+//! gate's lock must therefore not call anything here.
+
+use std::sync::Arc;
+
+use admission::PoolId;
+use parking_lot::{Mutex, MutexGuard};
+use serde::Serialize;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
+
+use crate::postgres::server::Server;
+
+/// Start-up parameters that are tracked per session and set on each server connection as needed, in lower case. They
+/// don't part the pools. (`search_path` isn't reported by servers before PostgreSQL 18, so it does.)
+const TRACKED: [&str; 7] = [
+    "application_name",
+    "client_encoding",
+    "datestyle",
+    "default_transaction_read_only",
+    "intervalstyle",
+    "standard_conforming_strings",
+    "timezone",
+];
+
+/// Called with a pool and its number of physical connections, whenever that changes.
+pub(crate) type ConnectionsChanged = Box<dyn Fn(PoolId, u32) + Send + Sync>;
+
+/// What makes connections interchangeable.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct PoolKey {
+    user: String,
+    database: String,
+    /// Untracked start-up parameters, by name in lower case.
+    parameters: Vec<(String, String)>,
+}
+
+/// The key of a start-up message's parameters. Names of settings don't depend on case; where one is given twice, the
+/// last one counts, as it does in the server.
+pub(crate) fn key(parameters: &[(String, String)]) -> PoolKey {
+    let mut key = PoolKey { user: String::new(), database: String::new(), parameters: Vec::new() };
+    for (name, value) in parameters {
+        let folded = name.to_ascii_lowercase();
+        match folded.as_str() {
+            "user" => key.user.clone_from(value),
+            "database" => key.database.clone_from(value),
+            // Protocol options aren't settings of the session.
+            _ if folded.starts_with("_pq_.") || TRACKED.contains(&folded.as_str()) => {}
+            _ => match key.parameters.iter_mut().find(|(known, _)| *known == folded) {
+                Some((_, known)) => known.clone_from(value),
+                None => key.parameters.push((folded, value.clone())),
+            },
+        }
+    }
+    if key.database.is_empty() {
+        key.database.clone_from(&key.user);
+    }
+    key.parameters.sort_unstable();
+    key
+}
+
+/// Why a fresh connection could not join.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum JoinError {
+    /// Every connection is needed by a living session of another key, until the deadline.
+    #[error("all {connections} server connections are held by other users or databases")]
+    Held { connections: u32 },
+    /// There are [`PoolId::COUNT`] pools with living sessions, until the deadline.
+    #[error("sessions of {} different users, databases or start-up settings are connected", PoolId::COUNT)]
+    TooManyPools,
+}
+
+/// One pool, for `/status`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct PoolSnapshot {
+    pub(crate) user: String,
+    pub(crate) database: String,
+    /// Living sessions.
+    pub(crate) sessions: u32,
+    /// Physical connections, idle and in use.
+    pub(crate) connections: u32,
+    pub(crate) idle: u32,
+}
+
+/// All pools of a gate.
+pub(crate) struct Pools {
+    state: Mutex<State>,
+    /// Told when there may be room for a waiting login.
+    room: Notify,
+    connections: u32,
+    changed: ConnectionsChanged,
+}
+
+struct State {
+    /// By [`PoolId`]; at most [`PoolId::COUNT`].
+    pools: Vec<Option<Pool>>,
+    /// Physical connections of all pools.
+    total: u32,
+    /// Logins in [`Pools::join`] that wait for room.
+    waiting: u32,
+    /// Idle connections that the server closed.
+    idle_lost: u64,
+}
+
+struct Pool {
+    key: PoolKey,
+    /// Used from the end: the one used last is the one whose caches are warm.
+    idle: Vec<Server>,
+    /// Idle and in use.
+    size: u32,
+    sessions: u32,
+}
+
+impl Pool {
+    /// Whether it can give an idle connection away without harm.
+    fn can_spare_one(&self) -> bool {
+        !self.idle.is_empty() && (self.size > 1 || self.sessions == 0)
+    }
+
+    /// Whether nobody needs it any more, though it may still hold warm connections.
+    fn is_deserted(&self) -> bool {
+        self.sessions == 0 && self.idle.len() == self.size as usize
+    }
+}
+
+/// A living session of a pool: while it is held, the pool keeps at least one connection (if that doesn't die).
+pub(crate) struct Lease {
+    pools: Arc<Pools>,
+    pool: PoolId,
+}
+
+impl Lease {
+    /// Whose session it is.
+    pub(crate) fn pool(&self) -> PoolId {
+        self.pool
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let mut state = self.pools.state.lock();
+        if let Some(pool) = state.pool(self.pool) {
+            pool.sessions = pool.sessions.saturating_sub(1);
+        }
+        state.remove_if_empty(self.pool);
+        self.pools.tell_waiting(&state);
+    }
+}
+
+/// What became of a fresh connection.
+enum Placed {
+    /// It is in the pool, or was superfluous there; the session is registered.
+    Joined(PoolId),
+    /// No room now.
+    Full(Server, JoinError),
+}
+
+impl Pools {
+    /// Pools that hold at most `connections` together. About `changed`, see the module's words on locking.
+    pub(crate) fn new(connections: u32, changed: ConnectionsChanged) -> Self {
+        let pools = (0..PoolId::COUNT).map(|_| None).collect();
+        let state = State { pools, total: 0, waiting: 0, idle_lost: 0 };
+        Self { state: Mutex::new(state), room: Notify::new(), connections, changed }
+    }
+
+    /// Registers a living session of `key`, and lets its fresh connection join the pool (or closes it, where the pool
+    /// has its share already). Waits for room until `deadline`.
+    ///
+    /// # Errors
+    /// See [`JoinError`]; the connection is closed then.
+    pub(crate) async fn join(
+        self: &Arc<Self>,
+        key: PoolKey,
+        server: Server,
+        deadline: Instant,
+    ) -> Result<Lease, JoinError> {
+        let mut server = server;
+        let mut is_waiting = None;
+        loop {
+            let room = self.room.notified();
+            tokio::pin!(room);
+            // Registered before the look, so that no change between the look and the wait is missed.
+            room.as_mut().enable();
+            let error = match self.place(&key, server) {
+                Placed::Joined(pool) => return Ok(Lease { pools: Arc::clone(self), pool }),
+                Placed::Full(refused, error) => {
+                    server = refused;
+                    error
+                }
+            };
+            // A change before the count was raised went unheard, so that the first time there is a second look.
+            if is_waiting.is_none() {
+                is_waiting = Some(Waiting::new(self));
+                continue;
+            }
+            if timeout_at(deadline, room).await.is_err() || !server.check_idle() {
+                server.close();
+                return Err(error);
+            }
+        }
+    }
+
+    fn place(&self, key: &PoolKey, server: Server) -> Placed {
+        let mut state = self.state.lock();
+        let Some(id) = self.slot(&mut state, key) else {
+            return Placed::Full(server, JoinError::TooManyPools);
+        };
+        let has_room = state.total < self.connections || self.make_room(&mut state, id);
+        let Some(pool) = state.pool(id) else { return Placed::Full(server, JoinError::TooManyPools) };
+        if !has_room && pool.size == 0 {
+            state.remove_if_empty(id);
+            return Placed::Full(server, JoinError::Held { connections: self.connections });
+        }
+        pool.sessions = pool.sessions.saturating_add(1);
+        if has_room {
+            let mut server = server;
+            server.pool = id;
+            pool.idle.push(server);
+            self.grew(&mut state, id);
+        } else {
+            server.close();
+        }
+        Placed::Joined(id)
+    }
+
+    /// The slot of the key's pool: its own, a free one, or that of a pool which nobody needs.
+    fn slot(&self, state: &mut State, key: &PoolKey) -> Option<PoolId> {
+        let ids = || (0..PoolId::COUNT).filter_map(|index| PoolId::new(u8::try_from(index).ok()?));
+        if let Some(id) = ids().find(|id| state.pool(*id).is_some_and(|pool| pool.key == *key)) {
+            return Some(id);
+        }
+        let free = ids().find(|id| state.pool(*id).is_none()).or_else(|| {
+            let deserted = ids().find(|id| state.pool(*id).is_some_and(|pool| pool.is_deserted()))?;
+            while let Some(server) = state.pool(deserted).and_then(|pool| pool.idle.pop()) {
+                server.close();
+                self.shrank(state, deserted);
+            }
+            Some(deserted)
+        })?;
+        let pool = Pool { key: key.clone(), idle: Vec::new(), size: 0, sessions: 0 };
+        state.pools[free.index()] = Some(pool);
+        Some(free)
+    }
+
+    /// Closes an idle connection of another pool in favor of `id`, if fairness allows it: always one of a pool without
+    /// sessions; one of a pool with sessions if `id` has none at all, or if it has fewer than its sessions could use
+    /// and the other stays at least as large. Without the last rule, whoever came first would keep all but one.
+    fn make_room(&self, state: &mut State, id: PoolId) -> bool {
+        let Some((size, sessions)) = state.pool(id).map(|pool| (pool.size, pool.sessions)) else {
+            return false;
+        };
+        let candidates = (0..PoolId::COUNT).filter_map(|index| PoolId::new(u8::try_from(index).ok()?));
+        let victim = candidates.filter(|other| *other != id).filter_map(|other| {
+            let pool = state.pools[other.index()].as_ref()?;
+            let wants_more = size <= sessions && pool.size >= size + 2;
+            let may = pool.can_spare_one() && (size == 0 || pool.sessions == 0 || wants_more);
+            // Deserted pools first, then the largest.
+            may.then_some((pool.sessions == 0, pool.size, other))
+        });
+        let Some((_, _, victim)) = victim.max() else { return false };
+        let Some(pool) = state.pool(victim) else { return false };
+        // The one that was idle for longest.
+        pool.idle.remove(0).close();
+        self.shrank(state, victim);
+        true
+    }
+
+    /// An idle connection of the pool, checked to be alive; it is the caller's until [`Pools::put`] or
+    /// [`Pools::lost`]. `None`: there is none, because those that were idle have died or been replaced.
+    pub(crate) fn take(&self, id: PoolId) -> Option<Server> {
+        loop {
+            let mut server = self.state.lock().pool(id)?.idle.pop()?;
+            if server.check_idle() {
+                return Some(server);
+            }
+            self.lost_idle(server);
+        }
+    }
+
+    fn lost_idle(&self, server: Server) {
+        tracing::info!(server = server.id, "the server closed an idle connection");
+        let mut state = self.state.lock();
+        state.idle_lost += 1;
+        self.shrank(&mut state, server.pool);
+    }
+
+    /// Gives a connection back that was taken: between statements, outside a transaction, all answers read. To be
+    /// called before the gate hears that the request has completed.
+    pub(crate) fn put(&self, server: Server) {
+        let mut state = self.state.lock();
+        match state.pool(server.pool) {
+            Some(pool) => pool.idle.push(server),
+            None => server.close(),
+        }
+        self.tell_waiting(&state);
+    }
+
+    /// A connection that was taken has died or been closed.
+    pub(crate) fn lost(&self, id: PoolId) {
+        let mut state = self.state.lock();
+        self.shrank(&mut state, id);
+    }
+
+    /// Whether the pool has no connection at all, idle or in use: only a new login of its key can refill it.
+    pub(crate) fn is_empty(&self, id: PoolId) -> bool {
+        self.state.lock().pool(id).is_none_or(|pool| pool.size == 0)
+    }
+
+    /// Looks after the idle connections, so that those which the server has closed leave promptly. To be called
+    /// every second or so.
+    pub(crate) fn maintain(&self) {
+        let mut state = self.state.lock();
+        let mut dead = Vec::new();
+        for pool in state.pools.iter_mut().flatten() {
+            for server in std::mem::take(&mut pool.idle) {
+                let mut server = server;
+                if server.check_idle() { pool.idle.push(server) } else { dead.push(server) }
+            }
+        }
+        for server in dead {
+            tracing::info!(server = server.id, "the server closed an idle connection");
+            state.idle_lost += 1;
+            self.shrank(&mut state, server.pool);
+        }
+    }
+
+    /// Closes all idle connections: the gate shuts down.
+    pub(crate) fn close_idle(&self) {
+        let mut state = self.state.lock();
+        let idle: Vec<_> = state.pools.iter_mut().flatten().flat_map(|pool| pool.idle.drain(..)).collect();
+        for server in idle {
+            let id = server.pool;
+            server.close();
+            self.shrank(&mut state, id);
+        }
+    }
+
+    /// The pools as they are now.
+    pub(crate) fn snapshot(&self) -> Vec<PoolSnapshot> {
+        let state = self.state.lock();
+        let pools = state.pools.iter().flatten();
+        pools
+            .map(|pool| PoolSnapshot {
+                user: pool.key.user.clone(),
+                database: pool.key.database.clone(),
+                sessions: pool.sessions,
+                connections: pool.size,
+                idle: u32::try_from(pool.idle.len()).unwrap_or(u32::MAX),
+            })
+            .collect()
+    }
+
+    /// How many idle connections the server has closed so far.
+    pub(crate) fn idle_lost(&self) -> u64 {
+        self.state.lock().idle_lost
+    }
+
+    fn grew(&self, state: &mut State, id: PoolId) {
+        state.total += 1;
+        if let Some(pool) = state.pool(id) {
+            pool.size += 1;
+            (self.changed)(id, pool.size);
+        }
+    }
+
+    fn shrank(&self, state: &mut State, id: PoolId) {
+        state.total = state.total.saturating_sub(1);
+        if let Some(pool) = state.pool(id) {
+            pool.size = pool.size.saturating_sub(1);
+            (self.changed)(id, pool.size);
+        }
+        state.remove_if_empty(id);
+        self.tell_waiting(state);
+    }
+
+    fn tell_waiting(&self, state: &State) {
+        if state.waiting > 0 {
+            self.room.notify_waiters();
+        }
+    }
+}
+
+impl State {
+    fn pool(&mut self, id: PoolId) -> Option<&mut Pool> {
+        self.pools.get_mut(id.index())?.as_mut()
+    }
+
+    /// Frees the slot of a pool without connections and sessions.
+    fn remove_if_empty(&mut self, id: PoolId) {
+        if self.pool(id).is_some_and(|pool| pool.size == 0 && pool.sessions == 0) {
+            self.pools[id.index()] = None;
+        }
+    }
+}
+
+/// Counts a waiting login for as long as it waits, even if it is dropped.
+struct Waiting<'a>(&'a Pools);
+
+impl<'a> Waiting<'a> {
+    fn new(pools: &'a Pools) -> Self {
+        let mut state: MutexGuard<'_, State> = pools.state.lock();
+        state.waiting += 1;
+        Self(pools)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().waiting -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests;

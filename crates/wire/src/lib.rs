@@ -5,3 +5,4 @@
 //! length that a peer declares is checked against a named maximum before anything is allocated for it.
 
 pub mod postgres;
+pub mod sql;

@@ -135,7 +135,7 @@ fn word(buf: &[u8], at: usize) -> Option<u32> {
 }
 
 fn cancel(packet: &[u8]) -> Option<Startup> {
-    let process_id = word(packet, 8)?.cast_signed();
+    let process_id = word(packet, 8)? as i32;
     let secret = Bytes::copy_from_slice(packet.get(12..)?);
     Some(Startup::Cancel { process_id, secret })
 }

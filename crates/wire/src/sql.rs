@@ -1,0 +1,69 @@
+//! SQL read just far enough to name a request's type and to see what it does to its session.
+//!
+//! No parser: a lexer ([`lexer`]) that knows where literals, comments and statements end, and readers over its
+//! tokens: which statements a text holds and what each does ([`statement`]), what shape they have without any of
+//! their values ([`mod@fingerprint`]), and what an application says about itself in comments ([`comment`]).
+//! [`describe`] does all of it in one pass.
+//!
+//! Limits of reading text alone: a function, trigger, rule or `DO` block may do anything without its text
+//! saying so. What this module reports is what the text says.
+
+mod command;
+pub mod comment;
+mod describe;
+pub mod effects;
+pub mod fingerprint;
+mod keyword;
+pub mod lexer;
+mod observe;
+pub mod statement;
+mod words;
+
+pub use comment::Tags;
+pub use describe::{Description, MAX_STATEMENTS, describe};
+pub use effects::{Effects, Pins};
+pub use fingerprint::fingerprint;
+pub use lexer::Unlexable;
+pub use statement::{Kind, Statement, Statements, statements};
+
+/// Whose SQL it is. MySQL's lexical rules differ (backslashes, `#` comments, backquotes) and will be another
+/// variant here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Dialect {
+    /// PostgreSQL.
+    Postgres {
+        /// The session's `standard_conforming_strings`: off, a backslash escapes in plain strings too.
+        standard_strings: bool,
+    },
+}
+
+/// Whether texts in this `client_encoding` can be read byte by byte.
+///
+/// In the encodings that only clients may use (Shift JIS, Big5, GBK, UHC, GB18030, JOHAB) the second byte of a
+/// character can be a backslash, so that the end of a string can't be told without decoding. Texts of such
+/// sessions must be treated as unreadable: no fingerprint, and the session's state unknown.
+#[must_use]
+pub fn is_readable_encoding(client_encoding: &str) -> bool {
+    let name: String =
+        client_encoding.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
+    !matches!(
+        name.as_str(),
+        "sjis"
+            | "shiftjis"
+            | "mskanji"
+            | "win932"
+            | "windows932"
+            | "shiftjis2004"
+            | "big5"
+            | "win950"
+            | "windows950"
+            | "gbk"
+            | "win936"
+            | "windows936"
+            | "uhc"
+            | "win949"
+            | "windows949"
+            | "gb18030"
+            | "johab"
+    )
+}

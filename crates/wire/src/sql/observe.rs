@@ -1,0 +1,316 @@
+//! What is gathered of one statement while its tokens pass: its head, its nesting, its traces.
+//!
+//! The head (the first [`HEAD`] tokens) is kept for the commands that are recognized exactly. Of the rest only the
+//! last few tokens are remembered, which is enough to notice a function's call, `INTO TEMP` or `WITH HOLD`.
+
+use super::command;
+use super::effects::{Effects, Pins};
+use super::keyword::Keyword;
+use super::lexer::{Token, TokenKind};
+use super::statement::{CopyDirection, Kind, Statement};
+use super::words::Words;
+
+/// The tokens of a statement that are kept: `START TRANSACTION` with all of its modes once has 13.
+const HEAD: usize = 24;
+
+const NOTHING: Token = Token { kind: TokenKind::Comment, start: 0, end: 0, keyword: Keyword::None };
+
+/// What a call of a function says about its statement.
+enum Call {
+    Nothing,
+    Pins(Pins),
+    ReleasesLocks,
+    SetConfig,
+    Writes,
+}
+
+/// A call of `set_config` whose third argument is awaited.
+#[derive(Debug, Clone)]
+struct SetConfig {
+    /// The nesting of its arguments.
+    depth: u32,
+    /// Which argument, from 0.
+    argument: u32,
+    /// Tokens of this argument so far.
+    tokens: u32,
+    /// This argument's first token is `TRUE`.
+    is_true: bool,
+}
+
+/// The tokens of one statement as they pass.
+#[derive(Debug, Clone)]
+pub(super) struct Observer {
+    head: [Token; HEAD],
+    /// Tokens so far, comments left out.
+    count: usize,
+    start: usize,
+    end: usize,
+    /// The tokens before the present one, the latest first.
+    last: [Token; 4],
+    parentheses: u32,
+    /// Open `BEGIN ATOMIC` and `CASE` within one.
+    atomic: u32,
+    effects: Effects,
+    writes: bool,
+    analyzes: bool,
+    drops_on_commit: bool,
+    copy: CopyDirection,
+    set_config: Option<SetConfig>,
+}
+
+impl Observer {
+    /// A statement that starts at or behind the byte `from` of its text.
+    pub(super) fn new(from: usize) -> Self {
+        Self {
+            head: [NOTHING; HEAD],
+            count: 0,
+            start: usize::MAX,
+            end: from,
+            last: [NOTHING; 4],
+            parentheses: 0,
+            atomic: 0,
+            effects: Effects::default(),
+            writes: false,
+            analyzes: false,
+            drops_on_commit: false,
+            copy: CopyDirection::Server,
+            set_config: None,
+        }
+    }
+
+    /// No token but comments so far.
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Whether a semicolon here ends the statement.
+    pub(super) fn ends_at_semicolon(&self) -> bool {
+        self.parentheses == 0 && self.atomic == 0
+    }
+
+    pub(super) fn push(&mut self, sql: &[u8], token: Token) {
+        self.start = self.start.min(token.start);
+        self.end = token.end;
+        if token.kind == TokenKind::Comment {
+            return;
+        }
+        if let Some(place) = self.head.get_mut(self.count) {
+            *place = token;
+        }
+        self.count += 1;
+        match token.kind {
+            TokenKind::Open => {
+                self.parentheses = self.parentheses.saturating_add(1);
+                self.open(sql);
+            }
+            TokenKind::OpenBracket => self.parentheses = self.parentheses.saturating_add(1),
+            TokenKind::Close | TokenKind::CloseBracket => self.close(),
+            TokenKind::Dot => self.dot(sql),
+            _ if token.keyword != Keyword::None => self.keyword(token.keyword),
+            _ => {}
+        }
+        self.argument(token);
+        self.last.rotate_right(1);
+        self.last[0] = token;
+    }
+
+    fn first(&self) -> Keyword {
+        self.head[0].keyword
+    }
+
+    fn keyword(&mut self, keyword: Keyword) {
+        let before = self.last[0].keyword;
+        match keyword {
+            Keyword::Temp | Keyword::Temporary => {
+                let creates =
+                    matches!(before, Keyword::Create | Keyword::Replace | Keyword::Local | Keyword::Global)
+                        || (before == Keyword::Into && !self.inserts_into(1));
+                if creates {
+                    self.effects.pin(Pins::TEMPORARY);
+                }
+            }
+            Keyword::Drop if before == Keyword::Commit && self.last[1].keyword == Keyword::On => {
+                self.drops_on_commit = true;
+            }
+            Keyword::Hold if before == Keyword::With && self.first() == Keyword::Declare => {
+                self.effects.pin(Pins::HOLD_CURSOR);
+            }
+            Keyword::Insert | Keyword::Update | Keyword::Delete | Keyword::Merge | Keyword::Into => {
+                self.writes = true;
+            }
+            Keyword::Share if matches!(before, Keyword::For | Keyword::None) => self.writes = true,
+            Keyword::Analyze => self.analyzes = true,
+            Keyword::Stdin | Keyword::Stdout if self.first() == Keyword::Copy && self.parentheses == 0 => {
+                match before {
+                    Keyword::From => self.copy = CopyDirection::FromClient,
+                    Keyword::To => self.copy = CopyDirection::ToClient,
+                    _ => {}
+                }
+            }
+            Keyword::Atomic if before == Keyword::Begin && self.first() == Keyword::Create => {
+                self.atomic = self.atomic.max(1);
+            }
+            Keyword::Case if self.atomic > 0 => self.atomic = self.atomic.saturating_add(1),
+            Keyword::End => self.atomic = self.atomic.saturating_sub(1),
+            _ => {}
+        }
+    }
+
+    /// Whether the `INTO` at this place among the last tokens belongs to an INSERT or MERGE.
+    fn inserts_into(&self, behind: usize) -> bool {
+        let before = self.last.get(behind).map_or(Keyword::None, |token| token.keyword);
+        matches!(before, Keyword::Insert | Keyword::Merge)
+    }
+
+    /// `pg_temp.` as the schema of something that is made.
+    fn dot(&mut self, sql: &[u8]) {
+        let schema = self.last[0];
+        let temporary = named(sql, schema, b"pg_temp");
+        let into = self.last[1].keyword == Keyword::Into && !self.inserts_into(2);
+        if temporary && (self.first() == Keyword::Create || into) {
+            self.effects.pin(Pins::TEMPORARY);
+        }
+    }
+
+    /// An opening parenthesis: what is before it may be a function's name.
+    fn open(&mut self, sql: &[u8]) {
+        let [name, dot, schema, _] = self.last;
+        let qualified = dot.kind == TokenKind::Dot;
+        if qualified && !named(sql, schema, b"pg_catalog") {
+            return;
+        }
+        match call(sql, name) {
+            Call::Nothing => {}
+            Call::Pins(pins) => self.effects.pin(pins),
+            Call::ReleasesLocks => self.effects.release(Pins::ADVISORY_LOCK),
+            Call::Writes => self.writes = true,
+            Call::SetConfig if self.set_config.is_some() => self.effects.pin(Pins::SET_CONFIG),
+            Call::SetConfig => {
+                self.writes = true;
+                let depth = self.parentheses;
+                self.set_config = Some(SetConfig { depth, argument: 0, tokens: 0, is_true: false });
+            }
+        }
+    }
+
+    fn close(&mut self) {
+        if let Some(call) = self.set_config.take_if(|call| call.depth == self.parentheses) {
+            // Only the literal says that the setting ends with the transaction.
+            if !(call.argument == 2 && call.tokens == 1 && call.is_true) {
+                self.effects.pin(Pins::SET_CONFIG);
+            }
+        }
+        self.parentheses = self.parentheses.saturating_sub(1);
+    }
+
+    /// Follows the arguments of `set_config`.
+    fn argument(&mut self, token: Token) {
+        let depth = self.parentheses;
+        let Some(call) = &mut self.set_config else { return };
+        match token.kind {
+            TokenKind::Comma if call.depth == depth => {
+                call.argument += 1;
+                call.tokens = 0;
+            }
+            TokenKind::Open if call.depth == depth && call.argument == 0 && call.tokens == 0 => {}
+            _ => {
+                call.is_true = call.tokens == 0 && token.keyword == Keyword::True;
+                call.tokens = call.tokens.saturating_add(1);
+            }
+        }
+    }
+
+    /// The statement, all of whose tokens have passed.
+    pub(super) fn finish<'a>(mut self, sql: &'a [u8]) -> Statement<'a> {
+        if self.set_config.is_some() {
+            self.effects.pin(Pins::SET_CONFIG);
+        }
+        if self.drops_on_commit && self.first() == Keyword::Create {
+            self.effects.pins = self.effects.pins.without(Pins::TEMPORARY);
+        }
+        let head = &self.head[..self.count.min(HEAD)];
+        let words = Words::new(sql, head, self.count > HEAD);
+        let kind = match self.first() {
+            Keyword::Copy => Kind::Copy { direction: self.copy },
+            Keyword::Explain => Kind::Explain,
+            _ => command::kind(words.clone()).unwrap_or(Kind::Other),
+        };
+        command::effects(words, &kind, &mut self.effects);
+        let reads_only = self.reads_only(&kind);
+        let text = sql.get(self.start..self.end).unwrap_or_default();
+        Statement { text, kind, effects: self.effects, reads_only }
+    }
+
+    /// The rest of a text that can't be read on.
+    pub(super) fn unlexable<'a>(&self, sql: &'a [u8]) -> Statement<'a> {
+        let start = if self.start == usize::MAX { self.end } else { self.start };
+        let text = sql.get(start..).unwrap_or_default().trim_ascii();
+        Statement { text, kind: Kind::Unlexable, effects: Effects::default(), reads_only: false }
+    }
+
+    fn reads_only(&self, kind: &Kind<'_>) -> bool {
+        let head = &self.head[..self.count.min(HEAD)];
+        let first = head.iter().find(|token| token.kind != TokenKind::Open);
+        let reads = match first.map_or(Keyword::None, |token| token.keyword) {
+            Keyword::Select | Keyword::With | Keyword::Values | Keyword::Table => !self.writes,
+            Keyword::Show | Keyword::Fetch => true,
+            Keyword::Explain => !self.analyzes,
+            Keyword::Copy => *kind == Kind::Copy { direction: CopyDirection::ToClient } && !self.writes,
+            _ => false,
+        };
+        reads && self.effects.is_empty()
+    }
+}
+
+/// Whether the token is this (lowercase) name.
+fn named(sql: &[u8], token: Token, name: &[u8]) -> bool {
+    match token.kind {
+        TokenKind::Word => token.text(sql).eq_ignore_ascii_case(name),
+        TokenKind::QuotedIdentifier => {
+            token.text(sql).strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\"")) == Some(name)
+        }
+        _ => false,
+    }
+}
+
+/// Bytes of the longest name of a function that matters.
+const LONGEST_FUNCTION: usize = 27;
+
+/// What the call of this function says.
+fn call(sql: &[u8], name: Token) -> Call {
+    let text = match name.kind {
+        TokenKind::Word if name.keyword == Keyword::None => name.text(sql),
+        TokenKind::QuotedIdentifier => name.text(sql).trim_ascii(),
+        _ => return Call::Nothing,
+    };
+    let quoted = text.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\""));
+    let mut lowercase = [0_u8; LONGEST_FUNCTION];
+    let name = quoted.unwrap_or(text);
+    let Some(lowercase) = lowercase.get_mut(..name.len()) else { return Call::Nothing };
+    lowercase.copy_from_slice(name);
+    if quoted.is_none() {
+        lowercase.make_ascii_lowercase();
+    }
+    match &*lowercase {
+        b"pg_advisory_lock"
+        | b"pg_advisory_lock_shared"
+        | b"pg_try_advisory_lock"
+        | b"pg_try_advisory_lock_shared" => Call::Pins(Pins::ADVISORY_LOCK),
+        b"pg_advisory_unlock_all" => Call::ReleasesLocks,
+        b"setseed" => Call::Pins(Pins::SEED),
+        b"set_config" => Call::SetConfig,
+        b"nextval"
+        | b"setval"
+        | b"pg_notify"
+        | b"lo_create"
+        | b"lo_creat"
+        | b"lo_unlink"
+        | b"lo_put"
+        | b"lo_from_bytea"
+        | b"lo_import"
+        | b"lowrite"
+        | b"dblink_exec"
+        | b"pg_logical_emit_message" => Call::Writes,
+        _ => Call::Nothing,
+    }
+}

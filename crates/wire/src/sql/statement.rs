@@ -1,0 +1,206 @@
+//! The statements of a text: where each ends, which kind it is, and what it does to its session.
+//!
+//! A text is split at semicolons outside of parentheses and of `BEGIN ATOMIC` bodies. Transaction control and
+//! settings are recognized by their whole grammar, since a proxy answers some of them itself: what isn't exactly
+//! such a command is [`Kind::Other`] and the server's to judge. Everything else about a statement is gathered from
+//! its tokens in passing, in constant memory.
+
+use std::borrow::Cow;
+
+use super::Dialect;
+use super::effects::Effects;
+use super::lexer::{Lexer, TokenKind};
+use super::observe::Observer;
+
+/// One statement of a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Statement<'a> {
+    /// Its text, comments included, without the semicolon and the space around it.
+    pub text: &'a [u8],
+    /// What it is.
+    pub kind: Kind<'a>,
+    /// What it does to its session, as far as its text says.
+    pub effects: Effects,
+    /// It is known to change nothing: no writing keyword, no row locks, no function known to write. A function of
+    /// the user's own may write all the same.
+    pub reads_only: bool,
+}
+
+/// The command tag with which a transaction's begin is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum BeginTag {
+    /// `BEGIN`.
+    Begin,
+    /// `START TRANSACTION`.
+    StartTransaction,
+}
+
+impl BeginTag {
+    /// The tag's text.
+    #[must_use]
+    pub fn as_bytes(self) -> &'static [u8] {
+        match self {
+            Self::Begin => b"BEGIN",
+            Self::StartTransaction => b"START TRANSACTION",
+        }
+    }
+}
+
+/// Where a COPY's data goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CopyDirection {
+    /// `FROM STDIN`: the client sends.
+    FromClient,
+    /// `TO STDOUT`: the client receives.
+    ToClient,
+    /// From or to a file or program of the server.
+    Server,
+}
+
+/// What a statement is. Names are folded as the server does: unquoted ones lowercase, quoted ones as they are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind<'a> {
+    /// Nothing but space, comments and semicolons: the text has no statement at all.
+    Empty,
+    /// `BEGIN` or `START TRANSACTION` with valid modes only.
+    Begin {
+        /// How it is answered.
+        tag: BeginTag,
+    },
+    /// `COMMIT` or `END`; its tag is `COMMIT`, or `ROLLBACK` if the transaction had failed.
+    Commit {
+        /// `AND CHAIN`.
+        chain: bool,
+    },
+    /// `ROLLBACK` or `ABORT`; its tag is `ROLLBACK`.
+    Rollback {
+        /// `AND CHAIN`.
+        chain: bool,
+    },
+    /// `ROLLBACK TO`.
+    RollbackTo {
+        /// The savepoint.
+        savepoint: Cow<'a, [u8]>,
+    },
+    /// `SAVEPOINT`.
+    Savepoint {
+        /// Its name.
+        name: Cow<'a, [u8]>,
+    },
+    /// `RELEASE SAVEPOINT`.
+    Release {
+        /// Its name.
+        name: Cow<'a, [u8]>,
+    },
+    /// `PREPARE TRANSACTION`.
+    PrepareTransaction,
+    /// `COMMIT PREPARED`.
+    CommitPrepared,
+    /// `ROLLBACK PREPARED`.
+    RollbackPrepared,
+    /// `SET TRANSACTION` with valid modes only (not `SNAPSHOT`, which can't be put off).
+    SetTransaction,
+    /// `SET LOCAL`.
+    SetLocal {
+        /// The setting, such as `timezone` for `TIME ZONE`.
+        name: Cow<'a, [u8]>,
+    },
+    /// `SET` for the session; its tag is `SET`.
+    Set {
+        /// The setting: `timezone` for `TIME ZONE`, `client_encoding` for `NAMES`, `search_path` for `SCHEMA`,
+        /// `session characteristics` for all of these.
+        name: Cow<'a, [u8]>,
+    },
+    /// `RESET` of one setting; its tag is `RESET`.
+    Reset {
+        /// The setting.
+        name: Cow<'a, [u8]>,
+    },
+    /// `RESET ALL`.
+    ResetAll,
+    /// `DISCARD ALL`.
+    DiscardAll,
+    /// `DISCARD PLANS`, `SEQUENCES` or `TEMP`.
+    DiscardOther,
+    /// `DEALLOCATE`.
+    Deallocate {
+        /// The statement; `None` is `ALL`.
+        name: Option<Cow<'a, [u8]>>,
+    },
+    /// `COPY`.
+    Copy {
+        /// Where the data goes.
+        direction: CopyDirection,
+    },
+    /// `EXPLAIN`.
+    Explain,
+    /// Anything else.
+    Other,
+    /// The rest of a text whose tokens can't be told. The server refuses such a text as a whole.
+    Unlexable,
+}
+
+impl Kind<'_> {
+    /// Transaction control, settings, or nothing: what doesn't say what a request is about.
+    #[must_use]
+    pub fn is_control(&self) -> bool {
+        !matches!(self, Self::Copy { .. } | Self::Explain | Self::Other | Self::Unlexable)
+    }
+}
+
+/// The statements of a text: at least one. A text without any yields one that is [`Kind::Empty`]; empty ones
+/// between others aren't mentioned.
+#[derive(Debug, Clone)]
+pub struct Statements<'a> {
+    sql: &'a [u8],
+    lexer: Lexer<'a>,
+    yielded: bool,
+    finished: bool,
+}
+
+/// Reads the statements of a PostgreSQL text; `standard_strings` is the session's `standard_conforming_strings`.
+#[must_use]
+pub fn statements(sql: &[u8], standard_strings: bool) -> Statements<'_> {
+    let lexer = Lexer::new(sql, Dialect::Postgres { standard_strings });
+    Statements { sql, lexer, yielded: false, finished: false }
+}
+
+impl<'a> Iterator for Statements<'a> {
+    type Item = Statement<'a>;
+
+    fn next(&mut self) -> Option<Statement<'a>> {
+        if self.finished {
+            return None;
+        }
+        let mut observer = Observer::new(self.lexer.position());
+        loop {
+            match self.lexer.next_token() {
+                Ok(Some(token)) if token.kind == TokenKind::Semicolon && observer.ends_at_semicolon() => {
+                    if !observer.is_empty() {
+                        break;
+                    }
+                    observer = Observer::new(token.end);
+                }
+                Ok(Some(token)) => observer.push(self.sql, token),
+                Ok(None) => {
+                    self.finished = true;
+                    if observer.is_empty() {
+                        return (!self.yielded).then(|| empty(self.sql));
+                    }
+                    break;
+                }
+                Err(_) => {
+                    self.finished = true;
+                    return Some(observer.unlexable(self.sql));
+                }
+            }
+        }
+        self.yielded = true;
+        Some(observer.finish(self.sql))
+    }
+}
+
+/// A text without any statement.
+pub(super) fn empty(sql: &[u8]) -> Statement<'_> {
+    Statement { text: sql.trim_ascii(), kind: Kind::Empty, effects: Effects::default(), reads_only: true }
+}

@@ -21,27 +21,74 @@ pub enum Lane {
 /// One thing that happened, from [`crate::Gate::poll_event`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event {
-    /// A request was sent upstream after waiting.
-    Dispatched { ticket: Ticket, request_type: RequestType, work: Work, queue_wait: Duration },
-    /// A request was refused after waiting.
-    Rejected { ticket: Ticket, request_type: RequestType, reason: Reason, queue_wait: Duration },
+    /// A request was sent upstream, after waiting or at once.
+    Dispatched {
+        /// Which.
+        ticket: Ticket,
+        /// Its type.
+        request_type: RequestType,
+        /// What it is expected to need.
+        work: Work,
+        /// From arrival to now.
+        queue_wait: Duration,
+    },
+    /// A request was refused, after waiting or at once.
+    Rejected {
+        /// Which.
+        ticket: Ticket,
+        /// Its type.
+        request_type: RequestType,
+        /// Why.
+        reason: Reason,
+        /// From arrival to now.
+        queue_wait: Duration,
+    },
     /// A queued request left by itself.
-    Left { ticket: Ticket, request_type: RequestType, queue_wait: Duration },
+    Left {
+        /// Which.
+        ticket: Ticket,
+        /// Its type.
+        request_type: RequestType,
+        /// From arrival to now.
+        queue_wait: Duration,
+    },
     /// A dispatched request ended.
     Completed {
+        /// Which.
         ticket: Ticket,
+        /// Its type.
         request_type: RequestType,
+        /// How it ended.
         outcome: Outcome,
+        /// What it was expected to need.
         work: Work,
+        /// From arrival to dispatch.
         queue_wait: Duration,
+        /// How long the service was busy with it.
         upstream_time: Duration,
     },
     /// A request idle in its transaction gave its work back.
-    Suspended { ticket: Ticket },
+    Suspended {
+        /// Which.
+        ticket: Ticket,
+    },
     /// It is charged again.
-    Resumed { ticket: Ticket },
-    /// A type moved to another lane.
-    LaneChanged { request_type: RequestType, lane: Lane, work: Work },
+    Resumed {
+        /// Which.
+        ticket: Ticket,
+    },
+    /// A type moved to another lane. (Without a long lane all queue alike; the lane says where it would.)
+    LaneChanged {
+        /// Which.
+        request_type: RequestType,
+        /// Where it is now.
+        lane: Lane,
+        /// Its expected work.
+        work: Work,
+    },
     /// A type was forgotten: what it did counts for `other` from now on.
-    TypeForgotten { request_type: RequestType },
+    TypeForgotten {
+        /// Which.
+        request_type: RequestType,
+    },
 }

@@ -1,31 +1,439 @@
 //! The gate: the only thing that changes.
-use crate::{Action, Completion, Event, Instant, Pin, Policy, PoolId, Reason, Request, Ticket};
+//!
+//! The shell tells it what happens and when; after every call it drains [`Gate::poll`] for what to do and
+//! [`Gate::poll_event`] for what to report. Between two calls nothing that could start waits: every change ends by
+//! dispatching whatever may start now (`gate/dispatch.rs`). A request waits in one of four lines:
+//!
+//! | line | who | order |
+//! |---|---|---|
+//! | immediate | may not be made to wait, but there is no connection | arrival |
+//! | short | all but the following; of an unknown type only the first | the policy's |
+//! | long | types of much work, if there is a long lane (`lanes.rs`) | the policy's |
+//! | its type's | the others of a type not yet known | arrival |
+//!
+//! `gate/timers.rs` has what happens by the clock alone, `gate/types.rs` what happens when a type changes its lane.
+
+mod dispatch;
+mod timers;
+mod types;
+
+use alloc::collections::{BTreeSet, VecDeque};
+
+use crate::action::{Action, Reason};
+use crate::capacity::Capacity;
+use crate::connections::Connections;
+use crate::event::Event;
+use crate::lanes::Lanes;
+use crate::ledger::{Ledger, Meter};
+use crate::order::Sequence;
+use crate::policy::Policy;
+use crate::rejection::deadline::Deadlines;
+use crate::rejection::queue_length::{IMMEDIATE_MAX, is_full};
+use crate::request::{Completion, Connection, Entry, Outcome, Pin, PoolId, Request, RequestType, Ticket};
+use crate::snapshot::{Snapshot, TypeSnapshot};
+use crate::tickets::{Line, List, Place, Seat, Through, Tickets};
+use crate::time::Instant;
+use crate::types::Types;
+
+/// The most events kept for a shell that doesn't drain them; beyond it the oldest are lost, and counted.
+pub const EVENTS_MAX: usize = 65_536;
 
 /// The admission state of one protected service.
 #[derive(Debug)]
-pub struct Gate {}
+pub struct Gate {
+    policy: Policy,
+    /// The latest instant that the shell has told; time doesn't go back.
+    now: Instant,
+    tickets: Tickets,
+    types: Types,
+    ledger: Ledger,
+    capacity: Capacity,
+    connections: Connections,
+    lanes: Lanes,
+    immediate: Sequence,
+    short: Sequence,
+    long: Sequence,
+    /// All that wait, in order of arrival.
+    waiting: List,
+    deadlines: Deadlines,
+    /// When a busy request will have used what was expected of it.
+    overdue: BTreeSet<(Instant, u32)>,
+    /// When the age of a busy request of a known type is looked at.
+    ages: BTreeSet<(Instant, u32)>,
+    /// The same for unknown types, where others may wait for what comes of it.
+    scouts: BTreeSet<(Instant, u32)>,
+    /// Since when clients of requests in flight think.
+    idle: BTreeSet<(Instant, u32)>,
+    suspended: usize,
+    actions: VecDeque<Action>,
+    events: VecDeque<Event>,
+    events_lost: u64,
+}
 
-#[allow(unused_variables, clippy::todo, missing_docs)]
 impl Gate {
-    pub fn new(policy: Policy, now: Instant, seed: u64) -> Self { todo!() }
-    pub fn arrive(&mut self, now: Instant, request: Request) -> Ticket { todo!() }
+    /// A gate where nothing has happened. No pool has a connection yet: tell with [`Gate::set_pool`]. `seed` is the only
+    /// source of chance; none of the present policies needs any.
+    pub fn new(policy: Policy, now: Instant, seed: u64) -> Self {
+        let _ = seed;
+        let budget = policy.connections.max(1);
+        let mut lanes = Lanes::default();
+        lanes.set_limit(policy.long_limit, budget);
+        Self {
+            now,
+            tickets: Tickets::default(),
+            types: Types::new(policy.types_max, policy.cost),
+            ledger: Ledger::default(),
+            capacity: Capacity::new(policy.capacity),
+            connections: Connections::new(budget),
+            lanes,
+            immediate: Sequence::new(),
+            short: Sequence::new(),
+            long: Sequence::new(),
+            waiting: List::new(Through::Arrival),
+            deadlines: Deadlines::default(),
+            overdue: BTreeSet::new(),
+            ages: BTreeSet::new(),
+            scouts: BTreeSet::new(),
+            idle: BTreeSet::new(),
+            suspended: 0,
+            actions: VecDeque::new(),
+            events: VecDeque::new(),
+            events_lost: 0,
+            policy,
+        }
+    }
+
+    /// A request arrives: it is dispatched, waits, or is refused, as [`Gate::poll`] says.
+    pub fn arrive(&mut self, now: Instant, request: Request) -> Ticket {
+        let now = self.advance(now);
+        let (kind, forgotten) = self.types.find(request.request_type, now);
+        self.report_forgotten(forgotten);
+        // What is in flight may have made its type long, or the mean may have moved: seats may be free.
+        if self.relane(now, kind) {
+            self.dispatch(now);
+        }
+        let work = self.expected(now, kind);
+        let slot = self.tickets.insert(now, request, kind, Meter::new(work));
+        self.tickets.at_mut(slot).settled = self.types.at(kind).estimate.is_settled();
+        let ticket = self.tickets.ticket(slot);
+        match request.entry {
+            Entry::Immediate => self.admit_at_once(now, slot),
+            Entry::Queued => self.admit(now, slot),
+        }
+        self.dispatch(now);
+        ticket
+    }
+
+    fn admit_at_once(&mut self, now: Instant, slot: u32) {
+        if self.connections.has_one_for(&self.tickets.at(slot).request) {
+            self.start(now, slot);
+        } else if is_full(self.immediate.len(), IMMEDIATE_MAX) {
+            self.reject(now, slot, Reason::QueueFull);
+        } else {
+            self.wait(slot, Line::Immediate);
+        }
+    }
+
+    fn admit(&mut self, now: Instant, slot: u32) {
+        if Deadlines::has_passed(now, self.tickets.at(slot).request.deadline) {
+            return self.reject(now, slot, Reason::Deadline);
+        }
+        let line = self.line_of(slot);
+        if self.is_free_for(now, slot, line) {
+            self.start(now, slot);
+        } else if is_full(self.queued(), self.policy.queue_max) {
+            self.reject(now, slot, Reason::QueueFull);
+        } else {
+            self.wait(slot, line);
+        }
+    }
+
     /// The service has answered, the transaction is open, the client thinks. After `suspend_after` the gate suspends.
-    pub fn idle(&mut self, now: Instant, ticket: Ticket) { todo!() }
+    pub fn idle(&mut self, now: Instant, ticket: Ticket) {
+        let now = self.advance(now);
+        if let Some(slot) = self.in_flight(ticket).filter(|&slot| self.tickets.at(slot).meter.is_busy()) {
+            self.pause(now, slot);
+            self.tickets.at_mut(slot).idle_since = Some(now);
+            self.idle.insert((now, slot));
+            self.dispatch(now);
+        }
+    }
+
     /// The client's next statement: charged again (if suspended), never queued.
-    pub fn resume(&mut self, now: Instant, ticket: Ticket) { todo!() }
-    /// From idle to suspended at once.
-    pub fn suspend(&mut self, now: Instant, ticket: Ticket) { todo!() }
-    pub fn complete(&mut self, now: Instant, ticket: Ticket, completion: Completion) { todo!() }
-    pub fn cancel(&mut self, now: Instant, ticket: Ticket) { todo!() }
+    pub fn resume(&mut self, now: Instant, ticket: Ticket) {
+        let now = self.advance(now);
+        let Some(slot) = self.in_flight(ticket).filter(|&slot| !self.tickets.at(slot).meter.is_busy()) else {
+            return;
+        };
+        self.wake(slot);
+        self.run(now, slot);
+        if self.tickets.at(slot).suspended {
+            self.suspended -= 1;
+            self.tickets.at_mut(slot).suspended = false;
+            self.reseat(slot);
+            self.report(Event::Resumed { ticket });
+        }
+        self.dispatch(now);
+    }
+
+    /// From idle to suspended at once: its work is given back, its connection isn't.
+    pub fn suspend(&mut self, now: Instant, ticket: Ticket) {
+        let now = self.advance(now);
+        if let Some(slot) = self.in_flight(ticket) {
+            self.give_work_back(now, slot);
+            self.dispatch(now);
+        }
+    }
+
+    /// A dispatched request has ended. (One that still waits just leaves.)
+    pub fn complete(&mut self, now: Instant, ticket: Ticket, completion: Completion) {
+        let now = self.advance(now);
+        let Some(slot) = self.in_flight(ticket) else {
+            return self.cancel(now, ticket);
+        };
+        let kind = self.land(now, slot);
+        let record = self.tickets.at(slot);
+        let took = completion.upstream_time.into();
+        match completion.outcome {
+            Outcome::Success if !record.canceled => {
+                let expected = record.settled.then_some(record.meter.work);
+                let sample = self.types.at_mut(kind).estimate.learn(took, expected);
+                self.lanes.learn(sample);
+            }
+            Outcome::Failure if !record.canceled => self.types.at_mut(kind).estimate.fail(took),
+            Outcome::Success | Outcome::Failure | Outcome::Canceled => {}
+        }
+        let record = self.tickets.at(slot);
+        self.report(Event::Completed {
+            ticket,
+            request_type: record.request.request_type,
+            outcome: completion.outcome,
+            work: record.meter.work,
+            queue_wait: record.dispatched.since(record.arrived),
+            upstream_time: completion.upstream_time,
+        });
+        self.end(now, slot);
+        self.dispatch(now);
+    }
+
+    /// The client has left. A request that waits leaves the queue; one in flight is only marked: its load falls when it
+    /// really ends, and it teaches nothing.
+    pub fn cancel(&mut self, now: Instant, ticket: Ticket) {
+        let now = self.advance(now);
+        let Some(slot) = self.tickets.find(ticket) else {
+            return;
+        };
+        let record = self.tickets.at_mut(slot);
+        if record.place == Place::InFlight {
+            record.canceled = true;
+            return;
+        }
+        let (request_type, queue_wait) = (record.request.request_type, now.since(record.arrived));
+        self.report(Event::Left { ticket, request_type, queue_wait });
+        self.stop_waiting(slot);
+        self.end(now, slot);
+        self.dispatch(now);
+    }
+
     /// The session of this in-flight ticket keeps its connection beyond completion.
-    pub fn pin(&mut self, now: Instant, ticket: Ticket) -> Result<Pin, Reason> { todo!() }
-    pub fn unpin(&mut self, now: Instant, pin: Pin) { todo!() }
-    /// So many connections of this pool exist (idle or in use).
-    pub fn set_pool(&mut self, now: Instant, pool: PoolId, connections: u32) { todo!() }
-    pub fn set_policy(&mut self, now: Instant, policy: Policy) { todo!() }
-    pub fn handle_timeout(&mut self, now: Instant) { todo!() }
-    pub fn next_timeout(&self) -> Option<Instant> { todo!() }
-    pub fn poll(&mut self) -> Option<Action> { todo!() }
-    pub fn snapshot(&self) -> crate::Snapshot { todo!() }
-    pub fn poll_event(&mut self) -> Option<Event> { todo!() }
+    ///
+    /// # Errors
+    /// [`Reason::PinnedMax`] if that many are pinned already, and for a ticket that has no connection of its own to
+    /// keep (ended, waiting, held or pinned already). The ticket goes on in flight; no event is reported.
+    pub fn pin(&mut self, now: Instant, ticket: Ticket) -> Result<Pin, Reason> {
+        let now = self.advance(now);
+        let slot = self.in_flight(ticket).ok_or(Reason::PinnedMax)?;
+        let record = self.tickets.at(slot);
+        let pool = record.request.pool;
+        let owns = record.request.connection == Connection::Needed && !record.pinned;
+        if !owns || self.connections.pinned() >= self.policy.pinned_max {
+            return Err(Reason::PinnedMax);
+        }
+        self.connections.pin();
+        self.tickets.at_mut(slot).pinned = true;
+        self.reseat(slot);
+        self.dispatch(now);
+        Ok(Pin { pool, ticket })
+    }
+
+    /// The session gives its connection back, or lets its request in flight do so when it completes.
+    pub fn unpin(&mut self, now: Instant, pin: Pin) {
+        let now = self.advance(now);
+        self.connections.unpin();
+        if let Some(slot) = self.tickets.find(pin.ticket) {
+            self.tickets.at_mut(slot).pinned = false;
+            self.reseat(slot);
+        } else {
+            self.connections.give_back(pin.pool);
+        }
+        self.dispatch(now);
+    }
+
+    /// So many connections of this pool exist (idle or in use). A simulator without pools says [`u32::MAX`] once.
+    pub fn set_pool(&mut self, now: Instant, pool: PoolId, connections: u32) {
+        let now = self.advance(now);
+        self.connections.set_pool(pool, connections);
+        self.dispatch(now);
+    }
+
+    /// Another policy, from now on. What waits is lined up anew if the order or the lanes change (allowances start
+    /// again); what is in flight beyond a lower bound goes on. Learned estimates stay.
+    pub fn set_policy(&mut self, now: Instant, policy: Policy) {
+        let now = self.advance(now);
+        let budget = policy.connections.max(1);
+        let lines_change = policy.order != self.policy.order
+            || policy.long_limit.is_some() != self.policy.long_limit.is_some();
+        self.connections.set_budget(budget);
+        self.lanes.set_limit(policy.long_limit, budget);
+        self.capacity = Capacity::new(policy.capacity);
+        self.types.change(policy.types_max, policy.cost);
+        self.policy = policy;
+        self.forget_surplus(now);
+        if lines_change {
+            self.line_up_anew();
+        }
+        self.advance(now);
+        self.dispatch(now);
+    }
+
+    /// The instant of [`Gate::next_timeout`] has come.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.advance(now);
+    }
+
+    /// When [`Gate::handle_timeout`] is to be called, unless something else happens before.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.next_alarm()
+    }
+
+    /// The next thing to do. Drain after every call.
+    pub fn poll(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// The next thing to report.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// How many events were lost because nobody drained them (at most [`EVENTS_MAX`] are kept).
+    pub fn events_lost(&self) -> u64 {
+        self.events_lost
+    }
+
+    /// The state at the latest instant that the gate was told.
+    pub fn snapshot(&self) -> Snapshot {
+        let types = self.types.kinds().filter_map(|kind| self.snapshot_of(kind)).collect();
+        let queued = self.waiting.len() as usize;
+        Snapshot {
+            load: self.ledger.load(self.now),
+            capacity: self.capacity.most(),
+            connections: self.connections.budget(),
+            connections_in_use: self.connections.in_use(),
+            pinned: self.connections.pinned(),
+            queued,
+            in_flight: self.tickets.len() - queued,
+            suspended: self.suspended,
+            long_in_flight: self.lanes.in_flight(),
+            long_limit: self.lanes.limit(),
+            types,
+        }
+    }
+
+    /// `other` only if it was ever used.
+    fn snapshot_of(&self, kind: u32) -> Option<TypeSnapshot> {
+        let known = self.types.at(kind);
+        let used = known.estimate.is_known() || known.queued > 0 || !known.in_flight.is_empty();
+        (known.key.is_some() || used).then(|| TypeSnapshot {
+            request_type: known.key,
+            lane: known.lane,
+            work: self.expected(self.now, kind),
+            variation: known.estimate.variation(),
+            samples: known.estimate.samples(),
+            in_flight: known.in_flight.len(),
+            queued: known.queued,
+        })
+    }
+
+    /// How many wait that may be made to wait.
+    fn queued(&self) -> usize {
+        self.waiting.len() as usize - self.immediate.len()
+    }
+
+    fn in_flight(&self, ticket: Ticket) -> Option<u32> {
+        self.tickets.find(ticket).filter(|&slot| self.tickets.at(slot).place == Place::InFlight)
+    }
+
+    /// A request is refused; its ticket has ended.
+    fn reject(&mut self, now: Instant, slot: u32, reason: Reason) {
+        let ticket = self.tickets.ticket(slot);
+        let record = self.tickets.at(slot);
+        let (request_type, queue_wait) = (record.request.request_type, now.since(record.arrived));
+        self.report(Event::Rejected { ticket, request_type, reason, queue_wait });
+        self.actions.push_back(Action::Reject(ticket, reason));
+        if record_waits(self.tickets.at(slot).place) {
+            self.stop_waiting(slot);
+        }
+        self.end(now, slot);
+    }
+
+    /// The record of a request that neither waits nor is in flight any more goes; its type may have to go on.
+    fn end(&mut self, now: Instant, slot: u32) {
+        let Some(record) = self.tickets.remove(slot) else {
+            return;
+        };
+        self.relane(now, record.kind);
+        self.send_scout(now, record.kind);
+        self.types.rest(record.kind);
+        self.forget_surplus(now);
+    }
+
+    /// Takes a request out of flight: its work, its connection, its seat. Returns its type.
+    fn land(&mut self, now: Instant, slot: u32) -> u32 {
+        self.stop_clocks(slot);
+        self.wake(slot);
+        let record = self.tickets.at_mut(slot);
+        self.ledger.off(now, &mut record.meter);
+        let (kind, pool) = (record.kind, record.request.pool);
+        let gives_back = record.request.connection == Connection::Needed && !record.pinned;
+        if record.suspended {
+            self.suspended -= 1;
+        }
+        self.take_seat(slot, Seat::Free);
+        if gives_back {
+            self.connections.give_back(pool);
+        }
+        let list = &mut self.types.at_mut(kind).in_flight;
+        self.tickets.unlink(list, slot);
+        kind
+    }
+
+    fn forget_surplus(&mut self, now: Instant) {
+        while self.types.is_over() {
+            let forgotten = self.types.forget(now);
+            if forgotten.is_none() {
+                return;
+            }
+            self.report_forgotten(forgotten);
+        }
+    }
+
+    fn report_forgotten(&mut self, forgotten: Option<RequestType>) {
+        if let Some(request_type) = forgotten {
+            self.report(Event::TypeForgotten { request_type });
+        }
+    }
+
+    fn report(&mut self, event: Event) {
+        if self.events.len() >= EVENTS_MAX {
+            self.events.pop_front();
+            self.events_lost += 1;
+        }
+        self.events.push_back(event);
+    }
+}
+
+/// Whether a request is in a line.
+fn record_waits(place: Place) -> bool {
+    matches!(place, Place::Waiting(line) if line != Line::Nowhere)
 }

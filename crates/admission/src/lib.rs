@@ -4,19 +4,30 @@
 //! same [`Gate`] runs under the proxy's clock and under a simulator's.
 #![no_std]
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
 mod action;
+mod capacity;
+mod connections;
+mod cost;
 mod event;
 mod gate;
+mod lanes;
+mod ledger;
+mod order;
 mod policy;
+mod rejection;
 mod request;
 mod snapshot;
+mod tickets;
 mod time;
+mod types;
 mod work;
 
 pub use action::{Action, Reason};
 pub use event::{Event, Lane};
-pub use gate::Gate;
+pub use gate::{EVENTS_MAX, Gate};
 pub use policy::{Cost, Order, Policy, PolicyError};
 pub use request::{Completion, Connection, Entry, Outcome, Pin, PoolId, Request, RequestType, Ticket};
 pub use snapshot::{Snapshot, TypeSnapshot};

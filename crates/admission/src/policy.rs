@@ -7,9 +7,22 @@ use crate::work::Work;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Cost {
     /// The mean of the last `window` executions (Gatekeeper, section 3).
-    MovingAverage { window: u32 },
+    MovingAverage {
+        /// How many, from 1 to [`Cost::WINDOW_MAX`].
+        window: u32,
+    },
     /// An exponentially weighted mean; `weight` of the newest execution, in (0, 1].
-    Ewma { weight: f64 },
+    Ewma {
+        /// In (0, 1].
+        weight: f64,
+    },
+}
+
+impl Cost {
+    /// The paper's estimator over 32 executions; `cost/moving_average.rs` says why 32.
+    pub const DEFAULT: Self = Self::MovingAverage { window: 32 };
+    /// The longest window: what bounds the memory of a type.
+    pub const WINDOW_MAX: u32 = 1024;
 }
 
 /// Who goes next among those that wait.
@@ -19,7 +32,12 @@ pub enum Order {
     Fifo,
     /// By expected work; a waiting request may be overtaken by at most max(`aging` × its own work, `floor`) of work
     /// (`None`: without bound; `aging` = 0 ignores the floor and is FIFO).
-    ShortestFirst { aging: Option<f64>, floor: Work },
+    ShortestFirst {
+        /// How many times its own work.
+        aging: Option<f64>,
+        /// But at least so much.
+        floor: Work,
+    },
 }
 
 /// Everything that the operator chooses for one gate. Units are in the types.
@@ -47,9 +65,60 @@ pub struct Policy {
     pub suspend_after: Duration,
 }
 
+impl Policy {
+    /// Whether this policy can be. The gate takes any policy, and reads an impossible value as the nearest possible
+    /// one; a configuration should refuse it instead.
+    ///
+    /// # Errors
+    /// The first value that can't be.
+    pub fn check(&self) -> Result<(), PolicyError> {
+        if self.connections == 0 {
+            return Err(PolicyError::NoConnections);
+        }
+        if self.long_limit == Some(0) {
+            return Err(PolicyError::NoLongs);
+        }
+        match self.cost {
+            Cost::MovingAverage { window } if window == 0 || window > Cost::WINDOW_MAX => {
+                return Err(PolicyError::Window);
+            }
+            Cost::Ewma { weight } if !(weight > 0.0 && weight <= 1.0) => return Err(PolicyError::Weight),
+            Cost::MovingAverage { .. } | Cost::Ewma { .. } => {}
+        }
+        match self.order {
+            Order::ShortestFirst { aging: Some(aging), .. } if aging.is_nan() || aging < 0.0 => {
+                Err(PolicyError::Aging)
+            }
+            Order::ShortestFirst { .. } | Order::Fifo => Ok(()),
+        }
+    }
+}
+
 /// A policy that cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicyError {
     /// `connections` is zero.
     NoConnections,
+    /// `long_limit` is zero: long requests would wait for ever.
+    NoLongs,
+    /// The moving average's window is zero or more than [`Cost::WINDOW_MAX`].
+    Window,
+    /// The weight isn't in (0, 1].
+    Weight,
+    /// `aging` is negative or not a number.
+    Aging,
 }
+
+impl core::fmt::Display for PolicyError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::NoConnections => "the budget of connections is zero",
+            Self::NoLongs => "the long limit is zero, so long requests would wait for ever",
+            Self::Window => "the moving average's window must be from 1 to 1024 executions",
+            Self::Weight => "the weight must be above 0 and at most 1",
+            Self::Aging => "aging must be a number that isn't negative",
+        })
+    }
+}
+
+impl core::error::Error for PolicyError {}

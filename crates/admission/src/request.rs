@@ -61,13 +61,23 @@ pub struct Request {
     pub deadline: Option<Instant>,
 }
 
-/// Names one request from `arrive` to its end. Never reused within a gate's life.
+/// Names one request from `arrive` to its end. Never reused within a gate's life; sorted by arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ticket(pub(crate) u64);
+pub struct Ticket {
+    /// How many arrived before it.
+    pub(crate) sequence: u64,
+    /// Where the gate keeps its record while it lives.
+    pub(crate) slot: u32,
+}
 
 /// A connection kept by a session beyond its request. Give it back with `Gate::unpin`, exactly once.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Pin(pub(crate) PoolId);
+#[must_use = "a pin that is lost keeps its connection for ever"]
+pub struct Pin {
+    pub(crate) pool: PoolId,
+    /// The request that was in flight when its session was pinned.
+    pub(crate) ticket: Ticket,
+}
 
 /// How a request ended upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

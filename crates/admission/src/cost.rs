@@ -1,0 +1,330 @@
+//! How much work will this be? One estimate per request type, learned from recent executions under the present load
+//! (Gatekeeper, section 3.1: service times at peak differ from those when idle, so only online estimates are of use).
+//!
+//! What is learned is the time that the service was busy with a request that succeeded. Around the estimator proper
+//! ([`moving_average`] or [`ewma`]) stands what keeps it from learning nonsense:
+//!
+//! * **Outliers.** A sample counts for at most [`CLIP`] times what was expected of it *when it arrived*. All that a spike
+//!   or a pause of the process caught in flight is clipped by the estimate from before it, so that it can't escalate
+//!   from one to the next; a lasting shift is learned, since the next arrivals expect more.
+//! * **The first samples.** Fewer than [`SETTLED`] have no estimate to be clipped by, so the lower median of them is the
+//!   estimate, and then they are clipped by it together and handed to the estimator.
+//! * **Failures and cancellations** don't teach. But a type that only ever fails isn't kept waiting one by one for ever:
+//!   after [`FAILURES`] it is known by the mean time of its failures, until the first success.
+//! * **What is in flight** teaches by its age. Each request that has used more than was expected of it counts as one
+//!   more sample of what it has used so far (clipped), which can only raise the estimate.
+//!
+//! Nothing is forgotten by the clock: an idle night leaves the estimates as they were.
+
+mod ewma;
+mod moving_average;
+mod overall;
+mod variation;
+
+pub(crate) use overall::Overall;
+
+use crate::ledger::Growing;
+use crate::policy::Cost;
+use crate::time::Instant;
+use crate::work::Work;
+use ewma::Ewma;
+use moving_average::MovingAverage;
+use variation::Variation;
+
+/// A sample counts for at most so many times what was expected. In the paper, variation within a type reaches a factor
+/// of 10 (section 3.1).
+const CLIP: u64 = 10;
+
+/// From so many samples on, the estimate is good enough to say what an outlier is.
+const SETTLED: usize = 5;
+
+/// After so many failures and no success a type is known by its failures.
+const FAILURES: u64 = 3;
+
+/// What is known of one type's cost.
+#[derive(Debug)]
+pub(crate) struct Estimate {
+    estimator: Estimator,
+    early: [u64; SETTLED],
+    samples: u64,
+    variation: Variation,
+    failures: u64,
+    failed: f64,
+    /// How old the first of it had become when it was called long.
+    called: Option<u64>,
+}
+
+#[derive(Debug)]
+enum Estimator {
+    MovingAverage(MovingAverage),
+    Ewma(Ewma),
+}
+
+impl Estimator {
+    fn new(cost: Cost) -> Self {
+        match cost {
+            Cost::MovingAverage { window } => Self::MovingAverage(MovingAverage::new(window)),
+            Cost::Ewma { weight } => Self::Ewma(Ewma::new(weight)),
+        }
+    }
+
+    fn learn(&mut self, sample: u64) {
+        match self {
+            Self::MovingAverage(mean) => mean.learn(sample),
+            Self::Ewma(mean) => mean.learn(sample),
+        }
+    }
+
+    fn mean(&self) -> u64 {
+        match self {
+            Self::MovingAverage(mean) => mean.mean(),
+            Self::Ewma(mean) => mean.mean(),
+        }
+    }
+
+    /// The mean if there were `count` more samples of `each` on average.
+    fn mean_with(&self, count: u64, each: u64) -> u64 {
+        match self {
+            Self::MovingAverage(mean) => mean.mean_with(count, each),
+            Self::Ewma(mean) => mean.mean_with(count, each),
+        }
+    }
+}
+
+impl Estimate {
+    /// Nothing is known.
+    pub(crate) fn new(cost: Cost) -> Self {
+        Self {
+            estimator: Estimator::new(cost),
+            early: [0; SETTLED],
+            samples: 0,
+            variation: Variation::default(),
+            failures: 0,
+            failed: 0.0,
+            called: None,
+        }
+    }
+
+    /// Whether anything is known: it succeeded once, failed often, or was in flight for long.
+    pub(crate) fn is_known(&self) -> bool {
+        self.samples > 0 || self.called.is_some() || self.failures >= FAILURES
+    }
+
+    /// Whether it is called long by its age alone.
+    pub(crate) fn is_called(&self) -> bool {
+        self.samples == 0 && self.called.is_some()
+    }
+
+    /// Whether there are enough samples to say what an outlier is.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.samples >= SETTLED as u64
+    }
+
+    /// Successful executions that it was learned from.
+    pub(crate) fn samples(&self) -> u64 {
+        self.samples
+    }
+
+    /// The coefficient of variation.
+    pub(crate) fn variation(&self) -> f64 {
+        self.variation.coefficient()
+    }
+
+    /// Whether it varies too much within itself to be limited.
+    pub(crate) fn is_variable(&self) -> bool {
+        self.variation.is_high()
+    }
+
+    /// The expected work of the next request, at least 1 ns. `overdue`: what is in flight for longer than expected;
+    /// `overall`: what is expected of a type that nobody knows.
+    pub(crate) fn expected(&self, now: Instant, overdue: &Growing, overall: Work) -> Work {
+        let learned = self.learned(overall);
+        let count = overdue.count();
+        if count == 0 {
+            return Work::from_nanos(learned.max(1));
+        }
+        let mean_age = u64::try_from(overdue.sum(now) / i128::from(count)).unwrap_or(u64::MAX);
+        let expected = if self.is_settled() {
+            self.estimator.mean_with(count, mean_age.min(learned.saturating_mul(CLIP)))
+        } else {
+            mean_age
+        };
+        Work::from_nanos(expected.max(learned).max(1))
+    }
+
+    fn learned(&self, overall: Work) -> u64 {
+        if self.is_settled() {
+            self.estimator.mean()
+        } else if self.samples > 0 {
+            self.early_median()
+        } else if let Some(age) = self.called {
+            age
+        } else if self.failures >= FAILURES {
+            self.failed as u64
+        } else {
+            overall.as_nanos()
+        }
+    }
+
+    /// The lower median of the first samples.
+    fn early_median(&self) -> u64 {
+        let count = (self.samples as usize).min(SETTLED);
+        let mut sorted = self.early;
+        sorted[..count].sort_unstable();
+        sorted[(count - 1) / 2]
+    }
+
+    /// A request has succeeded. `expected`: what was expected of it when it arrived, if the estimate was settled then.
+    /// Returns what it counts for.
+    pub(crate) fn learn(&mut self, took: Work, expected: Option<Work>) -> Work {
+        let taken = took.as_nanos().max(1);
+        if !self.is_settled() {
+            self.early[self.samples as usize] = taken;
+            self.samples += 1;
+            self.called = None;
+            if self.is_settled() {
+                let most = self.early_median().saturating_mul(CLIP);
+                for sample in self.early {
+                    self.take_in(sample.min(most));
+                }
+            }
+            return Work::from_nanos(taken.min(self.early_median().saturating_mul(CLIP)));
+        }
+        let basis = expected.map_or_else(|| self.estimator.mean(), Work::as_nanos);
+        let sample = taken.min(basis.saturating_mul(CLIP));
+        self.samples += 1;
+        self.take_in(sample);
+        Work::from_nanos(sample)
+    }
+
+    fn take_in(&mut self, sample: u64) {
+        self.estimator.learn(sample);
+        self.variation.learn(sample as f64);
+    }
+
+    /// A request has failed after this time.
+    pub(crate) fn fail(&mut self, took: Work) {
+        self.failures = self.failures.saturating_add(1);
+        self.failed += (took.as_nanos() as f64 - self.failed) / self.failures as f64;
+    }
+
+    /// Its first request has been in flight for so long that it is called long, whatever becomes of it.
+    pub(crate) fn call(&mut self, age: Work) {
+        self.called = Some(self.called.unwrap_or(0).max(age.as_nanos()));
+    }
+
+    /// Goes on with another estimator, from the present mean.
+    pub(crate) fn change(&mut self, cost: Cost) {
+        let mean = self.is_settled().then(|| self.estimator.mean());
+        self.estimator = Estimator::new(cost);
+        if let Some(mean) = mean {
+            self.estimator.learn(mean);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::{Ledger, Meter};
+
+    const MS: u64 = 1_000_000;
+
+    fn ms(count: u64) -> Work {
+        Work::from_nanos(count * MS)
+    }
+
+    fn nothing_in_flight(estimate: &Estimate) -> u64 {
+        estimate.expected(Instant::ZERO, &Growing::default(), ms(7)).as_nanos()
+    }
+
+    fn settled_at_one_ms(cost: Cost) -> Estimate {
+        let mut estimate = Estimate::new(cost);
+        for _ in 0..40 {
+            estimate.learn(ms(1), Some(ms(1)));
+        }
+        estimate
+    }
+
+    #[test]
+    fn a_type_nobody_knows_is_expected_to_cost_what_requests_cost() {
+        let estimate = Estimate::new(Cost::DEFAULT);
+        assert!(!estimate.is_known());
+        assert_eq!(nothing_in_flight(&estimate), 7 * MS);
+    }
+
+    #[test]
+    fn what_a_pause_of_the_process_caught_in_flight_does_not_escalate() {
+        for cost in [Cost::DEFAULT, Cost::Ewma { weight: 0.05 }] {
+            let mut estimate = settled_at_one_ms(cost);
+            for _ in 0..20 {
+                // All of them arrived when 1 ms was expected, and all of them took the pause's minute.
+                estimate.learn(ms(60_000), Some(ms(1)));
+            }
+            let now = nothing_in_flight(&estimate);
+            assert!(now <= 10 * MS, "{now} ns after a pause");
+        }
+    }
+
+    #[test]
+    fn a_lasting_shift_is_learned_since_the_next_arrivals_expect_more() {
+        for cost in [Cost::DEFAULT, Cost::Ewma { weight: 0.05 }] {
+            let mut estimate = settled_at_one_ms(cost);
+            for _ in 0..64 {
+                let expected = Work::from_nanos(nothing_in_flight(&estimate));
+                estimate.learn(ms(100), Some(expected));
+            }
+            assert!(nothing_in_flight(&estimate) > 90 * MS);
+        }
+    }
+
+    #[test]
+    fn a_spike_among_the_first_samples_is_forgotten() {
+        let mut estimate = Estimate::new(Cost::DEFAULT);
+        estimate.learn(ms(60_000), None);
+        estimate.learn(ms(1), None);
+        assert_eq!(nothing_in_flight(&estimate), MS);
+        for _ in 0..3 {
+            estimate.learn(ms(1), None);
+        }
+        assert!(nothing_in_flight(&estimate) < 3 * MS);
+    }
+
+    #[test]
+    fn a_type_that_only_fails_is_known_by_the_mean_of_its_failures() {
+        let mut estimate = Estimate::new(Cost::DEFAULT);
+        estimate.fail(ms(2));
+        estimate.fail(ms(4));
+        assert!(!estimate.is_known());
+        estimate.fail(ms(6));
+        assert!(estimate.is_known());
+        assert_eq!(nothing_in_flight(&estimate), 4 * MS);
+        estimate.learn(ms(20), None);
+        assert_eq!(nothing_in_flight(&estimate), 20 * MS);
+    }
+
+    #[test]
+    fn what_is_in_flight_teaches_by_its_age_within_bounds() {
+        for cost in [Cost::DEFAULT, Cost::Ewma { weight: 0.05 }] {
+            let estimate = settled_at_one_ms(cost);
+            let mut ledger = Ledger::default();
+            let mut overdue = Growing::default();
+            let mut meters = [Meter::new(ms(1)); 8];
+            for meter in &mut meters {
+                ledger.busy(Instant::ZERO, meter);
+                overdue.add(meter);
+            }
+            let soon = estimate.expected(Instant::from_nanos(2 * MS), &overdue, ms(7));
+            let later = estimate.expected(Instant::from_nanos(600_000 * MS), &overdue, ms(7));
+            assert!(soon > ms(1) && soon < ms(2));
+            assert!(later > soon && later < ms(10), "clipped");
+        }
+    }
+
+    #[test]
+    fn another_estimator_goes_on_from_the_present_mean() {
+        let mut estimate = settled_at_one_ms(Cost::DEFAULT);
+        estimate.change(Cost::Ewma { weight: 0.1 });
+        assert_eq!(nothing_in_flight(&estimate), MS);
+    }
+}

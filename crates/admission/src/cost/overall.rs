@@ -1,0 +1,33 @@
+//! The mean work of a request, over all types: what "long" is measured against.
+//!
+//! Request-weighted and exponentially forgotten: `m += a (x − m)` with `a = max(1/n, 1/512)`. In TPC-W's shopping mix
+//! most of the mean is made by the 5 % of Best Sellers, of which 512 requests hold 26, so the mean is good to about 20 %;
+//! the cutoff of the long lane may be anything from 1 to 10 means (`gate-policies`, finding 10). A thousand requests a
+//! second forget in half a second, one a second in ten minutes.
+
+use crate::work::Work;
+
+const WEIGHT: f64 = 1.0 / 512.0;
+
+/// The mean work of recent requests.
+#[derive(Debug, Default)]
+pub(crate) struct Overall {
+    samples: f64,
+    mean: f64,
+}
+
+impl Overall {
+    pub(crate) fn learn(&mut self, sample: Work) {
+        self.samples += 1.0;
+        let weight = WEIGHT.max(1.0 / self.samples);
+        self.mean += weight * (sample.as_nanos() as f64 - self.mean);
+    }
+
+    pub(crate) fn mean(&self) -> Work {
+        Work::from_nanos(self.mean as u64)
+    }
+
+    pub(crate) fn samples(&self) -> f64 {
+        self.samples
+    }
+}

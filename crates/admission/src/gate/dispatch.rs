@@ -1,0 +1,221 @@
+//! Who starts now.
+//!
+//! In this order: immediate requests, as soon as their connection is there; then the head of the short line and the head
+//! of the long line, a head being the first request whose class of connection is free (those skipped aren't overtaken:
+//! they wait for something else). The short head goes first, except before a long that has lost its patience
+//! (`lanes.rs`), or under FIFO before a long that arrived earlier. A head that doesn't fit the capacity blocks all behind
+//! it in its line: no backfilling. A short head that doesn't fit also blocks the longs, which would take its room.
+
+use super::Gate;
+use crate::action::Action;
+use crate::event::{Event, Lane};
+use crate::order::Class;
+use crate::request::Connection;
+use crate::tickets::{Line, Place};
+use crate::time::Instant;
+
+impl Gate {
+    /// Dispatches all that may start now.
+    pub(super) fn dispatch(&mut self, now: Instant) {
+        while let Some(slot) = self.next(now) {
+            self.stop_waiting(slot);
+            self.start(now, slot);
+        }
+    }
+
+    /// The next that may start now.
+    fn next(&self, now: Instant) -> Option<u32> {
+        if self.waiting.is_empty() {
+            return None;
+        }
+        let open = self.connections.open_to_shorts();
+        if let Some(slot) = self.immediate.first(open) {
+            return Some(slot);
+        }
+        let short = self.short.first(open);
+        let Some(long) = self.long_head() else {
+            return short.filter(|&slot| self.fits(now, slot));
+        };
+        if self.has_lost_patience(long) {
+            return Some(long);
+        }
+        let head = match short {
+            Some(short) if self.arrived_first(long, short) => long,
+            Some(short) => short,
+            None => long,
+        };
+        self.fits(now, head).then_some(head)
+    }
+
+    /// The first long that could start if it fits.
+    fn long_head(&self) -> Option<u32> {
+        if self.long.is_empty() || !self.lanes.has_room() {
+            return None;
+        }
+        self.long.first(self.connections.open_to_longs())
+    }
+
+    fn fits(&self, now: Instant, slot: u32) -> bool {
+        let work = self.tickets.at(slot).meter.work;
+        self.ledger.is_empty() || self.capacity.admits(self.ledger.load(now), work)
+    }
+
+    /// Under FIFO the lanes' heads go by arrival.
+    fn arrived_first(&self, long: u32, short: u32) -> bool {
+        self.policy.order.is_fifo() && self.tickets.at(long).sequence < self.tickets.at(short).sequence
+    }
+
+    /// Whether the longs' head goes first: it has lost its own patience, or one behind it has that could start as well.
+    fn has_lost_patience(&self, head: u32) -> bool {
+        if self.policy.order.is_fifo() {
+            return false;
+        }
+        if self.lanes.is_out(self.tickets.at(head).patience) {
+            return true;
+        }
+        self.lanes.most_impatient().is_some_and(|(patience, slot)| {
+            self.lanes.is_out(patience)
+                && self.connections.open_to_longs().contains(self.class_of(slot, Line::Long))
+        })
+    }
+
+    /// Whether a newcomer to this line may start without joining it: nothing that could start is there before it.
+    pub(super) fn is_free_for(&self, now: Instant, slot: u32, line: Line) -> bool {
+        let open = self.connections.open_to_shorts();
+        let class = self.class_of(slot, line);
+        let free = match line {
+            Line::Short => {
+                let blocked = self.policy.order.is_fifo() && self.long_head().is_some();
+                open.contains(class) && self.short.first(open).is_none() && !blocked
+            }
+            Line::Long => {
+                let open_to_longs = self.connections.open_to_longs();
+                self.lanes.has_room()
+                    && open_to_longs.contains(class)
+                    && self.long.first(open_to_longs).is_none()
+                    && self.short.first(open).is_none()
+            }
+            Line::Nowhere | Line::Immediate | Line::Type => false,
+        };
+        free && self.fits(now, slot)
+    }
+
+    fn class_of(&self, slot: u32, line: Line) -> Class {
+        let record = self.tickets.at(slot);
+        match record.request.connection {
+            Connection::Held => Class::HELD,
+            Connection::Needed if line == Line::Short && self.is_unknown(record.kind) => {
+                Class::fresh(record.request.pool)
+            }
+            Connection::Needed => Class::pooled(record.request.pool),
+        }
+    }
+
+    fn is_unknown(&self, kind: u32) -> bool {
+        self.lanes.is_on() && self.types.at(kind).lane == Lane::Unknown
+    }
+
+    /// Where a request of this type waits.
+    pub(super) fn line_of(&self, slot: u32) -> Line {
+        let known = self.types.at(self.tickets.at(slot).kind);
+        match known.lane {
+            _ if !self.lanes.is_on() => Line::Short,
+            Lane::Long => Line::Long,
+            Lane::Unknown if known.is_scouting() => Line::Type,
+            Lane::Unknown | Lane::Short | Lane::Variable => Line::Short,
+        }
+    }
+
+    /// A newcomer waits.
+    pub(super) fn wait(&mut self, slot: u32, line: Line) {
+        self.tickets.append(&mut self.waiting, slot);
+        let record = self.tickets.at(slot);
+        let (kind, deadline) = (record.kind, record.request.deadline);
+        if line != Line::Immediate {
+            self.deadlines.wait(slot, deadline);
+        }
+        self.types.at_mut(kind).queued += 1;
+        self.join(slot, line);
+    }
+
+    /// One that waits leaves the queue.
+    pub(super) fn stop_waiting(&mut self, slot: u32) {
+        self.leave(slot);
+        self.tickets.unlink(&mut self.waiting, slot);
+        let record = self.tickets.at(slot);
+        let (kind, deadline) = (record.kind, record.request.deadline);
+        self.deadlines.stop_waiting(slot, deadline);
+        self.types.at_mut(kind).queued -= 1;
+    }
+
+    /// Joins a line.
+    pub(super) fn join(&mut self, slot: u32, line: Line) {
+        let class = self.class_of(slot, line);
+        let record = self.tickets.at_mut(slot);
+        record.place = Place::Waiting(line);
+        let (kind, work) = (record.kind, record.meter.work);
+        let allowance = self.policy.order.allowance(work);
+        match line {
+            Line::Nowhere => {}
+            Line::Immediate => self.immediate.insert(slot, class, work.as_nanos(), 0),
+            Line::Short => {
+                if self.is_unknown(kind) {
+                    self.types.at_mut(kind).scout = Some(slot);
+                }
+                self.short.insert(slot, class, work.as_nanos(), allowance);
+            }
+            Line::Long => {
+                record.patience = self.lanes.wait(slot, allowance);
+                self.long.insert(slot, class, work.as_nanos(), allowance);
+            }
+            Line::Type => self.tickets.append(&mut self.types.at_mut(kind).held_back, slot),
+        }
+    }
+
+    /// Leaves its line, but not the queue.
+    pub(super) fn leave(&mut self, slot: u32) {
+        let record = self.tickets.at_mut(slot);
+        let Place::Waiting(line) = record.place else {
+            return;
+        };
+        record.place = Place::Waiting(Line::Nowhere);
+        let (kind, patience) = (record.kind, record.patience);
+        match line {
+            Line::Nowhere => {}
+            Line::Immediate => self.immediate.remove(slot),
+            Line::Short => {
+                self.short.remove(slot);
+                let known = self.types.at_mut(kind);
+                if known.scout == Some(slot) {
+                    known.scout = None;
+                }
+            }
+            Line::Long => {
+                self.long.remove(slot);
+                self.lanes.stop_waiting(slot, patience);
+            }
+            Line::Type => self.tickets.unlink(&mut self.types.at_mut(kind).held_back, slot),
+        }
+    }
+
+    /// Sends a request upstream that waits no longer (or never did).
+    pub(super) fn start(&mut self, now: Instant, slot: u32) {
+        let record = self.tickets.at_mut(slot);
+        record.place = Place::InFlight;
+        record.dispatched = now;
+        let (kind, request, work) = (record.kind, record.request, record.meter.work);
+        let queue_wait = now.since(record.arrived);
+        if request.connection == Connection::Needed {
+            self.connections.take(request.pool);
+        }
+        self.tickets.append(&mut self.types.at_mut(kind).in_flight, slot);
+        self.run(now, slot);
+        self.reseat(slot);
+        if !self.tickets.at(slot).seated {
+            self.lanes.pass(work);
+        }
+        let ticket = self.tickets.ticket(slot);
+        self.actions.push_back(Action::Dispatch(ticket));
+        self.report(Event::Dispatched { ticket, request_type: request.request_type, work, queue_wait });
+    }
+}

@@ -1,0 +1,191 @@
+//! What happens by the clock alone, and the clocks of one request.
+//!
+//! Two kinds of instants. Some need the shell to call at them, because something may start or must be refused then:
+//! queue timeouts, deadlines, suspension, and the age at which the one request of an unknown type is called long (those
+//! behind it then move on). The others only ever make the gate stricter (a request becomes overdue, and is charged by the
+//! clock; a request in flight outlives the long cutoff, and takes a seat in the lane), so nothing can start at them, and
+//! it is exact to apply them at the beginning of the next call, whatever that is. A request of 0.4 ms costs no timer.
+//!
+//! Every alarm either goes off for good or is set again for a later instant, so that a shell that calls at
+//! `next_timeout` makes progress each time.
+
+use super::Gate;
+use crate::action::Reason;
+use crate::event::{Event, Lane};
+use crate::rejection::queue_timeout;
+use crate::tickets::Place;
+use crate::time::Instant;
+use crate::work::Work;
+
+impl Gate {
+    /// Brings the gate to this instant (or the latest it knows, if the shell's clock went back), which it returns.
+    /// Nothing that could start waits afterwards.
+    pub(super) fn advance(&mut self, now: Instant) -> Instant {
+        self.now = self.now.max(now);
+        let now = self.now;
+        self.charge_overdue(now);
+        let changed = [self.expire(now), self.suspend_idle(now), self.look_at_ages(now)];
+        if changed.contains(&true) {
+            self.dispatch(now);
+        }
+        now
+    }
+
+    /// The next instant at which something may start or must be refused.
+    pub(super) fn next_alarm(&self) -> Option<Instant> {
+        let timeout = self.waiting.first().map(|slot| self.times_out(slot));
+        let deadline = self.deadlines.next().map(|(deadline, _)| deadline);
+        let suspension = self.idle.first().map(|&(since, _)| since.after(self.policy.suspend_after));
+        let scout = self.scouts.first().map(|&(alarm, _)| alarm);
+        [timeout, deadline, suspension, scout].into_iter().flatten().min()
+    }
+
+    fn times_out(&self, slot: u32) -> Instant {
+        queue_timeout::due(self.tickets.at(slot).arrived, self.policy.queue_timeout)
+    }
+
+    fn charge_overdue(&mut self, now: Instant) {
+        while let Some(&(due, slot)) = self.overdue.first()
+            && due <= now
+        {
+            self.overdue.pop_first();
+            let record = self.tickets.at_mut(slot);
+            self.ledger.overdue(&mut record.meter);
+            let (kind, meter) = (record.kind, record.meter);
+            self.types.at_mut(kind).overdue.add(&meter);
+        }
+    }
+
+    fn expire(&mut self, now: Instant) -> bool {
+        let mut any = false;
+        while let Some(slot) = self.waiting.first().filter(|&slot| self.times_out(slot) <= now) {
+            self.reject(now, slot, Reason::QueueTimeout);
+            any = true;
+        }
+        while let Some((_, slot)) = self.deadlines.next().filter(|&(deadline, _)| deadline <= now) {
+            self.reject(now, slot, Reason::Deadline);
+            any = true;
+        }
+        any
+    }
+
+    fn suspend_idle(&mut self, now: Instant) -> bool {
+        let mut any = false;
+        while let Some(&(since, slot)) = self.idle.first()
+            && since.after(self.policy.suspend_after) <= now
+        {
+            self.give_work_back(now, slot);
+            any = true;
+        }
+        any
+    }
+
+    /// Suspends a request in flight.
+    pub(super) fn give_work_back(&mut self, now: Instant, slot: u32) {
+        self.stop_clocks(slot);
+        self.wake(slot);
+        let record = self.tickets.at_mut(slot);
+        if record.suspended {
+            return;
+        }
+        record.suspended = true;
+        self.ledger.off(now, &mut record.meter);
+        self.suspended += 1;
+        self.reseat(slot);
+        let ticket = self.tickets.ticket(slot);
+        self.report(Event::Suspended { ticket });
+    }
+
+    fn look_at_ages(&mut self, now: Instant) -> bool {
+        let mut any = false;
+        loop {
+            let alarm = [self.ages.first(), self.scouts.first()].into_iter().flatten().min().copied();
+            let Some((_, slot)) = alarm.filter(|&(due, _)| due <= now) else {
+                return any;
+            };
+            any |= self.look_at_age(now, slot);
+        }
+    }
+
+    /// A busy request may have outlived the long cutoff. Whether its type is known by that.
+    fn look_at_age(&mut self, now: Instant, slot: u32) -> bool {
+        self.clear_age_alarm(slot);
+        let record = self.tickets.at_mut(slot);
+        let used = record.meter.used(now);
+        if used < self.lanes.age_cutoff() {
+            self.set_age_alarm(slot);
+            return false;
+        }
+        record.outlived = true;
+        let kind = record.kind;
+        let unknown = self.types.at(kind).lane == Lane::Unknown;
+        if unknown {
+            self.types.at_mut(kind).estimate.call(used);
+            self.relane(now, kind);
+        }
+        self.reseat(slot);
+        unknown
+    }
+
+    /// The service is busy with this request from now on.
+    pub(super) fn run(&mut self, now: Instant, slot: u32) {
+        let record = self.tickets.at_mut(slot);
+        self.ledger.busy(now, &mut record.meter);
+        let meter = record.meter;
+        if meter.is_overdue() {
+            let kind = record.kind;
+            self.types.at_mut(kind).overdue.add(&meter);
+        } else {
+            self.overdue.insert((meter.reaches(meter.work), slot));
+        }
+        self.set_age_alarm(slot);
+    }
+
+    /// The service is no longer busy with it; the client thinks.
+    pub(super) fn pause(&mut self, now: Instant, slot: u32) {
+        self.stop_clocks(slot);
+        self.ledger.idle(now, &mut self.tickets.at_mut(slot).meter);
+    }
+
+    /// A busy request stops being one: its alarms go, and its type no longer learns from its age.
+    pub(super) fn stop_clocks(&mut self, slot: u32) {
+        let record = self.tickets.at(slot);
+        let (kind, meter) = (record.kind, record.meter);
+        if meter.is_overdue() {
+            self.types.at_mut(kind).overdue.remove(&meter);
+        } else if meter.is_busy() {
+            self.overdue.remove(&(meter.reaches(meter.work), slot));
+        }
+        self.clear_age_alarm(slot);
+    }
+
+    /// The client thinks no longer.
+    pub(super) fn wake(&mut self, slot: u32) {
+        if let Some(since) = self.tickets.at_mut(slot).idle_since.take() {
+            self.idle.remove(&(since, slot));
+        }
+    }
+
+    /// Looks at the age of a busy request again when it reaches the cutoff that holds now.
+    pub(super) fn set_age_alarm(&mut self, slot: u32) {
+        let cutoff: Work = self.lanes.age_cutoff();
+        let record = self.tickets.at_mut(slot);
+        if record.outlived || record.place != Place::InFlight || !record.meter.is_busy() {
+            return;
+        }
+        let alarm = record.meter.reaches(cutoff);
+        record.age_alarm = Some(alarm);
+        let unknown = self.types.at(record.kind).lane == Lane::Unknown;
+        let alarms = if unknown { &mut self.scouts } else { &mut self.ages };
+        alarms.insert((alarm, slot));
+    }
+
+    /// Doesn't look at it any more.
+    pub(super) fn clear_age_alarm(&mut self, slot: u32) {
+        if let Some(alarm) = self.tickets.at_mut(slot).age_alarm.take()
+            && !self.ages.remove(&(alarm, slot))
+        {
+            self.scouts.remove(&(alarm, slot));
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The long lane: long requests share an in-flight limit of their own, and short ones never wait behind them.
+//!
+//! Any limit that short requests must queue behind is worse than the uncontrolled service below saturation; a limit on
+//! the long ones alone comes within a few percent of the best that knowing only types allows (`gate-policies`, findings
+//! 1 and 2). The rules:
+//!
+//! * **Long** is a type whose expected work is more than [`CUTOFF`] × the mean over requests (anything from 1 to 10 works,
+//!   finding 10). It stays long until it falls below [`HYSTERESIS`] of that, so that it doesn't flap. While fewer than
+//!   [`KNOWN`] requests have completed the cutoff is at least [`FLOOR`].
+//! * A type whose own coefficient of variation exceeds 1 isn't limited (finding 3).
+//! * **A single request** in flight, busy for longer than the cutoff (at least [`FLOOR`]: below that, age is scheduling
+//!   noise), counts as long from then on, whatever its type: it occupies the lane, so that no more longs are started.
+//! * **Bypass.** A long that has been overtaken, since it came to its line, by more short work than its allowance goes
+//!   first for the next connection and may exceed the capacity, within the lane's limit. It never blocks the shorts
+//!   behind it: that destroys everything (finding 6).
+
+use alloc::collections::BTreeSet;
+
+use crate::connections::spare;
+use crate::cost::Overall;
+use crate::work::Work;
+
+/// Long is more than so many means.
+const CUTOFF: u64 = 3;
+/// A long type is long until it falls below this share of the cutoff, in percent.
+const HYSTERESIS: u64 = 75;
+/// While little is known nothing is long below this; and no single request by its age, ever. 5 ms.
+const FLOOR: Work = Work::from_nanos(5_000_000);
+/// So many completions are "little".
+const KNOWN: f64 = 32.0;
+
+/// The state of the long lane.
+#[derive(Debug, Default)]
+pub(crate) struct Lanes {
+    /// `None`: there is no long lane.
+    limit: Option<u32>,
+    /// Long requests in flight, without the suspended ones.
+    in_flight: u32,
+    /// All short work dispatched so far, in nanoseconds.
+    short_work: u64,
+    overall: Overall,
+    /// Waiting longs by the short work at which they go first.
+    patience: BTreeSet<(u64, u32)>,
+}
+
+impl Lanes {
+    /// The limit that the operator states, within what so many connections allow.
+    pub(crate) fn set_limit(&mut self, limit: Option<u32>, connections: u32) {
+        self.limit = limit.map(|limit| limit.max(1).min(spare(connections)));
+    }
+
+    pub(crate) fn limit(&self) -> Option<u32> {
+        self.limit
+    }
+
+    /// Whether there is a long lane.
+    pub(crate) fn is_on(&self) -> bool {
+        self.limit.is_some()
+    }
+
+    pub(crate) fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    /// Whether one more long may start.
+    pub(crate) fn has_room(&self) -> bool {
+        self.limit.is_none_or(|limit| self.in_flight < limit)
+    }
+
+    pub(crate) fn enter(&mut self) {
+        self.in_flight += 1;
+    }
+
+    pub(crate) fn leave(&mut self) {
+        self.in_flight -= 1;
+    }
+
+    /// The mean work of a request.
+    pub(crate) fn mean(&self) -> Work {
+        self.overall.mean()
+    }
+
+    /// A request has completed and counted for so much.
+    pub(crate) fn learn(&mut self, sample: Work) {
+        self.overall.learn(sample);
+    }
+
+    /// Whether so much expected work makes a type long, which is long already or not.
+    pub(crate) fn is_long(&self, work: Work, already: bool) -> bool {
+        let cutoff = self.cutoff();
+        let bound = if already { cutoff / 100 * HYSTERESIS } else { cutoff };
+        work.as_nanos() > bound
+    }
+
+    fn cutoff(&self) -> u64 {
+        let cutoff = self.overall.mean().as_nanos().saturating_mul(CUTOFF);
+        if self.overall.samples() < KNOWN { cutoff.max(FLOOR.as_nanos()) } else { cutoff }
+    }
+
+    /// A single request busy for this long counts as long.
+    pub(crate) fn age_cutoff(&self) -> Work {
+        Work::from_nanos(self.cutoff().max(FLOOR.as_nanos()))
+    }
+
+    /// A short request was dispatched.
+    pub(crate) fn pass(&mut self, work: Work) {
+        self.short_work = self.short_work.saturating_add(work.as_nanos());
+    }
+
+    /// A long request waits that may be overtaken by so much short work from now on. Returns when it goes first.
+    pub(crate) fn wait(&mut self, slot: u32, allowance: u64) -> u64 {
+        let patience = self.short_work.saturating_add(allowance);
+        self.patience.insert((patience, slot));
+        patience
+    }
+
+    /// It waits no longer.
+    pub(crate) fn stop_waiting(&mut self, slot: u32, patience: u64) {
+        self.patience.remove(&(patience, slot));
+    }
+
+    /// Whether a waiting long with this patience goes first now.
+    pub(crate) fn is_out(&self, patience: u64) -> bool {
+        patience != u64::MAX && self.short_work > patience
+    }
+
+    /// The waiting long with the least patience.
+    pub(crate) fn most_impatient(&self) -> Option<(u64, u32)> {
+        self.patience.first().copied()
+    }
+}

@@ -1,0 +1,59 @@
+//! Who goes next: the order of service among those that wait.
+//!
+//! All three orders are one structure, [`sequence`], with another allowance (Gatekeeper, section 3.2): how much work may
+//! overtake a request of expected work `w`. FIFO: 0. Shortest first with aging `X` and a floor: max(X·w, floor), where
+//! X = 0 ignores the floor. Pure shortest first: without bound.
+
+mod class;
+mod sequence;
+
+pub(crate) use class::{Class, ClassSet};
+pub(crate) use sequence::{ALLOWANCE_MAX, Sequence, UNBOUNDED};
+
+use crate::policy::Order;
+use crate::work::Work;
+
+impl Order {
+    /// How much work may overtake a request that is expected to need `work`.
+    pub(crate) fn allowance(self, work: Work) -> u64 {
+        match self {
+            Self::Fifo => 0,
+            Self::ShortestFirst { aging: None, .. } => UNBOUNDED,
+            Self::ShortestFirst { .. } if self.is_fifo() => 0,
+            Self::ShortestFirst { aging: Some(aging), floor } => {
+                let scaled = (aging * work.as_nanos() as f64) as u64;
+                scaled.max(floor.as_nanos()).min(ALLOWANCE_MAX)
+            }
+        }
+    }
+
+    /// Whether nobody ever overtakes.
+    pub(crate) fn is_fifo(self) -> bool {
+        match self {
+            Self::Fifo => true,
+            // What is not a number the configuration refuses; here it is FIFO.
+            Self::ShortestFirst { aging: Some(aging), .. } => aging.is_nan() || aging <= 0.0,
+            Self::ShortestFirst { aging: None, .. } => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_allowance_is_a_multiple_of_the_work_but_at_least_the_floor() {
+        let order = Order::ShortestFirst { aging: Some(5.0), floor: Work::from_nanos(1_000) };
+        assert_eq!(order.allowance(Work::from_nanos(10)), 1_000);
+        assert_eq!(order.allowance(Work::from_nanos(1_000)), 5_000);
+        assert_eq!(order.allowance(Work::MAX), ALLOWANCE_MAX);
+    }
+
+    #[test]
+    fn aging_zero_ignores_the_floor() {
+        let order = Order::ShortestFirst { aging: Some(0.0), floor: Work::from_nanos(1_000) };
+        assert!(order.is_fifo());
+        assert_eq!(order.allowance(Work::from_nanos(10)), 0);
+    }
+}

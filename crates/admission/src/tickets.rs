@@ -1,0 +1,258 @@
+//! The records of all requests that wait or are in flight, and the lists that they are in.
+//!
+//! A slab: a ticket names its slot and carries a number that is never used twice, so that a ticket that has ended finds
+//! nothing. Each record has two pairs of links: one for the list of all that wait (in order of arrival), one for its
+//! type's list (those that wait for their type to become known, or those in flight; never both).
+
+use alloc::vec::Vec;
+
+use crate::ledger::Meter;
+use crate::request::{Request, Ticket};
+use crate::time::Instant;
+
+const NONE: u32 = u32::MAX;
+
+/// Where a request stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// It waits in this line.
+    Waiting(Line),
+    /// It was dispatched.
+    InFlight,
+}
+
+/// A line of waiting requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Line {
+    /// Not in a line yet.
+    Nowhere,
+    /// Before everything else: it may not wait, and there is no connection for it.
+    Immediate,
+    /// The line of the shorts (without a long lane: of all).
+    Short,
+    /// The line of the longs.
+    Long,
+    /// Behind the one request of its type that is out to find what the type costs.
+    Type,
+}
+
+/// How a request in flight counts against the limits of the lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seat {
+    /// It passes freely.
+    Free,
+    /// Nobody knows its type yet.
+    Fresh,
+    /// It is long.
+    Long,
+}
+
+/// One request.
+#[derive(Clone, Debug)]
+pub(crate) struct Record {
+    pub(crate) sequence: u64,
+    pub(crate) request: Request,
+    /// Its type's place in the table.
+    pub(crate) kind: u32,
+    pub(crate) place: Place,
+    pub(crate) meter: Meter,
+    pub(crate) arrived: Instant,
+    pub(crate) dispatched: Instant,
+    /// When the age of a busy request is looked at next.
+    pub(crate) age_alarm: Option<Instant>,
+    /// Since when the client thinks.
+    pub(crate) idle_since: Option<Instant>,
+    /// As long: it goes first once this much short work was dispatched.
+    pub(crate) patience: u64,
+    /// It has a seat in the long lane.
+    pub(crate) seated: bool,
+    /// It is counted among the requests that hold a connection for long.
+    pub(crate) heavy: bool,
+    /// Its work was estimated from enough samples to bound what it may teach.
+    pub(crate) settled: bool,
+    /// It has been in flight for longer than the long cutoff.
+    pub(crate) outlived: bool,
+    pub(crate) suspended: bool,
+    pub(crate) canceled: bool,
+    pub(crate) pinned: bool,
+    links: [Link; 2],
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    before: u32,
+    after: u32,
+}
+
+/// Which pair of links a list goes through.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Through {
+    /// All that wait.
+    Arrival,
+    /// Those of one type.
+    Type,
+}
+
+/// A list of records.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct List {
+    through: Through,
+    first: u32,
+    last: u32,
+    len: u32,
+}
+
+impl List {
+    /// An empty list.
+    pub(crate) const fn new(through: Through) -> Self {
+        Self { through, first: NONE, last: NONE, len: 0 }
+    }
+
+    /// Its first record.
+    pub(crate) fn first(&self) -> Option<u32> {
+        (self.first != NONE).then_some(self.first)
+    }
+
+    /// How many are in it.
+    pub(crate) fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Whether it is empty.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+/// All records.
+#[derive(Debug, Default)]
+pub(crate) struct Tickets {
+    records: Vec<Option<Record>>,
+    free: Vec<u32>,
+    arrivals: u64,
+}
+
+impl Tickets {
+    /// A record for a request that has just arrived.
+    pub(crate) fn insert(&mut self, now: Instant, request: Request, kind: u32, meter: Meter) -> u32 {
+        let record = Record {
+            sequence: self.arrivals,
+            request,
+            kind,
+            place: Place::Waiting(Line::Nowhere),
+            meter,
+            arrived: now,
+            dispatched: now,
+            age_alarm: None,
+            idle_since: None,
+            patience: u64::MAX,
+            seated: false,
+            heavy: false,
+            settled: false,
+            outlived: false,
+            suspended: false,
+            canceled: false,
+            pinned: false,
+            links: [Link { before: NONE, after: NONE }; 2],
+        };
+        self.arrivals += 1;
+        if let Some(slot) = self.free.pop() {
+            self.records[slot as usize] = Some(record);
+            return slot;
+        }
+        self.records.push(Some(record));
+        (self.records.len() - 1) as u32
+    }
+
+    /// Its request has ended.
+    pub(crate) fn remove(&mut self, slot: u32) -> Option<Record> {
+        let record = self.records[slot as usize].take();
+        if record.is_some() {
+            self.free.push(slot);
+        }
+        record
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.records.len() - self.free.len()
+    }
+
+    /// The slots of all records.
+    pub(crate) fn slots(&self) -> Vec<u32> {
+        (0..self.records.len() as u32).filter(|&slot| self.records[slot as usize].is_some()).collect()
+    }
+
+    /// The slot of a ticket that has not ended.
+    pub(crate) fn find(&self, ticket: Ticket) -> Option<u32> {
+        let record = self.records.get(ticket.slot as usize)?.as_ref()?;
+        (record.sequence == ticket.sequence).then_some(ticket.slot)
+    }
+
+    /// The ticket of a record.
+    pub(crate) fn ticket(&self, slot: u32) -> Ticket {
+        Ticket { sequence: self.at(slot).sequence, slot }
+    }
+
+    /// The record in a slot that is known to be taken.
+    pub(crate) fn at(&self, slot: u32) -> &Record {
+        self.records[slot as usize]
+            .as_ref()
+            .expect("lines, lists and timers let go of a record before it ends")
+    }
+
+    /// The same, to change.
+    pub(crate) fn at_mut(&mut self, slot: u32) -> &mut Record {
+        self.records[slot as usize]
+            .as_mut()
+            .expect("lines, lists and timers let go of a record before it ends")
+    }
+
+    /// Adds a record at the end of a list.
+    pub(crate) fn append(&mut self, list: &mut List, slot: u32) {
+        let which = list.through as usize;
+        self.at_mut(slot).links[which] = Link { before: list.last, after: NONE };
+        if list.last == NONE {
+            list.first = slot;
+        } else {
+            let last = list.last;
+            self.at_mut(last).links[which].after = slot;
+        }
+        list.last = slot;
+        list.len += 1;
+    }
+
+    /// Takes a record out of a list that it is in.
+    pub(crate) fn unlink(&mut self, list: &mut List, slot: u32) {
+        let which = list.through as usize;
+        let Link { before, after } = self.at(slot).links[which];
+        if before == NONE {
+            list.first = after;
+        } else {
+            self.at_mut(before).links[which].after = after;
+        }
+        if after == NONE {
+            list.last = before;
+        } else {
+            self.at_mut(after).links[which].before = before;
+        }
+        list.len -= 1;
+    }
+
+    /// The record after this one in a list.
+    pub(crate) fn after(&self, list: &List, slot: u32) -> Option<u32> {
+        let after = self.at(slot).links[list.through as usize].after;
+        (after != NONE).then_some(after)
+    }
+
+    /// All slots of a list, in its order.
+    pub(crate) fn all(&self, list: &List) -> Vec<u32> {
+        let mut slots = Vec::with_capacity(list.len as usize);
+        let mut next = list.first();
+        while let Some(slot) = next {
+            slots.push(slot);
+            next = self.after(list, slot);
+        }
+        slots
+    }
+}

@@ -1,0 +1,210 @@
+//! The table of request types: bounded, the least recently used makes room.
+//!
+//! A type with requests that wait or are in flight is never forgotten; when all are busy, a new one shares the record
+//! `other`. What a forgotten type had learned counts for `other` as one sample.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use crate::cost::Estimate;
+use crate::event::Lane;
+use crate::ledger::Growing;
+use crate::policy::Cost;
+use crate::request::RequestType;
+use crate::tickets::{List, Through};
+use crate::time::Instant;
+use crate::work::Work;
+
+/// The place of `other` in the table.
+pub(crate) const OTHER: u32 = 0;
+
+const NONE: u32 = u32::MAX;
+
+/// One request type.
+#[derive(Debug)]
+pub(crate) struct Type {
+    /// `None`: `other`.
+    pub(crate) key: Option<RequestType>,
+    pub(crate) estimate: Estimate,
+    pub(crate) lane: Lane,
+    /// Its requests in flight that have used more than was expected.
+    pub(crate) overdue: Growing,
+    /// Its requests in flight.
+    pub(crate) in_flight: List,
+    /// While it is unknown: those that wait until it isn't.
+    pub(crate) held_back: List,
+    /// While it is unknown: the one that waits among the shorts to find out.
+    pub(crate) scout: Option<u32>,
+    /// How many of its requests wait.
+    pub(crate) queued: u32,
+    idle_before: u32,
+    idle_after: u32,
+}
+
+impl Type {
+    fn new(key: Option<RequestType>, cost: Cost) -> Self {
+        Self {
+            key,
+            estimate: Estimate::new(cost),
+            lane: Lane::Unknown,
+            overdue: Growing::default(),
+            in_flight: List::new(Through::Type),
+            held_back: List::new(Through::Type),
+            scout: None,
+            queued: 0,
+            idle_before: NONE,
+            idle_after: NONE,
+        }
+    }
+
+    /// Whether one of its requests is out, or about to be, to find what it costs.
+    pub(crate) fn is_scouting(&self) -> bool {
+        self.scout.is_some() || !self.in_flight.is_empty()
+    }
+
+    fn is_idle(&self) -> bool {
+        self.queued == 0 && self.in_flight.is_empty()
+    }
+}
+
+/// All types.
+#[derive(Debug)]
+pub(crate) struct Types {
+    records: Vec<Type>,
+    by_key: BTreeMap<RequestType, u32>,
+    free: Vec<u32>,
+    most: usize,
+    cost: Cost,
+    /// Types without any request, the least recently used first.
+    idle_first: u32,
+    idle_last: u32,
+}
+
+impl Types {
+    /// At most `most` types beside `other`.
+    pub(crate) fn new(most: usize, cost: Cost) -> Self {
+        let records = alloc::vec![Type::new(None, cost)];
+        Self {
+            records,
+            by_key: BTreeMap::new(),
+            free: Vec::new(),
+            most,
+            cost,
+            idle_first: NONE,
+            idle_last: NONE,
+        }
+    }
+
+    pub(crate) fn at(&self, kind: u32) -> &Type {
+        &self.records[kind as usize]
+    }
+
+    pub(crate) fn at_mut(&mut self, kind: u32) -> &mut Type {
+        &mut self.records[kind as usize]
+    }
+
+    /// The place of a type, which becomes busy, and the type that was forgotten for it.
+    pub(crate) fn find(&mut self, key: RequestType, now: Instant) -> (u32, Option<RequestType>) {
+        if let Some(&kind) = self.by_key.get(&key) {
+            self.wake(kind);
+            return (kind, None);
+        }
+        let forgotten = if self.by_key.len() >= self.most { self.forget(now) } else { None };
+        if self.by_key.len() >= self.most {
+            return (OTHER, forgotten);
+        }
+        let record = Type::new(Some(key), self.cost);
+        let kind = match self.free.pop() {
+            Some(kind) => {
+                self.records[kind as usize] = record;
+                kind
+            }
+            None => {
+                self.records.push(record);
+                (self.records.len() - 1) as u32
+            }
+        };
+        self.by_key.insert(key, kind);
+        (kind, forgotten)
+    }
+
+    /// Forgets the least recently used type without any request.
+    pub(crate) fn forget(&mut self, now: Instant) -> Option<RequestType> {
+        let kind = self.idle_first;
+        if kind == NONE {
+            return None;
+        }
+        self.wake(kind);
+        let gone = &self.records[kind as usize];
+        let key = gone.key?;
+        if gone.estimate.samples() > 0 {
+            let work = gone.estimate.expected(now, &gone.overdue, Work::ZERO);
+            self.records[OTHER as usize].estimate.learn(work, None);
+        }
+        self.by_key.remove(&key);
+        self.free.push(kind);
+        Some(key)
+    }
+
+    /// A request of this type has ended: if it was the last, the type may be forgotten from now on.
+    pub(crate) fn rest(&mut self, kind: u32) {
+        if kind == OTHER || !self.at(kind).is_idle() || self.is_resting(kind) {
+            return;
+        }
+        let last = self.idle_last;
+        let record = self.at_mut(kind);
+        record.idle_before = last;
+        record.idle_after = NONE;
+        if last == NONE {
+            self.idle_first = kind;
+        } else {
+            self.at_mut(last).idle_after = kind;
+        }
+        self.idle_last = kind;
+    }
+
+    fn is_resting(&self, kind: u32) -> bool {
+        self.idle_first == kind || self.at(kind).idle_before != NONE
+    }
+
+    /// A type isn't idle any more.
+    fn wake(&mut self, kind: u32) {
+        if kind == OTHER || !self.is_resting(kind) {
+            return;
+        }
+        let (before, after) = (self.at(kind).idle_before, self.at(kind).idle_after);
+        if before == NONE {
+            self.idle_first = after;
+        } else {
+            self.at_mut(before).idle_after = after;
+        }
+        if after == NONE {
+            self.idle_last = before;
+        } else {
+            self.at_mut(after).idle_before = before;
+        }
+        let record = self.at_mut(kind);
+        (record.idle_before, record.idle_after) = (NONE, NONE);
+    }
+
+    /// The policy has changed.
+    pub(crate) fn change(&mut self, most: usize, cost: Cost) {
+        self.most = most;
+        if self.cost != cost {
+            self.cost = cost;
+            for record in &mut self.records {
+                record.estimate.change(cost);
+            }
+        }
+    }
+
+    /// Whether there are more types than there may be.
+    pub(crate) fn is_over(&self) -> bool {
+        self.by_key.len() > self.most
+    }
+
+    /// The places of all types in the order of their keys, `other` last.
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = u32> + '_ {
+        self.by_key.values().copied().chain(core::iter::once(OTHER))
+    }
+}

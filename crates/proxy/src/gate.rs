@@ -1,15 +1,22 @@
 //! The driver of one gate.
 
-use admission::PoolId;
+use std::sync::Arc;
+
+use admission::{Policy, PoolId};
 
 /// Runs an `admission::Gate` in real time.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Driver;
 
 impl Driver {
+    /// A gate with this policy.
+    pub fn new(_name: impl Into<String>, _policy: Policy, _seed: u64) -> Arc<Self> {
+        Arc::new(Self)
+    }
+
     /// A pool has that many connections now.
     pub fn set_pool(&self, _pool: PoolId, _connections: u32) {}
 
-    /// The server's machine has that many cores.
-    pub fn set_cores(&self, _cores: u32) {}
+    /// Replaces the policy.
+    pub fn update_policy(&self, _update: impl FnOnce(&mut Policy)) {}
 }

@@ -16,12 +16,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 use rand::RngExt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::timeout;
+use wire::postgres::startup::write_cancel;
 
 use super::server::Server;
 use crate::stream::{Keepalive, Stream};
@@ -31,8 +32,6 @@ use crate::upstream::endpoint::Address;
 const SETTLE_LIMIT: Duration = Duration::from_secs(5);
 /// How many cancels may be under way to the server at once: each takes a connection there, beside the budget.
 const IN_FLIGHT_MAX: usize = 32;
-/// The longest secret of a server: 256 bytes in protocol 3.2.
-const SECRET_MAX: usize = 256;
 
 /// The keys of all living sessions of a gate.
 pub(crate) struct Registry {
@@ -151,7 +150,9 @@ impl Registry {
 /// Sends a cancel request and waits until the server has acted on it: it says nothing, and closes when the process has
 /// been signaled.
 async fn pass_on(stream: &mut Stream, process_id: i32, secret: &[u8]) -> std::io::Result<()> {
-    stream.write_all(&cancel_request(process_id, secret)).await?;
+    let mut request = BytesMut::new();
+    write_cancel(&mut request, process_id, secret);
+    stream.write_all(&request).await?;
     let mut nothing = [0; 16];
     while stream.read(&mut nothing).await? > 0 {}
     Ok(())
@@ -258,19 +259,6 @@ impl Drop for Registration {
 fn is_equal(ours: &[u8], theirs: &[u8]) -> bool {
     let difference = ours.iter().zip(theirs).fold(0, |all, (a, b)| all | (a ^ b));
     ours.len() == theirs.len() && std::hint::black_box(difference) == 0
-}
-
-/// A CancelRequest: length, code, process id, secret.
-fn cancel_request(process_id: i32, secret: &[u8]) -> Vec<u8> {
-    const CODE: i32 = 80_877_102;
-    let secret = &secret[..secret.len().min(SECRET_MAX)];
-    let length = i32::try_from(12 + secret.len()).unwrap_or(i32::MAX);
-    let mut message = Vec::with_capacity(12 + secret.len());
-    for number in [length, CODE, process_id] {
-        message.extend_from_slice(&number.to_be_bytes());
-    }
-    message.extend_from_slice(secret);
-    message
 }
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ use super::parameters::Parameters;
 use super::refusal::Refusal;
 use super::server::{Greeting, Server};
 use super::{LoggedIn, Places, Settings, Shared, StartError, cores};
-use crate::stream::Stream;
+use crate::stream::{Peer, Stream};
 use crate::upstream::pool::{Lease, key};
 
 /// The longest that the last words to a client may take: it may not be reading.
@@ -283,7 +283,7 @@ impl Login<'_> {
                 }
             }
         }
-        if !was_challenged && !self.shared.settings.allow_trust_relay && !self.client.peer_is_loopback() {
+        if !was_challenged && !may_relay_trust(&self.shared.settings, self.client.peer()) {
             return Err(Refusal::TrustRelay.into());
         }
         loop {
@@ -317,7 +317,8 @@ impl Login<'_> {
     async fn ask_cores(&self, server: &mut Server, deadline: Instant) -> Result<(), End> {
         let limit = deadline.saturating_duration_since(Instant::now());
         match cores::ask(server, limit).await {
-            Ok(Some(cores)) => self.shared.driver.set_cores(cores),
+            // As many long requests as cores keep every core busy; more only slow one another.
+            Ok(Some(cores)) => self.shared.driver.update_policy(|policy| policy.long_limit = Some(cores)),
             Ok(None) => {}
             Err(error) if error.leaves_connection_usable() => {}
             Err(_) => return Err(Refusal::ServerLost.into()),
@@ -416,6 +417,11 @@ fn unrelayable(challenge: &Authentication<'_>) -> Option<&'static str> {
     }
 }
 
+/// Whether a client may come in that the server asked for nothing.
+fn may_relay_trust(settings: &Settings, peer: Peer) -> bool {
+    settings.allow_trust_relay || peer.is_loopback()
+}
+
 /// Whether the start-up parameter `replication` asks for a replication connection: the server takes the spellings of
 /// a boolean, and `database`.
 fn is_replication(value: &str) -> bool {
@@ -460,3 +466,6 @@ async fn is_trusting(settings: &Settings) -> Result<bool, End> {
     let is_ok = matches!(parse_authentication(message.body()), Ok(Authentication::Ok));
     Ok(message.tag() == b'R' && is_ok)
 }
+
+#[cfg(test)]
+mod tests;

@@ -202,8 +202,8 @@ async fn a_pool_grows_into_the_place_of_one_that_is_deserted() {
     for _ in 0..3 {
         sessions.push(world.join("ann").await.unwrap());
     }
-    sessions.clear();
-    // Their servers' ends are closed with the sessions; what is idle and dead may be replaced as well.
+    let (leases, _alive): (Vec<_>, Vec<_>) = sessions.drain(..).unzip();
+    drop(leases);
     for _ in 0..3 {
         sessions.push(world.join("bob").await.unwrap());
     }
@@ -228,16 +228,14 @@ async fn there_are_no_more_pools_than_the_gate_knows() {
 async fn a_connection_that_the_server_closed_is_not_handed_out() {
     let world = World::new(3);
     let (ann, mut one) = world.join("ann").await.unwrap();
-    let (_ann, _two) = world.join("ann").await.unwrap();
-    let (_also, mut three) = world.join("ann").await.unwrap();
-    three.write_all(b"E\0\0\0\x0fSFATAL\0C5\0\0").await.unwrap();
+    let (_ann, mut two) = world.join("ann").await.unwrap();
+    let (_also, _three) = world.join("ann").await.unwrap();
+    let mut servers: Vec<_> = std::iter::from_fn(|| world.pools.take(ann.pool())).collect();
+    two.write_all(b"E\0\0\0\x0fSFATAL\0C5\0\0").await.unwrap();
     one.shutdown().await.unwrap();
-    // `try_read` learns of it when the runtime has seen it.
-    {
-        let state = world.pools.state.lock();
-        let idle = &state.pools[ann.pool().index()].as_ref().unwrap().idle;
-        let _ = tokio::join!(idle[0].stream.readable(), idle[2].stream.readable());
-    }
+    // The one that joined last was taken first. The runtime has to see what came before a look without waiting can.
+    let _ = tokio::join!(servers[1].stream.readable(), servers[2].stream.readable());
+    servers.drain(..).for_each(|server| world.pools.put(server));
     assert!(world.pools.take(ann.pool()).is_some());
     assert!(world.pools.take(ann.pool()).is_none());
     assert_eq!((world.heard(ann.pool()), world.pools.idle_lost()), (1, 2));
@@ -251,11 +249,10 @@ async fn maintenance_lets_closed_connections_go_and_a_pool_can_run_empty() {
     world.pools.maintain();
     assert!(!world.pools.is_empty(ann.pool()));
     let in_use = world.pools.take(ann.pool()).unwrap();
+    let idle = world.pools.take(ann.pool()).unwrap();
     drop((one, two));
-    {
-        let state = world.pools.state.lock();
-        let _ = state.pools[ann.pool().index()].as_ref().unwrap().idle[0].stream.readable().await;
-    }
+    let _ = idle.stream.readable().await;
+    world.pools.put(idle);
     world.pools.maintain();
     assert_eq!(world.heard(ann.pool()), 1);
     assert!(!world.pools.is_empty(ann.pool()));

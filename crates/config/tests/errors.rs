@@ -1,5 +1,7 @@
 //! Every way to get a key wrong, and what the user is told.
 
+#![expect(clippy::panic, reason = "a helper of tests fails like a test")]
+
 use config::{Origin, parse};
 
 /// What is said of a file with this text.

@@ -1,5 +1,7 @@
 //! What a right configuration means.
 
+#![expect(clippy::panic, reason = "a helper of tests fails like a test")]
+
 use std::time::Duration;
 
 use admission::{Cost, Order, Work};

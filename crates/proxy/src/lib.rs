@@ -2,8 +2,10 @@
 
 #![allow(dead_code, reason = "the session loop, which is to use it, comes next")]
 
+pub mod admin;
 pub mod gate;
 mod listener;
+pub mod metrics;
 pub mod observe;
 pub mod postgres;
 pub mod shutdown;

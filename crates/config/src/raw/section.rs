@@ -65,7 +65,7 @@ impl<'a> Section<'a> {
             return value;
         }
         let default = self.field(key).default_value().expect("only keys with a default are read like this");
-        parse(&default).ok().expect("every default is valid, and every test reads them all")
+        parse(&default).expect("every default is valid, and every test reads them all")
     }
 
     /// The key's value, if it is there and right.

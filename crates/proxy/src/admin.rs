@@ -1,0 +1,249 @@
+//! The admin listener: metrics, health and the learned table over HTTP.
+//!
+//! | path | answers |
+//! |---|---|
+//! | `/metrics` | what [`crate::metrics`] declares, in the text format of Prometheus (OpenMetrics 1.0) |
+//! | `/healthz` | 200 as long as the process lives |
+//! | `/readyz` | 200 while clients are served; 503 before the gates listen and while they drain. Overload doesn't count: a full queue is the gate at work |
+//! | `/status` | the state of every gate, as JSON ([`Status`]) |
+//! | `/types` | the learned table, as JSON ([`TypesReport`]); `?gate=NAME` for one gate |
+//!
+//! It asks nobody who they are, so it belongs on loopback. At most [`CONNECTIONS_MAX`] connections are served at once; one
+//! that sends no request for [`IDLE_MAX`] is closed.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use admission::Snapshot;
+use axum::Router;
+use axum::extract::{Query, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Json, Response};
+use axum::routing::get;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use parking_lot::RwLock;
+use serde::Deserialize;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+
+use crate::observe::{Totals, TypeRow};
+
+mod report;
+
+pub use report::{
+    CountsReport, GateStatus, GateTypes, PoolStatus, Status, TimesReport, TypeReport, TypesReport,
+};
+
+/// The most admin connections at once: a few scrapers and people.
+pub const CONNECTIONS_MAX: usize = 64;
+/// How long a connection may wait for the whole head of a request.
+pub const IDLE_MAX: Duration = Duration::from_secs(120);
+/// After an accept that failed (no file descriptor left), the pause before the next.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What a gate shows of itself. Called for each scrape, never for a request.
+pub trait GateView: Send + Sync {
+    /// Its name in the config.
+    fn name(&self) -> &str;
+    /// `"enforce"` or `"observe"`. When observing, all that follows is what *would* have been decided.
+    fn mode(&self) -> &'static str;
+    /// Where clients connect.
+    fn listen(&self) -> String;
+    /// Where the service listens.
+    fn upstream(&self) -> String;
+    /// The state of its admission.
+    fn snapshot(&self) -> Snapshot;
+    /// What each type did.
+    fn types(&self) -> Vec<TypeRow>;
+    /// What all did.
+    fn totals(&self) -> Totals;
+    /// Its pools of server connections.
+    fn pools(&self) -> Vec<PoolView>;
+    /// Its clients.
+    fn clients(&self) -> ClientsView;
+}
+
+/// One pool of server connections.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PoolView {
+    /// The user that it logged in as.
+    pub user: String,
+    /// Its database.
+    pub database: String,
+    /// Connections that exist.
+    pub connections: u32,
+    /// Those of them that nobody uses.
+    pub idle: u32,
+}
+
+/// The clients of one gate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClientsView {
+    /// Clients connected now, logging in or logged in.
+    pub connected: usize,
+    /// Clients logging in now.
+    pub logging_in: usize,
+    /// Logins that succeeded.
+    pub logins_succeeded: u64,
+    /// Logins that failed, for whatever reason.
+    pub logins_failed: u64,
+    /// Clients turned away because `max_clients` were connected.
+    pub refused: u64,
+}
+
+/// What the process is doing, for `/readyz`.
+const STARTING: u8 = 0;
+const READY: u8 = 1;
+const DRAINING: u8 = 2;
+
+/// The process as the admin listener shows it.
+pub struct Admin {
+    version: &'static str,
+    started: tokio::time::Instant,
+    phase: AtomicU8,
+    gates: RwLock<Vec<Arc<dyn GateView>>>,
+}
+
+impl Admin {
+    /// A process of this version that begins now: without gates, and not ready.
+    pub fn new(version: &'static str) -> Arc<Self> {
+        Arc::new(Self {
+            version,
+            started: tokio::time::Instant::now(),
+            phase: AtomicU8::new(STARTING),
+            gates: RwLock::new(Vec::new()),
+        })
+    }
+
+    /// Shows one more gate.
+    pub fn add_gate(&self, gate: Arc<dyn GateView>) {
+        self.gates.write().push(gate);
+    }
+
+    /// All gates listen. Has no effect once draining.
+    pub fn set_ready(&self) {
+        // A signal may have come before the last gate listened: draining is never taken back.
+        let _ = self.phase.compare_exchange(STARTING, READY, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// The process is about to end.
+    pub fn set_draining(&self) {
+        self.phase.store(DRAINING, Ordering::Release);
+    }
+
+    pub(crate) fn version(&self) -> &'static str {
+        self.version
+    }
+
+    pub(crate) fn uptime(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.phase.load(Ordering::Acquire) == READY
+    }
+
+    /// The gates, so that none is asked with the lock held.
+    pub(crate) fn gates(&self) -> Vec<Arc<dyn GateView>> {
+        self.gates.read().clone()
+    }
+
+    fn phase_name(&self) -> &'static str {
+        match self.phase.load(Ordering::Acquire) {
+            STARTING => "starting",
+            READY => "ready",
+            _ => "draining",
+        }
+    }
+}
+
+/// Serves the admin listener until the future is dropped.
+pub async fn serve(listener: TcpListener, admin: Arc<Admin>) {
+    let router = router(admin);
+    let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let permit = Arc::clone(&connections).acquire_owned().await.expect("nobody closes the semaphore");
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let router = router.clone();
+                tokio::spawn(async move {
+                    serve_connection(stream, router).await;
+                    drop(permit);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the admin listener could not accept a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn serve_connection(stream: TcpStream, router: Router) {
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(IDLE_MAX)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
+        .await;
+    if let Err(error) = served {
+        tracing::debug!(%error, "an admin connection ended");
+    }
+}
+
+/// The paths.
+pub fn router(admin: Arc<Admin>) -> Router {
+    Router::new()
+        .route("/metrics", get(metrics))
+        .route("/healthz", get(async || "ok\n"))
+        .route("/readyz", get(ready))
+        .route("/status", get(status))
+        .route("/types", get(types))
+        .with_state(admin)
+}
+
+async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
+    match crate::metrics::encode(&admin) {
+        Ok(text) => ([(header::CONTENT_TYPE, crate::metrics::CONTENT_TYPE)], text).into_response(),
+        Err(error) => {
+            let error = io::Error::other(error);
+            tracing::error!(%error, "the metrics could not be written");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
+    }
+}
+
+async fn ready(State(admin): State<Arc<Admin>>) -> (StatusCode, String) {
+    let code = if admin.is_ready() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (code, format!("{}\n", admin.phase_name()))
+}
+
+async fn status(State(admin): State<Arc<Admin>>) -> Json<Status> {
+    Json(Status {
+        version: admin.version.to_owned(),
+        phase: admin.phase_name().to_owned(),
+        uptime_seconds: admin.uptime().as_secs_f64(),
+        gates: admin.gates().iter().map(|gate| GateStatus::of(&**gate)).collect(),
+    })
+}
+
+#[derive(Deserialize)]
+struct TypesQuery {
+    gate: Option<String>,
+}
+
+async fn types(State(admin): State<Arc<Admin>>, Query(query): Query<TypesQuery>) -> Response {
+    let gates = admin.gates();
+    let is_asked = |name: &str| query.gate.as_deref().is_none_or(|asked| asked == name);
+    let gates: Vec<_> =
+        gates.iter().filter(|gate| is_asked(gate.name())).map(|gate| GateTypes::of(&**gate)).collect();
+    match query.gate {
+        Some(asked) if gates.is_empty() => {
+            (StatusCode::NOT_FOUND, format!("there is no gate {asked:?}\n")).into_response()
+        }
+        _ => Json(TypesReport { gates }).into_response(),
+    }
+}

@@ -1,0 +1,233 @@
+//! The JSON of the admin listener. Field names carry their units; what is absent is `null`.
+
+use std::collections::HashMap;
+
+use admission::{Snapshot, TypeSnapshot, Work};
+use serde::{Deserialize, Serialize};
+
+use super::{GateView, PoolView};
+use crate::observe::{Counts, REASONS, TimeSummary, Totals, TypeRow, lane_name, shares};
+
+/// `/status`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct Status {
+    pub version: String,
+    /// `starting`, `ready` or `draining`.
+    pub phase: String,
+    pub uptime_seconds: f64,
+    pub gates: Vec<GateStatus>,
+}
+
+/// One gate in `/status`: its state now, and its counts since the start.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct GateStatus {
+    pub name: String,
+    /// `enforce` or `observe`; observing, the rest is what would have been decided.
+    pub mode: String,
+    pub listen: String,
+    pub upstream: String,
+    pub load_seconds: f64,
+    pub capacity_seconds: Option<f64>,
+    pub queued: usize,
+    pub in_flight: usize,
+    pub suspended: usize,
+    pub long_in_flight: u32,
+    pub long_limit: Option<u32>,
+    pub connections: u32,
+    pub connections_in_use: u32,
+    pub connections_pinned: u32,
+    pub types_known: usize,
+    pub types_forgotten_total: u64,
+    pub clients_connected: usize,
+    pub clients_logging_in: usize,
+    pub clients_refused_total: u64,
+    pub logins_succeeded_total: u64,
+    pub logins_failed_total: u64,
+    pub requests: CountsReport,
+    pub pools: Vec<PoolStatus>,
+}
+
+/// One pool in `/status`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct PoolStatus {
+    pub user: String,
+    pub database: String,
+    pub connections: u32,
+    pub idle: u32,
+}
+
+/// What requests came to, since the start.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct CountsReport {
+    pub dispatched_total: u64,
+    pub succeeded_total: u64,
+    pub failed_total: u64,
+    pub canceled_total: u64,
+    pub left_total: u64,
+    pub rejected_total: u64,
+    /// The rejected ones by reason.
+    pub rejected_by_reason: HashMap<String, u64>,
+    /// The expected work of those that completed.
+    pub work_seconds_total: f64,
+}
+
+/// `/types`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct TypesReport {
+    pub gates: Vec<GateTypes>,
+}
+
+/// The learned table of one gate, most work first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct GateTypes {
+    pub gate: String,
+    pub mode: String,
+    pub types: Vec<TypeReport>,
+}
+
+/// One request type.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct TypeReport {
+    #[serde(rename = "type")]
+    pub label: String,
+    /// `unknown`, `short`, `long` or `variable`.
+    pub lane: String,
+    /// What one is expected to take.
+    pub work_seconds: f64,
+    /// Its part in the work of all, from 0 to 1.
+    pub work_share: f64,
+    /// The coefficient of variation of its upstream times, once known.
+    pub variation: Option<f64>,
+    /// How many executions the estimate was learned from.
+    pub samples: u64,
+    pub in_flight: u32,
+    pub queued: u32,
+    pub requests: CountsReport,
+    pub upstream_time: TimesReport,
+    /// Of all that ended their wait, refused or not.
+    pub queue_wait: TimesReport,
+}
+
+/// Many durations since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct TimesReport {
+    pub count: u64,
+    pub mean_seconds: f64,
+    pub p50_seconds: f64,
+    pub p95_seconds: f64,
+}
+
+impl GateStatus {
+    pub(super) fn of(gate: &dyn GateView) -> Self {
+        let snapshot = gate.snapshot();
+        let Totals { counts, types_forgotten, .. } = gate.totals();
+        let clients = gate.clients();
+        Self {
+            name: gate.name().to_owned(),
+            mode: gate.mode().to_owned(),
+            listen: gate.listen(),
+            upstream: gate.upstream(),
+            load_seconds: work_seconds(snapshot.load),
+            capacity_seconds: snapshot.capacity.map(work_seconds),
+            queued: snapshot.queued,
+            in_flight: snapshot.in_flight,
+            suspended: snapshot.suspended,
+            long_in_flight: snapshot.long_in_flight,
+            long_limit: snapshot.long_limit,
+            connections: snapshot.connections,
+            connections_in_use: snapshot.connections_in_use,
+            connections_pinned: snapshot.pinned,
+            types_known: snapshot.types.len(),
+            types_forgotten_total: types_forgotten,
+            clients_connected: clients.connected,
+            clients_logging_in: clients.logging_in,
+            clients_refused_total: clients.refused,
+            logins_succeeded_total: clients.logins_succeeded,
+            logins_failed_total: clients.logins_failed,
+            requests: CountsReport::of(&counts),
+            pools: gate.pools().into_iter().map(PoolStatus::from).collect(),
+        }
+    }
+}
+
+impl From<PoolView> for PoolStatus {
+    fn from(PoolView { user, database, connections, idle }: PoolView) -> Self {
+        Self { user, database, connections, idle }
+    }
+}
+
+impl CountsReport {
+    fn of(counts: &Counts) -> Self {
+        let by_reason = REASONS.iter().zip(counts.rejected);
+        Self {
+            dispatched_total: counts.dispatched,
+            succeeded_total: counts.succeeded,
+            failed_total: counts.failed,
+            canceled_total: counts.canceled,
+            left_total: counts.left,
+            rejected_total: counts.refused(),
+            rejected_by_reason: by_reason.map(|(reason, n)| (reason.as_str().to_owned(), n)).collect(),
+            work_seconds_total: work_seconds(counts.work),
+        }
+    }
+}
+
+impl GateTypes {
+    pub(super) fn of(gate: &dyn GateView) -> Self {
+        let rows = gate.types();
+        let snapshot = gate.snapshot();
+        let learned = learned(&snapshot);
+        let mut types: Vec<_> = rows
+            .iter()
+            .zip(shares(&rows))
+            .map(|(row, share)| TypeReport::of(row, share, learned.get(&row.key).copied()))
+            .collect();
+        types.sort_by(|a, b| b.work_share.total_cmp(&a.work_share).then_with(|| a.label.cmp(&b.label)));
+        Self { gate: gate.name().to_owned(), mode: gate.mode().to_owned(), types }
+    }
+}
+
+fn learned(snapshot: &Snapshot) -> HashMap<Option<admission::RequestType>, &TypeSnapshot> {
+    snapshot.types.iter().map(|learned| (learned.request_type, learned)).collect()
+}
+
+impl TypeReport {
+    fn of(row: &TypeRow, work_share: f64, learned: Option<&TypeSnapshot>) -> Self {
+        Self {
+            label: row.label.as_ref().to_owned(),
+            lane: lane_name(learned.map_or(row.lane, |learned| learned.lane)).to_owned(),
+            work_seconds: work_seconds(learned.map_or(row.work, |learned| learned.work)),
+            work_share,
+            variation: learned.map(|learned| learned.variation).filter(|variation| variation.is_finite()),
+            samples: learned.map_or(0, |learned| learned.samples),
+            in_flight: learned.map_or(0, |learned| learned.in_flight),
+            queued: learned.map_or(0, |learned| learned.queued),
+            requests: CountsReport::of(&row.counts),
+            upstream_time: TimesReport::from(&row.upstream_time),
+            queue_wait: TimesReport::from(&row.queue_wait),
+        }
+    }
+}
+
+impl From<&TimeSummary> for TimesReport {
+    fn from(summary: &TimeSummary) -> Self {
+        Self {
+            count: summary.count,
+            mean_seconds: summary.mean().as_secs_f64(),
+            p50_seconds: summary.p50.as_secs_f64(),
+            p95_seconds: summary.p95.as_secs_f64(),
+        }
+    }
+}
+
+fn work_seconds(work: Work) -> f64 {
+    work.as_millis_f64() / 1e3
+}

@@ -1,0 +1,231 @@
+//! The admin listener over a real socket, in front of a gate made up for the test.
+
+#![expect(clippy::unwrap_used, reason = "a helper of tests fails like a test")]
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use admission::{Event, Lane, RequestType, Snapshot, TypeSnapshot, Work};
+use proxy::admin::{Admin, CONNECTIONS_MAX, ClientsView, GateView, PoolView, Status, TypesReport, serve};
+use proxy::observe::{Observer, Totals, TypeName, TypeRow};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+const READ: RequestType = RequestType(1);
+
+/// A gate in a state chosen for the test.
+struct Fake;
+
+fn row(key: Option<RequestType>, label: &str, succeeded: u64, work_ms: u64) -> TypeRow {
+    let mut observer = Observer::new(1);
+    observer.describe(&TypeName { key: READ, label: label.into() });
+    let work = Work::from(Duration::from_millis(work_ms));
+    observer.record(&Event::LaneChanged { request_type: READ, lane: Lane::Short, work });
+    let mut row = observer.table().remove(0);
+    row.key = key;
+    row.counts.succeeded = succeeded;
+    row.counts.rejected = [1, 2, 0, 0];
+    row.counts.work = Work::from(Duration::from_millis(work_ms * succeeded));
+    row
+}
+
+impl GateView for Fake {
+    fn name(&self) -> &str {
+        "shop"
+    }
+
+    fn mode(&self) -> &'static str {
+        "enforce"
+    }
+
+    fn listen(&self) -> String {
+        "127.0.0.1:6432".to_owned()
+    }
+
+    fn upstream(&self) -> String {
+        "unix:/run/postgresql/.s.PGSQL.5432".to_owned()
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let learned = TypeSnapshot {
+            request_type: Some(READ),
+            lane: Lane::Long,
+            work: Work::from(Duration::from_millis(60)),
+            variation: f64::NAN,
+            samples: 9,
+            in_flight: 2,
+            queued: 3,
+        };
+        Snapshot {
+            load: Work::from(Duration::from_millis(1500)),
+            connections: 20,
+            connections_in_use: 5,
+            pinned: 1,
+            queued: 3,
+            in_flight: 4,
+            long_limit: Some(4),
+            types: vec![learned],
+            ..Snapshot::default()
+        }
+    }
+
+    fn types(&self) -> Vec<TypeRow> {
+        let strange = "select \"x\\y\"\nfrom t";
+        vec![row(None, "other", 1, 10), row(Some(READ), strange, 3, 10)]
+    }
+
+    fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        totals.counts.succeeded = 4;
+        totals.counts.rejected = [1, 2, 0, 0];
+        totals.queue_wait_dispatched.record(Duration::from_millis(2));
+        totals.queue_wait_dispatched.record(Duration::from_secs(300));
+        totals
+    }
+
+    fn pools(&self) -> Vec<PoolView> {
+        vec![PoolView { user: "app".into(), database: "shop".into(), connections: 5, idle: 2 }]
+    }
+
+    fn clients(&self) -> ClientsView {
+        ClientsView { connected: 7, logins_failed: 2, ..ClientsView::default() }
+    }
+}
+
+/// An admin listener with one gate.
+async fn listening() -> (SocketAddr, Arc<Admin>) {
+    let admin = Admin::new("1.2.3");
+    admin.add_gate(Arc::new(Fake));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(serve(listener, Arc::clone(&admin)));
+    (address, admin)
+}
+
+/// The status line, the head and the body of the answer.
+async fn get(address: SocketAddr, path: &str) -> (String, String, String) {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: gate\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let (status, head) = head.split_once("\r\n").unwrap();
+    (status.to_owned(), head.to_owned(), body.to_owned())
+}
+
+#[tokio::test]
+async fn health_is_ok_from_the_start_and_readiness_follows_the_gates() {
+    let (address, admin) = listening().await;
+    assert_eq!(get(address, "/healthz").await.0, "HTTP/1.1 200 OK");
+
+    let (status, _, body) = get(address, "/readyz").await;
+    assert_eq!((status.as_str(), body.as_str()), ("HTTP/1.1 503 Service Unavailable", "starting\n"));
+    admin.set_ready();
+    let (status, _, body) = get(address, "/readyz").await;
+    assert_eq!((status.as_str(), body.as_str()), ("HTTP/1.1 200 OK", "ready\n"));
+    admin.set_draining();
+    let (status, _, body) = get(address, "/readyz").await;
+    assert_eq!((status.as_str(), body.as_str()), ("HTTP/1.1 503 Service Unavailable", "draining\n"));
+    admin.set_ready();
+    assert_eq!(get(address, "/readyz").await.2, "draining\n", "draining is never taken back");
+    assert_eq!(get(address, "/healthz").await.0, "HTTP/1.1 200 OK");
+    assert_eq!(get(address, "/nothing").await.0, "HTTP/1.1 404 Not Found");
+}
+
+#[tokio::test]
+async fn status_tells_the_state_of_every_gate() {
+    let (address, _admin) = listening().await;
+    let (_, head, body) = get(address, "/status").await;
+    assert!(head.to_ascii_lowercase().contains("content-type: application/json"), "{head}");
+    let status: Status = serde_json::from_str(&body).unwrap();
+    let gate = &status.gates[0];
+    assert_eq!((status.version.as_str(), gate.name.as_str()), ("1.2.3", "shop"));
+    assert_eq!((gate.load_seconds, gate.capacity_seconds), (1.5, None));
+    assert_eq!((gate.queued, gate.in_flight, gate.connections, gate.connections_pinned), (3, 4, 20, 1));
+    assert_eq!((gate.clients_connected, gate.logins_failed_total), (7, 2));
+    assert_eq!(gate.requests.rejected_total, 3);
+    assert_eq!(gate.requests.rejected_by_reason["queue_timeout"], 2);
+    assert_eq!((gate.pools[0].user.as_str(), gate.pools[0].idle), ("app", 2));
+}
+
+#[tokio::test]
+async fn the_table_joins_what_was_learned_with_what_was_counted() {
+    let (address, _admin) = listening().await;
+    let report: TypesReport = serde_json::from_str(&get(address, "/types?gate=shop").await.2).unwrap();
+    let types = &report.gates[0].types;
+    assert_eq!((types.len(), types[1].label.as_str()), (2, "other"), "most work first");
+    assert_eq!((types[0].work_share, types[0].requests.succeeded_total), (0.75, 3));
+    assert_eq!((types[0].lane.as_str(), types[0].work_seconds, types[0].variation), ("long", 0.06, None));
+    assert_eq!((types[0].samples, types[0].in_flight, types[0].queued), (9, 2, 3));
+
+    assert_eq!(get(address, "/types?gate=nobody").await.0, "HTTP/1.1 404 Not Found");
+    assert_eq!(get(address, "/types").await.0, "HTTP/1.1 200 OK");
+}
+
+#[tokio::test]
+async fn metrics_are_in_the_text_format_with_base_units() {
+    let (address, _admin) = listening().await;
+    let (_, head, text) = get(address, "/metrics").await;
+    assert!(head.to_ascii_lowercase().contains("content-type: application/openmetrics-text"), "{head}");
+    for line in [
+        "gatekeeper_build_info{version=\"1.2.3\"} 1.0",
+        "gatekeeper_ready 0.0",
+        "gatekeeper_requests_total{gate=\"shop\",outcome=\"success\"} 4",
+        "gatekeeper_rejections_total{gate=\"shop\",reason=\"queue_full\"} 1",
+        "gatekeeper_queue_wait_seconds_bucket{le=\"0.0025\",gate=\"shop\",end=\"dispatched\"} 1",
+        "gatekeeper_queue_wait_seconds_bucket{le=\"+Inf\",gate=\"shop\",end=\"dispatched\"} 2",
+        "gatekeeper_queue_wait_seconds_sum{gate=\"shop\",end=\"dispatched\"} 300.002",
+        "gatekeeper_load_seconds{gate=\"shop\"} 1.5",
+        "gatekeeper_connections{gate=\"shop\"} 20.0",
+        "gatekeeper_connections_in_use{gate=\"shop\"} 5.0",
+        "gatekeeper_connections_pinned{gate=\"shop\"} 1.0",
+        "gatekeeper_queue_length{gate=\"shop\"} 3.0",
+        "gatekeeper_pool_connections{gate=\"shop\",user=\"app\",database=\"shop\",state=\"busy\"} 3.0",
+        "gatekeeper_clients{gate=\"shop\"} 7.0",
+        "gatekeeper_logins_total{gate=\"shop\",outcome=\"failure\"} 2",
+        "gatekeeper_type_work_seconds_total{gate=\"shop\",type=\"other\"} 0.01",
+        "gatekeeper_type_requests_total{gate=\"shop\",type=\"select \\\"x\\\\y\\\"\\nfrom t\",outcome=\"success\"} 3",
+        "# TYPE gatekeeper_queue_wait_seconds histogram",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line:?} in\n{text}");
+    }
+    assert!(!text.contains("gatekeeper_capacity_seconds{"), "there is no capacity");
+    assert!(text.ends_with("# EOF\n"));
+}
+
+#[tokio::test]
+async fn connections_beyond_the_maximum_wait_for_their_turn() {
+    let (address, _admin) = listening().await;
+    let mut held = Vec::new();
+    for _ in 0..CONNECTIONS_MAX {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        // An answer proves that the connection is served, and it stays open.
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: gate\r\n\r\n").await.unwrap();
+        let mut first = [0; 15];
+        stream.read_exact(&mut first).await.unwrap();
+        assert_eq!(&first, b"HTTP/1.1 200 OK");
+        held.push(stream);
+    }
+    let waiting = tokio::spawn(get(address, "/healthz"));
+    tokio::task::yield_now().await;
+    assert!(!waiting.is_finished());
+    held.pop();
+    assert_eq!(waiting.await.unwrap().0, "HTTP/1.1 200 OK");
+}
+
+#[tokio::test]
+async fn garbage_is_answered_or_closed_and_the_listener_lives_on() {
+    let (address, _admin) = listening().await;
+    for garbage in [&b"\0\0\0\x08\x04\xd2\x16\x2f"[..], b"GET / HTTP/9.9\r\n\r\n", &[b'a'; 100_000]] {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        // The listener may close while we still write.
+        let _ = stream.write_all(garbage).await;
+        let _ = stream.shutdown().await;
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer).await;
+        assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 4"), "{answer:?}");
+    }
+    assert_eq!(get(address, "/healthz").await.0, "HTTP/1.1 200 OK");
+}

@@ -80,7 +80,7 @@ impl Listener {
         self,
         sockets_max: usize,
         drain_timeout: Duration,
-        shutdown: Shutdown,
+        shutdown: &Shutdown,
         serve: impl Fn(Stream) -> F,
     ) where
         F: Future<Output = ()> + Send + 'static,
@@ -211,3 +211,6 @@ impl Throttle {
         *self = Self { last: Some(now), withheld: 0 };
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit};
 use tokio::time::{Instant, timeout, timeout_at};
 use wire::postgres::backend::{
     Authentication, Status, parse_authentication, parse_backend_key, write_authentication_ok,
@@ -36,7 +36,7 @@ use wire::postgres::startup::{
 };
 
 use super::cancel::Registration;
-use super::message::{Message, Sender};
+use super::message::{MESSAGE_MAX, Message, Sender};
 use super::parameters::Parameters;
 use super::refusal::Refusal;
 use super::server::{Greeting, Server};
@@ -53,8 +53,13 @@ const PROBE_USER: &str = "gatekeeper_probe";
 
 /// How a connection ended before it became a session.
 enum End {
-    /// Nothing to say: the client is gone, never was one, or only came to cancel.
+    /// Nothing to say: the client is gone, or never was one.
     Silent,
+    /// The client only came to cancel another one's statement.
+    Cancel {
+        process_id: i32,
+        secret: Bytes,
+    },
     /// The server's own error was passed on.
     Answered,
     Refused(Refusal),
@@ -122,6 +127,9 @@ pub(crate) async fn login(shared: &Arc<Shared>, client: Stream) -> Option<Logged
             });
         }
         Err(End::Silent) => {}
+        // Has bounds of its own, and is as welcome as ever while the gate drains. Never answered: the client waits for
+        // the end of the connection, and learns by it that the cancel has been passed on.
+        Err(End::Cancel { process_id, secret }) => shared.cancel.cancel(process_id, &secret).await,
         Err(End::Answered) => farewell(client, &[]).await,
         Err(End::Refused(refusal)) => {
             let gate = &shared.settings.name;
@@ -146,9 +154,10 @@ async fn farewell(mut client: Stream, words: &[u8]) {
     .await;
 }
 
-impl Login<'_> {
+impl<'a> Login<'a> {
     async fn run(&mut self) -> Result<Session, End> {
-        let settings = &self.shared.settings;
+        let shared: &'a Shared = self.shared;
+        let settings = &shared.settings;
         let deadline = Instant::now() + settings.login_timeout;
         // A client that says nothing hears nothing: it may be a port scanner.
         let Wish { parameters, client_place } =
@@ -161,7 +170,7 @@ impl Login<'_> {
         let places = Places { client: client_place, budget };
         let late = |_| End::from(Refusal::Timeout);
         // Held until the session stands: fresh connections that wait to join are bounded by it, too.
-        let _login_place = timeout_at(deadline, self.shared.logins.acquire()).await.map_err(late)?;
+        let _login_place = timeout_at(deadline, self.wait_for_turn()).await.map_err(late)??;
         let Accepted { mut server, notices } =
             timeout_at(deadline, self.authenticate(&parameters)).await.map_err(late)??;
         if !self.shared.asked_cores.swap(true, Ordering::Relaxed) {
@@ -191,8 +200,7 @@ impl Login<'_> {
                 // Asking twice is no client's way.
                 Startup::Ssl | Startup::GssEncryption => return Err(End::Silent),
                 Startup::Cancel { process_id, secret } => {
-                    self.shared.cancel.cancel(process_id, &secret).await;
-                    return Err(End::Silent);
+                    return Err(End::Cancel { process_id, secret });
                 }
                 Startup::Session { minor, parameters } => return self.wish(minor, parameters).await,
             }
@@ -252,8 +260,19 @@ impl Login<'_> {
                 Ok(Ok(permit)) => Ok(permit),
                 _ => Err(Refusal::NoConnection { connections, waited: queue_timeout }.into()),
             },
-            // No client speaks before it is asked for its password: this is the end, or nonsense.
-            _ = self.client.read_buf(&mut self.input) => Err(End::Silent),
+            () = gone(&mut self.client, &mut self.input) => Err(End::Silent),
+        }
+    }
+
+    /// Waits for a place among the logins, as long as the client does: a server process isn't to be started for one
+    /// that has given up, least of all in a storm of retries.
+    async fn wait_for_turn(&mut self) -> Result<SemaphorePermit<'a>, End> {
+        let shared: &'a Shared = self.shared;
+        tokio::select! {
+            biased;
+            // Nobody closes the semaphore.
+            place = shared.logins.acquire() => place.map_err(|_| Refusal::ShuttingDown.into()),
+            () = gone(&mut self.client, &mut self.input) => Err(End::Silent),
         }
     }
 
@@ -349,6 +368,11 @@ impl Login<'_> {
     async fn send(&mut self, bytes: &[u8]) -> Result<(), End> {
         self.client.write_all(bytes).await.map_err(|_| End::Silent)
     }
+}
+
+/// Waits until a client that isn't expected to speak is gone, or floods us. What it says is kept.
+async fn gone(client: &mut Stream, input: &mut BytesMut) {
+    while input.len() <= MESSAGE_MAX && client.read_buf(input).await.is_ok_and(|count| count > 0) {}
 }
 
 /// The server's side of a login.

@@ -20,6 +20,8 @@ use crate::shutdown::Shutdown;
 use crate::stream::{Keepalive, Stream};
 use crate::upstream::endpoint::Address;
 use crate::upstream::pool::{Lease, Pools};
+
+pub use crate::upstream::pool::PoolSnapshot;
 use parameters::Parameters;
 use server::Server;
 
@@ -174,7 +176,8 @@ impl Shared {
         let clients_max =
             usize::try_from(settings.max_clients).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
         Self {
-            pools: Arc::new(Pools::new(settings.connections, changed)),
+            // Half of the logins: those of other users get on meanwhile.
+            pools: Arc::new(Pools::new(settings.connections, settings.logins_max.div_ceil(2), changed)),
             cancel: Arc::new(cancel::Registry::new(
                 clients_max,
                 settings.upstream.clone(),
@@ -221,19 +224,45 @@ pub(crate) struct Places {
 
 /// A gate that listens already, but doesn't serve yet.
 pub struct Bound {
-    settings: Settings,
+    shared: Arc<Shared>,
     listener: Listener,
 }
 
+/// A look at a running gate's clients and connections; cheap to clone.
+#[derive(Clone)]
+pub struct Status(Arc<Shared>);
+
+impl Status {
+    /// The pools of server connections. Empty in session mode.
+    pub fn pools(&self) -> Vec<PoolSnapshot> {
+        self.0.pools.snapshot()
+    }
+
+    /// How many idle server connections the server has closed since the start.
+    pub fn idle_connections_lost(&self) -> u64 {
+        self.0.pools.idle_lost()
+    }
+
+    /// How many clients are logged in, or about to be.
+    pub fn clients(&self) -> u32 {
+        let free = u32::try_from(self.0.clients.available_permits()).unwrap_or(u32::MAX);
+        self.0.settings.max_clients.saturating_sub(free)
+    }
+}
+
 impl Bound {
-    /// Opens the gate's listening sockets.
+    /// Opens the gate's listening socket.
     ///
     /// # Errors
     /// [`StartError::Listen`].
-    pub async fn new(settings: Settings) -> Result<Self, StartError> {
+    pub async fn new(
+        settings: Settings,
+        driver: Arc<Driver>,
+        shutdown: Shutdown,
+    ) -> Result<Self, StartError> {
         let listen = |source| StartError::Listen { address: settings.listen.clone(), source };
         let listener = Listener::bind(&settings.listen, settings.keepalive).await.map_err(listen)?;
-        Ok(Self { settings, listener })
+        Ok(Self { shared: Arc::new(Shared::new(settings, driver, shutdown)), listener })
     }
 
     /// Where it listens; the port is the real one where 0 was asked for.
@@ -241,22 +270,26 @@ impl Bound {
         self.listener.address()
     }
 
-    /// Serves until `shutdown` has run its course.
+    /// A look at it while it runs.
+    pub fn status(&self) -> Status {
+        Status(Arc::clone(&self.shared))
+    }
+
+    /// Serves until the shutdown has run its course.
     ///
     /// # Errors
     /// [`StartError::TrustRelay`], before the first client is served.
-    pub async fn run(self, driver: Arc<Driver>, shutdown: Shutdown) -> Result<(), StartError> {
-        let Self { settings, listener } = self;
-        login::probe_trust(&settings).await?;
-        let drain_timeout = settings.drain_timeout;
-        // A socket for every client, and some for those that only cancel or are refused.
+    pub async fn run(self) -> Result<(), StartError> {
+        let Self { shared, listener } = self;
+        let settings = &shared.settings;
+        login::probe_trust(settings).await?;
         let sockets_max = settings.max_clients as usize + SPARE_SOCKETS;
-        let shared = Arc::new(Shared::new(settings, driver, shutdown.clone()));
-        let maintenance = tokio::spawn(maintain(Arc::clone(&shared.pools)));
-        let for_clients = Arc::clone(&shared);
-        let serve = move |stream| serve_client(Arc::clone(&for_clients), stream);
-        listener.serve(sockets_max, drain_timeout, shutdown, serve).await;
-        maintenance.abort();
+        let maintenance = maintain(&shared.pools);
+        let serve = |stream| serve_client(Arc::clone(&shared), stream);
+        tokio::select! {
+            () = listener.serve(sockets_max, settings.drain_timeout, &shared.shutdown, serve) => {}
+            () = maintenance => {}
+        }
         shared.pools.close_idle();
         Ok(())
     }
@@ -270,10 +303,11 @@ const SPARE_SOCKETS: usize = 256;
 /// # Errors
 /// See [`StartError`].
 pub async fn run(settings: Settings, driver: Arc<Driver>, shutdown: Shutdown) -> Result<(), StartError> {
-    Bound::new(settings).await?.run(driver, shutdown).await
+    Bound::new(settings, driver, shutdown).await?.run().await
 }
 
-async fn maintain(pools: Arc<Pools>) {
+/// Never returns.
+async fn maintain(pools: &Pools) {
     let mut tick = tokio::time::interval(MAINTENANCE_PERIOD);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {

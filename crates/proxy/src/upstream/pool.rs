@@ -17,7 +17,7 @@
 use std::sync::Arc;
 
 use admission::PoolId;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
@@ -55,8 +55,9 @@ pub(crate) fn key(parameters: &[(String, String)]) -> PoolKey {
     for (name, value) in parameters {
         let folded = name.to_ascii_lowercase();
         match folded.as_str() {
-            "user" => key.user.clone_from(value),
-            "database" => key.database.clone_from(value),
+            // These two aren't settings, so that for the server, too, only this spelling counts.
+            _ if name == "user" => key.user.clone_from(value),
+            _ if name == "database" => key.database.clone_from(value),
             // Protocol options aren't settings of the session.
             _ if folded.starts_with("_pq_.") || TRACKED.contains(&folded.as_str()) => {}
             _ => match key.parameters.iter_mut().find(|(known, _)| *known == folded) {
@@ -83,16 +84,19 @@ pub(crate) enum JoinError {
     TooManyPools,
 }
 
-/// One pool, for `/status`.
+/// One pool, as `/status` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct PoolSnapshot {
-    pub(crate) user: String,
-    pub(crate) database: String,
+pub struct PoolSnapshot {
+    /// Whose connections they are.
+    pub user: String,
+    /// To which database.
+    pub database: String,
     /// Living sessions.
-    pub(crate) sessions: u32,
+    pub sessions: u32,
     /// Physical connections, idle and in use.
-    pub(crate) connections: u32,
-    pub(crate) idle: u32,
+    pub connections: u32,
+    /// Those that wait for work.
+    pub idle: u32,
 }
 
 /// All pools of a gate.
@@ -101,6 +105,7 @@ pub(crate) struct Pools {
     /// Told when there may be room for a waiting login.
     room: Notify,
     connections: u32,
+    waiting_max: u32,
     changed: ConnectionsChanged,
 }
 
@@ -169,15 +174,16 @@ enum Placed {
 }
 
 impl Pools {
-    /// Pools that hold at most `connections` together. About `changed`, see the module's words on locking.
-    pub(crate) fn new(connections: u32, changed: ConnectionsChanged) -> Self {
+    /// Pools that hold at most `connections` together; at most `waiting_max` logins wait for room. About `changed`,
+    /// see the module's words on locking.
+    pub(crate) fn new(connections: u32, waiting_max: u32, changed: ConnectionsChanged) -> Self {
         let pools = (0..PoolId::COUNT).map(|_| None).collect();
         let state = State { pools, total: 0, waiting: 0, idle_lost: 0 };
-        Self { state: Mutex::new(state), room: Notify::new(), connections, changed }
+        Self { state: Mutex::new(state), room: Notify::new(), connections, waiting_max, changed }
     }
 
     /// Registers a living session of `key`, and lets its fresh connection join the pool (or closes it, where the pool
-    /// has its share already). Waits for room until `deadline`.
+    /// has its share already). Waits for room until `deadline`, unless `waiting_max` others do already.
     ///
     /// # Errors
     /// See [`JoinError`]; the connection is closed then.
@@ -203,10 +209,12 @@ impl Pools {
             };
             // A change before the count was raised went unheard, so that the first time there is a second look.
             if is_waiting.is_none() {
-                is_waiting = Some(Waiting::new(self));
-                continue;
+                is_waiting = Waiting::new(self);
+                if is_waiting.is_some() {
+                    continue;
+                }
             }
-            if timeout_at(deadline, room).await.is_err() || !server.check_idle() {
+            if is_waiting.is_none() || timeout_at(deadline, room).await.is_err() || !server.check_idle() {
                 server.close();
                 return Err(error);
             }
@@ -410,10 +418,15 @@ impl State {
 struct Waiting<'a>(&'a Pools);
 
 impl<'a> Waiting<'a> {
-    fn new(pools: &'a Pools) -> Self {
-        let mut state: MutexGuard<'_, State> = pools.state.lock();
+    /// `None`: too many wait already.
+    fn new(pools: &'a Pools) -> Option<Self> {
+        let mut state = pools.state.lock();
+        if state.waiting >= pools.waiting_max {
+            return None;
+        }
         state.waiting += 1;
-        Self(pools)
+        drop(state);
+        Some(Self(pools))
     }
 }
 

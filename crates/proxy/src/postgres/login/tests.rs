@@ -551,3 +551,33 @@ async fn a_server_that_is_down_does_not_keep_a_gate_from_starting() {
     settings.listen = Address::Inet { host: "0.0.0.0".to_owned(), port: 6432 };
     assert!(probe_trust(&settings).await.is_ok());
 }
+
+#[tokio::test]
+async fn a_client_that_gives_up_before_its_turn_starts_no_server_process() {
+    let world = World::new(|settings| settings.logins_max = 1);
+    let _taken = world.shared.logins.acquire().await.unwrap();
+    let (mut client, login) = world.client();
+    client.write_all(&startup(3 << 16, &[("user", "ann")])).await.unwrap();
+    drop(client);
+    assert!(login.await.is_none());
+}
+
+#[tokio::test]
+async fn a_gate_counts_its_clients_and_ends_when_it_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut settings = Settings::new(Address::Unix("/nonexistent/server".into()));
+    settings.listen = Address::Unix(directory.path().join("gate"));
+    let (trigger, shutdown) = shutdown();
+    let gate = super::super::Bound::new(settings, Driver::new("test", policy(), 1), shutdown).await.unwrap();
+    let (address, status) = (gate.address(), gate.status());
+    let talk = async {
+        let Address::Unix(path) = address else { panic!("a Unix socket") };
+        let mut client = UnixStream::connect(path).await.unwrap();
+        client.write_all(&startup(3 << 16, &[("user", "ann")])).await.unwrap();
+        assert_eq!(fatal(&rest(&mut client).await), "57P03");
+        trigger.drain();
+    };
+    let (end, ()) = tokio::join!(gate.run(), talk);
+    end.unwrap();
+    assert_eq!((status.clients(), status.pools().len()), (0, 0));
+}

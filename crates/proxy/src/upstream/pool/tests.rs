@@ -24,7 +24,7 @@ impl World {
         let changed = Box::new(move |pool, size| {
             hook.lock().insert(pool, size);
         });
-        Self { pools: Arc::new(Pools::new(connections, changed)), heard }
+        Self { pools: Arc::new(Pools::new(connections, 2, changed)), heard }
     }
 
     fn heard(&self, pool: PoolId) -> u32 {
@@ -75,6 +75,13 @@ fn tracked_settings_and_spelling_do_not_part_pools() {
         search,
         key(&pairs(&[("user", "ann"), ("search_path", "b"), ("SEARCH_PATH", "a"), ("options", "-c x=y")]))
     );
+}
+
+#[test]
+fn only_the_servers_spelling_names_a_user() {
+    let ann = key(&pairs(&[("user", "ann"), ("USER", "bob"), ("Database", "shop")]));
+    assert_eq!((ann.user.as_str(), ann.database.as_str()), ("ann", "ann"));
+    assert_ne!(ann, user_key("ann"));
 }
 
 #[test]
@@ -183,6 +190,22 @@ async fn a_login_waits_for_the_last_session_of_another_key_to_end() {
     let (bob, ()) = tokio::join!(biased; bob, async { drop(ann) });
     assert!(bob.is_ok());
     assert_eq!(world.pools.state.lock().waiting, 0);
+}
+
+#[tokio::test]
+async fn no_more_logins_wait_than_may() {
+    let world = World::new(1);
+    let (ann, _one) = world.join("ann").await.unwrap();
+    let deadline = Instant::now() + std::time::Duration::from_secs(3600);
+    let join = |user| {
+        let ((server, theirs), pools) = (server(), &world.pools);
+        async move { (pools.join(user_key(user), server, deadline).await, theirs) }
+    };
+    let (one, two, three) = (join("bob"), join("bob"), join("bob"));
+    let leave = async { drop(ann) };
+    let (one, two, three, ()) = tokio::join!(biased; one, two, three, leave);
+    assert!(one.0.is_ok() && two.0.is_ok());
+    assert_eq!(three.0.err(), Some(JoinError::Held { connections: 1 }));
 }
 
 #[tokio::test]

@@ -1,0 +1,127 @@
+//! Tests of the listener.
+
+use std::sync::Arc;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+
+use super::*;
+use crate::shutdown::shutdown;
+
+const FOREVER: Duration = Duration::from_secs(3600);
+
+async fn local() -> (Listener, String) {
+    let address = "127.0.0.1:0".parse().unwrap();
+    let listener = Listener::bind(&address, Keepalive::default()).await.unwrap();
+    let address = listener.address().to_string();
+    (listener, address)
+}
+
+/// Says the byte that it heard.
+async fn echo(mut stream: Stream) {
+    let byte = stream.read_u8().await.unwrap();
+    stream.write_u8(byte).await.unwrap();
+}
+
+async fn echoed(stream: &mut (impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin)) -> u8 {
+    stream.write_u8(7).await.unwrap();
+    stream.read_u8().await.unwrap()
+}
+
+#[tokio::test]
+async fn clients_are_served_over_tcp_until_the_gate_drains() {
+    let (listener, address) = local().await;
+    let (trigger, shutdown) = shutdown();
+    let talk = async {
+        assert_eq!(echoed(&mut TcpStream::connect(&address).await.unwrap()).await, 7);
+        trigger.drain();
+    };
+    tokio::join!(listener.serve(10, FOREVER, &shutdown, echo), talk);
+    assert!(TcpStream::connect(&address).await.is_err());
+}
+
+#[tokio::test]
+async fn a_client_that_is_there_may_finish_while_the_gate_drains() {
+    let (listener, address) = local().await;
+    let (trigger, shutdown) = shutdown();
+    let accepted = Arc::new(Notify::new());
+    let tell = Arc::clone(&accepted);
+    let serve = move |stream| {
+        tell.notify_one();
+        echo(stream)
+    };
+    let talk = async {
+        let mut client = TcpStream::connect(&address).await.unwrap();
+        accepted.notified().await;
+        trigger.drain();
+        assert_eq!(echoed(&mut client).await, 7);
+    };
+    tokio::join!(listener.serve(10, FOREVER, &shutdown, serve), talk);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_does_not_finish_in_time_is_cut_off() {
+    let (listener, address) = local().await;
+    let (trigger, shutdown) = shutdown();
+    let talk = async {
+        let mut client = TcpStream::connect(&address).await.unwrap();
+        let mut other = TcpStream::connect(&address).await.unwrap();
+        assert_eq!(echoed(&mut other).await, 7);
+        trigger.drain();
+        assert_eq!(client.read(&mut [0]).await.unwrap_or(0), 0);
+    };
+    tokio::join!(listener.serve(10, Duration::from_secs(30), &shutdown, echo), talk);
+}
+
+#[tokio::test]
+async fn more_sockets_than_may_be_open_are_closed_at_once() {
+    let (listener, address) = local().await;
+    let (trigger, shutdown) = shutdown();
+    let talk = async {
+        let mut first = TcpStream::connect(&address).await.unwrap();
+        let mut second = TcpStream::connect(&address).await.unwrap();
+        assert_eq!(second.read(&mut [0]).await.unwrap_or(0), 0);
+        assert_eq!(echoed(&mut first).await, 7);
+        trigger.drain();
+    };
+    tokio::join!(listener.serve(1, FOREVER, &shutdown, echo), talk);
+}
+
+#[tokio::test]
+async fn a_unix_socket_is_removed_at_the_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("gate");
+    let listener = Listener::bind(&Address::Unix(path.clone()), Keepalive::default()).await.unwrap();
+    let (trigger, shutdown) = shutdown();
+    let talk = async {
+        assert_eq!(echoed(&mut UnixStream::connect(&path).await.unwrap()).await, 7);
+        trigger.drain();
+    };
+    tokio::join!(listener.serve(10, FOREVER, &shutdown, echo), talk);
+    assert!(!path.exists());
+}
+
+#[tokio::test]
+async fn a_socket_file_is_replaced_only_if_nobody_listens_on_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("gate");
+    let address = Address::Unix(path.clone());
+    // The standard library leaves the file behind, as a crash does.
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    assert!(path.exists());
+    let listener = Listener::bind(&address, Keepalive::default()).await.unwrap();
+    let second = Listener::bind(&address, Keepalive::default()).await;
+    assert_eq!(second.unwrap_err().kind(), io::ErrorKind::AddrInUse);
+    drop(listener);
+    std::fs::write(&path, "not a socket").unwrap();
+    assert!(Listener::bind(&address, Keepalive::default()).await.is_err());
+    assert!(path.exists());
+}
+
+#[tokio::test]
+async fn a_port_in_use_is_an_error() {
+    let (_listener, address) = local().await;
+    let second = Listener::bind(&address.parse().unwrap(), Keepalive::default()).await;
+    assert_eq!(second.unwrap_err().kind(), io::ErrorKind::AddrInUse);
+}

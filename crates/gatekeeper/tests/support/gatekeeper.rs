@@ -1,0 +1,111 @@
+//! The gatekeeper as a process, as a user would run it: a file, a port, a log, and the admin listener.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use bench::postgres::free_port;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// How long a start may take on a busy machine. Only a hang takes so long.
+const START_BOUND: Duration = Duration::from_secs(60);
+/// The pause between two looks at a condition.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// How many of the log's last bytes a failure shows.
+const LOG_TAIL_BYTES: usize = 8192;
+
+/// A running gatekeeper; dropping it ends the process.
+pub(crate) struct Gate {
+    child: Child,
+    port: u16,
+    admin_port: u16,
+    directory: TempDir,
+}
+
+impl Gate {
+    /// Starts a gate in front of a server's port and waits until it is ready. `settings` are lines of its
+    /// `[[gate]]`.
+    pub(crate) fn start(upstream_port: u16, settings: &[String]) -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let port = free_port().expect("a free port");
+        let admin_port = free_port().expect("a free port");
+        let config = format!(
+            "[admin]\nlisten = \"127.0.0.1:{admin_port}\"\n\n[[gate]]\nlisten = \"127.0.0.1:{port}\"\n\
+             upstream = \"127.0.0.1:{upstream_port}\"\n{}\n",
+            settings.join("\n")
+        );
+        let path = directory.path().join("gatekeeper.toml");
+        std::fs::write(&path, config).expect("the configuration is written");
+        let log = File::create(directory.path().join("log")).expect("the log is created");
+        let child = Command::new(env!("CARGO_BIN_EXE_gatekeeper"))
+            .arg("run")
+            .arg("--config")
+            .arg(&path)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("the log is shared"))
+            .stderr(log)
+            .spawn()
+            .expect("the gatekeeper starts");
+        let mut gate = Self { child, port, admin_port, directory };
+        gate.wait_until_ready();
+        gate
+    }
+
+    fn wait_until_ready(&mut self) {
+        let deadline = Instant::now() + START_BOUND;
+        while self.get("readyz").is_none() {
+            let ended = self.child.try_wait().expect("the process can be asked");
+            assert!(ended.is_none(), "the gatekeeper ended at once: {ended:?}\n{}", self.log_tail());
+            assert!(Instant::now() < deadline, "the gatekeeper is not ready\n{}", self.log_tail());
+            std::thread::sleep(POLL_INTERVAL);
+        }
+    }
+
+    /// The port that clients connect to.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The only gate in `/status`.
+    pub(crate) fn status(&self) -> Value {
+        let text = self.get("status").unwrap_or_else(|| panic!("no status\n{}", self.log_tail()));
+        let status: Value = serde_json::from_str(&text).expect("the status is JSON");
+        status["gates"][0].clone()
+    }
+
+    fn get(&self, path: &str) -> Option<String> {
+        let url = format!("http://127.0.0.1:{}/{path}", self.admin_port);
+        ureq::get(&url).call().ok()?.body_mut().read_to_string().ok()
+    }
+
+    /// Fails if the process has ended.
+    pub(crate) fn assert_alive(&self) {
+        assert!(self.get("healthz").is_some(), "the gatekeeper has ended\n{}", self.log_tail());
+    }
+
+    /// The end of its log.
+    pub(crate) fn log_tail(&self) -> String {
+        let mut bytes = Vec::new();
+        let path: PathBuf = self.directory.path().join("log");
+        // A log that can't be read is no reason to hide the failure that it was wanted for.
+        let _ = File::open(path).and_then(|mut log| log.read_to_end(&mut bytes));
+        let start = bytes.len().saturating_sub(LOG_TAIL_BYTES);
+        String::from_utf8_lossy(&bytes[start..]).into_owned()
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        // It may have ended by itself; there is nothing to do about an error here.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,151 @@
+//! What the tests with real clients share: a private PostgreSQL with a gatekeeper in front of it.
+//!
+//! With `GATEKEEPER_TEST_DIRECT=1` there is no gatekeeper and the clients talk to PostgreSQL itself. Every test
+//! must pass so: then what fails through the gatekeeper is the gatekeeper's.
+
+// Each test binary uses a part of this.
+#![allow(dead_code)]
+// Helpers of tests panic as tests do; clippy only knows functions marked as tests.
+#![allow(clippy::panic)]
+
+mod gatekeeper;
+pub(crate) mod raw;
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use bench::postgres::{PrivateServer, PrivateServerOptions};
+
+pub(crate) use gatekeeper::Gate;
+
+/// The gatekeeper's server connections: few, so that the clients of a test really share them.
+pub(crate) const CONNECTIONS: u32 = 4;
+/// How long a condition may take to hold. Only a hang takes so long.
+const POLL_BOUND: Duration = Duration::from_secs(60);
+/// The pause between two looks at a condition.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// What the gatekeeper may grow by while 100 MB stream through it, in bytes.
+const RSS_GROWTH_MAX: u64 = 30 << 20;
+/// Prepared transactions that the server allows; its default of none refuses two-phase commit.
+const PREPARED_TRANSACTIONS: u32 = 8;
+
+/// A private server, and the gatekeeper in front of it unless the tests run against the server itself.
+pub(crate) struct Stack {
+    // Dropped in this order: the gatekeeper lets go of the server first.
+    gate: Option<Gate>,
+    pub(crate) server: PrivateServer,
+}
+
+impl Stack {
+    /// Starts both, with SCRAM and `CONNECTIONS` server connections in transaction mode.
+    pub(crate) fn start() -> Self {
+        Self::start_with(PrivateServerOptions::default())
+    }
+
+    /// Starts both with a server of this kind.
+    pub(crate) fn start_with(mut options: PrivateServerOptions) -> Self {
+        options.settings.push(("max_prepared_transactions".to_owned(), PREPARED_TRANSACTIONS.to_string()));
+        let server = PrivateServer::start(&options).expect("PostgreSQL starts");
+        let gate = (!direct()).then(|| Gate::start(server.port(), &[format!("connections = {CONNECTIONS}")]));
+        Self { gate, server }
+    }
+
+    /// The port that clients connect to.
+    pub(crate) fn port(&self) -> u16 {
+        self.gate.as_ref().map_or(self.server.port(), Gate::port)
+    }
+
+    /// `host=… port=…` for the superuser, through the gatekeeper.
+    pub(crate) fn dsn(&self) -> String {
+        self.server.dsn_through(self.port())
+    }
+
+    /// The gatekeeper; `None` when the tests run against the server itself.
+    pub(crate) fn gate(&self) -> Option<&Gate> {
+        self.gate.as_ref()
+    }
+
+    /// Runs a program with the environment that the drivers' checks read, and fails with all that it printed
+    /// unless it succeeds. The output is returned.
+    pub(crate) fn check(&self, mut program: Command) -> String {
+        program
+            .stdin(Stdio::null())
+            .env("PGHOST", "127.0.0.1")
+            .env("PGPORT", self.port().to_string())
+            .env("PGUSER", self.server.user())
+            .env("PGPASSWORD", self.server.password())
+            .env("PGDATABASE", "postgres")
+            .env("UPSTREAM_PORT", self.server.port().to_string())
+            .env("GATEKEEPER_CONNECTIONS", CONNECTIONS.to_string());
+        if let Some(gate) = &self.gate {
+            program.env("GATEKEEPER_PID", gate.pid().to_string());
+        }
+        let name = format!("{program:?}");
+        let output = program.output().unwrap_or_else(|error| panic!("{name}: {error} (`make setup`?)"));
+        let printed =
+            String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        if !output.status.success() {
+            panic!("{}\n{printed}\n{}", output.status, self.logs());
+        }
+        printed
+    }
+
+    /// The last lines of both logs, for a failure's message.
+    pub(crate) fn logs(&self) -> String {
+        let gate = self.gate.as_ref().map_or_else(String::new, Gate::log_tail);
+        format!("--- the gatekeeper's log\n{gate}\n--- PostgreSQL's log\n{}", self.server.log_tail())
+    }
+}
+
+/// Whether the tests run against PostgreSQL itself.
+pub(crate) fn direct() -> bool {
+    std::env::var_os("GATEKEEPER_TEST_DIRECT").is_some_and(|value| value == "1")
+}
+
+/// The directory of the tests' sources.
+pub(crate) fn tests_directory() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests")
+}
+
+/// The build directory, where `make setup` also puts the Python environment.
+pub(crate) fn target_directory() -> PathBuf {
+    let temporary = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    temporary.parent().expect("the build's temporary directory is in the build directory").to_owned()
+}
+
+/// Waits until a condition holds, and fails with `what` if it doesn't within a bound that only a hang reaches.
+pub(crate) async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let deadline = Instant::now() + POLL_BOUND;
+    while !condition().await {
+        assert!(Instant::now() < deadline, "never happened: {what}");
+        tokio::time::sleep(POLL_INTERVAL).await;
+    }
+}
+
+/// The resident memory of a process in bytes.
+pub(crate) fn resident_bytes(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the process lives");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory is told");
+    let kilobytes = line.trim().strip_suffix(" kB").expect("in kB");
+    1024 * kilobytes.trim().parse::<u64>().expect("a number")
+}
+
+/// Asserts that the gatekeeper's memory stays flat. Does nothing without a gatekeeper.
+pub(crate) struct FlatMemory {
+    gatekeeper: Option<(u32, u64)>,
+}
+
+impl FlatMemory {
+    /// Remembers what the gatekeeper uses now.
+    pub(crate) fn start(stack: &Stack) -> Self {
+        Self { gatekeeper: stack.gate().map(|gate| (gate.pid(), resident_bytes(gate.pid()))) }
+    }
+
+    /// Fails if the gatekeeper has grown by more than `RSS_GROWTH_MAX`.
+    pub(crate) fn assert_flat(&self) {
+        let Some((pid, before)) = self.gatekeeper else { return };
+        let grown = resident_bytes(pid).saturating_sub(before);
+        assert!(grown < RSS_GROWTH_MAX, "the gatekeeper grew by {grown} bytes from {before}");
+    }
+}

@@ -1,22 +1,315 @@
-//! The driver of one gate.
+//! The driver of one gate: it owns an [`admission::Gate`], tells it the time, wakes those whom it dispatches or
+//! refuses, and hands its events to the observer. It decides nothing.
+//!
+//! # Concurrency
+//!
+//! One mutex guards the gate, the observer and the table of those who wait. It is held for the few microseconds of one
+//! decision and never across an await. Wake-ups are collected under the lock and sent after it. A ticket has one owner
+//! at any time: the [`Waiting`] future while it is queued, then the [`Permit`]; both give it back when dropped, so that
+//! a session that ends in any way leaks neither capacity nor a place in the queue.
+//!
+//! The timer task sleeps until the gate's next timeout. A new, earlier timeout wakes it; timeouts are honored to
+//! [`TIMER_RESOLUTION`], so that a busy gate doesn't wake the task for every request.
 
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin as StdPin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
 
-use admission::{Policy, PoolId};
+use admission::{
+    Action, Completion, Gate, Instant, Outcome, Pin, Policy, PoolId, Reason, Request, Snapshot, Ticket,
+};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, oneshot};
 
-/// Runs an `admission::Gate` in real time.
-#[derive(Debug)]
-pub struct Driver;
+use crate::clock::Clock;
+use crate::observe::{Observer, Totals, TypeName, TypeRow};
+use crate::permit::Permit;
+
+/// How late a timeout may be served. Finer buys nothing (the runtime's own timer ticks in milliseconds) and costs a
+/// wake-up per request.
+const TIMER_RESOLUTION: Duration = Duration::from_millis(1);
+
+/// Nothing is armed.
+const NEVER: u64 = u64::MAX;
+
+/// The end of a dispatched request that nobody sent.
+const UNUSED: Completion = Completion { outcome: Outcome::Canceled, upstream_time: Duration::ZERO };
+
+/// The gate's answer to a request that waited.
+type Verdict = Result<(), Reason>;
+
+struct Inner {
+    gate: Gate,
+    observer: Observer,
+    waiters: HashMap<Ticket, oneshot::Sender<Verdict>>,
+}
+
+/// One gate, shared by all its sessions.
+pub struct Driver {
+    name: String,
+    clock: Clock,
+    policy: Mutex<Policy>,
+    inner: Mutex<Inner>,
+    /// When the timer task will wake, in nanoseconds of the clock.
+    armed: AtomicU64,
+    rearm: Notify,
+}
+
+/// What became of an arrival.
+pub(crate) enum Arrival {
+    /// Go.
+    Dispatched(Permit),
+    /// Wait for it.
+    Waiting(Waiting),
+    /// Refused.
+    Rejected(Reason),
+}
 
 impl Driver {
-    /// A gate with this policy.
-    pub fn new(_name: impl Into<String>, _policy: Policy, _seed: u64) -> Arc<Self> {
-        Arc::new(Self)
+    /// A gate with this policy, named as in the config.
+    pub fn new(name: impl Into<String>, policy: Policy, seed: u64) -> Arc<Self> {
+        let clock = Clock::start();
+        let observer = Observer::new(policy.types_max);
+        let gate = Gate::new(policy.clone(), clock.now(), seed);
+        Arc::new(Self {
+            name: name.into(),
+            clock,
+            policy: Mutex::new(policy),
+            inner: Mutex::new(Inner { gate, observer, waiters: HashMap::new() }),
+            armed: AtomicU64::new(NEVER),
+            rearm: Notify::new(),
+        })
     }
 
-    /// A pool has that many connections now.
-    pub fn set_pool(&self, _pool: PoolId, _connections: u32) {}
+    /// The gate's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
 
-    /// Replaces the policy.
-    pub fn update_policy(&self, _update: impl FnOnce(&mut Policy)) {}
+    /// The gate's clock.
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// A request arrives. `label` names its type; it is called only when the type is new.
+    pub(crate) fn arrive(self: &Arc<Self>, request: Request, label: impl FnOnce() -> TypeName) -> Arrival {
+        let mut wakes = Wakes::default();
+        let now = self.clock.now();
+        let mut inner = self.inner.lock();
+        if !inner.observer.knows(request.request_type) {
+            inner.observer.describe(&label());
+        }
+        let ticket = inner.gate.arrive(now, request);
+        let own = inner.drain(Some(ticket), &mut wakes);
+        let waiting = own.is_none().then(|| {
+            let (sender, receiver) = oneshot::channel();
+            inner.waiters.insert(ticket, sender);
+            receiver
+        });
+        self.arm(&inner.gate);
+        drop(inner);
+        wakes.send();
+        match (own, waiting) {
+            (Some(Ok(())), _) => Arrival::Dispatched(Permit::new(Arc::clone(self), ticket)),
+            (Some(Err(reason)), _) => Arrival::Rejected(reason),
+            (None, Some(verdict)) => {
+                Arrival::Waiting(Waiting { driver: Arc::clone(self), ticket, verdict, ended: false })
+            }
+            (None, None) => unreachable!("a ticket without a verdict waits"),
+        }
+    }
+
+    /// So many connections of this pool exist. Called with the pool's lock held: pool first, then gate, never the
+    /// other way round.
+    pub fn set_pool(&self, pool: PoolId, connections: u32) {
+        self.change(|gate, now| gate.set_pool(now, pool, connections));
+    }
+
+    /// The server has told how many cores it may use: as many long requests may be in flight.
+    pub fn set_cores(&self, cores: u32) {
+        self.update_policy(|policy| policy.long_limit = Some(cores.max(1)));
+    }
+
+    /// Changes the policy.
+    pub fn update_policy(&self, update: impl FnOnce(&mut Policy)) {
+        let mut policy = self.policy.lock();
+        update(&mut policy);
+        let policy = policy.clone();
+        self.change(|gate, now| gate.set_policy(now, policy));
+    }
+
+    /// The gate's state now.
+    pub fn snapshot(&self) -> Snapshot {
+        let now = self.clock.now();
+        let mut wakes = Wakes::default();
+        let mut inner = self.inner.lock();
+        inner.gate.handle_timeout(now);
+        inner.drain(None, &mut wakes);
+        let snapshot = inner.gate.snapshot();
+        drop(inner);
+        wakes.send();
+        snapshot
+    }
+
+    /// The learned table.
+    pub fn types(&self) -> Vec<TypeRow> {
+        self.inner.lock().observer.table()
+    }
+
+    /// Counts over all types.
+    pub fn totals(&self) -> Totals {
+        self.inner.lock().observer.totals()
+    }
+
+    /// Serves the gate's timeouts until the task is dropped.
+    pub async fn run_timer(self: Arc<Self>) {
+        loop {
+            let armed = self.armed.load(Ordering::Acquire);
+            let rearmed = self.rearm.notified();
+            if armed == NEVER {
+                rearmed.await;
+                continue;
+            }
+            tokio::select! {
+                () = tokio::time::sleep_until(self.clock.at(Instant::from_nanos(armed))) => {
+                    self.armed.store(NEVER, Ordering::Release);
+                    self.change(|gate, now| gate.handle_timeout(now));
+                }
+                () = rearmed => {}
+            }
+        }
+    }
+
+    /// Changes the gate, then delivers what follows from it.
+    pub(crate) fn change<R>(&self, change: impl FnOnce(&mut Gate, Instant) -> R) -> R {
+        let mut wakes = Wakes::default();
+        let now = self.clock.now();
+        let mut inner = self.inner.lock();
+        let result = change(&mut inner.gate, now);
+        inner.drain(None, &mut wakes);
+        self.arm(&inner.gate);
+        drop(inner);
+        wakes.send();
+        result
+    }
+
+    /// Makes sure that the timer task wakes for the gate's next timeout. Called with the lock held, so that two
+    /// callers can't undo one another's.
+    fn arm(&self, gate: &Gate) {
+        let Some(next) = gate.next_timeout() else { return };
+        let earliest = self.clock.now().after(TIMER_RESOLUTION);
+        let next = next.max(earliest).as_nanos();
+        // An alarm that is at most one resolution early is as good: it finds nothing to do and arms itself again.
+        if next.saturating_add(1) < self.armed.load(Ordering::Acquire) {
+            self.armed.store(next, Ordering::Release);
+            self.rearm.notify_one();
+        }
+    }
+}
+
+impl std::fmt::Debug for Driver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Driver").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    /// Takes all that the gate wants done. Returns the verdict on `own`, which has no waiter yet.
+    fn drain(&mut self, own: Option<Ticket>, wakes: &mut Wakes) -> Option<Verdict> {
+        let mut found = None;
+        while let Some(action) = self.gate.poll() {
+            let (ticket, verdict) = match action {
+                Action::Dispatch(ticket) => (ticket, Ok(())),
+                Action::Reject(ticket, reason) => (ticket, Err(reason)),
+            };
+            if Some(ticket) == own {
+                found = Some(verdict);
+            } else if let Some(waiter) = self.waiters.remove(&ticket) {
+                wakes.0.push((waiter, verdict));
+            }
+        }
+        while let Some(event) = self.gate.poll_event() {
+            self.observer.record(&event);
+        }
+        found
+    }
+}
+
+/// Verdicts to deliver once the lock is released.
+#[derive(Default)]
+struct Wakes(Vec<(oneshot::Sender<Verdict>, Verdict)>);
+
+impl Wakes {
+    fn send(self) {
+        for (waiter, verdict) in self.0 {
+            // A receiver that is gone took its verdict back in `Waiting::drop`.
+            let _ = waiter.send(verdict);
+        }
+    }
+}
+
+/// A queued request. Resolves to a permit or to the reason of its refusal; leaves the queue when dropped.
+pub(crate) struct Waiting {
+    driver: Arc<Driver>,
+    ticket: Ticket,
+    verdict: oneshot::Receiver<Verdict>,
+    ended: bool,
+}
+
+impl Future for Waiting {
+    type Output = Result<Permit, Reason>;
+
+    fn poll(mut self: StdPin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        StdPin::new(&mut self.verdict).poll(context).map(|verdict| {
+            self.ended = true;
+            // The sender is dropped unused only with the driver, which we hold.
+            let verdict = verdict.unwrap_or(Err(Reason::QueueTimeout));
+            verdict.map(|()| Permit::new(Arc::clone(&self.driver), self.ticket))
+        })
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
+        let ticket = self.ticket;
+        let queued = self.driver.inner.lock().waiters.remove(&ticket).is_some();
+        if queued {
+            self.driver.change(|gate, now| gate.cancel(now, ticket));
+            return;
+        }
+        // The verdict is under way to a receiver that nobody polls any more. The send follows the lock's release, so
+        // closing the channel decides who owns a dispatched ticket: what arrived is ours to end.
+        self.verdict.close();
+        if !matches!(self.verdict.try_recv(), Ok(Err(_))) {
+            self.driver.change(|gate, now| gate.complete(now, ticket, UNUSED));
+        }
+    }
+}
+
+/// A connection that a session keeps beyond its request; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Pinned {
+    driver: Arc<Driver>,
+    pin: Option<Pin>,
+}
+
+impl Pinned {
+    pub(crate) fn new(driver: Arc<Driver>, pin: Pin) -> Self {
+        Self { driver, pin: Some(pin) }
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        if let Some(pin) = self.pin.take() {
+            self.driver.change(|gate, now| gate.unpin(now, pin));
+        }
+    }
 }

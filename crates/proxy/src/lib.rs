@@ -1,12 +1,12 @@
 //! The data planes of Gatekeeper: sockets, pools and timers around the judge.
 
-#![allow(dead_code, reason = "the session loop, which is to use it, comes next")]
-
 pub mod admin;
+mod clock;
 pub mod gate;
 mod listener;
 pub mod metrics;
 pub mod observe;
+mod permit;
 pub mod postgres;
 pub mod shutdown;
 mod stream;

@@ -1,10 +1,636 @@
-//! One client's session.
+//! One client's session, from its first statement to its last.
+//!
+//! The loop: gather a *unit* (a simple query, or an extended batch up to its Sync or Flush), answer it here if it is
+//! nothing but transaction control, otherwise ask the gate, take a server connection, carry the exchange, and give the
+//! connection back when no transaction is open.
+//!
+//! # Ownership
+//!
+//! The session's task owns the client's socket and, while a transaction is open or the session is pinned, one server
+//! connection. The permit is held from dispatch to the end of the transaction. The connection goes back to its pool
+//! *before* the permit ends, so that whom the gate dispatches next finds it there. Everything is given back by drop on
+//! any other way out; a server connection that is dropped in mid-exchange is closed, and its pool told.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::{LoggedIn, Shared};
+use admission::{Connection, Entry, Outcome, Reason, Request};
+use bytes::{Buf, BytesMut};
+use wire::postgres::backend::{self, Status};
+use wire::postgres::codec::{HEADER_LEN, frontend_frame};
+use wire::postgres::frontend;
+
+use super::batch::{self, Batch};
+use super::classify::Analysis;
+use super::exchange::{Exchange, Scope};
+use super::forward::{Channel, End, INPUT_MAX, MESSAGE_MAX, Parts, Relay};
+use super::leave::watch;
+use super::reject::{Refusal, warn_no_transaction};
+use super::server::Server;
+use super::settings::SessionSettings;
+use super::state::State;
+use super::transaction::{Control, Transaction};
+use super::{LoggedIn, Places, Shared, cancel};
+use crate::gate::Arrival;
+use crate::permit::Permit;
+use crate::upstream::pool::Lease;
+
+/// A batch longer than this is sent before its Sync has come: it isn't held back in memory.
+const BATCH_MAX: usize = 1024 * 1024;
+
+/// How long a server connection may take for a round trip of ours (settings, ROLLBACK, DISCARD ALL).
+pub(super) const ROUND_TRIP_LIMIT: Duration = Duration::from_secs(5);
+
+/// How long a canceled statement may take to end before its connection is closed.
+pub(super) const CANCEL_LIMIT: Duration = Duration::from_secs(5);
+
+/// How often a request is sent to another connection after one was found dead.
+const ATTACH_TRIES: usize = 3;
 
 /// Serves a logged-in client until it leaves.
 pub(crate) async fn serve(shared: Arc<Shared>, logged_in: LoggedIn) {
-    drop((shared, logged_in));
+    let mut session = Session::new(shared, logged_in);
+    while session.serve_unit().await == Flow::Continue {}
+    session.close().await;
+}
+
+/// Whether the session goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flow {
+    Continue,
+    Close,
+}
+
+/// What the client wants next; lengths in bytes at the front of its input.
+#[derive(Clone, Copy, Debug)]
+enum Unit {
+    Query {
+        length: usize,
+    },
+    /// Extended messages; `synced`: up to and with a Sync.
+    Batch {
+        length: usize,
+        synced: bool,
+    },
+    Function {
+        length: usize,
+    },
+}
+
+/// A phase of the shutdown, awaited once for the whole session.
+type Signal = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// What became of a request in the queue.
+enum Queued {
+    Dispatched(Permit),
+    Rejected(Reason),
+    Canceled,
+    Left,
+}
+
+/// What became of the search for a server connection.
+enum Attached {
+    Ready,
+    /// The one that was there is dead; there may be others.
+    Retry,
+    /// There are none, and only a login could bring one.
+    Gone,
+    Refused(Refusal),
+}
+
+/// What of a query is left for the server.
+enum Forward {
+    Nothing,
+    All,
+    From(usize),
+}
+
+pub(super) struct Session {
+    pub(super) shared: Arc<Shared>,
+    pub(super) client: Channel,
+    pub(super) state: State,
+    pub(super) transaction: Transaction,
+    /// The server connection, while a transaction is open or the session is pinned.
+    pub(super) server: Option<Server>,
+    pub(super) cancel: cancel::Registration,
+    lease: Option<Lease>,
+    pub(super) to_server: BytesMut,
+    /// How long the service was busy with the request in flight.
+    busy: Duration,
+    /// Something of it failed.
+    pub(super) failed: bool,
+    /// A refused batch goes on: up to its Sync everything is dropped.
+    skipping: bool,
+    /// The client has said good-bye.
+    pub(super) terminated: bool,
+    draining: Signal,
+    pub(super) aborting: Signal,
+    _places: Places,
+}
+
+impl Session {
+    fn new(shared: Arc<Shared>, logged_in: LoggedIn) -> Self {
+        let LoggedIn { client, client_input, parameters, reported, lease, server, cancel, places, .. } =
+            logged_in;
+        let parameter =
+            |wanted: &str| parameters.iter().find(|(name, _)| name == wanted).map(|(_, value)| value);
+        let database = parameter("database").or(parameter("user")).map_or("", String::as_str);
+        let settings = SessionSettings::new(reported, &parameters);
+        let (gate, registry) = (Arc::from(shared.settings.name.as_str()), Arc::clone(&shared.statements));
+        let sharing = shared.settings.shares_connections();
+        let (draining, aborting) = (shared.shutdown.clone(), shared.shutdown.clone());
+        Self {
+            client: Channel::new(client, client_input),
+            state: State::new(gate, database.into(), settings, sharing, registry),
+            transaction: Transaction::default(),
+            server,
+            cancel,
+            lease,
+            to_server: BytesMut::new(),
+            busy: Duration::ZERO,
+            failed: false,
+            skipping: false,
+            terminated: false,
+            draining: Box::pin(async move { draining.draining().await }),
+            aborting: Box::pin(async move { aborting.aborting().await }),
+            _places: places,
+            shared,
+        }
+    }
+
+    async fn serve_unit(&mut self) -> Flow {
+        let unit = match self.next_unit().await {
+            Ok(unit) => unit,
+            Err(refusal) => {
+                if let Some(refusal) = refusal {
+                    refusal.write(&mut self.client.output);
+                    self.client.flush().await;
+                }
+                return Flow::Close;
+            }
+        };
+        match unit {
+            Unit::Query { length } => self.serve_query(length).await,
+            Unit::Batch { length, synced } => self.serve_batch(length, synced).await,
+            Unit::Function { length } => self.serve_function(length).await,
+        }
+    }
+
+    /// Gathers the next unit. An error ends the session, with a last word or without.
+    async fn next_unit(&mut self) -> Result<Unit, Option<Refusal>> {
+        let mut scanned = 0;
+        loop {
+            let violation =
+                |error: wire::postgres::ProtocolError| Some(Refusal::protocol_violation(&error.to_string()));
+            let frame = frontend_frame(&self.client.input[scanned..]).map_err(violation)?;
+            let Some(frame) = frame.filter(|frame| scanned + frame.len <= self.client.input.len()) else {
+                if let Some(frame) = frame.filter(|frame| frame.len > MESSAGE_MAX) {
+                    return Err(Some(Refusal::message_too_large(frame.len, MESSAGE_MAX)));
+                }
+                self.wait_for_client(scanned).await?;
+                continue;
+            };
+            let length = scanned + frame.len;
+            match frame.tag {
+                b'X' => {
+                    self.terminated = true;
+                    return Err(None);
+                }
+                b'S' if self.skipping => {
+                    self.client.input.advance(length);
+                    self.skipping = false;
+                    backend::write_ready(&mut self.client.output, self.transaction.status());
+                }
+                _ if self.skipping => self.client.input.advance(length),
+                // Copy messages after a COPY has failed, as the protocol allows.
+                b'd' | b'c' | b'f' if scanned == 0 => self.client.input.advance(length),
+                b'Q' | b'F' if scanned > 0 => return Ok(Unit::Batch { length: scanned, synced: false }),
+                b'Q' => return Ok(Unit::Query { length }),
+                b'F' => return Ok(Unit::Function { length }),
+                b'S' => return Ok(Unit::Batch { length, synced: true }),
+                b'H' => return Ok(Unit::Batch { length, synced: false }),
+                b'p' => {
+                    return Err(Some(Refusal::protocol_violation("a password message without a request")));
+                }
+                _ if length > BATCH_MAX => return Ok(Unit::Batch { length, synced: false }),
+                _ => scanned = length,
+            }
+        }
+    }
+
+    /// Waits for more of the client, while watching what else may happen.
+    async fn wait_for_client(&mut self, gathered: usize) -> Result<(), Option<Refusal>> {
+        self.client.flush().await;
+        let is_idle = gathered == 0 && self.client.input.is_empty() && !self.transaction.is_open();
+        tokio::select! {
+            biased;
+            there = self.client.fill() => if there { Ok(()) } else { Err(None) },
+            () = &mut self.draining, if is_idle => Err(Some(Refusal::shutting_down())),
+            () = &mut self.aborting => Err(Some(Refusal::shutting_down())),
+            heard = watch(&mut self.server) => self.heard_while_idle(heard),
+        }
+    }
+
+    async fn serve_query(&mut self, length: usize) -> Flow {
+        let frame = self.client.input.split_to(length);
+        let sql = match frontend::parse(frame[0], &frame[HEADER_LEN..]) {
+            Ok(frontend::Message::Query { sql }) => sql,
+            Ok(_) | Err(_) => return self.violation("a query without its end").await,
+        };
+        let analysis = self.state.analyze(sql);
+        let local = analysis.starts_with_control || matches!(self.transaction, Transaction::Refused(_));
+        if local && self.defers() {
+            match self.query_locally(sql) {
+                Forward::Nothing => return Flow::Continue,
+                Forward::All => {}
+                Forward::From(start) => {
+                    let mut rest = BytesMut::new();
+                    frontend::write_query(&mut rest, &sql[start..]);
+                    let analysis = self.state.analyze(&sql[start..]);
+                    return self.forward_query(&rest, analysis).await;
+                }
+            }
+        }
+        self.forward_query(&frame, analysis).await
+    }
+
+    /// Answers what needs no server.
+    fn query_locally(&mut self, sql: &[u8]) -> Forward {
+        let before = self.transaction.clone();
+        let refused = matches!(before, Transaction::Refused(_));
+        let mut out = BytesMut::new();
+        for statement in wire::sql::statements(sql, true) {
+            match batch::control(&mut self.state, &mut self.transaction, &statement) {
+                Control::Tag(tag) => backend::write_command_complete(&mut out, tag),
+                Control::TagWithWarning(tag) => {
+                    warn_no_transaction(&mut out);
+                    backend::write_command_complete(&mut out, tag);
+                }
+                Control::Empty => backend::write_empty_query(&mut out),
+                Control::Error(refusal) => {
+                    refusal.write(&mut out);
+                    break;
+                }
+                Control::Forward if refused => {
+                    // The end of a refused transaction was ours to answer; what follows it is the server's.
+                    self.client.output.extend_from_slice(&out);
+                    return Forward::From(statement.text.as_ptr() as usize - sql.as_ptr() as usize);
+                }
+                Control::Forward => {
+                    self.transaction = before;
+                    return Forward::All;
+                }
+            }
+        }
+        self.client.output.extend_from_slice(&out);
+        backend::write_ready(&mut self.client.output, self.transaction.status());
+        Forward::Nothing
+    }
+
+    async fn forward_query(&mut self, frame: &[u8], analysis: Analysis) -> Flow {
+        if let Err(flow) = self.admit(&analysis, true).await {
+            return flow;
+        }
+        let exchange = Exchange::default();
+        self.exchange(exchange, |exchange, scope, out| {
+            exchange.query(scope, frame, analysis, out);
+            Ok(())
+        })
+        .await
+    }
+
+    async fn serve_batch(&mut self, length: usize, synced: bool) -> Flow {
+        let batch = match batch::read(&self.state, &self.client.input[..length]) {
+            Ok(batch) => batch,
+            Err(error) => return self.violation(&error.to_string()).await,
+        };
+        let refused = matches!(self.transaction, Transaction::Refused(_));
+        if (batch.is_control || refused) && self.defers() && !self.transaction.is_open() {
+            let bytes = &self.client.input[..length];
+            let answer = batch::answer_locally(&mut self.state, &mut self.transaction, bytes, &batch);
+            if let Some((out, answered)) = answer {
+                self.client.output.extend_from_slice(&out);
+                self.client.input.advance(answered);
+                return Flow::Continue;
+            }
+        }
+        self.forward_batch(length, synced, batch).await
+    }
+
+    async fn forward_batch(&mut self, length: usize, synced: bool, batch: Batch) -> Flow {
+        let frames = self.client.input.split_to(length);
+        let explicit = !matches!(self.transaction, Transaction::Idle);
+        let admitted = match &batch.first {
+            // A statement that is prepared and not run costs alike, whatever it is.
+            Some(first) if batch.executes || explicit || !synced => self.admit(&first.analysis, synced).await,
+            _ => self.admit(&Analysis::prepare(), synced).await,
+        };
+        if let Err(flow) = admitted {
+            return flow;
+        }
+        let exchange = Exchange::new(batch.parsed);
+        self.exchange(exchange, |exchange, scope, out| {
+            let mut rest = &frames[..];
+            while let Some(frame) = frontend_frame(rest)? {
+                exchange.client_frame(scope, &rest[..frame.len], out)?;
+                rest = &rest[frame.len..];
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    async fn serve_function(&mut self, length: usize) -> Flow {
+        let frame = self.client.input.split_to(length);
+        if matches!(self.transaction, Transaction::Refused(_)) {
+            Refusal::in_failed_transaction().write(&mut self.client.output);
+            backend::write_ready(&mut self.client.output, Status::Failed);
+            return Flow::Continue;
+        }
+        if let Err(flow) = self.admit(&Analysis::function_call(), true).await {
+            return flow;
+        }
+        self.exchange(Exchange::default(), |exchange, scope, out| exchange.client_frame(scope, &frame, out))
+            .await
+    }
+
+    /// Whether transaction control is answered here. A gate that only observes leaves everything as it is.
+    fn defers(&self) -> bool {
+        !self.shared.settings.observe
+    }
+
+    /// Gets the right to be in flight and a server connection, or answers why not. `synced`: the client awaits
+    /// ReadyForQuery; otherwise the rest of its batch is still to come.
+    async fn admit(&mut self, analysis: &Analysis, synced: bool) -> Result<(), Flow> {
+        if let Some(permit) = &self.state.permit {
+            permit.resume();
+            return Ok(());
+        }
+        for _ in 0..ATTACH_TRIES {
+            self.arrive(analysis, synced).await?;
+            match self.attach().await {
+                Attached::Ready => return Ok(()),
+                Attached::Retry => drop(self.state.permit.take()),
+                Attached::Gone => {
+                    Refusal::pool_is_gone().write(&mut self.client.output);
+                    self.client.flush().await;
+                    return Err(Flow::Close);
+                }
+                Attached::Refused(refusal) => {
+                    drop(self.state.permit.take());
+                    return Err(self.refuse(&refusal, synced));
+                }
+            }
+        }
+        Err(self.refuse(&Refusal::not_sent(), synced))
+    }
+
+    async fn arrive(&mut self, analysis: &Analysis, synced: bool) -> Result<(), Flow> {
+        let explicit = matches!(self.transaction, Transaction::Deferred(_));
+        let immediate = analysis.is_immediate || self.state.pins.holds_lock();
+        let request = Request {
+            request_type: self.state.request_type(analysis, explicit),
+            pool: self.lease.as_ref().map(Lease::pool).unwrap_or_default(),
+            connection: if self.server.is_some() { Connection::Held } else { Connection::Needed },
+            entry: if immediate { Entry::Immediate } else { Entry::Queued },
+            deadline: None,
+        };
+        let driver = Arc::clone(&self.shared.driver);
+        let arrived = driver.clock().now();
+        match driver.arrive(request, || self.state.type_name(analysis, explicit)) {
+            Arrival::Dispatched(permit) => self.state.permit = Some(permit),
+            Arrival::Rejected(reason) => {
+                let refusal = Refusal::rejected(&self.state.gate, reason, Duration::ZERO);
+                return Err(self.refuse(&refusal, synced));
+            }
+            Arrival::Waiting(waiting) => {
+                self.cancel.queued();
+                let verdict = self.wait_in_queue(waiting).await;
+                let refusal = match verdict {
+                    Queued::Dispatched(permit) => {
+                        self.state.permit = Some(permit);
+                        return Ok(());
+                    }
+                    Queued::Rejected(reason) => {
+                        let waited = driver.clock().now().since(arrived);
+                        Refusal::rejected(&self.state.gate, reason, waited)
+                    }
+                    Queued::Canceled => Refusal::canceled_in_queue(),
+                    Queued::Left => return Err(Flow::Close),
+                };
+                self.cancel.idle();
+                return Err(self.refuse(&refusal, synced));
+            }
+        }
+        Ok(())
+    }
+
+    async fn wait_in_queue(&mut self, mut waiting: crate::gate::Waiting) -> Queued {
+        self.client.flush().await;
+        loop {
+            let readable = !self.terminated && self.client.input.len() < INPUT_MAX;
+            tokio::select! {
+                biased;
+                verdict = &mut waiting => {
+                    return match verdict {
+                        Ok(permit) => Queued::Dispatched(permit),
+                        Err(reason) => Queued::Rejected(reason),
+                    };
+                }
+                () = self.cancel.canceled() => return Queued::Canceled,
+                () = &mut self.aborting => return Queued::Left,
+                there = self.client.fill(), if readable => {
+                    // A client that has said good-bye behind its statement wants it done.
+                    self.terminated = ends_with_terminate(&self.client.input);
+                    if !there && !self.terminated {
+                        return Queued::Left;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Answers with an error that ends the request but not the session.
+    pub(super) fn refuse(&mut self, refusal: &Refusal, synced: bool) -> Flow {
+        self.transaction.refuse();
+        refusal.write(&mut self.client.output);
+        if synced {
+            backend::write_ready(&mut self.client.output, self.transaction.status());
+        } else {
+            self.skipping = true;
+        }
+        Flow::Continue
+    }
+
+    async fn violation(&mut self, what: &str) -> Flow {
+        Refusal::protocol_violation(what).write(&mut self.client.output);
+        self.client.flush().await;
+        Flow::Close
+    }
+
+    /// Takes a server connection, in the session's settings.
+    async fn attach(&mut self) -> Attached {
+        if self.server.is_none() {
+            let Some(pool) = self.lease.as_ref().map(Lease::pool) else { return Attached::Gone };
+            match self.shared.pools.take(pool) {
+                Some(server) => self.server = Some(server),
+                None if self.shared.pools.is_empty(pool) => return Attached::Gone,
+                None => return Attached::Retry,
+            }
+        }
+        let Some(server) = self.server.as_mut() else { return Attached::Retry };
+        if self.state.shared && self.state.pins.is_empty() {
+            if let Some(sql) = self.state.settings.difference(&server.parameters, &server.session_state) {
+                match server.simple_query(&sql, ROUND_TRIP_LIMIT).await {
+                    Ok(_) => self.state.settings.applied(&mut server.session_state),
+                    Err(error) => {
+                        tracing::warn!(%error, "a session's settings could not be carried to a server connection");
+                        let usable = error.leaves_connection_usable();
+                        self.discard_server();
+                        return if usable {
+                            Attached::Refused(Refusal::settings(&error.to_string()))
+                        } else {
+                            Attached::Retry
+                        };
+                    }
+                }
+            }
+            self.state.settings.tell(&server.parameters, &mut self.client.output);
+        }
+        if self.cancel.running(server) {
+            self.release().await;
+            return Attached::Refused(Refusal::canceled_in_queue());
+        }
+        Attached::Ready
+    }
+
+    /// Carries one exchange and deals with its end.
+    async fn exchange(
+        &mut self,
+        mut exchange: Exchange,
+        encode: impl FnOnce(
+            &mut Exchange,
+            &mut Scope<'_>,
+            &mut BytesMut,
+        ) -> Result<(), wire::postgres::ProtocolError>,
+    ) -> Flow {
+        let Some(server) = self.server.as_mut() else { return Flow::Close };
+        let mut scope = Scope {
+            session: &mut self.state,
+            server: &mut server.session_state,
+            parameters: &mut server.parameters,
+        };
+        self.to_server.clear();
+        exchange.begin(&mut scope, self.transaction.deferred(), &mut self.to_server);
+        let encoded = encode(&mut exchange, &mut scope, &mut self.to_server);
+        exchange.answer_locally(&mut self.client.output);
+        let clock = self.shared.driver.clock();
+        let began = clock.now();
+        let mut relay = Relay {
+            exchange: &mut exchange,
+            session: &mut self.state,
+            client: &mut self.client,
+            server,
+            to_server: &mut self.to_server,
+            clock,
+            client_time: Duration::ZERO,
+            parts: Parts::default(),
+        };
+        let end = match encoded {
+            Ok(()) => {
+                tokio::select! {
+                    biased;
+                    end = relay.run() => end,
+                    () = &mut self.aborting => End::ServerLost(None),
+                }
+            }
+            Err(error) => End::ClientErred(error),
+        };
+        let (client_time, of_server, of_client) =
+            (relay.client_time, relay.is_within_server_message(), relay.is_within_client_message());
+        self.busy += clock.now().since(began).saturating_sub(client_time);
+        self.failed |= exchange.failed;
+        match end {
+            End::Done => self.exchanged(&exchange).await,
+            End::ClientGone => self.without_client(exchange, of_client).await,
+            End::ClientErred(error) => {
+                self.broken(exchange, of_client, &Refusal::protocol_violation(&error.to_string())).await
+            }
+            End::TooLarge(length) => {
+                self.broken(exchange, of_client, &Refusal::message_too_large(length, MESSAGE_MAX)).await
+            }
+            End::ServerLost(said) => self.server_lost(&exchange, said.as_deref(), of_server).await,
+            End::ServerErred(error) => {
+                tracing::error!(%error, "the server broke the protocol");
+                self.discard_server();
+                Refusal::server_violation(&error.to_string()).write(&mut self.client.output);
+                self.client.flush().await;
+                Flow::Close
+            }
+        }
+    }
+
+    /// All is answered: give back what is no longer needed.
+    async fn exchanged(&mut self, exchange: &Exchange) -> Flow {
+        let status = exchange.status.unwrap_or(Status::Idle);
+        if exchange.prefix_failed {
+            // The client believes in a transaction that the server refused to begin.
+            backend::write_ready(&mut self.client.output, Status::Failed);
+            if status == Status::Idle {
+                self.transaction.refuse();
+            } else {
+                self.transaction = Transaction::Open(Status::Failed);
+            }
+        } else {
+            self.transaction =
+                if status == Status::Idle { Transaction::Idle } else { Transaction::Open(status) };
+        }
+        if status == Status::Idle {
+            self.release().await;
+        } else if let Some(permit) = &self.state.permit {
+            permit.idle();
+        }
+        Flow::Continue
+    }
+
+    /// No transaction is open on the server: the connection goes back, unless the session keeps it; the request ends.
+    pub(super) async fn release(&mut self) {
+        self.cancel.idle();
+        if self.state.shared && self.state.pins.is_empty() {
+            let settled = self.cancel.settled().await;
+            if let Some(server) = self.server.take_if(|_| settled) {
+                self.shared.pools.put(server);
+            } else {
+                self.discard_server();
+            }
+            self.state.pinned = None;
+        }
+        self.end_request();
+    }
+
+    /// Ends the request in flight, if there is one.
+    pub(super) fn end_request(&mut self) {
+        let outcome = if std::mem::take(&mut self.failed) { Outcome::Failure } else { Outcome::Success };
+        let busy = std::mem::take(&mut self.busy);
+        if let Some(permit) = self.state.permit.take() {
+            permit.complete(outcome, busy);
+        }
+    }
+
+    /// Closes the server connection and tells its pool.
+    pub(super) fn discard_server(&mut self) {
+        self.cancel.idle();
+        if let (Some(server), true) = (self.server.take(), self.lease.is_some()) {
+            let pool = server.pool;
+            drop(server);
+            self.shared.pools.lost(pool);
+        }
+        self.state.pinned = None;
+    }
+}
+
+/// Whether the last complete message is Terminate.
+fn ends_with_terminate(input: &[u8]) -> bool {
+    input.ends_with(b"X\0\0\0\x04")
 }

@@ -25,15 +25,25 @@ pub use crate::upstream::pool::PoolSnapshot;
 use parameters::Parameters;
 use server::Server;
 
+mod batch;
 pub(crate) mod cancel;
+mod classify;
 mod connection;
 mod cores;
+mod exchange;
+mod forward;
+mod leave;
 mod login;
 pub(crate) mod message;
 pub(crate) mod parameters;
+mod pins;
+mod prepared;
 mod refusal;
+mod reject;
 pub(crate) mod server;
 pub(crate) mod settings;
+mod state;
+mod transaction;
 
 /// How often the pools look after their idle connections.
 const MAINTENANCE_PERIOD: Duration = Duration::from_secs(1);
@@ -157,6 +167,7 @@ pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) pools: Arc<Pools>,
     pub(crate) cancel: Arc<cancel::Registry>,
+    pub(crate) statements: Arc<prepared::Registry>,
     pub(crate) driver: Arc<Driver>,
     pub(crate) shutdown: Shutdown,
     /// Logins in progress, first come, first served.
@@ -184,6 +195,7 @@ impl Shared {
                 settings.connect_timeout,
                 settings.keepalive,
             )),
+            statements: Arc::default(),
             driver,
             shutdown,
             logins: Semaphore::new(settings.logins_max as usize),

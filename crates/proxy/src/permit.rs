@@ -1,0 +1,56 @@
+//! The right to be in flight: RAII around a ticket.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use admission::{Completion, Outcome, Reason, Ticket};
+
+use crate::gate::{Driver, Pinned};
+
+/// A dispatched request. Ends with [`Permit::complete`]; a permit that is dropped ends as canceled and teaches
+/// nothing.
+#[derive(Debug)]
+pub(crate) struct Permit {
+    driver: Arc<Driver>,
+    ticket: Ticket,
+    ended: bool,
+}
+
+impl Permit {
+    pub(crate) fn new(driver: Arc<Driver>, ticket: Ticket) -> Self {
+        Self { driver, ticket, ended: false }
+    }
+
+    /// The service has answered and the transaction is open: the client thinks.
+    pub(crate) fn idle(&self) {
+        self.driver.change(|gate, now| gate.idle(now, self.ticket));
+    }
+
+    /// The client's next statement goes upstream.
+    pub(crate) fn resume(&self) {
+        self.driver.change(|gate, now| gate.resume(now, self.ticket));
+    }
+
+    /// Keeps the connection for the session beyond this request.
+    pub(crate) fn pin(&self) -> Result<Pinned, Reason> {
+        let pin = self.driver.change(|gate, now| gate.pin(now, self.ticket))?;
+        Ok(Pinned::new(Arc::clone(&self.driver), pin))
+    }
+
+    /// The request has ended after the service was busy with it for `upstream_time`.
+    pub(crate) fn complete(mut self, outcome: Outcome, upstream_time: Duration) {
+        self.end(Completion { outcome, upstream_time });
+    }
+
+    fn end(&mut self, completion: Completion) {
+        if !std::mem::replace(&mut self.ended, true) {
+            self.driver.change(|gate, now| gate.complete(now, self.ticket, completion));
+        }
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.end(Completion { outcome: Outcome::Canceled, upstream_time: Duration::ZERO });
+    }
+}

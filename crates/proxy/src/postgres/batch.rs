@@ -1,0 +1,251 @@
+//! Batches of the extended protocol, read before they are sent: what a batch is about decides whether it waits, and
+//! some need no server at all.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use wire::postgres::backend;
+use wire::postgres::codec::{HEADER_LEN, frontend_frame};
+use wire::postgres::frontend::{self, Message, Target};
+use wire::postgres::{Fault, ProtocolError};
+use wire::sql::statement::statements;
+
+use super::prepared::Prepared;
+use super::state::State;
+use super::transaction::{Control, Transaction};
+
+/// What a batch is about.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    /// Its Parse messages, read.
+    pub(crate) parsed: VecDeque<Arc<Prepared>>,
+    /// The first statement that isn't control.
+    pub(crate) first: Option<Arc<Prepared>>,
+    /// Something runs.
+    pub(crate) executes: bool,
+    /// Every statement is control, so that the session may be able to answer by itself.
+    pub(crate) is_control: bool,
+}
+
+/// Reads the frames of a batch.
+///
+/// # Errors
+/// What the client did wrong.
+pub(crate) fn read(state: &State, bytes: &[u8]) -> Result<Batch, ProtocolError> {
+    let mut batch = Batch { is_control: true, ..Batch::default() };
+    // Names that this batch gives, the latest last.
+    let mut named: Vec<(&[u8], Arc<Prepared>)> = Vec::new();
+    let mut bound: Vec<&[u8]> = Vec::new();
+    for message in messages(bytes) {
+        match message?.1 {
+            Message::Parse { name, sql, parameter_types } => {
+                let statement = state.prepare(name, sql, parameter_types);
+                batch.about(&statement);
+                batch.parsed.push_back(Arc::clone(&statement));
+                named.push((name, statement));
+            }
+            Message::Bind { portal, statement, .. } => {
+                bound.push(portal);
+                let own =
+                    named.iter().rev().find(|(name, _)| *name == statement).map(|(_, statement)| statement);
+                match own.or_else(|| state.statements.get(statement)) {
+                    Some(statement) => batch.about(&Arc::clone(statement)),
+                    None => batch.is_control = false,
+                }
+            }
+            Message::Execute { portal, .. } => {
+                batch.executes = true;
+                batch.is_control &= bound.contains(&portal);
+            }
+            Message::Describe { target: Target::Statement, name } => {
+                let own = named.iter().any(|(known, _)| *known == name);
+                batch.is_control &=
+                    own || state.statements.get(name).is_some_and(|it| it.analysis.is_control);
+            }
+            Message::Describe { target: Target::Portal, name } => batch.is_control &= bound.contains(&name),
+            Message::FunctionCall => batch.is_control = false,
+            _ => {}
+        }
+    }
+    Ok(batch)
+}
+
+impl Batch {
+    fn about(&mut self, statement: &Arc<Prepared>) {
+        if !statement.analysis.is_control {
+            self.is_control = false;
+            self.first.get_or_insert_with(|| Arc::clone(statement));
+        }
+    }
+}
+
+/// The complete messages of a batch, each with where it begins.
+fn messages(bytes: &[u8]) -> impl Iterator<Item = Result<(usize, Message<'_>), ProtocolError>> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let frame = match frontend_frame(rest) {
+            Ok(frame) => frame?,
+            Err(error) => {
+                rest = &[];
+                return Some(Err(error));
+            }
+        };
+        let Some(body) = rest.get(HEADER_LEN..frame.len) else {
+            rest = &[];
+            return Some(Err(ProtocolError::Client(Fault::Truncated { tag: frame.tag, field: "body" })));
+        };
+        let start = bytes.len() - rest.len();
+        rest = &rest[frame.len..];
+        Some(frontend::parse(frame.tag, body).map(|message| (start, message)))
+    })
+}
+
+/// Answers a batch of transaction control without the server, if that can be done; `None` leaves everything as it
+/// was. Otherwise the answers, and how much of the batch they answer: a batch that ends a refused transaction may go on
+/// with something for the server.
+pub(crate) fn answer_locally(
+    state: &mut State,
+    transaction: &mut Transaction,
+    bytes: &[u8],
+    batch: &Batch,
+) -> Option<(BytesMut, usize)> {
+    let before = transaction.clone();
+    let refused = matches!(transaction, Transaction::Refused(_));
+    let mut answer =
+        Local { out: BytesMut::new(), parsed: batch.parsed.iter(), bound: Vec::new(), failed: false };
+    let mut undo = Vec::new();
+    for (start, message) in messages(bytes).map_while(Result::ok) {
+        if answer.message(state, transaction, &message, &mut undo) {
+            continue;
+        }
+        if refused {
+            return Some((answer.out, start));
+        }
+        *transaction = before;
+        undo.into_iter().rev().for_each(|change| state.statements.undo(change));
+        return None;
+    }
+    Some((answer.out, bytes.len()))
+}
+
+struct Local<'a> {
+    out: BytesMut,
+    parsed: std::collections::vec_deque::Iter<'a, Arc<Prepared>>,
+    /// Portals of this batch.
+    bound: Vec<(Vec<u8>, Arc<Prepared>)>,
+    /// An error was answered: all up to the Sync is skipped.
+    failed: bool,
+}
+
+impl Local<'_> {
+    /// Answers one message; `false` if only the server can.
+    fn message(
+        &mut self,
+        state: &mut State,
+        transaction: &mut Transaction,
+        message: &Message<'_>,
+        undo: &mut Vec<super::prepared::Undo>,
+    ) -> bool {
+        if self.failed && *message != Message::Sync {
+            return true;
+        }
+        let refused = matches!(transaction, Transaction::Refused(_));
+        match message {
+            Message::Sync => {
+                self.failed = false;
+                backend::write_ready(&mut self.out, transaction.status());
+            }
+            Message::Parse { name, .. } => {
+                let Some(statement) = self.parsed.next() else { return false };
+                if !statement.analysis.is_control {
+                    return refused && self.fail();
+                }
+                undo.push(state.statements.set(name, Some(Arc::clone(statement))));
+                backend::write_parse_complete(&mut self.out);
+            }
+            Message::Bind { portal, statement, .. } => {
+                let known = state.statements.get(statement).filter(|it| it.analysis.is_control);
+                let Some(statement) = known.cloned() else { return refused && self.fail() };
+                self.bound.retain(|(known, _)| known != portal);
+                self.bound.push((portal.to_vec(), statement));
+                backend::write_bind_complete(&mut self.out);
+            }
+            Message::Describe { target, name } => {
+                if *target == Target::Statement {
+                    if !state.statements.get(name).is_some_and(|it| it.analysis.is_control) {
+                        return refused && self.fail();
+                    }
+                    backend::write_parameter_description_empty(&mut self.out);
+                }
+                backend::write_no_data(&mut self.out);
+            }
+            Message::Close { target, name } => {
+                if *target == Target::Statement {
+                    undo.push(state.statements.set(name, None));
+                }
+                backend::write_close_complete(&mut self.out);
+            }
+            Message::Execute { portal, .. } => {
+                let bound = self.bound.iter().find(|(known, _)| known == portal);
+                let Some((_, statement)) = bound else { return refused && self.fail() };
+                let statement = Arc::clone(statement);
+                return self.execute(state, transaction, &statement);
+            }
+            _ => {}
+        }
+        true
+    }
+
+    fn execute(&mut self, state: &mut State, transaction: &mut Transaction, prepared: &Prepared) -> bool {
+        for statement in statements(&prepared.sql, true) {
+            match control(state, transaction, &statement) {
+                Control::Tag(tag) => backend::write_command_complete(&mut self.out, tag),
+                Control::TagWithWarning(tag) => {
+                    super::reject::warn_no_transaction(&mut self.out);
+                    backend::write_command_complete(&mut self.out, tag);
+                }
+                Control::Empty => backend::write_empty_query(&mut self.out),
+                Control::Error(refusal) => {
+                    refusal.write(&mut self.out);
+                    self.failed = true;
+                }
+                Control::Forward => return false,
+            }
+        }
+        true
+    }
+
+    /// As PostgreSQL answers anything but the end of a failed transaction.
+    fn fail(&mut self) -> bool {
+        super::reject::Refusal::in_failed_transaction().write(&mut self.out);
+        self.failed = true;
+        true
+    }
+}
+
+/// Serves a statement without the server if that can be done: transaction control, and DEALLOCATE of what only we
+/// know by that name.
+pub(crate) fn control(
+    state: &mut State,
+    transaction: &mut Transaction,
+    statement: &wire::sql::Statement<'_>,
+) -> Control {
+    use wire::postgres::backend::Status;
+    use wire::sql::Kind;
+    if let (Kind::Deallocate { name }, true) =
+        (&statement.kind, state.shared && !state.pins.has_sql_prepared())
+    {
+        if transaction.status() != Status::Failed {
+            let name = name.as_ref().map(|name| bytes::Bytes::copy_from_slice(name));
+            let (undo, tag) = super::exchange::deallocate(&mut state.statements, &name);
+            return match undo {
+                Ok(_) => Control::Tag(tag),
+                // In a transaction the error must fail it, which is the server's to do.
+                Err(refusal) if transaction.status() == Status::Idle => Control::Error(refusal),
+                Err(_) => Control::Forward,
+            };
+        }
+    }
+    transaction.control(statement)
+}

@@ -1,0 +1,255 @@
+//! From a statement's text to what the session must know of it: its request type, what it leaves behind, and whether
+//! it needs the server at all.
+//!
+//! The request type is the database, whether the transaction is explicit, and the application's own tag (sqlcommenter
+//! `route`, or `controller` and `action`) or else the shape of the first statement that isn't control. No literal of
+//! the text gets into it. A text whose shape can't be told is of the type `unparsed`.
+
+use std::sync::Arc;
+
+use admission::RequestType;
+use bytes::Bytes;
+use wire::sql::statement::{Kind, Statement};
+use wire::sql::{Description, Pins, describe, is_readable_encoding};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+use super::settings::CARRIED_TEXT_MAX;
+use crate::observe::TypeName;
+
+/// The type of groups that prepare and describe without running anything.
+const PREPARE: &str = "prepare";
+/// The type of fast-path function calls.
+const FUNCTION_CALL: &str = "function call";
+/// The type of what can't be lexed.
+const UNPARSED: &str = "unparsed";
+
+/// What a text says.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Analysis {
+    /// Names the request type within its database.
+    pub(crate) type_hash: u64,
+    /// The type's name within its database.
+    pub(crate) label: String,
+    /// What each statement means for the session once it has succeeded; empty if none means anything.
+    pub(crate) notes: Vec<Note>,
+    /// State that can't be shared comes about.
+    pub(crate) pins: Pins,
+    /// It is a single statement of transaction control, or DEALLOCATE, or empty: perhaps ours to answer.
+    pub(crate) is_control: bool,
+    /// Its first statement is.
+    pub(crate) starts_with_control: bool,
+    /// It deallocates this statement (`None` inside: all of them).
+    pub(crate) deallocates: Option<Option<Bytes>>,
+    /// It is known to change nothing.
+    pub(crate) reads_only: bool,
+    /// It ends a transaction by COMMIT.
+    pub(crate) commits: bool,
+    /// It must not be made to wait: it releases the locks of a prepared transaction.
+    pub(crate) is_immediate: bool,
+}
+
+/// What a statement means for the session once it has succeeded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Note {
+    #[default]
+    Nothing,
+    /// SET for the session.
+    Set { name: String, text: Bytes },
+    /// RESET of one setting.
+    Reset { name: String },
+    /// RESET ALL.
+    ResetAll,
+    /// SAVEPOINT.
+    Savepoint { name: Bytes },
+    /// ROLLBACK TO.
+    RollbackTo { name: Bytes },
+    /// These reasons to keep the connection are gone.
+    Release(Pins),
+    /// COMMIT or ROLLBACK: the answer tells which it became.
+    End,
+    /// The server has forgotten its named statements.
+    DeallocateAll,
+    /// The session is as new.
+    DiscardAll,
+}
+
+impl Note {
+    /// The text that would have to be carried to other connections.
+    pub(crate) fn carried_text(&self) -> Option<&Bytes> {
+        match self {
+            Self::Set { text, .. } => Some(text),
+            _ => None,
+        }
+    }
+}
+
+impl Analysis {
+    /// A group that runs nothing.
+    pub(crate) fn prepare() -> Self {
+        Self::named(PREPARE)
+    }
+
+    /// A fast-path function call.
+    pub(crate) fn function_call() -> Self {
+        Self::named(FUNCTION_CALL)
+    }
+
+    fn named(label: &str) -> Self {
+        Self { type_hash: xxh3_64(label.as_bytes()), label: label.to_owned(), ..Self::default() }
+    }
+}
+
+/// Reads a text. `client_encoding` and `standard_strings` are the session's.
+pub(crate) fn analyze(sql: &[u8], standard_strings: bool, client_encoding: &str) -> Analysis {
+    if !is_readable_encoding(client_encoding) {
+        // Neither its shape nor what it sets can be told: the session keeps its connection.
+        return Analysis { pins: Pins::SET_CONFIG, ..Analysis::named(UNPARSED) };
+    }
+    let description = describe(sql, standard_strings);
+    let mut analysis = type_of(&description);
+    let statements = &description.statements;
+    analysis.starts_with_control = statements.first().is_some_and(is_control);
+    analysis.is_control = analysis.starts_with_control && statements.len() == 1;
+    analysis.reads_only = description.further == 0 && statements.iter().all(|statement| statement.reads_only);
+    analysis.pins = description.effects().pins;
+    for statement in statements {
+        analysis.commits |= matches!(statement.kind, Kind::Commit { .. } | Kind::CommitPrepared);
+        analysis.is_immediate |= matches!(statement.kind, Kind::CommitPrepared | Kind::RollbackPrepared);
+        if matches!(&statement.kind, Kind::Set { .. }) && statement.text.len() > CARRIED_TEXT_MAX {
+            analysis.pins = analysis.pins.union(Pins::SET_CONFIG);
+        }
+    }
+    if let ([statement], true) = (&statements[..], analysis.is_control) {
+        if let Kind::Deallocate { name } = &statement.kind {
+            analysis.deallocates = Some(name.as_ref().map(|name| Bytes::copy_from_slice(name)));
+        }
+    }
+    let notes: Vec<Note> = statements.iter().map(note).collect();
+    if notes.iter().any(|note| *note != Note::Nothing) {
+        analysis.notes = notes;
+    }
+    analysis
+}
+
+/// The request type of a text in a database.
+pub(crate) fn request_type(database: &str, type_hash: u64, explicit: bool) -> RequestType {
+    RequestType(xxh3_64_with_seed(database.as_bytes(), type_hash ^ u64::from(explicit)))
+}
+
+/// Its name: what operators read in tables and metrics.
+pub(crate) fn type_name(database: &str, analysis: &Analysis, explicit: bool) -> TypeName {
+    let transaction = if explicit { "BEGIN; " } else { "" };
+    let label: Arc<str> = format!("{database}: {transaction}{}", analysis.label).into();
+    TypeName { key: request_type(database, analysis.type_hash, explicit), label }
+}
+
+fn type_of(description: &Description<'_>) -> Analysis {
+    if let Some(tag) = description.tags.label() {
+        return Analysis::named(&tag);
+    }
+    match &description.fingerprint {
+        Some(shape) => Analysis { type_hash: shape.hash, label: shape.label.clone(), ..Analysis::default() },
+        None => Analysis::named(UNPARSED),
+    }
+}
+
+fn is_control(statement: &Statement<'_>) -> bool {
+    matches!(
+        statement.kind,
+        Kind::Empty
+            | Kind::Begin { .. }
+            | Kind::Commit { .. }
+            | Kind::Rollback { .. }
+            | Kind::RollbackTo { .. }
+            | Kind::Savepoint { .. }
+            | Kind::Release { .. }
+            | Kind::SetTransaction
+            | Kind::SetLocal { .. }
+            | Kind::Deallocate { .. }
+    )
+}
+
+fn note(statement: &Statement<'_>) -> Note {
+    let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+    let bytes = |name: &[u8]| Bytes::copy_from_slice(name);
+    match &statement.kind {
+        Kind::Set { name } => Note::Set { name: text(name), text: bytes(statement.text) },
+        Kind::Reset { name } => Note::Reset { name: text(name) },
+        Kind::ResetAll => Note::ResetAll,
+        Kind::Savepoint { name } => Note::Savepoint { name: bytes(name) },
+        Kind::RollbackTo { savepoint } => Note::RollbackTo { name: bytes(savepoint) },
+        Kind::Commit { .. } | Kind::Rollback { .. } | Kind::PrepareTransaction => Note::End,
+        Kind::Deallocate { name: None } => Note::DeallocateAll,
+        Kind::DiscardAll => Note::DiscardAll,
+        _ if !statement.effects.releases.is_empty() => Note::Release(statement.effects.releases),
+        _ => Note::Nothing,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(sql: &str) -> Analysis {
+        analyze(sql.as_bytes(), true, "UTF8")
+    }
+
+    #[test]
+    fn statements_that_differ_in_literals_are_one_type() {
+        assert_eq!(
+            read("SELECT * FROM item WHERE id = 1").type_hash,
+            read("select * from item where id = 22").type_hash
+        );
+        assert_ne!(read("SELECT 1").type_hash, read("SELECT 1, 2").type_hash);
+    }
+
+    #[test]
+    fn the_applications_tag_names_the_type() {
+        let analysis = read("SELECT 1 /*controller='cart',action='show'*/");
+        assert!(analysis.label.contains("cart") && analysis.label.contains("show"), "{}", analysis.label);
+        assert_eq!(
+            read("SELECT 2 /*route='/cart'*/").type_hash,
+            read("DELETE FROM x /*route='/cart'*/").type_hash
+        );
+    }
+
+    #[test]
+    fn a_type_belongs_to_its_database_and_kind_of_transaction() {
+        let hash = read("SELECT 1").type_hash;
+        assert_ne!(request_type("shop", hash, false), request_type("blog", hash, false));
+        assert_ne!(request_type("shop", hash, false), request_type("shop", hash, true));
+        assert_eq!(&*type_name("shop", &read("SELECT 1"), true).label, "shop: BEGIN; select ?");
+    }
+
+    #[test]
+    fn the_first_statement_that_is_not_control_gives_the_type() {
+        assert_eq!(read("BEGIN; SELECT 1; COMMIT").type_hash, read("SELECT 2").type_hash);
+    }
+
+    #[test]
+    fn what_cannot_be_lexed_is_unparsed() {
+        assert_eq!(read("SELECT 'secret").label, UNPARSED);
+        assert_eq!(analyze(b"SELECT 1", true, "SJIS").label, UNPARSED);
+        assert!(!analyze(b"SELECT 1", true, "SJIS").pins.is_empty());
+    }
+
+    #[test]
+    fn only_statements_that_change_the_session_are_noted() {
+        assert!(read("SELECT 1; SELECT 2").notes.is_empty());
+        let notes = read("SELECT 1; SET x.y = 1; COMMIT").notes;
+        assert_eq!(notes.len(), 3);
+        assert!(matches!(&notes[1], Note::Set { name, .. } if name == "x.y"));
+        assert_eq!(notes[2], Note::End);
+    }
+
+    #[test]
+    fn control_that_may_be_ours_to_answer_is_marked() {
+        for sql in ["BEGIN", "commit", "", "SAVEPOINT a", "SET LOCAL work_mem = 1", "DEALLOCATE ALL"] {
+            assert!(read(sql).is_control, "{sql}");
+        }
+        assert!(!read("BEGIN; SELECT 1").is_control);
+        assert!(read("BEGIN; SELECT 1").starts_with_control);
+        assert!(!read("SET work_mem = 1").is_control);
+        assert_eq!(read("DEALLOCATE \"S 1\"").deallocates, Some(Some("S 1".into())));
+    }
+}

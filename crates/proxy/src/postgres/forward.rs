@@ -1,0 +1,415 @@
+//! Carries one exchange between the client's socket and the server's: both directions at once, bounded buffers, and
+//! the server's time told apart from the client's.
+//!
+//! Nothing is read from the server while [`OUTPUT_MAX`] bytes wait for the client, and nothing from the client while
+//! [`INPUT_MAX`] bytes of it wait here, so that a slow reader slows its own statement and costs no memory. Rows and copy
+//! data longer than a buffer pass in parts. Both sides are served in one loop: a client that writes a long pipeline
+//! before it reads can't block itself.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Buf, BytesMut};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use wire::postgres::ProtocolError;
+use wire::postgres::backend::parse_error;
+use wire::postgres::codec::{Frame, HEADER_LEN, backend_frame, frontend_frame};
+
+use super::exchange::{Exchange, Scope};
+use super::server::Server;
+use super::state::State;
+use crate::clock::Clock;
+use crate::stream::Stream;
+
+/// The most bytes that wait for a client to read them before the server is read on.
+pub(crate) const OUTPUT_MAX: usize = 64 * 1024;
+
+/// The most bytes of a client that are read ahead of need.
+pub(crate) const INPUT_MAX: usize = 64 * 1024;
+
+/// The longest message that is held back whole. Longer ones of the client are refused unless they can pass in parts
+/// (copy data); of the server, only rows and copy data are longer.
+pub(crate) const MESSAGE_MAX: usize = 256 * 1024 * 1024;
+
+/// The longest server message, rows and copy data aside, that is awaited whole.
+const SERVER_MESSAGE_MAX: usize = 4 * 1024 * 1024;
+
+/// How much room a read gets.
+const READ_SIZE: usize = 16 * 1024;
+
+/// A client's socket with its buffers.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    stream: Stream,
+    /// Read and not yet consumed.
+    pub(crate) input: BytesMut,
+    /// To be written.
+    pub(crate) output: BytesMut,
+    /// The client has closed its side, or its socket failed.
+    pub(crate) is_gone: bool,
+}
+
+impl Channel {
+    pub(crate) fn new(stream: Stream, input: BytesMut) -> Self {
+        Self { stream, input, output: BytesMut::new(), is_gone: false }
+    }
+
+    /// Reads until there is something new. Cancel-safe. `false`: the client is gone.
+    pub(crate) async fn fill(&mut self) -> bool {
+        if self.is_gone {
+            return false;
+        }
+        if self.input.is_empty() && self.output.is_empty() {
+            // An idle client holds no buffers.
+            self.input = BytesMut::new();
+            self.output = BytesMut::new();
+            if self.stream.readable().await.is_err() {
+                self.is_gone = true;
+                return false;
+            }
+        }
+        let read = poll_fn(|context| poll_fill(&mut self.stream, &mut self.input, context)).await;
+        self.is_gone = !matches!(read, Ok(1..));
+        !self.is_gone
+    }
+
+    /// Writes all that waits. `false`: the client is gone.
+    pub(crate) async fn flush(&mut self) -> bool {
+        while !self.output.is_empty() && !self.is_gone {
+            let written = poll_fn(|context| poll_flush(&mut self.stream, &mut self.output, context)).await;
+            self.is_gone = written.is_err();
+        }
+        !self.is_gone
+    }
+}
+
+/// How an exchange ended.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// All is answered.
+    Done,
+    /// The client is gone; the server still owes answers.
+    ClientGone,
+    /// The client broke the protocol.
+    ClientErred(ProtocolError),
+    /// The client's message is longer than can be held.
+    TooLarge(usize),
+    /// The server connection is lost; what it said last, if it said why.
+    ServerLost(Option<String>),
+    /// The server broke the protocol.
+    ServerErred(ProtocolError),
+}
+
+/// Bytes under way of a message that passes in parts.
+#[derive(Debug, Default)]
+pub(crate) struct Parts {
+    from_client: usize,
+    from_server: usize,
+}
+
+/// One exchange's way between the sockets.
+pub(crate) struct Relay<'a> {
+    pub(crate) exchange: &'a mut Exchange,
+    pub(crate) session: &'a mut State,
+    pub(crate) client: &'a mut Channel,
+    pub(crate) server: &'a mut Server,
+    /// To be written to the server.
+    pub(crate) to_server: &'a mut BytesMut,
+    pub(crate) clock: Clock,
+    /// How long the server waited for the client.
+    pub(crate) client_time: Duration,
+    pub(crate) parts: Parts,
+}
+
+impl Relay<'_> {
+    /// Runs to the end of the exchange. Not cancel-safe: whoever gives up must close the server connection.
+    pub(crate) async fn run(&mut self) -> End {
+        loop {
+            if let Err(end) = self.take_server() {
+                return end;
+            }
+            if let Err(end) = self.take_client() {
+                return end;
+            }
+            if self.exchange.is_done() && self.parts.from_server == 0 {
+                return End::Done;
+            }
+            if self.client.is_gone {
+                return End::ClientGone;
+            }
+            if let Err(end) = self.transfer().await {
+                return end;
+            }
+        }
+    }
+
+    /// Whether the client has got part of a message whose rest can't come any more if the server is lost now.
+    pub(crate) fn is_within_server_message(&self) -> bool {
+        self.parts.from_server > 0
+    }
+
+    /// Whether the server has got part of a message whose rest the client didn't send.
+    pub(crate) fn is_within_client_message(&self) -> bool {
+        self.parts.from_client > 0
+    }
+
+    /// Runs to the end of the exchange for nobody: the client is gone, what the server says is thrown away.
+    pub(crate) async fn run_out(&mut self) -> End {
+        loop {
+            if let Err(end) = self.take_server() {
+                return end;
+            }
+            self.client.output.clear();
+            if self.exchange.is_done() && self.parts.from_server == 0 {
+                return End::Done;
+            }
+            let Server { stream, input, .. } = &mut *self.server;
+            let moved = poll_fn(|context| {
+                let mut moved = false;
+                if !self.to_server.is_empty() {
+                    match poll_flush(stream, self.to_server, context) {
+                        Poll::Ready(Ok(())) => moved = true,
+                        Poll::Ready(Err(_)) => self.to_server.clear(),
+                        Poll::Pending => {}
+                    }
+                }
+                match poll_fill(stream, input, context) {
+                    Poll::Ready(Ok(1..)) => Poll::Ready(true),
+                    Poll::Ready(_) => Poll::Ready(false),
+                    Poll::Pending if moved => Poll::Ready(true),
+                    Poll::Pending => Poll::Pending,
+                }
+            });
+            if !moved.await {
+                return End::ServerLost(None);
+            }
+        }
+    }
+
+    /// Handles what the server has said, as long as the client keeps up.
+    fn take_server(&mut self) -> Result<(), End> {
+        while self.client.output.len() < OUTPUT_MAX {
+            if self.parts.from_server > 0 {
+                let count = self.parts.from_server.min(self.server.input.len());
+                self.client.output.extend_from_slice(&self.server.input[..count]);
+                self.server.input.advance(count);
+                self.parts.from_server -= count;
+                if count == 0 {
+                    return Ok(());
+                }
+                continue;
+            }
+            let rows = passing(&self.server.input);
+            if rows > 0 {
+                self.client.output.extend_from_slice(&self.server.input[..rows]);
+                self.server.input.advance(rows);
+            }
+            let Some(frame) = backend_frame(&self.server.input).map_err(End::ServerErred)? else {
+                return Ok(());
+            };
+            if frame.len <= self.server.input.len() {
+                self.server_frame(frame)?;
+            } else if matches!(frame.tag, b'D' | b'd' | b'V') {
+                self.parts.from_server = frame.len;
+            } else if frame.len > SERVER_MESSAGE_MAX {
+                return Err(End::ServerLost(Some("a message of impossible length".to_owned())));
+            } else {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn server_frame(&mut self, frame: Frame) -> Result<(), End> {
+        let Server { input, parameters, session_state, .. } = &mut *self.server;
+        let bytes = &input[..frame.len];
+        if frame.tag == b'E' {
+            let fields = parse_error(&bytes[HEADER_LEN..]);
+            if fields.is_fatal() {
+                let text = format!("{} {}", fields.code(), String::from_utf8_lossy(fields.message()));
+                return Err(End::ServerLost(Some(text)));
+            }
+        }
+        let (exchange, output, to_server) =
+            (&mut *self.exchange, &mut self.client.output, &mut *self.to_server);
+        let mut scope = Scope { session: self.session, server: session_state, parameters };
+        exchange.server_frame(&mut scope, bytes, output, to_server).map_err(End::ServerErred)?;
+        input.advance(frame.len);
+        Ok(())
+    }
+
+    /// Handles what the client has said, as far as it belongs to this exchange and the server keeps up.
+    fn take_client(&mut self) -> Result<(), End> {
+        while self.to_server.len() < OUTPUT_MAX {
+            if self.parts.from_client > 0 {
+                let count = self.parts.from_client.min(self.client.input.len());
+                self.to_server.extend_from_slice(&self.client.input[..count]);
+                self.client.input.advance(count);
+                self.parts.from_client -= count;
+                if count == 0 {
+                    return Ok(());
+                }
+                continue;
+            }
+            if !self.exchange.wants_client() {
+                return Ok(());
+            }
+            let Some(frame) = frontend_frame(&self.client.input).map_err(End::ClientErred)? else {
+                return Ok(());
+            };
+            if frame.tag == b'X' {
+                // A client that says good-bye within a batch has left it.
+                self.client.is_gone = true;
+                return Ok(());
+            }
+            if frame.len <= self.client.input.len() {
+                self.client_frame(frame)?;
+            } else if frame.tag == b'd' && self.exchange.is_copy_in() {
+                self.parts.from_client = frame.len;
+            } else if frame.len > MESSAGE_MAX {
+                return Err(End::TooLarge(frame.len));
+            } else {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn client_frame(&mut self, frame: Frame) -> Result<(), End> {
+        let Server { parameters, session_state, .. } = &mut *self.server;
+        let bytes = &self.client.input[..frame.len];
+        let (exchange, output, to_server) =
+            (&mut *self.exchange, &mut self.client.output, &mut *self.to_server);
+        let mut scope = Scope { session: self.session, server: session_state, parameters };
+        if frame.tag == b'Q' {
+            // Legal within a batch, and ends it.
+            let analysis = scope.session.analyze(&bytes[HEADER_LEN..frame.len - 1]);
+            exchange.query(&mut scope, bytes, analysis, to_server);
+        } else {
+            exchange.client_frame(&mut scope, bytes, to_server).map_err(End::ClientErred)?;
+        }
+        exchange.answer_locally(output);
+        self.client.input.advance(frame.len);
+        Ok(())
+    }
+
+    /// Waits until bytes have moved in any direction.
+    async fn transfer(&mut self) -> Result<(), End> {
+        let paced = self.client.output.len() >= OUTPUT_MAX
+            || (self.exchange.is_client_paced() && self.to_server.is_empty());
+        let since = paced.then(|| self.clock.now());
+        let moved = poll_fn(|context| self.poll_transfer(context)).await;
+        if let Some(since) = since {
+            self.client_time += self.clock.now().since(since);
+        }
+        moved
+    }
+
+    fn poll_transfer(&mut self, context: &mut Context<'_>) -> Poll<Result<(), End>> {
+        let mut moved = false;
+        let Server { stream, input, .. } = &mut *self.server;
+        if !self.to_server.is_empty() {
+            match poll_flush(stream, self.to_server, context) {
+                Poll::Ready(Ok(())) => moved = true,
+                // What the server had said before it closed is still to be read.
+                Poll::Ready(Err(_)) => self.to_server.clear(),
+                Poll::Pending => {}
+            }
+        }
+        if !self.client.output.is_empty() {
+            match poll_flush(&mut self.client.stream, &mut self.client.output, context) {
+                Poll::Ready(Ok(())) => moved = true,
+                Poll::Ready(Err(_)) => {
+                    self.client.is_gone = true;
+                    moved = true;
+                }
+                Poll::Pending => {}
+            }
+        }
+        if self.client.output.len() < OUTPUT_MAX {
+            match poll_fill(stream, input, context) {
+                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Err(End::ServerLost(None))),
+                Poll::Ready(Ok(_)) => moved = true,
+                Poll::Pending => {}
+            }
+        }
+        if self.client_may_be_read() {
+            match poll_fill(&mut self.client.stream, &mut self.client.input, context) {
+                Poll::Ready(Ok(0) | Err(_)) => {
+                    self.client.is_gone = true;
+                    moved = true;
+                }
+                Poll::Ready(Ok(_)) => moved = true,
+                Poll::Pending => {}
+            }
+        }
+        if moved { Poll::Ready(Ok(())) } else { Poll::Pending }
+    }
+
+    /// The client is read ahead of need up to a bound, to notice that it leaves; beyond it only what the exchange
+    /// itself awaits: the rest of a long message.
+    fn client_may_be_read(&self) -> bool {
+        let read_ahead = self.client.input.len() < INPUT_MAX;
+        read_ahead || (self.exchange.wants_client() && self.to_server.len() < OUTPUT_MAX)
+    }
+}
+
+/// Bytes of complete rows and copy data at the start of the buffer: most of all traffic, and nothing to look at.
+fn passing(input: &[u8]) -> usize {
+    let mut end = 0;
+    while let Some([b'D' | b'd', a, b, c, d]) = input.get(end..end + HEADER_LEN) {
+        let length = u32::from_be_bytes([*a, *b, *c, *d]) as usize;
+        if length < HEADER_LEN - 1 || length >= OUTPUT_MAX || input.len() - end < length + 1 {
+            break;
+        }
+        end += length + 1;
+    }
+    end
+}
+
+/// Reads what is there. `Ok(0)` is the end of the stream.
+pub(super) fn poll_fill(
+    stream: &mut Stream,
+    input: &mut BytesMut,
+    context: &mut Context<'_>,
+) -> Poll<io::Result<usize>> {
+    if input.capacity() - input.len() < READ_SIZE / 4 {
+        input.reserve(READ_SIZE);
+    }
+    pin!(stream.read_buf(input)).poll(context)
+}
+
+/// Writes what can be written.
+fn poll_flush(stream: &mut Stream, output: &mut BytesMut, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    match pin!(stream.write_buf(output)).poll(context) {
+        Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+        other => other.map_ok(|_| ()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(length: usize) -> Vec<u8> {
+        let mut bytes = vec![b'D'];
+        bytes.extend_from_slice(&u32::try_from(length + 4).unwrap().to_be_bytes());
+        bytes.resize(length + 5, 0);
+        bytes
+    }
+
+    #[test]
+    fn complete_rows_pass_together_and_nothing_else_does() {
+        let mut input = [row(10), row(0), row(100)].concat();
+        let rows = input.len();
+        input.extend_from_slice(b"C\0\0\0\x05\0");
+        assert_eq!(passing(&input), rows);
+        assert_eq!(passing(&input[..rows - 1]), rows - 105);
+        assert_eq!(passing(&row(OUTPUT_MAX)), 0);
+        assert_eq!(passing(b"D\0\0\0\0"), 0);
+        assert_eq!(passing(b"D\0\0"), 0);
+    }
+}

@@ -1,0 +1,229 @@
+//! Endings out of the ordinary: the client leaves, the server is lost, and what becomes of the transaction then.
+//!
+//! * A client that is gone while its COMMIT or its autocommit write runs, or after it said good-bye: the statement
+//!   finishes, its result is thrown away. Otherwise the statement is canceled. Then what is open is rolled back, and the
+//!   server connection goes back to its pool, healthy; it is closed only if that takes too long.
+//! * A server connection lost before anything was sent costs nothing; with a statement unanswered, the outcome is
+//!   unknown (08007); within a transaction, the transaction is gone (08006). The session lives on, unless it was pinned.
+
+use std::future::poll_fn;
+
+use bytes::{Buf, BytesMut};
+use tokio::time::timeout;
+use wire::postgres::backend::{self, Status, parse_error};
+use wire::postgres::codec::{HEADER_LEN, backend_frame};
+
+use super::OnDisconnect;
+use super::connection::{CANCEL_LIMIT, Flow, ROUND_TRIP_LIMIT, Session};
+use super::exchange::Exchange;
+use super::forward::{End, Parts, Relay, poll_fill};
+use super::reject::Refusal;
+use super::server::Server;
+use super::transaction::Transaction;
+
+/// What a server said to nobody in particular.
+pub(super) enum Heard {
+    /// Notices, notifications and settings for the client.
+    Messages(BytesMut),
+    /// The connection is lost; what the server said last.
+    Lost(Option<String>),
+}
+
+/// Waits until the server says something unasked. Waits forever without a server. Cancel-safe.
+pub(super) async fn watch(server: &mut Option<Server>) -> Heard {
+    let Some(Server { stream, input, parameters, .. }) = server.as_mut() else {
+        return std::future::pending().await;
+    };
+    let mut messages = BytesMut::new();
+    loop {
+        let Ok(frame) = backend_frame(input) else { return Heard::Lost(Some("nonsense".to_owned())) };
+        if let Some(frame) = frame.filter(|frame| frame.len <= input.len()) {
+            let bytes = input.split_to(frame.len);
+            match frame.tag {
+                b'S' => {
+                    if let Ok((name, value)) = backend::parse_parameter_status(&bytes[HEADER_LEN..]) {
+                        parameters.set(name, value);
+                    }
+                    messages.extend_from_slice(&bytes);
+                }
+                b'N' | b'A' => messages.extend_from_slice(&bytes),
+                b'E' => return Heard::Lost(Some(said(&bytes[HEADER_LEN..]))),
+                _ => return Heard::Lost(Some("an answer to nothing".to_owned())),
+            }
+        } else if !messages.is_empty() {
+            return Heard::Messages(messages);
+        } else if !matches!(poll_fn(|context| poll_fill(stream, input, context)).await, Ok(1..)) {
+            return Heard::Lost(None);
+        }
+    }
+}
+
+fn said(body: &[u8]) -> String {
+    let fields = parse_error(body);
+    format!("{} {}", fields.code(), String::from_utf8_lossy(fields.message()))
+}
+
+impl Session {
+    /// The server has said something while the client was silent.
+    pub(super) fn heard_while_idle(&mut self, heard: Heard) -> Result<(), Option<Refusal>> {
+        match heard {
+            Heard::Messages(messages) => {
+                self.note_parameters(&messages);
+                self.client.output.extend_from_slice(&messages);
+                Ok(())
+            }
+            Heard::Lost(said) => {
+                let keeps_state = !self.state.shared || !self.state.pins.is_empty();
+                self.discard_server();
+                self.failed = true;
+                self.end_request();
+                if keeps_state {
+                    return Err(Some(Refusal::session_lost(said.as_deref())));
+                }
+                // The client hears of it with its next statement; until then its transaction has failed.
+                self.transaction = Transaction::failed();
+                Ok(())
+            }
+        }
+    }
+
+    fn note_parameters(&mut self, mut messages: &[u8]) {
+        while let Ok(Some(frame)) = backend_frame(messages) {
+            let Some(body) = messages.get(HEADER_LEN..frame.len) else { return };
+            if let (b'S', Ok((name, value))) = (frame.tag, backend::parse_parameter_status(body)) {
+                self.state.settings.reported.set(name, value);
+            }
+            messages.advance(frame.len);
+        }
+    }
+
+    /// The server connection was lost within an exchange; `in_message`: the client has got half a message.
+    pub(super) async fn server_lost(
+        &mut self,
+        exchange: &Exchange,
+        said: Option<&str>,
+        in_message: bool,
+    ) -> Flow {
+        let keeps_state = !self.state.shared || !self.state.pins.is_empty();
+        let in_transaction = !matches!(self.transaction, Transaction::Idle);
+        let synced = !exchange.wants_client();
+        self.discard_server();
+        self.failed = true;
+        self.end_request();
+        if in_message {
+            return Flow::Close;
+        }
+        if keeps_state {
+            Refusal::session_lost(said).write(&mut self.client.output);
+            self.client.flush().await;
+            return Flow::Close;
+        }
+        let refusal = if in_transaction && !exchange.commits {
+            Refusal::transaction_lost(said)
+        } else {
+            Refusal::outcome_unknown(said)
+        };
+        self.transaction =
+            if in_transaction && !exchange.commits { Transaction::failed() } else { Transaction::Idle };
+        self.refuse(&refusal, synced)
+    }
+
+    /// The client broke the protocol in mid-exchange: a last word, and the server connection is put in order.
+    pub(super) async fn broken(
+        &mut self,
+        exchange: Exchange,
+        within_message: bool,
+        refusal: &Refusal,
+    ) -> Flow {
+        refusal.write(&mut self.client.output);
+        self.client.flush().await;
+        self.client.is_gone = true;
+        self.without_client(exchange, within_message).await
+    }
+
+    /// The client is gone in mid-exchange.
+    pub(super) async fn without_client(&mut self, mut exchange: Exchange, within_message: bool) -> Flow {
+        self.client.is_gone = true;
+        let autocommit = matches!(self.transaction, Transaction::Idle);
+        let finish = match self.shared.settings.on_disconnect {
+            OnDisconnect::Finish => true,
+            OnDisconnect::Cancel => false,
+            OnDisconnect::Auto => {
+                self.terminated
+                    || exchange.commits
+                    || (autocommit && !exchange.reads_only && !exchange.is_copy_in())
+            }
+        };
+        let Some(mut server) = self.server.take() else { return Flow::Close };
+        if within_message {
+            // Half a message of the client's was sent: nothing can follow it but the end.
+            self.server = Some(server);
+            self.discard_server();
+            return Flow::Close;
+        }
+        exchange.abandon(&mut self.to_server);
+        let mut relay = Relay {
+            exchange: &mut exchange,
+            session: &mut self.state,
+            client: &mut self.client,
+            server: &mut server,
+            to_server: &mut self.to_server,
+            clock: self.shared.driver.clock(),
+            client_time: std::time::Duration::ZERO,
+            parts: Parts::default(),
+        };
+        let end = if finish {
+            tokio::select! {
+                end = relay.run_out() => Some(end),
+                () = &mut self.aborting => None,
+            }
+        } else {
+            let (process_id, secret) = self.cancel.key();
+            let cancel = self.shared.cancel.cancel(process_id, &secret);
+            let both = async { tokio::join!(relay.run_out(), cancel).0 };
+            timeout(CANCEL_LIMIT, both).await.ok()
+        };
+        self.server = Some(server);
+        if matches!(end, Some(End::Done)) {
+            let status = exchange.status.unwrap_or(Status::Idle);
+            self.transaction =
+                if status == Status::Idle { Transaction::Idle } else { Transaction::Open(status) };
+        } else {
+            self.discard_server();
+        }
+        Flow::Close
+    }
+
+    /// The session ends: what is open is rolled back, and what is held is given back.
+    pub(super) async fn close(mut self) {
+        self.client.output.clear();
+        if self.server.is_some() && self.state.shared {
+            let in_order = timeout(ROUND_TRIP_LIMIT, self.put_in_order()).await.unwrap_or(false);
+            if in_order {
+                self.state.pins.clear();
+                self.release().await;
+            } else {
+                self.discard_server();
+            }
+        } else if let Some(server) = self.server.take() {
+            // A connection of this session alone ends with it.
+            server.close();
+        }
+        self.failed = true;
+        self.end_request();
+    }
+
+    /// Makes a server connection fit for others.
+    async fn put_in_order(&mut self) -> bool {
+        let Some(server) = self.server.as_mut() else { return false };
+        if self.transaction.is_open() && server.simple_query("ROLLBACK", ROUND_TRIP_LIMIT).await.is_err() {
+            return false;
+        }
+        if self.state.pins.is_empty() {
+            return true;
+        }
+        let discarded = server.simple_query("DISCARD ALL", ROUND_TRIP_LIMIT).await.is_ok();
+        server.session_state.discard_all();
+        discarded
+    }
+}

@@ -1,0 +1,294 @@
+//! Prepared statements across server connections.
+//!
+//! A client prepares a statement once and uses it in many transactions, each on whatever server connection is free. So
+//! the session remembers the text of each statement under the client's name; on the server a *named* statement goes by
+//! a name of ours, the same for all clients that prepared the same text, and is prepared wherever it is missing, within
+//! the client's own batch. The *unnamed* statement stays the unnamed statement (the server plans it anew each time,
+//! which clients rely on) and is prepared again where another session's has taken its place.
+//!
+//! Texts are compared in full, never by hash alone: a client must not be able to have another one run its text.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use bytes::Bytes;
+use lru::LruCache;
+use parking_lot::Mutex;
+
+use super::classify::Analysis;
+
+/// The most named statements that one client may keep prepared. PostgreSQL has no bound but memory; clients that come
+/// near this one leak.
+pub(crate) const CLIENT_STATEMENTS_MAX: usize = 10_000;
+
+/// The most named statements kept on one server connection; the least recently used is closed.
+pub(crate) const SERVER_STATEMENTS_MAX: usize = 500;
+
+/// After so many insertions the registry looks for statements that no client knows any more.
+const SWEEP_AFTER: usize = 1024;
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+/// A statement's text and what was learned from reading it, once.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    /// Unique in this process.
+    pub(crate) id: u64,
+    /// As the client wrote it.
+    pub(crate) sql: Bytes,
+    /// Count and type ids, as on the wire.
+    pub(crate) parameter_types: Bytes,
+    /// What the text says.
+    pub(crate) analysis: Analysis,
+}
+
+impl Prepared {
+    /// A statement of one session alone.
+    pub(crate) fn new(sql: &[u8], parameter_types: &[u8], analysis: Analysis) -> Arc<Self> {
+        Arc::new(Self {
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            sql: Bytes::copy_from_slice(sql),
+            parameter_types: Bytes::copy_from_slice(parameter_types),
+            analysis,
+        })
+    }
+
+    /// Its name on server connections.
+    pub(crate) fn server_name(&self) -> String {
+        server_name(self.id)
+    }
+}
+
+/// The name of statement `id` on server connections.
+pub(crate) fn server_name(id: u64) -> String {
+    format!("gatekeeper_{id:x}")
+}
+
+/// Which text has which statement, over all sessions of a gate.
+#[derive(Debug, Default)]
+pub(crate) struct Registry {
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// By database, text and parameter types.
+    statements: HashMap<(Arc<str>, Bytes, Bytes), Weak<Prepared>>,
+    inserted: usize,
+}
+
+impl Registry {
+    /// The one statement of this text: known already, or made now.
+    pub(crate) fn intern(
+        &self,
+        database: &Arc<str>,
+        sql: &[u8],
+        parameter_types: &[u8],
+        analyze: impl FnOnce() -> Analysis,
+    ) -> Arc<Prepared> {
+        let key =
+            (Arc::clone(database), Bytes::copy_from_slice(sql), Bytes::copy_from_slice(parameter_types));
+        let mut known = self.known.lock();
+        if let Some(prepared) = known.statements.get(&key).and_then(Weak::upgrade) {
+            return prepared;
+        }
+        let prepared = Prepared::new(sql, parameter_types, analyze());
+        known.statements.insert(key, Arc::downgrade(&prepared));
+        known.inserted += 1;
+        // Bounded by what clients keep: at most the living statements and as many insertions as since the last sweep.
+        if known.inserted >= SWEEP_AFTER.max(known.statements.len() / 2) {
+            known.statements.retain(|_, statement| statement.strong_count() > 0);
+            known.inserted = 0;
+        }
+        prepared
+    }
+}
+
+/// The statements of one client, by its names.
+#[derive(Debug, Default)]
+pub(crate) struct ClientStatements {
+    named: HashMap<Bytes, Arc<Prepared>>,
+    unnamed: Option<Arc<Prepared>>,
+}
+
+/// What a name stood for before a change that the server may yet refuse.
+#[derive(Debug)]
+pub(crate) struct Undo {
+    name: Bytes,
+    before: Option<Arc<Prepared>>,
+}
+
+impl ClientStatements {
+    /// The statement of that name; the empty name is the unnamed one's.
+    pub(crate) fn get(&self, name: &[u8]) -> Option<&Arc<Prepared>> {
+        if name.is_empty() { self.unnamed.as_ref() } else { self.named.get(name) }
+    }
+
+    /// Whether another named statement may be prepared.
+    pub(crate) fn is_full(&self) -> bool {
+        self.named.len() >= CLIENT_STATEMENTS_MAX
+    }
+
+    /// Sets what a name stands for (`None`: nothing).
+    pub(crate) fn set(&mut self, name: &[u8], statement: Option<Arc<Prepared>>) -> Undo {
+        let key = Bytes::copy_from_slice(name);
+        let before = if name.is_empty() {
+            std::mem::replace(&mut self.unnamed, statement)
+        } else if let Some(statement) = statement {
+            self.named.insert(key.clone(), statement)
+        } else {
+            self.named.remove(name)
+        };
+        Undo { name: key, before }
+    }
+
+    /// Takes a change back.
+    pub(crate) fn undo(&mut self, undo: Undo) {
+        let Undo { name, before } = undo;
+        self.set(&name, before);
+    }
+
+    /// Forgets the named ones (DEALLOCATE ALL).
+    pub(crate) fn clear_named(&mut self) {
+        self.named = HashMap::new();
+    }
+
+    /// Forgets all (DISCARD ALL).
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// What is prepared on one server connection.
+#[derive(Debug)]
+pub(crate) struct ServerStatements {
+    /// Named statements by id, with the batch that used them last.
+    named: LruCache<u64, u64>,
+    /// Which statement is the unnamed one.
+    pub(crate) unnamed: Option<u64>,
+    /// Statements that the server must close before they are prepared again.
+    stale: Vec<u64>,
+    batch: u64,
+}
+
+impl Default for ServerStatements {
+    fn default() -> Self {
+        Self { named: LruCache::unbounded(), unnamed: None, stale: Vec::new(), batch: 0 }
+    }
+}
+
+impl ServerStatements {
+    /// A new batch begins; returns the statements to close before anything else.
+    pub(crate) fn begin_batch(&mut self) -> Vec<u64> {
+        self.batch += 1;
+        std::mem::take(&mut self.stale)
+    }
+
+    /// Marks the statement as used now; says whether it is prepared here.
+    pub(crate) fn touch(&mut self, id: u64) -> bool {
+        self.named.get_mut(&id).map(|batch| *batch = self.batch).is_some()
+    }
+
+    /// The statement is being prepared. Returns one to close for it, if there are too many; never one that the open
+    /// batch uses, because a later message of the batch may need it.
+    pub(crate) fn insert(&mut self, id: u64) -> Option<u64> {
+        self.named.put(id, self.batch);
+        let (_, batch) = self.named.peek_lru()?;
+        if self.named.len() <= SERVER_STATEMENTS_MAX || *batch == self.batch {
+            return None;
+        }
+        self.named.pop_lru().map(|(evicted, _)| evicted)
+    }
+
+    /// Preparing it failed, or was skipped.
+    pub(crate) fn remove(&mut self, id: u64) {
+        self.named.pop(&id);
+        if self.unnamed == Some(id) {
+            self.unnamed = None;
+        }
+    }
+
+    /// It is there but no good any more ("cached plan must not change result type"): close it, then prepare anew.
+    pub(crate) fn mark_stale(&mut self, id: u64) {
+        if self.named.pop(&id).is_some() {
+            self.stale.push(id);
+        }
+    }
+
+    /// The server has forgotten all of them.
+    pub(crate) fn clear(&mut self) {
+        self.named.clear();
+        self.stale.clear();
+        self.unnamed = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prepared(sql: &str) -> Arc<Prepared> {
+        Prepared::new(sql.as_bytes(), &[0, 0], Analysis::default())
+    }
+
+    #[test]
+    fn the_same_text_is_one_statement_for_all_clients_of_a_database() {
+        let registry = Registry::default();
+        let (shop, blog): (Arc<str>, Arc<str>) = ("shop".into(), "blog".into());
+        let first = registry.intern(&shop, b"SELECT 1", &[0, 0], Analysis::default);
+        let second = registry.intern(&shop, b"SELECT 1", &[0, 0], Analysis::default);
+        assert_eq!(first.id, second.id);
+        assert_ne!(first.id, registry.intern(&blog, b"SELECT 1", &[0, 0], Analysis::default).id);
+        assert_ne!(first.id, registry.intern(&shop, b"SELECT 1", &[0, 1, 0, 0, 0, 23], Analysis::default).id);
+    }
+
+    #[test]
+    fn the_registry_forgets_what_no_client_knows() {
+        let registry = Registry::default();
+        let shop: Arc<str> = "shop".into();
+        for number in 0..10 * SWEEP_AFTER {
+            registry.intern(&shop, number.to_string().as_bytes(), &[0, 0], Analysis::default);
+        }
+        assert!(registry.known.lock().statements.len() <= 2 * SWEEP_AFTER);
+    }
+
+    #[test]
+    fn a_change_that_the_server_refuses_is_undone() {
+        let mut statements = ClientStatements::default();
+        let (old, new) = (prepared("old"), prepared("new"));
+        statements.set(b"s", Some(Arc::clone(&old)));
+        let undo = statements.set(b"s", Some(new));
+        statements.undo(undo);
+        assert_eq!(statements.get(b"s").map(|statement| statement.id), Some(old.id));
+        let undo = statements.set(b"t", Some(old));
+        statements.undo(undo);
+        assert!(statements.get(b"t").is_none());
+    }
+
+    #[test]
+    fn the_least_recently_used_statement_makes_room_but_never_one_of_the_open_batch() {
+        let mut statements = ServerStatements::default();
+        statements.begin_batch();
+        for id in 0..SERVER_STATEMENTS_MAX as u64 {
+            assert_eq!(statements.insert(id), None);
+        }
+        // All belong to the open batch: it may hold more than the bound while it lasts.
+        assert_eq!(statements.insert(9_000), None);
+        statements.begin_batch();
+        assert!(statements.touch(0));
+        assert_eq!(statements.insert(9_001), Some(1));
+        assert!(!statements.touch(1));
+    }
+
+    #[test]
+    fn a_stale_statement_is_closed_before_the_next_batch() {
+        let mut statements = ServerStatements::default();
+        statements.begin_batch();
+        statements.insert(7);
+        statements.mark_stale(7);
+        assert!(!statements.touch(7));
+        assert_eq!(statements.begin_batch(), vec![7]);
+        assert_eq!(statements.begin_batch(), Vec::<u64>::new());
+    }
+}

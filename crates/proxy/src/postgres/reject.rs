@@ -1,0 +1,250 @@
+//! What a client is told when something is refused or lost: the one place where reasons become SQLSTATEs.
+//!
+//! | what | SQLSTATE | then |
+//! |---|---|---|
+//! | refused by the gate | `53300` | the session lives on |
+//! | canceled while it waited | `57014` | the session lives on |
+//! | a statement after a refused BEGIN | `25P02` | until ROLLBACK |
+//! | connection lost within a transaction | `08006` | the transaction has failed |
+//! | connection lost with the outcome unknown | `08007` | the session lives on |
+//! | no connection can be had any more, or we drain | `57P01` | the session ends |
+//! | a broken message | `08P01` | the session ends |
+//! | a message or a number of statements beyond our bounds | `54000` | the session ends / lives on |
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use admission::Reason;
+use bytes::BytesMut;
+use wire::postgres::backend::{Error, Severity, write_error, write_notice};
+
+/// An ErrorResponse of ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    severity: Severity,
+    pub(crate) code: &'static str,
+    message: Cow<'static, str>,
+    detail: Option<Cow<'static, str>>,
+    hint: Option<Cow<'static, str>>,
+}
+
+impl Refusal {
+    const fn new(severity: Severity, code: &'static str, message: &'static str) -> Self {
+        Self { severity, code, message: Cow::Borrowed(message), detail: None, hint: None }
+    }
+
+    const fn error(code: &'static str, message: &'static str) -> Self {
+        Self::new(Severity::Error, code, message)
+    }
+
+    const fn fatal(code: &'static str, message: &'static str) -> Self {
+        Self::new(Severity::Fatal, code, message)
+    }
+
+    fn detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
+        self.detail = Some(detail.into());
+        self
+    }
+
+    fn hint(mut self, hint: impl Into<Cow<'static, str>>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Refused by the gate, after waiting so long.
+    pub(crate) fn rejected(gate: &str, reason: Reason, waited: Duration) -> Self {
+        let (detail, hint) = match reason {
+            Reason::QueueFull => (
+                "The queue is full (queue_max).".to_owned(),
+                "Retry after a pause; if this is ordinary load, the database needs more capacity.",
+            ),
+            Reason::QueueTimeout => (
+                format!("It waited for {:.3} s (queue_timeout).", waited.as_secs_f64()),
+                "Retry after a pause; if this is ordinary load, the database needs more capacity.",
+            ),
+            Reason::Deadline => (
+                format!("Its deadline passed after {:.3} s in the queue.", waited.as_secs_f64()),
+                "The answer would have come too late: the statement was not sent.",
+            ),
+            Reason::PinnedMax => (
+                "The statement needs a server connection of its own, and no more may be kept (pinned_max)."
+                    .to_owned(),
+                "Avoid session state (temporary tables, session locks, LISTEN, SQL PREPARE), raise pinned_max, or use \
+                 pooling = \"session\".",
+            ),
+        };
+        let message = match reason {
+            Reason::PinnedMax => format!("gatekeeper \"{gate}\": too many sessions hold a server connection"),
+            _ => format!("gatekeeper \"{gate}\": the database is overloaded, the request was refused"),
+        };
+        let mut refusal = Self::error("53300", "").detail(detail).hint(hint);
+        refusal.message = message.into();
+        refusal
+    }
+
+    /// A cancel request reached it in the queue.
+    pub(crate) fn canceled_in_queue() -> Self {
+        Self::error("57014", "canceling statement due to user request")
+            .detail("It was waiting in gatekeeper's queue.")
+    }
+
+    /// As PostgreSQL says it.
+    pub(crate) fn in_failed_transaction() -> Self {
+        Self::error(
+            "25P02",
+            "current transaction is aborted, commands ignored until end of transaction block",
+        )
+    }
+
+    /// As PostgreSQL says it.
+    pub(crate) fn no_such_savepoint(name: &[u8]) -> Self {
+        let mut refusal = Self::error("3B001", "");
+        refusal.message = format!("savepoint \"{}\" does not exist", String::from_utf8_lossy(name)).into();
+        refusal
+    }
+
+    /// As PostgreSQL says it.
+    pub(crate) fn no_such_statement(name: &[u8]) -> Self {
+        let mut refusal = Self::error("26000", "");
+        refusal.message = match name {
+            [] => "unnamed prepared statement does not exist".into(),
+            name => format!("prepared statement \"{}\" does not exist", String::from_utf8_lossy(name)).into(),
+        };
+        refusal
+    }
+
+    /// A bound of ours.
+    pub(crate) fn too_many_statements(bound: usize) -> Self {
+        Self::error("54000", "too many prepared statements in this session")
+            .detail(format!("Gatekeeper keeps at most {bound} for a client."))
+            .hint("DEALLOCATE those that are no longer used.")
+    }
+
+    /// A bound of ours.
+    pub(crate) fn message_too_large(length: usize, bound: usize) -> Self {
+        Self::fatal("54000", "message too large for the gate")
+            .detail(format!("It has {length} bytes; at most {bound} can be held back for admission."))
+            .hint("Send large data by COPY, or inside a transaction that has begun.")
+    }
+
+    /// The server went away with the statement's outcome unknown.
+    pub(crate) fn outcome_unknown(server_said: Option<&str>) -> Self {
+        lost(
+            "08007",
+            "the server connection was lost before it answered; the outcome is unknown",
+            server_said,
+        )
+    }
+
+    /// The server went away within a transaction.
+    pub(crate) fn transaction_lost(server_said: Option<&str>) -> Self {
+        lost("08006", "the server connection was lost; the transaction has been rolled back", server_said)
+    }
+
+    /// The server went away before anything was sent.
+    pub(crate) fn not_sent() -> Self {
+        Self::error(
+            "08006",
+            "the server connection was lost before the statement was sent; it was not executed",
+        )
+        .hint("It is safe to retry.")
+    }
+
+    /// The server went away together with state that no other connection has.
+    pub(crate) fn session_lost(server_said: Option<&str>) -> Self {
+        let refusal =
+            lost("57P01", "the server connection that this session was pinned to was lost", server_said);
+        Self { severity: Severity::Fatal, ..refusal }
+    }
+
+    /// No connection of this user and database is left, and only a login can bring another.
+    pub(crate) fn pool_is_gone() -> Self {
+        Self::fatal(
+            "57P01",
+            "terminating connection: gatekeeper has lost all server connections of this user and database",
+        )
+        .hint("Connect again: the server must authenticate a new login.")
+    }
+
+    /// The session's settings can't be carried to the server connection that it got.
+    pub(crate) fn settings(server_said: &str) -> Self {
+        Self::error(
+            "08006",
+            "the session's settings could not be restored on a server connection; nothing was executed",
+        )
+        .detail(format!("The server said: {server_said}"))
+        .hint("Connect again.")
+    }
+
+    /// The gate drains.
+    pub(crate) fn shutting_down() -> Self {
+        Self::fatal("57P01", "terminating connection: gatekeeper is shutting down").hint("Connect again.")
+    }
+
+    /// The client broke the protocol.
+    pub(crate) fn protocol_violation(what: &str) -> Self {
+        let mut refusal = Self::fatal("08P01", "");
+        refusal.message = what.to_owned().into();
+        refusal
+    }
+
+    /// The server broke the protocol.
+    pub(crate) fn server_violation(what: &str) -> Self {
+        Self::fatal("08P01", "gatekeeper does not understand the server").detail(what.to_owned())
+    }
+
+    /// Appends the ErrorResponse.
+    pub(crate) fn write(&self, out: &mut BytesMut) {
+        write_error(out, &self.fields());
+    }
+
+    fn fields(&self) -> Error<'_> {
+        Error {
+            severity: self.severity,
+            code: self.code,
+            message: &self.message,
+            detail: self.detail.as_deref(),
+            hint: self.hint.as_deref(),
+        }
+    }
+}
+
+/// Appends the warning that PostgreSQL gives for COMMIT or ROLLBACK outside a transaction.
+pub(crate) fn warn_no_transaction(out: &mut BytesMut) {
+    let warning = Refusal::new(Severity::Warning, "25P01", "there is no transaction in progress");
+    write_notice(out, &warning.fields());
+}
+
+fn lost(code: &'static str, message: &'static str, server_said: Option<&str>) -> Refusal {
+    let refusal = Refusal::error(code, message);
+    match server_said {
+        Some(said) => refusal.detail(format!("The server said: {said}")),
+        None => refusal,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::postgres::backend::parse_error;
+
+    #[test]
+    fn a_refusal_is_an_error_with_reason_and_hint_and_not_fatal() {
+        for reason in [Reason::QueueFull, Reason::QueueTimeout, Reason::Deadline, Reason::PinnedMax] {
+            let mut out = BytesMut::new();
+            Refusal::rejected("shop", reason, Duration::from_millis(1500)).write(&mut out);
+            let fields = parse_error(&out[5..]);
+            assert_eq!((fields.severity(), fields.code()), ("ERROR", "53300"));
+            assert!(fields.detail().is_some() && fields.hint().is_some(), "{reason:?}");
+        }
+    }
+
+    #[test]
+    fn what_ends_the_session_is_fatal() {
+        for refusal in [Refusal::pool_is_gone(), Refusal::shutting_down(), Refusal::protocol_violation("x")] {
+            let mut out = BytesMut::new();
+            refusal.write(&mut out);
+            assert!(parse_error(&out[5..]).is_fatal());
+        }
+    }
+}

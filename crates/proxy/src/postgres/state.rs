@@ -1,0 +1,94 @@
+//! What a session is apart from its sockets: its statements, settings and pins, and its right to be in flight.
+
+use std::sync::Arc;
+
+use admission::{Reason, RequestType};
+
+use super::classify::{self, Analysis};
+use super::pins::Pins;
+use super::prepared::{ClientStatements, Prepared, Registry};
+use super::settings::SessionSettings;
+use crate::gate::Pinned;
+use crate::observe::TypeName;
+use crate::permit::Permit;
+
+/// The state of one client's session.
+pub(crate) struct State {
+    /// The gate's name, for messages.
+    pub(crate) gate: Arc<str>,
+    /// The database, for request types.
+    pub(crate) database: Arc<str>,
+    /// The client's prepared statements.
+    pub(crate) statements: ClientStatements,
+    /// The client's settings.
+    pub(crate) settings: SessionSettings,
+    /// Why the session keeps its connection.
+    pub(crate) pins: Pins,
+    /// Whether server connections are shared with other sessions.
+    pub(crate) shared: bool,
+    /// The request in flight.
+    pub(crate) permit: Option<Permit>,
+    /// The connection kept beyond it.
+    pub(crate) pinned: Option<Pinned>,
+    registry: Arc<Registry>,
+}
+
+impl State {
+    pub(crate) fn new(
+        gate: Arc<str>,
+        database: Arc<str>,
+        settings: SessionSettings,
+        shared: bool,
+        registry: Arc<Registry>,
+    ) -> Self {
+        Self {
+            gate,
+            database,
+            statements: ClientStatements::default(),
+            settings,
+            pins: Pins::default(),
+            shared,
+            permit: None,
+            pinned: None,
+            registry,
+        }
+    }
+
+    /// Reads a text.
+    pub(crate) fn analyze(&self, sql: &[u8]) -> Analysis {
+        let reported = |name| self.settings.reported.get(name);
+        let standard_strings = reported("standard_conforming_strings") != Some("off");
+        classify::analyze(sql, standard_strings, reported("client_encoding").unwrap_or("UTF8"))
+    }
+
+    /// The statement that a Parse message makes. Named ones are the same for all who prepare the same text.
+    pub(crate) fn prepare(&self, name: &[u8], sql: &[u8], parameter_types: &[u8]) -> Arc<Prepared> {
+        if name.is_empty() {
+            return Prepared::new(sql, parameter_types, self.analyze(sql));
+        }
+        self.registry.intern(&self.database, sql, parameter_types, || self.analyze(sql))
+    }
+
+    /// Whether the statement is a DEALLOCATE that is ours to answer: the names are the client's, not the server's.
+    pub(crate) fn deallocates(&self, statement: &Prepared) -> bool {
+        self.shared && statement.analysis.deallocates.is_some() && !self.pins.has_sql_prepared()
+    }
+
+    /// Keeps the connection beyond the request in flight.
+    pub(crate) fn pin(&mut self) -> Result<(), Reason> {
+        if let (None, Some(permit)) = (&self.pinned, &self.permit) {
+            self.pinned = Some(permit.pin()?);
+        }
+        Ok(())
+    }
+
+    /// The request type of a text, within an explicit transaction or not.
+    pub(crate) fn request_type(&self, analysis: &Analysis, explicit: bool) -> RequestType {
+        classify::request_type(&self.database, analysis.type_hash, explicit)
+    }
+
+    /// Its name.
+    pub(crate) fn type_name(&self, analysis: &Analysis, explicit: bool) -> TypeName {
+        classify::type_name(&self.database, analysis, explicit)
+    }
+}

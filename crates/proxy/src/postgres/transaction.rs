@@ -1,0 +1,371 @@
+//! Transactions whose beginning is deferred.
+//!
+//! Drivers send `BEGIN` by itself and wait for its answer before the first statement. A gate that asked for admission
+//! then would know nothing of what is to come. So BEGIN is answered here, with its options kept; so are SAVEPOINT,
+//! SET TRANSACTION and harmless SET LOCALs that follow. With the first real statement, whose text tells the request
+//! type, all of it goes to the server in one write, in order. A transaction that ends before that costs the server
+//! nothing.
+//!
+//! A deferred transaction that is refused, or canceled while it waits, is a failed transaction like any other: 25P02
+//! until ROLLBACK, or until ROLLBACK TO a savepoint that was pending, which makes it deferred again.
+
+use bytes::Bytes;
+use wire::postgres::backend::Status;
+use wire::sql::statement::{Kind, Statement};
+
+use super::reject::Refusal;
+
+/// How many statements a deferred transaction may keep pending; with more it becomes a real one.
+pub(crate) const PENDING_MAX: usize = 64;
+/// How many bytes of them.
+pub(crate) const PENDING_BYTES_MAX: usize = 16 * 1024;
+
+/// Settings whose SET LOCAL is kept pending: bounds, memory and look-up, which change nothing until a statement runs,
+/// and custom ones (with a dot), which only functions and policies read.
+const DEFERRABLE_SETTINGS: [&str; 11] = [
+    "constraint_exclusion",
+    "idle_in_transaction_session_timeout",
+    "jit",
+    "lock_timeout",
+    "maintenance_work_mem",
+    "random_page_cost",
+    "search_path",
+    "statement_timeout",
+    "synchronous_commit",
+    "transaction_timeout",
+    "work_mem",
+];
+
+/// Where a session is with its transaction.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Transaction {
+    /// None is open.
+    #[default]
+    Idle,
+    /// The client believes that one is open; the server knows nothing of it yet.
+    Deferred(Deferred),
+    /// Open on the server.
+    Open(Status),
+    /// Deferred and then refused or canceled: failed, on no server.
+    Refused(Deferred),
+}
+
+/// What was acknowledged and not yet sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Deferred {
+    begin: Bytes,
+    pending: Vec<Pending>,
+    bytes: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Pending {
+    /// The savepoint that this statement sets.
+    savepoint: Option<Bytes>,
+    /// A released savepoint stays as a statement, for what was set since.
+    sql: Bytes,
+}
+
+/// What to do with a statement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Control {
+    /// Answer with this command tag.
+    Tag(&'static [u8]),
+    /// Answer with this tag, after a warning that no transaction is open.
+    TagWithWarning(&'static [u8]),
+    /// Answer EmptyQueryResponse.
+    Empty,
+    /// Answer with an error; the transaction has failed.
+    Error(Refusal),
+    /// It is for the server.
+    Forward,
+}
+
+impl Transaction {
+    /// A failed transaction that is on no server any more.
+    pub(crate) fn failed() -> Self {
+        Self::Refused(Deferred::new(b"BEGIN"))
+    }
+
+    /// The status that the client knows.
+    pub(crate) fn status(&self) -> Status {
+        match self {
+            Self::Idle => Status::Idle,
+            Self::Deferred(_) => Status::Transaction,
+            Self::Open(status) => *status,
+            Self::Refused(_) => Status::Failed,
+        }
+    }
+
+    /// Whether its next statements go to a server connection that it holds.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self, Self::Open(_))
+    }
+
+    /// The deferred beginning, if there is one to replay.
+    pub(crate) fn deferred(&self) -> Option<&Deferred> {
+        match self {
+            Self::Deferred(deferred) => Some(deferred),
+            _ => None,
+        }
+    }
+
+    /// The request was refused or canceled before it reached the server.
+    pub(crate) fn refuse(&mut self) {
+        if let Self::Deferred(deferred) = std::mem::take(self) {
+            *self = Self::Refused(deferred);
+        }
+    }
+
+    /// Serves a statement here if that can be done without the server.
+    pub(crate) fn control(&mut self, statement: &Statement<'_>) -> Control {
+        match self {
+            Self::Open(_) => Control::Forward,
+            Self::Idle => self.idle_control(statement),
+            Self::Deferred(_) => self.deferred_control(statement),
+            Self::Refused(_) => self.refused_control(&statement.kind),
+        }
+    }
+
+    fn idle_control(&mut self, statement: &Statement<'_>) -> Control {
+        match &statement.kind {
+            Kind::Empty => Control::Empty,
+            Kind::Begin { tag } => {
+                *self = Self::Deferred(Deferred::new(statement.text));
+                Control::Tag(tag.as_bytes())
+            }
+            Kind::Commit { chain: false } => Control::TagWithWarning(b"COMMIT"),
+            Kind::Rollback { chain: false } => Control::TagWithWarning(b"ROLLBACK"),
+            _ => Control::Forward,
+        }
+    }
+
+    fn deferred_control(&mut self, statement: &Statement<'_>) -> Control {
+        let Self::Deferred(deferred) = self else { return Control::Forward };
+        let kept = match &statement.kind {
+            Kind::Empty => return Control::Empty,
+            Kind::Commit { chain } => return self.end(b"COMMIT", *chain),
+            Kind::Rollback { chain } => return self.end(b"ROLLBACK", *chain),
+            Kind::RollbackTo { savepoint } => {
+                if deferred.rollback_to(savepoint) {
+                    return Control::Tag(b"ROLLBACK");
+                }
+                let error = Refusal::no_such_savepoint(savepoint);
+                self.refuse();
+                return Control::Error(error);
+            }
+            Kind::Release { name } => {
+                if deferred.release(name) {
+                    return Control::Tag(b"RELEASE");
+                }
+                let error = Refusal::no_such_savepoint(name);
+                self.refuse();
+                return Control::Error(error);
+            }
+            Kind::Savepoint { name } => {
+                deferred.keep(Some(name), statement.text).then_some(&b"SAVEPOINT"[..])
+            }
+            Kind::SetTransaction => deferred.keep(None, statement.text).then_some(&b"SET"[..]),
+            Kind::SetLocal { name } if is_deferrable(name) => {
+                deferred.keep(None, statement.text).then_some(&b"SET"[..])
+            }
+            _ => None,
+        };
+        kept.map_or(Control::Forward, Control::Tag)
+    }
+
+    fn refused_control(&mut self, kind: &Kind<'_>) -> Control {
+        let Self::Refused(deferred) = self else { return Control::Forward };
+        match kind {
+            Kind::Empty => Control::Empty,
+            // COMMIT of a failed transaction rolls it back, and says so.
+            Kind::Commit { chain } | Kind::Rollback { chain } => self.end(b"ROLLBACK", *chain),
+            Kind::RollbackTo { savepoint } if deferred.rollback_to(savepoint) => {
+                if let Self::Refused(deferred) = std::mem::take(self) {
+                    *self = Self::Deferred(deferred);
+                }
+                Control::Tag(b"ROLLBACK")
+            }
+            Kind::RollbackTo { savepoint } => Control::Error(Refusal::no_such_savepoint(savepoint)),
+            _ => Control::Error(Refusal::in_failed_transaction()),
+        }
+    }
+
+    /// Ends a transaction that the server never saw. AND CHAIN begins the next with the same characteristics.
+    fn end(&mut self, tag: &'static [u8], chain: bool) -> Control {
+        *self = match std::mem::take(self) {
+            Self::Deferred(deferred) | Self::Refused(deferred) if chain => Self::Deferred(deferred.chained()),
+            _ => Self::Idle,
+        };
+        Control::Tag(tag)
+    }
+}
+
+impl Deferred {
+    fn new(begin: &[u8]) -> Self {
+        Self { begin: Bytes::copy_from_slice(begin), pending: Vec::new(), bytes: begin.len() }
+    }
+
+    /// What the server must be sent before the first real statement, in order.
+    pub(crate) fn statements(&self) -> impl Iterator<Item = &Bytes> {
+        std::iter::once(&self.begin).chain(self.pending.iter().map(|pending| &pending.sql))
+    }
+
+    fn keep(&mut self, savepoint: Option<&[u8]>, sql: &[u8]) -> bool {
+        let fits = self.pending.len() < PENDING_MAX && self.bytes + sql.len() <= PENDING_BYTES_MAX;
+        if fits {
+            self.bytes += sql.len();
+            let savepoint = savepoint.map(Bytes::copy_from_slice);
+            self.pending.push(Pending { savepoint, sql: Bytes::copy_from_slice(sql) });
+        }
+        fits
+    }
+
+    /// Takes back what followed the savepoint, which itself stays.
+    fn rollback_to(&mut self, name: &[u8]) -> bool {
+        let Some(index) = self.position(name) else { return false };
+        self.pending.truncate(index + 1);
+        self.bytes = self.begin.len() + self.pending.iter().map(|pending| pending.sql.len()).sum::<usize>();
+        true
+    }
+
+    /// Forgets the savepoint and those after it; what was set since stays set.
+    fn release(&mut self, name: &[u8]) -> bool {
+        let Some(index) = self.position(name) else { return false };
+        let mut position = 0;
+        self.pending.retain(|pending| {
+            position += 1;
+            position <= index || pending.savepoint.is_none()
+        });
+        true
+    }
+
+    fn position(&self, name: &[u8]) -> Option<usize> {
+        self.pending.iter().rposition(|pending| pending.savepoint.as_deref() == Some(name))
+    }
+
+    /// The next transaction of a chain: the same characteristics, nothing else.
+    fn chained(mut self) -> Self {
+        let transaction = |pending: &Pending| {
+            pending.savepoint.is_none() && !pending.sql.to_ascii_lowercase().starts_with(b"set local")
+        };
+        self.pending.retain(transaction);
+        self
+    }
+}
+
+fn is_deferrable(name: &[u8]) -> bool {
+    name.contains(&b'.')
+        || DEFERRABLE_SETTINGS.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::sql::statement::statements;
+
+    /// Runs statements and gives the answers: a tag, `-` for forward, or the SQLSTATE.
+    fn run(transaction: &mut Transaction, sql: &str) -> String {
+        let answers =
+            statements(sql.as_bytes(), true).map(|statement| match transaction.control(&statement) {
+                Control::Tag(tag) => String::from_utf8_lossy(tag).into_owned(),
+                Control::TagWithWarning(tag) => format!("{}!", String::from_utf8_lossy(tag)),
+                Control::Empty => "empty".to_owned(),
+                Control::Error(refusal) => refusal.code.to_owned(),
+                Control::Forward => "-".to_owned(),
+            });
+        answers.collect::<Vec<_>>().join(" ")
+    }
+
+    fn replay(transaction: &Transaction) -> Vec<String> {
+        let deferred = transaction.deferred().expect("a deferred transaction");
+        deferred.statements().map(|sql| String::from_utf8_lossy(sql).into_owned()).collect()
+    }
+
+    #[test]
+    fn a_transaction_without_statements_needs_no_server() {
+        let mut transaction = Transaction::default();
+        assert_eq!(run(&mut transaction, "BEGIN; COMMIT"), "BEGIN COMMIT");
+        assert_eq!(
+            run(&mut transaction, "START TRANSACTION READ ONLY; ROLLBACK"),
+            "START TRANSACTION ROLLBACK"
+        );
+        assert_eq!(transaction.status(), Status::Idle);
+    }
+
+    #[test]
+    fn what_precedes_the_first_statement_is_replayed_in_order() {
+        let mut transaction = Transaction::default();
+        let sql = "BEGIN ISOLATION LEVEL SERIALIZABLE; SET LOCAL statement_timeout = 100; SAVEPOINT a; SET TRANSACTION READ ONLY";
+        assert_eq!(run(&mut transaction, sql), "BEGIN SET SAVEPOINT SET");
+        assert_eq!(run(&mut transaction, "SELECT 1"), "-");
+        assert_eq!(replay(&transaction), sql.split("; ").collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn settings_that_could_fail_or_be_seen_are_not_deferred() {
+        let mut transaction = Transaction::default();
+        run(&mut transaction, "BEGIN");
+        assert_eq!(run(&mut transaction, "SET LOCAL role = 'admin'"), "-");
+        assert_eq!(run(&mut transaction, "SET work_mem = '1GB'"), "-");
+        assert_eq!(run(&mut transaction, "SET LOCAL app.tenant = '7'"), "SET");
+    }
+
+    #[test]
+    fn rolling_back_to_a_pending_savepoint_takes_back_what_followed() {
+        let mut transaction = Transaction::default();
+        run(&mut transaction, "BEGIN; SAVEPOINT a; SET LOCAL work_mem = 1; SAVEPOINT b; SAVEPOINT a");
+        assert_eq!(run(&mut transaction, "ROLLBACK TO b"), "ROLLBACK");
+        assert_eq!(replay(&transaction), ["BEGIN", "SAVEPOINT a", "SET LOCAL work_mem = 1", "SAVEPOINT b"]);
+        assert_eq!(run(&mut transaction, "RELEASE a"), "RELEASE");
+        assert_eq!(replay(&transaction), ["BEGIN", "SET LOCAL work_mem = 1"]);
+    }
+
+    #[test]
+    fn an_unknown_savepoint_fails_the_transaction() {
+        let mut transaction = Transaction::default();
+        run(&mut transaction, "BEGIN; SAVEPOINT a");
+        assert_eq!(run(&mut transaction, "ROLLBACK TO nothing"), "3B001");
+        assert_eq!(transaction.status(), Status::Failed);
+        assert_eq!(run(&mut transaction, "SELECT 1"), "25P02");
+        assert_eq!(run(&mut transaction, "ROLLBACK TO a"), "ROLLBACK");
+        assert_eq!(transaction.status(), Status::Transaction);
+    }
+
+    #[test]
+    fn a_refused_transaction_has_failed_until_it_is_rolled_back() {
+        let mut transaction = Transaction::default();
+        run(&mut transaction, "BEGIN");
+        transaction.refuse();
+        assert_eq!(run(&mut transaction, "SELECT 1; SAVEPOINT a"), "25P02 25P02");
+        assert_eq!(run(&mut transaction, "COMMIT"), "ROLLBACK");
+        assert_eq!(transaction.status(), Status::Idle);
+    }
+
+    #[test]
+    fn a_chain_begins_anew_with_the_same_characteristics() {
+        let mut transaction = Transaction::default();
+        run(&mut transaction, "BEGIN READ ONLY; SAVEPOINT a; SET LOCAL work_mem = 1; COMMIT AND CHAIN");
+        assert_eq!(replay(&transaction), ["BEGIN READ ONLY"]);
+    }
+
+    #[test]
+    fn ending_no_transaction_warns() {
+        let mut transaction = Transaction::default();
+        assert_eq!(run(&mut transaction, "COMMIT; ROLLBACK"), "COMMIT! ROLLBACK!");
+    }
+
+    #[test]
+    fn what_is_pending_is_bounded() {
+        let mut transaction = Transaction::default();
+        run(&mut transaction, "BEGIN");
+        for _ in 0..PENDING_MAX {
+            assert_eq!(run(&mut transaction, "SAVEPOINT a"), "SAVEPOINT");
+        }
+        assert_eq!(run(&mut transaction, "SAVEPOINT a"), "-");
+        let mut transaction = Transaction::default();
+        run(&mut transaction, "BEGIN");
+        let long = format!("SAVEPOINT {}", "a".repeat(PENDING_BYTES_MAX));
+        assert_eq!(run(&mut transaction, &long), "-");
+    }
+}

@@ -301,6 +301,7 @@ impl Bound {
         tokio::select! {
             () = listener.serve(sockets_max, settings.drain_timeout, &shared.shutdown, serve) => {}
             () = maintenance => {}
+            () = Arc::clone(&shared.driver).run_timer() => {}
         }
         shared.pools.close_idle();
         Ok(())

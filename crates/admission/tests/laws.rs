@@ -1,0 +1,457 @@
+//! What holds whatever happens: random histories of everything that a shell can do.
+//!
+//! The history is checked against a second bookkeeping, written as plainly as it can be (`World`): every
+//! ticket ends exactly once, load and connections are what the sum over the requests in flight says, no bound is ever
+//! exceeded, time-outs make progress, nothing leaks, and the same history gives the same trace. The order of service is
+//! compared with a naive model in `tests/order.rs`.
+
+mod history;
+
+use admission::{
+    Action, Completion, Connection, Cost, Duration, Entry, Event, Gate, Instant, Order, Outcome, Pin, Policy,
+    PoolId, Reason, Request, RequestType, Ticket, Work,
+};
+use history::{MS, check, pool};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+const POOLS: u8 = 3;
+
+#[derive(Clone, Debug)]
+enum Op {
+    Arrive {
+        kind: u64,
+        pool: u8,
+        held: bool,
+        immediate: bool,
+        deadline: Option<u64>,
+    },
+    Complete {
+        which: usize,
+        outcome: Outcome,
+        took: u64,
+    },
+    Idle(usize),
+    Resume(usize),
+    Suspend(usize),
+    Cancel(usize),
+    Pin(usize),
+    Unpin(usize),
+    SetPool(u8, u32),
+    SetPolicy(Box<Policy>),
+    /// Time goes on: with every time-out answered, or unseen.
+    Pass {
+        nanos: u64,
+        answered: bool,
+    },
+}
+
+fn order() -> impl Strategy<Value = Order> {
+    let aging = |aging, floor| Order::ShortestFirst { aging, floor: Work::from_nanos(floor * MS) };
+    prop_oneof![
+        Just(Order::Fifo),
+        Just(aging(Some(0.0), 50)),
+        Just(aging(Some(1.0), 0)),
+        Just(aging(Some(5.0), 20)),
+        Just(aging(None, 0)),
+    ]
+}
+
+fn a_policy() -> impl Strategy<Value = Policy> {
+    let limits = (
+        prop::option::of(1..100_u64),
+        1..9_u32,
+        prop::option::of(1..5_u32),
+        0..20_usize,
+        1..100_u64,
+        0..4_u32,
+        0..8_usize,
+    );
+    (limits, order(), any::<bool>()).prop_map(|(limits, order, ewma)| {
+        let (capacity, connections, long_limit, queue_max, timeout, pinned_max, types_max) = limits;
+        Policy {
+            capacity: capacity.map(|ms| Work::from_nanos(ms * MS)),
+            connections,
+            long_limit,
+            cost: if ewma { Cost::Ewma { weight: 0.1 } } else { Cost::MovingAverage { window: 8 } },
+            order,
+            queue_max,
+            queue_timeout: Duration::from_millis(timeout),
+            pinned_max,
+            types_max,
+            suspend_after: Duration::from_millis(10),
+        }
+    })
+}
+
+fn outcome() -> impl Strategy<Value = Outcome> {
+    prop_oneof![6 => Just(Outcome::Success), 1 => Just(Outcome::Failure), 1 => Just(Outcome::Canceled)]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let arrive = (0..6_u64, 0..POOLS, 0..10_u8, prop::option::weighted(0.1, 0..30_u64)).prop_map(
+        |(kind, pool, special, deadline)| Op::Arrive {
+            kind,
+            pool,
+            held: special == 0,
+            immediate: special == 1,
+            deadline,
+        },
+    );
+    let took = prop_oneof![3 => 0..2_000_000_u64, 1 => 0..200_000_000_u64];
+    let complete = (0..64_usize, outcome(), took).prop_map(|(which, outcome, took)| Op::Complete {
+        which,
+        outcome,
+        took,
+    });
+    let pass = (prop_oneof![0..1_000_000_u64, 0..30_000_000_u64], any::<bool>())
+        .prop_map(|(nanos, answered)| Op::Pass { nanos, answered });
+    prop_oneof![
+        16 => arrive,
+        10 => complete,
+        2 => (0..64_usize).prop_map(Op::Idle),
+        2 => (0..64_usize).prop_map(Op::Resume),
+        1 => (0..64_usize).prop_map(Op::Suspend),
+        3 => (0..64_usize).prop_map(Op::Cancel),
+        1 => (0..64_usize).prop_map(Op::Pin),
+        1 => (0..64_usize).prop_map(Op::Unpin),
+        1 => (0..POOLS, 0..6_u32).prop_map(|(pool, total)| Op::SetPool(pool, total)),
+        1 => a_policy().prop_map(|policy| Op::SetPolicy(Box::new(policy))),
+        6 => pass,
+    ]
+}
+
+/// A request as the second bookkeeping sees it.
+#[derive(Debug)]
+struct Known {
+    request: Request,
+    in_flight: bool,
+    work: u64,
+    used: u64,
+    busy_since: Option<u64>,
+    suspended: bool,
+    pinned: bool,
+}
+
+struct World {
+    gate: Gate,
+    policy: Policy,
+    now: u64,
+    alive: BTreeMap<Ticket, Known>,
+    pins: Vec<(Ticket, Pin, PoolId)>,
+    totals: [u32; POOLS as usize],
+    in_use: [u32; POOLS as usize],
+    pinned: u32,
+    arrived: usize,
+    ended: usize,
+    trace: Vec<String>,
+}
+
+impl World {
+    fn new(policy: Policy) -> Self {
+        let mut gate = Gate::new(policy.clone(), Instant::ZERO, 1);
+        let totals = [2, 3, 1];
+        for (index, total) in totals.into_iter().enumerate() {
+            gate.set_pool(Instant::ZERO, pool(index as u8), total);
+        }
+        let (alive, pins, trace) = (BTreeMap::new(), Vec::new(), Vec::new());
+        let (in_use, pinned, arrived, ended, now) = ([0; POOLS as usize], 0, 0, 0, 0);
+        Self { gate, policy, now, alive, pins, totals, in_use, pinned, arrived, ended, trace }
+    }
+
+    fn at(&self) -> Instant {
+        Instant::from_nanos(self.now)
+    }
+
+    fn pick(&self, which: usize, in_flight: Option<bool>) -> Option<Ticket> {
+        let fit = |known: &Known| in_flight.is_none_or(|wanted| wanted == known.in_flight);
+        let tickets: Vec<_> =
+            self.alive.iter().filter(|(_, known)| fit(known)).map(|(ticket, _)| *ticket).collect();
+        (!tickets.is_empty()).then(|| tickets[which % tickets.len()])
+    }
+
+    fn apply(&mut self, op: &Op) {
+        let now = self.at();
+        match *op {
+            Op::Arrive { kind, pool: index, held, immediate, deadline } => {
+                self.arrive(kind, index, held, immediate, deadline);
+            }
+            Op::Complete { which, outcome, took } => {
+                if let Some(ticket) = self.pick(which, Some(true)) {
+                    self.complete(ticket, outcome, took);
+                }
+            }
+            Op::Idle(which) => {
+                if let Some(ticket) = self.pick(which, Some(true)) {
+                    self.gate.idle(now, ticket);
+                    self.stop(ticket);
+                }
+            }
+            Op::Resume(which) => {
+                if let Some(ticket) = self.pick(which, Some(true)) {
+                    self.gate.resume(now, ticket);
+                    self.settle(false);
+                    let known = self.alive.get_mut(&ticket).expect("in flight");
+                    known.busy_since.get_or_insert(self.now);
+                }
+            }
+            Op::Suspend(which) => {
+                if let Some(ticket) = self.pick(which, Some(true)) {
+                    self.gate.suspend(now, ticket);
+                    self.stop(ticket);
+                }
+            }
+            Op::Cancel(which) => {
+                if let Some(ticket) = self.pick(which, None) {
+                    self.gate.cancel(now, ticket);
+                }
+            }
+            Op::Pin(which) => self.pin(which),
+            Op::Unpin(which) => self.unpin(which),
+            Op::SetPool(index, total) => {
+                self.totals[index as usize] = total;
+                self.gate.set_pool(now, pool(index), total);
+            }
+            Op::SetPolicy(ref policy) => {
+                self.policy = (**policy).clone();
+                self.gate.set_policy(now, self.policy.clone());
+            }
+            Op::Pass { nanos, answered } => self.pass(nanos, answered),
+        }
+        self.settle(true);
+    }
+
+    fn arrive(&mut self, kind: u64, index: u8, held: bool, immediate: bool, deadline: Option<u64>) {
+        let request = Request {
+            request_type: RequestType(kind),
+            pool: pool(index),
+            connection: if held { Connection::Held } else { Connection::Needed },
+            entry: if immediate { Entry::Immediate } else { Entry::Queued },
+            deadline: deadline.map(|ms| Instant::from_nanos(self.now + ms * MS)),
+        };
+        // What happens by the clock alone comes first, so that the bound is judged on what the newcomer meets.
+        self.gate.handle_timeout(self.at());
+        self.settle(true);
+        let waiting = self.waiting();
+        let ticket = self.gate.arrive(self.at(), request);
+        self.arrived += 1;
+        let (in_flight, suspended, pinned) = (false, false, false);
+        let known = Known { request, in_flight, work: 0, used: 0, busy_since: None, suspended, pinned };
+        assert!(self.alive.insert(ticket, known).is_none(), "a ticket was used twice");
+        self.settle(true);
+        assert!(self.waiting() <= waiting.max(self.policy.queue_max), "more wait than may");
+        assert!(!immediate || held || self.alive.contains_key(&ticket), "an immediate request was refused");
+    }
+
+    /// Those that may be made to wait, and do.
+    fn waiting(&self) -> usize {
+        let waits = |known: &&Known| !known.in_flight && known.request.entry == Entry::Queued;
+        self.alive.values().filter(waits).count()
+    }
+
+    fn complete(&mut self, ticket: Ticket, outcome: Outcome, took: u64) {
+        self.gate.handle_timeout(self.at());
+        self.settle(true);
+        self.land(ticket);
+        let upstream_time = Duration::from_nanos(took);
+        self.gate.complete(self.at(), ticket, Completion { outcome, upstream_time });
+    }
+
+    fn land(&mut self, ticket: Ticket) {
+        let known = self.alive.remove(&ticket).expect("in flight");
+        self.ended += 1;
+        if known.request.connection == Connection::Needed && !known.pinned {
+            self.in_use[known.request.pool.index()] -= 1;
+        }
+    }
+
+    /// The client thinks from now on.
+    fn stop(&mut self, ticket: Ticket) {
+        let now = self.now;
+        let known = self.alive.get_mut(&ticket).expect("in flight");
+        if let Some(since) = known.busy_since.take() {
+            known.used += now - since;
+        }
+    }
+
+    fn pin(&mut self, which: usize) {
+        let Some(ticket) = self.pick(which, Some(true)) else { return };
+        let known = self.alive.get_mut(&ticket).expect("in flight");
+        let may = known.request.connection == Connection::Needed
+            && !known.pinned
+            && self.pinned < self.policy.pinned_max;
+        match self.gate.pin(Instant::from_nanos(self.now), ticket) {
+            Ok(pin) => {
+                assert!(may, "more pinned than may be");
+                known.pinned = true;
+                self.pinned += 1;
+                self.pins.push((ticket, pin, known.request.pool));
+            }
+            Err(reason) => assert!(!may && reason == Reason::PinnedMax),
+        }
+    }
+
+    fn unpin(&mut self, which: usize) {
+        if self.pins.is_empty() {
+            return;
+        }
+        let (ticket, pin, pool) = self.pins.swap_remove(which % self.pins.len());
+        self.pinned -= 1;
+        match self.alive.get_mut(&ticket) {
+            Some(known) => known.pinned = false,
+            None => self.in_use[pool.index()] -= 1,
+        }
+        self.gate.unpin(self.at(), pin);
+    }
+
+    fn pass(&mut self, nanos: u64, answered: bool) {
+        let end = self.now + nanos;
+        while let Some(next) = self.gate.next_timeout().filter(|next| answered && next.as_nanos() <= end) {
+            self.now = self.now.max(next.as_nanos());
+            self.gate.handle_timeout(self.at());
+            let after = self.gate.next_timeout();
+            assert!(after.is_none_or(|after| after > self.at()), "a time-out that makes no progress");
+            self.settle(true);
+        }
+        self.now = end;
+        self.gate.handle_timeout(self.at());
+    }
+
+    /// Drains, and compares the gate with the second bookkeeping.
+    fn settle(&mut self, compare: bool) {
+        while let Some(event) = self.gate.poll_event() {
+            self.trace.push(format!("{} {event:?}", self.now));
+            match event {
+                Event::Dispatched { ticket, work, .. } => self.dispatch(ticket, work),
+                Event::Suspended { ticket } => {
+                    self.stop(ticket);
+                    self.alive.get_mut(&ticket).expect("in flight").suspended = true;
+                }
+                Event::Resumed { ticket } => {
+                    self.alive.get_mut(&ticket).expect("in flight").suspended = false
+                }
+                Event::Left { ticket, .. } => {
+                    assert!(!self.alive.remove(&ticket).expect("alive").in_flight);
+                    self.ended += 1;
+                }
+                Event::Rejected { .. }
+                | Event::Completed { .. }
+                | Event::LaneChanged { .. }
+                | Event::TypeForgotten { .. } => {}
+            }
+        }
+        while let Some(action) = self.gate.poll() {
+            self.trace.push(format!("{} {action:?}", self.now));
+            if let Action::Reject(ticket, _) = action {
+                assert!(!self.alive.remove(&ticket).expect("alive").in_flight);
+                self.ended += 1;
+            }
+        }
+        if compare {
+            self.compare();
+        }
+    }
+
+    fn dispatch(&mut self, ticket: Ticket, work: Work) {
+        let known = self.alive.get_mut(&ticket).expect("alive");
+        assert!(!known.in_flight, "dispatched twice");
+        known.in_flight = true;
+        known.work = work.as_nanos();
+        known.busy_since = Some(self.now);
+        let passed = known.request.deadline.is_some_and(|deadline| deadline.as_nanos() <= self.now);
+        assert!(!passed || known.request.entry == Entry::Immediate, "dispatched after its deadline");
+        if known.request.connection == Connection::Needed {
+            let index = known.request.pool.index();
+            self.in_use[index] += 1;
+            assert!(self.in_use[index] <= self.totals[index], "more in use than the pool has");
+            assert!(
+                self.in_use.iter().sum::<u32>() <= self.policy.connections,
+                "more in use than the budget"
+            );
+        }
+    }
+
+    fn compare(&self) {
+        let snapshot = self.gate.snapshot();
+        let load: u64 =
+            self.alive.values().filter(|known| known.in_flight).map(|known| self.charge(known)).sum();
+        let in_flight = self.alive.values().filter(|known| known.in_flight).count();
+        let suspended = self.alive.values().filter(|known| known.suspended).count();
+        assert_eq!(snapshot.load.as_nanos(), load, "load");
+        assert_eq!((snapshot.in_flight, snapshot.suspended), (in_flight, suspended));
+        assert_eq!(snapshot.queued, self.alive.len() - in_flight);
+        assert_eq!(self.arrived, self.ended + self.alive.len(), "tickets conserved");
+        assert_eq!(snapshot.connections_in_use, self.in_use.iter().sum::<u32>());
+        assert_eq!(snapshot.pinned, self.pinned);
+        let by_type: u32 = snapshot.types.iter().map(|known| known.queued).sum();
+        assert_eq!(by_type as usize, snapshot.queued, "queued by type");
+        assert!(snapshot.types.len() <= self.policy.types_max.max(in_flight + snapshot.queued) + 1);
+        if self.policy.capacity.is_none() && self.policy.long_limit.is_none() {
+            let free = |known: &&Known| !known.in_flight && self.could_start(known);
+            assert_eq!(
+                self.alive.values().find(free).map(|known| known.request.pool),
+                None,
+                "waits for nothing"
+            );
+        }
+    }
+
+    fn charge(&self, known: &Known) -> u64 {
+        if known.suspended {
+            return 0;
+        }
+        known.work.max(known.used + known.busy_since.map_or(0, |since| self.now - since))
+    }
+
+    fn could_start(&self, known: &Known) -> bool {
+        let index = known.request.pool.index();
+        let free = self.in_use[index] < self.totals[index]
+            && self.in_use.iter().sum::<u32>() < self.policy.connections;
+        free || known.request.connection == Connection::Held
+    }
+
+    /// Everything ends: nothing may be left.
+    fn wind_up(&mut self) {
+        for round in 0.. {
+            assert!(round < 10_000, "it never ends");
+            if let Some(ticket) = self.pick(round, Some(true)) {
+                self.complete(ticket, Outcome::Success, MS);
+            } else if let Some(ticket) = self.pick(round, Some(false)) {
+                self.gate.cancel(self.at(), ticket);
+            } else if self.pins.is_empty() {
+                break;
+            } else {
+                self.unpin(round);
+            }
+            self.settle(true);
+        }
+        let snapshot = self.gate.snapshot();
+        assert_eq!((snapshot.load, snapshot.connections_in_use), (Work::ZERO, 0));
+        assert_eq!((snapshot.queued, snapshot.in_flight, snapshot.long_in_flight), (0, 0, 0));
+        assert_eq!(self.gate.next_timeout(), None, "an alarm for nobody");
+        assert_eq!(self.arrived, self.ended);
+    }
+}
+
+fn run(policy: &Policy, ops: &[Op]) -> Vec<String> {
+    let mut world = World::new(policy.clone());
+    for op in ops {
+        world.apply(op);
+    }
+    world.wind_up();
+    world.trace
+}
+
+#[test]
+fn whatever_happens_tickets_are_conserved_and_nothing_leaks() {
+    check(10_000, (a_policy(), prop::collection::vec(op(), 1..80)), |(policy, ops)| {
+        run(&policy, &ops);
+    });
+}
+
+#[test]
+fn the_same_history_gives_the_same_trace() {
+    check(500, (a_policy(), prop::collection::vec(op(), 1..80)), |(policy, ops)| {
+        assert_eq!(run(&policy, &ops), run(&policy, &ops));
+    });
+}

@@ -429,6 +429,9 @@ impl World {
         assert_eq!((snapshot.load, snapshot.connections_in_use), (Work::ZERO, 0));
         assert_eq!((snapshot.queued, snapshot.in_flight, snapshot.long_in_flight), (0, 0, 0));
         assert_eq!(self.gate.next_timeout(), None, "an alarm for nobody");
+        let before = self.gate.snapshot().types;
+        self.pass(3_600_000 * MS, true);
+        assert_eq!(self.gate.snapshot().types, before, "an idle night teaches nothing");
         assert_eq!(self.arrived, self.ended);
     }
 }

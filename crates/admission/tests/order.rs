@@ -1,0 +1,308 @@
+//! The order of service, compared decision by decision with a model that is a plain vector.
+//!
+//! Without a long lane, with types that are known beforehand, every dispatch follows from the rules alone: promotion past
+//! strictly longer requests whose allowance lasts, the blocked head, the skipped pools. The model says who starts after
+//! each step; then the laws that the rules are for are checked on what really started, without the model.
+
+mod history;
+
+use admission::{
+    Action, Completion, Connection, Cost, Duration, Entry, Event, Gate, Instant, Order, Outcome, Policy,
+    Request, RequestType, Ticket, Work,
+};
+use history::{MS, check, pool};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+const POOLS: u8 = 3;
+/// What each type costs, in milliseconds.
+const COSTS: [u64; 6] = [1, 1, 2, 5, 20, 90];
+
+#[derive(Clone, Debug)]
+enum Op {
+    Arrive { kind: u64, pool: u8 },
+    Complete(usize),
+    Cancel(usize),
+    SetPool(u8, u32),
+    Pass(u64),
+}
+
+#[derive(Clone, Debug)]
+struct Setting {
+    order: Order,
+    capacity: Option<u64>,
+    totals: [u32; POOLS as usize],
+    connections: u32,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        12 => (0..COSTS.len() as u64, 0..POOLS).prop_map(|(kind, pool)| Op::Arrive { kind, pool }),
+        8 => (0..64_usize).prop_map(Op::Complete),
+        2 => (0..64_usize).prop_map(Op::Cancel),
+        1 => (0..POOLS, 0..5_u32).prop_map(|(pool, total)| Op::SetPool(pool, total)),
+        3 => (0..3_000_000_u64).prop_map(Op::Pass),
+    ]
+}
+
+fn setting(order: impl Strategy<Value = Order>) -> impl Strategy<Value = Setting> {
+    let totals = prop_oneof![prop::array::uniform3(0..5_u32), Just([1_000; 3])];
+    (order, prop::option::of(5..200_u64), totals, 1..9_u32)
+        .prop_map(|(order, capacity, totals, connections)| Setting { order, capacity, totals, connections })
+}
+
+fn aging(aging: Option<f64>, floor: u64) -> Order {
+    Order::ShortestFirst { aging, floor: Work::from_nanos(floor * MS) }
+}
+
+fn any_order() -> impl Strategy<Value = Order> {
+    let bounded =
+        (0.1..8.0_f64, prop_oneof![Just(0), 0..100_u64]).prop_map(|(x, floor)| aging(Some(x), floor));
+    prop_oneof![1 => Just(Order::Fifo), 1 => Just(aging(Some(0.0), 70)), 4 => bounded, 1 => Just(aging(None, 0))]
+}
+
+fn allowance(order: Order, work: u64) -> f64 {
+    match order {
+        Order::Fifo => 0.0,
+        Order::ShortestFirst { aging: None, .. } => f64::INFINITY,
+        Order::ShortestFirst { aging: Some(aging), .. } if aging <= 0.0 => 0.0,
+        Order::ShortestFirst { aging: Some(aging), floor } => {
+            (aging * work as f64).floor().max(floor.as_nanos() as f64)
+        }
+    }
+}
+
+struct Waiting {
+    ticket: Ticket,
+    pool: usize,
+    work: u64,
+    left: f64,
+}
+
+struct Running {
+    pool: usize,
+    work: u64,
+    since: u64,
+}
+
+/// The gate as plainly as it can be said.
+struct Model {
+    setting: Setting,
+    line: Vec<Waiting>,
+    running: BTreeMap<Ticket, Running>,
+}
+
+impl Model {
+    fn arrive(&mut self, now: u64, ticket: Ticket, pool: usize, work: u64) {
+        let mut at = self.line.len();
+        // Those that wait for another pool's connection are skipped by one that starts at once, not overtaken.
+        if !self.line.iter().any(|waiting| self.has_connection(waiting.pool))
+            && self.has_connection(pool)
+            && self.fits(now, work)
+        {
+            let left = allowance(self.setting.order, work);
+            return self.line.insert(0, Waiting { ticket, pool, work, left });
+        }
+        while at > 0 && self.line[at - 1].work > work && self.line[at - 1].left >= work as f64 {
+            self.line[at - 1].left -= work as f64;
+            at -= 1;
+        }
+        let left = allowance(self.setting.order, work);
+        self.line.insert(at, Waiting { ticket, pool, work, left });
+    }
+
+    /// Who starts now, in order.
+    fn start(&mut self, now: u64) -> Vec<Ticket> {
+        let mut started = Vec::new();
+        while let Some(at) = (0..self.line.len()).find(|&at| self.has_connection(self.line[at].pool)) {
+            let work = self.line[at].work;
+            if !self.fits(now, work) {
+                break;
+            }
+            let Waiting { ticket, pool, .. } = self.line.remove(at);
+            self.running.insert(ticket, Running { pool, work, since: now });
+            started.push(ticket);
+        }
+        started
+    }
+
+    fn fits(&self, now: u64, work: u64) -> bool {
+        let fits = self.setting.capacity.is_none_or(|most| self.load(now) + work <= most * MS);
+        fits || self.running.is_empty()
+    }
+
+    fn has_connection(&self, pool: usize) -> bool {
+        let in_pool = self.running.values().filter(|running| running.pool == pool).count();
+        in_pool < self.setting.totals[pool] as usize && self.running.len() < self.setting.connections as usize
+    }
+
+    fn load(&self, now: u64) -> u64 {
+        self.running.values().map(|running| running.work.max(now - running.since)).sum()
+    }
+}
+
+/// What was seen to start, for the laws that don't need the model.
+#[derive(Default)]
+struct Seen {
+    work: BTreeMap<Ticket, u64>,
+    waiting: BTreeMap<Ticket, f64>,
+}
+
+impl Seen {
+    /// With one pool for all nobody is skipped, so that who starts has overtaken all that came before and still wait.
+    fn start(&mut self, ticket: Ticket, order: Order) {
+        self.waiting.remove(&ticket);
+        let work = self.work[&ticket];
+        for (other, overtaken) in &mut self.waiting {
+            if *other < ticket {
+                *overtaken += work as f64;
+                let own = self.work[other];
+                assert!(*overtaken <= allowance(order, own), "overtaken by more than its allowance");
+                assert!(own > work, "overtaken by one that isn't shorter");
+            } else if matches!(order, Order::ShortestFirst { aging: None, .. }) {
+                assert!(self.work[other] >= work, "not the shortest");
+            }
+        }
+    }
+}
+
+struct World {
+    gate: Gate,
+    model: Model,
+    seen: Seen,
+    now: u64,
+    one_pool: bool,
+}
+
+impl World {
+    fn new(setting: Setting) -> Self {
+        let policy = Policy {
+            capacity: setting.capacity.map(|ms| Work::from_nanos(ms * MS)),
+            connections: u32::MAX,
+            long_limit: None,
+            cost: Cost::DEFAULT,
+            order: setting.order,
+            queue_max: usize::MAX,
+            queue_timeout: Duration::from_secs(1 << 30),
+            pinned_max: 0,
+            types_max: 100,
+            suspend_after: Duration::from_secs(1),
+        };
+        let mut gate = Gate::new(policy.clone(), Instant::ZERO, 1);
+        gate.set_pool(Instant::ZERO, pool(0), u32::MAX);
+        for (kind, cost) in COSTS.into_iter().enumerate() {
+            for _ in 0..5 {
+                let ticket = gate.arrive(Instant::ZERO, request(kind as u64, 0));
+                complete(&mut gate, 0, ticket, cost * MS);
+            }
+        }
+        let one_pool = setting.totals == [1_000; 3];
+        gate.set_policy(Instant::ZERO, Policy { connections: setting.connections, ..policy });
+        for (index, total) in setting.totals.into_iter().enumerate() {
+            gate.set_pool(Instant::ZERO, pool(index as u8), total);
+        }
+        while gate.poll().is_some() || gate.poll_event().is_some() {}
+        let model = Model { setting, line: Vec::new(), running: BTreeMap::new() };
+        Self { gate, model, seen: Seen::default(), now: 0, one_pool }
+    }
+
+    fn apply(&mut self, op: &Op) {
+        let now = Instant::from_nanos(self.now);
+        match *op {
+            Op::Arrive { kind, pool } => {
+                self.gate.handle_timeout(now);
+                let types = self.gate.snapshot().types;
+                let known = types.iter().find(|known| known.request_type == Some(RequestType(kind)));
+                let work = known.expect("taught").work.as_nanos();
+                let ticket = self.gate.arrive(now, request(kind, pool));
+                self.seen.work.insert(ticket, work);
+                self.seen.waiting.insert(ticket, 0.0);
+                self.model.arrive(self.now, ticket, pool as usize, work);
+            }
+            Op::Complete(which) => {
+                let running: Vec<_> = self.model.running.keys().copied().collect();
+                if let Some(&ticket) = running.get(which % running.len().max(1)) {
+                    self.model.running.remove(&ticket);
+                    let took = self.seen.work[&ticket];
+                    complete(&mut self.gate, self.now, ticket, took);
+                }
+            }
+            Op::Cancel(which) => {
+                if !self.model.line.is_empty() {
+                    let ticket = self.model.line.remove(which % self.model.line.len()).ticket;
+                    self.seen.waiting.remove(&ticket);
+                    self.gate.cancel(now, ticket);
+                }
+            }
+            Op::SetPool(..) if self.one_pool => {}
+            Op::SetPool(index, total) => {
+                self.model.setting.totals[index as usize] = total;
+                self.gate.set_pool(now, pool(index), total);
+            }
+            Op::Pass(nanos) => {
+                self.now += nanos;
+                self.gate.handle_timeout(Instant::from_nanos(self.now));
+            }
+        }
+        self.compare();
+    }
+
+    fn compare(&mut self) {
+        let expected = self.model.start(self.now);
+        let mut started = Vec::new();
+        while let Some(action) = self.gate.poll() {
+            match action {
+                Action::Dispatch(ticket) => started.push(ticket),
+                Action::Reject(..) => panic!("nothing is refused here"),
+            }
+        }
+        assert_eq!(started, expected, "who starts");
+        while let Some(event) = self.gate.poll_event() {
+            if let Event::Dispatched { ticket, work, .. } = event {
+                assert_eq!(work.as_nanos(), self.seen.work[&ticket], "work is fixed at arrival");
+                if self.one_pool {
+                    self.seen.start(ticket, self.model.setting.order);
+                }
+            }
+        }
+        let snapshot = self.gate.snapshot();
+        assert_eq!(snapshot.load.as_nanos(), self.model.load(self.now));
+        assert_eq!(snapshot.queued, self.model.line.len());
+    }
+}
+
+fn request(kind: u64, index: u8) -> Request {
+    Request {
+        request_type: RequestType(kind),
+        pool: pool(index),
+        connection: Connection::Needed,
+        entry: Entry::Queued,
+        deadline: None,
+    }
+}
+
+fn complete(gate: &mut Gate, now: u64, ticket: Ticket, took: u64) {
+    let completion = Completion { outcome: Outcome::Success, upstream_time: Duration::from_nanos(took) };
+    gate.complete(Instant::from_nanos(now), ticket, completion);
+}
+
+fn follow(setting: Setting, ops: &[Op]) {
+    let mut world = World::new(setting);
+    for op in ops {
+        world.apply(op);
+    }
+}
+
+#[test]
+fn the_gate_starts_whom_the_model_starts() {
+    check(10_000, (setting(any_order()), prop::collection::vec(op(), 1..90)), |(setting, ops)| {
+        follow(setting, &ops);
+    });
+}
+
+#[test]
+fn long_queues_follow_the_model_too() {
+    let crowd = prop::collection::vec(op(), 500..900);
+    let one = setting(any_order()).prop_map(|setting| Setting { connections: 1, capacity: None, ..setting });
+    check(300, (one, crowd), |(setting, ops)| follow(setting, &ops));
+}

@@ -8,8 +8,8 @@
 mod history;
 
 use admission::{
-    Action, Completion, Connection, Cost, Duration, Entry, Event, Gate, Instant, Order, Outcome, Pin, Policy,
-    PoolId, Reason, Request, RequestType, Ticket, Work,
+    Action, Completion, Connection, Cost, Duration, Entry, Event, Gate, Instant, Lane, Order, Outcome, Pin,
+    Policy, PoolId, Reason, Request, RequestType, Snapshot, Ticket, Work,
 };
 use history::{MS, check, pool};
 use proptest::prelude::*;
@@ -131,6 +131,8 @@ struct Known {
     busy_since: Option<u64>,
     suspended: bool,
     pinned: bool,
+    /// Its type was known to pass freely when it arrived.
+    short: bool,
 }
 
 struct World {
@@ -144,6 +146,8 @@ struct World {
     pinned: u32,
     arrived: usize,
     ended: usize,
+    /// It has been the same from the beginning.
+    same_policy: bool,
     trace: Vec<String>,
 }
 
@@ -156,7 +160,20 @@ impl World {
         }
         let (alive, pins, trace) = (BTreeMap::new(), Vec::new(), Vec::new());
         let (in_use, pinned, arrived, ended, now) = ([0; POOLS as usize], 0, 0, 0, 0);
-        Self { gate, policy, now, alive, pins, totals, in_use, pinned, arrived, ended, trace }
+        Self {
+            gate,
+            policy,
+            now,
+            alive,
+            pins,
+            totals,
+            in_use,
+            pinned,
+            arrived,
+            ended,
+            same_policy: true,
+            trace,
+        }
     }
 
     fn at(&self) -> Instant {
@@ -213,6 +230,8 @@ impl World {
                 self.gate.set_pool(now, pool(index), total);
             }
             Op::SetPolicy(ref policy) => {
+                self.same_policy = false;
+                self.alive.values_mut().for_each(|known| known.short = false);
                 self.policy = (**policy).clone();
                 self.gate.set_policy(now, self.policy.clone());
             }
@@ -232,15 +251,31 @@ impl World {
         // What happens by the clock alone comes first, so that the bound is judged on what the newcomer meets.
         self.gate.handle_timeout(self.at());
         self.settle(true);
-        let waiting = self.waiting();
+        let (waiting, short) = (self.waiting(), self.is_short(kind));
         let ticket = self.gate.arrive(self.at(), request);
         self.arrived += 1;
-        let (in_flight, suspended, pinned) = (false, false, false);
-        let known = Known { request, in_flight, work: 0, used: 0, busy_since: None, suspended, pinned };
+        let short = short && self.is_short(kind);
+        let known = Known {
+            request,
+            in_flight: false,
+            work: 0,
+            used: 0,
+            busy_since: None,
+            suspended: false,
+            pinned: false,
+            short,
+        };
         assert!(self.alive.insert(ticket, known).is_none(), "a ticket was used twice");
         self.settle(true);
         assert!(self.waiting() <= waiting.max(self.policy.queue_max), "more wait than may");
         assert!(!immediate || held || self.alive.contains_key(&ticket), "an immediate request was refused");
+    }
+
+    /// Whether this type passes freely.
+    fn is_short(&self, kind: u64) -> bool {
+        let types = self.gate.snapshot().types;
+        let known = types.iter().find(|known| known.request_type == Some(RequestType(kind)));
+        known.is_some_and(|known| matches!(known.lane, Lane::Short | Lane::Variable))
     }
 
     /// Those that may be made to wait, and do.
@@ -386,13 +421,26 @@ impl World {
         let by_type: u32 = snapshot.types.iter().map(|known| known.queued).sum();
         assert_eq!(by_type as usize, snapshot.queued, "queued by type");
         assert!(snapshot.types.len() <= self.policy.types_max.max(in_flight + snapshot.queued) + 1);
-        if self.policy.capacity.is_none() && self.policy.long_limit.is_none() {
-            let free = |known: &&Known| !known.in_flight && self.could_start(known);
-            assert_eq!(
-                self.alive.values().find(free).map(|known| known.request.pool),
-                None,
-                "waits for nothing"
-            );
+        self.compare_lanes(&snapshot);
+    }
+
+    fn compare_lanes(&self, snapshot: &Snapshot) {
+        let lanes = self.policy.long_limit.is_some();
+        // Without a capacity, shorts (and without lanes all) wait for connections only.
+        if self.policy.capacity.is_none() {
+            let waits =
+                |known: &&Known| !known.in_flight && (known.short || !lanes) && self.could_start(known);
+            assert!(self.alive.values().find(waits).is_none(), "it waits for nothing");
+        }
+        if lanes && self.same_policy {
+            for known in snapshot.types.iter().filter(|known| known.lane == Lane::Unknown) {
+                let of_type = |other: &&Known| {
+                    other.request.entry == Entry::Immediate
+                        && known.request_type.is_none_or(|key| key == other.request.request_type)
+                };
+                let at_once = self.alive.values().filter(of_type).count();
+                assert!(known.in_flight as usize <= 1 + at_once, "more than one of an unknown type");
+            }
         }
     }
 

@@ -120,9 +120,9 @@ fn request(kind: u64) -> Request {
     }
 }
 
-fn batches(iterations: u64, mut batch: impl FnMut(u64) -> std::time::Duration) -> std::time::Duration {
+fn batches(iterations: u64, mut batch: impl FnMut(u64) -> Duration) -> Duration {
     let mut left = iterations;
-    let mut total = std::time::Duration::ZERO;
+    let mut total = Duration::ZERO;
     while left > 0 {
         let count = left.min(BATCH);
         total += batch(count);
@@ -131,7 +131,7 @@ fn batches(iterations: u64, mut batch: impl FnMut(u64) -> std::time::Duration) -
     total
 }
 
-fn insert(crowd: &mut Crowd, count: u64) -> std::time::Duration {
+fn insert(crowd: &mut Crowd, count: u64) -> Duration {
     let start = Clock::now();
     for _ in 0..count {
         crowd.arrive();
@@ -145,7 +145,7 @@ fn insert(crowd: &mut Crowd, count: u64) -> std::time::Duration {
     elapsed
 }
 
-fn remove(crowd: &mut Crowd, count: u64) -> std::time::Duration {
+fn remove(crowd: &mut Crowd, count: u64) -> Duration {
     let chosen: Vec<Ticket> = (0..count).map(|_| crowd.choose()).collect();
     let start = Clock::now();
     for ticket in &chosen {
@@ -159,10 +159,10 @@ fn remove(crowd: &mut Crowd, count: u64) -> std::time::Duration {
     elapsed
 }
 
-fn dispatch(crowd: &mut Crowd, count: u64) -> std::time::Duration {
+fn dispatch(crowd: &mut Crowd, count: u64) -> Duration {
     let completion =
         Completion { outcome: Outcome::Success, upstream_time: black_box(Duration::from_micros(400)) };
-    let mut elapsed = std::time::Duration::ZERO;
+    let mut elapsed = Duration::ZERO;
     for _ in 0..count {
         let (at, running) = (crowd.at(), crowd.running);
         let start = Clock::now();

@@ -363,7 +363,7 @@ impl World {
                     self.alive.get_mut(&ticket).expect("in flight").suspended = true;
                 }
                 Event::Resumed { ticket } => {
-                    self.alive.get_mut(&ticket).expect("in flight").suspended = false
+                    self.alive.get_mut(&ticket).expect("in flight").suspended = false;
                 }
                 Event::Left { ticket, .. } => {
                     assert!(!self.alive.remove(&ticket).expect("alive").in_flight);

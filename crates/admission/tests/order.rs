@@ -253,7 +253,7 @@ impl World {
         while let Some(action) = self.gate.poll() {
             match action {
                 Action::Dispatch(ticket) => started.push(ticket),
-                Action::Reject(..) => panic!("nothing is refused here"),
+                Action::Reject(..) => unreachable!("nothing is refused here"),
             }
         }
         assert_eq!(started, expected, "who starts");

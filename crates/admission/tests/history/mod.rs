@@ -1,5 +1,7 @@
 //! Random histories: always the same ones, unless another seed is asked for; what fails says how to see it again.
 
+#![allow(clippy::panic, reason = "a law that doesn't hold ends its test")]
+
 use admission::PoolId;
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngSeed, TestRunner};

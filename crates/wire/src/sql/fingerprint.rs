@@ -387,9 +387,12 @@ impl Shape {
     }
 
     fn close(&mut self, kind: TokenKind) {
-        self.depth = self.depth.saturating_sub(1);
-        let frame = self.frames.get(self.depth).copied().unwrap_or(Frame { pure: false, ..FRAME });
-        if frame.pure && !frame.expects && self.last.is_some() {
+        // What closes without having been opened, or lies too deep, has no frame of its own.
+        let opened = self.depth.checked_sub(1);
+        self.depth = opened.unwrap_or(0);
+        let frame = opened.and_then(|at| self.frames.get(at)).copied();
+        let frame = frame.unwrap_or(Frame { pure: false, ..FRAME });
+        if frame.pure && !frame.expects {
             self.out.truncate(frame.start + 1);
             self.put_list(kind);
             if kind == TokenKind::Close {

@@ -133,6 +133,7 @@ fn what_cannot_be_lexed_has_no_shape() {
         "SELECT /* secret /* */",
         "SELECT 123secret",
         "SELECT 0xsecret",
+        "SELECT 0x",
         "SELECT $1secret",
         "SELECT U&'secret",
     ];

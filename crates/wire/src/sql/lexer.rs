@@ -184,7 +184,7 @@ impl<'a> Lexer<'a> {
         let rest = self.rest_from(start);
         let len = rest.iter().position(|&byte| !is_word(byte)).unwrap_or(rest.len());
         self.at += len;
-        Ok(Token { kind: TokenKind::Word, start, end: self.at, keyword: keyword(&rest[..len]) })
+        Ok(Token { kind: TokenKind::Word, start, end: self.at, keyword: keyword(rest, len) })
     }
 
     /// A string whose opening quote ends `prefix` bytes from here, with all its continuations.

@@ -324,7 +324,7 @@ fn backslashes_escape_in_plain_strings_only_without_standard_strings() {
     assert_eq!(nonstandard, ["unlexable"]);
     assert_eq!(statements(br"SELECT E'a\'; LISTEN x; SELECT ' , 1", true).count(), 1);
     // A bit string knows no doubled quote: what follows is a plain string with its own rules.
-    let sql = br"SELECT B'1'' '; LISTEN x; SELECT ' '";
+    let sql = br"SELECT B'1'' \'; LISTEN x; SELECT ' '";
     assert_eq!((statements(sql, true).count(), statements(sql, false).count()), (3, 1));
     // The second line goes on with an escape string and keeps its rules.
     assert_eq!(statements(b"SELECT E'a' -- x\n 'b\\'; LISTEN x; SELECT ' ", true).count(), 1);

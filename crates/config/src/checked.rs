@@ -307,7 +307,7 @@ fn read_gate(section: &mut Section<'_>) -> Gate {
     let listen =
         section.read("listen", |value| raw::text(value).and_then(|text| Address::parse(&text, GATE_PORT)));
     let upstream = read_upstream(section);
-    let cost_window = section.read("cost_window", |value| number(value, 1, 10_000));
+    let cost_window = section.read("cost_window", |value| number(value, 1, Cost::WINDOW_MAX));
     let (policy, long_limit) = read_policy(section, cost_window);
     Gate {
         name,
@@ -389,7 +389,7 @@ fn read_upstream(section: &mut Section<'_>) -> Address {
         if address.port() == Some(0) { Err(Complaint::new("has port 0")) } else { Ok(address) }
     });
     if upstream.is_none() && !section.has("upstream") {
-        let hint = format!("write where the server listens: upstream = \"host:{SERVER_PORT}\"");
+        let hint = format!("write where the server listens, such as \"127.0.0.1:{SERVER_PORT}\"");
         section.complain("upstream", Complaint::new("is missing").hint(hint));
     }
     // Not used: there is an error then.

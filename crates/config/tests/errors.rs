@@ -84,7 +84,8 @@ fn numbers_have_bounds() {
         ("pinned_max = 21", "is more than `connections` (20); leave it out for half of them"),
         ("long_limit = 10001", "must be from 0 to 10000"),
         ("long_limit = \"few\"", "isn't a limit; write a whole number, or \"none\""),
-        ("cost_window = 0", "must be from 1 to 10000"),
+        ("cost_window = 0", "must be from 1 to 1024"),
+        ("cost_window = 1025", "must be from 1 to 1024"),
         ("queue_max = 10000001", "must be from 0 to 10000000"),
         ("max_clients = 0", "must be from 1 to 1000000"),
         ("logins_max = 0", "must be from 1 to 10000"),
@@ -189,7 +190,7 @@ fn an_upstream_is_an_address_and_nothing_else() {
     assert!(of_upstream("127.0.0.1:6432").ends_with("is the gate itself (`listen`)"));
     assert_eq!(
         complaints("\n[[gate]]\nconnections = 5\n"),
-        "g.toml:2: gate: upstream: is missing; write where the server listens: upstream = \"host:5432\""
+        "g.toml:2: gate: upstream: is missing; write where the server listens, such as \"127.0.0.1:5432\""
     );
 }
 

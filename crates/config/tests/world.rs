@@ -82,7 +82,7 @@ fn only_the_upstream_is_required() {
     assert_eq!((gate.long_limit, policy.long_limit), (LongLimit::AskServer, Some(4)));
     let floor = Work::from(Duration::from_secs(1));
     assert_eq!(policy.order, Order::ShortestFirst { aging: Some(5.0), floor });
-    assert_eq!(policy.cost, Cost::MovingAverage { window: 100 });
+    assert_eq!(policy.cost, Cost::DEFAULT);
     assert_eq!((policy.queue_max, policy.queue_timeout), (100_000, Duration::from_secs(120)));
     assert_eq!((policy.types_max, policy.suspend_after), (1000, Duration::from_secs(1)));
     assert_eq!((gate.max_clients, gate.logins_max), (10_000, 16));
@@ -150,12 +150,19 @@ fn the_effective_configuration_tells_what_was_derived() {
     for expected in [
         "connections = 20\npinned_max = 10\n",
         "# no capacity: only connections and the long lane limit what is in flight\n",
-        "# the unit of work and of capacity: the mean upstream time of a type's last 100 executions\n",
+        "# the unit of work and of capacity: the mean upstream time of a type's last 32 executions\n",
         "# long_limit: the server is asked for its cores at the start; 4 if it doesn't tell\n",
         "# at most 36 server connections: connections + logins_max\n",
         "queue_timeout = \"2m\"\n",
     ] {
         assert!(printed.contains(expected), "{expected:?} in\n{printed}");
+    }
+}
+
+#[test]
+fn the_gate_takes_every_policy_that_is_configured() {
+    for gate in world(FULL).gates.iter().chain(&world(MINIMAL).gates) {
+        assert_eq!(gate.policy.check(), Ok(()), "{}", gate.name);
     }
 }
 

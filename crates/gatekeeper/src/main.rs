@@ -1,2 +1,49 @@
-//! The `gatekeeper` program.
-fn main() {}
+//! The `gatekeeper` program: an overload-control proxy.
+//!
+//! It exits with 0 when all went well, 1 when something failed while it ran, and 2 when it was called or configured
+//! wrongly.
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+mod assemble;
+mod cli;
+mod commands;
+mod descriptors;
+
+use cli::{Cli, Command};
+
+/// Why a command ended badly, in words for the user.
+enum Failure {
+    /// It was called or configured wrongly.
+    Usage(String),
+    /// Something failed.
+    Runtime(String),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Run(args) => commands::run(&args),
+        Command::Check { file } => commands::check(&file).and_then(|text| print(&text)),
+        Command::Types(args) => commands::types(&args).and_then(|text| print(&text)),
+    };
+    let (message, code) = match result {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(Failure::Runtime(message)) => (message, 1),
+        Err(Failure::Usage(message)) => (message, 2),
+    };
+    eprintln!("{message}");
+    ExitCode::from(code)
+}
+
+/// Writes to standard output. A reader that has gone (`gatekeeper types | head`) is no failure: he has seen enough.
+fn print(text: &str) -> Result<(), Failure> {
+    match io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::Runtime(format!("cannot write: {error}")))
+        }
+        _ => Ok(()),
+    }
+}

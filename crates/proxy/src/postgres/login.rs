@@ -113,12 +113,15 @@ pub(crate) async fn login(shared: &Arc<Shared>, client: Stream) -> Option<Logged
     let Login { client, input: client_input, .. } = login;
     match outcome {
         Ok(Session { parameters, reported, lease, server, cancel, places }) => {
+            shared.login_counts.succeed();
+            let pool = lease.as_ref().map(Lease::pool).unwrap_or_default();
             return Some(LoggedIn {
                 client,
                 client_input,
                 parameters,
                 reported,
                 lease,
+                pool,
                 server,
                 cancel,
                 places,
@@ -128,8 +131,12 @@ pub(crate) async fn login(shared: &Arc<Shared>, client: Stream) -> Option<Logged
         // Has bounds of its own, and is as welcome as ever while the gate drains. Never answered: the client waits for
         // the end of the connection, and learns by it that the cancel has been passed on.
         Err(End::Cancel { process_id, secret }) => shared.cancel.cancel(process_id, &secret).await,
-        Err(End::Answered) => farewell(client, &[]).await,
+        Err(End::Answered) => {
+            shared.login_counts.fail();
+            farewell(client, &[]).await;
+        }
         Err(End::Refused(refusal)) => {
+            shared.login_counts.refuse(&refusal);
             let gate = &shared.settings.name;
             match &refusal {
                 Refusal::Unreachable(error) => tracing::warn!(gate, %error, "login refused"),
@@ -165,7 +172,7 @@ impl<'a> Login<'a> {
         } else {
             (Some(self.wait_for_connection().await?), Instant::now() + settings.login_timeout)
         };
-        let places = Places { _client: client_place, _budget: budget };
+        let places = Places { client: client_place, budget };
         let late = |_| End::from(Refusal::Timeout);
         // Held until the session stands: fresh connections that wait to join are bounded by it, too.
         let _login_place = timeout_at(deadline, self.wait_for_turn()).await.map_err(late)??;

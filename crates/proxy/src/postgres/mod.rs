@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use admission::PoolId;
 use bytes::BytesMut;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -43,6 +44,7 @@ pub(crate) mod server;
 pub(crate) mod settings;
 mod state;
 mod transaction;
+mod view;
 
 /// How often the pools look after their idle connections.
 const MAINTENANCE_PERIOD: Duration = Duration::from_secs(1);
@@ -169,6 +171,8 @@ pub(crate) struct Shared {
     pub(crate) statements: Arc<prepared::Registry>,
     pub(crate) driver: Arc<Driver>,
     pub(crate) shutdown: Shutdown,
+    /// How logins ended.
+    login_counts: view::LoginCounts,
     /// Logins in progress, first come, first served.
     logins: Semaphore,
     /// Session mode: server connections, first come, first served.
@@ -197,6 +201,7 @@ impl Shared {
             statements: Arc::default(),
             driver,
             shutdown,
+            login_counts: view::LoginCounts::default(),
             logins: Semaphore::new(settings.logins_max as usize),
             budget: Arc::new(Semaphore::new(settings.connections as usize)),
             clients: Arc::new(Semaphore::new(clients_max)),
@@ -215,8 +220,10 @@ pub(crate) struct LoggedIn {
     pub(crate) parameters: Vec<(String, String)>,
     /// The settings that the client was told.
     pub(crate) reported: Parameters,
-    /// Transaction mode: the session counts in its pool, where its connections come from, while this is held.
+    /// Transaction mode: the session counts in its pool while this is held.
     pub(crate) lease: Option<Lease>,
+    /// Transaction mode: where its connections come from.
+    pub(crate) pool: PoolId,
     /// Session mode: its own server connection.
     pub(crate) server: Option<Server>,
     /// Its key for cancel requests.
@@ -227,8 +234,8 @@ pub(crate) struct LoggedIn {
 
 /// The bounded places that a session occupies.
 pub(crate) struct Places {
-    pub(crate) _client: OwnedSemaphorePermit,
-    pub(crate) _budget: Option<OwnedSemaphorePermit>,
+    pub(crate) client: OwnedSemaphorePermit,
+    pub(crate) budget: Option<OwnedSemaphorePermit>,
 }
 
 /// A gate that listens already, but doesn't serve yet.

@@ -1,0 +1,163 @@
+//! The command line. The flags of a gate are made from the keys of the configuration, so that both always agree.
+
+use std::path::PathBuf;
+
+use clap::{Arg, ArgMatches, Args, Command as ClapCommand, Error, FromArgMatches, Parser, Subcommand};
+
+/// An overload-control proxy: stands in front of a database, learns what each request costs, decides who waits, and
+/// refuses what cannot be served in time.
+#[derive(Debug, Parser)]
+#[command(name = "gatekeeper", version, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Protect a service, as a file or flags say.
+    Run(RunArgs),
+    /// Print the configuration that a file means, or everything that is wrong with it.
+    Check {
+        /// The file.
+        file: PathBuf,
+    },
+    /// Show what a running gatekeeper has learned of each request type.
+    Types(TypesArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// The configuration. Without it and without flags: ./gatekeeper.toml, gatekeeper/gatekeeper.toml in
+    /// $XDG_CONFIG_HOME (or ~/.config), or /etc/gatekeeper/gatekeeper.toml.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Where metrics, health and commands are served, or none [default: 127.0.0.1:6433].
+    #[arg(long, value_name = "ADDR", conflicts_with = "config", help_heading = GATE_HEADING)]
+    pub(crate) admin: Option<String>,
+    #[command(flatten)]
+    pub(crate) gate: GateFlags,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TypesArgs {
+    /// The admin listener of the gatekeeper to ask.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6433")]
+    pub(crate) admin: String,
+    /// Only this gate.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) gate: Option<String>,
+    /// Print JSON, with all that is known.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const GATE_HEADING: &str = "One gate, without a file";
+
+/// The keys of a gate that were given as flags, with their values as typed.
+#[derive(Debug, Default)]
+pub(crate) struct GateFlags {
+    pub(crate) given: Vec<(&'static str, String)>,
+}
+
+impl Args for GateFlags {
+    fn augment_args(command: ClapCommand) -> ClapCommand {
+        config::GATE.iter().fold(command, |command, field| command.arg(flag(field)))
+    }
+
+    fn augment_args_for_update(command: ClapCommand) -> ClapCommand {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for GateFlags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let given = |field: &config::Field| {
+            matches.get_one::<String>(field.key).map(|value| (field.key, value.clone()))
+        };
+        Ok(Self { given: config::GATE.iter().filter_map(given).collect() })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// The flag for a key: `--queue-timeout` for `queue_timeout`.
+fn flag(field: &'static config::Field) -> Arg {
+    let default = match field.default {
+        config::FieldDefault::Value(value) => format!(" [default: {}]", value.trim_matches('"')),
+        config::FieldDefault::Derived(words) => format!(" [default: {words}]"),
+        config::FieldDefault::Required => String::new(),
+    };
+    let first_sentence = field.doc.split_inclusive(". ").next().unwrap_or(field.doc).trim_end();
+    let arg = Arg::new(field.key)
+        .long(field.key.replace('_', "-"))
+        .value_name(value_name(field.key))
+        .help(format!("{first_sentence}{default}").replace('`', ""))
+        .help_heading(GATE_HEADING)
+        .allow_hyphen_values(true)
+        .conflicts_with("config");
+    // A switch need not be told what it is switched to.
+    if field.takes == "`true` or `false`" {
+        arg.num_args(0..=1).require_equals(true).default_missing_value("true")
+    } else {
+        arg
+    }
+}
+
+fn value_name(key: &str) -> &'static str {
+    match key {
+        "listen" | "upstream" => "ADDR",
+        "name" => "NAME",
+        key if key.ends_with("timeout") || matches!(key, "aging_floor" | "keepalive" | "suspend_after") => {
+            "TIME"
+        }
+        "capacity" => "WORK",
+        "protocol" | "order" | "cost" | "mode" | "pooling" | "on_disconnect" => "WHICH",
+        "allow_trust_relay" => "BOOL",
+        _ => "N",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    fn flags(args: &[&str]) -> Result<Vec<(&'static str, String)>, Error> {
+        let words = ["gatekeeper", "run"].iter().chain(args);
+        match Cli::try_parse_from(words)?.command {
+            Command::Run(args) => Ok(args.gate.given),
+            Command::Check { .. } | Command::Types(_) => Ok(Vec::new()),
+        }
+    }
+
+    #[test]
+    fn every_key_of_a_gate_is_a_flag() {
+        for field in config::GATE {
+            let given = flags(&[&format!("--{}=x", field.key.replace('_', "-"))]).unwrap();
+            assert_eq!(given, [(field.key, "x".to_owned())]);
+        }
+    }
+
+    #[test]
+    fn a_switch_needs_no_value() {
+        let given = flags(&["--allow-trust-relay", "--upstream", "db:5432"]).unwrap();
+        assert_eq!(given, [("upstream", "db:5432".to_owned()), ("allow_trust_relay", "true".to_owned())]);
+    }
+
+    #[test]
+    fn a_file_and_flags_exclude_each_other() {
+        assert!(flags(&["--config", "g.toml", "--connections", "5"]).is_err());
+        assert!(flags(&["--config", "g.toml", "--admin", "none"]).is_err());
+        assert!(flags(&["--config", "g.toml"]).unwrap().is_empty());
+    }
+}

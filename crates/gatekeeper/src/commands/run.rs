@@ -1,0 +1,130 @@
+//! `gatekeeper run`: finds the configuration, prepares the process, and protects until a signal ends it.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use config::{LogFormat, LogLevel, World};
+use tracing_subscriber::EnvFilter;
+
+use crate::cli::RunArgs;
+use crate::descriptors::{Allowance, Needed, raise_limit};
+use crate::{Failure, assemble};
+
+/// Runs until a signal ends it.
+pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
+    let (world, origin) = configuration(args)?;
+    start_log(world.log);
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), configuration = %origin, "gatekeeper starts");
+    check_descriptors(Needed::of(&world))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::Runtime(format!("cannot start the runtime: {error}")))?;
+    runtime.block_on(assemble::protect(world))
+}
+
+/// The world, and where it came from in words.
+fn configuration(args: &RunArgs) -> Result<(World, String), Failure> {
+    let usage = |errors: config::Errors| Failure::Usage(errors.to_string());
+    if !args.gate.given.is_empty() {
+        let world = config::from_flags(&args.gate.given, args.admin.as_deref()).map_err(usage)?;
+        return Ok((world, "the command line".to_owned()));
+    }
+    let path = match &args.config {
+        Some(path) => path.clone(),
+        None => {
+            let candidates = usual_places(|name| env::var_os(name).map(PathBuf::from));
+            candidates.iter().find(|path| path.exists()).cloned().ok_or_else(|| nothing_found(&candidates))?
+        }
+    };
+    let world = config::load(&path).map_err(usage)?;
+    Ok((world, path.display().to_string()))
+}
+
+/// Where a configuration is looked for, in this order. (`variable` reads the environment.)
+fn usual_places(variable: impl Fn(&str) -> Option<PathBuf>) -> Vec<PathBuf> {
+    // A relative path in these variables is to be ignored, says the XDG base directory specification.
+    let absolute = |name| variable(name).filter(|path| path.is_absolute());
+    let of_user = absolute("XDG_CONFIG_HOME").or_else(|| absolute("HOME").map(|home| home.join(".config")));
+    let mut places = vec![PathBuf::from("./gatekeeper.toml")];
+    places.extend(of_user.map(|directory| directory.join("gatekeeper/gatekeeper.toml")));
+    places.push(Path::new("/etc/gatekeeper/gatekeeper.toml").to_owned());
+    places
+}
+
+fn nothing_found(places: &[PathBuf]) -> Failure {
+    let places: Vec<_> = places.iter().map(|path| format!("  {}", path.display())).collect();
+    Failure::Usage(format!(
+        "there is no configuration; looked for\n{}\nName one with --config FILE, or do without: gatekeeper run --upstream 127.0.0.1:5432",
+        places.join("\n")
+    ))
+}
+
+fn start_log(log: config::Log) {
+    let level = match log.level {
+        LogLevel::Error => "error",
+        LogLevel::Warn => "warn",
+        LogLevel::Info => "info",
+        LogLevel::Debug => "debug",
+        LogLevel::Trace => "trace",
+    };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+    let log_to = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match log.format {
+        LogFormat::Text => log_to.with_target(false).init(),
+        LogFormat::Json => log_to.json().flatten_event(true).init(),
+    }
+}
+
+/// Raises the limit of file descriptors as far as needed, and says what is missing.
+fn check_descriptors(needed: Needed) -> Result<(), Failure> {
+    const CURE: &str = "raise it (ulimit -n, or LimitNOFILE= of a systemd unit) or lower max_clients";
+    let limit = match raise_limit(needed.all) {
+        Ok(limit) => limit,
+        Err(error) => {
+            tracing::warn!(%error, "the limit of file descriptors could not be read or raised");
+            return Ok(());
+        }
+    };
+    match needed.within(limit) {
+        Allowance::Enough => Ok(()),
+        Allowance::Scarce => {
+            tracing::warn!(
+                limit,
+                needed = needed.all,
+                "max_clients will not be reached: the process may open too few files; {CURE}"
+            );
+            Ok(())
+        }
+        Allowance::TooFew => Err(Failure::Runtime(format!(
+            "the process may open only {limit} files, and needs {} to work at all, {} for all clients; {CURE}",
+            needed.least, needed.all
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places(variables: &[(&str, &str)]) -> Vec<String> {
+        let variable = |name: &str| {
+            variables.iter().find(|(key, _)| *key == name).map(|(_, value)| PathBuf::from(value))
+        };
+        usual_places(variable).iter().map(|path| path.display().to_string()).collect()
+    }
+
+    #[test]
+    fn a_configuration_is_looked_for_here_then_at_the_user_then_in_etc() {
+        let etc = "/etc/gatekeeper/gatekeeper.toml";
+        assert_eq!(
+            places(&[("HOME", "/srv/u")]),
+            ["./gatekeeper.toml", "/srv/u/.config/gatekeeper/gatekeeper.toml", etc]
+        );
+        assert_eq!(
+            places(&[("HOME", "/srv/u"), ("XDG_CONFIG_HOME", "/x")])[1],
+            "/x/gatekeeper/gatekeeper.toml"
+        );
+        assert_eq!(places(&[("HOME", "u"), ("XDG_CONFIG_HOME", "x")]), ["./gatekeeper.toml", etc]);
+    }
+}

@@ -1,0 +1,189 @@
+//! `gatekeeper types`: the learned table of a running gatekeeper, readable at 100 columns.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use comfy_table::{CellAlignment, Table, presets};
+use proxy::admin::{GateTypes, TimesReport, TypeReport, TypesReport};
+
+use crate::Failure;
+use crate::cli::TypesArgs;
+
+/// How long the other process may take to answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest answer that is read, in bytes: ten thousand types with long labels.
+const ANSWER_BYTES_MAX: u64 = 64 << 20;
+/// The longest label that is shown, in characters: what the other columns leave of 100.
+const LABEL_CHARS_MAX: usize = 30;
+
+/// The table, or the JSON as it came.
+pub(crate) fn types(args: &TypesArgs) -> Result<String, Failure> {
+    let answer = ask(args)?;
+    if args.json {
+        return Ok(answer + "\n");
+    }
+    let report: TypesReport = serde_json::from_str(&answer).map_err(|error| {
+        Failure::Runtime(format!("{} doesn't answer like a gatekeeper: {error}", args.admin))
+    })?;
+    let tables: Vec<_> = report.gates.iter().map(table).collect();
+    Ok(tables.join("\n"))
+}
+
+fn ask(args: &TypesArgs) -> Result<String, Failure> {
+    let agent = ureq::Agent::config_builder()
+        .timeout_global(Some(ANSWER_TIMEOUT))
+        .http_status_as_error(false)
+        .proxy(None)
+        .build()
+        .new_agent();
+    let url = format!("http://{}/types", args.admin);
+    let mut request = agent.get(&url);
+    if let Some(gate) = &args.gate {
+        request = request.query("gate", gate);
+    }
+    let unanswered = |error: ureq::Error| {
+        Failure::Runtime(format!(
+            "no gatekeeper answers at {}: {error}; does one run with its admin listener there? (--admin)",
+            args.admin
+        ))
+    };
+    let mut answer = request.call().map_err(unanswered)?;
+    let status = answer.status();
+    let body =
+        answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string().map_err(unanswered)?;
+    if status.is_success() {
+        Ok(body)
+    } else if status.as_u16() == 404 && args.gate.is_some() && body.starts_with("there is no gate") {
+        Err(Failure::Usage(body.trim_end().to_owned()))
+    } else {
+        Err(Failure::Runtime(format!("{} answers {status}", args.admin)))
+    }
+}
+
+fn table(gate: &GateTypes) -> String {
+    let observing =
+        if gate.mode == "observe" { ", observing: waits are what they would have been" } else { "" };
+    let mut text = format!("gate {}{observing}\n", gate.gate);
+    if gate.types.is_empty() {
+        text += "no requests yet\n";
+        return text;
+    }
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header([
+        "type", "lane", "count", "work", "share", "up p50", "p95", "wait p50", "p95", "refused",
+    ]);
+    for row in &gate.types {
+        table.add_row(cells(row));
+    }
+    for (index, column) in table.column_iter_mut().enumerate() {
+        if index < 2 {
+            column.set_padding((0, 1));
+        } else {
+            column.set_padding((1, 0));
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    for line in table.lines() {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    text
+}
+
+fn cells(row: &TypeReport) -> Vec<String> {
+    let TimesReport { p50_seconds: up_p50, p95_seconds: up_p95, .. } = row.upstream_time;
+    let TimesReport { p50_seconds: wait_p50, p95_seconds: wait_p95, .. } = row.queue_wait;
+    let completed = row.requests.succeeded_total + row.requests.failed_total + row.requests.canceled_total;
+    vec![
+        cut(&row.label),
+        row.lane.clone(),
+        completed.to_string(),
+        time(row.work_seconds),
+        format!("{:.1}%", row.work_share * 100.0),
+        time(up_p50),
+        time(up_p95),
+        time(wait_p50),
+        time(wait_p95),
+        row.requests.rejected_total.to_string(),
+    ]
+}
+
+/// A label in one line of [`LABEL_CHARS_MAX`] characters: the end is what a fingerprint can best do without.
+fn cut(label: &str) -> String {
+    let one_line: String =
+        label.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
+    if one_line.chars().count() <= LABEL_CHARS_MAX {
+        return one_line;
+    }
+    one_line.chars().take(LABEL_CHARS_MAX - 1).chain(['…']).collect()
+}
+
+/// A time with two or three digits and its unit.
+fn time(seconds: f64) -> String {
+    let millis = seconds * 1e3;
+    match millis {
+        0.0 => "0".to_owned(),
+        _ if millis < 0.1 => format!("{:.0}µs", millis * 1e3),
+        _ if millis < 10.0 => format!("{millis:.1}ms"),
+        _ if millis < 1000.0 => format!("{millis:.0}ms"),
+        _ if seconds < 100.0 => format!("{seconds:.1}s"),
+        _ => format!("{seconds:.0}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_short_at_every_scale() {
+        let shown: Vec<_> =
+            [0.0, 0.000_042, 0.000_4, 0.0125, 0.25, 2.44, 250.0].into_iter().map(time).collect();
+        assert_eq!(shown, ["0", "42µs", "0.4ms", "12ms", "250ms", "2.4s", "250s"]);
+    }
+
+    fn row(label: &str, share: f64) -> TypeReport {
+        let times = TimesReport { count: 9, mean_seconds: 120.0, p50_seconds: 120.5, p95_seconds: 0.0125 };
+        let mut requests = proxy::admin::CountsReport::default();
+        requests.succeeded_total = 1_234_567_890;
+        requests.rejected_total = 100_000;
+        TypeReport {
+            label: label.to_owned(),
+            lane: "variable".to_owned(),
+            work_seconds: 0.0125,
+            work_share: share,
+            variation: None,
+            samples: 1,
+            in_flight: 0,
+            queued: 0,
+            requests,
+            upstream_time: times,
+            queue_wait: times,
+        }
+    }
+
+    #[test]
+    fn the_table_fits_into_100_columns_and_long_labels_are_cut() {
+        let long = format!("SELECT\n{}", "x ".repeat(200));
+        let gate = GateTypes {
+            gate: "shop".to_owned(),
+            mode: "enforce".to_owned(),
+            types: vec![row(&long, 1.0), row("ümlaut", 0.001)],
+        };
+        let text = table(&gate);
+        assert!(text.lines().all(|line| line.chars().count() <= 100), "\n{text}");
+        assert_eq!(text.lines().count(), 4, "\n{text}");
+        assert!(text.contains("SELECT x x x") && text.contains("… variable"), "\n{text}");
+        assert!(text.contains("100.0%") && text.contains("0.1%"), "\n{text}");
+    }
+
+    #[test]
+    fn a_gate_without_requests_says_so() {
+        let gate = GateTypes { gate: "shop".to_owned(), mode: "observe".to_owned(), types: Vec::new() };
+        assert_eq!(
+            table(&gate),
+            "gate shop, observing: waits are what they would have been\nno requests yet\n"
+        );
+    }
+}

@@ -1,0 +1,95 @@
+//! File descriptors: whether the process may open as many as its configuration needs.
+//!
+//! Every client takes one and so does every server connection; a process that runs out can't accept, can't connect, and
+//! fails in ways that nobody connects to the cause. So the soft limit is raised at the start as far as needed, and what
+//! the hard limit doesn't allow is said at once.
+
+use config::{Mode, World};
+
+/// What the process needs beside clients and server connections: listeners, log, runtime, admin clients.
+const OWN: u64 = 128;
+/// Sockets of a gate for those that only cancel, or are about to be refused.
+const SPARE_PER_GATE: u64 = 256;
+/// With fewer clients than this, starting would only delay the trouble.
+const CLIENTS_LEAST: u64 = 16;
+
+/// How many descriptors a configuration needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Needed {
+    /// With every client and server connection.
+    pub(crate) all: u64,
+    /// To work at all.
+    pub(crate) least: u64,
+}
+
+/// What the limit allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Allowance {
+    /// Everything.
+    Enough,
+    /// Not all clients.
+    Scarce,
+    /// Too little to work.
+    TooFew,
+}
+
+impl Needed {
+    /// By all gates together.
+    pub(crate) fn of(world: &World) -> Self {
+        let mut needed = Self { all: OWN, least: OWN };
+        for gate in &world.gates {
+            let clients = u64::from(gate.max_clients);
+            let servers = match gate.mode {
+                // Observing, each client has a server connection of its own.
+                Mode::Observe => clients,
+                Mode::Enforce => u64::from(gate.policy.connections),
+            };
+            let logins = u64::from(gate.logins_max);
+            needed.all += clients + servers + logins + SPARE_PER_GATE;
+            needed.least +=
+                clients.min(CLIENTS_LEAST) + servers.min(CLIENTS_LEAST) + logins.min(CLIENTS_LEAST);
+        }
+        needed
+    }
+
+    /// Whether so many are enough.
+    pub(crate) fn within(self, limit: u64) -> Allowance {
+        match limit {
+            _ if limit >= self.all => Allowance::Enough,
+            _ if limit >= self.least => Allowance::Scarce,
+            _ => Allowance::TooFew,
+        }
+    }
+}
+
+/// Raises the soft limit to `needed` or as far as it goes; returns the limit in force.
+pub(crate) fn raise_limit(needed: u64) -> std::io::Result<u64> {
+    let (soft, _) = rlimit::Resource::NOFILE.get()?;
+    if soft >= needed { Ok(soft) } else { rlimit::increase_nofile_limit(needed) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn needed(lines: &str) -> Needed {
+        let text = format!("[[gate]]\nupstream = \"db:5432\"\n{lines}");
+        Needed::of(&config::parse(config::Origin::CommandLine, &text).unwrap())
+    }
+
+    #[test]
+    fn every_client_and_connection_takes_one() {
+        let needed = needed("max_clients = 1000\nconnections = 20\nlogins_max = 16\n");
+        assert_eq!(needed.all, 128 + 1000 + 20 + 16 + 256);
+        assert_eq!(needed.within(needed.all), Allowance::Enough);
+        assert_eq!(needed.within(needed.all - 1), Allowance::Scarce);
+        assert_eq!(needed.within(needed.least), Allowance::Scarce);
+        assert_eq!(needed.within(needed.least - 1), Allowance::TooFew);
+    }
+
+    #[test]
+    fn observing_takes_two_for_each_client() {
+        let needed = needed("mode = \"observe\"\nmax_clients = 1000\nlogins_max = 1\n");
+        assert_eq!(needed.all, 128 + 2000 + 1 + 256);
+    }
+}

@@ -1,0 +1,273 @@
+//! The program as a black box: what it prints, where, and how it exits.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a helper of tests fails like a test")]
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+/// The program, in an empty directory and with an empty environment.
+fn gatekeeper(directory: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gatekeeper"));
+    command.args(args).current_dir(directory).env_clear().env("HOME", directory);
+    command
+}
+
+/// Exit status, standard output, standard error.
+fn outcome(output: &Output) -> (i32, String, String) {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
+}
+
+fn ran(directory: &Path, args: &[&str]) -> (i32, String, String) {
+    outcome(&gatekeeper(directory, args).output().unwrap())
+}
+
+/// A directory with `gatekeeper.toml` in it.
+fn with_config(text: &str) -> TempDir {
+    let directory = TempDir::new().unwrap();
+    fs::write(directory.path().join("gatekeeper.toml"), text).unwrap();
+    directory
+}
+
+const MINIMAL: &str = "[[gate]]\nupstream = \"db:5432\"\n";
+
+#[test]
+fn check_prints_what_holds_and_that_is_a_configuration_itself() {
+    let directory = with_config(MINIMAL);
+    let (code, printed, said) = ran(directory.path(), &["check", "gatekeeper.toml"]);
+    assert_eq!((code, said.as_str()), (0, ""));
+    assert!(printed.contains("\nupstream = \"db:5432\"\n") && printed.contains("\nqueue_max = 100000\n"));
+
+    fs::write(directory.path().join("printed.toml"), &printed).unwrap();
+    assert_eq!(ran(directory.path(), &["check", "printed.toml"]), (0, printed, String::new()));
+}
+
+#[test]
+fn check_lists_every_error_with_its_line_and_exits_with_2() {
+    let directory = with_config("[[gate]]\nqueue_timeout = 120\nconections = 5\n");
+    let (code, printed, said) = ran(directory.path(), &["check", "gatekeeper.toml"]);
+    assert_eq!((code, printed.as_str()), (2, ""));
+    assert_eq!(
+        said,
+        "gatekeeper.toml:1: gate: upstream: is missing; write where the server listens, such as \"127.0.0.1:5432\"\n\
+         gatekeeper.toml:2: gate: queue_timeout = 120: needs a unit; write \"120s\"\n\
+         gatekeeper.toml:3: gate: conections: there is no such key; did you mean `connections`?\n"
+    );
+}
+
+#[test]
+fn check_of_a_file_that_is_not_there_exits_with_2() {
+    let directory = TempDir::new().unwrap();
+    let (code, _, said) = ran(directory.path(), &["check", "nowhere.toml"]);
+    assert_eq!(code, 2);
+    assert!(said.starts_with("nowhere.toml: cannot be read: "), "{said}");
+}
+
+#[test]
+fn a_wrong_call_is_explained_and_exits_with_2() {
+    let directory = TempDir::new().unwrap();
+    for args in
+        [&[][..], &["walk"], &["run", "--conections", "5"], &["run", "--config", "a", "--upstream", "b:1"]]
+    {
+        let (code, _, said) = ran(directory.path(), args);
+        assert_eq!(code, 2, "{args:?}: {said}");
+        assert!(said.contains("Usage"), "{args:?}: {said}");
+    }
+    let (code, printed, _) = ran(directory.path(), &["run", "--help"]);
+    assert_eq!(code, 0);
+    assert!(printed.contains("--queue-timeout <TIME>"), "{printed}");
+    assert!(printed.lines().all(|line| line.chars().count() <= 100), "{printed}");
+}
+
+#[test]
+fn run_without_any_configuration_says_where_it_looked() {
+    let directory = TempDir::new().unwrap();
+    let (code, _, said) = ran(directory.path(), &["run"]);
+    let home = directory.path().display();
+    assert_eq!(code, 2);
+    assert_eq!(
+        said,
+        format!(
+            "there is no configuration; looked for\n  ./gatekeeper.toml\n  {home}/.config/gatekeeper/gatekeeper.toml\n  \
+             /etc/gatekeeper/gatekeeper.toml\nName one with --config FILE, or do without: gatekeeper run --upstream 127.0.0.1:5432\n"
+        )
+    );
+}
+
+#[test]
+fn run_with_wrong_flags_names_the_flags() {
+    let directory = TempDir::new().unwrap();
+    let (code, _, said) = ran(directory.path(), &["run", "--listen", "6432", "--queue-timeout", "9"]);
+    assert_eq!(code, 2);
+    assert_eq!(
+        said,
+        "--upstream: is missing; write where the server listens, such as \"127.0.0.1:5432\"\n\
+         --listen \"6432\": has no host; write \"127.0.0.1:6432\"\n\
+         --queue-timeout 9: needs a unit; write \"9s\"\n"
+    );
+}
+
+#[test]
+fn run_with_a_wrong_file_lists_its_errors() {
+    let directory = with_config("[[gate]]\nupstream = \"db\"\n");
+    let (code, _, said) = ran(directory.path(), &["run"]);
+    assert_eq!(
+        (code, said.as_str()),
+        (2, "./gatekeeper.toml:2: gate: upstream = \"db\": has no port; write \"db:5432\"\n")
+    );
+}
+
+#[test]
+fn an_address_in_use_is_a_failure_while_running() {
+    let directory = TempDir::new().unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let (code, _, said) =
+        ran(directory.path(), &["run", "--upstream", "127.0.0.1:1", "--admin", "none", "--listen", &address]);
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains(&format!("gate \"postgres\": cannot listen on {address}: ")), "{said}");
+
+    let (code, _, said) = ran(directory.path(), &["run", "--upstream", "127.0.0.1:1", "--admin", &address]);
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains(&format!("cannot serve the admin listener on {address}: ")), "{said}");
+}
+
+#[test]
+fn too_few_file_descriptors_are_said_at_the_start() {
+    let directory = TempDir::new().unwrap();
+    let limited = |limit: u64| {
+        let program = env!("CARGO_BIN_EXE_gatekeeper");
+        let script = format!(
+            "ulimit -n {limit}; exec {program} run --upstream 127.0.0.1:1 --listen 127.0.0.1:0 --admin 192.0.2.1:1"
+        );
+        outcome(&Command::new("sh").arg("-c").arg(script).current_dir(directory.path()).output().unwrap())
+    };
+    let (code, _, said) = limited(64);
+    assert_eq!(code, 1);
+    assert!(said.contains("the process may open only 64 files"), "{said}");
+    let (_, _, said) = limited(1000);
+    assert!(said.contains("max_clients will not be reached"), "{said}");
+}
+
+/// A running gatekeeper; killed when the test ends early.
+struct Running {
+    child: Child,
+    log: BufReader<ChildStderr>,
+    seen: String,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended already, as it should.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Running {
+    /// Starts it with an admin listener and a gate of its own ports, and a server that accepts nobody.
+    fn start(directory: &Path, args: &[&str]) -> Self {
+        let mut child = gatekeeper(directory, args).stderr(Stdio::piped()).spawn().unwrap();
+        let log = BufReader::new(child.stderr.take().unwrap());
+        Self { child, log, seen: String::new() }
+    }
+
+    /// Reads the log up to a line with this in it, and returns that line.
+    fn line_with(&mut self, wanted: &str) -> String {
+        loop {
+            let mut line = String::new();
+            let length = self.log.read_line(&mut line).unwrap();
+            self.seen += &line;
+            if line.contains(wanted) {
+                return line;
+            }
+            assert!(length > 0, "{wanted:?} is not in\n{}", self.seen);
+        }
+    }
+
+    /// The address of the listener that this line of the JSON log announces.
+    fn listen_in(&mut self, wanted: &str) -> String {
+        let line = self.line_with(wanted);
+        let event: serde_json::Value =
+            serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        event["listen"].as_str().unwrap().to_owned()
+    }
+
+    fn signal(&self, name: &str) {
+        let status = Command::new("kill").args([name, &self.child.id().to_string()]).status().unwrap();
+        assert!(status.success());
+    }
+}
+
+const ANYWHERE: &str = "[admin]\nlisten = \"127.0.0.1:0\"\n[log]\nformat = \"json\"\n[[gate]]\nname = \"shop\"\n\
+                        listen = \"127.0.0.1:0\"\nupstream = \"127.0.0.1:1\"\n";
+
+fn get(address: &str, path: &str) -> String {
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    stream
+        .write_all(format!("GET {path} HTTP/1.1\r\nHost: g\r\nConnection: close\r\n\r\n").as_bytes())
+        .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn a_running_gatekeeper_says_what_it_protects_answers_for_itself_and_ends_on_a_signal() {
+    let directory = with_config(ANYWHERE);
+    let mut running = Running::start(directory.path(), &["run"]);
+    assert!(running.line_with("gatekeeper starts").contains("./gatekeeper.toml"));
+    let admin = running.listen_in("admin listener");
+    let line = running.line_with("protecting");
+    assert!(line.contains("\"gate\":\"shop\"") && line.contains("\"upstream\":\"127.0.0.1:1\""), "{line}");
+    let limits = running.line_with("limits");
+    assert!(limits.contains("\"connections\":20") && limits.contains("\"queue_max\":100000"), "{limits}");
+    running.line_with("\"ready\"");
+
+    assert!(get(&admin, "/readyz").starts_with("HTTP/1.1 200 OK"));
+    let status = get(&admin, "/status");
+    assert!(status.contains("\"name\":\"shop\"") && status.contains("\"mode\":\"enforce\""), "{status}");
+    let (code, printed, said) = ran(directory.path(), &["types", "--admin", &admin]);
+    assert_eq!((code, printed.as_str(), said.as_str()), (0, "gate shop\nno requests yet\n", ""));
+    let (code, printed, _) = ran(directory.path(), &["types", "--admin", &admin, "--gate", "shop", "--json"]);
+    assert_eq!(code, 0);
+    let report: serde_json::Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!(report["gates"][0]["gate"], "shop");
+    let (code, _, said) = ran(directory.path(), &["types", "--admin", &admin, "--gate", "nobody"]);
+    assert_eq!((code, said.as_str()), (2, "there is no gate \"nobody\"\n"));
+
+    running.signal("-TERM");
+    running.line_with("draining");
+    assert_eq!(running.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn types_without_a_gatekeeper_says_so_and_exits_with_1() {
+    let directory = TempDir::new().unwrap();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let (code, _, said) = ran(directory.path(), &["types", "--admin", &free]);
+    assert_eq!(code, 1);
+    assert!(said.starts_with(&format!("no gatekeeper answers at {free}: ")), "{said}");
+}
+
+#[test]
+fn something_else_at_the_admin_address_is_recognized() {
+    let directory = TempDir::new().unwrap();
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = other.local_addr().unwrap().to_string();
+    let answering = std::thread::spawn(move || {
+        let (mut stream, _) = other.accept().unwrap();
+        let mut request = [0; 1024];
+        let _ = stream.read(&mut request).unwrap();
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello").unwrap();
+    });
+    let (code, _, said) = ran(directory.path(), &["types", "--admin", &address]);
+    assert_eq!(code, 1);
+    assert!(said.starts_with(&format!("{address} doesn't answer like a gatekeeper: ")), "{said}");
+    answering.join().unwrap();
+}

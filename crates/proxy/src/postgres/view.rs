@@ -1,0 +1,89 @@
+//! What a PostgreSQL gate shows of itself on the admin listener.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use admission::Snapshot;
+
+use super::refusal::Refusal;
+use super::{PoolSnapshot, Status};
+use crate::admin::{ClientsView, GateView, PoolView};
+use crate::observe::{Totals, TypeRow};
+
+/// How the logins of a gate ended, since its start.
+#[derive(Debug, Default)]
+pub(crate) struct LoginCounts {
+    succeeded: AtomicU64,
+    failed: AtomicU64,
+    refused: AtomicU64,
+}
+
+impl LoginCounts {
+    /// The client is logged in.
+    pub(crate) fn succeed(&self) {
+        self.succeeded.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The server refused the client.
+    pub(crate) fn fail(&self) {
+        self.failed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The gate refused the client: there was no place for it, or its login went wrong.
+    pub(crate) fn refuse(&self, refusal: &Refusal) {
+        let counter =
+            if matches!(refusal, Refusal::TooManyClients(_)) { &self.refused } else { &self.failed };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl GateView for Status {
+    fn name(&self) -> &str {
+        &self.0.settings.name
+    }
+
+    fn mode(&self) -> &'static str {
+        if self.0.settings.observe { "observe" } else { "enforce" }
+    }
+
+    fn listen(&self) -> String {
+        self.0.settings.listen.to_string()
+    }
+
+    fn upstream(&self) -> String {
+        self.0.settings.upstream.to_string()
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        self.0.driver.snapshot()
+    }
+
+    fn types(&self) -> Vec<TypeRow> {
+        self.0.driver.types()
+    }
+
+    fn totals(&self) -> Totals {
+        self.0.driver.totals()
+    }
+
+    fn pools(&self) -> Vec<PoolView> {
+        let view = |pool: PoolSnapshot| PoolView {
+            user: pool.user,
+            database: pool.database,
+            connections: pool.connections,
+            idle: pool.idle,
+        };
+        Self::pools(self).into_iter().map(view).collect()
+    }
+
+    fn clients(&self) -> ClientsView {
+        let counts = &self.0.login_counts;
+        let places = usize::try_from(self.0.settings.logins_max).unwrap_or(usize::MAX);
+        ClientsView {
+            connected: usize::try_from(Self::clients(self)).unwrap_or(usize::MAX),
+            logging_in: places.saturating_sub(self.0.logins.available_permits()),
+            logins_succeeded: counts.succeeded.load(Ordering::Relaxed),
+            logins_failed: counts.failed.load(Ordering::Relaxed),
+            refused: counts.refused.load(Ordering::Relaxed),
+        }
+    }
+}

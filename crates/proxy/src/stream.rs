@@ -86,11 +86,6 @@ impl Stream {
         }
     }
 
-    /// Whether the other end is on this machine.
-    pub(crate) fn peer_is_loopback(&self) -> bool {
-        self.peer().is_loopback()
-    }
-
     /// Reads what has arrived, without waiting. `Ok(0)` is the end of the stream, `WouldBlock` says that nothing came.
     pub(crate) fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {

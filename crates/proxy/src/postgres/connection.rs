@@ -621,11 +621,8 @@ impl Session {
     /// Closes the server connection and tells its pool.
     pub(super) fn discard_server(&mut self) {
         self.cancel.idle();
-        if let (Some(server), true) = (self.server.take(), self.lease.is_some()) {
-            let pool = server.pool;
-            drop(server);
-            self.shared.pools.lost(pool);
-        }
+        // The pool learns of it by the drop.
+        self.server = None;
         self.state.pinned = None;
     }
 }

@@ -114,14 +114,12 @@ pub(crate) async fn login(shared: &Arc<Shared>, client: Stream) -> Option<Logged
     match outcome {
         Ok(Session { parameters, reported, lease, server, cancel, places }) => {
             shared.login_counts.succeed();
-            let pool = lease.as_ref().map(Lease::pool).unwrap_or_default();
             return Some(LoggedIn {
                 client,
                 client_input,
                 parameters,
                 reported,
                 lease,
-                pool,
                 server,
                 cancel,
                 places,
@@ -172,7 +170,7 @@ impl<'a> Login<'a> {
         } else {
             (Some(self.wait_for_connection().await?), Instant::now() + settings.login_timeout)
         };
-        let places = Places { client: client_place, budget };
+        let places = Places { _client: client_place, _budget: budget };
         let late = |_| End::from(Refusal::Timeout);
         // Held until the session stands: fresh connections that wait to join are bounded by it, too.
         let _login_place = timeout_at(deadline, self.wait_for_turn()).await.map_err(late)??;

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use admission::PoolId;
 use bytes::BytesMut;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -220,10 +219,8 @@ pub(crate) struct LoggedIn {
     pub(crate) parameters: Vec<(String, String)>,
     /// The settings that the client was told.
     pub(crate) reported: Parameters,
-    /// Transaction mode: the session counts in its pool while this is held.
+    /// Transaction mode: the session counts in its pool, where its connections come from, while this is held.
     pub(crate) lease: Option<Lease>,
-    /// Transaction mode: where its connections come from.
-    pub(crate) pool: PoolId,
     /// Session mode: its own server connection.
     pub(crate) server: Option<Server>,
     /// Its key for cancel requests.
@@ -234,8 +231,8 @@ pub(crate) struct LoggedIn {
 
 /// The bounded places that a session occupies.
 pub(crate) struct Places {
-    pub(crate) client: OwnedSemaphorePermit,
-    pub(crate) budget: Option<OwnedSemaphorePermit>,
+    pub(crate) _client: OwnedSemaphorePermit,
+    pub(crate) _budget: Option<OwnedSemaphorePermit>,
 }
 
 /// A gate that listens already, but doesn't serve yet.

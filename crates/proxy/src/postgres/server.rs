@@ -17,6 +17,7 @@ use super::message::{Message, Sender};
 use super::parameters::Parameters;
 use super::settings::ServerState;
 use crate::stream::Stream;
+use crate::upstream::pool::Tenure;
 
 /// How much is read at once while the connection is idle: there is next to nothing to read.
 const IDLE_READ: usize = 1024;
@@ -45,6 +46,8 @@ pub(crate) struct Server {
     pub(crate) id: u64,
     /// What sessions have left on it.
     pub(crate) session_state: ServerState,
+    /// While a session has it from a pool: tells the pool when it is dropped.
+    pub(crate) tenure: Option<Tenure>,
 }
 
 /// The answer to a swallowed statement.
@@ -83,7 +86,7 @@ impl Server {
         let Greeting { parameters, process_id, secret } = greeting;
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         let (pool, session_state) = (PoolId::default(), ServerState::default());
-        Self { stream, input, parameters, process_id, secret, pool, id, session_state }
+        Self { stream, input, parameters, process_id, secret, pool, id, session_state, tenure: None }
     }
 
     /// Looks at what the server said while the connection was idle, without waiting. `false`: it is dead or about to

@@ -5,8 +5,8 @@
 //! connections, idle or in use.
 //!
 //! A connection enters by a login ([`Pools::join`]) and is then in one of two states: *idle* (in its pool's list; the
-//! pool owns it) or *in use* (a session owns it between [`Pools::take`] and [`Pools::put`] or [`Pools::lost`]). A
-//! login joins if there is room. Otherwise, while its pool is smaller than its fair share, it replaces an idle
+//! pool owns it) or *in use* (a session owns it from [`Pools::take`] to [`Pools::put`]; one that is dropped instead,
+//! by whatever accident, leaves its pool then). A login joins if there is room. Otherwise, while its pool is smaller than its fair share, it replaces an idle
 //! connection elsewhere; and if there is none to replace, the fresh connection is closed where the pool has another,
 //! and waits for room where it has not. The last connection of a pool with living sessions is never taken away.
 //!
@@ -165,12 +165,36 @@ impl Drop for Lease {
     }
 }
 
+/// The time for which a session has a connection. If it ends otherwise than by [`Pools::put`] (the connection was
+/// closed, the session's task has failed), the pool learns that it has one less.
+#[derive(Debug)]
+pub(crate) struct Tenure {
+    pools: Arc<Pools>,
+    pool: PoolId,
+    is_over: bool,
+}
+
+impl Drop for Tenure {
+    fn drop(&mut self) {
+        if !self.is_over {
+            let mut state = self.pools.state.lock();
+            self.pools.shrank(&mut state, self.pool);
+        }
+    }
+}
+
+impl std::fmt::Debug for Pools {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Pools").field("connections", &self.connections).finish_non_exhaustive()
+    }
+}
+
 /// What became of a fresh connection.
 enum Placed {
     /// It is in the pool, or was superfluous there; the session is registered.
     Joined(PoolId),
     /// No room now.
-    Full(Server, JoinError),
+    Full(Box<Server>, JoinError),
 }
 
 impl Pools {
@@ -203,7 +227,7 @@ impl Pools {
             let error = match self.place(&key, server) {
                 Placed::Joined(pool) => return Ok(Lease { pools: Arc::clone(self), pool }),
                 Placed::Full(refused, error) => {
-                    server = refused;
+                    server = *refused;
                     error
                 }
             };
@@ -224,13 +248,15 @@ impl Pools {
     fn place(&self, key: &PoolKey, server: Server) -> Placed {
         let mut state = self.state.lock();
         let Some(id) = self.slot(&mut state, key) else {
-            return Placed::Full(server, JoinError::TooManyPools);
+            return Placed::Full(Box::new(server), JoinError::TooManyPools);
         };
         let has_room = state.total < self.connections || self.make_room(&mut state, id);
-        let Some(pool) = state.pool(id) else { return Placed::Full(server, JoinError::TooManyPools) };
+        let Some(pool) = state.pool(id) else {
+            return Placed::Full(Box::new(server), JoinError::TooManyPools);
+        };
         if !has_room && pool.size == 0 {
             state.remove_if_empty(id);
-            return Placed::Full(server, JoinError::Held { connections: self.connections });
+            return Placed::Full(Box::new(server), JoinError::Held { connections: self.connections });
         }
         pool.sessions = pool.sessions.saturating_add(1);
         if has_room {
@@ -286,12 +312,13 @@ impl Pools {
         true
     }
 
-    /// An idle connection of the pool, checked to be alive; it is the caller's until [`Pools::put`] or
-    /// [`Pools::lost`]. `None`: there is none, because those that were idle have died or been replaced.
-    pub(crate) fn take(&self, id: PoolId) -> Option<Server> {
+    /// An idle connection of the pool, checked to be alive. The caller gives it back with [`Pools::put`] or drops it,
+    /// which the pool notices. `None`: there is none, because those that were idle have died or been replaced.
+    pub(crate) fn take(self: &Arc<Self>, id: PoolId) -> Option<Server> {
         loop {
             let mut server = self.state.lock().pool(id)?.idle.pop()?;
             if server.check_idle() {
+                server.tenure = Some(Tenure { pools: Arc::clone(self), pool: id, is_over: false });
                 return Some(server);
             }
             self.lost_idle(server);
@@ -307,19 +334,16 @@ impl Pools {
 
     /// Gives a connection back that was taken: between statements, outside a transaction, all answers read. To be
     /// called before the gate hears that the request has completed.
-    pub(crate) fn put(&self, server: Server) {
+    pub(crate) fn put(&self, mut server: Server) {
+        if let Some(mut tenure) = server.tenure.take() {
+            tenure.is_over = true;
+        }
         let mut state = self.state.lock();
         match state.pool(server.pool) {
             Some(pool) => pool.idle.push(server),
             None => server.close(),
         }
         self.tell_waiting(&state);
-    }
-
-    /// A connection that was taken has died or been closed.
-    pub(crate) fn lost(&self, id: PoolId) {
-        let mut state = self.state.lock();
-        self.shrank(&mut state, id);
     }
 
     /// Whether the pool has no connection at all, idle or in use: only a new login of its key can refill it.

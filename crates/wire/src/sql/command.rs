@@ -49,7 +49,8 @@ pub(super) fn effects(mut words: Words<'_, '_>, kind: &Kind<'_>, effects: &mut E
         _ => None,
     };
     match kind {
-        Kind::DiscardAll => effects.release(Pins::ALL),
+        // What was loaded stays loaded, and the seed of `random()` isn't a setting.
+        Kind::DiscardAll => effects.release(Pins::ALL.without(Pins::LOAD).without(Pins::SEED)),
         Kind::Deallocate { name: None } => effects.release(Pins::PREPARE),
         Kind::Reset { name } => {
             if let Some(pin) = role(name) {

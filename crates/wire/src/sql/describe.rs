@@ -3,13 +3,16 @@
 use super::Dialect;
 use super::comment::Tags;
 use super::effects::Effects;
-use super::fingerprint::{Fingerprint, Shape};
+use super::fingerprint::{Fingerprint, MAX_TEXT, Shape};
 use super::lexer::{Lexer, TokenKind};
 use super::observe::Observer;
 use super::statement::{Statement, empty};
 
 /// The most statements of a text that are described one by one.
 pub const MAX_STATEMENTS: usize = 1_000;
+
+/// Bytes by which a shape may well be longer than its text: spaces that are put in.
+const ROOM: usize = 32;
 
 /// What a text says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,7 +56,7 @@ pub fn describe(sql: &[u8], standard_strings: bool) -> Description<'_> {
             Ok(Some(token)) => {
                 if token.kind == TokenKind::Semicolon && reading.observer.ends_at_semicolon() {
                     reading.end_statement();
-                    reading.observer = Observer::new(token.end);
+                    reading.observer.restart(token.end);
                     continue;
                 }
                 if token.kind == TokenKind::Comment {
@@ -100,7 +103,7 @@ impl<'a> Reading<'a> {
         Self {
             sql,
             observer: Observer::new(0),
-            shape: Shape::new(String::new()),
+            shape: Shape::new(String::with_capacity(sql.len().min(MAX_TEXT) + ROOM)),
             shapes: true,
             first: None,
             subject: None,
@@ -115,11 +118,9 @@ impl<'a> Reading<'a> {
         if self.observer.is_empty() {
             return;
         }
-        let observer = std::mem::replace(&mut self.observer, Observer::new(0));
-        let statement = observer.finish(self.sql);
+        let statement = self.observer.finish(self.sql);
         if self.subject.is_none() {
-            let shape = std::mem::replace(&mut self.shape, Shape::new(String::new()));
-            let fingerprint = shape.finish(statement.text.len());
+            let fingerprint = self.shape.finish(statement.text.len());
             if statement.kind.is_control() {
                 self.first.get_or_insert(fingerprint);
                 self.shapes = true;

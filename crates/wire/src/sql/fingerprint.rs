@@ -107,7 +107,7 @@ enum Skip {
 /// The shape as it grows, token by token.
 #[derive(Debug)]
 pub(super) struct Shape {
-    out: String,
+    out: Vec<u8>,
     /// Where the first token begins.
     origin: Option<usize>,
     frames: [Frame; MAX_DEPTH],
@@ -127,7 +127,8 @@ pub(super) struct Shape {
 
 impl Shape {
     /// Reuses the allocation of `out`.
-    pub(super) fn new(mut out: String) -> Self {
+    pub(super) fn new(out: String) -> Self {
+        let mut out = out.into_bytes();
         out.clear();
         Self {
             out,
@@ -387,9 +388,12 @@ impl Shape {
     }
 
     fn close(&mut self, kind: TokenKind) {
-        self.depth = self.depth.saturating_sub(1);
-        let frame = self.frames.get(self.depth).copied().unwrap_or(Frame { pure: false, ..FRAME });
-        if frame.pure && !frame.expects && self.last.is_some() {
+        // What closes without having been opened, or lies too deep, has no frame of its own.
+        let opened = self.depth.checked_sub(1);
+        self.depth = opened.unwrap_or(0);
+        let frame = opened.and_then(|at| self.frames.get(at)).copied();
+        let frame = frame.unwrap_or(Frame { pure: false, ..FRAME });
+        if frame.pure && !frame.expects {
             self.out.truncate(frame.start + 1);
             self.put_list(kind);
             if kind == TokenKind::Close {
@@ -408,7 +412,7 @@ impl Shape {
 
     /// Ends a list that has been opened in the output.
     fn put_list(&mut self, kind: TokenKind) {
-        self.out.push_str(if kind == TokenKind::Close { "...)" } else { "...]" });
+        self.out.extend_from_slice(if kind == TokenKind::Close { b"...)" } else { b"...]" });
         self.last = Some((kind, Keyword::None));
     }
 
@@ -416,18 +420,18 @@ impl Shape {
     fn put(&mut self, kind: TokenKind, keyword: Keyword, text: &str) {
         if self.semicolon {
             self.semicolon = false;
-            self.out.push_str("; ");
+            self.out.extend_from_slice(b"; ");
             self.last = None;
         }
         if self.last.is_some_and(|last| is_spaced(last, kind)) {
-            self.out.push(' ');
+            self.out.push(b' ');
         }
-        self.out.push_str(text);
+        self.out.extend_from_slice(text.as_bytes());
         self.last = Some((kind, keyword));
     }
 
-    /// Ends the shape of a text of `len` bytes.
-    pub(super) fn finish(mut self, len: usize) -> Fingerprint {
+    /// Ends the shape of a text of `len` bytes and starts over.
+    pub(super) fn finish(&mut self, len: usize) -> Fingerprint {
         self.put_sign_unless(false);
         let open = match self.skip {
             Skip::List { count, .. } | Skip::Row { count, .. } | Skip::Rows { count, .. } => count,
@@ -439,19 +443,41 @@ impl Shape {
         let mut size = String::new();
         push_size(&mut size, self.largest);
         if self.truncated {
-            self.out.push_str(" ...");
+            self.out.extend_from_slice(b" ...");
         }
-        self.out.push_str(&size);
-        let hash = xxh3_64(self.out.as_bytes());
-        if self.out.len() > MAX_LABEL {
-            let mark = format!("… #{:08x}{size}", hash >> 32);
-            let room = MAX_LABEL - mark.len();
-            let end = (0..=room).rev().find(|&at| self.out.is_char_boundary(at)).unwrap_or(0);
-            self.out.truncate(end);
-            self.out.push_str(&mark);
-        }
-        Fingerprint { hash, label: self.out }
+        self.out.extend_from_slice(size.as_bytes());
+        let hash = xxh3_64(&self.out);
+        let label = label(std::mem::take(&mut self.out), hash, &size);
+        self.restart();
+        Fingerprint { hash, label }
     }
+
+    fn restart(&mut self) {
+        self.origin = None;
+        self.depth = 0;
+        self.skip = Skip::Nothing;
+        self.last = None;
+        self.first = Keyword::None;
+        self.tokens = 0;
+        self.semicolon = false;
+        self.largest = 0;
+        self.truncated = false;
+    }
+}
+
+/// The shape as a label: cut where it is too long.
+fn label(shape: Vec<u8>, hash: u64, size: &str) -> String {
+    // Only whole characters have been put out; were it otherwise, the label would say so.
+    let mut label = String::from_utf8(shape)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
+    if label.len() > MAX_LABEL {
+        let mark = format!("… #{:08x}{size}", hash >> 32);
+        let room = MAX_LABEL - mark.len();
+        let end = (0..=room).rev().find(|&at| label.is_char_boundary(at)).unwrap_or(0);
+        label.truncate(end);
+        label.push_str(&mark);
+    }
+    label
 }
 
 impl Frame {
@@ -513,7 +539,7 @@ fn is_spaced((last, keyword): (TokenKind, Keyword), next: TokenKind) -> bool {
 }
 
 /// Puts out an identifier: as the server folds it, in quotes only if it needs them.
-fn push_identifier(out: &mut String, text: &[u8], kind: TokenKind) {
+fn push_identifier(out: &mut Vec<u8>, text: &[u8], kind: TokenKind) {
     if kind == TokenKind::QuotedIdentifier {
         return push_clean(out, plain_identifier(text).unwrap_or(text));
     }
@@ -525,16 +551,15 @@ fn push_identifier(out: &mut String, text: &[u8], kind: TokenKind) {
 }
 
 /// Appends text with what isn't UTF-8 or printable replaced.
-fn push_clean(out: &mut String, text: &[u8]) {
+fn push_clean(out: &mut Vec<u8>, text: &[u8]) {
+    if text.iter().all(|byte| matches!(byte, b' '..=b'~')) {
+        return out.extend_from_slice(text);
+    }
+    let mut put = |c: char| out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
     for chunk in text.utf8_chunks() {
-        let valid = chunk.valid();
-        if valid.bytes().any(|byte| byte < b' ' || byte == 0x7f || byte >= 0x80) {
-            out.extend(valid.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }));
-        } else {
-            out.push_str(valid);
-        }
+        chunk.valid().chars().for_each(|c| put(if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }));
         if !chunk.invalid().is_empty() {
-            out.push(char::REPLACEMENT_CHARACTER);
+            put(char::REPLACEMENT_CHARACTER);
         }
     }
 }

@@ -11,31 +11,76 @@ macro_rules! keywords {
             $($name,)*
         }
 
-        /// The compiler turns this into decisions by length and bytes.
-        fn of_lowercase(word: &[u8]) -> Keyword {
-            match word {
-                $($text => Keyword::$name,)*
-                _ => Keyword::None,
-            }
-        }
-
-        #[cfg(test)]
         const ALL: &[(&[u8], Keyword)] = &[$(($text, Keyword::$name)),*];
     };
 }
 
-/// Bytes of the longest word in the list.
-const LONGEST: usize = 15;
+/// Bytes of the longest word that is looked up; all keywords are shorter.
+const LONGEST: usize = 16;
+/// Places of the table: a power of two, some four times the keywords, so that most are where they belong.
+const PLACES: usize = 1_024;
 
-/// The keyword that an unquoted word is, whatever its case.
-pub(crate) fn keyword(word: &[u8]) -> Keyword {
-    let mut lowercase = [0_u8; LONGEST];
-    let Some(lowercase) = lowercase.get_mut(..word.len()) else { return Keyword::None };
-    for (lower, byte) in lowercase.iter_mut().zip(word) {
-        *lower = byte.to_ascii_lowercase();
+/// The keyword that an unquoted word is, whatever its case: the first `len` bytes of `text`.
+///
+/// Words are looked up as one number by an open hash table that is computed at compile time, since a decision tree
+/// over a hundred words costs a mispredicted branch for most of them.
+pub(crate) fn keyword(text: &[u8], len: usize) -> Keyword {
+    if len >= LONGEST {
+        return Keyword::None;
     }
-    of_lowercase(lowercase)
+    let word = match text.first_chunk::<LONGEST>() {
+        Some(bytes) => u128::from_le_bytes(*bytes) & ((1 << (8 * len)) - 1),
+        None => packed(text.get(..len).unwrap_or_default()),
+    };
+    // Words consist of letters, digits, `_`, `$` and bytes above 127. This bit lowers the ASCII letters and makes
+    // a letter of nothing else.
+    let word = word | (LOWER & ((1 << (8 * len)) - 1));
+    let mut place = hash(word);
+    loop {
+        let (known, keyword) = TABLE[place];
+        if known == word || known == 0 {
+            return keyword;
+        }
+        place = (place + 1) % PLACES;
+    }
 }
+
+const LOWER: u128 = u128::from_le_bytes([0x20; 16]);
+
+/// Up to 16 bytes as a number, padded with zeros.
+const fn packed(word: &[u8]) -> u128 {
+    let mut number = 0;
+    let mut at = word.len();
+    while at > 0 {
+        at -= 1;
+        number = number << 8 | word[at] as u128;
+    }
+    number
+}
+
+const fn hash(word: u128) -> usize {
+    // Multiplicative hashing of both halves; the upper bits are the well mixed ones.
+    let folded = word as u64 ^ ((word >> 64) as u64).rotate_left(23);
+    (folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - PLACES.trailing_zeros())) as usize
+}
+
+/// Each keyword at its hash's place or the next free one; 0 marks a free place.
+static TABLE: [(u128, Keyword); PLACES] = {
+    let mut table = [(0, Keyword::None); PLACES];
+    let mut at = 0;
+    while at < ALL.len() {
+        let (text, keyword) = ALL[at];
+        assert!(text.len() < LONGEST);
+        let word = packed(text);
+        let mut place = hash(word);
+        while table[place].0 != 0 {
+            place = (place + 1) % PLACES;
+        }
+        table[place] = (word, keyword);
+        at += 1;
+    }
+    table
+};
 
 keywords! {
     b"abort" Abort
@@ -195,14 +240,28 @@ keywords! {
 mod tests {
     use super::*;
 
+    fn whole(word: &[u8]) -> Keyword {
+        keyword(word, word.len())
+    }
+
     #[test]
-    fn every_keyword_is_found_in_either_case_and_nothing_longer_is() {
+    fn every_keyword_is_found_in_either_case_and_nothing_longer_or_shorter_is() {
         for (text, name) in ALL {
-            assert_eq!(keyword(text), *name);
-            assert_eq!(keyword(&text.to_ascii_uppercase()), *name);
-            assert_eq!(keyword(&[text, &b"_"[..]].concat()), Keyword::None);
-            assert!(text.len() <= LONGEST);
+            assert_eq!(whole(text), *name);
+            assert_eq!(whole(&text.to_ascii_uppercase()), *name);
+            let followed = [text, &b" and so on and so on"[..]].concat();
+            assert_eq!(keyword(&followed, text.len()), *name);
+            for more in [&b"_"[..], b"$", b"0", b"\xe9"] {
+                assert_eq!(whole(&[text, more].concat()), Keyword::None);
+            }
         }
-        assert!(ALL.iter().any(|(text, _)| text.len() == LONGEST));
+        assert_eq!(whole(b""), Keyword::None);
+        assert_eq!(whole(&[b'a'; 40]), Keyword::None);
+    }
+
+    #[test]
+    fn a_lookup_ends_after_a_few_places() {
+        let longest = TABLE.split(|(word, _)| *word == 0).map(<[_]>::len).max();
+        assert!(longest < Some(8) && TABLE[PLACES - 1].0 == 0, "{longest:?}");
     }
 }

@@ -173,7 +173,7 @@ impl<'a> Lexer<'a> {
         let quoted = match (byte, self.peek(1), self.peek(2)) {
             (b'e' | b'E', Some(b'\''), _) => Some(self.string(2, Escape::Backslash)?),
             (b'n' | b'N', Some(b'\''), _) => Some(self.string(2, plain)?),
-            (b'b' | b'B' | b'x' | b'X', Some(b'\''), _) => Some(self.string(2, Escape::Doubled)?),
+            (b'b' | b'B' | b'x' | b'X', Some(b'\''), _) => Some(self.string(2, Escape::Never)?),
             (b'u' | b'U', Some(b'&'), Some(b'\'')) => Some(self.string(3, Escape::Doubled)?),
             (b'u' | b'U', Some(b'&'), Some(b'"')) => Some(self.quoted_identifier(3)?),
             _ => None,
@@ -184,7 +184,7 @@ impl<'a> Lexer<'a> {
         let rest = self.rest_from(start);
         let len = rest.iter().position(|&byte| !is_word(byte)).unwrap_or(rest.len());
         self.at += len;
-        Ok(Token { kind: TokenKind::Word, start, end: self.at, keyword: keyword(&rest[..len]) })
+        Ok(Token { kind: TokenKind::Word, start, end: self.at, keyword: keyword(rest, len) })
     }
 
     /// A string whose opening quote ends `prefix` bytes from here, with all its continuations.
@@ -193,12 +193,13 @@ impl<'a> Lexer<'a> {
         loop {
             let rest = self.rest_from(at);
             let found = match escape {
-                Escape::Doubled => memchr(b'\'', rest),
+                Escape::Never | Escape::Doubled => memchr(b'\'', rest),
                 Escape::Backslash => memchr2(b'\'', b'\\', rest),
             };
             let Some(found) = found else { return self.unlexable("unterminated string") };
             at += found + 1;
-            if rest[found] == b'\\' || self.sql.get(at) == Some(&b'\'') {
+            let doubled = escape != Escape::Never && self.sql.get(at) == Some(&b'\'');
+            if rest[found] == b'\\' || doubled {
                 // An escaped byte, or the second of two quotes, belongs to the string.
                 at += 1;
             } else if let Some(continued) = self.continuation(at) {
@@ -276,7 +277,12 @@ impl<'a> Lexer<'a> {
         let radix = matches!(rest, [b'0', b'x' | b'X' | b'o' | b'O' | b'b' | b'B', ..]);
         let mut len = 0;
         if radix {
-            len = 2 + rest[2..].iter().take_while(|&&byte| byte.is_ascii_hexdigit() || byte == b'_').count();
+            let digits =
+                rest[2..].iter().take_while(|&&byte| byte.is_ascii_hexdigit() || byte == b'_').count();
+            if digits == 0 {
+                return self.unlexable("number without digits");
+            }
+            len = 2 + digits;
         } else {
             let digits = |from: usize| {
                 let run = rest.get(from..).unwrap_or_default();
@@ -354,6 +360,8 @@ impl<'a> Lexer<'a> {
 /// How a quote gets into a string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Escape {
+    /// Not at all: a quote behind a bit string's begins another string.
+    Never,
     /// Only doubled.
     Doubled,
     /// Doubled, or after a backslash.

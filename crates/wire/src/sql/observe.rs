@@ -13,6 +13,10 @@ use super::words::Words;
 /// The tokens of a statement that are kept: `START TRANSACTION` with all of its modes once has 13.
 const HEAD: usize = 24;
 
+/// The tokens before the present one that are remembered: a power of two, so that the ring's places follow the
+/// count of tokens even when that wraps.
+const RING: usize = 4;
+
 const NOTHING: Token = Token { kind: TokenKind::Comment, start: 0, end: 0, keyword: Keyword::None };
 
 /// What a call of a function says about its statement.
@@ -45,8 +49,8 @@ pub(super) struct Observer {
     count: usize,
     start: usize,
     end: usize,
-    /// The tokens before the present one, the latest first.
-    last: [Token; 4],
+    /// The tokens before the present one, in a ring.
+    ring: [Token; RING],
     parentheses: u32,
     /// Open `BEGIN ATOMIC` and `CASE` within one.
     atomic: u32,
@@ -66,7 +70,7 @@ impl Observer {
             count: 0,
             start: usize::MAX,
             end: from,
-            last: [NOTHING; 4],
+            ring: [NOTHING; RING],
             parentheses: 0,
             atomic: 0,
             effects: Effects::default(),
@@ -76,6 +80,23 @@ impl Observer {
             copy: CopyDirection::Server,
             set_config: None,
         }
+    }
+
+    /// Starts over with the statement behind the byte `from`. The head stays; what counts of it is counted anew.
+    pub(super) fn restart(&mut self, from: usize) {
+        self.head[0] = NOTHING;
+        self.ring = [NOTHING; RING];
+        self.count = 0;
+        self.start = usize::MAX;
+        self.end = from;
+        self.parentheses = 0;
+        self.atomic = 0;
+        self.effects = Effects::default();
+        self.writes = false;
+        self.analyzes = false;
+        self.drops_on_commit = false;
+        self.copy = CopyDirection::Server;
+        self.set_config = None;
     }
 
     /// No token but comments so far.
@@ -97,7 +118,6 @@ impl Observer {
         if let Some(place) = self.head.get_mut(self.count) {
             *place = token;
         }
-        self.count += 1;
         match token.kind {
             TokenKind::Open => {
                 self.parentheses = self.parentheses.saturating_add(1);
@@ -110,8 +130,13 @@ impl Observer {
             _ => {}
         }
         self.argument(token);
-        self.last.rotate_right(1);
-        self.last[0] = token;
+        self.ring[self.count % RING] = token;
+        self.count += 1;
+    }
+
+    /// The token before the present one (0), the one before that (1), and so on.
+    fn last(&self, behind: usize) -> Token {
+        self.ring[self.count.wrapping_sub(1 + behind) % RING]
     }
 
     fn first(&self) -> Keyword {
@@ -119,7 +144,7 @@ impl Observer {
     }
 
     fn keyword(&mut self, keyword: Keyword) {
-        let before = self.last[0].keyword;
+        let before = self.last(0).keyword;
         match keyword {
             Keyword::Temp | Keyword::Temporary => {
                 let creates =
@@ -129,7 +154,7 @@ impl Observer {
                     self.effects.pin(Pins::TEMPORARY);
                 }
             }
-            Keyword::Drop if before == Keyword::Commit && self.last[1].keyword == Keyword::On => {
+            Keyword::Drop if before == Keyword::Commit && self.last(1).keyword == Keyword::On => {
                 self.drops_on_commit = true;
             }
             Keyword::Hold if before == Keyword::With && self.first() == Keyword::Declare => {
@@ -158,15 +183,15 @@ impl Observer {
 
     /// Whether the `INTO` at this place among the last tokens belongs to an INSERT or MERGE.
     fn inserts_into(&self, behind: usize) -> bool {
-        let before = self.last.get(behind).map_or(Keyword::None, |token| token.keyword);
+        let before = self.last(behind).keyword;
         matches!(before, Keyword::Insert | Keyword::Merge)
     }
 
     /// `pg_temp.` as the schema of something that is made.
     fn dot(&mut self, sql: &[u8]) {
-        let schema = self.last[0];
+        let schema = self.last(0);
         let temporary = named(sql, schema, b"pg_temp");
-        let into = self.last[1].keyword == Keyword::Into && !self.inserts_into(2);
+        let into = self.last(1).keyword == Keyword::Into && !self.inserts_into(2);
         if temporary && (self.first() == Keyword::Create || into) {
             self.effects.pin(Pins::TEMPORARY);
         }
@@ -174,7 +199,7 @@ impl Observer {
 
     /// An opening parenthesis: what is before it may be a function's name.
     fn open(&mut self, sql: &[u8]) {
-        let [name, dot, schema, _] = self.last;
+        let [name, dot, schema] = [self.last(0), self.last(1), self.last(2)];
         let qualified = dot.kind == TokenKind::Dot;
         if qualified && !named(sql, schema, b"pg_catalog") {
             return;
@@ -221,7 +246,7 @@ impl Observer {
     }
 
     /// The statement, all of whose tokens have passed.
-    pub(super) fn finish<'a>(mut self, sql: &'a [u8]) -> Statement<'a> {
+    pub(super) fn finish<'a>(&mut self, sql: &'a [u8]) -> Statement<'a> {
         if self.set_config.is_some() {
             self.effects.pin(Pins::SET_CONFIG);
         }

@@ -179,7 +179,7 @@ impl<'a> Iterator for Statements<'a> {
                     if !observer.is_empty() {
                         break;
                     }
-                    observer = Observer::new(token.end);
+                    observer.restart(token.end);
                 }
                 Ok(Some(token)) => observer.push(self.sql, token),
                 Ok(None) => {

@@ -150,7 +150,7 @@ async fn twenty_connections_serve_any_number_of_logins() {
     for _ in 0..25 {
         sessions.push(session(&gate, "ann").await);
     }
-    let pool = sessions[0].pool;
+    let pool = pool(&sessions[0]);
     let connections: Vec<_> = std::iter::from_fn(|| gate.pools.take(pool)).collect();
     assert_eq!(connections.len(), 20);
     assert_eq!(gate.pools.snapshot()[0].sessions, 25);
@@ -162,11 +162,11 @@ async fn a_second_user_gets_a_connection_of_the_first_and_the_server_loses_one()
     let gate = database.gate(|settings| settings.connections = 2);
     let _ann = (session(&gate, "ann").await, session(&gate, "ann").await);
     let bob = session(&gate, "bob").await;
-    let mut server = gate.pools.take(bob.pool).unwrap();
+    let mut server = gate.pools.take(pool(&bob)).unwrap();
     let who = server.simple_query("SELECT current_user", PATIENCE).await.unwrap().value;
     assert_eq!(who.as_deref(), Some(&b"bob"[..]));
-    assert!(gate.pools.take(_ann.0.pool).is_some());
-    assert!(gate.pools.take(_ann.0.pool).is_none());
+    assert!(gate.pools.take(pool(&_ann.0)).is_some());
+    assert!(gate.pools.take(pool(&_ann.0)).is_none());
 }
 
 #[tokio::test]
@@ -174,12 +174,12 @@ async fn a_connection_whose_process_was_ended_is_not_handed_out() {
     let database = Database::shared();
     let gate = database.gate(|_| {});
     let session = session(&gate, "ann").await;
-    let server = gate.pools.take(session.pool).unwrap();
+    let server = gate.pools.take(pool(&session)).unwrap();
     database.server.psql(&format!("SELECT pg_terminate_backend({}, 60000)", server.process_id)).unwrap();
     server.stream.readable().await.unwrap();
     gate.pools.put(server);
-    assert!(gate.pools.take(session.pool).is_none());
-    assert!(gate.pools.is_empty(session.pool));
+    assert!(gate.pools.take(pool(&session)).is_none());
+    assert!(gate.pools.is_empty(pool(&session)));
 }
 
 #[tokio::test]
@@ -187,7 +187,7 @@ async fn an_idle_connection_hears_of_changed_settings() {
     let database = Database::shared();
     let gate = database.gate(|_| {});
     let session = session(&gate, "bob").await;
-    let mut server = gate.pools.take(session.pool).unwrap();
+    let mut server = gate.pools.take(pool(&session)).unwrap();
     let answer = server.simple_query("SET TimeZone = 'Europe/Stockholm'; BEGIN", PATIENCE).await.unwrap();
     assert_eq!(answer.status, Status::Transaction);
     assert_eq!(server.parameters.get("TimeZone"), Some("Europe/Stockholm"));
@@ -202,7 +202,7 @@ async fn a_cancel_request_reaches_the_running_statement_and_settles() {
     let database = Database::shared();
     let gate = database.gate(|_| {});
     let session = session(&gate, "ann").await;
-    let mut server = gate.pools.take(session.pool).unwrap();
+    let mut server = gate.pools.take(pool(&session)).unwrap();
     session.cancel.running(&server);
     let (process_id, secret) = session.cancel.key();
     let mut request = BytesMut::new();
@@ -232,12 +232,12 @@ async fn a_superuser_learns_the_cores_and_others_learn_nothing() {
     let database = Database::shared();
     let gate = database.gate(|settings| settings.ask_cores = false);
     let ordinary = session(&gate, "ann").await;
-    let mut server = gate.pools.take(ordinary.pool).unwrap();
+    let mut server = gate.pools.take(pool(&ordinary)).unwrap();
     assert_eq!(cores::ask(&mut server, PATIENCE).await.unwrap(), None);
 
     let (client, superuser) = log_in(&gate, database.server.user(), database.server.password()).await;
     client.unwrap();
-    let mut server = gate.pools.take(superuser.unwrap().pool).unwrap();
+    let mut server = gate.pools.take(pool(&superuser.unwrap())).unwrap();
     let cores = cores::ask(&mut server, PATIENCE).await.unwrap();
     let ours = std::thread::available_parallelism().unwrap().get();
     // The file doesn't know of CPU quotas, and exists on Linux only.

@@ -1,0 +1,60 @@
+//! Tags in comments: what frameworks write, and what must not become a label.
+
+use wire::sql::comment::{MAX_TAG, tags};
+
+fn label(sql: &str) -> Option<String> {
+    tags(sql.as_bytes(), true).label()
+}
+
+#[test]
+fn tags_are_read_as_frameworks_write_them() {
+    let table = [
+        // Rails 7.1
+        ("SELECT 1 /*action='show',application='App',controller='users'*/", Some("users#show")),
+        // marginalia
+        ("SELECT 1 /*application:App,controller:users,action:show*/", Some("users#show")),
+        // Django
+        ("SELECT 1 /*controller='index',framework='django%3A2.2.1',route='%5Epolls/%24'*/", Some("^polls/$")),
+        // Leading, with a trace that never becomes a label
+        ("/*dddbs='a',route='%2Fcart',traceparent='00-1-2-01'*/ SELECT 1", Some("/cart")),
+        ("-- route='/line'\nSELECT 1", Some("/line")),
+        ("/* route='/spaced' , x='y' */ SELECT 1", Some("/spaced")),
+        ("SELECT /* middle */ 1 /*route='/second'*/", Some("/second")),
+        ("/*route='/first'*/ SELECT 1 /*route='/second'*/", Some("/first")),
+        (r"SELECT 1 /*route='it\'s%20here'*/", Some("it's here")),
+        ("SELECT 1 /*route=/bare,action='x'*/;", Some("/bare")),
+        ("SELECT 1 /*traceparent='00-1-2-01',tracestate='x'*/", None),
+        ("SELECT 1 /*controller='users'*/", None),
+        ("SELECT 1 /*+ route='/hint' */", None),
+        ("SELECT '/*route=''/string''*/'", None),
+        ("SELECT $$/*route='/dollar'*/$$", None),
+        ("SELECT \"/*route='/quoted'*/\"", None),
+        ("SELECT 1 /*route='%zz'*/", None),
+        ("SELECT 1 /*route='%4'*/", None),
+        ("SELECT 1 /*route='%ff%fe'*/", None),
+        ("SELECT 1 /*route='*/", None),
+        ("SELECT 1 /*route=''*/", None),
+        ("SELECT 1 /*route*/", None),
+        ("/* select u from User u where u.route = 'x' */ SELECT 1", None),
+        ("SELECT 1 /*route='a%0Ab%00c'*/", Some("abc")),
+        ("SELECT 1 /*ROUTE='/case'*/", None),
+        ("SELECT 1 /*,,=,'',route='/odd'*/", Some("/odd")),
+    ];
+    for (sql, expected) in table {
+        assert_eq!(label(sql).as_deref(), expected, "{sql}");
+    }
+}
+
+#[test]
+fn a_label_is_bounded_at_a_characters_boundary() {
+    let long = label(&format!("/*route='{}'*/", "é".repeat(MAX_TAG))).unwrap();
+    assert_eq!(long, "é".repeat(MAX_TAG / 2));
+    let half = "x".repeat(MAX_TAG - 1);
+    let both = label(&format!("/*controller='{half}',action='{half}'*/")).unwrap();
+    assert_eq!(both, format!("{half}#"));
+}
+
+#[test]
+fn tags_before_a_place_that_cannot_be_lexed_still_count() {
+    assert_eq!(label("/*route='/a'*/ SELECT 'x").as_deref(), Some("/a"));
+}

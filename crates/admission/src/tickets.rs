@@ -256,3 +256,13 @@ impl Tickets {
         slots
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_small() {
+        assert!(size_of::<Option<Record>>() <= 176, "{}", size_of::<Option<Record>>());
+    }
+}

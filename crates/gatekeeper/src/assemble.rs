@@ -98,9 +98,11 @@ fn announce(gate: &config::Gate, bound: &Bound) {
     let policy = &gate.policy;
     let (name, upstream, listen) = (&gate.name, &gate.upstream, bound.address());
     match gate.mode {
-        Mode::Enforce => tracing::info!(gate = name, %listen, %upstream, "protecting"),
+        Mode::Enforce => {
+            tracing::info!(gate = name, %listen, %upstream, "protecting");
+        }
         Mode::Observe => {
-            tracing::info!(gate = name, %listen, %upstream, "observing: nothing waits, nothing is refused")
+            tracing::info!(gate = name, %listen, %upstream, "observing: nothing waits, nothing is refused");
         }
     }
     let capacity = policy.capacity.map_or("none".to_owned(), |work| format!("{} ms", work.as_millis_f64()));

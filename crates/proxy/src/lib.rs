@@ -8,6 +8,7 @@ pub mod metrics;
 pub mod observe;
 mod permit;
 pub mod postgres;
+pub mod shadow;
 pub mod shutdown;
 mod stream;
 mod upstream;

@@ -134,6 +134,8 @@ fn time(seconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proxy::admin::CountsReport;
+
     use super::*;
 
     #[test]
@@ -145,9 +147,11 @@ mod tests {
 
     fn row(label: &str, share: f64) -> TypeReport {
         let times = TimesReport { count: 9, mean_seconds: 120.0, p50_seconds: 120.5, p95_seconds: 0.0125 };
-        let mut requests = proxy::admin::CountsReport::default();
-        requests.succeeded_total = 1_234_567_890;
-        requests.rejected_total = 100_000;
+        let requests = CountsReport {
+            succeeded_total: 1_234_567_890,
+            rejected_total: 100_000,
+            ..CountsReport::default()
+        };
         TypeReport {
             label: label.to_owned(),
             lane: "variable".to_owned(),

@@ -1,0 +1,225 @@
+//! Observing without touching: a gate in virtual time that says what would have waited and been refused.
+//!
+//! Every request really runs at once. The shadow is told of it, decides as a gate with the same policy would, and keeps
+//! a life of its own for it: what really happened `x` after the request's arrival happens in the shadow `x` after the
+//! shadow dispatched it.
+//!
+//! ```text
+//!             arrives      idle  resumes    ends
+//!   really       |-----------|......|---------|
+//!   shadow       |-- queue wait --|-----------|......|---------|
+//!                              dispatched   idle  resumes    ends
+//! ```
+//!
+//! So the shadow's connection and load are held for as long as the request would have held them, a transaction's pauses
+//! included. A client that leaves while its request still waits in the shadow leaves the shadow's queue at that moment.
+//!
+//! **Virtual time is exact.** Whatever is due is done at the instant when it was due, in order, before anything newer; how
+//! late a timer is or how often anybody looks changes nothing.
+//!
+//! **Where it errs.** Upstream times are those of the uncontrolled service: under overload the gate would have shortened
+//! them, so the shadow waits too long rather than too short. It doesn't know which answers its clients would have given
+//! up on. Sessions that would have been pinned, or would have waited for a connection of their own user, aren't modeled:
+//! every connection can serve everybody.
+//!
+//! **Bounds.** A request is held as long as the shadow's gate holds it (`queue_max`, `connections`) or it really runs;
+//! at most [`STEPS_MAX`] pauses of it are kept, later ones count as busy.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use admission::{
+    Action, Completion, Connection, Event, Gate, Instant, Outcome, Policy, PoolId, Request, Snapshot, Ticket,
+};
+
+/// The most steps kept for one request that waits in the shadow, and so the most of its pauses.
+pub const STEPS_MAX: usize = 64;
+
+/// After everything: five centuries from the origin.
+const NEVER: Instant = Instant::from_nanos(u64::MAX);
+
+/// A gate that decides for the record only.
+#[derive(Debug)]
+pub struct Shadow {
+    gate: Gate,
+    requests: HashMap<Ticket, Life>,
+    /// What will happen in the shadow, in order; the number keeps the order of what is due at once.
+    due: BTreeMap<(Instant, u64), (Ticket, Step)>,
+    next_number: u64,
+}
+
+/// One request, really and in the shadow.
+#[derive(Debug)]
+struct Life {
+    arrived: Instant,
+    /// When the shadow dispatched it.
+    dispatched: Option<Instant>,
+    /// What really happened to it while it waited in the shadow, and how long after its arrival.
+    steps: Vec<(Duration, Step)>,
+    /// How many steps there were, waiting or not.
+    step_count: usize,
+    /// It is really idle, and the shadow knows or will know.
+    is_idle: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Idle,
+    Resume,
+    End(Completion),
+}
+
+impl Shadow {
+    /// A shadow of a gate with this policy, where nothing has happened yet.
+    pub fn new(policy: Policy, now: Instant, seed: u64) -> Self {
+        let mut gate = Gate::new(policy, now, seed);
+        // One pool for everybody, as large as the budget allows.
+        gate.set_pool(now, PoolId::default(), u32::MAX);
+        Self { gate, requests: HashMap::new(), due: BTreeMap::new(), next_number: 0 }
+    }
+
+    /// A request arrives, and really runs at once. Its ticket names it until its end.
+    pub fn arrive(&mut self, now: Instant, request: Request) -> Ticket {
+        self.advance(now);
+        let request = Request { pool: PoolId::default(), connection: Connection::Needed, ..request };
+        let ticket = self.gate.arrive(now, request);
+        let life = Life { arrived: now, dispatched: None, steps: Vec::new(), step_count: 0, is_idle: false };
+        self.requests.insert(ticket, life);
+        self.act(now);
+        ticket
+    }
+
+    /// It is really idle in its transaction.
+    pub fn idle(&mut self, now: Instant, ticket: Ticket) {
+        // The last two places are kept for what must not be lost: the end of this pause, and the end.
+        let is_new = |life: &&mut Life| !life.is_idle && life.step_count + 2 < STEPS_MAX;
+        if let Some(life) = self.requests.get_mut(&ticket).filter(is_new) {
+            life.is_idle = true;
+            self.step(now, ticket, Step::Idle);
+        }
+    }
+
+    /// Its next statement really goes upstream.
+    pub fn resume(&mut self, now: Instant, ticket: Ticket) {
+        if let Some(life) = self.requests.get_mut(&ticket).filter(|life| life.is_idle) {
+            life.is_idle = false;
+            self.step(now, ticket, Step::Resume);
+        }
+    }
+
+    /// It has really ended. Call it exactly once.
+    pub fn finished(&mut self, now: Instant, ticket: Ticket, completion: Completion) {
+        self.advance(now);
+        let Some(life) = self.requests.get(&ticket) else { return };
+        if life.dispatched.is_none() && completion.outcome == Outcome::Canceled {
+            self.requests.remove(&ticket);
+            self.gate.cancel(now, ticket);
+            self.act(now);
+        } else {
+            self.step(now, ticket, Step::End(completion));
+        }
+    }
+
+    /// Replaces the policy.
+    pub fn set_policy(&mut self, now: Instant, policy: Policy) {
+        self.advance(now);
+        self.gate.set_policy(now, policy);
+        self.act(now);
+    }
+
+    /// When [`Shadow::handle_timeout`] has something to do, if nothing else happens before.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        let step = self.due.keys().next().map(|(instant, _)| *instant);
+        match (step, self.gate.next_timeout()) {
+            (Some(step), Some(gate)) => Some(step.min(gate)),
+            (step, gate) => step.or(gate),
+        }
+    }
+
+    /// Does what is due.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.advance(now);
+    }
+
+    /// What happened in the shadow; drain it after every call.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.gate.poll_event()
+    }
+
+    /// The state of the shadow's gate.
+    pub fn snapshot(&self) -> Snapshot {
+        self.gate.snapshot()
+    }
+
+    /// Something really happened to a request: it will happen in the shadow as long after the dispatch there.
+    fn step(&mut self, now: Instant, ticket: Ticket, step: Step) {
+        self.advance(now);
+        // The shadow may just have refused it.
+        let Some(life) = self.requests.get_mut(&ticket) else { return };
+        let offset = now.since(life.arrived);
+        life.step_count += 1;
+        match life.dispatched {
+            None => life.steps.push((offset, step)),
+            Some(dispatched) => self.schedule(dispatched.after(offset), ticket, step),
+        }
+        self.advance(now);
+    }
+
+    fn schedule(&mut self, at: Instant, ticket: Ticket, step: Step) {
+        self.due.insert((at, self.next_number), (ticket, step));
+        self.next_number += 1;
+    }
+
+    /// Does all that is due until `now`, each at its own instant; of the same instant, the gate's timeouts first. (The
+    /// gate promises that a timeout it has handled is not due any more.)
+    fn advance(&mut self, now: Instant) {
+        loop {
+            let step_at = self.due.keys().next().map_or(NEVER, |(at, _)| *at);
+            let timeout_at = self.gate.next_timeout().unwrap_or(NEVER);
+            if step_at.min(timeout_at) > now || step_at.min(timeout_at) == NEVER {
+                return;
+            }
+            if timeout_at <= step_at {
+                self.gate.handle_timeout(timeout_at);
+                self.act(timeout_at);
+            } else if let Some(((at, _), (ticket, step))) = self.due.pop_first() {
+                self.take_step(at, ticket, step);
+            }
+        }
+    }
+
+    fn take_step(&mut self, at: Instant, ticket: Ticket, step: Step) {
+        match step {
+            Step::Idle => self.gate.idle(at, ticket),
+            Step::Resume => self.gate.resume(at, ticket),
+            Step::End(completion) => {
+                self.requests.remove(&ticket);
+                self.gate.complete(at, ticket, completion);
+            }
+        }
+        self.act(at);
+    }
+
+    /// Follows the gate's decisions, made at `now`.
+    fn act(&mut self, now: Instant) {
+        while let Some(action) = self.gate.poll() {
+            match action {
+                Action::Dispatch(ticket) => self.dispatch(now, ticket),
+                Action::Reject(ticket, _) => {
+                    self.requests.remove(&ticket);
+                }
+            }
+        }
+    }
+
+    fn dispatch(&mut self, now: Instant, ticket: Ticket) {
+        let Some(life) = self.requests.get_mut(&ticket) else { return };
+        life.dispatched = Some(now);
+        for (offset, step) in std::mem::take(&mut life.steps) {
+            self.schedule(now.after(offset), ticket, step);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

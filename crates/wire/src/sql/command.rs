@@ -206,36 +206,75 @@ fn set<'a>(mut words: Words<'a, '_>) -> Option<Kind<'a>> {
 fn is_setting_called_session(words: &Words<'_, '_>) -> bool {
     let mut ahead = words.clone();
     ahead.next();
-    ahead.take(K::Authorization) || ahead.take(K::To) || ahead.take_kind(TokenKind::Operator)
+    ahead.take(K::Authorization) || assignment(&mut ahead)
 }
 
-/// The setting's name; its value, of which there must be something, isn't looked at.
+/// `TO` or `=`.
+fn assignment(words: &mut Words<'_, '_>) -> bool {
+    words.take(K::To) || words.take_operator(b"=")
+}
+
+/// The setting's name, behind which a value of the right form must follow.
 fn setting<'a>(words: &mut Words<'a, '_>) -> Option<Cow<'a, [u8]>> {
-    let special: &[u8] = if words.take_all(&[K::Time, K::Zone]) {
-        b"timezone"
+    let (name, valid): (&[u8], bool) = if words.take_all(&[K::Time, K::Zone]) {
+        (b"timezone", zone(words))
     } else if words.take_all(&[K::Session, K::Authorization]) {
-        b"session_authorization"
+        (b"session_authorization", value(words))
     } else if words.take_all(&[K::Xml, K::Option]) {
-        b"xmloption"
+        (b"xmloption", value(words))
     } else {
         let mut ahead = words.clone();
-        let alias: &[u8] = match ahead.keyword() {
-            K::Names => b"client_encoding",
-            K::Schema => b"search_path",
-            K::Role => b"role",
-            _ => b"",
-        };
-        let assigned = ahead.clone().take(K::To) || ahead.clone().take_kind(TokenKind::Operator);
-        if alias.is_empty() || assigned {
+        let keyword = ahead.keyword();
+        if assignment(&mut ahead.clone()) || !matches!(keyword, K::Names | K::Schema | K::Role) {
             let name = words.qualified()?;
-            let assigned = words.take(K::To) || words.take_kind(TokenKind::Operator);
-            return (assigned && !words.at_end()).then_some(name);
+            return (assignment(words) && values(words)).then_some(name);
         }
         *words = ahead;
-        alias
+        match keyword {
+            // `SET NAMES` alone is allowed: back to the default.
+            K::Names => (b"client_encoding", words.at_end() || value(words)),
+            K::Schema => (b"search_path", words.take_kind(TokenKind::String)),
+            _ => (b"role", value(words)),
+        }
     };
-    // `SET NAMES` alone is allowed: back to the default.
-    (special == b"client_encoding" || !words.at_end()).then_some(Cow::Borrowed(special))
+    (valid && words.at_end_of_head()).then_some(Cow::Borrowed(name))
+}
+
+/// One value: a literal, signed or not, or a word.
+fn value(words: &mut Words<'_, '_>) -> bool {
+    let signed = words.take_operator(b"-") || words.take_operator(b"+");
+    match words.next().map(|token| token.kind) {
+        Some(TokenKind::Number) => true,
+        Some(TokenKind::String | TokenKind::Word | TokenKind::QuotedIdentifier) => !signed,
+        _ => false,
+    }
+}
+
+/// Values with commas between them, as far as the head goes.
+fn values(words: &mut Words<'_, '_>) -> bool {
+    loop {
+        if !value(words) {
+            return false;
+        }
+        if words.at_end_of_head() {
+            return true;
+        }
+        if !words.take_kind(TokenKind::Comma) {
+            return false;
+        }
+    }
+}
+
+/// A time zone: a value, or an interval with its field.
+fn zone(words: &mut Words<'_, '_>) -> bool {
+    let mut ahead = words.clone();
+    ahead.next();
+    if ahead.take_kind(TokenKind::String) || ahead.take_kind(TokenKind::Open) {
+        // `INTERVAL '…' HOUR TO MINUTE`: the server reads the rest.
+        while words.next().is_some() {}
+        return true;
+    }
+    value(words)
 }
 
 fn reset<'a>(words: &mut Words<'a, '_>) -> Option<Kind<'a>> {

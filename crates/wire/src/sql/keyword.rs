@@ -32,9 +32,7 @@ pub(crate) fn keyword(text: &[u8], len: usize) -> Keyword {
         Some(bytes) => u128::from_le_bytes(*bytes) & ((1 << (8 * len)) - 1),
         None => packed(text.get(..len).unwrap_or_default()),
     };
-    // Words consist of letters, digits, `_`, `$` and bytes above 127. This bit lowers the ASCII letters and makes
-    // a letter of nothing else.
-    let word = word | (LOWER & ((1 << (8 * len)) - 1));
+    let word = lowercase(word, len);
     let mut place = hash(word);
     loop {
         let (known, keyword) = TABLE[place];
@@ -46,6 +44,12 @@ pub(crate) fn keyword(text: &[u8], len: usize) -> Keyword {
 }
 
 const LOWER: u128 = u128::from_le_bytes([0x20; 16]);
+
+/// Words consist of letters, digits, `_`, `$` and bytes above 127. This bit lowers the ASCII letters and makes a letter
+/// of nothing else; `_` becomes DEL, which no word contains.
+const fn lowercase(word: u128, len: usize) -> u128 {
+    word | (LOWER & ((1 << (8 * len)) - 1))
+}
 
 /// Up to 16 bytes as a number, padded with zeros.
 const fn packed(word: &[u8]) -> u128 {
@@ -71,7 +75,7 @@ static TABLE: [(u128, Keyword); PLACES] = {
     while at < ALL.len() {
         let (text, keyword) = ALL[at];
         assert!(text.len() < LONGEST);
-        let word = packed(text);
+        let word = lowercase(packed(text), text.len());
         let mut place = hash(word);
         while table[place].0 != 0 {
             place = (place + 1) % PLACES;
@@ -82,6 +86,116 @@ static TABLE: [(u128, Keyword); PLACES] = {
     table
 };
 
+impl Keyword {
+    /// Whether the server takes this word for a name only in quotes (`reserved` and `type_func_name` in its
+    /// `kwlist.h`; `current_timestamp` alone is too long for the table and missing).
+    pub(crate) fn is_reserved(self) -> bool {
+        use Keyword as K;
+        matches!(
+            self,
+            K::All
+                | K::Analyze
+                | K::And
+                | K::Any
+                | K::Array
+                | K::As
+                | K::Asc
+                | K::Asymmetric
+                | K::Authorization
+                | K::Binary
+                | K::Both
+                | K::Case
+                | K::Cast
+                | K::Check
+                | K::Collate
+                | K::Collation
+                | K::Column
+                | K::Concurrently
+                | K::Constraint
+                | K::Create
+                | K::Cross
+                | K::CurrentCatalog
+                | K::CurrentDate
+                | K::CurrentRole
+                | K::CurrentSchema
+                | K::CurrentTime
+                | K::CurrentUser
+                | K::Default
+                | K::Deferrable
+                | K::Desc
+                | K::Distinct
+                | K::Do
+                | K::Else
+                | K::End
+                | K::Except
+                | K::False
+                | K::Fetch
+                | K::For
+                | K::Foreign
+                | K::Freeze
+                | K::From
+                | K::Full
+                | K::Grant
+                | K::Group
+                | K::Having
+                | K::Ilike
+                | K::In
+                | K::Initially
+                | K::Inner
+                | K::Intersect
+                | K::Into
+                | K::Is
+                | K::Isnull
+                | K::Join
+                | K::Lateral
+                | K::Leading
+                | K::Left
+                | K::Like
+                | K::Limit
+                | K::Localtime
+                | K::Localtimestamp
+                | K::Natural
+                | K::Not
+                | K::Notnull
+                | K::Null
+                | K::Offset
+                | K::On
+                | K::Only
+                | K::Or
+                | K::Order
+                | K::Outer
+                | K::Overlaps
+                | K::Placing
+                | K::Primary
+                | K::References
+                | K::Returning
+                | K::Right
+                | K::Select
+                | K::SessionUser
+                | K::Similar
+                | K::Some
+                | K::Symmetric
+                | K::SystemUser
+                | K::Table
+                | K::Tablesample
+                | K::Then
+                | K::To
+                | K::Trailing
+                | K::True
+                | K::Union
+                | K::Unique
+                | K::User
+                | K::Using
+                | K::Variadic
+                | K::Verbose
+                | K::When
+                | K::Where
+                | K::Window
+                | K::With
+        )
+    }
+}
+
 keywords! {
     b"abort" Abort
     b"all" All
@@ -91,31 +205,50 @@ keywords! {
     b"any" Any
     b"array" Array
     b"as" As
+    b"asc" Asc
+    b"asymmetric" Asymmetric
     b"atomic" Atomic
     b"authorization" Authorization
     b"begin" Begin
     b"between" Between
+    b"binary" Binary
+    b"both" Both
     b"by" By
     b"call" Call
     b"case" Case
+    b"cast" Cast
     b"catalog" Catalog
     b"chain" Chain
     b"characteristics" Characteristics
+    b"check" Check
     b"checkpoint" Checkpoint
     b"close" Close
     b"cluster" Cluster
+    b"collate" Collate
+    b"collation" Collation
+    b"column" Column
     b"comment" Comment
     b"commit" Commit
     b"committed" Committed
+    b"concurrently" Concurrently
+    b"constraint" Constraint
     b"copy" Copy
     b"create" Create
+    b"cross" Cross
     b"current" Current
+    b"current_catalog" CurrentCatalog
+    b"current_date" CurrentDate
+    b"current_role" CurrentRole
+    b"current_schema" CurrentSchema
+    b"current_time" CurrentTime
+    b"current_user" CurrentUser
     b"cursor" Cursor
     b"deallocate" Deallocate
     b"declare" Declare
     b"default" Default
     b"deferrable" Deferrable
     b"delete" Delete
+    b"desc" Desc
     b"discard" Discard
     b"distinct" Distinct
     b"do" Do
@@ -131,7 +264,10 @@ keywords! {
     b"filter" Filter
     b"following" Following
     b"for" For
+    b"foreign" Foreign
+    b"freeze" Freeze
     b"from" From
+    b"full" Full
     b"function" Function
     b"global" Global
     b"grant" Grant
@@ -142,27 +278,36 @@ keywords! {
     b"ilike" Ilike
     b"import" Import
     b"in" In
+    b"initially" Initially
+    b"inner" Inner
     b"insert" Insert
     b"intersect" Intersect
     b"into" Into
     b"is" Is
+    b"isnull" Isnull
     b"isolation" Isolation
     b"join" Join
     b"lateral" Lateral
+    b"leading" Leading
+    b"left" Left
     b"level" Level
     b"like" Like
     b"limit" Limit
     b"listen" Listen
     b"load" Load
     b"local" Local
+    b"localtime" Localtime
+    b"localtimestamp" Localtimestamp
     b"lock" Lock
     b"merge" Merge
     b"move" Move
     b"names" Names
+    b"natural" Natural
     b"no" No
     b"none" NoneWord
     b"not" Not
     b"notify" Notify
+    b"notnull" Notnull
     b"null" Null
     b"offset" Offset
     b"on" On
@@ -170,15 +315,20 @@ keywords! {
     b"option" Option
     b"or" Or
     b"order" Order
+    b"outer" Outer
     b"over" Over
+    b"overlaps" Overlaps
     b"partition" Partition
+    b"placing" Placing
     b"plans" Plans
     b"prepare" Prepare
     b"prepared" Prepared
+    b"primary" Primary
     b"procedure" Procedure
     b"program" Program
     b"read" Read
     b"reassign" Reassign
+    b"references" References
     b"refresh" Refresh
     b"reindex" Reindex
     b"release" Release
@@ -187,6 +337,7 @@ keywords! {
     b"reset" Reset
     b"returning" Returning
     b"revoke" Revoke
+    b"right" Right
     b"role" Role
     b"rollback" Rollback
     b"row" Row
@@ -199,30 +350,39 @@ keywords! {
     b"sequences" Sequences
     b"serializable" Serializable
     b"session" Session
+    b"session_user" SessionUser
     b"set" Set
     b"share" Share
     b"show" Show
+    b"similar" Similar
     b"snapshot" Snapshot
     b"some" Some
     b"start" Start
     b"stdin" Stdin
     b"stdout" Stdout
+    b"symmetric" Symmetric
+    b"system_user" SystemUser
     b"table" Table
+    b"tablesample" Tablesample
     b"temp" Temp
     b"temporary" Temporary
     b"then" Then
     b"time" Time
     b"to" To
+    b"trailing" Trailing
     b"transaction" Transaction
     b"true" True
     b"truncate" Truncate
     b"uncommitted" Uncommitted
     b"union" Union
+    b"unique" Unique
     b"unlisten" Unlisten
     b"update" Update
+    b"user" User
     b"using" Using
     b"vacuum" Vacuum
     b"values" Values
+    b"variadic" Variadic
     b"verbose" Verbose
     b"view" View
     b"when" When

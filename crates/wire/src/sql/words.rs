@@ -66,21 +66,38 @@ impl<'a, 't> Words<'a, 't> {
         taken
     }
 
+    /// Consumes the next token if it is this operator.
+    pub(crate) fn take_operator(&mut self, operator: &[u8]) -> bool {
+        let is = |token: &Token| token.kind == TokenKind::Operator && token.text(self.sql) == operator;
+        let taken = self.tokens.first().is_some_and(is);
+        if taken {
+            self.tokens = &self.tokens[1..];
+        }
+        taken
+    }
+
+    /// Whether no more is known of the statement: it ends here, or goes on behind its head.
+    pub(crate) fn at_end_of_head(&self) -> bool {
+        self.tokens.is_empty()
+    }
+
     /// Whether the statement ends here.
     pub(crate) fn at_end(&self) -> bool {
         self.tokens.is_empty() && !self.more
     }
 
-    /// An identifier as the server folds it.
+    /// An identifier as the server folds it; reserved words are none.
     pub(crate) fn name(&mut self) -> Option<Cow<'a, [u8]>> {
-        identifier(self.sql, self.next()?)
+        let token = self.next()?;
+        if token.keyword.is_reserved() { None } else { identifier(self.sql, token) }
     }
 
     /// An identifier that may be qualified, with the dots kept: `my.setting`.
     pub(crate) fn qualified(&mut self) -> Option<Cow<'a, [u8]>> {
         let mut name = self.name()?;
         while self.take_kind(TokenKind::Dot) {
-            let part = self.name()?;
+            // Behind a dot any word may stand.
+            let part = identifier(self.sql, self.next()?)?;
             let whole = name.to_mut();
             whole.push(b'.');
             whole.extend_from_slice(&part);

@@ -303,7 +303,10 @@ impl Shape {
         });
         self.put(token.kind, keyword, "");
         push_identifier(&mut self.out, token.text(sql), token.kind);
-        if self.first == Keyword::Set && self.depth == 0 {
+        if self.first == Keyword::Alter && keyword == Keyword::Set && self.depth == 0 {
+            // `ALTER ROLE … SET x TO y` assigns as SET does.
+            self.first = Keyword::Set;
+        } else if self.first == Keyword::Set && self.depth == 0 {
             let named = matches!(keyword, Keyword::Role | Keyword::Authorization | Keyword::Zone);
             if keyword == Keyword::To || (named && self.tokens > 1) {
                 self.assign();

@@ -1,6 +1,6 @@
 //! Tags in comments: what frameworks write, and what must not become a label.
 
-use wire::sql::comment::{MAX_TAG, tags};
+use wire::sql::comment::{MAX_COMMENT, MAX_TAG, tags};
 
 fn label(sql: &str) -> Option<String> {
     tags(sql.as_bytes(), true).label()
@@ -57,4 +57,12 @@ fn a_label_is_bounded_at_a_characters_boundary() {
 #[test]
 fn tags_before_a_place_that_cannot_be_lexed_still_count() {
     assert_eq!(label("/*route='/a'*/ SELECT 'x").as_deref(), Some("/a"));
+}
+
+#[test]
+fn only_the_beginning_of_a_long_comment_is_read() {
+    let padded = |len: usize| label(&format!("/*{},route='/a'*/", "x".repeat(len)));
+    assert_eq!(padded(MAX_COMMENT - 20).as_deref(), Some("/a"));
+    assert_eq!(padded(MAX_COMMENT), None);
+    assert_eq!(padded(MAX_COMMENT - 8), None);
 }

@@ -50,6 +50,8 @@ fn shapes_are_as_expected() {
         ("SET LOCAL app.user = alice", "set local app.user = ?"),
         ("SET TIME ZONE utc", "set time zone ?"),
         ("SET ROLE alice", "set role ?"),
+        ("ALTER ROLE bob SET app.token TO alice", "alter role bob set app.token to ?"),
+        ("ALTER TABLE t RENAME a TO b", "alter table t rename a to b"),
         ("UPDATE t SET a = b, c = 1 WHERE d = e", "update t set a = b, c = ? where d = e"),
         (r#"FETCH FORWARD 100 FROM "_django_curs_1_2""#, "fetch ? ? from ?"),
         (r#"DECLARE "c_1f_2" CURSOR FOR SELECT a"#, "declare ? cursor for select a"),
@@ -201,6 +203,14 @@ fn piece() -> impl Strategy<Value = String> {
         "fetch", "DECLARE", "e", "x", "b", "E", "$", ":", "||", "é",
     ]);
     prop_oneof![3 => word.prop_map(str::to_owned), 2 => literal()]
+}
+
+#[test]
+fn lists_are_collapsed_up_to_a_depth() {
+    let nested = |depth: usize| format!("SELECT {}1{}", "(".repeat(depth), ")".repeat(depth));
+    assert_eq!(shape(&nested(32)), "select (...)");
+    let deeper = shape(&nested(40));
+    assert_eq!(deeper, format!("select {}?{}", "(".repeat(40), ")".repeat(40)));
 }
 
 #[test]

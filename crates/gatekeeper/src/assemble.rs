@@ -84,7 +84,11 @@ async fn start_gate(
 ) -> Result<(), Failure> {
     let named = |error: String| Failure::Runtime(format!("gate {:?}: {error}", gate.name));
     let settings = settings(gate).map_err(|error| named(error.to_string()))?;
-    let driver = Driver::new(&gate.name, gate.policy.clone(), RandomState::new().hash_one(&gate.name));
+    let (policy, seed) = (gate.policy.clone(), RandomState::new().hash_one(&gate.name));
+    let driver = match gate.mode {
+        Mode::Enforce => Driver::new(&gate.name, policy, seed),
+        Mode::Observe => Driver::observing(&gate.name, policy, seed),
+    };
     let bound =
         Bound::new(settings, driver, phase.clone()).await.map_err(|error| named(error.to_string()))?;
     announce(gate, &bound);

@@ -1,4 +1,4 @@
-//! The driver of one gate: it owns an [`admission::Gate`], tells it the time, wakes those whom it dispatches or
+//! The driver of one gate: it owns an [`admission::Gate`] (or, observing, the shadow of one), tells it the time, wakes those whom it dispatches or
 //! refuses, and hands its events to the observer. It decides nothing.
 //!
 //! # Concurrency
@@ -20,14 +20,18 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use admission::{
-    Action, Completion, Gate, Instant, Outcome, Pin, Policy, PoolId, Reason, Request, Snapshot, Ticket,
+    Action, Completion, Instant, Outcome, Pin, Policy, PoolId, Reason, Request, Snapshot, Ticket,
 };
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
 use crate::clock::Clock;
-use crate::observe::{Observer, Totals, TypeName, TypeRow};
+use crate::observe::{LaneChange, Observer, Totals, TypeName, TypeRow, log_lane_changes};
 use crate::permit::Permit;
+
+mod decider;
+
+use decider::Decider;
 
 /// How late a timeout may be served. Finer buys nothing (the runtime's own timer ticks in milliseconds) and costs a
 /// wake-up per request.
@@ -43,7 +47,7 @@ const UNUSED: Completion = Completion { outcome: Outcome::Canceled, upstream_tim
 type Verdict = Result<(), Reason>;
 
 struct Inner {
-    gate: Gate,
+    gate: Decider,
     observer: Observer,
     waiters: HashMap<Ticket, oneshot::Sender<Verdict>>,
 }
@@ -73,10 +77,21 @@ impl Driver {
     /// A gate with this policy, named as in the config.
     pub fn new(name: impl Into<String>, policy: Policy, seed: u64) -> Arc<Self> {
         let clock = Clock::start();
+        let gate = Decider::enforcing(policy.clone(), clock.now(), seed);
+        Self::with(name.into(), policy, clock, gate)
+    }
+
+    /// A gate that lets everything pass, and counts what it would have done with this policy.
+    pub fn observing(name: impl Into<String>, policy: Policy, seed: u64) -> Arc<Self> {
+        let clock = Clock::start();
+        let gate = Decider::observing(policy.clone(), clock.now(), seed);
+        Self::with(name.into(), policy, clock, gate)
+    }
+
+    fn with(name: String, policy: Policy, clock: Clock, gate: Decider) -> Arc<Self> {
         let observer = Observer::new(policy.types_max);
-        let gate = Gate::new(policy.clone(), clock.now(), seed);
         Arc::new(Self {
-            name: name.into(),
+            name,
             clock,
             policy: Mutex::new(policy),
             inner: Mutex::new(Inner { gate, observer, waiters: HashMap::new() }),
@@ -112,7 +127,7 @@ impl Driver {
         });
         self.arm(&inner.gate);
         drop(inner);
-        wakes.send();
+        wakes.send(&self.name);
         match (own, waiting) {
             (Some(Ok(())), _) => Arrival::Dispatched(Permit::new(Arc::clone(self), ticket)),
             (Some(Err(reason)), _) => Arrival::Rejected(reason),
@@ -151,7 +166,7 @@ impl Driver {
         inner.drain(None, &mut wakes);
         let snapshot = inner.gate.snapshot();
         drop(inner);
-        wakes.send();
+        wakes.send(&self.name);
         snapshot
     }
 
@@ -177,7 +192,7 @@ impl Driver {
             tokio::select! {
                 () = tokio::time::sleep_until(self.clock.at(Instant::from_nanos(armed))) => {
                     self.armed.store(NEVER, Ordering::Release);
-                    self.change(|gate, now| gate.handle_timeout(now));
+                    self.change(Decider::handle_timeout);
                 }
                 () = rearmed => {}
             }
@@ -185,7 +200,7 @@ impl Driver {
     }
 
     /// Changes the gate, then delivers what follows from it.
-    pub(crate) fn change<R>(&self, change: impl FnOnce(&mut Gate, Instant) -> R) -> R {
+    pub(crate) fn change<R>(&self, change: impl FnOnce(&mut Decider, Instant) -> R) -> R {
         let mut wakes = Wakes::default();
         let now = self.clock.now();
         let mut inner = self.inner.lock();
@@ -193,13 +208,13 @@ impl Driver {
         inner.drain(None, &mut wakes);
         self.arm(&inner.gate);
         drop(inner);
-        wakes.send();
+        wakes.send(&self.name);
         result
     }
 
     /// Makes sure that the timer task wakes for the gate's next timeout. Called with the lock held, so that two
     /// callers can't undo one another's.
-    fn arm(&self, gate: &Gate) {
+    fn arm(&self, gate: &Decider) {
         let Some(next) = gate.next_timeout() else { return };
         let earliest = self.clock.now().after(TIMER_RESOLUTION);
         let next = next.max(earliest).as_nanos();
@@ -229,26 +244,31 @@ impl Inner {
             if Some(ticket) == own {
                 found = Some(verdict);
             } else if let Some(waiter) = self.waiters.remove(&ticket) {
-                wakes.0.push((waiter, verdict));
+                wakes.verdicts.push((waiter, verdict));
             }
         }
         while let Some(event) = self.gate.poll_event() {
             self.observer.record(&event);
         }
+        wakes.lane_changes.append(&mut self.observer.take_lane_changes());
         found
     }
 }
 
-/// Verdicts to deliver once the lock is released.
+/// What is to be done once the lock is released: verdicts to deliver, and what is worth a line in the log.
 #[derive(Default)]
-struct Wakes(Vec<(oneshot::Sender<Verdict>, Verdict)>);
+struct Wakes {
+    verdicts: Vec<(oneshot::Sender<Verdict>, Verdict)>,
+    lane_changes: Vec<LaneChange>,
+}
 
 impl Wakes {
-    fn send(self) {
-        for (waiter, verdict) in self.0 {
+    fn send(self, gate: &str) {
+        for (waiter, verdict) in self.verdicts {
             // A receiver that is gone took its verdict back in `Waiting::drop`.
             let _ = waiter.send(verdict);
         }
+        log_lane_changes(gate, &self.lane_changes);
     }
 }
 

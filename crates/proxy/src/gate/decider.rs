@@ -1,0 +1,186 @@
+//! Who decides: a gate that means it, or one that only says what it would have decided.
+
+use std::collections::VecDeque;
+
+use admission::{
+    Action, Completion, Event, Gate, Instant, Pin, Policy, PoolId, Reason, Request, Snapshot, Ticket,
+};
+
+use crate::shadow::Shadow;
+
+/// An [`admission::Gate`], or a shadow of one that dispatches everything at once. Its methods are the gate's.
+#[derive(Debug)]
+pub(crate) enum Decider {
+    /// `mode = "enforce"`.
+    Enforcing(Box<Gate>),
+    /// `mode = "observe"`.
+    Observing {
+        /// What would have been decided.
+        shadow: Box<Shadow>,
+        /// What is decided: to go ahead. Drained after each arrival, so it never holds more than one.
+        dispatched: VecDeque<Ticket>,
+    },
+}
+
+impl Decider {
+    pub(crate) fn enforcing(policy: Policy, now: Instant, seed: u64) -> Self {
+        Self::Enforcing(Box::new(Gate::new(policy, now, seed)))
+    }
+
+    pub(crate) fn observing(policy: Policy, now: Instant, seed: u64) -> Self {
+        let shadow = Box::new(Shadow::new(policy, now, seed));
+        Self::Observing { shadow, dispatched: VecDeque::with_capacity(1) }
+    }
+
+    pub(crate) fn arrive(&mut self, now: Instant, request: Request) -> Ticket {
+        match self {
+            Self::Enforcing(gate) => gate.arrive(now, request),
+            Self::Observing { shadow, dispatched } => {
+                let ticket = shadow.arrive(now, request);
+                dispatched.push_back(ticket);
+                ticket
+            }
+        }
+    }
+
+    pub(crate) fn idle(&mut self, now: Instant, ticket: Ticket) {
+        match self {
+            Self::Enforcing(gate) => gate.idle(now, ticket),
+            Self::Observing { shadow, .. } => shadow.idle(now, ticket),
+        }
+    }
+
+    pub(crate) fn resume(&mut self, now: Instant, ticket: Ticket) {
+        match self {
+            Self::Enforcing(gate) => gate.resume(now, ticket),
+            Self::Observing { shadow, .. } => shadow.resume(now, ticket),
+        }
+    }
+
+    pub(crate) fn complete(&mut self, now: Instant, ticket: Ticket, completion: Completion) {
+        match self {
+            Self::Enforcing(gate) => gate.complete(now, ticket, completion),
+            Self::Observing { shadow, .. } => shadow.finished(now, ticket, completion),
+        }
+    }
+
+    /// Takes a request out of the queue. Observing, none ever waits.
+    pub(crate) fn cancel(&mut self, now: Instant, ticket: Ticket) {
+        if let Self::Enforcing(gate) = self {
+            gate.cancel(now, ticket);
+        }
+    }
+
+    /// Observing, no session shares its connection, so none has one to pin.
+    pub(crate) fn pin(&mut self, now: Instant, ticket: Ticket) -> Result<Pin, Reason> {
+        match self {
+            Self::Enforcing(gate) => gate.pin(now, ticket),
+            Self::Observing { .. } => Err(Reason::PinnedMax),
+        }
+    }
+
+    pub(crate) fn unpin(&mut self, now: Instant, pin: Pin) {
+        if let Self::Enforcing(gate) = self {
+            gate.unpin(now, pin);
+        }
+    }
+
+    /// Observing, there are no pools: each session has a connection of its own.
+    pub(crate) fn set_pool(&mut self, now: Instant, pool: PoolId, connections: u32) {
+        if let Self::Enforcing(gate) = self {
+            gate.set_pool(now, pool, connections);
+        }
+    }
+
+    pub(crate) fn set_policy(&mut self, now: Instant, policy: Policy) {
+        match self {
+            Self::Enforcing(gate) => gate.set_policy(now, policy),
+            Self::Observing { shadow, .. } => shadow.set_policy(now, policy),
+        }
+    }
+
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        match self {
+            Self::Enforcing(gate) => gate.handle_timeout(now),
+            Self::Observing { shadow, .. } => shadow.handle_timeout(now),
+        }
+    }
+
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+        match self {
+            Self::Enforcing(gate) => gate.next_timeout(),
+            Self::Observing { shadow, .. } => shadow.next_timeout(),
+        }
+    }
+
+    pub(crate) fn poll(&mut self) -> Option<Action> {
+        match self {
+            Self::Enforcing(gate) => gate.poll(),
+            Self::Observing { dispatched, .. } => dispatched.pop_front().map(Action::Dispatch),
+        }
+    }
+
+    pub(crate) fn poll_event(&mut self) -> Option<Event> {
+        match self {
+            Self::Enforcing(gate) => gate.poll_event(),
+            Self::Observing { shadow, .. } => shadow.poll_event(),
+        }
+    }
+
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        match self {
+            Self::Enforcing(gate) => gate.snapshot(),
+            Self::Observing { shadow, .. } => shadow.snapshot(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use admission::{Connection, Cost, Entry, Order, Outcome, RequestType};
+
+    use super::*;
+
+    fn policy() -> Policy {
+        Policy {
+            capacity: None,
+            connections: 1,
+            long_limit: None,
+            cost: Cost::DEFAULT,
+            order: Order::Fifo,
+            queue_max: 10,
+            queue_timeout: Duration::from_secs(1),
+            pinned_max: 1,
+            types_max: 10,
+            suspend_after: Duration::from_secs(1),
+        }
+    }
+
+    #[test]
+    fn observing_dispatches_what_enforcing_holds_back_and_counts_the_same() {
+        let request = Request {
+            request_type: RequestType(1),
+            pool: PoolId::default(),
+            connection: Connection::Needed,
+            entry: Entry::Queued,
+            deadline: None,
+        };
+        let mut enforcing = Decider::enforcing(policy(), Instant::ZERO, 1);
+        enforcing.set_pool(Instant::ZERO, PoolId::default(), 1);
+        let mut observing = Decider::observing(policy(), Instant::ZERO, 1);
+        let done = Completion { outcome: Outcome::Success, upstream_time: Duration::ZERO };
+        for (decider, dispatched_at_once) in [(&mut enforcing, 1), (&mut observing, 2)] {
+            let tickets = [(); 2].map(|()| decider.arrive(Instant::ZERO, request));
+            assert_eq!(std::iter::from_fn(|| decider.poll()).count(), dispatched_at_once);
+            let Snapshot { in_flight, queued, .. } = decider.snapshot();
+            assert_eq!((in_flight, queued), (1, 1));
+            for ticket in tickets {
+                decider.complete(Instant::ZERO, ticket, done);
+            }
+        }
+        observing.handle_timeout(Instant::ZERO);
+        assert_eq!((observing.snapshot().in_flight, observing.poll()), (0, None));
+    }
+}

@@ -168,8 +168,7 @@ impl Gate {
         self.wake(slot);
         self.run(now, slot);
         if self.tickets.at(slot).suspended {
-            self.suspended -= 1;
-            self.tickets.at_mut(slot).suspended = false;
+            self.unsuspend(slot);
             self.reseat(slot);
             self.report(Event::Resumed { ticket });
         }
@@ -197,8 +196,13 @@ impl Gate {
         match completion.outcome {
             Outcome::Success if !record.canceled => {
                 let expected = record.settled.then_some(record.meter.work);
-                let sample = self.types.at_mut(kind).estimate.learn(took, expected);
-                self.lanes.learn(sample);
+                let estimate = &mut self.types.at_mut(kind).estimate;
+                let sample = estimate.learn(took, expected);
+                if estimate.is_settled() {
+                    self.lanes.learn(sample);
+                } else {
+                    self.lanes.learn_first(sample);
+                }
             }
             Outcome::Failure if !record.canceled => self.types.at_mut(kind).estimate.fail(took),
             Outcome::Success | Outcome::Failure | Outcome::Canceled => {}
@@ -397,7 +401,7 @@ impl Gate {
         let (kind, pool) = (record.kind, record.request.pool);
         let gives_back = record.request.connection == Connection::Needed && !record.pinned;
         if record.suspended {
-            self.suspended -= 1;
+            self.unsuspend(slot);
         }
         self.take_seat(slot, Seat::Free);
         if gives_back {

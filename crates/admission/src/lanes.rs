@@ -26,6 +26,8 @@ const CUTOFF: u64 = 3;
 const HYSTERESIS: u64 = 75;
 /// While little is known nothing is long below this; and no single request by its age, ever. 5 ms.
 const FLOOR: Work = Work::from_nanos(5_000_000);
+/// The most means that one of the first requests of a type counts for in the mean.
+const FIRST: u64 = 10;
 /// So many completions are "little".
 const KNOWN: f64 = 32.0;
 
@@ -83,6 +85,13 @@ impl Lanes {
     /// A request has completed and counted for so much.
     pub(crate) fn learn(&mut self, sample: Work) {
         self.overall.learn(sample);
+    }
+
+    /// The same for one of a type with too few samples to say what an outlier is: it counts for at most [`FIRST`] means,
+    /// or a single pause would raise the cutoff for thousands of requests.
+    pub(crate) fn learn_first(&mut self, sample: Work) {
+        let most = self.overall.mean().as_nanos().saturating_mul(FIRST).max(FLOOR.as_nanos());
+        self.overall.learn(sample.min(Work::from_nanos(most)));
     }
 
     /// Whether so much expected work makes a type long, which is long already or not.

@@ -57,7 +57,7 @@ pub struct Request {
     pub connection: Connection,
     /// Whether it may wait.
     pub entry: Entry,
-    /// When its answer is of no use any more.
+    /// When its answer is of no use any more. (Not asked of an immediate request.)
     pub deadline: Option<Instant>,
 }
 

@@ -31,6 +31,8 @@ pub(crate) struct Type {
     pub(crate) overdue: Growing,
     /// Its requests in flight.
     pub(crate) in_flight: List,
+    /// How many of those have given their work back.
+    pub(crate) suspended: u32,
     /// While it is unknown: those that wait until it isn't.
     pub(crate) held_back: List,
     /// While it is unknown: the one that waits among the shorts to find out.
@@ -49,6 +51,7 @@ impl Type {
             lane: Lane::Unknown,
             overdue: Growing::default(),
             in_flight: List::new(Through::Type),
+            suspended: 0,
             held_back: List::new(Through::Type),
             scout: None,
             queued: 0,
@@ -57,9 +60,10 @@ impl Type {
         }
     }
 
-    /// Whether one of its requests is out, or about to be, to find what it costs.
+    /// Whether one of its requests is out, or about to be, to find what it costs. One whose client thinks for so long
+    /// that it was suspended finds nothing.
     pub(crate) fn is_scouting(&self) -> bool {
-        self.scout.is_some() || !self.in_flight.is_empty()
+        self.scout.is_some() || self.in_flight.len() > self.suspended
     }
 
     fn is_idle(&self) -> bool {

@@ -1,8 +1,11 @@
 //! The long lane and the types that nobody knows yet, as stories.
 
+mod history;
 mod shell;
 
 use admission::{Connection, Duration, Entry, Event, Lane, Order, Outcome, Policy, Reason, Request, Ticket};
+use history::check;
+use proptest::prelude::*;
 use shell::{MS, Shell, ms, policy, pool, request};
 
 const SHORT: u64 = 1;
@@ -281,4 +284,102 @@ fn without_a_long_lane_nothing_is_held_back() {
     let mut shell = Shell::new(Policy { long_limit: None, ..policy() });
     let reports = arrive(&mut shell, REPORT, 40);
     assert_eq!(shell.count(&reports), 20);
+}
+
+#[test]
+fn a_scout_whose_client_thinks_does_not_hold_back_its_type() {
+    let mut shell = experienced(policy());
+    let tickets = arrive(&mut shell, 7, 3);
+    shell.gate.idle(shell.at(), tickets[0]);
+    shell.pass(999 * MS);
+    assert_eq!(shell.count(&tickets), 1);
+    shell.pass(MS);
+    assert_eq!(shell.count(&tickets), 2);
+    shell.succeed(tickets[1], MS);
+    assert_eq!(shell.count(&tickets), 3);
+}
+
+#[test]
+fn one_pause_does_not_make_a_long_type_short() {
+    let mut shell = experienced(policy());
+    let caught = shell.arrive(7);
+    shell.pass(60_000 * MS);
+    shell.succeed(caught, 60_000 * MS);
+    shell.teach(SHORT, MS, 20);
+    shell.teach(REPORT, 100 * MS, 1);
+    assert_eq!(shell.lane(REPORT), Lane::Long);
+}
+
+#[test]
+fn a_long_type_whose_cost_falls_below_the_cutoff_passes_freely_again() {
+    let mut shell = experienced(policy());
+    for _ in 0..40 {
+        shell.teach(REPORT, MS, 1);
+        shell.teach(SHORT, MS, 4);
+    }
+    assert_eq!(shell.lane(REPORT), Lane::Short);
+    let reports = arrive(&mut shell, REPORT, 20);
+    assert_eq!(shell.count(&reports), 20);
+}
+
+/// Random arrivals and completions, with the clock standing still, so that only the order of dispatch is at stake.
+#[derive(Clone, Debug)]
+enum Step {
+    Arrive(u64),
+    Complete(usize),
+}
+
+#[test]
+fn no_short_starts_while_a_long_that_has_lost_its_patience_could() {
+    let step = prop_oneof![
+        4 => Just(Step::Arrive(SHORT)),
+        1 => (REPORT..REPORT + 3).prop_map(Step::Arrive),
+        4 => (0..64_usize).prop_map(Step::Complete),
+    ];
+    let histories = (1..8_u32, 1..4_u32, 0..6_u64, 0..30_u64, prop::collection::vec(step, 50..300));
+    check(2_000, histories, |(connections, long_limit, times, floor, steps)| {
+        let order = Order::ShortestFirst { aging: Some(0.1 + times as f64 * 0.1), floor: ms(floor) };
+        let mut shell = experienced(Policy { connections, long_limit: Some(long_limit), order, ..policy() });
+        for kind in REPORT + 1..REPORT + 3 {
+            shell.teach(kind, kind * 30 * MS, 6);
+            shell.teach(SHORT, MS, 90);
+        }
+        shell.events.clear();
+        let limit = shell.snapshot().long_limit.expect("a long lane");
+        let (mut running, mut waiting) = (Vec::new(), Vec::new());
+        for step in &steps {
+            match *step {
+                Step::Arrive(kind) => {
+                    let types = shell.snapshot().types;
+                    let known = types.iter().find(|known| known.request_type.map(|key| key.0) == Some(kind));
+                    let work = known.expect("taught").work.as_nanos();
+                    let allowance = ((0.1 + times as f64 * 0.1) * work as f64) as u64;
+                    waiting.push((shell.arrive(kind), kind != SHORT, allowance.max(floor * MS), 0));
+                }
+                Step::Complete(which) if !running.is_empty() => {
+                    let (ticket, _, work) = running.swap_remove(which % running.len());
+                    shell.succeed(ticket, work);
+                }
+                Step::Complete(_) => {}
+            }
+            for event in std::mem::take(&mut shell.events) {
+                let Event::Dispatched { ticket, work, .. } = event else { continue };
+                let at = waiting.iter().position(|waiting| waiting.0 == ticket).expect("it waits");
+                let (_, long, ..) = waiting.remove(at);
+                let longs = running.iter().filter(|running: &&(Ticket, bool, u64)| running.1).count() as u32;
+                running.push((ticket, long, work.as_nanos()));
+                if long {
+                    assert!(longs < limit, "more longs than the lane takes");
+                    continue;
+                }
+                for (_, long, allowance, overtaken) in &mut waiting {
+                    assert!(
+                        !*long || longs >= limit || *overtaken <= *allowance,
+                        "overtaken beyond its patience"
+                    );
+                    *overtaken += work.as_nanos();
+                }
+            }
+        }
+    });
 }

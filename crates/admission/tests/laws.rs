@@ -130,6 +130,8 @@ struct Known {
     used: u64,
     busy_since: Option<u64>,
     suspended: bool,
+    /// It was, once.
+    slept: bool,
     pinned: bool,
     /// Its type was known to pass freely when it arrived.
     short: bool,
@@ -262,6 +264,7 @@ impl World {
             used: 0,
             busy_since: None,
             suspended: false,
+            slept: false,
             pinned: false,
             short,
         };
@@ -360,7 +363,8 @@ impl World {
                 Event::Dispatched { ticket, work, .. } => self.dispatch(ticket, work),
                 Event::Suspended { ticket } => {
                     self.stop(ticket);
-                    self.alive.get_mut(&ticket).expect("in flight").suspended = true;
+                    let known = self.alive.get_mut(&ticket).expect("in flight");
+                    (known.suspended, known.slept) = (true, true);
                 }
                 Event::Resumed { ticket } => {
                     self.alive.get_mut(&ticket).expect("in flight").suspended = false;
@@ -435,7 +439,7 @@ impl World {
         if lanes && self.same_policy {
             for known in snapshot.types.iter().filter(|known| known.lane == Lane::Unknown) {
                 let of_type = |other: &&Known| {
-                    other.request.entry == Entry::Immediate
+                    (other.request.entry == Entry::Immediate || other.slept)
                         && known.request_type.is_none_or(|key| key == other.request.request_type)
                 };
                 let at_once = self.alive.values().filter(of_type).count();

@@ -90,10 +90,22 @@ impl Gate {
         }
         record.suspended = true;
         self.ledger.off(now, &mut record.meter);
+        let kind = record.kind;
         self.suspended += 1;
+        self.types.at_mut(kind).suspended += 1;
         self.reseat(slot);
         let ticket = self.tickets.ticket(slot);
         self.report(Event::Suspended { ticket });
+        self.send_scout(now, kind);
+    }
+
+    /// A suspended request isn't any more.
+    pub(super) fn unsuspend(&mut self, slot: u32) {
+        let record = self.tickets.at_mut(slot);
+        record.suspended = false;
+        let kind = record.kind;
+        self.suspended -= 1;
+        self.types.at_mut(kind).suspended -= 1;
     }
 
     fn look_at_ages(&mut self, now: Instant) -> bool {

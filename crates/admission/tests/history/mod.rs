@@ -6,10 +6,12 @@ use admission::PoolId;
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 
+#[allow(dead_code, reason = "each test crate uses its part")]
 pub(crate) const MS: u64 = 1_000_000;
 
 const SEED: &str = "ADMISSION_SEED";
 
+#[allow(dead_code, reason = "each test crate uses its part")]
 pub(crate) fn pool(index: u8) -> PoolId {
     PoolId::new(index).expect("a small index")
 }
@@ -32,6 +34,6 @@ where
         Ok(())
     });
     if let Err(error) = result {
-        panic!("{error}\nreplay: {SEED}={seed} cargo test -p admission --test laws --test order");
+        panic!("{error}\nreplay: {SEED}={seed} cargo test -p admission");
     }
 }

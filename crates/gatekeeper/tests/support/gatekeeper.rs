@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::Read;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use bench::postgres::free_port;
@@ -67,6 +67,16 @@ impl Gate {
     /// The port that clients connect to.
     pub(crate) fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Where its admin listener is.
+    pub(crate) fn admin_address(&self) -> String {
+        format!("127.0.0.1:{}", self.admin_port)
+    }
+
+    /// Waits for its end.
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        self.child.wait().expect("the process can be waited for")
     }
 
     /// The process.

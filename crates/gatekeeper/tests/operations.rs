@@ -1,0 +1,108 @@
+//! What an operator does with a running gatekeeper in front of a real PostgreSQL: looks at what it has learned, scrapes
+//! it, and ends it.
+
+// Helpers of tests panic as tests do; clippy only knows functions marked as tests.
+#![allow(clippy::panic)]
+
+mod support;
+
+use std::process::Command;
+
+use bench::postgres::{PrivateServer, PrivateServerOptions};
+use tokio_postgres::{Client, NoTls};
+
+use support::{Gate, until};
+
+fn server() -> PrivateServer {
+    PrivateServer::start(&PrivateServerOptions::default()).expect("PostgreSQL starts")
+}
+
+async fn session(server: &PrivateServer, gate: &Gate) -> Client {
+    let dsn = server.dsn_through(gate.port());
+    let (client, connection) = tokio_postgres::connect(&dsn, NoTls).await.expect("the login succeeds");
+    tokio::spawn(connection);
+    client
+}
+
+fn signal(gate: &Gate) {
+    let status = Command::new("kill").args(["-TERM", &gate.pid().to_string()]).status();
+    assert!(status.expect("kill runs").success());
+}
+
+/// What `gatekeeper types` prints, or `/metrics` answers.
+fn types(gate: &Gate) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_gatekeeper"))
+        .args(["types", "--admin", &gate.admin_address()])
+        .output()
+        .expect("it runs");
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).expect("it is text")
+}
+
+fn metrics(gate: &Gate) -> String {
+    let url = format!("http://{}/metrics", gate.admin_address());
+    let mut answer = ureq::get(&url).call().expect("the listener answers");
+    answer.body_mut().read_to_string().expect("it is text")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_learned_and_counted_can_be_read_and_holds_no_literal() {
+    let (server, connections) = (server(), "connections = 3".to_owned());
+    let gate = Gate::start(server.port(), &[connections]);
+    let client = session(&server, &gate).await;
+    for _ in 0..5 {
+        client.batch_execute("SELECT 'a secret' WHERE 4711 = 4711").await.expect("it runs");
+    }
+    client.batch_execute("SELECT 1 / 0").await.expect_err("it fails");
+
+    let table = types(&gate);
+    assert!(table.starts_with("gate postgres\ntype"), "{table}");
+    assert!(table.lines().all(|line| line.chars().count() <= 100), "{table}");
+    assert!(table.to_lowercase().contains("select"), "{table}");
+    let text = metrics(&gate);
+    for line in [
+        "gatekeeper_requests_total{gate=\"postgres\",outcome=\"success\"} 5",
+        "gatekeeper_requests_total{gate=\"postgres\",outcome=\"failure\"} 1",
+        "gatekeeper_connections{gate=\"postgres\"} 3.0",
+        "gatekeeper_clients{gate=\"postgres\"} 1.0",
+        "gatekeeper_logins_total{gate=\"postgres\",outcome=\"success\"} 1",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line:?} in\n{text}");
+    }
+    let status = gate.status();
+    assert_eq!(status["pools"][0]["database"], "postgres", "{status}");
+    for shown in [&table, &text, &status.to_string()] {
+        assert!(!shown.contains("secret") && !shown.contains("4711"), "{shown}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_signal_a_transaction_may_end_and_then_the_process_does() {
+    let server = server();
+    let mut gate = Gate::start(server.port(), &[]);
+    let client = session(&server, &gate).await;
+    client
+        .batch_execute("CREATE TABLE kept (n int); BEGIN; INSERT INTO kept VALUES (1)")
+        .await
+        .expect("it runs");
+    signal(&gate);
+    let ready = format!("http://{}/readyz", gate.admin_address());
+    until("it is not ready any more", async || ureq::get(&ready).call().is_err()).await;
+    client.batch_execute("INSERT INTO kept VALUES (2); COMMIT").await.expect("the transaction may end");
+    assert_eq!(gate.wait().code(), Some(0));
+    assert_eq!(server.psql("SELECT sum(n) FROM kept").expect("it runs").trim(), "3");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_signal_cuts_off_what_still_runs() {
+    let server = server();
+    let mut gate = Gate::start(server.port(), &["drain_timeout = \"10m\"".to_owned()]);
+    let client = session(&server, &gate).await;
+    client.batch_execute("BEGIN; SELECT 1").await.expect("it runs");
+    signal(&gate);
+    let ready = format!("http://{}/readyz", gate.admin_address());
+    until("it is not ready any more", async || ureq::get(&ready).call().is_err()).await;
+    signal(&gate);
+    assert_eq!(gate.wait().code(), Some(0));
+    client.batch_execute("SELECT 1").await.expect_err("the session is gone");
+}

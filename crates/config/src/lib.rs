@@ -3,7 +3,7 @@
 //! Three steps, each in its own module: `raw` knows the keys (with doc, unit, default and reason side by side) and reads
 //! typed values out of TOML; [`World`] is what is left when everything has been checked, in types that cannot be wrong;
 //! [`Errors`] holds whatever was found on the way, all of it, each with its line, its key, the reason and what to do.
-//! [`effective`] writes a world back as TOML, and [`reference`] writes the keys as a page of documentation.
+//! [`effective()`] writes a world back as TOML, and [`reference()`] writes the keys as a page of documentation.
 //!
 //! Nothing here does I/O beyond reading the one file.
 

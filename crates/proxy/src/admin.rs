@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-use admission::Snapshot;
+use admission::{Instant, Snapshot};
 use axum::Router;
 use axum::extract::{Query, State};
 use axum::http::{StatusCode, header};
@@ -30,6 +30,7 @@ use serde::Deserialize;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
+use crate::clock::Clock;
 use crate::observe::{Totals, TypeRow};
 
 mod report;
@@ -103,7 +104,7 @@ const DRAINING: u8 = 2;
 /// The process as the admin listener shows it.
 pub struct Admin {
     version: &'static str,
-    started: tokio::time::Instant,
+    clock: Clock,
     phase: AtomicU8,
     gates: RwLock<Vec<Arc<dyn GateView>>>,
 }
@@ -113,7 +114,7 @@ impl Admin {
     pub fn new(version: &'static str) -> Arc<Self> {
         Arc::new(Self {
             version,
-            started: tokio::time::Instant::now(),
+            clock: Clock::start(),
             phase: AtomicU8::new(STARTING),
             gates: RwLock::new(Vec::new()),
         })
@@ -140,7 +141,7 @@ impl Admin {
     }
 
     pub(crate) fn uptime(&self) -> Duration {
-        self.started.elapsed()
+        self.clock.now().since(Instant::ZERO)
     }
 
     pub(crate) fn is_ready(&self) -> bool {

@@ -1,15 +1,15 @@
-//! The driver of one gate: it owns an [`admission::Gate`] (or, observing, the shadow of one), tells it the time, wakes those whom it dispatches or
-//! refuses, and hands its events to the observer. It decides nothing.
+//! The driver of one gate: it owns an [`admission::Gate`] (or, observing, the shadow of one), tells it the time, wakes
+//! those whom it dispatches or refuses, and hands its events to the observer. It decides nothing.
 //!
 //! # Concurrency
 //!
 //! One mutex guards the gate, the observer and the table of those who wait. It is held for the few microseconds of one
 //! decision and never across an await. Wake-ups are collected under the lock and sent after it. A ticket has one owner
-//! at any time: the [`Waiting`] future while it is queued, then the [`Permit`]; both give it back when dropped, so that
+//! at any time: the `Waiting` future while it is queued, then the `Permit`; both give it back when dropped, so that
 //! a session that ends in any way leaks neither capacity nor a place in the queue.
 //!
 //! The timer task sleeps until the gate's next timeout. A new, earlier timeout wakes it; timeouts are honored to
-//! [`TIMER_RESOLUTION`], so that a busy gate doesn't wake the task for every request.
+//! `TIMER_RESOLUTION`, so that a busy gate doesn't wake the task for every request.
 
 use std::collections::HashMap;
 use std::future::Future;

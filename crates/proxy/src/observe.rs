@@ -6,7 +6,7 @@
 //!
 //! **Bounds.** At most `types_max` types (and one more, for the moment between the arrival of a new type and the gate's
 //! forgetting of an old one), the least recently used going to `other` with everything that it counted. A type takes
-//! 7.6 KB, nearly all of it two histograms (see [`times`]), so `types_max = 1000` takes 7.6 MB.
+//! 7.6 KB, nearly all of it two histograms (see `observe/times.rs`), so `types_max = 1000` takes 7.6 MB.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub use times::{BOUNDS_SECONDS, Buckets, TimeSummary};
 /// The label of everything that has no row of its own.
 pub const OTHER: &str = "other";
 
-/// Every reason, in the order of the counts in [`TypeRow::rejected`].
+/// Every reason, in the order of the counts in [`Counts::rejected`].
 pub const REASONS: [Reason; 4] =
     [Reason::QueueFull, Reason::QueueTimeout, Reason::Deadline, Reason::PinnedMax];
 

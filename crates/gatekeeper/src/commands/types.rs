@@ -125,6 +125,7 @@ fn time(seconds: f64) -> String {
     match millis {
         0.0 => "0".to_owned(),
         _ if millis < 0.1 => format!("{:.0}µs", millis * 1e3),
+        _ if millis < 1.0 => format!("{millis:.2}ms"),
         _ if millis < 10.0 => format!("{millis:.1}ms"),
         _ if millis < 1000.0 => format!("{millis:.0}ms"),
         _ if seconds < 100.0 => format!("{seconds:.1}s"),
@@ -142,7 +143,7 @@ mod tests {
     fn times_are_short_at_every_scale() {
         let shown: Vec<_> =
             [0.0, 0.000_042, 0.000_4, 0.0125, 0.25, 2.44, 250.0].into_iter().map(time).collect();
-        assert_eq!(shown, ["0", "42µs", "0.4ms", "12ms", "250ms", "2.4s", "250s"]);
+        assert_eq!(shown, ["0", "42µs", "0.40ms", "12ms", "250ms", "2.4s", "250s"]);
     }
 
     fn row(label: &str, share: f64) -> TypeReport {

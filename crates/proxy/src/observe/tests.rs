@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use admission::{Completion, Connection, Cost, Gate, Instant, Order, Policy, PoolId, Request};
+
 use super::*;
 
 const READ: RequestType = RequestType(1);
@@ -32,6 +34,53 @@ fn busy(observer: &mut Observer, key: RequestType, label: &str) {
 
 fn row<'a>(rows: &'a [TypeRow], label: &str) -> &'a TypeRow {
     rows.iter().find(|row| &*row.label == label).unwrap()
+}
+
+#[test]
+fn what_a_gate_tells_is_counted_by_type_and_in_all() {
+    let policy = Policy {
+        capacity: None,
+        connections: 1,
+        long_limit: None,
+        cost: Cost::DEFAULT,
+        order: Order::Fifo,
+        queue_max: 2,
+        queue_timeout: ms(50),
+        pinned_max: 1,
+        types_max: 10,
+        suspend_after: ms(1000),
+    };
+    let at = |millis: u64| Instant::ZERO.after(ms(millis));
+    let mut gate = Gate::new(policy, at(0), 1);
+    gate.set_pool(at(0), PoolId::default(), 1);
+    let mut observer = Observer::new(10);
+    let request = Request {
+        request_type: READ,
+        pool: PoolId::default(),
+        connection: Connection::Needed,
+        entry: admission::Entry::Queued,
+        deadline: None,
+    };
+    observer.describe(&named(READ, "read"));
+    // One runs for 60 ms; behind it one leaves after 10 ms, one is refused after 50 ms, one at once.
+    let [first, leaving, _waiting, _full] = [(); 4].map(|()| gate.arrive(at(0), request));
+    gate.cancel(at(10), leaving);
+    gate.handle_timeout(at(50));
+    gate.complete(at(60), first, Completion { outcome: Outcome::Success, upstream_time: ms(60) });
+    while let Some(event) = gate.poll_event() {
+        observer.record(&event);
+    }
+
+    let rows = observer.table();
+    let read = row(&rows, "read");
+    let expected = Counts { dispatched: 1, succeeded: 1, rejected: [1, 1, 0, 0], left: 1, ..read.counts };
+    assert_eq!((read.counts, read.counts.ended()), (expected, 4));
+    assert_eq!((read.queue_wait.count, read.queue_wait.sum), (4, ms(60)));
+    assert_eq!((read.upstream_time.count, read.upstream_time.sum), (1, ms(60)));
+    let totals = observer.totals();
+    assert_eq!(totals.counts, read.counts);
+    assert_eq!(totals.queue_wait_rejected.sum, ms(50));
+    assert_eq!((totals.queue_wait_left.sum, totals.upstream_time.count()), (ms(10), 1));
 }
 
 #[test]

@@ -64,4 +64,10 @@ impl Error {
         let action = action.into();
         move |source| Self::Io { action, source }
     }
+
+    /// An [`Error::Database`] that says what was being done.
+    pub(crate) fn database(action: impl Into<String>) -> impl FnOnce(tokio_postgres::Error) -> Self {
+        let action = action.into();
+        move |source| Self::Database { action, source }
+    }
 }

@@ -2,9 +2,17 @@
 //!
 //! It drives the `gatekeeper` binary as a process, as a user would, and knows nothing of the proxy's insides.
 
+pub mod alternate;
 pub mod error;
+pub mod flash_sale;
+pub mod gatekeeper;
+pub mod load;
+pub mod plot;
 pub mod postgres;
 mod process;
+pub mod shop;
+pub mod stats;
+pub mod table;
 
 pub use error::Error;
-pub use process::{allowed_cpus, pin_to_cpu};
+pub use process::{allowed_cpus, separate_processors};

@@ -36,18 +36,38 @@ pub fn allowed_cpus() -> Vec<usize> {
     (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect()
 }
 
-/// Pins the calling thread, and every thread and process that it starts later, to one processor.
+/// Restricts the calling thread, and every thread and process that it starts later, to some processors.
 ///
 /// # Errors
-/// If the processor doesn't exist or isn't ours to use.
-pub fn pin_to_cpu(cpu: usize) -> Result<(), Error> {
+/// If one of them doesn't exist or none is ours to use.
+fn pin_to_cpus(cpus: &[usize]) -> Result<(), Error> {
     let mut set = CpuSet::new();
-    if cpu >= CpuSet::MAX_CPU {
-        return Err(Error::Experiment(format!("there is no processor {cpu}")));
+    for &cpu in cpus {
+        if cpu >= CpuSet::MAX_CPU {
+            return Err(Error::Experiment(format!("there is no processor {cpu}")));
+        }
+        set.set(cpu);
     }
-    set.set(cpu);
-    sched_setaffinity(None, &set)
-        .map_err(|errno| Error::Io { action: format!("pinning to processor {cpu}"), source: errno.into() })
+    sched_setaffinity(None, &set).map_err(|errno| Error::Io {
+        action: format!("pinning to processors {cpus:?}"),
+        source: errno.into(),
+    })
+}
+
+/// Sets the first processor that we may use aside for a server and restricts this thread, and whatever it starts
+/// later, to the rest; returns the server's. To be called before any other thread is started. On a machine
+/// with one processor everybody shares it, and there is none to return.
+///
+/// # Errors
+/// If the operating system refuses.
+pub fn separate_processors() -> Result<Option<usize>, Error> {
+    let cpus = allowed_cpus();
+    let (Some(&first), rest) = (cpus.first(), cpus.get(1..).unwrap_or_default()) else { return Ok(None) };
+    if rest.is_empty() {
+        return Ok(None);
+    }
+    pin_to_cpus(rest)?;
+    Ok(Some(first))
 }
 
 /// Starts `command`, pinned to `cpu` if there is one.
@@ -60,7 +80,7 @@ pub(crate) fn spawn_pinned(command: &mut Command, cpu: Option<usize>) -> Result<
     let Some(cpu) = cpu else { return start(command) };
     let before = sched_getaffinity(None)
         .map_err(|errno| Error::Io { action: "reading the affinity".to_owned(), source: errno.into() })?;
-    pin_to_cpu(cpu)?;
+    pin_to_cpus(&[cpu])?;
     let child = start(command);
     sched_setaffinity(None, &before)
         .map_err(|errno| Error::Io { action: "restoring the affinity".to_owned(), source: errno.into() })?;

@@ -1,0 +1,190 @@
+//! The `gatekeeper` binary, run as a process with a configuration of its own.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use crate::Error;
+use crate::process::{self, POLL_INTERVAL, free_port};
+
+/// How long the gatekeeper may take until its port accepts connections.
+const START_BOUND: Duration = Duration::from_secs(20);
+/// How long it may take to drain after SIGTERM before it is killed.
+const STOP_BOUND: Duration = Duration::from_secs(10);
+/// How many of its last log lines are kept.
+const LOG_LINES: usize = 400;
+/// How much of one log line is kept, in characters.
+const LOG_LINE_LENGTH: usize = 2_000;
+/// The environment variable that names the binary.
+const BINARY_VARIABLE: &str = "GATEKEEPER_BIN";
+
+/// A running gatekeeper with one gate. Dropping it ends it.
+#[derive(Debug)]
+pub struct Gatekeeper {
+    child: Child,
+    port: u16,
+    admin_port: u16,
+    log: Arc<Mutex<VecDeque<String>>>,
+    _directory: TempDir,
+}
+
+impl Gatekeeper {
+    /// Starts a gatekeeper before the PostgreSQL server on 127.0.0.1:`upstream`, with these keys of its
+    /// `[[gate]]` beside the addresses (TOML values, such as `("order", "\"fifo\"")`), and waits until it
+    /// accepts connections.
+    ///
+    /// # Errors
+    /// If the binary isn't found, or it doesn't start (the message quotes its log).
+    pub fn start(upstream: u16, keys: &[(&str, &str)]) -> Result<Self, Error> {
+        let (port, admin_port) = (free_port()?, free_port()?);
+        let mut config = format!(
+            "[admin]\nlisten = \"127.0.0.1:{admin_port}\"\n\n[[gate]]\nlisten = \"127.0.0.1:{port}\"\n\
+             upstream = \"127.0.0.1:{upstream}\"\n"
+        );
+        for (key, value) in keys {
+            config.push_str(&format!("{key} = {value}\n"));
+        }
+        Self::start_with(&config, port, admin_port)
+    }
+
+    /// Starts a gatekeeper with this configuration, which listens on 127.0.0.1 at `port` and, for the admin
+    /// pages, at `admin_port`.
+    ///
+    /// # Errors
+    /// As [`Gatekeeper::start`].
+    pub fn start_with(config: &str, port: u16, admin_port: u16) -> Result<Self, Error> {
+        let binary = find()?;
+        let directory = tempfile::Builder::new()
+            .prefix("gatekeeper-")
+            .tempdir()
+            .map_err(Error::io("creating a temporary directory"))?;
+        let path = directory.path().join("gatekeeper.toml");
+        fs::write(&path, config).map_err(Error::io("writing the gatekeeper's configuration"))?;
+        let mut child = Command::new(&binary)
+            .arg("run")
+            .arg("--config")
+            .arg(&path)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(Error::io(format!("starting {}", binary.display())))?;
+        let log = Arc::default();
+        if let Some(stderr) = child.stderr.take() {
+            let log = Arc::clone(&log);
+            std::thread::spawn(move || collect(stderr, &log));
+        }
+        let mut gatekeeper = Self { child, port, admin_port, log, _directory: directory };
+        gatekeeper.wait_until_ready()?;
+        Ok(gatekeeper)
+    }
+
+    /// The gate's port on 127.0.0.1.
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The admin pages' port on 127.0.0.1.
+    pub const fn admin_port(&self) -> u16 {
+        self.admin_port
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The last lines that it wrote to standard error.
+    pub fn log_tail(&self) -> String {
+        let lines = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.iter().map(|line| format!("{line}\n")).collect()
+    }
+
+    fn wait_until_ready(&mut self) -> Result<(), Error> {
+        let deadline = Instant::now() + START_BOUND;
+        loop {
+            let problem = match self.child.try_wait() {
+                Ok(Some(status)) => format!("stopped at once ({status})"),
+                Ok(None) | Err(_) if TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_ok() => {
+                    return Ok(());
+                }
+                Ok(None) | Err(_) if Instant::now() < deadline => {
+                    std::thread::sleep(POLL_INTERVAL);
+                    continue;
+                }
+                Ok(None) | Err(_) => format!("didn't accept connections within {START_BOUND:?}"),
+            };
+            return Err(Error::NotReady { server: "gatekeeper".to_owned(), problem, log: self.log_tail() });
+        }
+    }
+}
+
+impl Drop for Gatekeeper {
+    fn drop(&mut self) {
+        process::end(&mut self.child, &[(Signal::TERM, STOP_BOUND)]);
+    }
+}
+
+/// The binary: where the environment says, else beside this program, else beside the directory of a test.
+fn find() -> Result<PathBuf, Error> {
+    if let Some(named) = std::env::var_os(BINARY_VARIABLE) {
+        return Ok(PathBuf::from(named));
+    }
+    let own = std::env::current_exe().map_err(Error::io("finding this program"))?;
+    own.ancestors()
+        .skip(1)
+        .take(3)
+        .map(|directory| directory.join("gatekeeper"))
+        .find(|path| path.is_file())
+        .ok_or_else(|| {
+            Error::Missing(format!(
+                "the gatekeeper binary is not beside {}; build it with `cargo build --release -p gatekeeper`, \
+                 or name it in {BINARY_VARIABLE}",
+                own.display()
+            ))
+        })
+}
+
+/// Keeps the last lines of the log; ends with the process.
+fn collect(stderr: ChildStderr, log: &Mutex<VecDeque<String>>) {
+    let mut reader = BufReader::new(stderr);
+    let mut line = Vec::new();
+    while reader.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
+        keep(log, &String::from_utf8_lossy(&line));
+        line.clear();
+    }
+}
+
+fn keep(log: &Mutex<VecDeque<String>>, line: &str) {
+    let mut lines = log.lock().unwrap_or_else(PoisonError::into_inner);
+    if lines.len() == LOG_LINES {
+        lines.pop_front();
+    }
+    lines.push_back(line.trim_end().chars().take(LOG_LINE_LENGTH).collect());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_keeps_its_last_lines_and_cuts_long_ones() {
+        let log = Mutex::default();
+        for number in 0..=LOG_LINES {
+            keep(&log, &format!("{number}\n"));
+        }
+        keep(&log, &"x".repeat(LOG_LINE_LENGTH + 1));
+        let lines = log.into_inner().unwrap();
+        assert_eq!(lines.len(), LOG_LINES);
+        assert_eq!(lines.front().map(String::as_str), Some("2"));
+        assert_eq!(lines.back().map(String::len), Some(LOG_LINE_LENGTH));
+    }
+}

@@ -1,0 +1,101 @@
+//! The closed loop: N clients without think time, to find what a server can do at that concurrency.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use tokio_postgres::Client;
+
+use super::Outcome;
+use super::connections::ConnectionPool;
+use super::mix::Mix;
+use super::open::execute;
+use crate::Error;
+use crate::stats::little_residual;
+
+/// What a closed loop reached.
+#[derive(Clone, Copy, Debug, serde::Serialize)]
+pub struct ClosedOutcome {
+    /// Clients.
+    pub clients: usize,
+    /// Completions per second.
+    pub throughput: f64,
+    /// Mean response time of the completed requests, in seconds.
+    pub mean_response_seconds: f64,
+    /// Clients that the completions don't account for (see [`little_residual`]).
+    pub residual_clients: f64,
+    /// Requests that failed.
+    pub failed: usize,
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    completed: usize,
+    failed: usize,
+    responses: Duration,
+}
+
+/// Runs `clients` clients against the pool's connections for `window`. Only what ends inside counts.
+///
+/// # Errors
+/// If the pool has too few idle connections.
+pub async fn run_closed(
+    pool: &Arc<ConnectionPool>,
+    mix: &Arc<Mix>,
+    clients: usize,
+    window: Duration,
+    seed: u64,
+) -> Result<ClosedOutcome, Error> {
+    let start = Instant::now();
+    let end = start + window;
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..clients {
+        let client = pool.take().ok_or_else(|| Error::Experiment("too few idle connections".to_owned()))?;
+        let (pool, mix) = (Arc::clone(pool), Arc::clone(mix));
+        let random = StdRng::seed_from_u64(seed.wrapping_add(number as u64));
+        tasks.spawn(async move {
+            let tally = one_client(&client, &mix, end, random).await;
+            // A closed loop never queues requests, so this only puts the connection back.
+            let _ = pool.hand_on(client);
+            tally
+        });
+    }
+    let mut total = Tally::default();
+    while let Some(joined) = tasks.join_next().await {
+        let tally = joined.map_err(|_| Error::Experiment("a client was aborted".to_owned()))?;
+        total.completed += tally.completed;
+        total.failed += tally.failed;
+        total.responses += tally.responses;
+    }
+    let throughput = total.completed as f64 / window.as_secs_f64();
+    let mean = total.responses.as_secs_f64() / (total.completed.max(1)) as f64;
+    Ok(ClosedOutcome {
+        clients,
+        throughput,
+        mean_response_seconds: mean,
+        residual_clients: little_residual(clients as f64, throughput, mean),
+        failed: total.failed,
+    })
+}
+
+async fn one_client(client: &Client, mix: &Mix, end: Instant, mut random: StdRng) -> Tally {
+    let mut tally = Tally::default();
+    loop {
+        let sent = Instant::now();
+        if sent >= end || client.is_closed() {
+            return tally;
+        }
+        let request_type = mix.get(mix.choose(&mut random));
+        let (outcome, _) = execute(client, request_type, random.random()).await;
+        if Instant::now() >= end {
+            return tally;
+        }
+        if outcome == Outcome::Completed {
+            tally.completed += 1;
+            tally.responses += sent.elapsed();
+        } else {
+            tally.failed += 1;
+        }
+    }
+}

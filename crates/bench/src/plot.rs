@@ -1,0 +1,308 @@
+//! Curves as an SVG file, readable on any screen and by people who see colors differently.
+//!
+//! Panels stand under one another and share the time axis. The palette is Okabe and Ito's (2008), chosen to
+//! be told apart with every common kind of color vision; every other variant is dashed, so that the plot
+//! survives printing in black and white.
+
+use std::path::Path;
+
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use plotters::series::DashedLineSeries;
+
+use crate::Error;
+
+/// Width of the picture, in pixels.
+const WIDTH: u32 = 960;
+/// Height of one panel.
+const PANEL_HEIGHT: u32 = 270;
+/// Height of the title and the legend above the panels.
+const HEAD_HEIGHT: u32 = 118;
+/// Height of the empty strip below the panels.
+const FOOT_HEIGHT: u32 = 12;
+/// Empty space at the left and right.
+const MARGIN: i32 = 28;
+/// How far down the legend stands.
+const LEGEND_Y: i32 = 92;
+/// Length of a line in the legend.
+const LEGEND_LINE: i32 = 40;
+/// Width of an average letter of the legend.
+const LETTER_WIDTH: i32 = 7;
+/// What zero is drawn as on a logarithmic axis: a nanosecond, far below anything measured here.
+const SMALLEST_POSITIVE: f64 = 1e-9;
+/// Vermilion, reddish purple, blue and bluish green of Okabe and Ito.
+const PALETTE: [RGBColor; 4] =
+    [RGBColor(213, 94, 0), RGBColor(204, 121, 167), RGBColor(0, 114, 178), RGBColor(0, 158, 115)];
+const INK: RGBColor = RGBColor(33, 37, 41);
+const SOFT_INK: RGBColor = RGBColor(73, 80, 87);
+const GRID: RGBColor = RGBColor(226, 230, 234);
+const AXIS: RGBColor = RGBColor(134, 142, 150);
+const FONT: &str = "Helvetica, Arial, sans-serif";
+
+/// One variant's curve in a panel: the points, and where there are rounds the lowest and highest of them.
+#[derive(Clone, Debug, Default)]
+pub struct Curve {
+    /// Time in seconds and the median of the rounds.
+    pub points: Vec<(f64, f64)>,
+    /// Time in seconds and the lowest and highest of the rounds.
+    pub band: Vec<(f64, f64, f64)>,
+}
+
+/// How the values of a panel are laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// From zero.
+    Linear,
+    /// By factors of ten; only for positive values.
+    Logarithmic,
+}
+
+/// One panel: a quantity over time.
+#[derive(Clone, Debug)]
+pub struct Panel {
+    /// What is shown, with the unit.
+    pub title: String,
+    /// How the values are laid out.
+    pub scale: Scale,
+    /// How a value is written on the axis.
+    pub show: fn(f64) -> String,
+    /// One curve per variant.
+    pub curves: Vec<Curve>,
+}
+
+/// A picture of several panels.
+#[derive(Clone, Debug)]
+pub struct Plot {
+    /// The title.
+    pub title: String,
+    /// What a reader must know, under the title.
+    pub subtitle: String,
+    /// The variants, in the order of every panel's curves.
+    pub variants: Vec<String>,
+    /// How long the time axis is, in seconds.
+    pub seconds: f64,
+    /// The panels, from the top.
+    pub panels: Vec<Panel>,
+}
+
+type Drawn<T> = Result<T, String>;
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+
+impl Plot {
+    /// Writes the plot as an SVG file.
+    ///
+    /// # Errors
+    /// If the file can't be written.
+    pub fn write(&self, path: &Path) -> Result<(), Error> {
+        self.draw(path).map_err(|problem| Error::Plot { path: path.display().to_string(), problem })
+    }
+
+    fn draw(&self, path: &Path) -> Drawn<()> {
+        let panels = u32::try_from(self.panels.len()).map_err(said)?;
+        let size = (WIDTH, HEAD_HEIGHT + PANEL_HEIGHT * panels + FOOT_HEIGHT);
+        let root = SVGBackend::new(path, size).into_drawing_area();
+        root.fill(&WHITE).map_err(said)?;
+        let (head, body) = root.split_vertically(HEAD_HEIGHT);
+        let (body, _foot) = body.split_vertically(PANEL_HEIGHT * panels);
+        self.draw_head(&head)?;
+        for (area, panel) in body.split_evenly((self.panels.len(), 1)).iter().zip(&self.panels) {
+            self.draw_panel(area, panel)?;
+        }
+        root.present().map_err(said)
+    }
+
+    fn draw_head(&self, area: &Area<'_>) -> Drawn<()> {
+        let title = (FONT, 24).into_font().style(FontStyle::Bold).color(&INK);
+        let small = (FONT, 14).into_font().color(&SOFT_INK);
+        area.draw(&Text::new(self.title.clone(), (MARGIN, 18), title)).map_err(said)?;
+        area.draw(&Text::new(self.subtitle.clone(), (MARGIN, 52), small.clone())).map_err(said)?;
+        let mut left = MARGIN;
+        for (number, name) in self.variants.iter().enumerate() {
+            let ends = [(left, LEGEND_Y), (left + LEGEND_LINE, LEGEND_Y)];
+            let (style, dash) = stroke(number);
+            for piece in pieces(ends, dash) {
+                area.draw(&PathElement::new(piece.to_vec(), style)).map_err(said)?;
+            }
+            let text = Text::new(name.clone(), (left + LEGEND_LINE + 8, LEGEND_Y - 7), small.clone());
+            area.draw(&text).map_err(said)?;
+            left += LEGEND_LINE + 8 + LETTER_WIDTH * i32::try_from(name.chars().count()).map_err(said)? + 30;
+        }
+        Ok(())
+    }
+
+    fn draw_panel(&self, area: &Area<'_>, panel: &Panel) -> Drawn<()> {
+        let heading = (FONT, 16).into_font().style(FontStyle::Bold).color(&INK);
+        area.draw(&Text::new(panel.title.clone(), (MARGIN, 12), heading)).map_err(said)?;
+        let (low, high) = panel.range();
+        let mut chart = ChartBuilder::on(area)
+            .margin_top(40)
+            .margin_right(MARGIN)
+            .margin_left(8)
+            .x_label_area_size(44)
+            .y_label_area_size(78)
+            .build_cartesian_2d(0.0..self.seconds, low..high)
+            .map_err(said)?;
+        let labels = match panel.scale {
+            Scale::Linear => 5,
+            Scale::Logarithmic => (high - low).round() as usize + 1,
+        };
+        let show = |value: &f64| panel.label(*value);
+        let small = (FONT, 13).into_font().color(&SOFT_INK);
+        chart
+            .configure_mesh()
+            .disable_x_mesh()
+            .light_line_style(TRANSPARENT)
+            .bold_line_style(GRID)
+            .axis_style(AXIS)
+            .x_labels(9)
+            .y_labels(labels)
+            .x_label_formatter(&|second| format!("{second}"))
+            .y_label_formatter(&show)
+            .x_desc("seconds since the first arrival")
+            .label_style(small.clone())
+            .axis_desc_style(small)
+            .draw()
+            .map_err(said)?;
+        for (number, curve) in panel.curves.iter().enumerate() {
+            let (style, dash) = stroke(number);
+            let band = panel.outline(curve);
+            if !band.is_empty() {
+                let fill = style.color.mix(0.14).filled();
+                chart.draw_series(std::iter::once(Polygon::new(band, fill))).map_err(said)?;
+            }
+            let points = curve.points.iter().map(|&(time, value)| (time, panel.place(value)));
+            match dash {
+                None => chart.draw_series(LineSeries::new(points, style)).map(|_| ()),
+                Some((size, gap)) => {
+                    chart.draw_series(DashedLineSeries::new(points, size, gap, style)).map(|_| ())
+                }
+            }
+            .map_err(said)?;
+        }
+        Ok(())
+    }
+}
+
+impl Panel {
+    /// The lowest and highest place on the axis.
+    fn range(&self) -> (f64, f64) {
+        let values = || {
+            let points = self.curves.iter().flat_map(|curve| curve.points.iter().map(|point| point.1));
+            let bands =
+                self.curves.iter().flat_map(|curve| curve.band.iter().flat_map(|band| [band.1, band.2]));
+            points.chain(bands).map(|value| self.place(value))
+        };
+        let highest = values().fold(f64::NEG_INFINITY, f64::max);
+        match self.scale {
+            Scale::Linear => (0.0, if highest > 0.0 { highest * 1.08 } else { 1.0 }),
+            Scale::Logarithmic => {
+                let lowest = values().fold(f64::INFINITY, f64::min);
+                if highest.is_finite() {
+                    (lowest.floor(), highest.ceil().max(lowest.floor() + 1.0))
+                } else {
+                    (0.0, 1.0)
+                }
+            }
+        }
+    }
+
+    /// Where a value stands on the axis.
+    fn place(&self, value: f64) -> f64 {
+        match self.scale {
+            Scale::Linear => value,
+            Scale::Logarithmic => value.max(SMALLEST_POSITIVE).log10(),
+        }
+    }
+
+    /// What is written beside a place on the axis.
+    fn label(&self, place: f64) -> String {
+        match self.scale {
+            Scale::Linear => (self.show)(place),
+            Scale::Logarithmic => (self.show)(10f64.powf(place)),
+        }
+    }
+
+    /// The band as an outline: along the highest values and back along the lowest.
+    fn outline(&self, curve: &Curve) -> Vec<(f64, f64)> {
+        let there = curve.band.iter().map(|&(time, _, high)| (time, self.place(high)));
+        let back = curve.band.iter().rev().map(|&(time, low, _)| (time, self.place(low)));
+        there.chain(back).collect()
+    }
+}
+
+/// How the curve of a variant is drawn: color and width, and the lengths of dashes and gaps if any.
+fn stroke(variant: usize) -> (ShapeStyle, Option<(u32, u32)>) {
+    let color = PALETTE[variant % PALETTE.len()];
+    let dash = (variant % 2 == 1).then_some((9, 5));
+    (color.stroke_width(if variant == 2 { 3 } else { 2 }), dash)
+}
+
+/// The pieces of a horizontal line in the legend.
+fn pieces(ends: [(i32, i32); 2], dash: Option<(u32, u32)>) -> Vec<[(i32, i32); 2]> {
+    let Some((size, gap)) = dash else { return vec![ends] };
+    let [(from, y), (to, _)] = ends;
+    (from..to).step_by((size + gap) as usize).map(|x| [(x, y), ((x + size as i32).min(to), y)]).collect()
+}
+
+/// The drawing library's errors as text: their types name the backend, which nobody outside needs to know.
+fn said(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn panel(scale: Scale, points: Vec<(f64, f64)>) -> Panel {
+        let band = points.iter().map(|&(time, value)| (time, value * 0.5, value * 2.0)).collect();
+        let curves = vec![Curve { points, band }, Curve::default()];
+        Panel { title: "Waiting requests".to_owned(), scale, show: |value| format!("{value:.3}"), curves }
+    }
+
+    #[test]
+    fn a_plot_is_written_with_its_titles_legend_and_curves() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("plot.svg");
+        let points = vec![(0.0, 0.01), (1.0, 1.0), (2.0, 20.0)];
+        let plot = Plot {
+            title: "A sale".to_owned(),
+            subtitle: "three rounds".to_owned(),
+            variants: vec!["direct".to_owned(), "gated".to_owned()],
+            seconds: 2.0,
+            panels: vec![panel(Scale::Linear, points.clone()), panel(Scale::Logarithmic, points)],
+        };
+        plot.write(&path).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        for expected in ["<svg", "A sale", "three rounds", "direct", "gated", "Waiting requests", "<polyline"]
+        {
+            assert!(text.contains(expected), "{expected}");
+        }
+    }
+
+    #[test]
+    fn an_empty_panel_can_still_be_drawn() {
+        let directory = tempfile::tempdir().unwrap();
+        let panels = vec![panel(Scale::Linear, vec![]), panel(Scale::Logarithmic, vec![])];
+        let plot =
+            Plot { title: String::new(), subtitle: String::new(), variants: vec![], seconds: 1.0, panels };
+        plot.write(&directory.path().join("plot.svg")).unwrap();
+    }
+
+    #[test]
+    fn a_logarithmic_axis_spans_whole_decades() {
+        assert_eq!(panel(Scale::Logarithmic, vec![(0.0, 0.02), (1.0, 3.0)]).range(), (-2.0, 1.0));
+    }
+
+    #[test]
+    fn a_plot_that_cannot_be_written_names_the_file() {
+        let plot = Plot {
+            title: String::new(),
+            subtitle: String::new(),
+            variants: vec![],
+            seconds: 1.0,
+            panels: vec![panel(Scale::Linear, vec![])],
+        };
+        let error = plot.write(Path::new("/nonexistent/plot.svg")).unwrap_err().to_string();
+        assert!(error.contains("/nonexistent/plot.svg"), "{error}");
+    }
+}

@@ -27,7 +27,7 @@ use crate::alternate::{Display, Turn, alternate};
 use crate::load::{ClosedOutcome, OpenRun, Schedule};
 use crate::shop;
 use crate::stats::percentile;
-use crate::table::{count, seconds};
+use crate::table::{count, paragraph, seconds};
 
 use laboratory::{Laboratory, Measured, Variant};
 pub use report::{Report, RoundReport, Section, VariantReport};
@@ -110,14 +110,14 @@ fn introduction(options: &FlashSaleOptions) -> String {
         }
         Compare::ClientPool(size) => format!("and through a pool of {size} connections in the client"),
     };
-    format!(
-        "\n  A flash sale\n\n  \
-         A shop puts twenty articles on sale. Every order locks three of them, takes them from stock and\n  \
-         commits; beside the orders, visitors read articles and somebody computes a sales report now and then.\n  \
-         The application has {} connections to PostgreSQL, which has one processor core. Orders come at\n  \
-         {OVERLOAD} times the rate that it can take at its best: straight to the database, {rivals}.\n",
+    let text = format!(
+        "A shop puts twenty articles on sale. Every order locks three of them, takes them from stock and commits; \
+         beside the orders, visitors read articles and somebody computes a sales report now and then. The \
+         application has {} connections to PostgreSQL, which has one processor core. Requests come at {OVERLOAD} \
+         times the rate that it can take at its best: straight to the database, {rivals}.",
         options.connections
-    )
+    );
+    format!("\n  A flash sale\n\n{}", paragraph(&text))
 }
 
 /// Finds the best that direct clients get out of the database.

@@ -6,6 +6,7 @@ pub mod alternate;
 pub mod error;
 pub mod flash_sale;
 pub mod gatekeeper;
+pub mod hold_up;
 pub mod load;
 pub mod plot;
 pub mod postgres;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bench::Error;
 use bench::alternate::Display;
 use bench::flash_sale::{self, Compare, FlashSaleOptions};
+use bench::hold_up;
 use clap::{Args, Parser, Subcommand};
 
 /// Exit status after Ctrl-C, as shells have it (128 + SIGINT).
@@ -29,6 +30,8 @@ enum Experiment {
     },
     /// The same flash sale, as long as you like
     FlashSale(FlashSaleArguments),
+    /// Forty reports of 10 s at once before a gate that knows nothing: how long does a SELECT 1 wait?
+    Reports,
 }
 
 #[derive(Debug, Args)]
@@ -66,30 +69,31 @@ const DEMO_TIMEOUT: Duration = DEMO_WINDOW;
 /// Rounds of the demonstration.
 const DEMO_ROUNDS: usize = 3;
 
-impl Experiment {
+impl FlashSaleArguments {
     fn options(self, server_cpu: Option<usize>) -> Result<FlashSaleOptions, Error> {
-        match self {
-            Self::Demo { output } => Ok(FlashSaleOptions {
-                rounds: DEMO_ROUNDS,
-                window: DEMO_WINDOW,
-                timeout: DEMO_TIMEOUT,
-                connections: CONNECTIONS,
-                seed: 1,
-                server_cpu,
-                output,
-                compare: Compare::Gates,
-            }),
-            Self::FlashSale(arguments) => Ok(FlashSaleOptions {
-                rounds: arguments.rounds.max(1),
-                window: seconds(arguments.window)?,
-                timeout: seconds(arguments.timeout)?,
-                connections: arguments.connections.max(32),
-                seed: arguments.seed,
-                server_cpu,
-                output: arguments.output,
-                compare: arguments.client_pool.map_or(Compare::Gates, Compare::ClientPool),
-            }),
-        }
+        Ok(FlashSaleOptions {
+            rounds: self.rounds.max(1),
+            window: seconds(self.window)?,
+            timeout: seconds(self.timeout)?,
+            connections: self.connections.max(32),
+            seed: self.seed,
+            server_cpu,
+            output: self.output,
+            compare: self.client_pool.map_or(Compare::Gates, Compare::ClientPool),
+        })
+    }
+}
+
+fn demo_options(output: PathBuf, server_cpu: Option<usize>) -> FlashSaleOptions {
+    FlashSaleOptions {
+        rounds: DEMO_ROUNDS,
+        window: DEMO_WINDOW,
+        timeout: DEMO_TIMEOUT,
+        connections: CONNECTIONS,
+        seed: 1,
+        server_cpu,
+        output,
+        compare: Compare::Gates,
     }
 }
 
@@ -116,20 +120,33 @@ fn main() -> ExitCode {
 
 fn run(arguments: Arguments) -> Result<(), Error> {
     // Before the runtime starts its threads, so that they all keep off the server's processor.
-    let options = arguments.experiment.options(bench::separate_processors()?)?;
+    let server_cpu = bench::separate_processors()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .map_err(|source| Error::Io { action: "starting the runtime".to_owned(), source })?;
-    let report = runtime.block_on(async {
-        let display = Display::new();
+    let text = runtime.block_on(async {
         // Whatever is dropped here stops its server and removes its files.
         tokio::select! {
-            report = flash_sale::run(&options, &display) => report,
+            text = experiment(arguments.experiment, server_cpu) => text,
             _ = tokio::signal::ctrl_c() => Err(Error::Interrupted),
         }
     })?;
-    print!("{}", report.text());
+    print!("{text}");
     Ok(())
+}
+
+async fn experiment(experiment: Experiment, server_cpu: Option<usize>) -> Result<String, Error> {
+    let display = Display::new();
+    match experiment {
+        Experiment::Demo { output } => {
+            let report = flash_sale::run(&demo_options(output, server_cpu), &display).await?;
+            Ok(report.text() + "  Again    make demo, or longer: bench flash-sale --rounds 5 --window 10\n")
+        }
+        Experiment::FlashSale(arguments) => {
+            Ok(flash_sale::run(&arguments.options(server_cpu)?, &display).await?.text())
+        }
+        Experiment::Reports => Ok(hold_up::text(&hold_up::run(server_cpu, &display).await?)),
+    }
 }

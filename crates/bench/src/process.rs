@@ -137,3 +137,12 @@ pub(crate) fn family(root: u32) -> Vec<u32> {
     let children = std::fs::read_to_string(format!("/proc/{root}/task/{root}/children")).unwrap_or_default();
     std::iter::once(root).chain(children.split_whitespace().filter_map(|pid| pid.parse().ok())).collect()
 }
+
+/// Runs what blocks beside the runtime.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|error| Error::Experiment(format!("a step of the set-up was aborted: {error}")))?
+}

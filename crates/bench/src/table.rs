@@ -1,8 +1,11 @@
 //! Figures as text: numbers that people can read at a glance, and tables of them.
 
-use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Table, presets};
 
 use crate::stats::Rounds;
+
+/// Columns of a paragraph.
+const PARAGRAPH_WIDTH: usize = 100;
 
 /// A whole number with thousands separated: `12,345`.
 pub fn count(value: f64) -> String {
@@ -44,6 +47,21 @@ pub fn spread(rounds: Rounds, show: impl Fn(f64) -> String) -> String {
     if low == high { show(rounds.median) } else { format!("{}  ({low} … {high})", show(rounds.median)) }
 }
 
+/// Words in lines of at most 100 columns, indented by two.
+pub fn paragraph(sentence: &str) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for word in sentence.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= PARAGRAPH_WIDTH => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(format!("  {word}")),
+        }
+    }
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
 /// A table under construction: a column of labels and one column per variant.
 #[derive(Debug)]
 pub struct Figures {
@@ -55,7 +73,9 @@ impl Figures {
     /// Starts a table with these variants as columns.
     pub fn new(variants: &[String]) -> Self {
         let mut table = Table::new();
-        table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Disabled);
+        table
+            .load_style(presets::UTF8_HORIZONTAL_ONLY.row_separator(LineStyle::none()))
+            .set_content_arrangement(ContentArrangement::Disabled);
         let mut header = vec![Cell::new("")];
         header.extend(variants.iter().map(|name| Cell::new(name).set_alignment(CellAlignment::Right)));
         table.set_header(header);
@@ -97,6 +117,14 @@ mod tests {
         assert_eq!(seconds(1.254), "1.25 s");
         assert_eq!(ratio(2.314), "2.31");
         assert_eq!(ratio(f64::INFINITY), "–");
+    }
+
+    #[test]
+    fn a_paragraph_keeps_its_words_and_its_width() {
+        let words = "word ".repeat(60);
+        let text = paragraph(&words);
+        assert_eq!(text.split_whitespace().count(), 60);
+        assert!(text.lines().all(|line| line.len() <= 100 && line.starts_with("  ")), "{text}");
     }
 
     #[test]

@@ -15,6 +15,7 @@ use crate::load::{
     run_closed,
 };
 use crate::postgres::{Durability, PrivateServer, PrivateServerOptions};
+use crate::process::blocking;
 use crate::shop;
 use crate::stats::Summary;
 use crate::table::count;
@@ -54,6 +55,8 @@ pub(super) struct Measured {
     pub(super) summary: Summary,
     /// Processors that the server used while requests arrived and were served.
     pub(super) server_cpu: f64,
+    /// Requests answered per second of the server's processor time.
+    pub(super) efficiency: f64,
     /// Processors that the gatekeeper used.
     pub(super) gate_cpu: f64,
     /// How much of the server's processor others used.
@@ -179,8 +182,10 @@ impl Laboratory {
             }
         };
         let server_cpu = server.share();
+        let summary = Summary::of(&outcome, run.mix.types().len());
         Ok(Measured {
-            summary: Summary::of(&outcome, run.mix.types().len()),
+            efficiency: summary.overall.completed as f64 / server.used().as_secs_f64().max(1e-9),
+            summary,
             server_cpu,
             gate_cpu: gate.map_or(0.0, |meter| meter.share()),
             disturbance: processor.map_or(0.0, |meter| (meter.share() - server_cpu).max(0.0)),
@@ -198,13 +203,4 @@ async fn start_server(connections: usize, cpu: Option<usize>) -> Result<PrivateS
         ..PrivateServerOptions::default()
     };
     blocking(move || PrivateServer::start(&options)).await
-}
-
-/// Runs what blocks beside the runtime.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
-) -> Result<T, Error> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(|error| Error::Experiment(format!("a step of the set-up was aborted: {error}")))?
 }

@@ -24,6 +24,9 @@ pub struct RoundReport {
     pub summary: Summary,
     /// Processors that the server used.
     pub server_cpu: f64,
+    /// Requests answered per second of the server's processor time, until the last had ended. Where other
+    /// programs use the server's processor this tells more than the throughput.
+    pub efficiency: f64,
     /// Processors that the gatekeeper used.
     pub gate_cpu: f64,
     /// Processors that the client used.
@@ -148,7 +151,7 @@ impl Report {
         text.push_str(&indented(&self.quiet_table()));
         text.push('\n');
         for sentence in judgment::sentences(self).into_iter().chain(judgment::caveats(self)) {
-            text.push_str(&wrapped(&sentence));
+            text.push_str(&table::paragraph(&sentence));
         }
         text.push_str(&format!("\n  Plot     {}\n", self.plot.display()));
         text.push_str(&format!("  Figures  {}\n", self.figures.display()));
@@ -172,6 +175,7 @@ impl Report {
                 .iter()
                 .map(|variant| table::ratio(variant.median(|round| round.summary.throughput) / direct)),
         );
+        row(&mut figures, "answered per second of its CPU time", table::count, &|round| round.efficiency);
         row(&mut figures, "answered within 1 s, per second", table::count, &|round| round.summary.goodput);
         row(&mut figures, "waiting at the end", table::count, &|round| round.summary.backlog_end as f64);
         row(&mut figures, "waiting at most", table::count, &|round| round.summary.backlog_max as f64);
@@ -241,6 +245,7 @@ fn round(measured: Measured) -> RoundReport {
         curves: Curves::of(&measured.outcome, shop::READ, CURVE_STEP),
         summary: measured.summary,
         server_cpu: measured.server_cpu,
+        efficiency: measured.efficiency,
         gate_cpu: measured.gate_cpu,
         client_cpu: measured.outcome.client_cpu,
         disturbance: measured.disturbance,
@@ -252,24 +257,4 @@ fn round(measured: Measured) -> RoundReport {
 
 fn indented(block: &str) -> String {
     block.lines().map(|line| format!("  {line}\n")).collect()
-}
-
-/// A paragraph of at most a hundred columns.
-fn wrapped(sentence: &str) -> String {
-    let mut text = String::from("  ");
-    let mut column = 2;
-    for word in sentence.split_whitespace() {
-        let width = word.chars().count();
-        if column + width > 100 && column > 2 {
-            text.push_str("\n  ");
-            column = 2;
-        } else if column > 2 {
-            text.push(' ');
-            column += 1;
-        }
-        text.push_str(word);
-        column += width;
-    }
-    text.push('\n');
-    text
 }

@@ -14,7 +14,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
+use tokio_postgres::config::Host;
 use tokio_postgres::{Client, NoTls};
 
 use crate::Error;
@@ -27,6 +30,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 const REOPEN_ATTEMPTS: u32 = 5;
 /// How long to wait before the next attempt.
 const REOPEN_PAUSE: Duration = Duration::from_millis(200);
+/// PostgreSQL's port, if an address names none.
+const DEFAULT_PORT: u16 = 5432;
 /// How long the server may take to end a statement that was canceled.
 const CANCEL_BOUND: Duration = Duration::from_secs(5);
 
@@ -34,16 +39,22 @@ const CANCEL_BOUND: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug)]
 pub struct Target {
     config: tokio_postgres::Config,
+    /// Host and port again, for what the driver doesn't do.
+    address: (String, u16),
 }
 
 impl Target {
     /// Reads `host=… port=…` or `postgres://…`.
     ///
     /// # Errors
-    /// If the text isn't a connection string.
+    /// If the text isn't a connection string with a host to reach by TCP.
     pub fn parse(dsn: &str) -> Result<Self, Error> {
         let config: tokio_postgres::Config = dsn.parse().map_err(Error::database("reading the address"))?;
-        Ok(Self { config })
+        let Some(Host::Tcp(host)) = config.get_hosts().first() else {
+            return Err(Error::Experiment("the address has no host".to_owned()));
+        };
+        let address = (host.clone(), config.get_ports().first().copied().unwrap_or(DEFAULT_PORT));
+        Ok(Self { config, address })
     }
 
     /// Opens one connection, driven by a task of its own.
@@ -58,6 +69,18 @@ impl Target {
         // An error ends the connection; the client's next call reports it.
         tokio::spawn(async move { connection.await.is_ok() });
         Ok(client)
+    }
+
+    /// Cancels what a connection runs and waits until the server has passed the signal on.
+    ///
+    /// The driver sends the request but doesn't wait for the server to close the cancel connection, which is
+    /// how it says that it is done (libpq does wait); the signal could then hit the connection's next request.
+    async fn cancel(&self, client: &Client) -> std::io::Result<()> {
+        let mut stream = TcpStream::connect((self.address.0.as_str(), self.address.1)).await?;
+        client.cancel_token().cancel_query_raw(&mut stream, NoTls).await.map_err(std::io::Error::other)?;
+        let mut answer = [0; 1];
+        while stream.read(&mut answer).await? > 0 {}
+        Ok(())
     }
 }
 
@@ -167,7 +190,7 @@ impl ConnectionPool {
     /// Makes a connection whose request was given up usable again: cancels what still runs and rolls back, or
     /// opens a new one. Returns `None` if that failed for good.
     pub(super) async fn repair(&self, client: Client) -> Option<Client> {
-        if !client.is_closed() && within(CANCEL_BOUND, client.cancel_token().cancel_query(NoTls)).await {
+        if !client.is_closed() && within(CANCEL_BOUND, self.target.cancel(&client)).await {
             // Queued behind what was canceled: its answer says that the server is done with it.
             if within(CANCEL_BOUND, client.simple_query("ROLLBACK")).await {
                 return Some(client);

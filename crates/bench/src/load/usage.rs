@@ -22,12 +22,15 @@ impl CpuMeter {
         Self::start(&[std::process::id()])
     }
 
-    /// Processors used on average since the start: 1.0 is one whole core. Zero where there is no `/proc`.
-    /// What processes and threads that ended in between had used is missing.
+    /// Processor time used since the start. Zero where there is no `/proc`; what processes and threads that
+    /// ended in between had used is missing.
+    pub fn used(&self) -> Duration {
+        self.used.iter().map(|(&pid, &before)| used(pid).saturating_sub(before)).sum()
+    }
+
+    /// Processors used on average since the start: 1.0 is one whole core.
     pub fn share(&self) -> f64 {
-        let elapsed = self.since.elapsed().as_secs_f64();
-        let total: Duration = self.used.iter().map(|(&pid, &before)| used(pid).saturating_sub(before)).sum();
-        total.as_secs_f64() / elapsed.max(1e-9)
+        self.used().as_secs_f64() / self.since.elapsed().as_secs_f64().max(1e-9)
     }
 }
 

@@ -1,0 +1,228 @@
+//! The hold-up: forty reports of ten seconds each meet a gate that has never seen anything. How long does a
+//! `SELECT 1` wait behind them, the first one and later ones?
+//!
+//! A gate that lets requests of unknown types pass freely fills its connections with the reports; one that
+//! takes every unknown type for heavy makes the first `SELECT 1` wait for a report. Two kinds of report are
+//! tried: one that only sleeps (nothing but the gate can hold anybody up) and one that computes (the server's
+//! processor is busy too). The same `SELECT 1` over a direct connection, asked in turn, tells the server's
+//! part from the gate's.
+
+use std::time::{Duration, Instant};
+
+use tokio_postgres::Client;
+
+use crate::Error;
+use crate::alternate::Display;
+use crate::gatekeeper::Gatekeeper;
+use crate::load::Target;
+use crate::postgres::{PrivateServer, PrivateServerOptions};
+use crate::process::blocking;
+use crate::stats::percentile;
+use crate::table::{Figures, seconds};
+
+/// Reports sent at once.
+pub const REPORTS: usize = 40;
+/// How long each of them takes, in seconds.
+const REPORT_SECONDS: u32 = 10;
+/// How long a first `SELECT 1` may be held up.
+pub const FIRST_GOAL: Duration = Duration::from_millis(20);
+/// How long a later one may be held up.
+pub const LATER_GOAL: Duration = Duration::from_millis(10);
+/// How many later ones are asked, and how often.
+const LATER_SAMPLES: usize = 100;
+const LATER_INTERVAL: Duration = Duration::from_millis(25);
+/// How long the first report may take to reach the server.
+const ARRIVAL_BOUND: Duration = Duration::from_secs(20);
+
+/// A report that keeps the processor busy for a time.
+const BUSY_FUNCTION: &str = "
+CREATE FUNCTION busy(seconds double precision) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    finish timestamptz := clock_timestamp() + make_interval(secs => seconds);
+    turns bigint := 0;
+BEGIN
+    WHILE clock_timestamp() < finish LOOP turns := turns + 1; END LOOP;
+    RETURN turns;
+END $$";
+
+/// What the reports do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// They sleep.
+    Sleeping,
+    /// They compute.
+    Computing,
+}
+
+impl Kind {
+    fn statement(self) -> String {
+        match self {
+            Self::Sleeping => format!("SELECT pg_sleep({REPORT_SECONDS})"),
+            Self::Computing => format!("SELECT busy({REPORT_SECONDS})"),
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Sleeping => "reports that sleep",
+            Self::Computing => "reports that compute",
+        }
+    }
+}
+
+/// How long `SELECT 1` took while the reports ran.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct HoldUp {
+    /// What the reports did.
+    pub kind: Kind,
+    /// Reports that ran in the server at the end.
+    pub running: i64,
+    /// The first one through the gate, in seconds.
+    pub first_seconds: f64,
+    /// Later ones through the gate, in seconds.
+    pub later_seconds: Vec<f64>,
+    /// Later ones over a direct connection, in seconds.
+    pub direct_seconds: Vec<f64>,
+}
+
+impl HoldUp {
+    /// Whether neither the first nor any later one was held up for longer than allowed.
+    ///
+    /// What the same statement took directly (median of the same minutes) isn't the gate's doing.
+    pub fn is_within_goals(&self) -> bool {
+        let direct = percentile(&self.direct_seconds, 0.5);
+        self.first_seconds - direct <= FIRST_GOAL.as_secs_f64()
+            && percentile(&self.later_seconds, 1.0) - direct <= LATER_GOAL.as_secs_f64()
+    }
+}
+
+/// Measures both kinds of report, each with a fresh gate.
+///
+/// # Errors
+/// If the server or a gatekeeper doesn't start, or a statement fails.
+pub async fn run(server_cpu: Option<usize>, display: &Display) -> Result<Vec<HoldUp>, Error> {
+    display
+        .say(&format!("\n  Forty reports of {REPORT_SECONDS} s each, at once, and a SELECT 1 behind them\n"));
+    let mut results = Vec::new();
+    for kind in [Kind::Sleeping, Kind::Computing] {
+        display.now(kind.name());
+        let options = PrivateServerOptions { cpu: server_cpu, ..PrivateServerOptions::default() };
+        let server = blocking(move || PrivateServer::start(&options)).await?;
+        let upstream = server.port();
+        let gatekeeper = blocking(move || Gatekeeper::start(upstream, &[])).await?;
+        results.push(measure(kind, &server, &gatekeeper).await?);
+    }
+    Ok(results)
+}
+
+/// One kind of report behind one gate.
+///
+/// # Errors
+/// If a connection can't be opened or a statement fails.
+pub async fn measure(kind: Kind, server: &PrivateServer, gatekeeper: &Gatekeeper) -> Result<HoldUp, Error> {
+    let direct = Target::parse(&server.dsn())?.connect().await?;
+    direct.batch_execute(BUSY_FUNCTION).await.map_err(Error::database("creating the report"))?;
+    let gate = Target::parse(&server.dsn_through(gatekeeper.port()))?;
+    let asking = gate.connect().await?;
+    let mut reports = tokio::task::JoinSet::new();
+    let mut clients = Vec::new();
+    for _ in 0..REPORTS {
+        clients.push(gate.connect().await?);
+    }
+    for client in clients {
+        let statement = kind.statement();
+        reports.spawn(async move { client.simple_query(&statement).await.is_ok() });
+    }
+    wait_for_a_report(&direct, kind).await?;
+    let first_seconds = ask(&asking).await?;
+    let mut hold_up =
+        HoldUp { kind, running: 0, first_seconds, later_seconds: vec![], direct_seconds: vec![] };
+    for _ in 0..LATER_SAMPLES {
+        tokio::time::sleep(LATER_INTERVAL).await;
+        hold_up.later_seconds.push(ask(&asking).await?);
+        hold_up.direct_seconds.push(ask(&direct).await?);
+    }
+    hold_up.running = running(&direct, kind).await?;
+    Ok(hold_up)
+}
+
+async fn ask(client: &Client) -> Result<f64, Error> {
+    let start = Instant::now();
+    client.simple_query("SELECT 1").await.map_err(Error::database("asking SELECT 1"))?;
+    Ok(start.elapsed().as_secs_f64())
+}
+
+async fn wait_for_a_report(direct: &Client, kind: Kind) -> Result<(), Error> {
+    let deadline = Instant::now() + ARRIVAL_BOUND;
+    while running(direct, kind).await? == 0 {
+        if Instant::now() > deadline {
+            return Err(Error::Experiment(format!("no report reached the server within {ARRIVAL_BOUND:?}")));
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    Ok(())
+}
+
+async fn running(direct: &Client, kind: Kind) -> Result<i64, Error> {
+    let question = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query = $1";
+    let row = direct.query_one(question, &[&kind.statement()]).await;
+    Ok(row.map_err(Error::database("counting the reports"))?.get(0))
+}
+
+/// The figures as a table, with a verdict computed from them.
+pub fn text(results: &[HoldUp]) -> String {
+    let names: Vec<String> = results.iter().map(|result| result.kind.name().to_owned()).collect();
+    let mut figures = Figures::new(&names);
+    let row = |figures: &mut Figures, label: &str, of: &dyn Fn(&HoldUp) -> String| {
+        figures.row(label, results.iter().map(of));
+    };
+    row(&mut figures, "reports running", &|result| result.running.to_string());
+    row(&mut figures, "first SELECT 1 through the gate", &|result| seconds(result.first_seconds));
+    for (label, fraction) in [("median", 0.5), ("99th percentile", 0.99), ("worst", 1.0)] {
+        row(&mut figures, &format!("later ones, {label}"), &|result| {
+            seconds(percentile(&result.later_seconds, fraction))
+        });
+        row(&mut figures, &format!("  directly, {label}"), &|result| {
+            seconds(percentile(&result.direct_seconds, fraction))
+        });
+    }
+    let mut text: String = figures.to_string().lines().map(|line| format!("  {line}\n")).collect();
+    for result in results {
+        let word = if result.is_within_goals() { "reached" } else { "missed" };
+        text.push_str(&format!(
+            "  {}: the goals (hold-up of the first at most {FIRST_GOAL:?}, of any later one at most {LATER_GOAL:?}) are \
+             {word}.\n",
+            result.kind.name()
+        ));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hold_up(first: f64, later: f64, direct: f64) -> HoldUp {
+        HoldUp {
+            kind: Kind::Sleeping,
+            running: 4,
+            first_seconds: first,
+            later_seconds: vec![0.001, later],
+            direct_seconds: vec![direct],
+        }
+    }
+
+    #[test]
+    fn one_late_answer_misses_the_goals_and_the_servers_own_time_does_not_count() {
+        assert!(hold_up(0.020, 0.010, 0.001).is_within_goals());
+        assert!(!hold_up(0.022, 0.010, 0.001).is_within_goals());
+        assert!(!hold_up(0.001, 0.012, 0.001).is_within_goals());
+    }
+
+    #[test]
+    fn the_text_says_whether_the_goals_are_reached() {
+        let text = text(&[hold_up(0.001, 0.001, 0.001), hold_up(1.0, 0.001, 0.001)]);
+        assert!(text.contains("are reached") && text.contains("are missed"), "{text}");
+    }
+}

@@ -1,0 +1,130 @@
+//! The load generator against a real PostgreSQL.
+
+// Helpers of tests may panic too.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bench::load::{
+    ConnectionPool, Draw, Mix, OpenOutcome, OpenRun, Outcome, Progress, RequestType, Schedule, Target, Unit,
+    run_closed,
+};
+use bench::postgres::{PrivateServer, PrivateServerOptions};
+use bench::shop;
+use bench::stats::Summary;
+
+fn server() -> PrivateServer {
+    PrivateServer::start(&PrivateServerOptions::default()).unwrap()
+}
+
+fn statement(text: &str) -> Arc<Mix> {
+    let request_type = RequestType::new("statement", 1.0, Unit::Statements, &[], &[text]).unwrap();
+    Arc::new(Mix::new(vec![request_type]).unwrap())
+}
+
+async fn pool(server: &PrivateServer, size: usize) -> Arc<ConnectionPool> {
+    ConnectionPool::open(Target::parse(&server.dsn()).unwrap(), size).await.unwrap()
+}
+
+/// Two hundred arrivals a second for half a second.
+async fn run(pool: &Arc<ConnectionPool>, mix: &Arc<Mix>, timeout: Duration) -> OpenOutcome {
+    let schedule = Arc::new(Schedule::poisson(mix, 200.0, Duration::from_millis(500), 1).unwrap());
+    let run = OpenRun { mix: Arc::clone(mix), schedule, timeout };
+    let progress = Arc::new(Progress::default());
+    let outcome = run.run(pool, &progress).await.unwrap();
+    assert_eq!(progress.backlog(), 0);
+    assert_eq!(outcome.records.len(), run.schedule.arrivals().len());
+    assert!(pool.is_at_rest());
+    outcome
+}
+
+#[tokio::test]
+async fn every_arrival_is_answered_once_although_connections_are_few() {
+    let server = server();
+    let draws = [Draw::Uniform { low: 1, high: 9 }];
+    let types = vec![
+        RequestType::new("read", 1.0, Unit::Statements, &draws, &["SELECT {0}"]).unwrap(),
+        RequestType::new("write", 1.0, Unit::Transaction, &draws, &["SELECT {0}", "SELECT 2"]).unwrap(),
+    ];
+    let mix = Arc::new(Mix::new(types).unwrap());
+    let outcome = run(&pool(&server, 2).await, &mix, Duration::from_secs(60)).await;
+    let summary = Summary::of(&outcome, 2);
+    assert_eq!(summary.overall.completed, outcome.records.len());
+    assert_eq!(summary.types[0].arrived + summary.types[1].arrived, outcome.records.len());
+}
+
+#[tokio::test]
+async fn whoever_is_not_answered_is_given_up_and_the_server_is_left_idle() {
+    let server = server();
+    let pool = pool(&server, 3).await;
+    let timeout = Duration::from_millis(200);
+    let outcome = run(&pool, &statement("SELECT pg_sleep(600)"), timeout).await;
+    assert!(outcome.records.iter().all(|record| record.outcome == Outcome::TimedOut));
+    assert!(outcome.records.iter().all(|record| record.response == timeout));
+    let busy = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%600%' AND state = 'active'
+                AND pid <> pg_backend_pid()";
+    assert_eq!(server.psql(busy).unwrap(), "0");
+    // Canceled, not torn down: the connections are the same ones.
+    assert_eq!(outcome.reopened, 0);
+}
+
+#[tokio::test]
+async fn a_failed_transaction_is_rolled_back_and_its_connection_used_again() {
+    let server = server();
+    let failing = RequestType::new("bad", 1.0, Unit::Transaction, &[], &["SELECT 1/0"]).unwrap();
+    let pool = pool(&server, 1).await;
+    let outcome = run(&pool, &Arc::new(Mix::new(vec![failing]).unwrap()), Duration::from_secs(60)).await;
+    assert!(outcome.records.iter().all(|record| record.outcome == Outcome::Failed));
+    assert!(outcome.first_failure.unwrap().contains("division by zero"));
+    let outcome = run(&pool, &statement("SELECT 1"), Duration::from_secs(60)).await;
+    assert!(outcome.records.iter().all(|record| record.outcome == Outcome::Completed));
+}
+
+#[tokio::test]
+async fn a_lost_connection_is_opened_again() {
+    let server = server();
+    let pool = pool(&server, 2).await;
+    let ending = "SELECT pg_terminate_backend(pg_backend_pid())";
+    let outcome = run(&pool, &statement(ending), Duration::from_secs(60)).await;
+    assert!(outcome.records.iter().all(|record| record.outcome == Outcome::Failed));
+    assert_eq!((pool.missing(), outcome.reopened > 0), (0, true));
+}
+
+#[tokio::test]
+async fn a_refusal_for_want_of_room_is_told_from_a_failure() {
+    let server = server();
+    let refusing = "DO $$ BEGIN RAISE EXCEPTION 'full' USING ERRCODE = '53300'; END $$";
+    let outcome = run(&pool(&server, 2).await, &statement(refusing), Duration::from_secs(60)).await;
+    assert!(outcome.records.iter().all(|record| record.outcome == Outcome::Rejected));
+}
+
+#[tokio::test]
+async fn a_closed_loop_accounts_for_its_clients_and_gives_the_connections_back() {
+    let server = server();
+    let pool = pool(&server, 3).await;
+    let mix = statement("SELECT 1");
+    let outcome = run_closed(&pool, &mix, 2, Duration::from_millis(300), 1).await.unwrap();
+    assert!(outcome.throughput > 0.0 && outcome.failed == 0);
+    assert!(pool.is_at_rest());
+    assert!(run_closed(&pool, &mix, 4, Duration::from_millis(10), 1).await.is_err());
+}
+
+#[tokio::test]
+async fn the_shop_takes_orders_and_is_restored_to_what_it_was() {
+    let server = server();
+    let target = Target::parse(&server.dsn()).unwrap();
+    let admin = target.connect().await.unwrap();
+    shop::create(&admin).await.unwrap();
+    let mix = Arc::new(shop::mix(1_000).unwrap());
+    let outcome = run(&pool(&server, 4).await, &mix, Duration::from_secs(60)).await;
+    assert!(outcome.records.iter().all(|record| record.outcome == Outcome::Completed));
+    let orders = outcome.records.iter().filter(|record| record.request_type == shop::ORDER).count();
+    assert_eq!(server.psql("SELECT count(*) FROM orders").unwrap(), orders.to_string());
+    assert_eq!(server.psql("SELECT count(*) FROM order_lines").unwrap(), (3 * orders).to_string());
+    let sold = "SELECT sum(1000000000 - stock) FROM items";
+    assert_eq!(server.psql(sold).unwrap(), (3 * orders).to_string());
+    shop::restore(&admin).await.unwrap();
+    assert_eq!(server.psql("SELECT count(*) FROM orders").unwrap(), "0");
+    assert_eq!(server.psql(sold).unwrap(), "0");
+}

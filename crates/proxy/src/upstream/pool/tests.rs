@@ -106,7 +106,7 @@ async fn fresh_connections_join_while_there_is_room() {
     assert_eq!(world.heard(first.pool()), 2);
     let server = world.pools.take(first.pool()).unwrap();
     assert_eq!(server.pool, first.pool());
-    assert!(world.pools.take(first.pool()).is_some());
+    let _other = world.pools.take(first.pool()).unwrap();
     assert!(world.pools.take(first.pool()).is_none());
     world.pools.put(server);
     assert!(world.pools.take(first.pool()).is_some());
@@ -283,6 +283,21 @@ async fn maintenance_lets_closed_connections_go_and_a_pool_can_run_empty() {
     drop(in_use);
     assert!(world.pools.is_empty(ann.pool()));
     assert_eq!(world.heard(ann.pool()), 0);
+}
+
+#[tokio::test]
+async fn a_connection_whose_sessions_task_fails_leaves_the_budget() {
+    let world = World::new(1);
+    let (ann, _one) = world.join("ann").await.unwrap();
+    let server = world.pools.take(ann.pool()).unwrap();
+    let task = tokio::spawn(async move {
+        let _server = server;
+        panic!("a fault of gatekeeper's own");
+    });
+    assert!(task.await.is_err());
+    assert_eq!(world.heard(ann.pool()), 0);
+    drop(ann);
+    assert!(world.join("bob").await.is_ok());
 }
 
 #[tokio::test]

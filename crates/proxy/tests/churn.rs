@@ -1,6 +1,8 @@
 //! Clients that come and go for every transaction, in front of a real PostgreSQL: logins by relay, the bounded pool and
 //! the session loop together.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests are tests")]
+
 use std::time::Duration;
 
 use admission::{Cost, Order, Policy, Work};

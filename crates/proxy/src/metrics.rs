@@ -76,6 +76,7 @@ struct GateScrape {
     totals: Totals,
     /// The types with most work, at most [`TYPES_SHOWN_MAX`].
     types: Vec<TypeRow>,
+    /// One for each user and database.
     pools: Vec<PoolView>,
     clients: ClientsView,
 }
@@ -425,7 +426,7 @@ impl Scrape {
             snapshot: gate.snapshot(),
             totals: gate.totals(),
             types: most_work(gate.types()),
-            pools: gate.pools(),
+            pools: by_user_and_database(gate.pools()),
             clients: gate.clients(),
         });
         Self {
@@ -444,6 +445,21 @@ fn most_work(mut rows: Vec<TypeRow>) -> Vec<TypeRow> {
     rows.sort_by_key(|row| (row.key.is_some(), std::cmp::Reverse(row.counts.work)));
     rows.truncate(TYPES_SHOWN_MAX);
     rows
+}
+
+/// The pools of one user and database together: they differ by start-up parameters, which are no labels, and no two
+/// series may have the same labels.
+fn by_user_and_database(mut pools: Vec<PoolView>) -> Vec<PoolView> {
+    pools.sort_by(|a, b| (&a.user, &a.database).cmp(&(&b.user, &b.database)));
+    pools.dedup_by(|pool, kept| {
+        let is_same = (&pool.user, &pool.database) == (&kept.user, &kept.database);
+        if is_same {
+            kept.connections = kept.connections.saturating_add(pool.connections);
+            kept.idle = kept.idle.saturating_add(pool.idle);
+        }
+        is_same
+    });
+    pools
 }
 
 impl Collector for Scrape {
@@ -561,6 +577,18 @@ mod tests {
         let shown = most_work(rows);
         assert_eq!((shown.len(), shown[0].key), (TYPES_SHOWN_MAX, None));
         assert!(shown[1..].iter().all(|row| row.counts.work >= Work::from_nanos(100)), "{shown:?}");
+    }
+
+    #[test]
+    fn pools_of_one_user_and_database_are_one_series() {
+        let pool = |user: &str, connections, idle| PoolView {
+            user: user.to_owned(),
+            database: "shop".to_owned(),
+            connections,
+            idle,
+        };
+        let merged = by_user_and_database(vec![pool("app", 3, 1), pool("admin", 1, 1), pool("app", 4, 2)]);
+        assert_eq!(merged, [pool("admin", 1, 1), pool("app", 7, 3)]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `gatekeeper run`: finds the configuration, prepares the process, and protects until a signal ends it.
 
 use std::env;
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
 use config::{LogFormat, LogLevel, World};
@@ -71,7 +72,8 @@ fn start_log(log: config::Log) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
     let log_to = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match log.format {
-        LogFormat::Text => log_to.with_target(false).init(),
+        // Colors are for terminals; in a file they are noise.
+        LogFormat::Text => log_to.with_target(false).with_ansi(std::io::stderr().is_terminal()).init(),
         LogFormat::Json => log_to.json().flatten_event(true).init(),
     }
 }

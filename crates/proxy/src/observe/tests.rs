@@ -118,6 +118,18 @@ fn describing_a_known_type_again_changes_nothing() {
 }
 
 #[test]
+fn types_that_look_alike_are_told_apart_by_their_keys() {
+    let mut observer = Observer::new(10);
+    for key in 1..=2 {
+        observer.describe(&named(RequestType(key), "select ? …"));
+    }
+    observer.describe(&named(RequestType(3), OTHER));
+    let mut labels: Vec<_> = observer.table().iter().map(|row| row.label.to_string()).collect();
+    labels.sort();
+    assert_eq!(labels, ["other #0000000000000003", "select ? …", "select ? … #0000000000000002"]);
+}
+
+#[test]
 fn at_the_bound_the_least_recently_used_type_goes_to_other() {
     let mut observer = Observer::new(1);
     busy(&mut observer, RequestType(1), "first");

@@ -8,15 +8,19 @@
 
 use std::fmt::{self, Write as _};
 
-use admission::{Snapshot, Work};
+use admission::Work;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode as encode_registry;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::admin::{Admin, ClientsView, PoolView};
-use crate::observe::{BOUNDS_SECONDS, Buckets, REASONS, Totals, TypeRow};
+use crate::admin::{Admin, PoolView};
+use crate::observe::{BOUNDS_SECONDS, Buckets, Counts, REASONS, TypeRow};
+
+mod scrape;
+
+use scrape::{GateScrape, ProcessScrape, Scrape};
 
 /// The most types that have metrics of their own.
 pub const TYPES_SHOWN_MAX: usize = 200;
@@ -66,26 +70,6 @@ impl<S> Metric<S> {
             Kind::Histogram => MetricType::Histogram,
         }
     }
-}
-
-/// A gate as one scrape sees it.
-struct GateScrape {
-    name: String,
-    mode: &'static str,
-    snapshot: Snapshot,
-    totals: Totals,
-    /// The types with most work, at most [`TYPES_SHOWN_MAX`].
-    types: Vec<TypeRow>,
-    /// One for each user and database.
-    pools: Vec<PoolView>,
-    clients: ClientsView,
-}
-
-/// The process as one scrape sees it.
-struct ProcessScrape {
-    version: &'static str,
-    ready: bool,
-    uptime_seconds: f64,
 }
 
 const PROCESS: &[Metric<ProcessScrape>] = &[
@@ -405,63 +389,6 @@ fn describe<S>(page: &mut String, metric: &Metric<S>) {
     let _ = writeln!(page, "| `{name}` | {} | {labels} | {} |", kind.as_str(), metric.help);
 }
 
-/// One scrape: the state of everything, read once.
-struct Scrape {
-    process: ProcessScrape,
-    gates: Vec<GateScrape>,
-}
-
-impl fmt::Debug for Scrape {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Scrape").field("gates", &self.gates.len()).finish_non_exhaustive()
-    }
-}
-
-impl Scrape {
-    fn of(admin: &Admin) -> Self {
-        let gates = admin.gates();
-        let gates = gates.iter().map(|gate| GateScrape {
-            name: gate.name().to_owned(),
-            mode: gate.mode(),
-            snapshot: gate.snapshot(),
-            totals: gate.totals(),
-            types: most_work(gate.types()),
-            pools: by_user_and_database(gate.pools()),
-            clients: gate.clients(),
-        });
-        Self {
-            gates: gates.collect(),
-            process: ProcessScrape {
-                version: admin.version(),
-                ready: admin.is_ready(),
-                uptime_seconds: admin.uptime().as_secs_f64(),
-            },
-        }
-    }
-}
-
-/// The rows with most work, at most [`TYPES_SHOWN_MAX`]. `other` stays whatever its work, being a sum of many.
-fn most_work(mut rows: Vec<TypeRow>) -> Vec<TypeRow> {
-    rows.sort_by_key(|row| (row.key.is_some(), std::cmp::Reverse(row.counts.work)));
-    rows.truncate(TYPES_SHOWN_MAX);
-    rows
-}
-
-/// The pools of one user and database together: they differ by start-up parameters, which are no labels, and no two
-/// series may have the same labels.
-fn by_user_and_database(mut pools: Vec<PoolView>) -> Vec<PoolView> {
-    pools.sort_by(|a, b| (&a.user, &a.database).cmp(&(&b.user, &b.database)));
-    pools.dedup_by(|pool, kept| {
-        let is_same = (&pool.user, &pool.database) == (&kept.user, &kept.database);
-        if is_same {
-            kept.connections = kept.connections.saturating_add(pool.connections);
-            kept.idle = kept.idle.saturating_add(pool.idle);
-        }
-        is_same
-    });
-    pools
-}
-
 impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         for metric in PROCESS {
@@ -538,7 +465,7 @@ impl Samples<'_, '_> {
     }
 }
 
-fn outcomes(counts: &crate::observe::Counts, labels: &[&str], out: &mut Samples<'_, '_>) -> fmt::Result {
+fn outcomes(counts: &Counts, labels: &[&str], out: &mut Samples<'_, '_>) -> fmt::Result {
     let outcomes = [
         ("success", counts.succeeded),
         ("failure", counts.failed),
@@ -560,36 +487,6 @@ fn work_seconds(work: Work) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_types_with_most_work_are_shown_and_other_always_is() {
-        let mut observer = crate::observe::Observer::new(1000);
-        for key in 0..300 {
-            let label = format!("t{key}").into();
-            let request_type = admission::RequestType(key);
-            observer.describe(&crate::observe::TypeName { key: request_type, label });
-        }
-        let mut rows = observer.table();
-        for row in &mut rows {
-            row.counts.work = Work::from_nanos(row.key.map_or(0, |key| key.0));
-        }
-        rows[0].key = None;
-        let shown = most_work(rows);
-        assert_eq!((shown.len(), shown[0].key), (TYPES_SHOWN_MAX, None));
-        assert!(shown[1..].iter().all(|row| row.counts.work >= Work::from_nanos(100)), "{shown:?}");
-    }
-
-    #[test]
-    fn pools_of_one_user_and_database_are_one_series() {
-        let pool = |user: &str, connections, idle| PoolView {
-            user: user.to_owned(),
-            database: "shop".to_owned(),
-            connections,
-            idle,
-        };
-        let merged = by_user_and_database(vec![pool("app", 3, 1), pool("admin", 1, 1), pool("app", 4, 2)]);
-        assert_eq!(merged, [pool("admin", 1, 1), pool("app", 7, 3)]);
-    }
 
     #[test]
     fn metric_names_are_unique_and_in_base_units() {

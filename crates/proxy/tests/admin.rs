@@ -19,11 +19,12 @@ struct Fake;
 
 fn row(key: Option<RequestType>, label: &str, succeeded: u64, work_ms: u64) -> TypeRow {
     let mut observer = Observer::new(1);
-    observer.describe(&TypeName { key: READ, label: label.into() });
+    observer.describe(&TypeName { key: READ, label: "any".into() });
     let work = Work::from(Duration::from_millis(work_ms));
     observer.record(&Event::LaneChanged { request_type: READ, lane: Lane::Short, work });
     let mut row = observer.table().remove(0);
     row.key = key;
+    row.label = label.into();
     row.counts.succeeded = succeeded;
     row.counts.rejected = [1, 2, 0, 0];
     row.counts.work = Work::from(Duration::from_millis(work_ms * succeeded));

@@ -1,0 +1,123 @@
+//! What one scrape reads: the state of everything, once, so that no metric contradicts another.
+
+use std::fmt;
+
+use admission::Snapshot;
+
+use super::TYPES_SHOWN_MAX;
+use crate::admin::{Admin, ClientsView, PoolView};
+use crate::observe::{Totals, TypeRow};
+
+/// One scrape: the state of everything, read once.
+pub(super) struct Scrape {
+    pub(super) process: ProcessScrape,
+    pub(super) gates: Vec<GateScrape>,
+}
+
+impl fmt::Debug for Scrape {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Scrape").field("gates", &self.gates.len()).finish_non_exhaustive()
+    }
+}
+
+impl Scrape {
+    pub(super) fn of(admin: &Admin) -> Self {
+        let gates = admin.gates();
+        let gates = gates.iter().map(|gate| GateScrape {
+            name: gate.name().to_owned(),
+            mode: gate.mode(),
+            snapshot: gate.snapshot(),
+            totals: gate.totals(),
+            types: most_work(gate.types()),
+            pools: by_user_and_database(gate.pools()),
+            clients: gate.clients(),
+        });
+        Self {
+            gates: gates.collect(),
+            process: ProcessScrape {
+                version: admin.version(),
+                ready: admin.is_ready(),
+                uptime_seconds: admin.uptime().as_secs_f64(),
+            },
+        }
+    }
+}
+
+/// The rows with most work, at most [`TYPES_SHOWN_MAX`]. `other` stays whatever its work, being a sum of many.
+fn most_work(mut rows: Vec<TypeRow>) -> Vec<TypeRow> {
+    rows.sort_by_key(|row| (row.key.is_some(), std::cmp::Reverse(row.counts.work)));
+    rows.truncate(TYPES_SHOWN_MAX);
+    rows
+}
+
+/// The pools of one user and database together: they differ by start-up parameters, which are no labels, and no two
+/// series may have the same labels.
+fn by_user_and_database(mut pools: Vec<PoolView>) -> Vec<PoolView> {
+    pools.sort_by(|a, b| (&a.user, &a.database).cmp(&(&b.user, &b.database)));
+    pools.dedup_by(|pool, kept| {
+        let is_same = (&pool.user, &pool.database) == (&kept.user, &kept.database);
+        if is_same {
+            kept.connections = kept.connections.saturating_add(pool.connections);
+            kept.idle = kept.idle.saturating_add(pool.idle);
+        }
+        is_same
+    });
+    pools
+}
+
+/// A gate as one scrape sees it.
+pub(super) struct GateScrape {
+    pub(super) name: String,
+    pub(super) mode: &'static str,
+    pub(super) snapshot: Snapshot,
+    pub(super) totals: Totals,
+    /// The types with most work, at most [`TYPES_SHOWN_MAX`].
+    pub(super) types: Vec<TypeRow>,
+    /// One for each user and database.
+    pub(super) pools: Vec<PoolView>,
+    pub(super) clients: ClientsView,
+}
+
+/// The process as one scrape sees it.
+pub(super) struct ProcessScrape {
+    pub(super) version: &'static str,
+    pub(super) ready: bool,
+    pub(super) uptime_seconds: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use admission::Work;
+
+    use super::*;
+
+    #[test]
+    fn the_types_with_most_work_are_shown_and_other_always_is() {
+        let mut observer = crate::observe::Observer::new(1000);
+        for key in 0..300 {
+            let label = format!("t{key}").into();
+            let request_type = admission::RequestType(key);
+            observer.describe(&crate::observe::TypeName { key: request_type, label });
+        }
+        let mut rows = observer.table();
+        for row in &mut rows {
+            row.counts.work = Work::from_nanos(row.key.map_or(0, |key| key.0));
+        }
+        rows[0].key = None;
+        let shown = most_work(rows);
+        assert_eq!((shown.len(), shown[0].key), (TYPES_SHOWN_MAX, None));
+        assert!(shown[1..].iter().all(|row| row.counts.work >= Work::from_nanos(100)), "{shown:?}");
+    }
+
+    #[test]
+    fn pools_of_one_user_and_database_are_one_series() {
+        let pool = |user: &str, connections, idle| PoolView {
+            user: user.to_owned(),
+            database: "shop".to_owned(),
+            connections,
+            idle,
+        };
+        let merged = by_user_and_database(vec![pool("app", 3, 1), pool("admin", 1, 1), pool("app", 4, 2)]);
+        assert_eq!(merged, [pool("admin", 1, 1), pool("app", 7, 3)]);
+    }
+}

@@ -24,6 +24,8 @@ pub(crate) struct Batch {
     pub(crate) first: Option<Arc<Prepared>>,
     /// Something runs.
     pub(crate) executes: bool,
+    /// Something is bound, so that a portal may be open.
+    pub(crate) binds: bool,
     /// Every statement is control, so that the session may be able to answer by itself.
     pub(crate) is_control: bool,
 }
@@ -47,6 +49,7 @@ pub(crate) fn read(state: &State, bytes: &[u8]) -> Result<Batch, ProtocolError> 
             }
             Message::Bind { portal, statement, .. } => {
                 bound.push(portal);
+                batch.binds = true;
                 let own =
                     named.iter().rev().find(|(name, _)| *name == statement).map(|(_, statement)| statement);
                 match own.or_else(|| state.statements.get(statement)) {
@@ -159,14 +162,14 @@ impl Local<'_> {
             Message::Parse { name, .. } => {
                 let Some(statement) = self.parsed.next() else { return false };
                 if !statement.analysis.is_control {
-                    return refused && self.fail();
+                    return refused && self.fail(transaction);
                 }
                 undo.push(state.statements.set(name, Some(Arc::clone(statement))));
                 backend::write_parse_complete(&mut self.out);
             }
             Message::Bind { portal, statement, .. } => {
                 let known = state.statements.get(statement).filter(|it| it.analysis.is_control);
-                let Some(statement) = known.cloned() else { return refused && self.fail() };
+                let Some(statement) = known.cloned() else { return refused && self.fail(transaction) };
                 self.bound.retain(|(known, _)| known != portal);
                 self.bound.push((portal.to_vec(), statement));
                 backend::write_bind_complete(&mut self.out);
@@ -174,7 +177,7 @@ impl Local<'_> {
             Message::Describe { target, name } => {
                 if *target == Target::Statement {
                     if !state.statements.get(name).is_some_and(|it| it.analysis.is_control) {
-                        return refused && self.fail();
+                        return refused && self.fail(transaction);
                     }
                     backend::write_parameter_description_empty(&mut self.out);
                 }
@@ -188,7 +191,7 @@ impl Local<'_> {
             }
             Message::Execute { portal, .. } => {
                 let bound = self.bound.iter().find(|(known, _)| known == portal);
-                let Some((_, statement)) = bound else { return refused && self.fail() };
+                let Some((_, statement)) = bound else { return refused && self.fail(transaction) };
                 let statement = Arc::clone(statement);
                 return self.execute(state, transaction, &statement);
             }
@@ -217,8 +220,8 @@ impl Local<'_> {
     }
 
     /// As PostgreSQL answers anything but the end of a failed transaction.
-    fn fail(&mut self) -> bool {
-        super::reject::Refusal::in_failed_transaction().write(&mut self.out);
+    fn fail(&mut self, transaction: &mut Transaction) -> bool {
+        transaction.failure().write(&mut self.out);
         self.failed = true;
         true
     }

@@ -218,9 +218,11 @@ impl Registration {
         std::mem::take(&mut state.was_canceled)
     }
 
-    /// The session does nothing that could be canceled from now on.
+    /// The session does nothing that could be canceled from now on. Forgets a cancel that it has been told of.
     pub(crate) fn idle(&self) {
-        self.target.state.lock().activity = Activity::Idle;
+        let mut state = self.target.state.lock();
+        state.activity = Activity::Idle;
+        state.was_canceled = false;
     }
 
     /// Waits until the session is canceled in the queue. Cancel-safe.

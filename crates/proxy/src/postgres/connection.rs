@@ -323,13 +323,13 @@ impl Session {
         let explicit = !matches!(self.transaction, Transaction::Idle);
         let admitted = match &batch.first {
             // A statement that is prepared and not run costs alike, whatever it is.
-            Some(first) if batch.executes || explicit || !synced => self.admit(&first.analysis, synced).await,
+            Some(first) if batch.binds || batch.executes || explicit => self.admit(&first.analysis, synced).await,
             _ => self.admit(&Analysis::prepare(), synced).await,
         };
         if let Err(flow) = admitted {
             return flow;
         }
-        let exchange = Exchange::new(batch.parsed);
+        let exchange = Exchange::new(batch.parsed, explicit);
         self.exchange(exchange, |exchange, scope, out| {
             let mut rest = &frames[..];
             while let Some(frame) = frontend_frame(rest)? {
@@ -344,7 +344,7 @@ impl Session {
     async fn serve_function(&mut self, length: usize) -> Flow {
         let frame = self.client.input.split_to(length);
         if matches!(self.transaction, Transaction::Refused(_)) {
-            Refusal::in_failed_transaction().write(&mut self.client.output);
+            self.transaction.failure().write(&mut self.client.output);
             backend::write_ready(&mut self.client.output, Status::Failed);
             return Flow::Continue;
         }
@@ -551,6 +551,7 @@ impl Session {
             (relay.client_time, relay.is_within_server_message(), relay.is_within_client_message());
         self.busy += clock.now().since(began).saturating_sub(client_time);
         self.failed |= exchange.failed;
+        self.skipping |= exchange.client_owes_sync;
         match end {
             End::Done => self.exchanged(&exchange).await,
             End::ClientGone => self.without_client(exchange, of_client).await,

@@ -74,6 +74,8 @@ enum Step {
         visible: bool,
     },
     Sync,
+    /// A Sync of ours: the client hasn't sent its own yet.
+    OwnSync,
     Query {
         notes: Vec<Note>,
         next: usize,
@@ -114,12 +116,31 @@ pub(crate) struct Exchange {
     used: Vec<u64>,
     /// Statements of the batch that were read before it was sent, in order.
     parsed: VecDeque<Arc<Prepared>>,
+    /// The batch is within an explicit transaction.
+    explicit: bool,
+    /// A portal was made, or something ran.
+    binds: bool,
+    /// The exchange has ended with an error before the client's Sync: up to that, its messages are to be dropped.
+    pub(crate) client_owes_sync: bool,
 }
 
 impl Exchange {
-    /// An exchange about to begin; `parsed` are the batch's Parse messages, read already.
-    pub(crate) fn new(parsed: VecDeque<Arc<Prepared>>) -> Self {
-        Self { reads_only: true, parsed, ..Self::default() }
+    /// An exchange about to begin; `parsed` are the batch's Parse messages, read already; `explicit`: within a
+    /// transaction that a BEGIN began.
+    pub(crate) fn new(parsed: VecDeque<Arc<Prepared>>, explicit: bool) -> Self {
+        Self { reads_only: true, parsed, explicit, ..Self::default() }
+    }
+
+    /// A client may prepare, ask for the answers with Flush and think for a while before it goes on (asyncpg does).
+    /// Nothing of that is a transaction yet, so the server connection needn't wait: a Sync of ours ends the batch, and
+    /// the client's next messages are another one.
+    pub(crate) fn end_early(&mut self, out: &mut BytesMut) {
+        if self.batch_open && self.steps.is_empty() && !self.copy_in && !self.explicit && !self.binds {
+            frontend::write_sync(out);
+            self.steps.push_back(Step::OwnSync);
+            self.client_owes_sync = std::mem::take(&mut self.skipping);
+            self.batch_open = false;
+        }
     }
 
     /// Whether all is answered.
@@ -237,6 +258,7 @@ impl Exchange {
             // Copy messages after a COPY has ended are ignored, as the server ignores them.
             _ => return Ok(()),
         }
+        self.binds |= matches!(message, Message::Bind { .. } | Message::Execute { .. });
         self.batch_open = true;
         Ok(())
     }
@@ -625,7 +647,7 @@ impl Exchange {
     }
 
     fn ready(&mut self, scope: &mut Scope<'_>, status: Status) -> bool {
-        self.steps.pop_front();
+        let own = matches!(self.steps.pop_front(), Some(Step::OwnSync));
         self.status = Some(status);
         if status == Status::Idle {
             scope.session.settings.end(!self.failed, scope.server);
@@ -633,7 +655,7 @@ impl Exchange {
             self.portals.clear();
         }
         // The client of a failed prefix is told of a failed transaction, whatever the server thinks.
-        !self.prefix_failed
+        !self.prefix_failed && !own
     }
 }
 
@@ -682,8 +704,8 @@ fn apply(scope: &mut Scope<'_>, note: Option<&Note>, tag: &[u8]) {
         }
         Some(Note::DiscardAll) => {
             scope.session.statements.clear();
+            // The settings reported by this connection follow; they are the client's at the end.
             scope.session.settings.changed(Change::ResetAll);
-            scope.session.settings.end(true, scope.server);
             scope.server.discard_all();
             scope.session.pins.clear();
         }

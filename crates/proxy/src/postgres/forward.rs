@@ -137,6 +137,9 @@ impl Relay<'_> {
             if self.exchange.is_done() && self.parts.from_server == 0 {
                 return End::Done;
             }
+            if self.client.input.is_empty() {
+                self.exchange.end_early(self.to_server);
+            }
             if self.client.is_gone {
                 return End::ClientGone;
             }

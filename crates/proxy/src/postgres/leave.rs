@@ -81,7 +81,7 @@ impl Session {
                     return Err(Some(Refusal::session_lost(said.as_deref())));
                 }
                 // The client hears of it with its next statement; until then its transaction has failed.
-                self.transaction = Transaction::failed();
+                self.transaction = Transaction::lost(Some(Refusal::transaction_lost(said.as_deref())));
                 Ok(())
             }
         }
@@ -124,7 +124,7 @@ impl Session {
             Refusal::outcome_unknown(said)
         };
         self.transaction =
-            if in_transaction && !exchange.commits { Transaction::failed() } else { Transaction::Idle };
+            if in_transaction && !exchange.commits { Transaction::lost(None) } else { Transaction::Idle };
         self.refuse(&refusal, synced)
     }
 

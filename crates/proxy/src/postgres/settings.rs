@@ -83,6 +83,8 @@ pub(crate) struct SessionSettings {
     settings: BTreeMap<String, Bytes>,
     /// Changes of the open transaction.
     open: Vec<Change>,
+    /// Settings have returned to what the client started with, and it was told what the server connection started with.
+    is_untold: bool,
 }
 
 impl SessionSettings {
@@ -158,7 +160,7 @@ impl SessionSettings {
             let reset = name.is_none_or(|name| name.eq_ignore_ascii_case(startup));
             let carried = CARRIED.iter().find(|carried| carried.eq_ignore_ascii_case(startup));
             if let (true, Some(carried)) = (reset, carried) {
-                self.reported.set(carried, value);
+                self.is_untold |= self.reported.set(carried, value);
             }
         }
     }
@@ -199,6 +201,12 @@ impl SessionSettings {
 
     /// Tells the client of settings that are the server's to say and that it was told otherwise.
     pub(crate) fn tell(&mut self, parameters: &Parameters, out: &mut BytesMut) {
+        if std::mem::take(&mut self.is_untold) {
+            for (name, value) in &self.startup {
+                let carried = CARRIED.iter().find(|carried| carried.eq_ignore_ascii_case(name));
+                carried.into_iter().for_each(|carried| write_parameter_status(out, carried, value));
+            }
+        }
         if self.reported == *parameters {
             return;
         }

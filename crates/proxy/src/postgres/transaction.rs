@@ -46,8 +46,16 @@ pub(crate) enum Transaction {
     Deferred(Deferred),
     /// Open on the server.
     Open(Status),
-    /// Deferred and then refused or canceled: failed, on no server.
-    Refused(Deferred),
+    /// Deferred and then refused or canceled, or lost with its server connection: failed, on no server.
+    Refused(Refused),
+}
+
+/// A failed transaction on no server.
+#[derive(Clone, Debug)]
+pub(crate) struct Refused {
+    deferred: Deferred,
+    /// Why it failed, if the client hasn't been told yet.
+    untold: Option<Refusal>,
 }
 
 /// What was acknowledged and not yet sent.
@@ -82,9 +90,17 @@ pub(crate) enum Control {
 }
 
 impl Transaction {
-    /// A failed transaction that is on no server any more.
-    pub(crate) fn failed() -> Self {
-        Self::Refused(Deferred::new(b"BEGIN"))
+    /// A transaction that was lost with its server connection; `untold`: what the client must hear of it still.
+    pub(crate) fn lost(untold: Option<Refusal>) -> Self {
+        Self::Refused(Refused { deferred: Deferred::new(b"BEGIN"), untold })
+    }
+
+    /// What a statement in a failed transaction is answered with: first why it failed, then that it has.
+    pub(crate) fn failure(&mut self) -> Refusal {
+        match self {
+            Self::Refused(refused) => refused.untold.take().unwrap_or_else(Refusal::in_failed_transaction),
+            _ => Refusal::in_failed_transaction(),
+        }
     }
 
     /// The status that the client knows.
@@ -113,7 +129,7 @@ impl Transaction {
     /// The request was refused or canceled before it reached the server.
     pub(crate) fn refuse(&mut self) {
         if let Self::Deferred(deferred) = std::mem::take(self) {
-            *self = Self::Refused(deferred);
+            *self = Self::Refused(Refused { deferred, untold: None });
         }
     }
 
@@ -175,26 +191,36 @@ impl Transaction {
     }
 
     fn refused_control(&mut self, kind: &Kind<'_>) -> Control {
-        let Self::Refused(deferred) = self else { return Control::Forward };
+        let Self::Refused(refused) = self else { return Control::Forward };
         match kind {
             Kind::Empty => Control::Empty,
+            Kind::Commit { .. } if refused.untold.is_some() => {
+                // Whoever commits must hear that nothing was.
+                let why = self.failure();
+                *self = Self::Idle;
+                Control::Error(why)
+            }
             // COMMIT of a failed transaction rolls it back, and says so.
             Kind::Commit { chain } | Kind::Rollback { chain } => self.end(b"ROLLBACK", *chain),
-            Kind::RollbackTo { savepoint } if deferred.rollback_to(savepoint) => {
-                if let Self::Refused(deferred) = std::mem::take(self) {
-                    *self = Self::Deferred(deferred);
+            Kind::RollbackTo { savepoint } if refused.deferred.rollback_to(savepoint) => {
+                if let Self::Refused(refused) = std::mem::take(self) {
+                    *self = Self::Deferred(refused.deferred);
                 }
                 Control::Tag(b"ROLLBACK")
             }
-            Kind::RollbackTo { savepoint } => Control::Error(Refusal::no_such_savepoint(savepoint)),
-            _ => Control::Error(Refusal::in_failed_transaction()),
+            Kind::RollbackTo { savepoint } if refused.untold.is_none() => {
+                Control::Error(Refusal::no_such_savepoint(savepoint))
+            }
+            _ => Control::Error(self.failure()),
         }
     }
 
     /// Ends a transaction that the server never saw. AND CHAIN begins the next with the same characteristics.
     fn end(&mut self, tag: &'static [u8], chain: bool) -> Control {
         *self = match std::mem::take(self) {
-            Self::Deferred(deferred) | Self::Refused(deferred) if chain => Self::Deferred(deferred.chained()),
+            Self::Deferred(deferred) | Self::Refused(Refused { deferred, .. }) if chain => {
+                Self::Deferred(deferred.chained())
+            }
             _ => Self::Idle,
         };
         Control::Tag(tag)
@@ -340,6 +366,16 @@ mod tests {
         assert_eq!(run(&mut transaction, "SELECT 1; SAVEPOINT a"), "25P02 25P02");
         assert_eq!(run(&mut transaction, "COMMIT"), "ROLLBACK");
         assert_eq!(transaction.status(), Status::Idle);
+    }
+
+    #[test]
+    fn why_a_transaction_was_lost_is_told_once_and_a_commit_hears_it() {
+        let mut transaction = Transaction::lost(Some(Refusal::transaction_lost(None)));
+        assert_eq!(run(&mut transaction, "SELECT 1; SELECT 2; COMMIT"), "08006 25P02 ROLLBACK");
+        let mut transaction = Transaction::lost(Some(Refusal::transaction_lost(None)));
+        assert_eq!(run(&mut transaction, "COMMIT; COMMIT"), "08006 COMMIT!");
+        let mut transaction = Transaction::lost(Some(Refusal::transaction_lost(None)));
+        assert_eq!(run(&mut transaction, "ROLLBACK"), "ROLLBACK");
     }
 
     #[test]

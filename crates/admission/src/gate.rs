@@ -155,6 +155,8 @@ impl Gate {
             self.pause(now, slot);
             self.tickets.at_mut(slot).idle_since = Some(now);
             self.idle.insert((now, slot));
+            self.set_thinking(slot, true);
+            self.send_scout(now, self.tickets.at(slot).kind);
             self.dispatch(now);
         }
     }
@@ -167,6 +169,7 @@ impl Gate {
         };
         self.wake(slot);
         self.run(now, slot);
+        self.set_thinking(slot, false);
         if self.tickets.at(slot).suspended {
             self.unsuspend(slot);
             self.reseat(slot);
@@ -403,6 +406,7 @@ impl Gate {
         if record.suspended {
             self.unsuspend(slot);
         }
+        self.set_thinking(slot, false);
         self.take_seat(slot, Seat::Free);
         if gives_back {
             self.connections.give_back(pool);

@@ -72,6 +72,8 @@ pub(crate) struct Record {
     pub(crate) settled: bool,
     /// It has been in flight for longer than the long cutoff.
     pub(crate) outlived: bool,
+    /// The client thinks (suspended or not yet).
+    pub(crate) thinking: bool,
     pub(crate) suspended: bool,
     pub(crate) canceled: bool,
     pub(crate) pinned: bool,
@@ -150,6 +152,7 @@ impl Tickets {
             heavy: false,
             settled: false,
             outlived: false,
+            thinking: false,
             suspended: false,
             canceled: false,
             pinned: false,

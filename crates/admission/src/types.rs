@@ -31,8 +31,8 @@ pub(crate) struct Type {
     pub(crate) overdue: Growing,
     /// Its requests in flight.
     pub(crate) in_flight: List,
-    /// How many of those have given their work back.
-    pub(crate) suspended: u32,
+    /// How many of those have a client that thinks.
+    pub(crate) thinking: u32,
     /// While it is unknown: those that wait until it isn't.
     pub(crate) held_back: List,
     /// While it is unknown: the one that waits among the shorts to find out.
@@ -51,7 +51,7 @@ impl Type {
             lane: Lane::Unknown,
             overdue: Growing::default(),
             in_flight: List::new(Through::Type),
-            suspended: 0,
+            thinking: 0,
             held_back: List::new(Through::Type),
             scout: None,
             queued: 0,
@@ -60,10 +60,10 @@ impl Type {
         }
     }
 
-    /// Whether one of its requests is out, or about to be, to find what it costs. One whose client thinks for so long
-    /// that it was suspended finds nothing.
+    /// Whether one of its requests is out, or about to be, to find what it costs. One whose client thinks
+    /// occupies nothing but its connection, and may do so for hours: the next one goes.
     pub(crate) fn is_scouting(&self) -> bool {
-        self.scout.is_some() || self.in_flight.len() > self.suspended
+        self.scout.is_some() || self.in_flight.len() > self.thinking
     }
 
     fn is_idle(&self) -> bool {

@@ -130,8 +130,8 @@ struct Known {
     used: u64,
     busy_since: Option<u64>,
     suspended: bool,
-    /// It was, once.
-    slept: bool,
+    /// Its client thought for a while, once.
+    thought: bool,
     pinned: bool,
     /// Its type was known to pass freely when it arrived.
     short: bool,
@@ -264,7 +264,7 @@ impl World {
             used: 0,
             busy_since: None,
             suspended: false,
-            slept: false,
+            thought: false,
             pinned: false,
             short,
         };
@@ -310,6 +310,7 @@ impl World {
         if let Some(since) = known.busy_since.take() {
             known.used += now - since;
         }
+        known.thought = true;
     }
 
     fn pin(&mut self, which: usize) {
@@ -364,7 +365,7 @@ impl World {
                 Event::Suspended { ticket } => {
                     self.stop(ticket);
                     let known = self.alive.get_mut(&ticket).expect("in flight");
-                    (known.suspended, known.slept) = (true, true);
+                    known.suspended = true;
                 }
                 Event::Resumed { ticket } => {
                     self.alive.get_mut(&ticket).expect("in flight").suspended = false;
@@ -439,7 +440,7 @@ impl World {
         if lanes && self.same_policy {
             for known in snapshot.types.iter().filter(|known| known.lane == Lane::Unknown) {
                 let of_type = |other: &&Known| {
-                    (other.request.entry == Entry::Immediate || other.slept)
+                    (other.request.entry == Entry::Immediate || other.thought)
                         && known.request_type.is_none_or(|key| key == other.request.request_type)
                 };
                 let at_once = self.alive.values().filter(of_type).count();

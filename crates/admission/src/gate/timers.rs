@@ -92,7 +92,7 @@ impl Gate {
         self.ledger.off(now, &mut record.meter);
         let kind = record.kind;
         self.suspended += 1;
-        self.types.at_mut(kind).suspended += 1;
+        self.set_thinking(slot, true);
         self.reseat(slot);
         let ticket = self.tickets.ticket(slot);
         self.report(Event::Suspended { ticket });
@@ -103,9 +103,23 @@ impl Gate {
     pub(super) fn unsuspend(&mut self, slot: u32) {
         let record = self.tickets.at_mut(slot);
         record.suspended = false;
-        let kind = record.kind;
         self.suspended -= 1;
-        self.types.at_mut(kind).suspended -= 1;
+    }
+
+    /// Notes whether the client thinks. A request of an unknown type whose client does shows nothing of its cost, so
+    /// that it neither holds its type back nor counts among those that could fill the connections.
+    pub(super) fn set_thinking(&mut self, slot: u32, thinking: bool) {
+        let record = self.tickets.at_mut(slot);
+        let was_thinking = core::mem::replace(&mut record.thinking, thinking);
+        let kind = self.types.at_mut(record.kind);
+        match (was_thinking, thinking) {
+            (false, true) => kind.thinking += 1,
+            (true, false) => kind.thinking -= 1,
+            _ => return,
+        }
+        if kind.lane == Lane::Unknown {
+            self.reseat(slot);
+        }
     }
 
     fn look_at_ages(&mut self, now: Instant) -> bool {

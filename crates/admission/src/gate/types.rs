@@ -125,7 +125,7 @@ impl Gate {
         let seated = seat == Seat::Long && !record.suspended;
         let was_heavy = record.heavy;
         let owns = record.request.connection == Connection::Needed && !record.pinned;
-        let heavy = seat != Seat::Free && owns;
+        let heavy = owns && (seat == Seat::Long || (seat == Seat::Fresh && !record.thinking));
         record.heavy = heavy;
         record.seated = seated;
         match (was_seated, seated) {

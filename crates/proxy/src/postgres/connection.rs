@@ -323,7 +323,9 @@ impl Session {
         let explicit = !matches!(self.transaction, Transaction::Idle);
         let admitted = match &batch.first {
             // A statement that is prepared and not run costs alike, whatever it is.
-            Some(first) if batch.binds || batch.executes || explicit => self.admit(&first.analysis, synced).await,
+            Some(first) if batch.binds || batch.executes || explicit => {
+                self.admit(&first.analysis, synced).await
+            }
             _ => self.admit(&Analysis::prepare(), synced).await,
         };
         if let Err(flow) = admitted {

@@ -12,7 +12,7 @@ use std::pin::pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::{Buf, BytesMut};
+use bytes::{Buf, BufMut, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use wire::postgres::ProtocolError;
 use wire::postgres::backend::parse_error;
@@ -37,8 +37,11 @@ pub(crate) const MESSAGE_MAX: usize = 256 * 1024 * 1024;
 /// The longest server message, rows and copy data aside, that is awaited whole.
 const SERVER_MESSAGE_MAX: usize = 4 * 1024 * 1024;
 
-/// How much room a read gets.
+/// How much room a read gets at least, once a buffer has to grow.
 const READ_SIZE: usize = 16 * 1024;
+
+/// The most that one read takes: a buffer that has grown for a long message isn't filled for its own sake.
+const READ_MAX: usize = 64 * 1024;
 
 /// A client's socket with its buffers.
 #[derive(Debug)]
@@ -332,7 +335,8 @@ impl Relay<'_> {
                 Poll::Pending => {}
             }
         }
-        if self.client.output.len() < OUTPUT_MAX {
+        let may_read = input.len() < INPUT_MAX || is_incomplete(backend_frame(input), input);
+        if self.client.output.len() < OUTPUT_MAX && may_read {
             match poll_fill(stream, input, context) {
                 Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Err(End::ServerLost(None))),
                 Poll::Ready(Ok(_)) => moved = true,
@@ -352,11 +356,14 @@ impl Relay<'_> {
         if moved { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
-    /// The client is read ahead of need up to a bound, to notice that it leaves; beyond it only what the exchange
-    /// itself awaits: the rest of a long message.
+    /// The client is read ahead of need up to a bound, to notice that it leaves; beyond it only the rest of a message
+    /// that the exchange awaits whole.
     fn client_may_be_read(&self) -> bool {
-        let read_ahead = self.client.input.len() < INPUT_MAX;
-        read_ahead || (self.exchange.wants_client() && self.to_server.len() < OUTPUT_MAX)
+        let awaits_rest = || {
+            self.exchange.wants_client()
+                && is_incomplete(frontend_frame(&self.client.input), &self.client.input)
+        };
+        self.client.input.len() < INPUT_MAX || awaits_rest()
     }
 }
 
@@ -373,7 +380,12 @@ fn passing(input: &[u8]) -> usize {
     end
 }
 
-/// Reads what is there. `Ok(0)` is the end of the stream.
+/// Whether the buffer holds a part of a message and nothing before it.
+fn is_incomplete(frame: Result<Option<Frame>, ProtocolError>, input: &[u8]) -> bool {
+    matches!(frame, Ok(Some(frame)) if frame.len > input.len())
+}
+
+/// Reads what is there, at most [`READ_MAX`] bytes at once. `Ok(0)` is the end of the stream.
 pub(super) fn poll_fill(
     stream: &mut Stream,
     input: &mut BytesMut,
@@ -382,7 +394,7 @@ pub(super) fn poll_fill(
     if input.capacity() - input.len() < READ_SIZE / 4 {
         input.reserve(READ_SIZE);
     }
-    pin!(stream.read_buf(input)).poll(context)
+    pin!(stream.read_buf(&mut input.limit(READ_MAX))).poll(context)
 }
 
 /// Writes what can be written.

@@ -66,6 +66,11 @@ impl Type {
         self.scout.is_some() || self.in_flight.len() > self.thinking
     }
 
+    /// Whether no request of it was ever seen to succeed: it is unknown, or called long by an age alone.
+    pub(crate) fn is_guessed(&self) -> bool {
+        self.estimate.samples() == 0
+    }
+
     fn is_idle(&self) -> bool {
         self.queued == 0 && self.in_flight.is_empty()
     }

@@ -310,6 +310,21 @@ fn clients_that_think_in_transactions_of_an_unknown_type_can_use_all_connections
 }
 
 #[test]
+fn clients_that_think_in_transactions_called_long_by_age_alone_can_use_all_connections() {
+    let mut shell = Shell::new(Policy { connections: 4, ..policy() });
+    let first = shell.arrive(7);
+    shell.pass(1000 * MS);
+    assert_eq!(shell.lane(7), Lane::Long);
+    shell.finish(first, Outcome::Failure, 1000 * MS);
+    let tickets = arrive(&mut shell, 7, 4);
+    for ticket in &tickets {
+        shell.gate.idle(shell.at(), *ticket);
+        shell.pass(1000 * MS);
+    }
+    assert_eq!(shell.count(&tickets), 4);
+}
+
+#[test]
 fn one_pause_does_not_make_a_long_type_short() {
     let mut shell = experienced(policy());
     let caught = shell.arrive(7);

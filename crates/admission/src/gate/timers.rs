@@ -117,7 +117,7 @@ impl Gate {
             (true, false) => kind.thinking -= 1,
             _ => return,
         }
-        if kind.lane == Lane::Unknown {
+        if kind.is_guessed() {
             self.reseat(slot);
         }
     }

@@ -119,13 +119,16 @@ impl Gate {
     /// A seat in the lane is for the time that a request does work; a connection is held until it ends, and a pinned one
     /// isn't for others anyway.
     pub(super) fn take_seat(&mut self, slot: u32, seat: Seat) {
-        let record = self.tickets.at_mut(slot);
-        let pool = record.request.pool;
+        let record = self.tickets.at(slot);
         let was_seated = record.seated;
         let seated = seat == Seat::Long && !record.suspended;
         let was_heavy = record.heavy;
         let owns = record.request.connection == Connection::Needed && !record.pinned;
-        let heavy = owns && (seat == Seat::Long || (seat == Seat::Fresh && !record.thinking));
+        // A client that thinks is no evidence: only types that were seen to complete, and to be long, hold for long then.
+        let proven = !record.thinking || !self.types.at(record.kind).is_guessed();
+        let heavy = owns && seat != Seat::Free && proven;
+        let pool = record.request.pool;
+        let record = self.tickets.at_mut(slot);
         record.heavy = heavy;
         record.seated = seated;
         match (was_seated, seated) {

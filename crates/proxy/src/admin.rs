@@ -66,6 +66,10 @@ pub trait GateView: Send + Sync {
     fn pools(&self) -> Vec<PoolView>;
     /// Its clients.
     fn clients(&self) -> ClientsView;
+    /// Why sessions keep their connections: each reason and how many sessions it pins now.
+    fn pins(&self) -> Vec<(&'static str, u32)> {
+        Vec::new()
+    }
 }
 
 /// One pool of server connections.

@@ -250,6 +250,16 @@ const GATE: &[Metric<GateScrape>] = &[
         read: |gate, out| out.gauge(&[], f64::from(gate.snapshot.pinned)),
     },
     Metric {
+        name: "pinned_sessions",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &["reason"],
+        help: "Sessions that keep a server connection, by reason; a session may have several",
+        read: |gate, out| {
+            gate.pins.iter().try_for_each(|(reason, sessions)| out.gauge(&[reason], f64::from(*sessions)))
+        },
+    },
+    Metric {
         name: "pool_connections",
         in_seconds: Seconds::No,
         kind: Kind::Gauge,

@@ -38,6 +38,8 @@ pub struct GateStatus {
     pub connections: u32,
     pub connections_in_use: u32,
     pub connections_pinned: u32,
+    /// Sessions that keep a connection, by reason; a session may have several.
+    pub pinned_by_reason: HashMap<String, u32>,
     pub types_known: usize,
     pub types_forgotten_total: u64,
     pub clients_connected: usize,
@@ -145,6 +147,7 @@ impl GateStatus {
             connections: snapshot.connections,
             connections_in_use: snapshot.connections_in_use,
             connections_pinned: snapshot.pinned,
+            pinned_by_reason: pinned(gate),
             types_known: snapshot.types.len(),
             types_forgotten_total: types_forgotten,
             clients_connected: clients.connected,
@@ -156,6 +159,11 @@ impl GateStatus {
             pools: gate.pools().into_iter().map(PoolStatus::from).collect(),
         }
     }
+}
+
+fn pinned(gate: &dyn GateView) -> HashMap<String, u32> {
+    let pins = gate.pins().into_iter().filter(|(_, sessions)| *sessions > 0);
+    pins.map(|(reason, sessions)| (reason.to_owned(), sessions)).collect()
 }
 
 impl From<PoolView> for PoolStatus {

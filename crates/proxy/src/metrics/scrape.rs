@@ -30,6 +30,7 @@ impl Scrape {
             totals: gate.totals(),
             types: most_work(gate.types()),
             pools: by_user_and_database(gate.pools()),
+            pins: gate.pins(),
             clients: gate.clients(),
         });
         Self {
@@ -75,6 +76,7 @@ pub(super) struct GateScrape {
     pub(super) types: Vec<TypeRow>,
     /// One for each user and database.
     pub(super) pools: Vec<PoolView>,
+    pub(super) pins: Vec<(&'static str, u32)>,
     pub(super) clients: ClientsView,
 }
 

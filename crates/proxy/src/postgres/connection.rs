@@ -15,7 +15,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use admission::{Connection, Entry, Outcome, Reason, Request};
+use admission::Outcome;
 use bytes::{Buf, BytesMut};
 use wire::postgres::backend::{self, Status};
 use wire::postgres::codec::{HEADER_LEN, frontend_frame};
@@ -24,16 +24,15 @@ use wire::postgres::frontend;
 use super::batch::{self, Batch};
 use super::classify::Analysis;
 use super::exchange::{Exchange, Scope};
-use super::forward::{Channel, End, INPUT_MAX, MESSAGE_MAX, Parts, Relay};
+use super::forward::{Channel, End, MESSAGE_MAX, Parts, Relay};
 use super::leave::watch;
+use super::pins::Pins;
 use super::reject::{Refusal, warn_no_transaction};
 use super::server::Server;
 use super::settings::SessionSettings;
 use super::state::State;
 use super::transaction::{Control, Transaction};
 use super::{LoggedIn, Places, Shared, cancel};
-use crate::gate::Arrival;
-use crate::permit::Permit;
 use crate::upstream::pool::Lease;
 
 /// A batch longer than this is sent before its Sync has come: it isn't held back in memory.
@@ -44,9 +43,6 @@ pub(super) const ROUND_TRIP_LIMIT: Duration = Duration::from_secs(5);
 
 /// How long a canceled statement may take to end before its connection is closed.
 pub(super) const CANCEL_LIMIT: Duration = Duration::from_secs(5);
-
-/// How often a request is sent to another connection after one was found dead.
-const ATTACH_TRIES: usize = 3;
 
 /// Serves a logged-in client until it leaves.
 pub(crate) async fn serve(shared: Arc<Shared>, logged_in: LoggedIn) {
@@ -81,24 +77,6 @@ enum Unit {
 /// A phase of the shutdown, awaited once for the whole session.
 type Signal = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What became of a request in the queue.
-enum Queued {
-    Dispatched(Permit),
-    Rejected(Reason),
-    Canceled,
-    Left,
-}
-
-/// What became of the search for a server connection.
-enum Attached {
-    Ready,
-    /// The one that was there is dead; there may be others.
-    Retry,
-    /// There are none, and only a login could bring one.
-    Gone,
-    Refused(Refusal),
-}
-
 /// What of a query is left for the server.
 enum Forward {
     Nothing,
@@ -114,14 +92,14 @@ pub(super) struct Session {
     /// The server connection, while a transaction is open or the session is pinned.
     pub(super) server: Option<Server>,
     pub(super) cancel: cancel::Registration,
-    lease: Option<Lease>,
+    pub(super) lease: Option<Lease>,
     pub(super) to_server: BytesMut,
     /// How long the service was busy with the request in flight.
     busy: Duration,
     /// Something of it failed.
     pub(super) failed: bool,
     /// A refused batch goes on: up to its Sync everything is dropped.
-    skipping: bool,
+    pub(super) skipping: bool,
     /// The client has said good-bye.
     pub(super) terminated: bool,
     draining: Signal,
@@ -139,10 +117,11 @@ impl Session {
         let settings = SessionSettings::new(reported, &parameters);
         let (gate, registry) = (Arc::from(shared.settings.name.as_str()), Arc::clone(&shared.statements));
         let sharing = shared.settings.shares_connections();
+        let pins = Pins::new(Arc::clone(&shared.pins));
         let (draining, aborting) = (shared.shutdown.clone(), shared.shutdown.clone());
         Self {
             client: Channel::new(client, client_input),
-            state: State::new(gate, database.into(), settings, sharing, registry),
+            state: State::new(gate, database.into(), settings, sharing, registry, pins),
             transaction: Transaction::default(),
             server,
             cancel,
@@ -362,149 +341,10 @@ impl Session {
         !self.shared.settings.observe
     }
 
-    /// Gets the right to be in flight and a server connection, or answers why not. `synced`: the client awaits
-    /// ReadyForQuery; otherwise the rest of its batch is still to come.
-    async fn admit(&mut self, analysis: &Analysis, synced: bool) -> Result<(), Flow> {
-        if let Some(permit) = &self.state.permit {
-            permit.resume();
-            return Ok(());
-        }
-        for _ in 0..ATTACH_TRIES {
-            self.arrive(analysis, synced).await?;
-            match self.attach().await {
-                Attached::Ready => return Ok(()),
-                Attached::Retry => drop(self.state.permit.take()),
-                Attached::Gone => {
-                    Refusal::pool_is_gone().write(&mut self.client.output);
-                    self.client.flush().await;
-                    return Err(Flow::Close);
-                }
-                Attached::Refused(refusal) => {
-                    drop(self.state.permit.take());
-                    return Err(self.refuse(&refusal, synced));
-                }
-            }
-        }
-        Err(self.refuse(&Refusal::not_sent(), synced))
-    }
-
-    async fn arrive(&mut self, analysis: &Analysis, synced: bool) -> Result<(), Flow> {
-        let explicit = matches!(self.transaction, Transaction::Deferred(_));
-        let immediate = analysis.is_immediate || self.state.pins.holds_lock();
-        let request = Request {
-            request_type: self.state.request_type(analysis, explicit),
-            pool: self.lease.as_ref().map(Lease::pool).unwrap_or_default(),
-            connection: if self.server.is_some() { Connection::Held } else { Connection::Needed },
-            entry: if immediate { Entry::Immediate } else { Entry::Queued },
-            deadline: None,
-        };
-        let driver = Arc::clone(&self.shared.driver);
-        let arrived = driver.clock().now();
-        match driver.arrive(request, || self.state.type_name(analysis, explicit)) {
-            Arrival::Dispatched(permit) => self.state.permit = Some(permit),
-            Arrival::Rejected(reason) => {
-                let refusal = Refusal::rejected(&self.state.gate, reason, Duration::ZERO);
-                return Err(self.refuse(&refusal, synced));
-            }
-            Arrival::Waiting(waiting) => {
-                self.cancel.queued();
-                let verdict = self.wait_in_queue(waiting).await;
-                let refusal = match verdict {
-                    Queued::Dispatched(permit) => {
-                        self.state.permit = Some(permit);
-                        return Ok(());
-                    }
-                    Queued::Rejected(reason) => {
-                        let waited = driver.clock().now().since(arrived);
-                        Refusal::rejected(&self.state.gate, reason, waited)
-                    }
-                    Queued::Canceled => Refusal::canceled_in_queue(),
-                    Queued::Left => return Err(Flow::Close),
-                };
-                self.cancel.idle();
-                return Err(self.refuse(&refusal, synced));
-            }
-        }
-        Ok(())
-    }
-
-    async fn wait_in_queue(&mut self, mut waiting: crate::gate::Waiting) -> Queued {
-        self.client.flush().await;
-        loop {
-            let readable = !self.terminated && self.client.input.len() < INPUT_MAX;
-            tokio::select! {
-                biased;
-                verdict = &mut waiting => {
-                    return match verdict {
-                        Ok(permit) => Queued::Dispatched(permit),
-                        Err(reason) => Queued::Rejected(reason),
-                    };
-                }
-                () = self.cancel.canceled() => return Queued::Canceled,
-                () = &mut self.aborting => return Queued::Left,
-                there = self.client.fill(), if readable => {
-                    // A client that has said good-bye behind its statement wants it done.
-                    self.terminated = ends_with_terminate(&self.client.input);
-                    if !there && !self.terminated {
-                        return Queued::Left;
-                    }
-                }
-            }
-        }
-    }
-
-    /// Answers with an error that ends the request but not the session.
-    pub(super) fn refuse(&mut self, refusal: &Refusal, synced: bool) -> Flow {
-        self.transaction.refuse();
-        refusal.write(&mut self.client.output);
-        if synced {
-            backend::write_ready(&mut self.client.output, self.transaction.status());
-        } else {
-            self.skipping = true;
-        }
-        Flow::Continue
-    }
-
     async fn violation(&mut self, what: &str) -> Flow {
         Refusal::protocol_violation(what).write(&mut self.client.output);
         self.client.flush().await;
         Flow::Close
-    }
-
-    /// Takes a server connection, in the session's settings.
-    async fn attach(&mut self) -> Attached {
-        if self.server.is_none() {
-            let Some(pool) = self.lease.as_ref().map(Lease::pool) else { return Attached::Gone };
-            match self.shared.pools.take(pool) {
-                Some(server) => self.server = Some(server),
-                None if self.shared.pools.is_empty(pool) => return Attached::Gone,
-                None => return Attached::Retry,
-            }
-        }
-        let Some(server) = self.server.as_mut() else { return Attached::Retry };
-        if self.state.shared && self.state.pins.is_empty() {
-            if let Some(sql) = self.state.settings.difference(&server.parameters, &server.session_state) {
-                match server.simple_query(&sql, ROUND_TRIP_LIMIT).await {
-                    Ok(_) => self.state.settings.applied(&mut server.session_state),
-                    Err(error) => {
-                        tracing::warn!(%error, "a session's settings could not be carried to a server connection");
-                        let usable = error.leaves_connection_usable();
-                        self.discard_server();
-                        return if usable {
-                            Attached::Refused(Refusal::settings(&error.to_string()))
-                        } else {
-                            Attached::Retry
-                        };
-                    }
-                }
-            }
-            self.state.settings.tell(&server.parameters, &mut self.client.output);
-        }
-        if self.cancel.running(server) {
-            self.release().await;
-            return Attached::Refused(Refusal::canceled_in_queue());
-        }
-        Attached::Ready
     }
 
     /// Carries one exchange and deals with its end.
@@ -628,9 +468,4 @@ impl Session {
         self.server = None;
         self.state.pinned = None;
     }
-}
-
-/// Whether the last complete message is Terminate.
-fn ends_with_terminate(input: &[u8]) -> bool {
-    input.ends_with(b"X\0\0\0\x04")
 }

@@ -372,7 +372,7 @@ fn passing(input: &[u8]) -> usize {
     let mut end = 0;
     while let Some([b'D' | b'd', a, b, c, d]) = input.get(end..end + HEADER_LEN) {
         let length = u32::from_be_bytes([*a, *b, *c, *d]) as usize;
-        if length < HEADER_LEN - 1 || length >= OUTPUT_MAX || input.len() - end < length + 1 {
+        if !(HEADER_LEN - 1..OUTPUT_MAX).contains(&length) || input.len() - end < length + 1 {
             break;
         }
         end += length + 1;

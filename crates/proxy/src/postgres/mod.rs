@@ -24,6 +24,7 @@ pub use crate::upstream::pool::PoolSnapshot;
 use parameters::Parameters;
 use server::Server;
 
+mod admit;
 mod batch;
 pub(crate) mod cancel;
 mod classify;
@@ -168,6 +169,7 @@ pub(crate) struct Shared {
     pub(crate) pools: Arc<Pools>,
     pub(crate) cancel: Arc<cancel::Registry>,
     pub(crate) statements: Arc<prepared::Registry>,
+    pub(crate) pins: Arc<pins::PinCounts>,
     pub(crate) driver: Arc<Driver>,
     pub(crate) shutdown: Shutdown,
     /// How logins ended.
@@ -198,6 +200,7 @@ impl Shared {
                 settings.keepalive,
             )),
             statements: Arc::default(),
+            pins: Arc::default(),
             driver,
             shutdown,
             login_counts: view::LoginCounts::default(),

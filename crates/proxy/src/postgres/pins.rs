@@ -4,26 +4,57 @@
 //! state is known to be gone. What comes about counts at once, even if its transaction may yet be rolled back: a
 //! connection kept too long costs capacity, one shared too early shows one client's state to another. What goes counts
 //! when its transaction has committed.
+//!
+//! The reasons of all sessions are counted, so that operators see which of them cost connections.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use wire::sql::Pins as Reasons;
 
+/// How many kinds of reasons there are.
+const KINDS: usize = Reasons::ALL_NAMES.len();
+
+/// How many living sessions of a gate are pinned, by reason.
+#[derive(Debug, Default)]
+pub(crate) struct PinCounts([AtomicU32; KINDS]);
+
+impl PinCounts {
+    /// Each reason and its sessions.
+    pub(crate) fn snapshot(&self) -> Vec<(&'static str, u32)> {
+        let counts = self.0.iter().map(|count| count.load(Ordering::Relaxed));
+        Reasons::ALL_NAMES.iter().map(|(_, name)| *name).zip(counts).collect()
+    }
+
+    fn moved(&self, before: Reasons, after: Reasons) {
+        for ((reason, _), count) in Reasons::ALL_NAMES.iter().zip(&self.0) {
+            match (before.contains(*reason), after.contains(*reason)) {
+                (false, true) => _ = count.fetch_add(1, Ordering::Relaxed),
+                (true, false) => _ = count.fetch_sub(1, Ordering::Relaxed),
+                _ => {}
+            }
+        }
+    }
+}
+
 /// The reasons of one session.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Pins {
+    counts: Arc<PinCounts>,
     held: Reasons,
     /// Gone, if the open transaction commits.
     releasing: Reasons,
 }
 
 impl Pins {
+    /// None yet; counted among `counts`.
+    pub(crate) fn new(counts: Arc<PinCounts>) -> Self {
+        Self { counts, held: Reasons::NONE, releasing: Reasons::NONE }
+    }
+
     /// Whether the session may share its connection.
     pub(crate) fn is_empty(&self) -> bool {
         self.held.is_empty()
-    }
-
-    /// The reasons.
-    pub(crate) fn reasons(&self) -> Reasons {
-        self.held
     }
 
     /// Whether the session may hold a lock that others wait for: it must not be made to wait itself.
@@ -38,8 +69,8 @@ impl Pins {
 
     /// More reasons; those that were about to go stay.
     pub(crate) fn add(&mut self, reasons: Reasons) {
-        self.held = self.held.union(reasons);
         self.releasing = self.releasing.without(reasons);
+        self.hold(self.held.union(reasons));
     }
 
     /// These are gone if the open transaction commits.
@@ -51,13 +82,27 @@ impl Pins {
     pub(crate) fn end(&mut self, committed: bool) {
         let releasing = std::mem::take(&mut self.releasing);
         if committed {
-            self.held = self.held.without(releasing);
+            self.hold(self.held.without(releasing));
         }
     }
 
     /// DISCARD ALL has run.
     pub(crate) fn clear(&mut self) {
-        *self = Self::default();
+        self.releasing = Reasons::NONE;
+        self.hold(Reasons::NONE);
+    }
+
+    fn hold(&mut self, reasons: Reasons) {
+        if reasons != self.held {
+            self.counts.moved(self.held, reasons);
+            self.held = reasons;
+        }
+    }
+}
+
+impl Drop for Pins {
+    fn drop(&mut self) {
+        self.clear();
     }
 }
 
@@ -65,9 +110,13 @@ impl Pins {
 mod tests {
     use super::*;
 
+    fn pins() -> Pins {
+        Pins::new(Arc::default())
+    }
+
     #[test]
     fn a_reason_counts_at_once_and_goes_with_a_commit_only() {
-        let mut pins = Pins::default();
+        let mut pins = pins();
         pins.add(Reasons::LISTEN);
         assert!(!pins.is_empty());
         pins.release(Reasons::LISTEN);
@@ -80,12 +129,27 @@ mod tests {
 
     #[test]
     fn a_reason_that_comes_back_within_the_transaction_stays() {
-        let mut pins = Pins::default();
+        let mut pins = pins();
         pins.add(Reasons::LISTEN.union(Reasons::ADVISORY_LOCK));
         pins.release(Reasons::LISTEN.union(Reasons::ADVISORY_LOCK));
         pins.add(Reasons::ADVISORY_LOCK);
         pins.end(true);
         assert!(pins.holds_lock());
-        assert!(!pins.reasons().contains(Reasons::LISTEN));
+        assert!(!pins.held.contains(Reasons::LISTEN));
+    }
+
+    #[test]
+    fn operators_see_how_many_sessions_are_pinned_and_why() {
+        let counts = Arc::new(PinCounts::default());
+        let (mut first, mut second) = (Pins::new(Arc::clone(&counts)), Pins::new(Arc::clone(&counts)));
+        let count =
+            |name| counts.snapshot().into_iter().find(|(known, _)| *known == name).map(|(_, count)| count);
+        first.add(Reasons::LISTEN);
+        first.add(Reasons::LISTEN.union(Reasons::TEMPORARY));
+        second.add(Reasons::LISTEN);
+        assert_eq!((count("LISTEN"), count("temporary table")), (Some(2), Some(1)));
+        drop(first);
+        second.clear();
+        assert_eq!((count("LISTEN"), count("temporary table")), (Some(0), Some(0)));
     }
 }

@@ -40,13 +40,14 @@ impl State {
         settings: SessionSettings,
         shared: bool,
         registry: Arc<Registry>,
+        pins: Pins,
     ) -> Self {
         Self {
             gate,
             database,
             statements: ClientStatements::default(),
             settings,
-            pins: Pins::default(),
+            pins,
             shared,
             permit: None,
             pinned: None,

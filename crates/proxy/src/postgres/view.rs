@@ -75,6 +75,10 @@ impl GateView for Status {
         Self::pools(self).into_iter().map(view).collect()
     }
 
+    fn pins(&self) -> Vec<(&'static str, u32)> {
+        self.0.pins.snapshot()
+    }
+
     fn clients(&self) -> ClientsView {
         let counts = &self.0.login_counts;
         let places = usize::try_from(self.0.settings.logins_max).unwrap_or(usize::MAX);

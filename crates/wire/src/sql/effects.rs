@@ -36,7 +36,8 @@ impl Pins {
     /// Everything.
     pub const ALL: Self = Self((1 << 10) - 1);
 
-    const NAMES: [(Self, &'static str); 10] = [
+    /// Each reason with its name, in a fixed order.
+    pub const ALL_NAMES: [(Self, &'static str); 10] = [
         (Self::TEMPORARY, "temporary table"),
         (Self::ADVISORY_LOCK, "session advisory lock"),
         (Self::LISTEN, "LISTEN"),
@@ -75,7 +76,7 @@ impl Pins {
 
     /// The names of the reasons, in a fixed order: fit for a label.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
-        Self::NAMES.into_iter().filter(move |(pin, _)| self.contains(*pin)).map(|(_, name)| name)
+        Self::ALL_NAMES.into_iter().filter(move |(pin, _)| self.contains(*pin)).map(|(_, name)| name)
     }
 }
 

@@ -1,0 +1,217 @@
+//! What comes from the server: whose answer it is, what it means for the session, and what the client gets.
+
+use bytes::BytesMut;
+use wire::postgres::ProtocolError;
+use wire::postgres::backend::{self, Status};
+use wire::postgres::codec::HEADER_LEN;
+use wire::postgres::frontend;
+use wire::sql::Pins as Reasons;
+
+use super::{Exchange, Scope, Step};
+use crate::postgres::classify::Note;
+use crate::postgres::settings::Change;
+
+impl Exchange {
+    /// Takes one complete frame of the server and appends what the client gets.
+    ///
+    /// # Errors
+    /// What the server did wrong; its connection is of no use any more.
+    pub(crate) fn server_frame(
+        &mut self,
+        scope: &mut Scope<'_>,
+        frame: &[u8],
+        client: &mut BytesMut,
+        server: &mut BytesMut,
+    ) -> Result<(), ProtocolError> {
+        let (tag, body) = (frame[0], &frame[HEADER_LEN..]);
+        let mut visible = true;
+        match tag {
+            b'S' => {
+                // A value that isn't UTF-8 passes untracked.
+                if let Ok((name, value)) = backend::parse_parameter_status(body) {
+                    scope.parameters.set(name, value);
+                    scope.session.settings.reported.set(name, value);
+                }
+            }
+            b'1' => visible = self.answered_parse(),
+            b'2' | b'3' => {
+                visible = self.answered(|step| match step {
+                    Step::Bind { visible } | Step::Close { visible } => Some(*visible),
+                    _ => None,
+                });
+            }
+            b'n' | b'T' if matches!(self.steps.front(), Some(Step::Describe)) => {
+                self.steps.pop_front();
+            }
+            b'C' => visible = self.answered_command(scope, body)?,
+            b'I' | b's' if !matches!(self.steps.front(), Some(Step::Query { .. })) => {
+                self.steps.pop_front();
+            }
+            b'G' => self.begin_copy_in(),
+            b'E' => {
+                self.error(scope, frame, client, server);
+                visible = false;
+            }
+            b'Z' => {
+                visible = self.ready(scope, backend::parse_ready(body)?);
+            }
+            _ => {}
+        }
+        if visible {
+            client.extend_from_slice(frame);
+        }
+        self.answer_locally(client);
+        Ok(())
+    }
+
+    /// Gives the answers of ours whose turn it is.
+    pub(crate) fn answer_locally(&mut self, client: &mut BytesMut) {
+        while let Some(Step::Local { answer, .. }) = self.steps.front() {
+            client.extend_from_slice(answer);
+            self.steps.pop_front();
+        }
+    }
+
+    fn answered(&mut self, visible: impl FnOnce(&Step) -> Option<bool>) -> bool {
+        let visible = self.steps.front().and_then(visible);
+        if visible.is_some() {
+            self.steps.pop_front();
+            self.prefix = self.prefix.saturating_sub(1);
+        }
+        visible.unwrap_or(true)
+    }
+
+    fn answered_parse(&mut self) -> bool {
+        self.answered(|step| if let Step::Parse { visible, .. } = step { Some(*visible) } else { None })
+    }
+
+    fn answered_command(&mut self, scope: &mut Scope<'_>, body: &[u8]) -> Result<bool, ProtocolError> {
+        let tag = backend::parse_command_tag(body)?;
+        match self.steps.front_mut() {
+            Some(Step::Query { notes, next }) => {
+                let note = notes.get_mut(*next).map(std::mem::take);
+                *next += 1;
+                apply(scope, note.as_ref(), tag);
+                Ok(true)
+            }
+            Some(Step::Execute { statement, visible }) => {
+                let (statement, visible) = (statement.take(), *visible);
+                self.steps.pop_front();
+                self.prefix = self.prefix.saturating_sub(1);
+                apply(scope, statement.as_ref().and_then(|statement| statement.analysis.notes.first()), tag);
+                Ok(visible)
+            }
+            _ => Ok(true),
+        }
+    }
+
+    fn begin_copy_in(&mut self) {
+        self.copy_in = true;
+        if matches!(self.steps.front(), Some(Step::Execute { .. })) {
+            // Whatever followed the Execute in the batch is read, and ignored, as part of the copy; the client sends
+            // another Sync after its data.
+            self.steps.truncate(1);
+            self.batch_open = true;
+        }
+    }
+
+    fn error(&mut self, scope: &mut Scope<'_>, frame: &[u8], client: &mut BytesMut, server: &mut BytesMut) {
+        let body = &frame[HEADER_LEN..];
+        self.failed = true;
+        self.copy_in = false;
+        if matches!(self.steps.front(), Some(Step::Query { .. } | Step::Function | Step::Sync) | None) {
+            client.extend_from_slice(frame);
+            return;
+        }
+        let code = backend::parse_error(body).code();
+        match self.steps.front() {
+            Some(Step::Doomed(refusal)) => refusal.write(client),
+            Some(Step::Parse { client_name, .. }) if code == "42P05" => {
+                let name = String::from_utf8_lossy(client_name).into_owned();
+                let message = format!("prepared statement \"{name}\" already exists");
+                backend::rewrite_error_message(body, client, |_| message.into_bytes());
+            }
+            _ => client.extend_from_slice(frame),
+        }
+        if matches!(code, "0A000" | "26000") {
+            self.used.drain(..).for_each(|id| scope.server.statements.mark_stale(id));
+        }
+        self.prefix_failed |= self.prefix > 0;
+        self.prefix = 0;
+        self.skip_to_sync(scope, server);
+    }
+
+    /// Drops what the server skips, and undoes it.
+    fn skip_to_sync(&mut self, scope: &mut Scope<'_>, server: &mut BytesMut) {
+        let end = self.steps.iter().position(|step| matches!(step, Step::Sync));
+        let skipped: Vec<Step> = self.steps.drain(..end.unwrap_or(self.steps.len())).collect();
+        let mut skipped_query = false;
+        for step in skipped.into_iter().rev() {
+            match step {
+                Step::Parse { id, undo, named, .. } => {
+                    if named || id != 0 {
+                        scope.server.statements.remove(id);
+                    }
+                    undo.into_iter().for_each(|undo| scope.session.statements.undo(undo));
+                }
+                Step::Local { undo: Some(undo), .. } => scope.session.statements.undo(undo),
+                Step::Query { .. } => skipped_query = true,
+                _ => {}
+            }
+        }
+        if skipped_query {
+            // A simple Query behind the replayed BEGIN was skipped with it: nothing but a Sync ends the skipping.
+            frontend::write_sync(server);
+            self.steps.push_back(Step::Sync);
+            self.batch_open = false;
+        } else if end.is_none() {
+            self.skipping = true;
+            self.batch_open = true;
+        }
+    }
+
+    fn ready(&mut self, scope: &mut Scope<'_>, status: Status) -> bool {
+        let own = matches!(self.steps.pop_front(), Some(Step::OwnSync));
+        self.status = Some(status);
+        if status == Status::Idle {
+            scope.session.settings.end(!self.failed, scope.server);
+            scope.session.pins.end(!self.failed);
+            self.portals.clear();
+        }
+        // The client of a failed prefix is told of a failed transaction, whatever the server thinks.
+        !self.prefix_failed && !own
+    }
+}
+
+/// A statement has succeeded: what that means for the session.
+fn apply(scope: &mut Scope<'_>, note: Option<&Note>, tag: &[u8]) {
+    match note {
+        None | Some(Note::Nothing) => {}
+        Some(Note::Set { name, text }) => {
+            scope.session.settings.changed(Change::Set(name.clone(), text.clone()));
+        }
+        Some(Note::Reset { name }) => scope.session.settings.changed(Change::Reset(name.clone())),
+        Some(Note::ResetAll) => scope.session.settings.changed(Change::ResetAll),
+        Some(Note::Savepoint { name }) => scope.session.settings.changed(Change::Savepoint(name.clone())),
+        Some(Note::RollbackTo { name }) => scope.session.settings.changed(Change::RollbackTo(name.clone())),
+        Some(Note::Release(effects)) => scope.session.pins.release(*effects),
+        Some(Note::End) => {
+            // COMMIT of a failed transaction answers ROLLBACK: the tag knows.
+            let committed = tag != b"ROLLBACK";
+            scope.session.settings.end(committed, scope.server);
+            scope.session.pins.end(committed);
+        }
+        Some(Note::DeallocateAll) => {
+            scope.session.statements.clear_named();
+            scope.server.statements.clear();
+            scope.session.pins.release(Reasons::PREPARE);
+        }
+        Some(Note::DiscardAll) => {
+            scope.session.statements.clear();
+            // The settings reported by this connection follow; they are the client's at the end.
+            scope.session.settings.changed(Change::ResetAll);
+            scope.server.discard_all();
+            scope.session.pins.clear();
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! What goes to the server: the client's messages, rewritten where other sessions share the connection.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use wire::postgres::ProtocolError;
+use wire::postgres::backend;
+use wire::postgres::codec::HEADER_LEN;
+use wire::postgres::frontend::{self, Message, Target};
+use wire::sql::Pins as Reasons;
+
+use super::{Exchange, Scope, Step};
+use crate::postgres::classify::{Analysis, Note};
+use crate::postgres::prepared::{CLIENT_STATEMENTS_MAX, ClientStatements, Prepared, Undo, server_name};
+use crate::postgres::reject::Refusal;
+use crate::postgres::transaction::Deferred;
+
+/// A statement that no server has: describing it fails, on purpose.
+const NO_STATEMENT: &[u8] = b"gatekeeper refused this statement";
+
+impl Exchange {
+    /// Begins a batch on a server connection: closes what must be closed, replays a deferred transaction.
+    pub(crate) fn begin(&mut self, scope: &mut Scope<'_>, deferred: Option<&Deferred>, out: &mut BytesMut) {
+        for id in scope.server.statements.begin_batch() {
+            frontend::write_close(out, Target::Statement, server_name(id).as_bytes());
+            self.steps.push_back(Step::Close { visible: false });
+            self.batch_open = true;
+        }
+        for sql in deferred.into_iter().flat_map(Deferred::statements) {
+            frontend::write_parse(out, b"", sql, &[]);
+            frontend::write_bind(out, b"", b"", &[]);
+            frontend::write_execute(out, b"", 0);
+            scope.server.statements.unnamed = None;
+            let (id, client_name) = (0, Bytes::new());
+            self.steps.push_back(Step::Parse { id, named: false, undo: None, client_name, visible: false });
+            self.steps.push_back(Step::Bind { visible: false });
+            self.steps.push_back(Step::Execute { statement: None, visible: false });
+            self.prefix = self.steps.len();
+            self.batch_open = true;
+        }
+    }
+
+    /// Sends a simple Query.
+    pub(crate) fn query(
+        &mut self,
+        scope: &mut Scope<'_>,
+        frame: &[u8],
+        analysis: Analysis,
+        out: &mut BytesMut,
+    ) {
+        if let Err(refusal) = self.pin(scope, &analysis) {
+            self.doom(refusal, out);
+            frontend::write_sync(out);
+            self.steps.push_back(Step::Sync);
+        } else {
+            out.extend_from_slice(frame);
+            self.note_analysis(&analysis);
+            scope.server.statements.unnamed = None;
+            self.steps.push_back(Step::Query { notes: analysis.notes, next: 0 });
+        }
+        self.batch_open = false;
+    }
+
+    /// Sends one message of an extended batch, a COPY or a function call. Only complete frames.
+    ///
+    /// # Errors
+    /// What the client did wrong.
+    pub(crate) fn client_frame(
+        &mut self,
+        scope: &mut Scope<'_>,
+        frame: &[u8],
+        out: &mut BytesMut,
+    ) -> Result<(), ProtocolError> {
+        let message = frontend::parse(frame[0], &frame[HEADER_LEN..])?;
+        if self.copy_in {
+            return self.copy_frame(&message, frame, out);
+        }
+        if self.skipping && message != Message::Sync {
+            return Ok(());
+        }
+        match message {
+            Message::Sync => {
+                out.extend_from_slice(frame);
+                self.steps.push_back(Step::Sync);
+                (self.skipping, self.batch_open) = (false, false);
+                return Ok(());
+            }
+            Message::Flush => out.extend_from_slice(frame),
+            Message::Parse { name, sql, parameter_types } => {
+                self.parse(scope, name, sql, parameter_types, out);
+            }
+            Message::Bind { portal, statement, rest } => self.bind(scope, portal, statement, rest, out),
+            Message::Describe { target, name } => self.describe(scope, target, name, frame, out),
+            Message::Close { target, name } => self.close(scope, target, name, frame, out),
+            Message::Execute { portal, .. } => self.execute(scope, portal, frame, out),
+            Message::FunctionCall => {
+                out.extend_from_slice(frame);
+                self.reads_only = false;
+                self.steps.push_back(Step::Function);
+                return Ok(());
+            }
+            // Copy messages after a COPY has ended are ignored, as the server ignores them.
+            _ => return Ok(()),
+        }
+        self.binds |= matches!(message, Message::Bind { .. } | Message::Execute { .. });
+        self.batch_open = true;
+        Ok(())
+    }
+
+    fn copy_frame(
+        &mut self,
+        message: &Message<'_>,
+        frame: &[u8],
+        out: &mut BytesMut,
+    ) -> Result<(), ProtocolError> {
+        match message {
+            // The server ignores both while it reads copy data.
+            Message::Flush | Message::Sync => return Ok(()),
+            Message::CopyDone | Message::CopyFail => self.copy_in = false,
+            _ => {}
+        }
+        out.extend_from_slice(frame);
+        Ok(())
+    }
+
+    fn parse(&mut self, scope: &mut Scope<'_>, name: &[u8], sql: &[u8], types: &[u8], out: &mut BytesMut) {
+        let statement = self.parsed.pop_front().unwrap_or_else(|| scope.session.prepare(name, sql, types));
+        let client_name = Bytes::copy_from_slice(name);
+        if !name.is_empty()
+            && scope.session.statements.get(name).is_none()
+            && scope.session.statements.is_full()
+        {
+            return self.doom(Refusal::too_many_statements(CLIENT_STATEMENTS_MAX), out);
+        }
+        if !scope.session.shared {
+            frontend::write_parse(out, name, sql, types);
+            let undo = Some(scope.session.statements.set(name, Some(Arc::clone(&statement))));
+            self.steps.push_back(Step::Parse { id: 0, named: false, undo, client_name, visible: true });
+            return;
+        }
+        if let (false, Some(known)) = (name.is_empty(), scope.session.statements.get(name)) {
+            // The name is taken: let the server say so, of the statement that it stands for.
+            let known = Arc::clone(known);
+            self.ensure(scope, &known, true, out);
+            frontend::write_parse(out, known.server_name().as_bytes(), &known.sql, &known.parameter_types);
+            let id = 0;
+            return self.steps.push_back(Step::Parse {
+                id,
+                named: false,
+                undo: None,
+                client_name,
+                visible: true,
+            });
+        }
+        let undo = Some(scope.session.statements.set(name, Some(Arc::clone(&statement))));
+        if scope.session.deallocates(&statement) {
+            return self.local(backend::write_parse_complete, undo);
+        }
+        if name.is_empty() {
+            scope.server.statements.unnamed = Some(statement.id);
+            frontend::write_parse(out, b"", sql, types);
+        } else if scope.server.statements.touch(statement.id) {
+            return self.local(backend::write_parse_complete, undo);
+        } else {
+            self.make_room(scope, statement.id, out);
+            frontend::write_parse(out, statement.server_name().as_bytes(), sql, types);
+        }
+        let (id, named) = (statement.id, !name.is_empty());
+        self.steps.push_back(Step::Parse { id, named, undo, client_name, visible: true });
+    }
+
+    /// Prepares the statement on this server connection if it is missing there.
+    fn ensure(&mut self, scope: &mut Scope<'_>, statement: &Prepared, named: bool, out: &mut BytesMut) {
+        let (id, client_name) = (statement.id, Bytes::new());
+        if named {
+            if scope.server.statements.touch(id) {
+                return;
+            }
+            self.make_room(scope, id, out);
+            frontend::write_parse(
+                out,
+                statement.server_name().as_bytes(),
+                &statement.sql,
+                &statement.parameter_types,
+            );
+        } else {
+            if scope.server.statements.unnamed == Some(id) {
+                return;
+            }
+            scope.server.statements.unnamed = Some(id);
+            frontend::write_parse(out, b"", &statement.sql, &statement.parameter_types);
+        }
+        self.steps.push_back(Step::Parse { id, named, undo: None, client_name, visible: false });
+    }
+
+    fn make_room(&mut self, scope: &mut Scope<'_>, id: u64, out: &mut BytesMut) {
+        if let Some(evicted) = scope.server.statements.insert(id) {
+            frontend::write_close(out, Target::Statement, server_name(evicted).as_bytes());
+            self.steps.push_back(Step::Close { visible: false });
+        }
+    }
+
+    fn bind(&mut self, scope: &mut Scope<'_>, portal: &[u8], name: &[u8], rest: &[u8], out: &mut BytesMut) {
+        let statement = scope.session.statements.get(name).cloned();
+        if let Some(statement) = &statement {
+            if let Err(refusal) = self.pin(scope, &statement.analysis) {
+                return self.doom(refusal, out);
+            }
+            self.note_analysis(&statement.analysis);
+        } else if scope.session.shared {
+            // Never by the client's word: the name could be one of ours.
+            return self.doom(Refusal::no_such_statement(name), out);
+        }
+        self.portals.retain(|(known, _)| known != portal);
+        self.portals.push((Bytes::copy_from_slice(portal), statement.clone()));
+        match statement {
+            Some(statement) if scope.session.deallocates(&statement) => {
+                return self.local(backend::write_bind_complete, None);
+            }
+            Some(statement) if scope.session.shared => {
+                self.ensure(scope, &statement, !name.is_empty(), out);
+                let server_name = if name.is_empty() { String::new() } else { statement.server_name() };
+                if !name.is_empty() {
+                    self.used.push(statement.id);
+                }
+                frontend::write_bind(out, portal, server_name.as_bytes(), rest);
+            }
+            _ => frontend::write_bind(out, portal, name, rest),
+        }
+        self.steps.push_back(Step::Bind { visible: true });
+    }
+
+    fn describe(
+        &mut self,
+        scope: &mut Scope<'_>,
+        target: Target,
+        name: &[u8],
+        frame: &[u8],
+        out: &mut BytesMut,
+    ) {
+        match target {
+            Target::Portal
+                if self.bound(name).is_some_and(|statement| scope.session.deallocates(statement)) =>
+            {
+                return self.local(backend::write_no_data, None);
+            }
+            Target::Statement if scope.session.shared => {
+                let Some(statement) = scope.session.statements.get(name).cloned() else {
+                    return self.doom(Refusal::no_such_statement(name), out);
+                };
+                if scope.session.deallocates(&statement) {
+                    self.local(backend::write_parameter_description_empty, None);
+                    return self.local(backend::write_no_data, None);
+                }
+                self.ensure(scope, &statement, !name.is_empty(), out);
+                let server_name = if name.is_empty() { String::new() } else { statement.server_name() };
+                frontend::write_describe(out, target, server_name.as_bytes());
+            }
+            _ => out.extend_from_slice(frame),
+        }
+        self.steps.push_back(Step::Describe);
+    }
+
+    fn close(
+        &mut self,
+        scope: &mut Scope<'_>,
+        target: Target,
+        name: &[u8],
+        frame: &[u8],
+        out: &mut BytesMut,
+    ) {
+        if target == Target::Statement {
+            let undo = Some(scope.session.statements.set(name, None));
+            if scope.session.shared {
+                return self.local(backend::write_close_complete, undo);
+            }
+        }
+        out.extend_from_slice(frame);
+        self.steps.push_back(Step::Close { visible: true });
+    }
+
+    fn execute(&mut self, scope: &mut Scope<'_>, portal: &[u8], frame: &[u8], out: &mut BytesMut) {
+        let statement = self.bound(portal).cloned();
+        if let Some(name) =
+            statement.as_ref().filter(|it| scope.session.deallocates(it)).and_then(deallocated)
+        {
+            let (undo, tag) = deallocate(&mut scope.session.statements, &name);
+            return match undo {
+                Ok(undo) => self.local(|out| backend::write_command_complete(out, tag), undo),
+                Err(refusal) => self.doom(refusal, out),
+            };
+        }
+        out.extend_from_slice(frame);
+        self.steps.push_back(Step::Execute { statement, visible: true });
+    }
+
+    /// The statement that a portal was made of.
+    fn bound(&self, portal: &[u8]) -> Option<&Arc<Prepared>> {
+        self.portals.iter().find(|(known, _)| known == portal).and_then(|(_, statement)| statement.as_ref())
+    }
+
+    /// An answer of ours, in its place.
+    fn local(&mut self, write: impl FnOnce(&mut BytesMut), undo: Option<Undo>) {
+        let mut answer = BytesMut::new();
+        write(&mut answer);
+        self.steps.push_back(Step::Local { answer: answer.freeze(), undo });
+    }
+
+    /// Makes the server fail here, so that its transaction fails as the client's does, and answers with `refusal`.
+    fn doom(&mut self, refusal: Refusal, out: &mut BytesMut) {
+        frontend::write_describe(out, Target::Statement, NO_STATEMENT);
+        self.steps.push_back(Step::Doomed(refusal));
+    }
+
+    fn pin(&mut self, scope: &mut Scope<'_>, analysis: &Analysis) -> Result<(), Refusal> {
+        let mut wanted = analysis.pins;
+        let mut sets = analysis.notes.iter().filter_map(Note::carried_text);
+        if sets.any(|text| !scope.session.settings.can_carry(text)) {
+            wanted = wanted.union(Reasons::SET_CONFIG);
+        }
+        if wanted.is_empty() || !scope.session.shared {
+            return Ok(());
+        }
+        if scope.session.pins.is_empty() {
+            let waited = std::time::Duration::ZERO;
+            scope.session.pin().map_err(|reason| Refusal::rejected(&scope.session.gate, reason, waited))?;
+        }
+        scope.session.pins.add(wanted);
+        Ok(())
+    }
+
+    fn note_analysis(&mut self, analysis: &Analysis) {
+        self.reads_only &= analysis.reads_only;
+        self.commits |= analysis.commits;
+    }
+}
+
+/// Which statement (`None`: all) the text deallocates.
+fn deallocated(statement: &Arc<Prepared>) -> Option<Option<Bytes>> {
+    statement.analysis.deallocates.clone()
+}
+
+/// Forgets a statement at the client's word: what names it, and the command tag. The server's copy serves others.
+pub(crate) fn deallocate(
+    statements: &mut ClientStatements,
+    name: &Option<Bytes>,
+) -> (Result<Option<Undo>, Refusal>, &'static [u8]) {
+    match name {
+        None => {
+            statements.clear_named();
+            (Ok(None), b"DEALLOCATE ALL")
+        }
+        Some(name) if statements.get(name).is_some() => (Ok(Some(statements.set(name, None))), b"DEALLOCATE"),
+        Some(name) => (Err(Refusal::no_such_statement(name)), b"DEALLOCATE"),
+    }
+}

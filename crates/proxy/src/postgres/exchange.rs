@@ -32,6 +32,8 @@ use super::state::State;
 
 mod answer;
 mod request;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use request::deallocate;
 

@@ -131,6 +131,8 @@ pub struct Gate {
     pub policy: Policy,
     /// Where the long lane's limit comes from.
     pub long_limit: LongLimit,
+    /// How long overtaking may delay any request. The policy holds what that is in work.
+    pub aging_floor: Duration,
     /// How many executions the estimator remembers (also behind an EWMA's weight).
     pub cost_window: u32,
     /// Whether it decides.
@@ -308,7 +310,8 @@ fn read_gate(section: &mut Section<'_>) -> Gate {
         section.read("listen", |value| raw::text(value).and_then(|text| Address::parse(&text, GATE_PORT)));
     let upstream = read_upstream(section);
     let cost_window = section.read("cost_window", |value| number(value, 1, Cost::WINDOW_MAX));
-    let (policy, long_limit) = read_policy(section, cost_window);
+    let aging_floor = section.read("aging_floor", raw::at_most_a_day);
+    let (policy, long_limit) = read_policy(section, cost_window, aging_floor);
     Gate {
         name,
         protocol,
@@ -316,6 +319,7 @@ fn read_gate(section: &mut Section<'_>) -> Gate {
         upstream,
         policy,
         long_limit,
+        aging_floor,
         cost_window,
         mode: section.read("mode", |value| raw::choice(value, MODES)),
         pooling: section.read("pooling", |value| raw::choice(value, POOLINGS)),
@@ -330,7 +334,7 @@ fn read_gate(section: &mut Section<'_>) -> Gate {
     }
 }
 
-fn read_policy(section: &mut Section<'_>, cost_window: u32) -> (Policy, LongLimit) {
+fn read_policy(section: &mut Section<'_>, cost_window: u32, aging_floor: Duration) -> (Policy, LongLimit) {
     let errors_before = section.error_count();
     let connections = section.read("connections", |value| number(value, 1, 10_000));
     let pinned_max = section
@@ -354,7 +358,7 @@ fn read_policy(section: &mut Section<'_>, cost_window: u32) -> (Policy, LongLimi
             LongLimit::NoLane => None,
         },
         cost: read_cost(section, cost_window),
-        order: read_order(section),
+        order: read_order(section, aging_floor, connections),
         queue_max: section.read("queue_max", |value| number(value, 0, 10_000_000)) as usize,
         queue_timeout: section.read("queue_timeout", raw::some_time),
         pinned_max,
@@ -373,9 +377,11 @@ fn read_cost(section: &mut Section<'_>, window: u32) -> Cost {
     }
 }
 
-fn read_order(section: &mut Section<'_>) -> Order {
+fn read_order(section: &mut Section<'_>, aging_floor: Duration, connections: u32) -> Order {
     let aging = section.read("aging", raw::aging);
-    let floor = Work::from(section.read("aging_floor", raw::at_most_a_day));
+    // As many requests as there are connections are served side by side, and the work of each is measured among the
+    // others: so much work in front of a request delays it by a second for every second of `connections`.
+    let floor = Work::from(aging_floor.saturating_mul(connections));
     if section.read("order", |value| raw::choice(value, ORDERS)) {
         Order::Fifo
     } else {

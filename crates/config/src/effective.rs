@@ -85,7 +85,9 @@ fn admission(out: &mut Lines, gate: &Gate) {
                 Some(aging) => out.value("aging", aging),
                 None => out.text("aging", "none"),
             }
-            out.time("aging_floor", Duration::from_nanos(floor.as_nanos()));
+            out.time("aging_floor", gate.aging_floor);
+            let work = humantime::format_duration(Duration::from_nanos(floor.as_nanos()));
+            out.note(&format!("that is {work} of work in front of a request, with all connections busy"));
         }
     }
     out.value("queue_max", gate.policy.queue_max);

@@ -163,8 +163,8 @@ pub const GATE: &[Field] = &[
         key: "aging_floor",
         takes: "a duration from 0",
         default: Value("\"1s\""),
-        doc: "The work by which any waiting request may be overtaken, however short it is itself.",
-        reason: "5 times 0.4 ms would bind at once, and the order would be FIFO just when it matters.",
+        doc: "How long overtaking may delay any waiting request, however short it is itself. In work that is as many times as much as there are `connections`, which serve side by side.",
+        reason: "5 times 0.4 ms would bind at once, and the order would be FIFO just when it matters; a second is what people notice.",
         reloadable: true,
     },
     Field {

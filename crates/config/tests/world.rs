@@ -80,7 +80,7 @@ fn only_the_upstream_is_required() {
     let policy = &gate.policy;
     assert_eq!((policy.connections, policy.pinned_max, policy.capacity), (20, 10, None));
     assert_eq!((gate.long_limit, policy.long_limit), (LongLimit::AskServer, Some(4)));
-    let floor = Work::from(Duration::from_secs(1));
+    let floor = Work::from(Duration::from_secs(20));
     assert_eq!(policy.order, Order::ShortestFirst { aging: Some(5.0), floor });
     assert_eq!(policy.cost, Cost::DEFAULT);
     assert_eq!((policy.queue_max, policy.queue_timeout), (100_000, Duration::from_secs(120)));
@@ -100,7 +100,7 @@ fn every_key_is_heard() {
     assert_eq!((policy.connections, policy.pinned_max), (9, 9));
     assert_eq!(policy.capacity, Some(Work::from(Duration::from_secs(20))));
     assert_eq!((gate.long_limit, policy.long_limit), (LongLimit::Fixed(2), Some(2)));
-    let floor = Work::from(Duration::from_millis(250));
+    let floor = Work::from(Duration::from_millis(9 * 250));
     assert_eq!(policy.order, Order::ShortestFirst { aging: Some(2.5), floor });
     assert_eq!(policy.cost, Cost::Ewma { weight: 0.1 });
     assert_eq!((policy.queue_max, policy.queue_timeout), (0, Duration::from_secs(90)));

@@ -35,14 +35,14 @@ pub use report::{Report, RoundReport, Section, VariantReport};
 /// Clients of the closed loop that looks for the best that the database can do.
 const CALIBRATION_CLIENTS: [usize; 4] = [4, 8, 16, 32];
 /// How long each of them is tried.
-const CALIBRATION_WINDOW: Duration = Duration::from_millis(1200);
+const CALIBRATION_WINDOW: Duration = Duration::from_millis(1000);
 /// The sale's load relative to the best.
 const OVERLOAD: f64 = 1.3;
 /// The quiet load relative to the best.
 const QUIET: f64 = 0.25;
 /// Rounds of the quiet load, and how long each lasts.
 const QUIET_ROUNDS: usize = 2;
-const QUIET_WINDOW: Duration = Duration::from_secs(2);
+const QUIET_WINDOW: Duration = Duration::from_millis(1500);
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -53,8 +53,10 @@ pub struct FlashSaleOptions {
     pub window: Duration,
     /// How long a client waits for an answer.
     pub timeout: Duration,
-    /// Connections of the application's pool.
+    /// Connections of the application's pool straight to the database, where each is a process.
     pub connections: usize,
+    /// Connections of the application's pool to a gate, where a waiting one costs the database nothing.
+    pub gate_connections: usize,
     /// What the arrivals are drawn from.
     pub seed: u64,
     /// The server's own processor, if it has one (see [`separate_processors`](crate::separate_processors)).
@@ -113,9 +115,11 @@ fn introduction(options: &FlashSaleOptions) -> String {
     let text = format!(
         "A shop puts twenty articles on sale. Every order locks three of them, takes them from stock and commits; \
          beside the orders, visitors read articles and somebody computes a sales report now and then. The \
-         application has {} connections to PostgreSQL, which has one processor core. Requests come at {OVERLOAD} \
-         times the rate that it can take at its best: straight to the database, {rivals}.",
-        options.connections
+         application has {} connections to PostgreSQL, which has one processor core, or {} to a gate, which \
+         passes on 20. Requests come at {OVERLOAD} times the rate that the database can take at its best: \
+         straight to it, {rivals}.",
+        count(options.connections as f64),
+        count(options.gate_connections as f64),
     );
     format!("\n  A flash sale\n\n{}", paragraph(&text))
 }

@@ -28,8 +28,8 @@ const REPORT_SECONDS: u32 = 10;
 pub const FIRST_GOAL: Duration = Duration::from_millis(20);
 /// How long a later one may be held up.
 pub const LATER_GOAL: Duration = Duration::from_millis(10);
-/// How many later ones are asked, and how often.
-const LATER_SAMPLES: usize = 100;
+/// How many later ones are asked, and how often: until after the first report has ended.
+const LATER_SAMPLES: usize = 500;
 const LATER_INTERVAL: Duration = Duration::from_millis(25);
 /// How long the first report may take to reach the server.
 const ARRIVAL_BOUND: Duration = Duration::from_secs(20);

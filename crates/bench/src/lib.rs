@@ -16,4 +16,4 @@ pub mod stats;
 pub mod table;
 
 pub use error::Error;
-pub use process::{allowed_cpus, separate_processors};
+pub use process::{allowed_cpus, raise_descriptor_limit, separate_processors};

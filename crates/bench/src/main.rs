@@ -45,9 +45,12 @@ struct FlashSaleArguments {
     /// How long a client waits for an answer, in seconds
     #[arg(long, default_value_t = 10.0)]
     timeout: f64,
-    /// Connections of the application
+    /// Connections of the application straight to the database
     #[arg(long, default_value_t = CONNECTIONS)]
     connections: usize,
+    /// Connections of the application to a gate
+    #[arg(long, default_value_t = GATE_CONNECTIONS)]
+    gate_connections: usize,
     /// What the arrivals are drawn from
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -59,10 +62,13 @@ struct FlashSaleArguments {
     client_pool: Option<usize>,
 }
 
-/// Connections of an application of ten processes with thirty each.
-const CONNECTIONS: usize = 300;
+/// Connections of an application of twenty processes with thirty each.
+const CONNECTIONS: usize = 600;
+/// The same to a gate: enough that its queue, not the application's, holds who waits. To PostgreSQL itself this
+/// would be as many processes.
+const GATE_CONNECTIONS: usize = 1_500;
 /// How long requests arrive in each turn of the demonstration; short, so that it ends within 90 seconds.
-const DEMO_WINDOW: Duration = Duration::from_secs(4);
+const DEMO_WINDOW: Duration = Duration::from_millis(3500);
 /// The clients' patience in the demonstration: as long as the window, so that no time-out disturbs the
 /// throughput that is measured in it.
 const DEMO_TIMEOUT: Duration = DEMO_WINDOW;
@@ -76,6 +82,7 @@ impl FlashSaleArguments {
             window: seconds(self.window)?,
             timeout: seconds(self.timeout)?,
             connections: self.connections.max(32),
+            gate_connections: self.gate_connections.max(1),
             seed: self.seed,
             server_cpu,
             output: self.output,
@@ -90,6 +97,7 @@ fn demo_options(output: PathBuf, server_cpu: Option<usize>) -> FlashSaleOptions 
         window: DEMO_WINDOW,
         timeout: DEMO_TIMEOUT,
         connections: CONNECTIONS,
+        gate_connections: GATE_CONNECTIONS,
         seed: 1,
         server_cpu,
         output,
@@ -119,6 +127,7 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: Arguments) -> Result<(), Error> {
+    bench::raise_descriptor_limit();
     // Before the runtime starts its threads, so that they all keep off the server's processor.
     let server_cpu = bench::separate_processors()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::Error;
@@ -68,6 +68,14 @@ pub fn separate_processors() -> Result<Option<usize>, Error> {
     }
     pin_to_cpus(rest)?;
     Ok(Some(first))
+}
+
+/// Allows this process, and what it starts, as many open files as the administrator permits: each connection
+/// is one, and many shells allow only 1,024.
+pub fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    // If it is refused, opening the connections reports what is missing.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
 /// Starts `command`, pinned to `cpu` if there is one.

@@ -14,7 +14,7 @@ use crate::load::{
     ClosedOutcome, ConnectionPool, CpuMeter, Mix, OpenOutcome, OpenRun, ProcessorMeter, Progress, Target,
     run_closed,
 };
-use crate::postgres::{Durability, PrivateServer, PrivateServerOptions};
+use crate::postgres::{Authentication, Durability, PrivateServer, PrivateServerOptions};
 use crate::process::blocking;
 use crate::shop;
 use crate::stats::Summary;
@@ -85,8 +85,8 @@ impl Laboratory {
         let admin = target.connect().await?;
         display.now("filling the shop");
         shop::create(&admin).await?;
-        let (report_rows, report_alone) = shop::calibrate_report(&admin).await?;
-        let mix = Arc::new(shop::mix(report_rows)?);
+        let (sizes, report_alone) = shop::calibrate(&admin).await?;
+        let mix = Arc::new(shop::mix(sizes)?);
         let mut laboratory = Self { variants: Vec::new(), admin, mix, report_alone, server_cpu, server };
         laboratory.add_direct(options, display).await?;
         match options.compare {
@@ -126,11 +126,11 @@ impl Laboratory {
         options: &FlashSaleOptions,
         display: &Display,
     ) -> Result<(), Error> {
-        display.now(format!("opening {} connections to the gate ({note})", options.connections));
+        display.now(format!("opening {} connections to the gate ({note})", options.gate_connections));
         let upstream = self.server.port();
         let gatekeeper = blocking(move || Gatekeeper::start(upstream, keys)).await?;
         let target = Target::parse(&self.server.dsn_through(gatekeeper.port()))?;
-        let pool = ConnectionPool::open(target, options.connections).await.map_err(|error| {
+        let pool = ConnectionPool::open(target, options.gate_connections).await.map_err(|error| {
             Error::Experiment(format!("{error}; the gatekeeper's log:\n{}", gatekeeper.log_tail()))
         })?;
         self.add(label, note, pool, Some(gatekeeper)).await
@@ -199,6 +199,8 @@ async fn start_server(connections: usize, cpu: Option<usize>) -> Result<PrivateS
         durability: Durability::Durable,
         max_connections: u32::try_from(connections).unwrap_or(u32::MAX),
         cpu,
+        // Thousands of logins with password checks would take longer than the sale.
+        authentication: Authentication::Trust,
         settings: SERVER_SETTINGS.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
         ..PrivateServerOptions::default()
     };

@@ -18,9 +18,10 @@ pub(super) fn of(report: &Report) -> Plot {
     Plot {
         title: "A flash sale at 1.3 times what the database can take at its best".to_owned(),
         subtitle: format!(
-            "{} requests/s, {} client connections, PostgreSQL on one core; medians of {} rounds, bands: lowest to highest",
+            "{} requests/s; {} connections direct, {} to a gate; PostgreSQL on one core; medians of {} rounds, bands: lowest to highest",
             count(report.sale.rate),
-            report.connections,
+            count(report.connections as f64),
+            count(report.gate_connections as f64),
             variants[0].rounds.len()
         ),
         variants: variants.iter().map(|variant| format!("{} ({})", variant.label, variant.note)).collect(),

@@ -78,8 +78,10 @@ pub struct Section {
 /// The whole experiment.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Connections of the application.
+    /// Connections of the application straight to the database.
     pub connections: usize,
+    /// Connections of the application to a gate.
+    pub gate_connections: usize,
     /// How long requests arrived in each turn of the sale, in seconds.
     pub window_seconds: f64,
     /// The clients' time-out, in seconds.
@@ -117,6 +119,7 @@ impl Report {
         let last = laboratory.variants.len() - 1;
         Self {
             connections: options.connections,
+            gate_connections: options.gate_connections,
             window_seconds: options.window.as_secs_f64(),
             timeout_seconds: options.timeout.as_secs_f64(),
             seed: options.seed,

@@ -42,7 +42,7 @@ const OVERLOAD: f64 = 1.3;
 const QUIET: f64 = 0.25;
 /// Rounds of the quiet load, and how long each lasts.
 const QUIET_ROUNDS: usize = 2;
-const QUIET_WINDOW: Duration = Duration::from_millis(1500);
+const QUIET_WINDOW: Duration = Duration::from_millis(1200);
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -57,6 +57,8 @@ pub struct FlashSaleOptions {
     pub connections: usize,
     /// Connections of the application's pool to a gate, where a waiting one costs the database nothing.
     pub gate_connections: usize,
+    /// Keys of the last variant's gate that differ from the defaults, as TOML.
+    pub gate_keys: Vec<(String, String)>,
     /// What the arrivals are drawn from.
     pub seed: u64,
     /// The server's own processor, if it has one (see [`separate_processors`](crate::separate_processors)).

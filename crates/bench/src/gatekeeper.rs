@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -33,17 +34,18 @@ pub struct Gatekeeper {
     port: u16,
     admin_port: u16,
     log: Arc<Mutex<VecDeque<String>>>,
+    collector: Option<JoinHandle<()>>,
     _directory: TempDir,
 }
 
 impl Gatekeeper {
     /// Starts a gatekeeper before the PostgreSQL server on 127.0.0.1:`upstream`, with these keys of its
-    /// `[[gate]]` beside the addresses (TOML values, such as `("order", "\"fifo\"")`), and waits until it
+    /// `[[gate]]` beside the addresses (TOML values, such as `order` and `"fifo"` with its quotes), and waits until it
     /// accepts connections.
     ///
     /// # Errors
     /// If the binary isn't found, or it doesn't start (the message quotes its log).
-    pub fn start(upstream: u16, keys: &[(&str, &str)]) -> Result<Self, Error> {
+    pub fn start(upstream: u16, keys: &[(String, String)]) -> Result<Self, Error> {
         let (port, admin_port) = (free_port()?, free_port()?);
         let mut config = format!(
             "[admin]\nlisten = \"127.0.0.1:{admin_port}\"\n\n[[gate]]\nlisten = \"127.0.0.1:{port}\"\n\
@@ -61,14 +63,17 @@ impl Gatekeeper {
     /// # Errors
     /// As [`Gatekeeper::start`].
     pub fn start_with(config: &str, port: u16, admin_port: u16) -> Result<Self, Error> {
-        let binary = find()?;
+        Self::start_binary(&find()?, config, port, admin_port)
+    }
+
+    fn start_binary(binary: &Path, config: &str, port: u16, admin_port: u16) -> Result<Self, Error> {
         let directory = tempfile::Builder::new()
             .prefix("gatekeeper-")
             .tempdir()
             .map_err(Error::io("creating a temporary directory"))?;
         let path = directory.path().join("gatekeeper.toml");
         fs::write(&path, config).map_err(Error::io("writing the gatekeeper's configuration"))?;
-        let mut child = Command::new(&binary)
+        let mut child = Command::new(binary)
             .arg("run")
             .arg("--config")
             .arg(&path)
@@ -78,11 +83,11 @@ impl Gatekeeper {
             .spawn()
             .map_err(Error::io(format!("starting {}", binary.display())))?;
         let log = Arc::default();
-        if let Some(stderr) = child.stderr.take() {
+        let collector = child.stderr.take().map(|stderr| {
             let log = Arc::clone(&log);
-            std::thread::spawn(move || collect(stderr, &log));
-        }
-        let mut gatekeeper = Self { child, port, admin_port, log, _directory: directory };
+            std::thread::spawn(move || collect(stderr, &log))
+        });
+        let mut gatekeeper = Self { child, port, admin_port, log, collector, _directory: directory };
         gatekeeper.wait_until_ready()?;
         Ok(gatekeeper)
     }
@@ -112,7 +117,11 @@ impl Gatekeeper {
         let deadline = Instant::now() + START_BOUND;
         loop {
             let problem = match self.child.try_wait() {
-                Ok(Some(status)) => format!("stopped at once ({status})"),
+                Ok(Some(status)) => {
+                    // With the process gone its log ends; whatever it said is in it after this.
+                    let _ = self.collector.take().map(JoinHandle::join);
+                    format!("stopped at once ({status})")
+                }
                 Ok(None) | Err(_) if TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_ok() => {
                     return Ok(());
                 }
@@ -173,7 +182,20 @@ fn keep(log: &Mutex<VecDeque<String>>, line: &str) {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
+
+    #[test]
+    fn a_gatekeeper_that_stops_at_once_shows_its_log() {
+        let directory = tempfile::tempdir().unwrap();
+        let binary = directory.path().join("gatekeeper");
+        fs::write(&binary, "#!/bin/sh\necho \"$1 $2 fails\" >&2\nexit 3\n").unwrap();
+        fs::set_permissions(&binary, fs::Permissions::from_mode(0o755)).unwrap();
+        let port = free_port().unwrap();
+        let error = Gatekeeper::start_binary(&binary, "", port, port).unwrap_err().to_string();
+        assert!(error.contains("stopped at once") && error.contains("run --config fails"), "{error}");
+    }
 
     #[test]
     fn the_log_keeps_its_last_lines_and_cuts_long_ones() {

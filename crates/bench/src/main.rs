@@ -51,6 +51,9 @@ struct FlashSaleArguments {
     /// Connections of the application to a gate
     #[arg(long, default_value_t = GATE_CONNECTIONS)]
     gate_connections: usize,
+    /// A key of the gate that differs from its default, as TOML, such as 'aging = 0'; several times for several
+    #[arg(long = "gate-key", value_parser = key_and_value)]
+    gate_keys: Vec<(String, String)>,
     /// What the arrivals are drawn from
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -66,7 +69,7 @@ struct FlashSaleArguments {
 const CONNECTIONS: usize = 600;
 /// The same to a gate: enough that its queue, not the application's, holds who waits. To PostgreSQL itself this
 /// would be as many processes.
-const GATE_CONNECTIONS: usize = 1_500;
+const GATE_CONNECTIONS: usize = 1_000;
 /// How long requests arrive in each turn of the demonstration; short, so that it ends within 90 seconds.
 const DEMO_WINDOW: Duration = Duration::from_millis(3500);
 /// The clients' patience in the demonstration: as long as the window, so that no time-out disturbs the
@@ -83,6 +86,7 @@ impl FlashSaleArguments {
             timeout: seconds(self.timeout)?,
             connections: self.connections.max(32),
             gate_connections: self.gate_connections.max(1),
+            gate_keys: self.gate_keys,
             seed: self.seed,
             server_cpu,
             output: self.output,
@@ -98,11 +102,17 @@ fn demo_options(output: PathBuf, server_cpu: Option<usize>) -> FlashSaleOptions 
         timeout: DEMO_TIMEOUT,
         connections: CONNECTIONS,
         gate_connections: GATE_CONNECTIONS,
+        gate_keys: Vec::new(),
         seed: 1,
         server_cpu,
         output,
         compare: Compare::Gates,
     }
+}
+
+fn key_and_value(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("expected KEY = VALUE")?;
+    Ok((key.trim().to_owned(), value.trim().to_owned()))
 }
 
 fn seconds(value: f64) -> Result<Duration, Error> {

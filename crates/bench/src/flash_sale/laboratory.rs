@@ -23,7 +23,7 @@ use crate::table::count;
 /// Server connections beyond the application's own: two gates' budgets, logins on their way, and ours.
 const SPARE_CONNECTIONS: usize = 150;
 /// How long every variant is warmed up, so that the server's processes know the tables.
-const WARM_UP: Duration = Duration::from_millis(700);
+const WARM_UP: Duration = Duration::from_millis(500);
 /// How often the passing line is renewed.
 const DISPLAY_INTERVAL: Duration = Duration::from_millis(200);
 /// What the server is configured with: memory for the whole shop, no checkpoint in the middle of a round, and
@@ -91,9 +91,15 @@ impl Laboratory {
         laboratory.add_direct(options, display).await?;
         match options.compare {
             Compare::Gates => {
-                let plain: &[(&str, &str)] = &[("order", "\"fifo\""), ("long_limit", "\"none\"")];
-                laboratory.add_gate("gate, FIFO", "what a plain pool gives", plain, options, display).await?;
-                laboratory.add_gate("gate", "as it comes", &[], options, display).await?;
+                let plain = [("order", "\"fifo\""), ("long_limit", "\"none\"")]
+                    .map(|(key, value)| (key.to_owned(), value.to_owned()));
+                laboratory
+                    .add_gate("gate, FIFO", "what a plain pool gives", &plain, options, display)
+                    .await?;
+                let keys: Vec<String> =
+                    options.gate_keys.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+                let note = if keys.is_empty() { "as it comes".to_owned() } else { keys.join(", ") };
+                laboratory.add_gate("gate", &note, &options.gate_keys, options, display).await?;
             }
             Compare::ClientPool(size) => {
                 let pool = ConnectionPool::open(target, size).await?;
@@ -122,13 +128,14 @@ impl Laboratory {
         &mut self,
         label: &str,
         note: &str,
-        keys: &'static [(&str, &str)],
+        keys: &[(String, String)],
         options: &FlashSaleOptions,
         display: &Display,
     ) -> Result<(), Error> {
         display.now(format!("opening {} connections to the gate ({note})", options.gate_connections));
         let upstream = self.server.port();
-        let gatekeeper = blocking(move || Gatekeeper::start(upstream, keys)).await?;
+        let keys = keys.to_vec();
+        let gatekeeper = blocking(move || Gatekeeper::start(upstream, &keys)).await?;
         let target = Target::parse(&self.server.dsn_through(gatekeeper.port()))?;
         let pool = ConnectionPool::open(target, options.gate_connections).await.map_err(|error| {
             Error::Experiment(format!("{error}; the gatekeeper's log:\n{}", gatekeeper.log_tail()))

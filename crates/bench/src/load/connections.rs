@@ -23,7 +23,7 @@ use tokio_postgres::{Client, NoTls};
 use crate::Error;
 
 /// Connections that are opened at the same time: more would be a storm of its own.
-const OPENING_MAX: usize = 4;
+const OPENING_MAX: usize = 8;
 /// How long a connection attempt may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often a lost connection is opened again before the pool goes on without it.

@@ -66,14 +66,14 @@ impl Session {
     async fn arrive(&mut self, analysis: &Analysis, synced: bool) -> Result<(), Flow> {
         let explicit = matches!(self.transaction, Transaction::Deferred(_));
         let immediate = analysis.is_immediate || self.state.pins.holds_lock();
+        let driver = Arc::clone(&self.shared.driver);
         let request = Request {
             request_type: self.state.request_type(analysis, explicit),
             pool: self.lease.as_ref().map(Lease::pool).unwrap_or_default(),
             connection: if self.server.is_some() { Connection::Held } else { Connection::Needed },
             entry: if immediate { Entry::Immediate } else { Entry::Queued },
-            deadline: None,
+            deadline: analysis.timeout.map(|timeout| driver.clock().now().after(timeout)),
         };
-        let driver = Arc::clone(&self.shared.driver);
         let arrived = driver.clock().now();
         match driver.arrive(request, || self.state.type_name(analysis, explicit)) {
             Arrival::Dispatched(permit) => self.state.permit = Some(permit),

@@ -22,8 +22,8 @@ pub(crate) struct Batch {
     pub(crate) parsed: VecDeque<Arc<Prepared>>,
     /// The first statement that isn't control.
     pub(crate) first: Option<Arc<Prepared>>,
-    /// Something runs.
-    pub(crate) executes: bool,
+    /// How many times something runs.
+    pub(crate) executes: usize,
     /// Something is bound, so that a portal may be open.
     pub(crate) binds: bool,
     /// Every statement is control, so that the session may be able to answer by itself.
@@ -58,7 +58,7 @@ pub(crate) fn read(state: &State, bytes: &[u8]) -> Result<Batch, ProtocolError> 
                 }
             }
             Message::Execute { portal, .. } => {
-                batch.executes = true;
+                batch.executes += 1;
                 batch.is_control &= bound.contains(&portal);
             }
             Message::Describe { target: Target::Statement, name } => {

@@ -6,9 +6,11 @@
 //! the text gets into it. A text whose shape can't be told is of the type `unparsed`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use admission::RequestType;
 use bytes::Bytes;
+use wire::sql::fingerprint::push_size;
 use wire::sql::statement::{Kind, Statement};
 use wire::sql::{Description, Pins, describe, is_readable_encoding};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
@@ -44,6 +46,8 @@ pub(crate) struct Analysis {
     pub(crate) reads_only: bool,
     /// It ends a transaction by COMMIT.
     pub(crate) commits: bool,
+    /// How long after its arrival its answer is of use, if the application says so.
+    pub(crate) timeout: Option<Duration>,
     /// It must not be made to wait: it releases the locks of a prepared transaction.
     pub(crate) is_immediate: bool,
 }
@@ -94,6 +98,15 @@ impl Analysis {
         Self::named(FUNCTION_CALL)
     }
 
+    /// So many statements come together: a batch of a thousand is another type than one of three.
+    pub(crate) fn add_size(&mut self, statements: usize) {
+        let length = self.label.len();
+        push_size(&mut self.label, statements as u64);
+        if self.label.len() > length {
+            self.type_hash = xxh3_64_with_seed(self.label[length..].as_bytes(), self.type_hash);
+        }
+    }
+
     fn named(label: &str) -> Self {
         Self { type_hash: xxh3_64(label.as_bytes()), label: label.to_owned(), ..Self::default() }
     }
@@ -107,6 +120,8 @@ pub(crate) fn analyze(sql: &[u8], standard_strings: bool, client_encoding: &str)
     }
     let description = describe(sql, standard_strings);
     let mut analysis = type_of(&description);
+    analysis.timeout = description.tags.timeout;
+    analysis.add_size(description.statements.len() + description.further);
     let statements = &description.statements;
     analysis.starts_with_control = statements.first().is_some_and(is_control);
     analysis.is_control = analysis.starts_with_control && statements.len() == 1;
@@ -224,6 +239,15 @@ mod tests {
     #[test]
     fn the_first_statement_that_is_not_control_gives_the_type() {
         assert_eq!(read("BEGIN; SELECT 1; COMMIT").type_hash, read("SELECT 2").type_hash);
+    }
+
+    #[test]
+    fn a_batch_of_another_size_is_another_type() {
+        let many = |count: usize| read(&"UPDATE t SET a = 1; ".repeat(count));
+        assert_eq!(many(3).type_hash, many(9).type_hash);
+        assert_ne!(many(9).type_hash, many(10).type_hash);
+        assert_eq!(many(10).type_hash, many(99).type_hash);
+        assert!(many(100).label.ends_with("~10^2"), "{}", many(100).label);
     }
 
     #[test]

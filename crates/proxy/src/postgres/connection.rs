@@ -300,13 +300,13 @@ impl Session {
     async fn forward_batch(&mut self, length: usize, synced: bool, batch: Batch) -> Flow {
         let frames = self.client.input.split_to(length);
         let explicit = !matches!(self.transaction, Transaction::Idle);
-        let admitted = match &batch.first {
+        let mut analysis = match &batch.first {
             // A statement that is prepared and not run costs alike, whatever it is.
-            Some(first) if batch.binds || batch.executes || explicit => {
-                self.admit(&first.analysis, synced).await
-            }
-            _ => self.admit(&Analysis::prepare(), synced).await,
+            Some(first) if batch.binds || batch.executes > 0 || explicit => first.analysis.clone(),
+            _ => Analysis::prepare(),
         };
+        analysis.add_size(batch.executes);
+        let admitted = self.admit(&analysis, synced).await;
         if let Err(flow) = admitted {
             return flow;
         }

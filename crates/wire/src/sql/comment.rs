@@ -3,8 +3,11 @@
 //! sqlcommenter (OpenTelemetry) writes `/*key='value',key='value'*/`, keys and values URL-encoded, a quote within
 //! a value as `\'`; marginalia (Rails up to 7.0) writes `/*key:value,key:value*/`. Libraries put them before or
 //! behind the statement. Only three keys become labels, since others (trace ids above all) differ with every
-//! request: `route`, else `controller` with `action`. Of several comments the first that has a key counts.
+//! request: `route`, else `controller` with `action`. A fourth, `gatekeeper_timeout`, is ours: how long the answer is of
+//! use, so that a request that has waited longer is refused and never reaches the server. Of several comments the first that has a key counts.
 //! Optimizer hints (`/*+ … */`) and prose are passed over.
+
+use std::time::Duration;
 
 use super::Dialect;
 use super::lexer::{Lexer, TokenKind};
@@ -23,6 +26,8 @@ pub struct Tags {
     pub controller: Option<String>,
     /// The controller's action.
     pub action: Option<String>,
+    /// How long after its arrival the request's answer is of use: `gatekeeper_timeout='250ms'`. No label.
+    pub timeout: Option<Duration>,
 }
 
 impl Tags {
@@ -61,6 +66,10 @@ impl Tags {
                 b"route" => &mut self.route,
                 b"controller" => &mut self.controller,
                 b"action" => &mut self.action,
+                b"gatekeeper_timeout" => {
+                    self.timeout = self.timeout.or_else(|| value.text().and_then(|text| duration(&text)));
+                    continue;
+                }
                 _ => continue,
             };
             if place.is_none() {
@@ -68,6 +77,18 @@ impl Tags {
             }
         }
     }
+}
+
+/// A whole number of milliseconds or seconds, such as `250ms` or `2s`; at most a day.
+fn duration(text: &str) -> Option<Duration> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let count: u64 = digits.parse().ok()?;
+    let duration = match &text[digits.len()..] {
+        "ms" => Duration::from_millis(count),
+        "s" => Duration::from_secs(count),
+        _ => return None,
+    };
+    (duration <= Duration::from_secs(86_400)).then_some(duration)
 }
 
 /// Reads the tags of a PostgreSQL text. What stands behind a place that can't be lexed isn't read.

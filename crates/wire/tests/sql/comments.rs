@@ -1,5 +1,7 @@
 //! Tags in comments: what frameworks write, and what must not become a label.
 
+use std::time::Duration;
+
 use wire::sql::comment::{MAX_COMMENT, MAX_TAG, tags};
 
 fn label(sql: &str) -> Option<String> {
@@ -65,4 +67,15 @@ fn only_the_beginning_of_a_long_comment_is_read() {
     assert_eq!(padded(MAX_COMMENT - 20).as_deref(), Some("/a"));
     assert_eq!(padded(MAX_COMMENT), None);
     assert_eq!(padded(MAX_COMMENT - 8), None);
+}
+
+#[test]
+fn a_timeout_is_read_and_is_no_label() {
+    let timeout = |comment: &str| tags(format!("SELECT 1 /*{comment}*/").as_bytes(), true).timeout;
+    assert_eq!(timeout("gatekeeper_timeout='250ms'"), Some(Duration::from_millis(250)));
+    assert_eq!(timeout("route='/a',gatekeeper_timeout='2s'"), Some(Duration::from_secs(2)));
+    for wrong in ["-1s", "1", "s", "1h", "99999999999999999999s", "100000s", ""] {
+        assert_eq!(timeout(&format!("gatekeeper_timeout='{wrong}'")), None, "{wrong}");
+    }
+    assert_eq!(tags(b"SELECT 1 /*gatekeeper_timeout='1s'*/", true).label(), None);
 }

@@ -1,8 +1,6 @@
 //! The lexer against PostgreSQL itself: random texts, whose statements and columns the server counts as we do.
 //!
-//! Needs a server that lets the user `postgres` in without a password on a Unix socket:
-//! `WIRE_TEST_POSTGRES=/run/postgresql/.s.PGSQL.5432 cargo test -p wire --test server -- --ignored`. The number of
-//! texts and the seed are `WIRE_TEST_TEXTS` and `WIRE_TEST_SEED`; a failure names the text.
+//! The number of texts and the seed are `WIRE_TEST_TEXTS` and `WIRE_TEST_SEED`; a failure names the text.
 
 #![cfg(unix)]
 // Helpers of tests are outside of `#[test]` functions, where clippy.toml's allowances don't reach.
@@ -11,7 +9,9 @@
 use std::env;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 
+use bench::postgres::{Authentication, PrivateServer, PrivateServerOptions};
 use bytes::BytesMut;
 use wire::postgres::{backend, codec, frontend, startup};
 use wire::sql::lexer::{Lexer, TokenKind};
@@ -94,7 +94,7 @@ struct Server {
 }
 
 impl Server {
-    fn login(socket: &str) -> Self {
+    fn login(socket: &Path) -> Self {
         let mut server = Self { stream: UnixStream::connect(socket).unwrap(), received: Vec::new() };
         let mut out = BytesMut::new();
         startup::write_startup(&mut out, &[("user", "postgres")]);
@@ -172,10 +172,11 @@ fn number(name: &str, default: u64) -> u64 {
 }
 
 #[test]
-#[ignore = "needs a server: set WIRE_TEST_POSTGRES to its socket"]
 fn the_server_sees_the_same_statements_and_columns() {
-    let socket =
-        env::var("WIRE_TEST_POSTGRES").expect("WIRE_TEST_POSTGRES is the path of the server's socket");
+    let options =
+        PrivateServerOptions { authentication: Authentication::Trust, ..PrivateServerOptions::default() };
+    let private = PrivateServer::start(&options).unwrap();
+    let socket = private.socket_dir().join(format!(".s.PGSQL.{}", private.port()));
     let seed = number("WIRE_TEST_SEED", 1);
     println!("WIRE_TEST_SEED={seed}");
     let mut state = seed.max(1);
@@ -188,7 +189,7 @@ fn the_server_sees_the_same_statements_and_columns() {
     let mut server = Server::login(&socket);
     server.query(b"set escape_string_warning = off; set backslash_quote = on");
     let (mut answered, mut refused) = (0, 0);
-    for round in 0..number("WIRE_TEST_TEXTS", 50_000) {
+    for round in 0..number("WIRE_TEST_TEXTS", 20_000) {
         let standard_strings = round % 2 == 0;
         let setting = if standard_strings { "on" } else { "off" };
         server.query(format!("set standard_conforming_strings = {setting}").as_bytes());

@@ -9,6 +9,7 @@ use bench::alternate::Display;
 use bench::flash_sale::{self, Compare, FlashSaleOptions};
 use bench::hold_up;
 use clap::{Args, Parser, Subcommand};
+use tokio::signal::unix::{SignalKind, signal};
 
 /// Exit status after Ctrl-C, as shells have it (128 + SIGINT).
 const INTERRUPTED: u8 = 130;
@@ -149,11 +150,25 @@ fn run(arguments: Arguments) -> Result<(), Error> {
         // Whatever is dropped here stops its server and removes its files.
         tokio::select! {
             text = experiment(arguments.experiment, server_cpu) => text,
-            _ = tokio::signal::ctrl_c() => Err(Error::Interrupted),
+            () = interruption() => Err(Error::Interrupted),
         }
     })?;
     print!("{text}");
     Ok(())
+}
+
+/// Ends when somebody presses Ctrl-C or asks this process to end.
+async fn interruption() {
+    let asked = async {
+        match signal(SignalKind::terminate()) {
+            Ok(mut terminate) => terminate.recv().await,
+            Err(_) => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => (),
+        _ = asked => (),
+    }
 }
 
 async fn experiment(experiment: Experiment, server_cpu: Option<usize>) -> Result<String, Error> {

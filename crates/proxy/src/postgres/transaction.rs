@@ -128,9 +128,10 @@ impl Transaction {
 
     /// The request was refused or canceled before it reached the server.
     pub(crate) fn refuse(&mut self) {
-        if let Self::Deferred(deferred) = std::mem::take(self) {
-            *self = Self::Refused(Refused { deferred, untold: None });
-        }
+        *self = match std::mem::take(self) {
+            Self::Deferred(deferred) => Self::Refused(Refused { deferred, untold: None }),
+            other => other,
+        };
     }
 
     /// Serves a statement here if that can be done without the server.
@@ -366,6 +367,16 @@ mod tests {
         assert_eq!(run(&mut transaction, "SELECT 1; SAVEPOINT a"), "25P02 25P02");
         assert_eq!(run(&mut transaction, "COMMIT"), "ROLLBACK");
         assert_eq!(transaction.status(), Status::Idle);
+    }
+
+    #[test]
+    fn only_a_deferred_transaction_can_be_refused() {
+        let mut transaction = Transaction::lost(None);
+        transaction.refuse();
+        assert_eq!(transaction.status(), Status::Failed);
+        let mut transaction = Transaction::Open(Status::Transaction);
+        transaction.refuse();
+        assert_eq!(transaction.status(), Status::Transaction);
     }
 
     #[test]

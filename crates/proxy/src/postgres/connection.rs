@@ -11,6 +11,7 @@
 //! *before* the permit ends, so that whom the gate dispatches next finds it there. Everything is given back by drop on
 //! any other way out; a server connection that is dropped in mid-exchange is closed, and its pool told.
 
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -271,7 +272,8 @@ impl Session {
         if let Err(flow) = self.admit(&analysis, true).await {
             return flow;
         }
-        let exchange = Exchange::default();
+        let explicit = !matches!(self.transaction, Transaction::Idle);
+        let exchange = Exchange::new(VecDeque::new(), explicit);
         self.exchange(exchange, |exchange, scope, out| {
             exchange.query(scope, frame, analysis, out);
             Ok(())

@@ -119,7 +119,7 @@ impl Session {
                 () = &mut self.aborting => return Queued::Left,
                 there = self.client.fill(), if readable => {
                     // A client that has said good-bye behind its statement wants it done.
-                    self.terminated = ends_with_terminate(&self.client.input);
+                    self.terminated = self.client.has_said_good_bye();
                     if !there && !self.terminated {
                         return Queued::Left;
                     }
@@ -175,9 +175,4 @@ impl Session {
         }
         Attached::Ready
     }
-}
-
-/// Whether the last complete message is Terminate.
-fn ends_with_terminate(input: &[u8]) -> bool {
-    input.ends_with(b"X\0\0\0\x04")
 }

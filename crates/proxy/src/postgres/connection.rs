@@ -33,7 +33,7 @@ use super::server::Server;
 use super::settings::SessionSettings;
 use super::state::State;
 use super::transaction::{Control, Transaction};
-use super::{LoggedIn, Places, Shared, cancel};
+use super::{LoggedIn, OnDisconnect, Places, Shared, cancel};
 use crate::upstream::pool::Lease;
 
 /// A batch longer than this is sent before its Sync has come: it isn't held back in memory.
@@ -118,10 +118,11 @@ impl Session {
         let settings = SessionSettings::new(reported, &parameters);
         let (gate, registry) = (Arc::from(shared.settings.name.as_str()), Arc::clone(&shared.statements));
         let sharing = shared.settings.shares_connections();
+        let cancels_leavers = shared.settings.on_disconnect == OnDisconnect::Cancel;
         let pins = Pins::new(Arc::clone(&shared.pins));
         let (draining, aborting) = (shared.shutdown.clone(), shared.shutdown.clone());
         Self {
-            client: Channel::new(client, client_input),
+            client: Channel::new(client, client_input, cancels_leavers),
             state: State::new(gate, database.into(), settings, sharing, registry, pins),
             transaction: Transaction::default(),
             server,

@@ -53,16 +53,39 @@ pub(crate) struct Channel {
     pub(crate) output: BytesMut,
     /// The client has closed its side, or its socket failed.
     pub(crate) is_gone: bool,
+    /// The same, but it had said good-bye: what it sent before is still to be done, for nobody to read.
+    has_left: bool,
+    /// What a client had sent before its good-bye counts as much as if it hadn't: it is canceled.
+    cancels_leavers: bool,
 }
 
 impl Channel {
-    pub(crate) fn new(stream: Stream, input: BytesMut) -> Self {
-        Self { stream, input, output: BytesMut::new(), is_gone: false }
+    pub(crate) fn new(stream: Stream, input: BytesMut, cancels_leavers: bool) -> Self {
+        let output = BytesMut::new();
+        Self { stream, input, output, is_gone: false, has_left: false, cancels_leavers }
+    }
+
+    /// Whether the client has said good-bye, so that what it had sent before is to be done.
+    pub(crate) fn has_said_good_bye(&self) -> bool {
+        self.input.ends_with(b"X\0\0\0\x04") && !self.cancels_leavers
+    }
+
+    /// The socket has ended or failed, in one direction at least.
+    fn ended(&mut self) {
+        self.has_left |= self.has_said_good_bye();
+        self.is_gone |= !self.has_left;
+    }
+
+    /// It failed while it was written to: nobody reads the rest.
+    fn cut(&mut self) {
+        self.output.clear();
+        self.ended();
     }
 
     /// Reads until there is something new. Cancel-safe. `false`: the client is gone.
     pub(crate) async fn fill(&mut self) -> bool {
-        if self.is_gone {
+        if self.is_gone || self.has_left {
+            self.is_gone = true;
             return false;
         }
         if self.input.is_empty() && self.output.is_empty() {
@@ -83,7 +106,9 @@ impl Channel {
     pub(crate) async fn flush(&mut self) -> bool {
         while !self.output.is_empty() && !self.is_gone {
             let written = poll_fn(|context| poll_flush(&mut self.stream, &mut self.output, context)).await;
-            self.is_gone = written.is_err();
+            if written.is_err() {
+                self.cut();
+            }
         }
         !self.is_gone
     }
@@ -256,6 +281,7 @@ impl Relay<'_> {
                 self.client.input.advance(count);
                 self.parts.from_client -= count;
                 if count == 0 {
+                    self.client.is_gone |= self.client.has_left;
                     return Ok(());
                 }
                 continue;
@@ -264,6 +290,8 @@ impl Relay<'_> {
                 return Ok(());
             }
             let Some(frame) = frontend_frame(&self.client.input).map_err(End::ClientErred)? else {
+                // Who has left sends no more.
+                self.client.is_gone |= self.client.has_left;
                 return Ok(());
             };
             if frame.tag == b'X' {
@@ -278,6 +306,7 @@ impl Relay<'_> {
             } else if frame.len > MESSAGE_MAX {
                 return Err(End::TooLarge(frame.len));
             } else {
+                self.client.is_gone |= self.client.has_left;
                 return Ok(());
             }
         }
@@ -329,7 +358,7 @@ impl Relay<'_> {
             match poll_flush(&mut self.client.stream, &mut self.client.output, context) {
                 Poll::Ready(Ok(())) => moved = true,
                 Poll::Ready(Err(_)) => {
-                    self.client.is_gone = true;
+                    self.client.cut();
                     moved = true;
                 }
                 Poll::Pending => {}
@@ -346,7 +375,7 @@ impl Relay<'_> {
         if self.client_may_be_read() {
             match poll_fill(&mut self.client.stream, &mut self.client.input, context) {
                 Poll::Ready(Ok(0) | Err(_)) => {
-                    self.client.is_gone = true;
+                    self.client.ended();
                     moved = true;
                 }
                 Poll::Ready(Ok(_)) => moved = true,
@@ -363,7 +392,7 @@ impl Relay<'_> {
             self.exchange.wants_client()
                 && is_incomplete(frontend_frame(&self.client.input), &self.client.input)
         };
-        self.client.input.len() < INPUT_MAX || awaits_rest()
+        !self.client.has_left && (self.client.input.len() < INPUT_MAX || awaits_rest())
     }
 }
 

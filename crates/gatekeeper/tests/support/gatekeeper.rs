@@ -29,12 +29,20 @@ impl Gate {
     /// Starts a gate in front of a server's port and waits until it is ready. `settings` are lines of its
     /// `[[gate]]`.
     pub(crate) fn start(upstream_port: u16, settings: &[String]) -> Self {
-        let directory = tempfile::tempdir().expect("a temporary directory");
         let port = free_port().expect("a free port");
+        let (listen, upstream) = (format!("127.0.0.1:{port}"), format!("127.0.0.1:{upstream_port}"));
+        let mut gate = Self::start_between(&listen, &upstream, settings);
+        gate.port = port;
+        gate
+    }
+
+    /// Like `start`, with the addresses as the configuration takes them. It has no port.
+    pub(crate) fn start_between(listen: &str, upstream: &str, settings: &[String]) -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
         let admin_port = free_port().expect("a free port");
         let config = format!(
-            "[admin]\nlisten = \"127.0.0.1:{admin_port}\"\n\n[[gate]]\nlisten = \"127.0.0.1:{port}\"\n\
-             upstream = \"127.0.0.1:{upstream_port}\"\n{}\n",
+            "[admin]\nlisten = \"127.0.0.1:{admin_port}\"\n\n[[gate]]\nlisten = \"{listen}\"\n\
+             upstream = \"{upstream}\"\n{}\n",
             settings.join("\n")
         );
         let path = directory.path().join("gatekeeper.toml");
@@ -49,7 +57,7 @@ impl Gate {
             .stderr(log)
             .spawn()
             .expect("the gatekeeper starts");
-        let mut gate = Self { child, port, admin_port, directory };
+        let mut gate = Self { child, port: 0, admin_port, directory };
         gate.wait_until_ready();
         gate
     }

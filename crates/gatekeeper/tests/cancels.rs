@@ -1,0 +1,115 @@
+//! Cancel requests: what runs is canceled in the server, what waits leaves the queue, and a late one hits nobody.
+
+mod gate;
+mod support;
+
+use gate::Scene;
+use gate::client::{group, query, sync, synced};
+
+#[test]
+fn a_running_statement_is_canceled_in_the_server() {
+    let scene = Scene::start("running", &["connections = 1"]);
+    let mut client = scene.client();
+    let before = scene.lasting_processes();
+    for statement in [query("SELECT pg_sleep(600)"), synced("SELECT pg_sleep(600)")] {
+        client.send(&statement);
+        scene.until_runs("pg_sleep(600)");
+        client.cancel(scene.gate.port());
+        assert!(client.answers().ends_with("E(57014) Z(I)"));
+        assert_eq!(client.query("SELECT 1"), "T D(1) C(SELECT 1) Z(I)");
+    }
+    client.run("BEGIN");
+    client.send(&query("SELECT pg_sleep(600)"));
+    scene.until_runs("pg_sleep(600)");
+    client.cancel(scene.gate.port());
+    assert!(client.answers().ends_with("E(57014) Z(E)"));
+    assert_eq!(client.query("COMMIT"), "C(ROLLBACK) Z(I)");
+    scene.assert_whole(&before);
+}
+
+#[test]
+fn a_waiting_statement_leaves_the_queue_and_never_runs() {
+    let scene = Scene::start("waiting", &["connections = 1"]);
+    scene.setup("CREATE TABLE t (a int)");
+    let [mut holder, mut client] = scene.clients();
+    holder.hold();
+    for statement in [query("INSERT INTO t VALUES (1)"), synced("INSERT INTO t VALUES (2)")] {
+        client.send(&statement);
+        scene.until_queued(1);
+        client.cancel(scene.gate.port());
+        assert_eq!(client.answers(), "E(57014) Z(I)");
+        assert_eq!(scene.figure("queued"), 0);
+    }
+    // Canceled before its Sync has come: what follows is skipped.
+    client.send(&[group("INSERT INTO t VALUES (3)"), gate::client::flush()].concat());
+    scene.until_queued(1);
+    client.cancel(scene.gate.port());
+    assert_eq!(client.answer(), "E(57014)");
+    assert_eq!(client.ask(&[group("INSERT INTO t VALUES (4)"), sync()].concat()), "Z(I)");
+    holder.let_go();
+    assert_eq!(client.query("SELECT count(*) FROM t"), "T D(0) C(SELECT 1) Z(I)");
+    let status = scene.settled();
+    assert_eq!(
+        status["requests"]["left_total"]
+            .as_u64()
+            .zip(status["requests"]["canceled_total"].as_u64())
+            .map(|(left, canceled)| left + canceled),
+        Some(3),
+        "{status:#}"
+    );
+}
+
+#[test]
+fn a_waiting_deferred_transaction_fails_when_it_is_canceled() {
+    let scene = Scene::start("waiting_begin", &["connections = 1"]);
+    scene.setup("CREATE TABLE t (a int)");
+    let [mut holder, mut client] = scene.clients();
+    holder.hold();
+    client.run("BEGIN");
+    client.run("SAVEPOINT a");
+    client.send(&query("INSERT INTO t VALUES (1)"));
+    scene.until_queued(1);
+    client.cancel(scene.gate.port());
+    assert_eq!(client.answers(), "E(57014) Z(E)");
+    assert_eq!(client.query("SELECT 1"), "E(25P02) Z(E)");
+    assert_eq!(client.query("ROLLBACK TO a"), "C(ROLLBACK) Z(T)");
+    client.send(&synced("INSERT INTO t VALUES (2)"));
+    scene.until_queued(1);
+    client.cancel(scene.gate.port());
+    assert_eq!(client.answers(), "E(57014) Z(E)");
+    assert_eq!(client.query("COMMIT"), "C(ROLLBACK) Z(I)");
+    holder.let_go();
+    scene.settled();
+    assert_eq!(scene.rows("t"), "0");
+}
+
+#[test]
+fn a_late_cancel_and_a_wrong_one_hit_nobody() {
+    let scene = Scene::start("late", &["connections = 1"]);
+    let [mut first, mut second] = scene.clients();
+    first.run("SELECT 1");
+    // The server connection that served the first serves the second now.
+    second.send(&query("SELECT 'survivor' FROM pg_sleep(600)"));
+    scene.until_runs("survivor");
+    for _ in 0..5 {
+        first.cancel(scene.gate.port());
+    }
+    let mut forged = scene.client();
+    forged.key = (second.key.0, vec![0; 4]);
+    forged.cancel(scene.gate.port());
+    forged.key = (second.key.0 ^ 1, second.key.1.clone());
+    forged.cancel(scene.gate.port());
+    assert_eq!(scene.processes_where("state = 'active'").len(), 1);
+    assert_eq!(first.ask(&sync()), "Z(I)", "a session at rest has not heard of it");
+    second.cancel(scene.gate.port());
+    assert_eq!(second.answers(), "T E(57014) Z(I)");
+    // Nor does one of them meet the next statement.
+    first.cancel(scene.gate.port());
+    for _ in 0..20 {
+        assert_eq!(second.query("SELECT 1"), "T D(1) C(SELECT 1) Z(I)");
+        second.cancel(scene.gate.port());
+        assert_eq!(first.query("SELECT 1"), "T D(1) C(SELECT 1) Z(I)");
+    }
+    scene.until("nobody is running", || scene.figure("in_flight") == 0);
+    scene.settled();
+}

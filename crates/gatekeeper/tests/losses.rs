@@ -1,0 +1,167 @@
+//! Server connections that are lost: at rest, in a transaction, with a statement or a COMMIT unanswered, and with a
+//! session's own state. The client hears what is known, once, and goes on where it can.
+
+mod gate;
+mod support;
+
+use gate::client::{Client, flush, group, query, sync, synced};
+use gate::{Scene, until};
+
+fn scene(user: &str) -> (Scene, Client, Client) {
+    let scene = Scene::start(user, &["connections = 2"]);
+    scene.setup("CREATE TABLE t (a int)");
+    let [first, second] = scene.clients();
+    assert_eq!(scene.processes().len(), 2);
+    (scene, first, second)
+}
+
+/// Waits until the gate knows how many server connections are left.
+fn until_left(scene: &Scene, connections: u64) {
+    until("the gate knows of the loss", || {
+        scene.gate.status()["pools"][0]["connections"].as_u64().unwrap_or(0) == connections
+    });
+}
+
+#[test]
+fn a_connection_lost_at_rest_costs_nobody_anything_while_there_is_another() {
+    let (scene, mut first, mut second) = scene("lost_idle");
+    let victim = scene.processes().pop_first().expect("two of them");
+    scene.terminate(&format!("pid = {victim}"));
+    assert_eq!(first.query("SELECT 1"), "T D(1) C(SELECT 1) Z(I)");
+    assert_eq!(second.ask(&synced("SELECT 1")), "1 2 D(1) C(SELECT 1) Z(I)");
+    until_left(&scene, 1);
+    // The next login brings a connection again.
+    let _third = scene.client();
+    until_left(&scene, 2);
+    scene.settled();
+}
+
+#[test]
+fn without_any_connection_left_the_session_ends_and_a_new_one_works() {
+    let (scene, mut first, mut second) = scene("lost_all");
+    scene.terminate("true");
+    assert_eq!(first.query("SELECT 1"), "F(57P01) closed");
+    assert!(first.said.hint.contains("Connect again"), "{:?}", first.said);
+    // What needs no server is answered still.
+    assert_eq!(second.ask(&sync()), "Z(I)");
+    assert_eq!(second.query(""), "I Z(I)");
+    let mut third = scene.client();
+    assert_eq!(third.query("SELECT 1"), "T D(1) C(SELECT 1) Z(I)");
+    assert_eq!(second.query("SELECT 2"), "T D(2) C(SELECT 1) Z(I)");
+    scene.settled();
+}
+
+#[test]
+fn a_transaction_whose_connection_is_lost_has_failed() {
+    let (scene, mut client, _other) = scene("lost_transaction");
+    client.run("BEGIN");
+    client.run("INSERT INTO t VALUES (1)");
+    scene.terminate("state = 'idle in transaction'");
+    assert_eq!(client.query("INSERT INTO t VALUES (2)"), "E(08006) Z(E)");
+    assert_eq!(client.query("SELECT 1"), "E(25P02) Z(E)");
+    assert_eq!(client.query("ROLLBACK"), "C(ROLLBACK) Z(I)");
+    assert_eq!(client.query("SELECT count(*) FROM t"), "T D(0) C(SELECT 1) Z(I)");
+    scene.settled();
+}
+
+#[test]
+fn a_statement_within_a_transaction_that_is_lost_fails_it() {
+    let (scene, mut client, _other) = scene("lost_within");
+    client.run("BEGIN");
+    client.run("INSERT INTO t VALUES (1)");
+    client.send(&query("SELECT 'unlucky', pg_sleep(600)"));
+    scene.until_runs("unlucky");
+    scene.terminate("state = 'active'");
+    assert_eq!(client.answers(), "T E(08006) Z(E)");
+    assert_eq!(client.query("COMMIT"), "C(ROLLBACK) Z(I)");
+    // The first statement of a deferred one, too; ROLLBACK TO can't bring back what the server has lost.
+    client.run("BEGIN");
+    client.run("SAVEPOINT a");
+    client.send(&query("SELECT 'unlucky', pg_sleep(600)"));
+    scene.until_runs("unlucky");
+    scene.terminate("state = 'active'");
+    assert_eq!(client.answers(), "T E(08006) Z(E)");
+    assert_eq!(client.query("ROLLBACK TO a"), "E(3B001) Z(E)");
+    assert_eq!(client.query("ROLLBACK"), "C(ROLLBACK) Z(I)");
+    assert_eq!(scene.rows("t"), "0");
+    scene.settled();
+}
+
+#[test]
+fn whoever_commits_a_lost_transaction_hears_that_nothing_was_committed() {
+    let (scene, mut client, _other) = scene("lost_commit_idle");
+    client.run("BEGIN");
+    client.run("INSERT INTO t VALUES (1)");
+    scene.terminate("state = 'idle in transaction'");
+    until_left(&scene, 1);
+    assert_eq!(client.query("COMMIT"), "E(08006) Z(I)");
+    assert_eq!(client.query("SELECT count(*) FROM t"), "T D(0) C(SELECT 1) Z(I)");
+    scene.settled();
+}
+
+#[test]
+fn an_autocommitted_statement_that_is_lost_has_an_unknown_outcome() {
+    let (scene, mut client, _other) = scene("lost_statement");
+    let mut lock = scene.direct();
+    lock.run("BEGIN; LOCK TABLE t");
+    client.send(&query("INSERT INTO t VALUES (1)"));
+    scene.until_blocked();
+    scene.terminate("state = 'active'");
+    assert_eq!(client.answers(), "E(08007) Z(I)");
+    lock.run("COMMIT");
+    assert_eq!(client.query("SELECT count(*) FROM t"), "T D(0) C(SELECT 1) Z(I)");
+    scene.settled();
+}
+
+#[test]
+fn a_batch_that_is_lost_is_skipped_up_to_its_sync() {
+    let (scene, mut client, _other) = scene("lost_batch");
+    client.send(&[group("SELECT 'unlucky', pg_sleep(600)"), flush()].concat());
+    scene.until_runs("unlucky");
+    scene.terminate("state = 'active'");
+    assert_eq!(client.next(3), "1 2 E(08007)");
+    assert_eq!(client.ask(&synced("INSERT INTO t VALUES (1)")), "Z(I)");
+    client.send(&synced("SELECT 'unlucky', pg_sleep(600)"));
+    assert_eq!(scene.rows("t"), "0");
+    scene.until_runs("unlucky");
+    let mut third = scene.client();
+    scene.terminate("state = 'active'");
+    assert_eq!(client.answers(), "1 2 E(08007) Z(I)");
+    assert_eq!(third.query("SELECT 1"), "T D(1) C(SELECT 1) Z(I)");
+    scene.settled();
+}
+
+#[test]
+fn a_commit_that_is_lost_has_an_unknown_outcome() {
+    let (scene, mut client, _other) = scene("lost_commit");
+    scene.setup(
+        "CREATE TABLE gate_of_commit (a int);
+         CREATE FUNCTION wait_at_commit() RETURNS trigger LANGUAGE plpgsql AS
+         $$ BEGIN LOCK TABLE lost_commit.gate_of_commit; RETURN NULL; END $$;
+         CREATE CONSTRAINT TRIGGER waits AFTER INSERT ON t DEFERRABLE INITIALLY DEFERRED
+         FOR EACH ROW EXECUTE FUNCTION wait_at_commit()",
+    );
+    let mut lock = scene.direct();
+    lock.run("BEGIN; LOCK TABLE gate_of_commit");
+    client.run("BEGIN");
+    client.run("INSERT INTO t VALUES (1)");
+    client.send(&query("COMMIT"));
+    scene.until_blocked();
+    scene.terminate("state = 'active'");
+    assert_eq!(client.answers(), "E(08007) Z(I)");
+    lock.run("COMMIT");
+    assert_eq!(client.query("SELECT count(*) FROM t"), "T D(0) C(SELECT 1) Z(I)");
+    scene.settled();
+}
+
+#[test]
+fn a_pinned_session_ends_with_its_connection() {
+    let (scene, mut client, mut other) = scene("lost_pinned");
+    client.run("CREATE TEMP TABLE mine (a int)");
+    assert_eq!(scene.figure("connections_pinned"), 1);
+    scene.terminate("query LIKE 'CREATE TEMP%'");
+    // Unasked, as the server itself would say it.
+    assert_eq!(client.answers(), "F(57P01) closed");
+    assert_eq!(other.query("SELECT 1"), "T D(1) C(SELECT 1) Z(I)");
+    scene.settled();
+}

@@ -39,6 +39,8 @@ pub(crate) struct Type {
     pub(crate) scout: Option<u32>,
     /// How many of its requests wait.
     pub(crate) queued: u32,
+    /// The work by which its waiting requests are put in order.
+    pub(crate) rank: Work,
     idle_before: u32,
     idle_after: u32,
 }
@@ -55,6 +57,7 @@ impl Type {
             held_back: List::new(Through::Type),
             scout: None,
             queued: 0,
+            rank: Work::ZERO,
             idle_before: NONE,
             idle_after: NONE,
         }
@@ -64,6 +67,20 @@ impl Type {
     /// occupies nothing but its connection, and may do so for hours: the next one goes.
     pub(crate) fn is_scouting(&self) -> bool {
         self.scout.is_some() || self.in_flight.len() > self.thinking
+    }
+
+    /// The work by which a request that joins a line is put in order: its own, except that those of one type rank alike
+    /// while some of them wait, unless the estimate has at least doubled or halved.
+    ///
+    /// An estimate wanders from arrival to arrival, in overload by more than a half. Put in order by it, requests of one
+    /// type would overtake one another for nothing, and use up the allowance that aging grants them for shorter ones.
+    pub(crate) fn rank(&mut self, work: Work) -> Work {
+        let (rank, work_now) = (self.rank.as_nanos(), work.as_nanos());
+        let has_moved = work_now >= rank.saturating_mul(2) || work_now <= rank / 2;
+        if self.queued <= 1 || has_moved {
+            self.rank = work;
+        }
+        self.rank
     }
 
     /// Whether no request of it was ever seen to succeed: it is unknown, or called long by an age alone.

@@ -506,3 +506,39 @@ fn immediate_requests_that_wait_are_bounded() {
     let ticket = gate.arrive(Instant::ZERO, immediate(ONE));
     assert_eq!(gate.poll(), Some(admission::Action::Reject(ticket, Reason::QueueFull)));
 }
+
+#[test]
+fn requests_of_one_type_do_not_overtake_one_another_when_their_estimate_wanders() {
+    let order = Order::ShortestFirst { aging: None, floor: ms(0) };
+    let mut shell = Shell::new(paper(200, order));
+    shell.teach(1, 100 * MS, 5);
+    let running = [shell.arrive(1), shell.arrive(1)];
+    let (first, second) = (shell.arrive(1), shell.arrive(1));
+    shell.succeed(running[0], 60 * MS);
+    assert!(shell.is_dispatched(first) && !shell.is_dispatched(second));
+    let third = shell.arrive(1);
+    shell.succeed(running[1], 60 * MS);
+    assert!(
+        shell.is_dispatched(second) && !shell.is_dispatched(third),
+        "the third is expected to take a little less"
+    );
+}
+
+#[test]
+fn an_estimate_that_halves_while_requests_wait_changes_their_order() {
+    let order = Order::ShortestFirst { aging: None, floor: ms(0) };
+    let mut shell = Shell::new(paper(200, order));
+    shell.teach(1, 100 * MS, 5);
+    let running = [shell.arrive(1), shell.arrive(1)];
+    let first = shell.arrive(1);
+    let second = shell.arrive(1);
+    for _ in 0..40 {
+        // A service that has become ten times as fast, seen by requests that never wait.
+        let ticket = shell.send(Request { entry: Entry::Immediate, ..request(1) });
+        shell.succeed(ticket, 10 * MS);
+    }
+    let third = shell.arrive(1);
+    shell.succeed(running[0], 100 * MS);
+    assert!(shell.is_dispatched(third) && !shell.is_dispatched(second));
+    let _ = first;
+}

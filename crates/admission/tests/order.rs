@@ -1,7 +1,7 @@
 //! The order of service, compared decision by decision with a model that is a plain vector.
 //!
 //! Without a long lane, with types that are known beforehand, every dispatch follows from the rules alone: promotion past
-//! strictly longer requests whose allowance lasts, the blocked head, the skipped pools. The model says who starts after
+//! strictly longer requests whose allowance lasts (those of one type rank alike while some wait), the blocked head, the skipped pools. The model says who starts after
 //! each step; then the laws that the rules are for are checked on what really started, without the model.
 
 mod history;
@@ -74,8 +74,11 @@ fn allowance(order: Order, work: u64) -> f64 {
 
 struct Waiting {
     ticket: Ticket,
+    kind: u64,
     pool: usize,
     work: u64,
+    /// What it is put in order by.
+    rank: u64,
     left: f64,
 }
 
@@ -90,25 +93,40 @@ struct Model {
     setting: Setting,
     line: Vec<Waiting>,
     running: BTreeMap<Ticket, Running>,
+    /// The latest rank of each type.
+    ranks: BTreeMap<u64, u64>,
 }
 
 impl Model {
-    fn arrive(&mut self, now: u64, ticket: Ticket, pool: usize, work: u64) {
+    /// Requests of one type rank alike while some wait, unless the estimate has doubled or halved.
+    fn rank(&mut self, kind: u64, work: u64) -> u64 {
+        let rank = self.ranks.entry(kind).or_insert(work);
+        let alone = !self.line.iter().any(|waiting| waiting.kind == kind);
+        if alone || work >= 2 * *rank || work <= *rank / 2 {
+            *rank = work;
+        }
+        *rank
+    }
+
+    fn arrive(&mut self, now: u64, ticket: Ticket, (kind, pool): (u64, usize), work: u64) -> u64 {
         let mut at = self.line.len();
+        let rank = self.rank(kind, work);
+        let left = allowance(self.setting.order, rank);
+        let newcomer = Waiting { ticket, kind, pool, work, rank, left };
         // Those that wait for another pool's connection are skipped by one that starts at once, not overtaken.
         if !self.line.iter().any(|waiting| self.has_connection(waiting.pool))
             && self.has_connection(pool)
             && self.fits(now, work)
         {
-            let left = allowance(self.setting.order, work);
-            return self.line.insert(0, Waiting { ticket, pool, work, left });
+            self.line.insert(0, newcomer);
+            return rank;
         }
-        while at > 0 && self.line[at - 1].work > work && self.line[at - 1].left >= work as f64 {
-            self.line[at - 1].left -= work as f64;
+        while at > 0 && self.line[at - 1].rank > rank && self.line[at - 1].left >= rank as f64 {
+            self.line[at - 1].left -= rank as f64;
             at -= 1;
         }
-        let left = allowance(self.setting.order, work);
-        self.line.insert(at, Waiting { ticket, pool, work, left });
+        self.line.insert(at, newcomer);
+        rank
     }
 
     /// Who starts now, in order.
@@ -145,6 +163,7 @@ impl Model {
 #[derive(Default)]
 struct Seen {
     work: BTreeMap<Ticket, u64>,
+    rank: BTreeMap<Ticket, u64>,
     waiting: BTreeMap<Ticket, f64>,
 }
 
@@ -152,15 +171,15 @@ impl Seen {
     /// With one pool for all nobody is skipped, so that who starts has overtaken all that came before and still wait.
     fn start(&mut self, ticket: Ticket, order: Order) {
         self.waiting.remove(&ticket);
-        let work = self.work[&ticket];
+        let work = self.rank[&ticket];
         for (other, overtaken) in &mut self.waiting {
             if *other < ticket {
                 *overtaken += work as f64;
-                let own = self.work[other];
+                let own = self.rank[other];
                 assert!(*overtaken <= allowance(order, own), "overtaken by more than its allowance");
                 assert!(own > work, "overtaken by one that isn't shorter");
             } else if matches!(order, Order::ShortestFirst { aging: None, .. }) {
-                assert!(self.work[other] >= work, "not the shortest");
+                assert!(self.rank[other] >= work, "not the shortest");
             }
         }
     }
@@ -202,7 +221,7 @@ impl World {
             gate.set_pool(Instant::ZERO, pool(index as u8), total);
         }
         while gate.poll().is_some() || gate.poll_event().is_some() {}
-        let model = Model { setting, line: Vec::new(), running: BTreeMap::new() };
+        let model = Model { setting, line: Vec::new(), running: BTreeMap::new(), ranks: BTreeMap::new() };
         Self { gate, model, seen: Seen::default(), now: 0, one_pool }
     }
 
@@ -217,7 +236,8 @@ impl World {
                 let ticket = self.gate.arrive(now, request(kind, pool));
                 self.seen.work.insert(ticket, work);
                 self.seen.waiting.insert(ticket, 0.0);
-                self.model.arrive(self.now, ticket, pool as usize, work);
+                let rank = self.model.arrive(self.now, ticket, (kind, pool as usize), work);
+                self.seen.rank.insert(ticket, rank);
             }
             Op::Complete(which) => {
                 let running: Vec<_> = self.model.running.keys().copied().collect();

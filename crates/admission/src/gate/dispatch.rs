@@ -154,6 +154,9 @@ impl Gate {
         let record = self.tickets.at_mut(slot);
         record.place = Place::Waiting(line);
         let (kind, work) = (record.kind, record.meter.work);
+        let work =
+            if matches!(line, Line::Short | Line::Long) { self.types.at_mut(kind).rank(work) } else { work };
+        let record = self.tickets.at_mut(slot);
         let allowance = self.policy.order.allowance(work);
         match line {
             Line::Nowhere => {}

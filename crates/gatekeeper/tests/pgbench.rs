@@ -21,7 +21,9 @@ fn pgbench(stack: &Stack, arguments: &[&str]) -> String {
 /// Runs one workload and asserts that every transaction was done and none failed.
 fn run(stack: &Stack, arguments: &[&str]) {
     let (clients, transactions) = (CLIENTS.to_string(), TRANSACTIONS.to_string());
-    let mut all = vec!["-n", "-c", &clients, "-j", "2", "-t", &transactions];
+    // A thread for each client: pgbench prepares with calls that block their thread, so a client that waits for a
+    // connection to prepare on would hold up the very clients whose transactions hold the connections.
+    let mut all = vec!["-n", "-c", &clients, "-j", &clients, "-t", &transactions];
     all.extend(arguments);
     let printed = pgbench(stack, &all);
     let total = CLIENTS * TRANSACTIONS;

@@ -12,7 +12,7 @@ mod gatekeeper;
 pub(crate) mod raw;
 
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use bench::postgres::{PrivateServer, PrivateServerOptions};
@@ -23,6 +23,8 @@ pub(crate) use gatekeeper::Gate;
 pub(crate) const CONNECTIONS: u32 = 4;
 /// How long a condition may take to hold. Only a hang takes so long.
 const POLL_BOUND: Duration = Duration::from_secs(60);
+/// How long a driver's checks or a pgbench may take in all; a minute is much.
+const PROGRAM_BOUND: Duration = Duration::from_secs(600);
 /// The pause between two looks at a condition.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// What the gatekeeper may grow by while 100 MB stream through it, in bytes.
@@ -82,13 +84,20 @@ impl Stack {
             program.env("GATEKEEPER_PID", gate.pid().to_string());
         }
         let name = format!("{program:?}");
-        let output = program.output().unwrap_or_else(|error| panic!("{name}: {error} (`make setup`?)"));
-        let printed =
-            String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-        if !output.status.success() {
-            panic!("{}\n{printed}\n{}", output.status, self.logs());
+        let printed = tempfile::NamedTempFile::new().expect("a temporary file");
+        // One place to write at for both, so that neither writes over the other.
+        let output = printed.reopen().expect("the file is opened again");
+        let errors = output.try_clone().expect("the file is shared");
+        let started = program.stdout(output).stderr(errors).spawn();
+        let mut child = started.unwrap_or_else(|error| panic!("{name}: {error} (`make setup`?)"));
+        let status = wait(&mut child);
+        let text = std::fs::read(printed.path()).expect("the output is read");
+        let text = String::from_utf8_lossy(&text).into_owned();
+        match status {
+            Some(status) if status.success() => text,
+            Some(status) => panic!("{name}: {status}\n{text}\n{}", self.logs()),
+            None => panic!("{name}: hangs\n{text}\n{}", self.logs()),
         }
-        printed
     }
 
     /// The last lines of both logs, for a failure's message.
@@ -101,6 +110,21 @@ impl Stack {
 /// Whether the tests run against PostgreSQL itself.
 pub(crate) fn direct() -> bool {
     std::env::var_os("GATEKEEPER_TEST_DIRECT").is_some_and(|value| value == "1")
+}
+
+/// Waits for a program to end, and ends it if it doesn't within a bound that only a hang reaches.
+fn wait(child: &mut Child) -> Option<ExitStatus> {
+    let deadline = Instant::now() + PROGRAM_BOUND;
+    while Instant::now() < deadline {
+        if let Some(status) = child.try_wait().expect("the program can be asked") {
+            return Some(status);
+        }
+        std::thread::sleep(POLL_INTERVAL);
+    }
+    // It may have ended just now; then there is nothing to end.
+    let _ = child.kill();
+    let _ = child.wait();
+    None
 }
 
 /// The directory of the tests' sources.

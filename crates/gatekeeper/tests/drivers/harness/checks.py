@@ -20,7 +20,7 @@ import time
 import traceback
 
 # Seconds. A bound that only a hang reaches: the slowest check takes a few seconds.
-CHECK_TIMEOUT = 120
+CHECK_TIMEOUT = int(os.environ.get("CHECK_TIMEOUT", "120"))
 POLL_TIMEOUT = 60
 POLL_INTERVAL = 0.01
 

@@ -318,6 +318,32 @@ fn messages_that_arrive_byte_by_byte_are_understood() {
     assert_whole(&stack, "after the dribble");
 }
 
+#[test]
+fn a_query_behind_an_error_in_a_batch_is_dropped_until_sync() {
+    let stack = stack();
+    let mut raw = failed_batch(stack.port());
+    raw.send(&[query("SELECT 1"), message(b'S', b"")].concat());
+    assert_eq!(raw.read_until(b'Z'), b"Z");
+    raw.run("SELECT 2", b'I');
+}
+
+#[test]
+fn a_client_that_leaves_between_its_copy_and_the_servers_request_for_data_keeps_nothing() {
+    let stack = stack();
+    for copy in [
+        query("COPY filled FROM STDIN"),
+        batch("COPY filled FROM STDIN"),
+        [parse_and_bind("COPY filled FROM STDIN"), message(b'E', b"\0\0\0\0\0")].concat(),
+    ] {
+        for rest in [Vec::new(), message(b'd', b"one\n"), b"d\0\0".to_vec()] {
+            let mut raw = Raw::login(stack.port(), OPEN);
+            raw.send(&[copy.clone(), rest].concat());
+            raw.end();
+        }
+    }
+    assert_whole(&stack, "after copies without a client");
+}
+
 /// SplitMix64 (Steele, Lea and Flood 2014): a random sequence that its seed alone decides.
 struct Chance(u64);
 

@@ -32,6 +32,12 @@ const RSS_GROWTH_MAX: u64 = 30 << 20;
 /// Prepared transactions that the server allows; its default of none refuses two-phase commit.
 const PREPARED_TRANSACTIONS: u32 = 8;
 
+/// Few connections, and no long lane: which types are long is learned from the machine's speed, and long ones are
+/// kept from the last connections, so a test that holds all of them would depend on timing.
+fn settings() -> [String; 2] {
+    [format!("connections = {CONNECTIONS}"), "long_limit = 0".to_owned()]
+}
+
 /// A private server, and the gatekeeper in front of it unless the tests run against the server itself.
 pub(crate) struct Stack {
     // Dropped in this order: the gatekeeper lets go of the server first.
@@ -49,7 +55,7 @@ impl Stack {
     pub(crate) fn start_with(mut options: PrivateServerOptions) -> Self {
         options.settings.push(("max_prepared_transactions".to_owned(), PREPARED_TRANSACTIONS.to_string()));
         let server = PrivateServer::start(&options).expect("PostgreSQL starts");
-        let gate = (!direct()).then(|| Gate::start(server.port(), &[format!("connections = {CONNECTIONS}")]));
+        let gate = (!direct()).then(|| Gate::start(server.port(), &settings()));
         Self { gate, server }
     }
 

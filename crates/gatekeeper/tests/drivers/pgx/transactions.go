@@ -105,16 +105,8 @@ func cancelRunning(ctx context.Context) {
 func cancelWaiting(ctx context.Context) {
 	holders := make([]pgx.Tx, connections)
 	for index := range holders {
-		connection := connect(ctx)
-		if index == 0 {
-			// Once to the end, so that the gate knows this type to be short: unknown and long ones are kept from
-			// the last connections.
-			first := got(connection.Begin(ctx))
-			expect("a holder", scalar[int](ctx, first, "SELECT 1 AS held"), 1)
-			must(first.Commit(ctx))
-		}
-		holders[index] = got(connection.Begin(ctx))
-		expect("a holder", scalar[int](ctx, holders[index], "SELECT 1 AS held"), 1)
+		holders[index] = got(connect(ctx).Begin(ctx))
+		expect("a holder", scalar[int](ctx, holders[index], "SELECT 1"), 1)
 	}
 	if os.Getenv("GATEKEEPER_PID") != "" {
 		// Every server connection is held, so these wait, and leave the queue with their clients.

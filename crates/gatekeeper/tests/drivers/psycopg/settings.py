@@ -180,3 +180,19 @@ def reset_all():
                 assert show(mine, "statement_timeout") == "0"
                 assert show(mine, "application_name") == "started so"
                 assert show(other, "statement_timeout") == "33s"
+
+
+@check("a RESET does not return to what another session was started with")
+def reset_to_ones_own():
+    named = [psycopg.connect(autocommit=True, application_name=f"theirs {index}") for index in range(CONNECTIONS)]
+    with psycopg.connect(autocommit=True) as mine:
+        for reset in ("RESET application_name", "SET application_name TO DEFAULT", "RESET ALL", "DISCARD ALL"):
+            for _ in range(CONNECTIONS):
+                mine.execute("SET application_name = 'renamed'")
+                mine.execute(reset)
+                busy(named)
+                assert show(mine, "application_name") == "", reset
+                assert mine.info.parameter_status("application_name") == "", reset
+    for index, session in enumerate(named):
+        assert show(session, "application_name") == f"theirs {index}"
+        session.close()

@@ -1,15 +1,27 @@
 # The entry points. `make test` and `make demo` do their own set-up, on a fresh machine too.
 
-.PHONY: help test lint setup
+.PHONY: help demo test lint bench setup
 
 help:
 	@echo 'make demo     a flash sale against a private PostgreSQL, with and without the gatekeeper (90 seconds)'
 	@echo 'make test     every test: unit, laws, dialogues, real PostgreSQL and its drivers in four languages'
 	@echo 'make lint     formatting, clippy, documentation, licences: what a change must pass'
+	@echo 'make bench    the same experiment at length, and how long reports hold up a short statement'
 	@echo 'make setup    what the others install by themselves: PostgreSQL, and drivers for the tests'
 
 setup:
 	scripts/setup postgresql drivers
+
+demo:
+	scripts/setup postgresql
+	cargo build --release --locked -p gatekeeper -p bench
+	cargo run --release --locked -p bench -- demo
+
+bench:
+	scripts/setup postgresql
+	cargo build --release --locked -p gatekeeper -p bench
+	cargo run --release --locked -p bench -- flash-sale
+	cargo run --release --locked -p bench -- reports
 
 test: setup
 	cargo test --workspace --locked

@@ -103,7 +103,7 @@ impl Analysis {
         let length = self.label.len();
         push_size(&mut self.label, statements as u64);
         if self.label.len() > length {
-            self.type_hash = xxh3_64_with_seed(self.label[length..].as_bytes(), self.type_hash);
+            self.type_hash = xxh3_64_with_seed(&self.label.as_bytes()[length..], self.type_hash);
         }
     }
 

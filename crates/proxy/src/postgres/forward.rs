@@ -193,6 +193,8 @@ impl Relay<'_> {
             if let Err(end) = self.take_server() {
                 return end;
             }
+            // A COPY may have asked for its data only now: nobody is there to send any.
+            self.exchange.abandon(self.to_server);
             self.client.output.clear();
             if self.exchange.is_done() && self.parts.from_server == 0 {
                 return End::Done;

@@ -48,6 +48,10 @@ impl Exchange {
         analysis: Analysis,
         out: &mut BytesMut,
     ) {
+        if self.skipping {
+            // Behind an error in a batch the server drops a Query too: only a Sync ends the batch.
+            return;
+        }
         if let Err(refusal) = self.pin(scope, &analysis) {
             self.doom(refusal, out);
             frontend::write_sync(out);

@@ -188,6 +188,7 @@ fn note(statement: &Statement<'_>) -> Note {
     let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
     let bytes = |name: &[u8]| Bytes::copy_from_slice(name);
     match &statement.kind {
+        Kind::Set { name } if ends_with_default(statement.text) => Note::Reset { name: text(name) },
         Kind::Set { name } => Note::Set { name: text(name), text: bytes(statement.text) },
         Kind::Reset { name } => Note::Reset { name: text(name) },
         Kind::ResetAll => Note::ResetAll,
@@ -201,12 +202,31 @@ fn note(statement: &Statement<'_>) -> Note {
     }
 }
 
+/// Whether a SET ends with the keyword DEFAULT: then it is a RESET. (In quotes it would be a value.)
+fn ends_with_default(text: &[u8]) -> bool {
+    let text = text.trim_ascii_end();
+    let text = text.strip_suffix(b";").unwrap_or(text).trim_ascii_end();
+    let word = text.len().saturating_sub(b"DEFAULT".len());
+    let is_end_of_word = |byte: &u8| byte.is_ascii_whitespace() || *byte == b'=';
+    text[word..].eq_ignore_ascii_case(b"DEFAULT") && text[..word].last().is_some_and(is_end_of_word)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn read(sql: &str) -> Analysis {
         analyze(sql.as_bytes(), true, "UTF8")
+    }
+
+    #[test]
+    fn set_to_default_is_a_reset() {
+        for sql in ["SET application_name TO DEFAULT", "set application_name=default ;"] {
+            let notes = read(sql).notes;
+            assert!(matches!(&notes[0], Note::Reset { name } if name == "application_name"), "{sql}");
+        }
+        assert!(matches!(&read("SET application_name TO 'default'").notes[0], Note::Set { .. }));
+        assert!(matches!(&read("SET application_name TO my_default").notes[0], Note::Set { .. }));
     }
 
     #[test]

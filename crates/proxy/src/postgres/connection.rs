@@ -115,7 +115,7 @@ impl Session {
         let parameter =
             |wanted: &str| parameters.iter().find(|(name, _)| name == wanted).map(|(_, value)| value);
         let database = parameter("database").or(parameter("user")).map_or("", String::as_str);
-        let settings = SessionSettings::new(reported, &parameters);
+        let settings = SessionSettings::new(reported);
         let (gate, registry) = (Arc::from(shared.settings.name.as_str()), Arc::clone(&shared.statements));
         let sharing = shared.settings.shares_connections();
         let cancels_leavers = shared.settings.on_disconnect == OnDisconnect::Cancel;

@@ -162,7 +162,7 @@ impl Relay<'_> {
             if let Err(end) = self.take_client() {
                 return end;
             }
-            if self.exchange.is_done() && self.parts.from_server == 0 {
+            if self.is_done() {
                 return End::Done;
             }
             if self.client.input.is_empty() {
@@ -175,6 +175,14 @@ impl Relay<'_> {
                 return end;
             }
         }
+    }
+
+    /// Whether all is answered and nothing is half sent. When a COPY fails the answer may overtake the data: the rest of
+    /// a message that was begun must still reach the server, which ignores it, before anything else does.
+    fn is_done(&self) -> bool {
+        let nothing_half_sent =
+            self.parts.from_server == 0 && self.parts.from_client == 0 && self.to_server.is_empty();
+        self.exchange.is_done() && nothing_half_sent
     }
 
     /// Whether the client has got part of a message whose rest can't come any more if the server is lost now.
@@ -196,7 +204,7 @@ impl Relay<'_> {
             // A COPY may have asked for its data only now: nobody is there to send any.
             self.exchange.abandon(self.to_server);
             self.client.output.clear();
-            if self.exchange.is_done() && self.parts.from_server == 0 {
+            if self.is_done() {
                 return End::Done;
             }
             let Server { stream, input, .. } = &mut *self.server;

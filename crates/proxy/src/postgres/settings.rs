@@ -77,7 +77,7 @@ pub(crate) enum Change {
 pub(crate) struct SessionSettings {
     /// What the client was told last.
     pub(crate) reported: Parameters,
-    /// What the client asked for at start-up, to which RESET returns.
+    /// What its login began with, to which RESET returns.
     startup: Vec<(String, String)>,
     /// Unreported settings in force, committed.
     settings: BTreeMap<String, Bytes>,
@@ -88,10 +88,11 @@ pub(crate) struct SessionSettings {
 }
 
 impl SessionSettings {
-    /// The settings after login.
-    pub(crate) fn new(reported: Parameters, startup: &[(String, String)]) -> Self {
-        let carried = |name: &str| CARRIED.iter().any(|carried| carried.eq_ignore_ascii_case(name));
-        let startup = startup.iter().filter(|(name, _)| carried(name)).cloned().collect();
+    /// The settings after login: what the server reported on a connection that this client's login had opened. To these
+    /// RESET returns, whether the client asked for them or not.
+    pub(crate) fn new(reported: Parameters) -> Self {
+        let told = |name: &&str| Some(((*name).to_owned(), reported.get(name)?.to_owned()));
+        let startup = CARRIED.iter().filter_map(told).collect();
         Self { reported, startup, ..Self::default() }
     }
 
@@ -254,7 +255,7 @@ mod tests {
         let mut reported = Parameters::default();
         reported.set("TimeZone", "UTC");
         reported.set("application_name", "shop");
-        SessionSettings::new(reported, &[("application_name".into(), "shop".into())])
+        SessionSettings::new(reported)
     }
 
     fn set(name: &str, text: &'static str) -> Change {
@@ -313,6 +314,17 @@ mod tests {
     }
 
     #[test]
+    fn reset_returns_to_the_servers_default_where_the_client_asked_for_nothing() {
+        let mut reported = Parameters::default();
+        reported.set("application_name", "");
+        let (mut session, mut state) = (SessionSettings::new(reported), ServerState::default());
+        session.reported.set("application_name", "another session's start-up value");
+        session.changed(Change::Reset("application_name".to_owned()));
+        session.end(true, &mut state);
+        assert_eq!(session.reported.get("application_name"), Some(""));
+    }
+
+    #[test]
     fn transaction_characteristics_add_up_and_are_reset_by_name() {
         let (mut session, mut state) = (session(), ServerState::default());
         session.changed(set(CHARACTERISTICS, "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY"));
@@ -320,7 +332,7 @@ mod tests {
         session.end(true, &mut state);
         let sql = session.difference(&session.reported, &ServerState::default()).unwrap();
         assert!(sql.contains("READ ONLY; SET") && sql.contains("DEFERRABLE"));
-        let other = SessionSettings::new(session.reported.clone(), &[]);
+        let other = SessionSettings::new(session.reported.clone());
         assert!(
             other.difference(&session.reported, &state).unwrap().contains("default_transaction_isolation")
         );

@@ -26,7 +26,7 @@ fn session(registry: &Arc<Registry>, shared: bool) -> State {
     let mut reported = Parameters::default();
     reported.set("standard_conforming_strings", "on");
     reported.set("TimeZone", "UTC");
-    let settings = SessionSettings::new(reported, &[]);
+    let settings = SessionSettings::new(reported);
     State::new("g".into(), "shop".into(), settings, shared, Arc::clone(registry), Pins::new(Arc::default()))
 }
 

@@ -102,6 +102,8 @@ pub(crate) struct Exchange {
     copy_in: bool,
     /// An ErrorResponse was seen.
     pub(crate) failed: bool,
+    /// The simple Query that was sent follows no batch of the client's, so that no Sync of the client's will come.
+    is_query_alone: bool,
     /// A deferred BEGIN failed.
     pub(crate) prefix_failed: bool,
     /// Everything sent so far only reads.

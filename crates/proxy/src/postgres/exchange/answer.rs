@@ -159,7 +159,7 @@ impl Exchange {
                 _ => {}
             }
         }
-        if skipped_query {
+        if skipped_query && self.is_query_alone {
             // A simple Query behind the replayed BEGIN was skipped with it: nothing but a Sync ends the skipping.
             frontend::write_sync(server);
             self.steps.push_back(Step::Sync);

@@ -52,6 +52,7 @@ impl Exchange {
             // Behind an error in a batch the server drops a Query too: only a Sync ends the batch.
             return;
         }
+        self.is_query_alone = self.steps.len() == self.prefix;
         if let Err(refusal) = self.pin(scope, &analysis) {
             self.doom(refusal, out);
             frontend::write_sync(out);

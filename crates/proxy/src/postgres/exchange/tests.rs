@@ -356,6 +356,21 @@ fn after_an_error_the_rest_of_an_open_batch_is_dropped_up_to_its_sync() {
 }
 
 #[test]
+fn a_query_that_a_batchs_error_skips_waits_for_the_clients_sync() {
+    let mut dialogue = Dialogue::new();
+    dialogue.client(|out| {
+        frontend::write_parse(out, b"", b"SELEC 1", &[]);
+        frontend::write_query(out, b"SELECT 2");
+    });
+    assert_eq!(dialogue.server(error("42601")), "E42601");
+    assert_eq!(dialogue.take_to_server(), "");
+    assert!(!dialogue.exchange.is_done());
+    assert_eq!(dialogue.client(frontend::write_sync), "S");
+    assert_eq!(dialogue.server(ready(Status::Idle)), "ZI");
+    assert!(dialogue.exchange.is_done());
+}
+
+#[test]
 fn a_preparation_that_is_flushed_ends_early_and_frees_the_connection() {
     let mut dialogue = Dialogue::new();
     dialogue.client(|out| {

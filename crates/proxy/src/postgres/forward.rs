@@ -329,8 +329,8 @@ impl Relay<'_> {
         let (exchange, output, to_server) =
             (&mut *self.exchange, &mut self.client.output, &mut *self.to_server);
         let mut scope = Scope { session: self.session, server: session_state, parameters };
-        if frame.tag == b'Q' {
-            // Legal within a batch, and ends it.
+        if frame.tag == b'Q' && !exchange.is_copy_in() {
+            // Legal within a batch, and ends it. (Within a COPY it is an error, which the server will tell.)
             let analysis = scope.session.analyze(&bytes[HEADER_LEN..frame.len - 1]);
             exchange.query(&mut scope, bytes, analysis, to_server);
         } else {

@@ -179,10 +179,15 @@ impl Default for ServerStatements {
 }
 
 impl ServerStatements {
-    /// A new batch begins; returns the statements to close before anything else.
+    /// A new batch begins; returns the statements to close before anything else: stale ones, and what the batch before
+    /// needed beyond the bound.
     pub(crate) fn begin_batch(&mut self) -> Vec<u64> {
         self.batch += 1;
-        std::mem::take(&mut self.stale)
+        let mut closing = std::mem::take(&mut self.stale);
+        while self.named.len() > SERVER_STATEMENTS_MAX {
+            closing.extend(self.named.pop_lru().map(|(id, _)| id));
+        }
+        closing
     }
 
     /// Marks the statement as used now; says whether it is prepared here.
@@ -275,10 +280,10 @@ mod tests {
         }
         // All belong to the open batch: it may hold more than the bound while it lasts.
         assert_eq!(statements.insert(9_000), None);
-        statements.begin_batch();
-        assert!(statements.touch(0));
-        assert_eq!(statements.insert(9_001), Some(1));
-        assert!(!statements.touch(1));
+        assert_eq!(statements.begin_batch(), [0]);
+        assert!(statements.touch(1));
+        assert_eq!(statements.insert(9_001), Some(2));
+        assert!(!statements.touch(2));
     }
 
     #[test]

@@ -137,7 +137,12 @@ impl Client {
 
     /// Says who it is, and returns what follows AuthenticationOk.
     pub(crate) fn start(&mut self, user: &str, database: &str) -> String {
-        self.send(&written(|out| write_startup(out, &[("user", user), ("database", database)])));
+        self.start_with(&[("user", user), ("database", database)])
+    }
+
+    /// The same with these start-up parameters.
+    pub(crate) fn start_with(&mut self, parameters: &[(&str, &str)]) -> String {
+        self.send(&written(|out| write_startup(out, parameters)));
         self.answers()
     }
 

@@ -1,0 +1,128 @@
+//! Session pooling, Unix sockets on both sides, observing, and the end.
+
+// Helpers of tests panic as tests do; clippy only knows functions marked as tests.
+#![allow(clippy::panic)]
+
+mod gate;
+mod support;
+
+use std::process::Command;
+
+use gate::client::{Client, query};
+use gate::{DATABASE, Scene};
+use support::Gate;
+
+#[test]
+fn a_session_of_its_own_keeps_its_state_and_pins_nothing() {
+    let scene = Scene::start("own_session", &["pooling = \"session\"", "connections = 2"]);
+    let [mut first, mut second] = scene.clients();
+    for client in [&mut first, &mut second] {
+        client.run("CREATE TEMP TABLE mine (a int)");
+        client.run("INSERT INTO mine VALUES (1)");
+        client.run("LISTEN news");
+        client.run("PREPARE p AS SELECT 'prepared'");
+    }
+    assert_eq!(first.query("SELECT count(*) FROM mine"), "T D(1) C(SELECT 1) Z(I)");
+    assert_eq!(second.query("EXECUTE p"), "T D(prepared) C(SELECT 1) Z(I)");
+    assert_eq!(scene.figure("connections_pinned"), 0);
+    assert_eq!(scene.processes().len(), 2);
+    drop(first);
+    scene.until("its server process ends with it", || scene.processes().len() == 1);
+    // Nothing of it is left for the next one.
+    let mut third = scene.client();
+    assert_eq!(third.query("SELECT to_regclass('mine')"), "T D(null) C(SELECT 1) Z(I)");
+}
+
+#[test]
+fn logins_beyond_the_budget_of_sessions_wait_and_are_refused_in_the_end() {
+    let lines = ["pooling = \"session\"", "connections = 1", "queue_timeout = \"100ms\""];
+    let scene = Scene::start("late_login", &lines);
+    let first = scene.client();
+    let mut second = Client::connect(scene.gate.port());
+    assert_eq!(second.start(&scene.user, DATABASE), "F(53300) closed");
+    assert!(second.said.hint.contains("connections"), "{:?}", second.said);
+    drop(first);
+    let mut third = scene.client();
+    assert_eq!(third.query("SELECT 1"), "T D(1) C(SELECT 1) Z(I)");
+}
+
+#[test]
+fn a_login_that_waits_is_let_in_when_a_session_ends() {
+    let scene = Scene::start("next_login", &["pooling = \"session\"", "connections = 1"]);
+    let first = scene.client();
+    let (port, user) = (scene.gate.port(), scene.user.clone());
+    let waiting = std::thread::spawn(move || Client::login(port, &user, DATABASE).query("SELECT 1"));
+    scene.until("two are connected", || scene.figure("clients_connected") == 2);
+    assert!(!waiting.is_finished());
+    drop(first);
+    assert_eq!(waiting.join().expect("it is let in"), "T D(1) C(SELECT 1) Z(I)");
+}
+
+#[test]
+fn unix_sockets_serve_on_both_sides() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().join("gate");
+    let scene = Scene::with_gate("unix_user", |server| {
+        let upstream = format!("unix:{}/.s.PGSQL.{}", server.socket_dir().display(), server.port());
+        let listen = format!("unix:{}", path.display());
+        Gate::start_between(&listen, &upstream, &["connections = 1".to_owned()])
+    });
+    let mut client = Client::connect_unix(&path);
+    assert_eq!(client.start(&scene.user, DATABASE), "Z(I)", "{:?}", client.said);
+    assert_eq!(
+        client.query("SELECT client_addr FROM pg_stat_activity WHERE pid = pg_backend_pid()"),
+        "T D(null) C(SELECT 1) Z(I)"
+    );
+    client.hold();
+    let mut waiting = Client::connect_unix(&path);
+    assert_eq!(waiting.start(&scene.user, DATABASE), "Z(I)");
+    waiting.send(&query("SELECT 1"));
+    scene.until_queued(1);
+    drop(waiting);
+    scene.until_queued(0);
+    client.let_go();
+    scene.settled();
+}
+
+#[test]
+fn observing_holds_nothing_up_and_learns() {
+    let scene = Scene::start("observed", &["mode = \"observe\"", "connections = 1", "queue_max = 0"]);
+    let [mut first, mut second, mut third] = scene.clients();
+    for client in [&mut first, &mut second, &mut third] {
+        client.hold();
+    }
+    // BEGIN goes to the server as it came, and state is the session's own.
+    assert_eq!(scene.processes_where("state = 'idle in transaction'").len(), 3);
+    second.run("CREATE TEMP TABLE mine (a int)");
+    for client in [&mut first, &mut second, &mut third] {
+        client.let_go();
+    }
+    let status = scene.gate.status();
+    assert_eq!(status["mode"], "observe");
+    assert!(status["requests"]["rejected_by_reason"]["queue_full"].as_u64() >= Some(1), "{status:#}");
+    assert!(status["types_known"].as_u64() >= Some(1), "{status:#}");
+}
+
+#[test]
+fn after_a_signal_idle_sessions_end_transactions_may_finish_and_nobody_new_is_let_in() {
+    let mut scene = Scene::start("drained", &["connections = 2", "drain_timeout = \"10m\""]);
+    scene.setup("CREATE TABLE t (a int)");
+    let [mut idle, mut deferred, mut busy] = scene.clients();
+    deferred.run("BEGIN");
+    busy.run("BEGIN");
+    busy.run("INSERT INTO t VALUES (1)");
+    let status = Command::new("kill").args(["-TERM", &scene.gate.pid().to_string()]).status();
+    assert!(status.expect("kill runs").success());
+    assert_eq!(idle.answers(), "F(57P01) closed");
+    let refused = std::net::TcpStream::connect(("127.0.0.1", scene.gate.port()));
+    assert!(
+        refused.is_err() || Client::connect(scene.gate.port()).start("drained", DATABASE).ends_with("closed")
+    );
+    assert_eq!(busy.query("INSERT INTO t VALUES (2)"), "C(INSERT 0 1) Z(T)");
+    busy.send(&query("COMMIT"));
+    assert!(busy.answers().starts_with("C(COMMIT) Z(I)"));
+    assert_eq!(busy.answers(), "F(57P01) closed");
+    drop(deferred);
+    assert_eq!(scene.gate.wait().code(), Some(0));
+    assert_eq!(scene.rows("t"), "2");
+}

@@ -406,7 +406,9 @@ impl Session {
             End::TooLarge(length) => {
                 self.broken(exchange, of_client, &Refusal::message_too_large(length, MESSAGE_MAX)).await
             }
-            End::ServerLost(said) => self.server_lost(&exchange, said.as_deref(), of_server).await,
+            End::ServerLost(said) => {
+                self.server_lost(&exchange, said.as_deref(), of_server || of_client).await
+            }
             End::ServerErred(error) => {
                 tracing::error!(%error, "the server broke the protocol");
                 self.discard_server();

@@ -155,6 +155,11 @@ impl Exchange {
         (self.batch_open || self.copy_in) && self.steps.len() < STEPS_MAX
     }
 
+    /// Whether the client is within a batch, and will end it with a Sync.
+    pub(crate) fn awaits_sync(&self) -> bool {
+        self.batch_open
+    }
+
     /// Whether the server waits for the client and not the client for the server.
     pub(crate) fn is_client_paced(&self) -> bool {
         self.copy_in || (self.batch_open && self.steps.is_empty())

@@ -97,7 +97,7 @@ impl Session {
         }
     }
 
-    /// The server connection was lost within an exchange; `in_message`: the client has got half a message.
+    /// The server connection was lost within an exchange; `in_message`: one side has got half a message.
     pub(super) async fn server_lost(
         &mut self,
         exchange: &Exchange,
@@ -106,7 +106,7 @@ impl Session {
     ) -> Flow {
         let keeps_state = !self.state.shared || !self.state.pins.is_empty();
         let in_transaction = !matches!(self.transaction, Transaction::Idle);
-        let synced = !exchange.wants_client();
+        let synced = !exchange.awaits_sync();
         self.discard_server();
         self.failed = true;
         self.end_request();

@@ -421,6 +421,14 @@ fn a_sync_sent_before_the_copy_began_is_part_of_the_copy() {
 }
 
 #[test]
+fn a_copy_of_a_simple_query_ends_without_a_sync() {
+    let mut dialogue = Dialogue::new();
+    dialogue.client(|out| frontend::write_query(out, b"COPY t FROM STDIN"));
+    dialogue.server(|out| out.extend_from_slice(b"G\0\0\0\x07\0\0\0"));
+    assert!(dialogue.exchange.is_copy_in() && !dialogue.exchange.awaits_sync());
+}
+
+#[test]
 fn copy_data_that_comes_after_the_copy_has_failed_is_dropped() {
     let mut dialogue = Dialogue::new();
     dialogue.client(run(b"", b"COPY t FROM STDIN"));

@@ -70,6 +70,9 @@ impl Gate {
             assert!(Instant::now() < deadline, "the gatekeeper is not ready\n{}", self.log_tail());
             std::thread::sleep(POLL_INTERVAL);
         }
+        // Somebody else may answer at a port that was free a moment ago.
+        let ended = self.child.try_wait().expect("the process can be asked");
+        assert!(ended.is_none(), "the gatekeeper has ended: {ended:?}\n{}", self.log_tail());
     }
 
     /// The port that clients connect to.

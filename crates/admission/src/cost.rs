@@ -38,6 +38,10 @@ const CLIP: u64 = 10;
 /// From so many samples on, the estimate is good enough to say what an outlier is.
 const SETTLED: usize = 5;
 
+/// Over so many executions the mean is taken by which types are put in order: long enough for a type to keep its place
+/// among others while contention makes its estimate rise and fall, short enough to follow a service within seconds.
+const RANKED_OVER: u64 = 256;
+
 /// After so many failures and no success a type is known by its failures.
 const FAILURES: u64 = 3;
 
@@ -48,6 +52,9 @@ pub(crate) struct Estimate {
     early: [u64; SETTLED],
     samples: u64,
     variation: Variation,
+    /// The mean over [`RANKED_OVER`] executions, in nanoseconds.
+    steady: f64,
+    taken_in: u64,
     failures: u64,
     failed: f64,
     /// How old the first of it had become when it was called long.
@@ -99,6 +106,8 @@ impl Estimate {
             early: [0; SETTLED],
             samples: 0,
             variation: Variation::default(),
+            steady: 0.0,
+            taken_in: 0,
             failures: 0,
             failed: 0.0,
             called: None,
@@ -152,6 +161,15 @@ impl Estimate {
         Work::from_nanos(expected.max(learned).max(1))
     }
 
+    /// What requests of this type are put in order by: a mean over a longer time than what they are charged, at least
+    /// 1 ns; `None` before the first success.
+    pub(crate) fn rank(&self) -> Option<Work> {
+        if self.is_settled() {
+            return Some(Work::from_nanos((self.steady as u64).max(1)));
+        }
+        (self.samples > 0).then(|| Work::from_nanos(self.early_median().max(1)))
+    }
+
     fn learned(&self, overall: Work) -> u64 {
         if self.is_settled() {
             self.estimator.mean()
@@ -200,6 +218,10 @@ impl Estimate {
     fn take_in(&mut self, sample: u64) {
         self.estimator.learn(sample);
         self.variation.learn(sample as f64);
+        // The first ones are taken in together, when there are enough of them.
+        let weight = self.taken_in.min(RANKED_OVER - 1) + 1;
+        self.taken_in += 1;
+        self.steady += (sample as f64 - self.steady) / weight as f64;
     }
 
     /// A request has failed after this time.

@@ -355,6 +355,7 @@ impl Gate {
             request_type: known.key,
             lane: known.lane,
             work: self.expected(self.now, kind),
+            rank: known.estimate.rank().unwrap_or_else(|| self.expected(self.now, kind)),
             variation: known.estimate.variation(),
             samples: known.estimate.samples(),
             in_flight: known.in_flight.len(),

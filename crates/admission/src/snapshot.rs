@@ -42,6 +42,8 @@ pub struct TypeSnapshot {
     pub lane: Lane,
     /// Its expected work.
     pub work: Work,
+    /// What its requests are put in order by, next to others'.
+    pub rank: Work,
     /// The coefficient of variation of its upstream times.
     pub variation: f64,
     /// How many executions it was learned from.

@@ -69,12 +69,14 @@ impl Type {
         self.scout.is_some() || self.in_flight.len() > self.thinking
     }
 
-    /// The work by which a request that joins a line is put in order: its own, except that those of one type rank alike
-    /// while some of them wait, unless the estimate has at least doubled or halved.
+    /// The work by which a request that joins a line is put in order: its type's mean over a longer time (its own
+    /// `work` while there is none); and those of one type rank alike while some of them wait, unless that mean has at
+    /// least doubled or halved.
     ///
-    /// An estimate wanders from arrival to arrival, in overload by more than a half. Put in order by it, requests of one
-    /// type would overtake one another for nothing, and use up the allowance that aging grants them for shorter ones.
+    /// An estimate wanders from arrival to arrival, in overload by a factor. Put in order by it, requests of one type
+    /// would overtake one another for nothing, and use up the allowance that aging grants them for shorter ones.
     pub(crate) fn rank(&mut self, work: Work) -> Work {
+        let work = self.estimate.rank().unwrap_or(work);
         let (rank, work_now) = (self.rank.as_nanos(), work.as_nanos());
         let has_moved = work_now >= rank.saturating_mul(2) || work_now <= rank / 2;
         if self.queued <= 1 || has_moved {

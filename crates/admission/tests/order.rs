@@ -98,19 +98,25 @@ struct Model {
 }
 
 impl Model {
-    /// Requests of one type rank alike while some wait, unless the estimate has doubled or halved.
-    fn rank(&mut self, kind: u64, work: u64) -> u64 {
-        let rank = self.ranks.entry(kind).or_insert(work);
+    /// Requests of one type rank alike while some wait, unless their steady mean has doubled or halved.
+    fn rank(&mut self, kind: u64, steady: u64) -> u64 {
+        let rank = self.ranks.entry(kind).or_insert(steady);
         let alone = !self.line.iter().any(|waiting| waiting.kind == kind);
-        if alone || work >= 2 * *rank || work <= *rank / 2 {
-            *rank = work;
+        if alone || steady >= 2 * *rank || steady <= *rank / 2 {
+            *rank = steady;
         }
         *rank
     }
 
-    fn arrive(&mut self, now: u64, ticket: Ticket, (kind, pool): (u64, usize), work: u64) -> u64 {
+    fn arrive(
+        &mut self,
+        now: u64,
+        ticket: Ticket,
+        (kind, pool): (u64, usize),
+        (work, steady): (u64, u64),
+    ) -> u64 {
         let mut at = self.line.len();
-        let rank = self.rank(kind, work);
+        let rank = self.rank(kind, steady);
         let left = allowance(self.setting.order, rank);
         let newcomer = Waiting { ticket, kind, pool, work, rank, left };
         // Those that wait for another pool's connection are skipped by one that starts at once, not overtaken.
@@ -232,11 +238,12 @@ impl World {
                 self.gate.handle_timeout(now);
                 let types = self.gate.snapshot().types;
                 let known = types.iter().find(|known| known.request_type == Some(RequestType(kind)));
-                let work = known.expect("taught").work.as_nanos();
+                let known = known.expect("taught");
+                let (work, steady) = (known.work.as_nanos(), known.rank.as_nanos());
                 let ticket = self.gate.arrive(now, request(kind, pool));
                 self.seen.work.insert(ticket, work);
                 self.seen.waiting.insert(ticket, 0.0);
-                let rank = self.model.arrive(self.now, ticket, (kind, pool as usize), work);
+                let rank = self.model.arrive(self.now, ticket, (kind, pool as usize), (work, steady));
                 self.seen.rank.insert(ticket, rank);
             }
             Op::Complete(which) => {

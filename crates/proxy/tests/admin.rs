@@ -53,6 +53,7 @@ impl GateView for Fake {
             request_type: Some(READ),
             lane: Lane::Long,
             work: Work::from(Duration::from_millis(60)),
+            rank: Work::from(Duration::from_millis(60)),
             variation: f64::NAN,
             samples: 9,
             in_flight: 2,

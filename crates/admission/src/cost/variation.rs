@@ -1,7 +1,7 @@
 //! How much a type varies within itself: the coefficient of variation (standard deviation over mean) of its samples.
 //!
 //! Limiting a type that is served one by one turns from gain into harm where its coefficient of variation passes 1: its
-//! wait grows with (1 + CV²)/2 (Pollaczek–Khinchine), while processor sharing doesn't care (`gate-policies`, finding 3).
+//! wait grows with (1 + CV²)/2 (Pollaczek–Khinchine), while processor sharing doesn't care (decision 0019, finding 3).
 //!
 //! Exponentially weighted mean and variance, `d = x − m; m += a d; v = (1 − a)(v + a d²)`, with `a = max(1/n, 1/64)`: 64
 //! rather than the estimator's 32, because a variance needs more samples than a mean. Not judged before 8 samples. To

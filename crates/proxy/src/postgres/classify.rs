@@ -296,4 +296,42 @@ mod tests {
         assert!(!read("SET work_mem = 1").is_control);
         assert_eq!(read("DEALLOCATE \"S 1\"").deallocates, Some(Some("S 1".into())));
     }
+
+    #[test]
+    fn what_ends_a_prepared_transaction_is_immediate() {
+        let immediate = [
+            "COMMIT PREPARED 'a'",
+            "commit prepared E'a';",
+            "ROLLBACK PREPARED 'a'",
+            "/* first */ rollback -- then\n prepared 'a'",
+            "SELECT 1; COMMIT PREPARED 'a'",
+        ];
+        for sql in immediate {
+            assert!(read(sql).is_immediate, "{sql}");
+            assert!(!read(sql).is_control, "{sql}");
+            assert!(!read(sql).reads_only, "{sql}");
+        }
+        assert!(read("COMMIT PREPARED 'a'").commits);
+    }
+
+    #[test]
+    fn nothing_else_is_immediate() {
+        let queued = [
+            "COMMIT",
+            "ROLLBACK",
+            "END",
+            "PREPARE TRANSACTION 'a'",
+            "PREPARE commit AS SELECT 1",
+            "SELECT 'COMMIT PREPARED ''a'''",
+            "/* COMMIT PREPARED 'a' */ SELECT 1",
+            "SELECT pg_advisory_lock(1)",
+            "COMMIT PREPARED",
+            "COMMIT PREPARED a",
+            "",
+        ];
+        for sql in queued {
+            assert!(!read(sql).is_immediate, "{sql}");
+        }
+        assert!(!Analysis::prepare().is_immediate && !Analysis::function_call().is_immediate);
+    }
 }

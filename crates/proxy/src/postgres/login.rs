@@ -10,12 +10,9 @@
 //!   │◄─ AuthenticationOk, settings, a key of our own, ReadyForQuery
 //! ```
 //!
-//! Nothing secret is stored or logged: the gate forwards what it can't read. The price is a server connection per login,
-//! so logins have a bound of their own, `logins_max`, beside `connections`. AuthenticationOk is held back until the
-//! connection has joined, so that "all connections are held by others" can still be the answer to a login.
-//!
-//! Where it can't work: methods bound to the server's connection (GSS, SSPI, channel binding), and servers that trust
-//! the gate's address: those would trust everybody who reaches the gate ([`probe_trust`]).
+//! Logins that take a server connection have a bound of their own, `logins_max`, beside `connections`. AuthenticationOk
+//! is held back until the connection has joined, so that "all connections are held by others" can still be the answer to
+//! a login.
 
 use std::io;
 use std::sync::Arc;
@@ -27,29 +24,29 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit};
 use tokio::time::{Instant, timeout, timeout_at};
 use wire::postgres::backend::{
-    Authentication, Status, parse_authentication, parse_backend_key, write_authentication_ok,
-    write_backend_key, write_parameter_status, write_ready,
+    Status, write_authentication_ok, write_backend_key, write_parameter_status, write_ready,
 };
 use wire::postgres::startup::{
     OPTION_PREFIX, PROTOCOL_3_0, Startup, parameter, parse, protocol_options,
-    write_negotiate_protocol_version, write_startup,
+    write_negotiate_protocol_version,
 };
 
 use super::cancel::Registration;
 use super::message::{MESSAGE_MAX, Message, Sender};
 use super::parameters::Parameters;
 use super::refusal::Refusal;
-use super::server::{Greeting, Server};
-use super::{LoggedIn, Places, Settings, Shared, StartError, cores};
-use crate::stream::{Peer, Stream};
+use super::server::Server;
+use super::{LoggedIn, Places, Settings, Shared, cores};
+use crate::stream::Stream;
 use crate::upstream::pool::{Lease, key};
+use handshake::Accepted;
+pub(crate) use relay::probe_trust;
+
+mod handshake;
+mod relay;
 
 /// The longest that the last words to a client may take: it may not be reading.
 const FAREWELL_LIMIT: Duration = Duration::from_secs(5);
-/// The most bytes of notices that are kept for the end of a login; more are lost.
-const NOTICES_MAX: usize = 64 * 1024;
-/// The user of the trust probe. It needn't exist: servers authenticate before they look a role up.
-const PROBE_USER: &str = "gatekeeper_probe";
 
 /// How a connection ended before it became a session.
 enum End {
@@ -84,13 +81,6 @@ struct Wish {
     /// Without `_pq_.` options.
     parameters: Vec<(String, String)>,
     client_place: OwnedSemaphorePermit,
-}
-
-/// A login that the server has accepted, but the client hasn't heard of.
-struct Accepted {
-    server: Server,
-    /// To be told to the client behind AuthenticationOk.
-    notices: BytesMut,
 }
 
 /// Everything of a [`LoggedIn`] but the client's own side.
@@ -175,7 +165,7 @@ impl<'a> Login<'a> {
         // Held until the session stands: fresh connections that wait to join are bounded by it, too.
         let _login_place = timeout_at(deadline, self.wait_for_turn()).await.map_err(late)??;
         let Accepted { mut server, notices } =
-            timeout_at(deadline, self.authenticate(&parameters)).await.map_err(late)??;
+            timeout_at(deadline, self.relay(&parameters)).await.map_err(late)??;
         if !self.shared.asked_cores.swap(true, Ordering::Relaxed) {
             self.ask_cores(&mut server, deadline).await?;
         }
@@ -279,46 +269,7 @@ impl<'a> Login<'a> {
         }
     }
 
-    /// Opens a fresh server connection and passes the authentication through, both ways.
-    async fn authenticate(&mut self, parameters: &[(String, String)]) -> Result<Accepted, End> {
-        let mut relay = Relay::open(&self.shared.settings, parameters).await?;
-        let mut was_challenged = false;
-        loop {
-            let message = relay.next().await?;
-            match message.tag() {
-                b'R' => {}
-                b'E' => return self.pass_on_error(&message).await,
-                _ => continue,
-            }
-            match parse_authentication(message.body()).map_err(|_| Refusal::ServerErred)? {
-                Authentication::Ok => break,
-                // No answer is expected; AuthenticationOk follows.
-                Authentication::SaslFinal(_) => self.send(message.bytes()).await?,
-                challenge => {
-                    if let Some(method) = unrelayable(&challenge) {
-                        return Err(Refusal::Method(method).into());
-                    }
-                    was_challenged = true;
-                    self.send(message.bytes()).await?;
-                    let answer = self.password_message().await?;
-                    relay.stream.write_all(answer.bytes()).await.map_err(|_| Refusal::ServerLost)?;
-                }
-            }
-        }
-        if !was_challenged && !may_relay_trust(&self.shared.settings, self.client.peer()) {
-            return Err(Refusal::TrustRelay.into());
-        }
-        loop {
-            let message = relay.next().await?;
-            match message.tag() {
-                b'E' => return self.pass_on_error(&message).await,
-                b'Z' => return Ok(relay.accepted()),
-                _ => {}
-            }
-        }
-    }
-
-    async fn password_message(&mut self) -> Result<Message, End> {
+    pub(super) async fn password_message(&mut self) -> Result<Message, End> {
         match Message::read(&mut self.client, &mut self.input, Sender::Client).await {
             Ok(message) if message.tag() == b'p' => Ok(message),
             Ok(message) if message.tag() == b'X' => Err(End::Silent),
@@ -330,7 +281,7 @@ impl<'a> Login<'a> {
         }
     }
 
-    async fn pass_on_error<T>(&mut self, message: &Message) -> Result<T, End> {
+    pub(super) async fn pass_on_error<T>(&mut self, message: &Message) -> Result<T, End> {
         self.send(message.bytes()).await?;
         Err(End::Answered)
     }
@@ -378,120 +329,10 @@ async fn gone(client: &mut Stream, input: &mut BytesMut) {
     while input.len() <= MESSAGE_MAX && client.read_buf(input).await.is_ok_and(|count| count > 0) {}
 }
 
-/// The server's side of a login.
-struct Relay {
-    stream: Stream,
-    input: BytesMut,
-    greeting: Greeting,
-    notices: BytesMut,
-}
-
-impl Relay {
-    async fn open(settings: &Settings, parameters: &[(String, String)]) -> Result<Self, End> {
-        let connected = settings.upstream.connect(settings.connect_timeout, &settings.keepalive).await;
-        let mut stream = connected.map_err(Refusal::Unreachable)?;
-        let mut out = BytesMut::new();
-        write_startup(&mut out, parameters);
-        stream.write_all(&out).await.map_err(|_| Refusal::ServerLost)?;
-        let (input, notices) = (BytesMut::with_capacity(1024), BytesMut::new());
-        Ok(Self { stream, input, greeting: Greeting::default(), notices })
-    }
-
-    /// The server's next message that isn't just to be noted: what it reports about itself is, and notices are kept
-    /// until the client can understand them (some take none before AuthenticationOk).
-    async fn next(&mut self) -> Result<Message, End> {
-        loop {
-            let message = Message::read(&mut self.stream, &mut self.input, Sender::Server).await;
-            let message = message.map_err(|error| match error.kind() {
-                io::ErrorKind::InvalidData => Refusal::ServerErred,
-                _ => Refusal::ServerLost,
-            })?;
-            match message.tag() {
-                b'S' => self.greeting.note_parameter(message.body()),
-                b'K' => {
-                    let (process_id, secret) =
-                        parse_backend_key(message.body()).map_err(|_| Refusal::ServerErred)?;
-                    self.greeting.process_id = process_id;
-                    self.greeting.secret = Bytes::copy_from_slice(secret);
-                }
-                b'N' if self.notices.len() + message.bytes().len() <= NOTICES_MAX => {
-                    self.notices.extend_from_slice(message.bytes());
-                }
-                // A version was never asked for; it says which one it speaks.
-                b'N' | b'v' => {}
-                b'R' | b'E' | b'Z' => return Ok(message),
-                _ => return Err(Refusal::ServerErred.into()),
-            }
-        }
-    }
-
-    fn accepted(self) -> Accepted {
-        let Self { stream, input, greeting, notices } = self;
-        Accepted { server: Server::new(stream, input, greeting), notices }
-    }
-}
-
-/// The name of a method that can't be relayed.
-fn unrelayable(challenge: &Authentication<'_>) -> Option<&'static str> {
-    match challenge {
-        Authentication::Gss | Authentication::GssContinue(_) => Some("GSSAPI"),
-        Authentication::Sspi => Some("SSPI"),
-        Authentication::Sasl { mechanisms } if mechanisms.iter().all(|name| name.ends_with("-PLUS")) => {
-            Some("SCRAM-SHA-256-PLUS")
-        }
-        Authentication::Other(_) => Some("an unknown method of"),
-        _ => None,
-    }
-}
-
-/// Whether a client may come in that the server asked for nothing.
-fn may_relay_trust(settings: &Settings, peer: Peer) -> bool {
-    settings.allow_trust_relay || peer.is_loopback()
-}
-
 /// Whether the start-up parameter `replication` asks for a replication connection: the server takes the spellings of
 /// a boolean, and `database`.
 fn is_replication(value: &str) -> bool {
     !matches!(value.to_ascii_lowercase().as_str(), "false" | "off" | "no" | "0" | "f" | "n")
-}
-
-/// Finds out, before the first client is served, whether the server would let everybody in who reaches the gate.
-///
-/// A made-up user logs in. PostgreSQL authenticates before it looks a role up, so that the first answer tells whether
-/// it asks for anything. A server that can't be asked is no reason not to start: each login is checked again.
-///
-/// # Errors
-/// [`StartError::TrustRelay`].
-pub(crate) async fn probe_trust(settings: &Settings) -> Result<(), StartError> {
-    if settings.allow_trust_relay || settings.listen.is_loopback() {
-        return Ok(());
-    }
-    let gate = &settings.name;
-    match timeout(settings.login_timeout, is_trusting(settings)).await {
-        Ok(Ok(true)) => Err(StartError::TrustRelay {
-            upstream: settings.upstream.clone(),
-            listen: settings.listen.clone(),
-        }),
-        Ok(Ok(false)) => Ok(()),
-        Ok(Err(End::Refused(reason))) => {
-            tracing::warn!(gate, %reason, "could not probe how the server authenticates; each login is checked");
-            Ok(())
-        }
-        Ok(Err(_)) | Err(_) => {
-            tracing::warn!(
-                gate,
-                "the server did not tell in time how it authenticates; each login is checked"
-            );
-            Ok(())
-        }
-    }
-}
-
-async fn is_trusting(settings: &Settings) -> Result<bool, End> {
-    let parameters = ["user", "database"].map(|name| (name.to_owned(), PROBE_USER.to_owned()));
-    let message = Relay::open(settings, &parameters).await?.next().await?;
-    let is_ok = matches!(parse_authentication(message.body()), Ok(Authentication::Ok));
-    Ok(message.tag() == b'R' && is_ok)
 }
 
 #[cfg(test)]

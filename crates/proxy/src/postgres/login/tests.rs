@@ -10,9 +10,11 @@ use tempfile::TempDir;
 use tokio::net::{UnixListener, UnixStream};
 
 use super::super::Pooling;
+use super::relay::may_relay_trust;
 use super::*;
 use crate::gate::Driver;
 use crate::shutdown::{Trigger, shutdown};
+use crate::stream::Peer;
 use crate::upstream::endpoint::Address;
 
 const SSL_REQUEST: &[u8] = b"\0\0\0\x08\x04\xd2\x16\x2f";

@@ -1,0 +1,78 @@
+//! The server's side of a login: a fresh connection, from its start-up message to its first ReadyForQuery.
+
+use std::io;
+
+use bytes::{Bytes, BytesMut};
+use tokio::io::AsyncWriteExt;
+use wire::postgres::backend::parse_backend_key;
+use wire::postgres::startup::write_startup;
+
+use super::super::Settings;
+use super::super::message::{Message, Sender};
+use super::super::refusal::Refusal;
+use super::super::server::{Greeting, Server};
+use crate::stream::Stream;
+
+/// The most bytes of notices that are kept for the end of a login; more are lost.
+const NOTICES_MAX: usize = 64 * 1024;
+
+/// A login that the server has accepted, but the client hasn't heard of.
+pub(crate) struct Accepted {
+    pub(crate) server: Server,
+    /// To be told to the client behind AuthenticationOk.
+    pub(crate) notices: BytesMut,
+}
+
+/// A connection to the server that is about to authenticate.
+pub(crate) struct Handshake {
+    pub(crate) stream: Stream,
+    input: BytesMut,
+    greeting: Greeting,
+    notices: BytesMut,
+}
+
+impl Handshake {
+    pub(crate) async fn open(settings: &Settings, parameters: &[(String, String)]) -> Result<Self, Refusal> {
+        let connected = settings.upstream.connect(settings.connect_timeout, &settings.keepalive).await;
+        let mut stream = connected.map_err(Refusal::Unreachable)?;
+        let mut out = BytesMut::new();
+        write_startup(&mut out, parameters);
+        stream.write_all(&out).await.map_err(|_| Refusal::ServerLost)?;
+        let (input, notices) = (BytesMut::with_capacity(1024), BytesMut::new());
+        Ok(Self { stream, input, greeting: Greeting::default(), notices })
+    }
+
+    /// The server's next message that isn't just to be noted: what it reports about itself is, and notices are kept
+    /// until the client can understand them (some take none before AuthenticationOk).
+    pub(crate) async fn next(&mut self) -> Result<Message, Refusal> {
+        loop {
+            let message = Message::read(&mut self.stream, &mut self.input, Sender::Server).await;
+            let message = message.map_err(|error| match error.kind() {
+                io::ErrorKind::InvalidData => Refusal::ServerErred,
+                _ => Refusal::ServerLost,
+            })?;
+            match message.tag() {
+                b'S' => self.greeting.note_parameter(message.body()),
+                b'K' => {
+                    let (process_id, secret) =
+                        parse_backend_key(message.body()).map_err(|_| Refusal::ServerErred)?;
+                    self.greeting.process_id = process_id;
+                    self.greeting.secret = Bytes::copy_from_slice(secret);
+                }
+                b'N' if self.notices.len() + message.bytes().len() <= NOTICES_MAX => {
+                    self.notices.extend_from_slice(message.bytes());
+                }
+                // A version was never asked for; it says which one it speaks.
+                b'N' | b'v' => {}
+                b'R' | b'E' | b'Z' => return Ok(message),
+                _ => return Err(Refusal::ServerErred),
+            }
+        }
+    }
+
+    /// The connection, after its ReadyForQuery.
+    pub(crate) fn accepted(self) -> Accepted {
+        let Self { stream, input, greeting, notices } = self;
+        Accepted { server: Server::new(stream, input, greeting), notices }
+    }
+}

@@ -1,0 +1,124 @@
+//! Login by relay: the server itself authenticates the client, through the gate, over a fresh connection.
+//!
+//! ```text
+//! client                gate                                   server
+//!   │                    │ fresh connection, StartupMessage ────►│
+//!   │◄───────── SASL, md5, password: unchanged, both ways ──────►│
+//!   │                    │◄─ AuthenticationOk … ReadyForQuery ───│
+//! ```
+//!
+//! Nothing secret is stored or logged: the gate forwards what it can't read. The price is a server connection per login.
+//!
+//! Where it can't work: methods bound to the server's connection (GSS, SSPI, channel binding), and servers that trust
+//! the gate's address: those would trust everybody who reaches the gate ([`probe_trust`]).
+
+use tokio::io::AsyncWriteExt;
+use tokio::time::timeout;
+use wire::postgres::backend::{Authentication, parse_authentication};
+
+use super::super::refusal::Refusal;
+use super::super::{Settings, StartError};
+use super::handshake::{Accepted, Handshake};
+use super::{End, Login};
+use crate::stream::Peer;
+
+/// The user of the trust probe. It needn't exist: servers authenticate before they look a role up.
+const PROBE_USER: &str = "gatekeeper_probe";
+
+impl Login<'_> {
+    /// Opens a fresh server connection and passes the authentication through, both ways.
+    pub(super) async fn relay(&mut self, parameters: &[(String, String)]) -> Result<Accepted, End> {
+        let mut server = Handshake::open(&self.shared.settings, parameters).await?;
+        let mut was_challenged = false;
+        loop {
+            let message = server.next().await?;
+            match message.tag() {
+                b'R' => {}
+                b'E' => return self.pass_on_error(&message).await,
+                _ => continue,
+            }
+            match parse_authentication(message.body()).map_err(|_| Refusal::ServerErred)? {
+                Authentication::Ok => break,
+                // No answer is expected; AuthenticationOk follows.
+                Authentication::SaslFinal(_) => self.send(message.bytes()).await?,
+                challenge => {
+                    if let Some(method) = unrelayable(&challenge) {
+                        return Err(Refusal::Method(method).into());
+                    }
+                    was_challenged = true;
+                    self.send(message.bytes()).await?;
+                    let answer = self.password_message().await?;
+                    server.stream.write_all(answer.bytes()).await.map_err(|_| Refusal::ServerLost)?;
+                }
+            }
+        }
+        if !was_challenged && !may_relay_trust(&self.shared.settings, self.client.peer()) {
+            return Err(Refusal::TrustRelay.into());
+        }
+        loop {
+            let message = server.next().await?;
+            match message.tag() {
+                b'E' => return self.pass_on_error(&message).await,
+                b'Z' => return Ok(server.accepted()),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The name of a method that can't be relayed.
+fn unrelayable(challenge: &Authentication<'_>) -> Option<&'static str> {
+    match challenge {
+        Authentication::Gss | Authentication::GssContinue(_) => Some("GSSAPI"),
+        Authentication::Sspi => Some("SSPI"),
+        Authentication::Sasl { mechanisms } if mechanisms.iter().all(|name| name.ends_with("-PLUS")) => {
+            Some("SCRAM-SHA-256-PLUS")
+        }
+        Authentication::Other(_) => Some("an unknown method of"),
+        _ => None,
+    }
+}
+
+/// Whether a client may come in that the server asked for nothing.
+pub(super) fn may_relay_trust(settings: &Settings, peer: Peer) -> bool {
+    settings.allow_trust_relay || peer.is_loopback()
+}
+
+/// Finds out, before the first client is served, whether the server would let everybody in who reaches the gate.
+///
+/// A made-up user logs in. PostgreSQL authenticates before it looks a role up, so that the first answer tells whether
+/// it asks for anything. A server that can't be asked is no reason not to start: each login is checked again.
+///
+/// # Errors
+/// [`StartError::TrustRelay`].
+pub(crate) async fn probe_trust(settings: &Settings) -> Result<(), StartError> {
+    if settings.allow_trust_relay || settings.listen.is_loopback() {
+        return Ok(());
+    }
+    let gate = &settings.name;
+    match timeout(settings.login_timeout, is_trusting(settings)).await {
+        Ok(Ok(true)) => Err(StartError::TrustRelay {
+            upstream: settings.upstream.clone(),
+            listen: settings.listen.clone(),
+        }),
+        Ok(Ok(false)) => Ok(()),
+        Ok(Err(reason)) => {
+            tracing::warn!(gate, %reason, "could not probe how the server authenticates; each login is checked");
+            Ok(())
+        }
+        Err(_) => {
+            tracing::warn!(
+                gate,
+                "the server did not tell in time how it authenticates; each login is checked"
+            );
+            Ok(())
+        }
+    }
+}
+
+async fn is_trusting(settings: &Settings) -> Result<bool, Refusal> {
+    let parameters = ["user", "database"].map(|name| (name.to_owned(), PROBE_USER.to_owned()));
+    let message = Handshake::open(settings, &parameters).await?.next().await?;
+    let is_ok = matches!(parse_authentication(message.body()), Ok(Authentication::Ok));
+    Ok(message.tag() == b'R' && is_ok)
+}

@@ -11,7 +11,9 @@ pub mod postgres;
 pub mod shadow;
 pub mod shutdown;
 mod stream;
+#[expect(dead_code, reason = "the negotiation at the start of a connection comes next")]
+pub mod tls;
 mod upstream;
 
 pub use stream::Keepalive;
-pub use upstream::endpoint::{Address, AddressError, ConnectError};
+pub use upstream::address::{Address, AddressError, ConnectError};

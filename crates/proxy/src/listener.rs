@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::shutdown::Shutdown;
 use crate::stream::{Keepalive, Stream};
-use crate::upstream::endpoint::Address;
+use crate::upstream::address::Address;
 
 /// Connections that the kernel keeps for us while we are busy (it has its own maximum, `somaxconn`).
 const BACKLOG: u32 = 4096;

@@ -1,6 +1,7 @@
-//! A byte stream to a client or to the protected service: TCP or a Unix socket, behind one type.
+//! A byte stream to a client or to the protected service: TCP, a Unix socket, or TLS over TCP, behind one type.
 //!
-//! An enum and not a trait object: every byte of every statement passes here, and TLS will be a third variant.
+//! An enum and not a trait object: every byte of every statement passes here. TLS is boxed, because its state takes
+//! more than a kilobyte, which ten thousand clients in the clear shouldn't pay for.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -9,8 +10,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+
+mod encrypted;
+
+pub(crate) use encrypted::Encrypted;
 
 /// When the kernel asks a silent peer whether it is still there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +39,7 @@ impl Default for Keepalive {
 pub(crate) enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
+    Tls(Box<Encrypted>),
 }
 
 /// Who is at the other end, as far as trust is concerned.
@@ -76,37 +82,77 @@ impl Stream {
         Self::Unix(stream)
     }
 
+    /// Wraps what a TLS handshake has made of a TCP connection.
+    pub(crate) fn tls(stream: Encrypted) -> Self {
+        Self::Tls(Box::new(stream))
+    }
+
     /// The other end. A socket that was disconnected before it could be asked counts as far away.
     pub(crate) fn peer(&self) -> Peer {
         match self {
-            Self::Tcp(stream) => {
-                Peer::Inet(stream.peer_addr().unwrap_or_else(|_| SocketAddr::from(([0, 0, 0, 0], 0))))
-            }
             Self::Unix(_) => Peer::Unix,
+            Self::Tcp(_) | Self::Tls(_) => {
+                Peer::Inet(self.peer_address().unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0))))
+            }
+        }
+    }
+
+    /// The other end's socket address, where it has one.
+    pub(crate) fn peer_address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(stream) => stream.peer_addr().ok(),
+            Self::Tls(stream) => stream.tcp().peer_addr().ok(),
+            Self::Unix(_) => None,
+        }
+    }
+
+    /// Its TLS, if it has any.
+    #[expect(dead_code, reason = "the negotiation at the start of a connection comes next")]
+    pub(crate) fn encryption(&self) -> Option<&Encrypted> {
+        match self {
+            Self::Tls(stream) => Some(stream),
+            Self::Tcp(_) | Self::Unix(_) => None,
         }
     }
 
     /// Reads what has arrived, without waiting. `Ok(0)` is the end of the stream, `WouldBlock` says that nothing came.
-    pub(crate) fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+    pub(crate) fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.try_read(buffer),
             Self::Unix(stream) => stream.try_read(buffer),
+            Self::Tls(stream) => stream.try_read(buffer),
         }
     }
 
     /// Writes what fits into the kernel's buffer, without waiting.
-    pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+    pub(crate) fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.try_write(bytes),
             Self::Unix(stream) => stream.try_write(bytes),
+            Self::Tls(stream) => stream.try_write(bytes),
         }
     }
 
     /// Waits until there is something to read, or the end.
-    pub(crate) async fn readable(&self) -> io::Result<()> {
+    pub(crate) async fn readable(&mut self) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => stream.readable().await,
             Self::Unix(stream) => stream.readable().await,
+            Self::Tls(stream) => stream.readable().await,
+        }
+    }
+
+    /// Writes everything and has it leave: behind TLS, what was written may still be here. Not cancel-safe.
+    pub(crate) async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.write_all(bytes).await?;
+        if self.has_unsent() { self.flush().await } else { Ok(()) }
+    }
+
+    /// Whether something that was written is still here, and leaves only if it is flushed.
+    pub(crate) fn has_unsent(&self) -> bool {
+        match self {
+            Self::Tcp(_) | Self::Unix(_) => false,
+            Self::Tls(stream) => stream.has_unsent(),
         }
     }
 }
@@ -120,6 +166,7 @@ impl AsyncRead for Stream {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_read(context, buffer),
             Self::Unix(stream) => Pin::new(stream).poll_read(context, buffer),
+            Self::Tls(stream) => Pin::new(&mut **stream).poll_read(context, buffer),
         }
     }
 }
@@ -129,6 +176,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_write(context, bytes),
             Self::Unix(stream) => Pin::new(stream).poll_write(context, bytes),
+            Self::Tls(stream) => Pin::new(&mut **stream).poll_write(context, bytes),
         }
     }
 
@@ -140,6 +188,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(context, slices),
             Self::Unix(stream) => Pin::new(stream).poll_write_vectored(context, slices),
+            Self::Tls(stream) => Pin::new(&mut **stream).poll_write_vectored(context, slices),
         }
     }
 
@@ -151,6 +200,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_flush(context),
             Self::Unix(stream) => Pin::new(stream).poll_flush(context),
+            Self::Tls(stream) => Pin::new(&mut **stream).poll_flush(context),
         }
     }
 
@@ -158,6 +208,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_shutdown(context),
             Self::Unix(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::Tls(stream) => Pin::new(&mut **stream).poll_shutdown(context),
         }
     }
 }

@@ -1,4 +1,4 @@
 //! The protected service's side: where it is, and the connections to it.
 
-pub(crate) mod endpoint;
+pub(crate) mod address;
 pub(crate) mod pool;

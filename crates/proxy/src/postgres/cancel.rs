@@ -19,14 +19,14 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 use rand::RngExt;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncReadExt;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::timeout;
 use wire::postgres::startup::write_cancel;
 
 use super::server::Server;
 use crate::stream::{Keepalive, Stream};
-use crate::upstream::endpoint::Address;
+use crate::upstream::address::Address;
 
 /// How long a cancel may take to reach the server and be confirmed, from first to last.
 const SETTLE_LIMIT: Duration = Duration::from_secs(5);
@@ -152,7 +152,7 @@ impl Registry {
 async fn pass_on(stream: &mut Stream, process_id: i32, secret: &[u8]) -> std::io::Result<()> {
     let mut request = BytesMut::new();
     write_cancel(&mut request, process_id, secret);
-    stream.write_all(&request).await?;
+    stream.send(&request).await?;
     let mut nothing = [0; 16];
     while stream.read(&mut nothing).await? > 0 {}
     Ok(())

@@ -82,6 +82,11 @@ impl Channel {
         self.ended();
     }
 
+    /// Whether something is to be written, or was and hasn't left.
+    fn has_output(&self) -> bool {
+        !self.output.is_empty() || self.stream.has_unsent()
+    }
+
     /// Reads until there is something new. Cancel-safe. `false`: the client is gone.
     pub(crate) async fn fill(&mut self) -> bool {
         if self.is_gone || self.has_left {
@@ -104,7 +109,7 @@ impl Channel {
 
     /// Writes all that waits. `false`: the client is gone.
     pub(crate) async fn flush(&mut self) -> bool {
-        while !self.output.is_empty() && !self.is_gone {
+        while self.has_output() && !self.is_gone {
             let written = poll_fn(|context| poll_flush(&mut self.stream, &mut self.output, context)).await;
             if written.is_err() {
                 self.cut();
@@ -181,8 +186,13 @@ impl Relay<'_> {
     /// a message that was begun must still reach the server, which ignores it, before anything else does.
     fn is_done(&self) -> bool {
         let nothing_half_sent =
-            self.parts.from_server == 0 && self.parts.from_client == 0 && self.to_server.is_empty();
+            self.parts.from_server == 0 && self.parts.from_client == 0 && !self.owes_server();
         self.exchange.is_done() && nothing_half_sent
+    }
+
+    /// Whether something is to be written to the server, or was and hasn't left.
+    fn owes_server(&self) -> bool {
+        !self.to_server.is_empty() || self.server.stream.has_unsent()
     }
 
     /// Whether the client has got part of a message whose rest can't come any more if the server is lost now.
@@ -210,7 +220,7 @@ impl Relay<'_> {
             let Server { stream, input, .. } = &mut *self.server;
             let moved = poll_fn(|context| {
                 let mut moved = false;
-                if !self.to_server.is_empty() {
+                if !self.to_server.is_empty() || stream.has_unsent() {
                     match poll_flush(stream, self.to_server, context) {
                         Poll::Ready(Ok(())) => moved = true,
                         Poll::Ready(Err(_)) => self.to_server.clear(),
@@ -355,8 +365,9 @@ impl Relay<'_> {
 
     fn poll_transfer(&mut self, context: &mut Context<'_>) -> Poll<Result<(), End>> {
         let mut moved = false;
+        let owes_server = self.owes_server();
         let Server { stream, input, .. } = &mut *self.server;
-        if !self.to_server.is_empty() {
+        if owes_server {
             match poll_flush(stream, self.to_server, context) {
                 Poll::Ready(Ok(())) => moved = true,
                 // What the server had said before it closed is still to be read.
@@ -364,7 +375,7 @@ impl Relay<'_> {
                 Poll::Pending => {}
             }
         }
-        if !self.client.output.is_empty() {
+        if self.client.has_output() {
             match poll_flush(&mut self.client.stream, &mut self.client.output, context) {
                 Poll::Ready(Ok(())) => moved = true,
                 Poll::Ready(Err(_)) => {
@@ -436,8 +447,11 @@ pub(super) fn poll_fill(
     pin!(stream.read_buf(&mut input.limit(READ_MAX))).poll(context)
 }
 
-/// Writes what can be written.
+/// Writes what can be written; if all is, has it leave.
 fn poll_flush(stream: &mut Stream, output: &mut BytesMut, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    if output.is_empty() {
+        return pin!(stream.flush()).poll(context);
+    }
     match pin!(stream.write_buf(output)).poll(context) {
         Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
         other => other.map_ok(|_| ()),

@@ -320,7 +320,7 @@ impl<'a> Login<'a> {
 
     /// Writes to the client; one that is gone needs no more words.
     async fn send(&mut self, bytes: &[u8]) -> Result<(), End> {
-        self.client.write_all(bytes).await.map_err(|_| End::Silent)
+        self.client.send(bytes).await.map_err(|_| End::Silent)
     }
 }
 

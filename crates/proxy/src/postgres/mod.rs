@@ -17,7 +17,7 @@ use crate::gate::Driver;
 use crate::listener::Listener;
 use crate::shutdown::Shutdown;
 use crate::stream::{Keepalive, Stream};
-use crate::upstream::endpoint::Address;
+use crate::upstream::address::Address;
 use crate::upstream::pool::{Lease, Pools};
 
 pub use crate::upstream::pool::PoolSnapshot;

@@ -6,7 +6,7 @@ use bytes::BytesMut;
 use wire::postgres::backend::{Error, Severity, write_error};
 use wire::postgres::startup::StartupError;
 
-use crate::upstream::endpoint::ConnectError;
+use crate::upstream::address::ConnectError;
 use crate::upstream::pool::JoinError;
 
 /// A login that ends with an answer of our own. (Errors of the server are passed on as they are.)

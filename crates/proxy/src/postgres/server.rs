@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use admission::PoolId;
 use bytes::{BufMut, Bytes, BytesMut};
-use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 use wire::postgres::backend::{Status, parse_error, parse_ready};
 
@@ -136,7 +135,7 @@ impl Server {
     }
 
     async fn round_trip(&mut self, sql: &str) -> Result<Answer, QueryError> {
-        self.stream.write_all(&query(sql)?).await?;
+        self.stream.send(&query(sql)?).await?;
         let mut value = None;
         let mut refused = None;
         loop {
@@ -160,7 +159,7 @@ impl Server {
     }
 
     /// Says good-bye and closes. Only between messages: behind half a message the good-bye could complete it.
-    pub(crate) fn close(self) {
+    pub(crate) fn close(mut self) {
         // A full send buffer means that nobody listens; then the bare close has to do.
         let _ = self.stream.try_write(b"X\0\0\0\x04");
     }
@@ -207,6 +206,7 @@ fn first_column(body: &[u8]) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::io::AsyncWriteExt;
     use tokio::net::UnixStream;
 
     fn pair() -> (Server, UnixStream) {
@@ -222,7 +222,7 @@ mod tests {
     }
 
     /// Makes what was written visible to `try_read`.
-    async fn arrived(server: &Server) {
+    async fn arrived(server: &mut Server) {
         server.stream.readable().await.unwrap();
     }
 
@@ -237,7 +237,7 @@ mod tests {
         let (mut server, mut theirs) = pair();
         theirs.write_all(&parameter("TimeZone", "UTC")).await.unwrap();
         theirs.write_all(b"N\0\0\0\x05\0").await.unwrap();
-        arrived(&server).await;
+        arrived(&mut server).await;
         assert!(server.check_idle());
         assert_eq!(server.parameters.get("TimeZone"), Some("UTC"));
     }
@@ -246,13 +246,13 @@ mod tests {
     async fn an_idle_connection_that_ends_or_errs_is_dead() {
         let (mut server, theirs) = pair();
         drop(theirs);
-        arrived(&server).await;
+        arrived(&mut server).await;
         assert!(!server.check_idle());
 
         for said in [&b"E\0\0\0\x05\0"[..], b"Z\0\0\0\x05I", b"N\0\0\0\x05", b"N\0\0\0\0\0"] {
             let (mut server, mut theirs) = pair();
             theirs.write_all(said).await.unwrap();
-            arrived(&server).await;
+            arrived(&mut server).await;
             assert!(!server.check_idle(), "{said:?}");
         }
     }

@@ -3,7 +3,6 @@
 use std::io;
 
 use bytes::{Bytes, BytesMut};
-use tokio::io::AsyncWriteExt;
 use wire::postgres::backend::parse_backend_key;
 use wire::postgres::startup::write_startup;
 
@@ -37,7 +36,7 @@ impl Handshake {
         let mut stream = connected.map_err(Refusal::Unreachable)?;
         let mut out = BytesMut::new();
         write_startup(&mut out, parameters);
-        stream.write_all(&out).await.map_err(|_| Refusal::ServerLost)?;
+        stream.send(&out).await.map_err(|_| Refusal::ServerLost)?;
         let (input, notices) = (BytesMut::with_capacity(1024), BytesMut::new());
         Ok(Self { stream, input, greeting: Greeting::default(), notices })
     }

@@ -12,7 +12,6 @@
 //! Where it can't work: methods bound to the server's connection (GSS, SSPI, channel binding), and servers that trust
 //! the gate's address: those would trust everybody who reaches the gate ([`probe_trust`]).
 
-use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 use wire::postgres::backend::{Authentication, parse_authentication};
 
@@ -48,7 +47,7 @@ impl Login<'_> {
                     was_challenged = true;
                     self.send(message.bytes()).await?;
                     let answer = self.password_message().await?;
-                    server.stream.write_all(answer.bytes()).await.map_err(|_| Refusal::ServerLost)?;
+                    server.stream.send(answer.bytes()).await.map_err(|_| Refusal::ServerLost)?;
                 }
             }
         }

@@ -15,7 +15,7 @@ use super::*;
 use crate::gate::Driver;
 use crate::shutdown::{Trigger, shutdown};
 use crate::stream::Peer;
-use crate::upstream::endpoint::Address;
+use crate::upstream::address::Address;
 
 const SSL_REQUEST: &[u8] = b"\0\0\0\x08\x04\xd2\x16\x2f";
 const GSS_REQUEST: &[u8] = b"\0\0\0\x08\x04\xd2\x16\x30";

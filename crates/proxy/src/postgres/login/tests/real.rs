@@ -174,7 +174,7 @@ async fn a_connection_whose_process_was_ended_is_not_handed_out() {
     let database = Database::shared();
     let gate = database.gate(|_| {});
     let session = session(&gate, "ann").await;
-    let server = gate.pools.take(pool(&session)).unwrap();
+    let mut server = gate.pools.take(pool(&session)).unwrap();
     database.server.psql(&format!("SELECT pg_terminate_backend({}, 60000)", server.process_id)).unwrap();
     server.stream.readable().await.unwrap();
     gate.pools.put(server);

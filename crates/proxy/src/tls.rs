@@ -1,0 +1,141 @@
+//! TLS as an operator asks for it: modes, files, and what rustls makes of them.
+//!
+//! Towards clients a gate shows one certificate and may ask for theirs ([`Acceptor`]); towards the server it follows the
+//! `sslmode` of PostgreSQL's own clients ([`Connector`]). Both read their files when the gate starts and again on
+//! request; connections that stand keep what they were made with.
+//!
+//! Sessions are never resumed, as PostgreSQL doesn't either: a resumed one would skip the look at a certificate, and
+//! connections here are long.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustls::crypto::{CryptoProvider, ring};
+
+mod acceptor;
+mod connector;
+mod files;
+mod names;
+mod verifier;
+
+use acceptor::Acceptor;
+use connector::Connector;
+
+/// The application protocol of TLS connections that carry PostgreSQL's (registered with IANA; PostgreSQL 17).
+const PROTOCOL: &[u8] = b"postgresql";
+
+/// What a gate asks of its clients' connections. Unix sockets are exempt: their bytes never leave the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DownstreamMode {
+    /// TLS for who asks for it.
+    Prefer,
+    /// TLS for everybody.
+    Require,
+    /// TLS for everybody, with a certificate of the client's own that `client_ca` has signed.
+    VerifyCa,
+    /// The same, and the certificate's common name must be the user's name.
+    VerifyFull,
+}
+
+/// What a gate asks of its connections to the server: `sslmode` of libpq, word by word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum UpstreamMode {
+    /// TLS if the server refuses to go on without it.
+    Allow,
+    /// TLS if the server has it.
+    Prefer,
+    /// TLS, whoever the server is.
+    Require,
+    /// TLS with a certificate that `ca` has signed.
+    VerifyCa,
+    /// The same, and the certificate is for the host that was asked for.
+    VerifyFull,
+}
+
+/// A certificate and its private key, in PEM files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The certificate, followed by those between it and the root.
+    pub certificate: PathBuf,
+    /// Its key; nobody else may be able to read it.
+    pub key: PathBuf,
+}
+
+/// TLS towards clients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Downstream {
+    /// What is asked of clients.
+    pub mode: DownstreamMode,
+    /// Who the gate is.
+    pub identity: Identity,
+    /// Who signs clients' certificates. One that is shown is verified whatever the mode; without this none is asked for.
+    pub client_ca: Option<PathBuf>,
+}
+
+/// TLS towards the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Upstream {
+    /// What is asked of the server.
+    pub mode: UpstreamMode,
+    /// Who signs the server's certificate.
+    pub ca: Option<PathBuf>,
+    /// Who the gate is, should the server ask.
+    pub identity: Option<Identity>,
+}
+
+/// Which of the files something is wrong with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum File {
+    /// Certificate of an [`Identity`].
+    Certificate,
+    /// Key of an [`Identity`].
+    Key,
+    /// The signers of the other side's certificates.
+    Authority,
+}
+
+/// What is wrong with a file, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{why}")]
+pub struct FileFault {
+    /// Which file.
+    pub file: File,
+    /// What is wrong.
+    pub why: String,
+    /// What to do.
+    pub hint: Option<String>,
+}
+
+impl FileFault {
+    fn new(file: File, why: impl Into<String>) -> Self {
+        Self { file, why: why.into(), hint: None }
+    }
+
+    fn hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
+    }
+}
+
+impl Downstream {
+    /// Reads the files, to see whether they can be used.
+    ///
+    /// # Errors
+    /// What is wrong with the first that can't.
+    pub fn examine(&self) -> Result<(), FileFault> {
+        Acceptor::new(self.clone()).map(drop)
+    }
+}
+
+impl Upstream {
+    /// Reads the files, to see whether they can be used.
+    ///
+    /// # Errors
+    /// What is wrong with the first that can't.
+    pub fn examine(&self) -> Result<(), FileFault> {
+        Connector::new(self.clone()).map(drop)
+    }
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(ring::default_provider())
+}

@@ -1,0 +1,90 @@
+//! The gate's own side of TLS towards the server.
+
+use std::io;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use rustls::ClientConfig;
+use rustls::client::Resumption;
+use rustls::pki_types::ServerName;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use super::acceptor::mismatch;
+use super::verifier::{Name, Verifier};
+use super::{File, FileFault, PROTOCOL, Upstream, UpstreamMode, files, provider};
+use crate::stream::{Encrypted, Stream};
+
+/// Makes handshakes with the server.
+pub(crate) struct Connector {
+    settings: Upstream,
+    /// As the files were when they were last read.
+    config: RwLock<Arc<ClientConfig>>,
+}
+
+impl Connector {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// What is wrong with one of them.
+    pub(crate) fn new(settings: Upstream) -> Result<Self, FileFault> {
+        let config = RwLock::new(read(&settings)?);
+        Ok(Self { settings, config })
+    }
+
+    /// Reads the files again, for connections that are made from now on. If something is wrong, everything stays as it
+    /// was.
+    ///
+    /// # Errors
+    /// What is wrong with one of them.
+    pub(crate) fn reload(&self) -> Result<(), FileFault> {
+        let new = read(&self.settings)?;
+        *self.config.write() = new;
+        Ok(())
+    }
+
+    /// What is asked of the server.
+    pub(crate) fn mode(&self) -> UpstreamMode {
+        self.settings.mode
+    }
+
+    /// Does a handshake with a host.
+    ///
+    /// # Errors
+    /// What the server, or its certificate, did wrong.
+    pub(crate) async fn connect(&self, socket: TcpStream, host: &str) -> io::Result<Stream> {
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        let config = Arc::clone(&self.config.read());
+        let stream = TlsConnector::from(config).connect(name, socket).await?;
+        Ok(Stream::tls(Encrypted::of_server(stream)))
+    }
+}
+
+fn read(settings: &Upstream) -> Result<Arc<ClientConfig>, FileFault> {
+    let provider = provider();
+    let algorithms = provider.signature_verification_algorithms;
+    let verifier = match &settings.ca {
+        // Such a connection keeps out who only listens.
+        None => Verifier::lenient(algorithms),
+        Some(path) => {
+            let name = if settings.mode == UpstreamMode::VerifyFull { Name::Verified } else { Name::Ignored };
+            Verifier::new(files::authorities(path)?, name, algorithms)
+        }
+    };
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| FileFault::new(File::Authority, error.to_string()))?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier));
+    let mut config = match &settings.identity {
+        None => builder.with_no_client_auth(),
+        Some(identity) => {
+            let (chain, key) = files::identity(identity)?;
+            builder.with_client_auth_cert(chain, key).map_err(mismatch)?
+        }
+    };
+    config.alpn_protocols = vec![PROTOCOL.to_vec()];
+    config.resumption = Resumption::disabled();
+    Ok(Arc::new(config))
+}

@@ -125,7 +125,7 @@ impl Driver {
             inner.waiters.insert(ticket, sender);
             receiver
         });
-        self.arm(&inner.gate);
+        self.arm(&inner.gate, now);
         drop(inner);
         wakes.send(&self.name);
         match (own, waiting) {
@@ -206,7 +206,7 @@ impl Driver {
         let mut inner = self.inner.lock();
         let result = change(&mut inner.gate, now);
         inner.drain(None, &mut wakes);
-        self.arm(&inner.gate);
+        self.arm(&inner.gate, now);
         drop(inner);
         wakes.send(&self.name);
         result
@@ -214,9 +214,9 @@ impl Driver {
 
     /// Makes sure that the timer task wakes for the gate's next timeout. Called with the lock held, so that two
     /// callers can't undo one another's.
-    fn arm(&self, gate: &Decider) {
+    fn arm(&self, gate: &Decider, now: Instant) {
         let Some(next) = gate.next_timeout() else { return };
-        let earliest = self.clock.now().after(TIMER_RESOLUTION);
+        let earliest = now.after(TIMER_RESOLUTION);
         let next = next.max(earliest).as_nanos();
         // An alarm that is at most one resolution early is as good: it finds nothing to do and arms itself again.
         if next.saturating_add(1) < self.armed.load(Ordering::Acquire) {

@@ -1,7 +1,12 @@
 //! Telling every task of a gate that it ends: first *draining* (no new clients; what runs may finish), then
 //! *aborting* (close now).
 
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker, ready};
+
 use tokio::sync::watch;
+use tokio::task::unconstrained;
 
 /// How far the end has come. Only ever moves forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,9 +77,93 @@ impl Shutdown {
     }
 }
 
+/// What a task that waits again and again holds of it: it registers once, and while nothing has changed looking again
+/// costs one load.
+pub(crate) struct Ending {
+    phase: watch::Receiver<Phase>,
+    reached: Phase,
+    changed: Pin<Box<dyn Future<Output = ()> + Send>>,
+    /// Who is woken by the next change.
+    registered: Option<Waker>,
+}
+
+impl Ending {
+    /// The end that `shutdown` tells of.
+    pub(crate) fn new(shutdown: &Shutdown) -> Self {
+        let mut phase = shutdown.0.clone();
+        let reached = *phase.borrow_and_update();
+        let changed = Box::pin(unconstrained(changed(phase.clone())));
+        Self { phase, reached, changed, registered: None }
+    }
+
+    /// Waits until this phase (or a later one) begins. Cancel-safe.
+    pub(crate) async fn reached(&mut self, wanted: Phase) {
+        poll_fn(|context| self.poll_reached(wanted, context)).await;
+    }
+
+    /// Waits until everything has to close. Cancel-safe.
+    pub(crate) async fn aborting(&mut self) {
+        self.reached(Phase::Aborting).await;
+    }
+
+    fn poll_reached(&mut self, wanted: Phase, context: &mut Context<'_>) -> Poll<()> {
+        while self.reached < wanted {
+            let is_registered =
+                self.registered.as_ref().is_some_and(|waker| waker.will_wake(context.waker()));
+            // A change counts before it wakes: what isn't seen here wakes the task.
+            if is_registered && !self.phase.has_changed().unwrap_or(false) {
+                return Poll::Pending;
+            }
+            self.registered = Some(context.waker().clone());
+            ready!(self.changed.as_mut().poll(context));
+            self.registered = None;
+            self.reached = *self.phase.borrow_and_update();
+            self.changed = Box::pin(unconstrained(changed(self.phase.clone())));
+        }
+        Poll::Ready(())
+    }
+}
+
+/// Waits for another phase than the receiver has seen. Waits forever if nobody is left who could begin it.
+async fn changed(mut phase: watch::Receiver<Phase>) {
+    if phase.changed().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn an_ending_is_heard_by_whoever_waits_last() {
+        let (trigger, shutdown) = shutdown();
+        let mut ending = Ending::new(&shutdown);
+        for wanted in [Phase::Draining, Phase::Aborting] {
+            // Waiting and giving up, in this task, leaves nothing behind that another task's wait would miss.
+            tokio::select! {
+                biased;
+                () = ending.reached(wanted) => panic!("nothing has been triggered"),
+                () = std::future::ready(()) => {}
+            }
+            let (waits, is_waiting) = tokio::sync::oneshot::channel();
+            let task = tokio::spawn(async move {
+                tokio::select! {
+                    biased;
+                    () = ending.reached(wanted) => panic!("nothing has been triggered"),
+                    () = async { waits.send(()).unwrap() } => {}
+                }
+                ending.reached(wanted).await;
+                ending
+            });
+            is_waiting.await.unwrap();
+            trigger.reach(wanted);
+            ending = task.await.unwrap();
+            ending.reached(wanted).await;
+        }
+        let mut late = Ending::new(&shutdown);
+        late.aborting().await;
+    }
 
     #[tokio::test]
     async fn phases_only_move_forward() {

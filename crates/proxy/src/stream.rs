@@ -134,6 +134,7 @@ impl Stream {
     }
 
     /// Waits until there is something to read, or the end.
+    #[cfg(test)]
     pub(crate) async fn readable(&mut self) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => stream.readable().await,

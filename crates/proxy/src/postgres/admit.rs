@@ -74,7 +74,6 @@ impl Session {
             entry: if immediate { Entry::Immediate } else { Entry::Queued },
             deadline: analysis.timeout.map(|timeout| driver.clock().now().after(timeout)),
         };
-        let arrived = driver.clock().now();
         match driver.arrive(request, || self.state.type_name(analysis, explicit)) {
             Arrival::Dispatched(permit) => self.state.permit = Some(permit),
             Arrival::Rejected(reason) => {
@@ -82,6 +81,7 @@ impl Session {
                 return Err(self.refuse(&refusal, synced));
             }
             Arrival::Waiting(waiting) => {
+                let arrived = driver.clock().now();
                 self.cancel.queued();
                 let verdict = self.wait_in_queue(waiting).await;
                 let refusal = match verdict {
@@ -116,7 +116,7 @@ impl Session {
                     };
                 }
                 () = self.cancel.canceled() => return Queued::Canceled,
-                () = &mut self.aborting => return Queued::Left,
+                () = self.ending.aborting() => return Queued::Left,
                 there = self.client.fill(), if readable => {
                     // A client that has said good-bye behind its statement wants it done.
                     self.terminated = self.client.has_said_good_bye();
@@ -152,6 +152,7 @@ impl Session {
         }
         let Some(server) = self.server.as_mut() else { return Attached::Retry };
         if self.state.shared && self.state.pins.is_empty() {
+            self.state.settings.reported.unite(&mut server.parameters);
             if let Some(sql) = self.state.settings.difference(&server.parameters, &server.session_state) {
                 match server.simple_query(&sql, ROUND_TRIP_LIMIT).await {
                     Ok(_) => self.state.settings.applied(&mut server.session_state),

@@ -12,9 +12,10 @@ use admission::RequestType;
 use bytes::Bytes;
 use wire::sql::fingerprint::push_size;
 use wire::sql::statement::{Kind, Statement};
-use wire::sql::{Description, Pins, describe, is_readable_encoding};
+use wire::sql::{Description, Pins, describe};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
+use super::parameters::Reading;
 use super::settings::CARRIED_TEXT_MAX;
 use crate::observe::TypeName;
 
@@ -112,13 +113,13 @@ impl Analysis {
     }
 }
 
-/// Reads a text. `client_encoding` and `standard_strings` are the session's.
-pub(crate) fn analyze(sql: &[u8], standard_strings: bool, client_encoding: &str) -> Analysis {
-    if !is_readable_encoding(client_encoding) {
+/// Reads a text, as the session's settings have it.
+pub(crate) fn analyze(sql: &[u8], reading: Reading) -> Analysis {
+    if !reading.is_readable {
         // Neither its shape nor what it sets can be told: the session keeps its connection.
         return Analysis { pins: Pins::SET_CONFIG, ..Analysis::named(UNPARSED) };
     }
-    let description = describe(sql, standard_strings);
+    let description = describe(sql, reading.standard_strings);
     let mut analysis = type_of(&description);
     analysis.timeout = description.tags.timeout;
     analysis.add_size(description.statements.len() + description.further);
@@ -214,9 +215,10 @@ fn ends_with_default(text: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::postgres::parameters::Parameters;
 
     fn read(sql: &str) -> Analysis {
-        analyze(sql.as_bytes(), true, "UTF8")
+        analyze(sql.as_bytes(), Parameters::default().reading())
     }
 
     #[test]
@@ -273,8 +275,9 @@ mod tests {
     #[test]
     fn what_cannot_be_lexed_is_unparsed() {
         assert_eq!(read("SELECT 'secret").label, UNPARSED);
-        assert_eq!(analyze(b"SELECT 1", true, "SJIS").label, UNPARSED);
-        assert!(!analyze(b"SELECT 1", true, "SJIS").pins.is_empty());
+        let unreadable = Reading { is_readable: false, ..Parameters::default().reading() };
+        assert_eq!(analyze(b"SELECT 1", unreadable).label, UNPARSED);
+        assert!(!analyze(b"SELECT 1", unreadable).pins.is_empty());
     }
 
     #[test]

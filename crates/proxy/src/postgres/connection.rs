@@ -12,7 +12,6 @@
 //! any other way out; a server connection that is dropped in mid-exchange is closed, and its pool told.
 
 use std::collections::VecDeque;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,6 +33,7 @@ use super::settings::SessionSettings;
 use super::state::State;
 use super::transaction::{Control, Transaction};
 use super::{LoggedIn, OnDisconnect, Places, Shared, cancel};
+use crate::shutdown::{Ending, Phase};
 use crate::upstream::pool::Lease;
 
 /// A batch longer than this is sent before its Sync has come: it isn't held back in memory.
@@ -75,9 +75,6 @@ enum Unit {
     },
 }
 
-/// A phase of the shutdown, awaited once for the whole session.
-type Signal = Pin<Box<dyn Future<Output = ()> + Send>>;
-
 /// What of a query is left for the server.
 enum Forward {
     Nothing,
@@ -103,8 +100,7 @@ pub(super) struct Session {
     pub(super) skipping: bool,
     /// The client has said good-bye.
     pub(super) terminated: bool,
-    draining: Signal,
-    pub(super) aborting: Signal,
+    pub(super) ending: Ending,
     _places: Places,
 }
 
@@ -115,12 +111,12 @@ impl Session {
         let parameter =
             |wanted: &str| parameters.iter().find(|(name, _)| name == wanted).map(|(_, value)| value);
         let database = parameter("database").or(parameter("user")).map_or("", String::as_str);
-        let settings = SessionSettings::new(reported);
+        let settings = SessionSettings::new(shared.parameters.share(reported));
         let (gate, registry) = (Arc::from(shared.settings.name.as_str()), Arc::clone(&shared.statements));
         let sharing = shared.settings.shares_connections();
         let cancels_leavers = shared.settings.on_disconnect == OnDisconnect::Cancel;
         let pins = Pins::new(Arc::clone(&shared.pins));
-        let (draining, aborting) = (shared.shutdown.clone(), shared.shutdown.clone());
+        let ending = Ending::new(&shared.shutdown);
         Self {
             client: Channel::new(client, client_input, cancels_leavers),
             state: State::new(gate, database.into(), settings, sharing, registry, pins),
@@ -133,8 +129,7 @@ impl Session {
             failed: false,
             skipping: false,
             terminated: false,
-            draining: Box::pin(async move { draining.draining().await }),
-            aborting: Box::pin(async move { aborting.aborting().await }),
+            ending,
             _places: places,
             shared,
         }
@@ -204,17 +199,18 @@ impl Session {
     async fn wait_for_client(&mut self, gathered: usize) -> Result<(), Option<Refusal>> {
         self.client.flush().await;
         let is_idle = gathered == 0 && self.client.input.is_empty() && !self.transaction.is_open();
+        let end = if is_idle { Phase::Draining } else { Phase::Aborting };
+        self.to_server = BytesMut::new();
         tokio::select! {
             biased;
             there = self.client.fill() => if there { Ok(()) } else { Err(None) },
-            () = &mut self.draining, if is_idle => Err(Some(Refusal::shutting_down())),
-            () = &mut self.aborting => Err(Some(Refusal::shutting_down())),
+            () = self.ending.reached(end) => Err(Some(Refusal::shutting_down())),
             heard = watch(&mut self.server) => self.heard_while_idle(heard),
         }
     }
 
     async fn serve_query(&mut self, length: usize) -> Flow {
-        let frame = self.client.input.split_to(length);
+        let frame = self.client.take(length);
         let sql = match frontend::parse(frame[0], &frame[HEADER_LEN..]) {
             Ok(frontend::Message::Query { sql }) => sql,
             Ok(_) | Err(_) => return self.violation("a query without its end").await,
@@ -301,7 +297,7 @@ impl Session {
     }
 
     async fn forward_batch(&mut self, length: usize, synced: bool, batch: Batch) -> Flow {
-        let frames = self.client.input.split_to(length);
+        let frames = self.client.take(length);
         let explicit = !matches!(self.transaction, Transaction::Idle);
         let mut analysis = match &batch.first {
             // A statement that is prepared and not run costs alike, whatever it is.
@@ -326,7 +322,7 @@ impl Session {
     }
 
     async fn serve_function(&mut self, length: usize) -> Flow {
-        let frame = self.client.input.split_to(length);
+        let frame = self.client.take(length);
         if matches!(self.transaction, Transaction::Refused(_)) {
             self.transaction.failure().write(&mut self.client.output);
             backend::write_ready(&mut self.client.output, Status::Failed);
@@ -387,7 +383,7 @@ impl Session {
                 tokio::select! {
                     biased;
                     end = relay.run() => end,
-                    () = &mut self.aborting => End::ServerLost(None),
+                    () = self.ending.aborting() => End::ServerLost(None),
                 }
             }
             Err(error) => End::ClientErred(error),

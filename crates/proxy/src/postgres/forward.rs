@@ -6,14 +6,15 @@
 //! data longer than a buffer pass in parts. Both sides are served in one loop: a client that writes a long pipeline
 //! before it reads can't block itself.
 
+use std::cell::RefCell;
 use std::future::poll_fn;
-use std::io;
-use std::pin::pin;
-use std::task::{Context, Poll};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
+use std::{io, mem};
 
 use bytes::{Buf, BufMut, BytesMut};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use wire::postgres::ProtocolError;
 use wire::postgres::backend::parse_error;
 use wire::postgres::codec::{Frame, HEADER_LEN, backend_frame, frontend_frame};
@@ -37,11 +38,17 @@ pub(crate) const MESSAGE_MAX: usize = 256 * 1024 * 1024;
 /// The longest server message, rows and copy data aside, that is awaited whole.
 const SERVER_MESSAGE_MAX: usize = 4 * 1024 * 1024;
 
-/// How much room a read gets at least, once a buffer has to grow.
-const READ_SIZE: usize = 16 * 1024;
-
 /// The most that one read takes: a buffer that has grown for a long message isn't filled for its own sake.
 const READ_MAX: usize = 64 * 1024;
+
+/// Room in a buffer from which a read goes there directly. With less it goes through the thread's scratch buffer, so
+/// that the buffer grows to what came and not to what could have come.
+const DIRECT_READ_MIN: usize = 16 * 1024;
+
+thread_local! {
+    /// Where reads of unknown length end first. One for each thread that serves sessions, and not one for each session.
+    static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_MAX]);
+}
 
 /// A client's socket with its buffers.
 #[derive(Debug)]
@@ -93,18 +100,24 @@ impl Channel {
             self.is_gone = true;
             return false;
         }
-        if self.input.is_empty() && self.output.is_empty() {
-            // An idle client holds no buffers.
-            self.input = BytesMut::new();
-            self.output = BytesMut::new();
-            if self.stream.readable().await.is_err() {
-                self.is_gone = true;
-                return false;
+        let read = poll_fn(|context| {
+            let read = poll_fill(&mut self.stream, &mut self.input, context);
+            if read.is_pending() && self.input.is_empty() && self.output.is_empty() {
+                // An idle client holds no buffers.
+                self.input = BytesMut::new();
+                self.output = BytesMut::new();
             }
-        }
-        let read = poll_fn(|context| poll_fill(&mut self.stream, &mut self.input, context)).await;
+            read
+        })
+        .await;
         self.is_gone = !matches!(read, Ok(1..));
         !self.is_gone
+    }
+
+    /// Takes so many bytes off the input.
+    pub(crate) fn take(&mut self, length: usize) -> BytesMut {
+        // Taking all of it is the ordinary case, and needs no shared ownership.
+        if length == self.input.len() { mem::take(&mut self.input) } else { self.input.split_to(length) }
     }
 
     /// Writes all that waits. `false`: the client is gone.
@@ -441,21 +454,25 @@ pub(super) fn poll_fill(
     input: &mut BytesMut,
     context: &mut Context<'_>,
 ) -> Poll<io::Result<usize>> {
-    if input.capacity() - input.len() < READ_SIZE / 4 {
-        input.reserve(READ_SIZE);
+    if input.capacity() - input.len() >= DIRECT_READ_MIN {
+        return pin!(stream.read_buf(&mut input.limit(READ_MAX))).poll(context);
     }
-    pin!(stream.read_buf(&mut input.limit(READ_MAX))).poll(context)
+    SCRATCH.with_borrow_mut(|scratch| {
+        let mut read = ReadBuf::new(scratch);
+        ready!(Pin::new(stream).poll_read(context, &mut read))?;
+        input.extend_from_slice(read.filled());
+        Poll::Ready(Ok(read.filled().len()))
+    })
 }
 
 /// Writes what can be written; if all is, has it leave.
 fn poll_flush(stream: &mut Stream, output: &mut BytesMut, context: &mut Context<'_>) -> Poll<io::Result<()>> {
     if output.is_empty() {
-        return pin!(stream.flush()).poll(context);
+        return Pin::new(stream).poll_flush(context);
     }
-    match pin!(stream.write_buf(output)).poll(context) {
-        Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-        other => other.map_ok(|_| ()),
-    }
+    let written = ready!(Pin::new(stream).poll_write(context, output))?;
+    output.advance(written);
+    Poll::Ready(if written == 0 { Err(io::ErrorKind::WriteZero.into()) } else { Ok(()) })
 }
 
 #[cfg(test)]

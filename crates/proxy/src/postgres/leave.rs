@@ -175,7 +175,7 @@ impl Session {
         let end = if finish {
             tokio::select! {
                 end = relay.run_out() => Some(end),
-                () = &mut self.aborting => None,
+                () = self.ending.aborting() => None,
             }
         } else {
             let (process_id, secret) = self.cancel.key();

@@ -170,6 +170,7 @@ pub(crate) struct Shared {
     pub(crate) cancel: Arc<cancel::Registry>,
     pub(crate) statements: Arc<prepared::Registry>,
     pub(crate) pins: Arc<pins::PinCounts>,
+    pub(crate) parameters: parameters::Common,
     pub(crate) driver: Arc<Driver>,
     pub(crate) shutdown: Shutdown,
     /// How logins ended.
@@ -201,6 +202,7 @@ impl Shared {
             )),
             statements: Arc::default(),
             pins: Arc::default(),
+            parameters: parameters::Common::default(),
             driver,
             shutdown,
             login_counts: view::LoginCounts::default(),

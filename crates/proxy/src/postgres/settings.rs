@@ -77,8 +77,8 @@ pub(crate) enum Change {
 pub(crate) struct SessionSettings {
     /// What the client was told last.
     pub(crate) reported: Parameters,
-    /// What its login began with, to which RESET returns.
-    startup: Vec<(String, String)>,
+    /// What its login began with; to those of it that are carried RESET returns.
+    startup: Parameters,
     /// Unreported settings in force, committed.
     settings: BTreeMap<String, Bytes>,
     /// Changes of the open transaction.
@@ -91,9 +91,7 @@ impl SessionSettings {
     /// The settings after login: what the server reported on a connection that this client's login had opened. To these
     /// RESET returns, whether the client asked for them or not.
     pub(crate) fn new(reported: Parameters) -> Self {
-        let told = |name: &&str| Some(((*name).to_owned(), reported.get(name)?.to_owned()));
-        let startup = CARRIED.iter().filter_map(told).collect();
-        Self { reported, startup, ..Self::default() }
+        Self { startup: reported.clone(), reported, ..Self::default() }
     }
 
     /// Whether the server tells of changes of this setting.
@@ -157,10 +155,8 @@ impl SessionSettings {
     /// RESET returned a reported setting to what *this server connection* was started with; the client's own start-up
     /// value is what it must find next.
     fn return_to_startup(&mut self, name: Option<&str>) {
-        for (startup, value) in &self.startup {
-            let reset = name.is_none_or(|name| name.eq_ignore_ascii_case(startup));
-            let carried = CARRIED.iter().find(|carried| carried.eq_ignore_ascii_case(startup));
-            if let (true, Some(carried)) = (reset, carried) {
+        for (carried, value) in carried(&self.startup) {
+            if name.is_none_or(|name| name.eq_ignore_ascii_case(carried)) {
                 self.is_untold |= self.reported.set(carried, value);
             }
         }
@@ -203,10 +199,7 @@ impl SessionSettings {
     /// Tells the client of settings that are the server's to say and that it was told otherwise.
     pub(crate) fn tell(&mut self, parameters: &Parameters, out: &mut BytesMut) {
         if std::mem::take(&mut self.is_untold) {
-            for (name, value) in &self.startup {
-                let carried = CARRIED.iter().find(|carried| carried.eq_ignore_ascii_case(name));
-                carried.into_iter().for_each(|carried| write_parameter_status(out, carried, value));
-            }
+            carried(&self.startup).for_each(|(name, value)| write_parameter_status(out, name, value));
         }
         if self.reported == *parameters {
             return;
@@ -223,6 +216,11 @@ impl SessionSettings {
     pub(crate) fn applied(&self, server: &mut ServerState) {
         server.settings.clone_from(&self.settings);
     }
+}
+
+/// Those settings that are carried from connection to connection.
+fn carried(parameters: &Parameters) -> impl Iterator<Item = (&'static str, &str)> {
+    CARRIED.into_iter().filter_map(|name| Some((name, parameters.get(name)?)))
 }
 
 /// Characteristics of transactions add up: each statement may name some of the three.

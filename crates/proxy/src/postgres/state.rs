@@ -57,9 +57,7 @@ impl State {
 
     /// Reads a text.
     pub(crate) fn analyze(&self, sql: &[u8]) -> Analysis {
-        let reported = |name| self.settings.reported.get(name);
-        let standard_strings = reported("standard_conforming_strings") != Some("off");
-        classify::analyze(sql, standard_strings, reported("client_encoding").unwrap_or("UTF8"))
+        classify::analyze(sql, self.settings.reported.reading())
     }
 
     /// The statement that a Parse message makes. Named ones are the same for all who prepare the same text.

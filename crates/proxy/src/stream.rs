@@ -134,7 +134,7 @@ impl Stream {
     }
 
     /// Waits until there is something to read, or the end.
-    #[cfg(test)]
+    #[cfg_attr(not(test), expect(dead_code, reason = "only tests wait without reading"))]
     pub(crate) async fn readable(&mut self) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => stream.readable().await,

@@ -121,7 +121,6 @@ impl Encrypted {
     }
 
     /// Waits until there is plain text to read, or the end.
-    #[cfg(test)]
     pub(super) async fn readable(&mut self) -> io::Result<()> {
         poll_fn(|context| Pin::new(&mut self.stream).poll_fill_buf(context).map_ok(|_| ())).await
     }

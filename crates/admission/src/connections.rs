@@ -6,7 +6,7 @@
 //! holds within each pool once the pools together fill the budget; before that, a pool that runs out can still grow.
 
 use crate::order::{Class, ClassSet};
-use crate::request::{Connection, PoolId, Request};
+use crate::request::{Connection, PoolId, PoolSet, Request};
 
 /// One in so many connections is kept from heavy requests.
 const SPARED: u32 = 4;
@@ -31,6 +31,8 @@ pub(crate) struct Connections {
     free: u64,
     /// Pools where a heavy request may take one.
     calm: u64,
+    /// Pools whose requests are held up.
+    paused: PoolSet,
 }
 
 /// The most heavy requests among so many connections.
@@ -42,7 +44,17 @@ impl Connections {
     /// No pool has any connection yet.
     pub(crate) fn new(budget: u32) -> Self {
         let pools = [Pool::default(); PoolId::COUNT];
-        Self { budget, in_use: 0, pinned: 0, heavy: 0, total: 0, pools, free: 0, calm: 0 }
+        Self {
+            budget,
+            in_use: 0,
+            pinned: 0,
+            heavy: 0,
+            total: 0,
+            pools,
+            free: 0,
+            calm: 0,
+            paused: PoolSet::NONE,
+        }
     }
 
     pub(crate) fn budget(&self) -> u32 {
@@ -71,32 +83,47 @@ impl Connections {
         self.refresh_all();
     }
 
+    /// The requests of these pools are held up from now on, and no others.
+    pub(crate) fn pause(&mut self, pools: PoolSet) {
+        self.paused = pools;
+    }
+
+    pub(crate) fn paused(&self) -> PoolSet {
+        self.paused
+    }
+
     /// What can start now in the line of the shorts.
     pub(crate) fn open_to_shorts(&self) -> ClassSet {
+        self.open_to_immediate().without(self.paused)
+    }
+
+    /// What can start now of those that may not be made to wait: a pause doesn't hold them up either.
+    pub(crate) fn open_to_immediate(&self) -> ClassSet {
         if self.in_use >= self.budget {
-            return ClassSet { held: true, ..ClassSet::default() };
+            return ClassSet { held: u64::MAX, ..ClassSet::default() };
         }
         let fresh = if self.heavy_may_start() { self.free & self.calm } else { 0 };
-        ClassSet { pooled: self.free, fresh, held: true }
+        ClassSet { pooled: self.free, fresh, held: u64::MAX }
     }
 
     /// What can start now in the line of the longs.
     pub(crate) fn open_to_longs(&self) -> ClassSet {
         let may = self.in_use < self.budget && self.heavy_may_start();
-        ClassSet { pooled: if may { self.free & self.calm } else { 0 }, fresh: 0, held: true }
+        let open = ClassSet { pooled: if may { self.free & self.calm } else { 0 }, fresh: 0, held: u64::MAX };
+        open.without(self.paused)
     }
 
     fn heavy_may_start(&self) -> bool {
         self.heavy < spare(self.budget.saturating_sub(self.pinned))
     }
 
-    /// Whether this request's connection is there (or it needs none).
+    /// Whether the connection of a request that may not be made to wait is there (or it needs none).
     pub(crate) fn has_one_for(&self, request: &Request) -> bool {
         let class = match request.connection {
             Connection::Needed => Class::pooled(request.pool),
-            Connection::Held => Class::HELD,
+            Connection::Held => Class::held(request.pool),
         };
-        self.open_to_shorts().contains(class)
+        self.open_to_immediate().contains(class)
     }
 
     /// A request takes one.

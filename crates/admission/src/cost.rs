@@ -23,8 +23,10 @@ mod variation;
 
 pub(crate) use overall::Overall;
 
+use crate::learned::LearnedType;
 use crate::ledger::Growing;
 use crate::policy::Cost;
+use crate::request::RequestType;
 use crate::time::Instant;
 use crate::work::Work;
 use ewma::Ewma;
@@ -233,6 +235,33 @@ impl Estimate {
     /// Its first request has been in flight for so long that it is called long, whatever becomes of it.
     pub(crate) fn call(&mut self, age: Work) {
         self.called = Some(self.called.unwrap_or(0).max(age.as_nanos()));
+    }
+
+    /// What is to be kept across restarts; `None` without a success.
+    pub(crate) fn to_keep(&self, request_type: RequestType) -> Option<LearnedType> {
+        let mean = if self.is_settled() { self.estimator.mean() } else { self.early_median() };
+        (self.samples > 0).then(|| LearnedType {
+            request_type,
+            mean: Work::from_nanos(mean.max(1)),
+            rank: self.rank().unwrap_or_default(),
+            samples: self.samples,
+            variation: self.variation.learned(),
+        })
+    }
+
+    /// As if its samples had all been their mean, and had varied as they did: the next one weighs what it would have.
+    pub(crate) fn recalled(learned: &LearnedType, cost: Cost) -> Self {
+        let mean = learned.mean.as_nanos();
+        let mut estimate = Self { samples: learned.samples, early: [mean; SETTLED], ..Self::new(cost) };
+        if estimate.is_settled() {
+            for _ in 0..learned.samples.min(u64::from(Cost::WINDOW_MAX)) {
+                estimate.estimator.learn(mean);
+            }
+            estimate.variation = Variation::recalled(learned.variation);
+            estimate.steady = learned.rank.as_nanos() as f64;
+            estimate.taken_in = learned.samples.min(RANKED_OVER);
+        }
+        estimate
     }
 
     /// Goes on with another estimator, from the present mean.

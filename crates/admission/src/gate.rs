@@ -16,6 +16,7 @@
 mod dispatch;
 mod timers;
 mod types;
+mod watch;
 
 use alloc::collections::{BTreeSet, VecDeque};
 

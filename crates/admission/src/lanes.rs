@@ -77,6 +77,18 @@ impl Lanes {
         self.in_flight -= 1;
     }
 
+    /// The mean as it was after so many requests, if nothing was learned yet.
+    pub(crate) fn recall(&mut self, mean: Work, requests: u64) {
+        if self.overall.samples() == 0.0 {
+            self.overall = Overall::recalled(mean, requests);
+        }
+    }
+
+    /// How many requests the mean is of.
+    pub(crate) fn requests(&self) -> u64 {
+        self.overall.samples() as u64
+    }
+
     /// The mean work of a request.
     pub(crate) fn mean(&self) -> Work {
         self.overall.mean()

@@ -14,6 +14,7 @@ mod cost;
 mod event;
 mod gate;
 mod lanes;
+mod learned;
 mod ledger;
 mod order;
 mod policy;
@@ -28,8 +29,11 @@ mod work;
 pub use action::{Action, Reason};
 pub use event::{Event, Lane};
 pub use gate::{EVENTS_MAX, Gate};
+pub use learned::{Learned, LearnedType, LearnedVariation};
 pub use policy::{Cost, Order, Policy, PolicyError};
-pub use request::{Completion, Connection, Entry, Outcome, Pin, PoolId, Request, RequestType, Ticket};
-pub use snapshot::{Snapshot, TypeSnapshot};
+pub use request::{
+    Completion, Connection, Entry, Outcome, Pin, PoolId, PoolSet, Request, RequestType, Ticket,
+};
+pub use snapshot::{PoolLoad, Queued, Snapshot, TypeSnapshot};
 pub use time::{Duration, Instant};
 pub use work::Work;

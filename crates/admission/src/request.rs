@@ -27,6 +27,27 @@ impl PoolId {
     }
 }
 
+/// A set of pools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct PoolSet(pub(crate) u64);
+
+impl PoolSet {
+    /// No pool.
+    pub const NONE: Self = Self(0);
+    /// Every pool that there can be.
+    pub const ALL: Self = Self(u64::MAX);
+
+    /// Adds a pool.
+    pub const fn insert(&mut self, pool: PoolId) {
+        self.0 |= 1 << pool.index();
+    }
+
+    /// Whether the pool is in it.
+    pub const fn contains(self, pool: PoolId) -> bool {
+        self.0 >> pool.index() & 1 == 1
+    }
+}
+
 /// Whether a request takes a connection from the budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Connection {

@@ -3,7 +3,8 @@
 use alloc::vec::Vec;
 
 use crate::event::Lane;
-use crate::request::RequestType;
+use crate::request::{PoolId, RequestType, Ticket};
+use crate::time::Instant;
 use crate::work::Work;
 
 /// The state of a gate at one instant.
@@ -31,6 +32,34 @@ pub struct Snapshot {
     pub long_limit: Option<u32>,
     /// The known types.
     pub types: Vec<TypeSnapshot>,
+}
+
+/// The requests of one pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolLoad {
+    /// Those in flight (suspended ones included).
+    pub in_flight: u32,
+    /// Those that wait.
+    pub queued: u32,
+    /// Since when the one waits that waits longest.
+    pub waiting_since: Option<Instant>,
+}
+
+/// One request that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Queued {
+    /// What names it.
+    pub ticket: Ticket,
+    /// Its type.
+    pub request_type: RequestType,
+    /// Its pool.
+    pub pool: PoolId,
+    /// The lane of its type.
+    pub lane: Lane,
+    /// What it is expected to take.
+    pub work: Work,
+    /// Since when it waits.
+    pub since: Instant,
 }
 
 /// One request type.

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 
 use crate::cost::Estimate;
 use crate::event::Lane;
+use crate::learned::LearnedType;
 use crate::ledger::Growing;
 use crate::policy::Cost;
 use crate::request::RequestType;
@@ -172,6 +173,30 @@ impl Types {
         self.by_key.remove(&key);
         self.free.push(kind);
         Some(key)
+    }
+
+    /// What is to be kept across restarts, the least recently used first.
+    pub(crate) fn learned(&self) -> Vec<LearnedType> {
+        let linked = |kind| Some(kind).filter(|&kind| kind != NONE);
+        let idle = core::iter::successors(linked(self.idle_first), |&kind| linked(self.at(kind).idle_after));
+        let busy = self.by_key.values().copied().filter(|&kind| !self.is_resting(kind));
+        let learned = |kind| {
+            let known = self.at(kind);
+            known.estimate.to_keep(known.key?)
+        };
+        idle.chain(busy).filter_map(learned).collect()
+    }
+
+    /// Knows a type as it was learned, if it isn't known and there is room for it. Its place.
+    pub(crate) fn recall(&mut self, learned: &LearnedType, now: Instant) -> Option<u32> {
+        let is_new = !self.by_key.contains_key(&learned.request_type);
+        if !is_new || self.by_key.len() >= self.most || !learned.is_possible() {
+            return None;
+        }
+        let (kind, _) = self.find(learned.request_type, now);
+        self.at_mut(kind).estimate = Estimate::recalled(learned, self.cost);
+        self.rest(kind);
+        Some(kind)
     }
 
     /// A request of this type has ended: if it was the last, the type may be forgotten from now on.

@@ -23,6 +23,11 @@ impl Overall {
         self.mean += weight * (sample.as_nanos() as f64 - self.mean);
     }
 
+    /// As it was after so many samples.
+    pub(crate) fn recalled(mean: Work, samples: u64) -> Self {
+        Self { samples: samples as f64, mean: mean.as_nanos() as f64 }
+    }
+
     pub(crate) fn mean(&self) -> Work {
         Work::from_nanos(self.mean as u64)
     }

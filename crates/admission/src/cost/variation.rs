@@ -8,6 +8,8 @@
 //! keep a type near 1 from flapping, it counts as high above 1.1 and no longer below 0.9. The samples are clipped at ten
 //! times the mean, so very heavy tails are underestimated, but they still are far above 1.
 
+use crate::learned::LearnedVariation;
+
 /// The least weight of a sample.
 const WEIGHT: f64 = 1.0 / 64.0;
 /// Fewer samples say nothing.
@@ -33,6 +35,19 @@ impl Variation {
         self.variance = (1.0 - weight) * (self.variance + weight * distance * distance);
         let bound = if self.high { LOW } else { HIGH };
         self.high = self.samples >= JUDGED && self.coefficient() > bound;
+    }
+
+    /// As it is kept across restarts.
+    pub(crate) fn learned(&self) -> LearnedVariation {
+        LearnedVariation { samples: self.samples as u64, mean: self.mean, variance: self.variance }
+    }
+
+    /// As it was.
+    pub(crate) fn recalled(learned: LearnedVariation) -> Self {
+        let LearnedVariation { samples, mean, variance } = learned;
+        let mut variation = Self { samples: samples as f64, mean, variance, high: false };
+        variation.high = variation.samples >= JUDGED && variation.coefficient() > HIGH;
+        variation
     }
 
     pub(crate) fn coefficient(&self) -> f64 {

@@ -28,10 +28,10 @@ impl Gate {
         if self.waiting.is_empty() {
             return None;
         }
-        let open = self.connections.open_to_shorts();
-        if let Some(slot) = self.immediate.first(open) {
+        if let Some(slot) = self.immediate.first(self.connections.open_to_immediate()) {
             return Some(slot);
         }
+        let open = self.connections.open_to_shorts();
         let short = self.short.first(open);
         let Some(long) = self.long_head() else {
             return short.filter(|&slot| self.fits(now, slot));
@@ -103,7 +103,7 @@ impl Gate {
     fn class_of(&self, slot: u32, line: Line) -> Class {
         let record = self.tickets.at(slot);
         match record.request.connection {
-            Connection::Held => Class::HELD,
+            Connection::Held => Class::held(record.request.pool),
             Connection::Needed if line == Line::Short && self.is_unknown(record.kind) => {
                 Class::fresh(record.request.pool)
             }

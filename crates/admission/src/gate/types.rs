@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 
 use super::Gate;
 use crate::event::{Event, Lane};
+use crate::learned::Learned;
 use crate::request::Connection;
 use crate::tickets::{Line, Place, Seat};
 use crate::time::Instant;
@@ -19,6 +20,25 @@ impl Gate {
     pub(super) fn expected(&self, now: Instant, kind: u32) -> Work {
         let known = self.types.at(kind);
         known.estimate.expected(now, &known.overdue, self.lanes.mean())
+    }
+
+    /// What is to be kept across restarts.
+    pub fn learned(&self) -> Learned {
+        Learned { mean: self.lanes.mean(), requests: self.lanes.requests(), types: self.types.learned() }
+    }
+
+    /// Knows from now on what another gate had learned, as far as it doesn't know it itself. Of more types than there
+    /// may be, the most recently used are taken; what can't have been learned is left out.
+    pub fn recall(&mut self, now: Instant, learned: &Learned) {
+        let now = self.advance(now);
+        self.lanes.recall(learned.mean, learned.requests);
+        let room = self.policy.types_max.min(learned.types.len());
+        for known in &learned.types[learned.types.len() - room..] {
+            if let Some(kind) = self.types.recall(known, now) {
+                self.relane(now, kind);
+            }
+        }
+        self.dispatch(now);
     }
 
     /// Puts a type in the lane where it belongs now. Whether that is another.

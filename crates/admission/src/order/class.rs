@@ -4,7 +4,7 @@
 //! takes a connection at all, and whether its type is still unknown (those may not take the last connections), so each
 //! combination is a class and each part of a line keeps the set of the classes in it.
 
-use crate::request::PoolId;
+use crate::request::{PoolId, PoolSet};
 
 /// The class of one waiting request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,8 +13,13 @@ pub(crate) struct Class(u8);
 const FRESH: u8 = PoolId::COUNT as u8;
 
 impl Class {
-    /// It takes no connection: its session holds one.
-    pub(crate) const HELD: Self = Self(2 * FRESH);
+    /// What an empty place holds; it is never looked at.
+    pub(crate) const NONE: Self = Self(0);
+
+    /// It takes no connection: its session holds one of this pool.
+    pub(crate) const fn held(pool: PoolId) -> Self {
+        Self(2 * FRESH + pool.index() as u8)
+    }
 
     /// It takes a connection of this pool.
     pub(crate) const fn pooled(pool: PoolId) -> Self {
@@ -34,8 +39,8 @@ pub(crate) struct ClassSet {
     pub(crate) pooled: u64,
     /// Pools of requests of unknown types, one bit each.
     pub(crate) fresh: u64,
-    /// Whether [`Class::HELD`] is in it.
-    pub(crate) held: bool,
+    /// Pools of requests whose session holds a connection, one bit each.
+    pub(crate) held: u64,
 }
 
 impl ClassSet {
@@ -44,7 +49,7 @@ impl ClassSet {
         match class.0 {
             index if index < FRESH => self.pooled |= 1 << index,
             index if index < 2 * FRESH => self.fresh |= 1 << (index - FRESH),
-            _ => self.held = true,
+            index => self.held |= 1 << (index - 2 * FRESH),
         }
     }
 
@@ -53,8 +58,14 @@ impl ClassSet {
         match class.0 {
             index if index < FRESH => self.pooled >> index & 1 == 1,
             index if index < 2 * FRESH => self.fresh >> (index - FRESH) & 1 == 1,
-            _ => self.held,
+            index => self.held >> (index - 2 * FRESH) & 1 == 1,
         }
+    }
+
+    /// It without the classes of these pools.
+    pub(crate) fn without(self, pools: PoolSet) -> Self {
+        let kept = !pools.0;
+        Self { pooled: self.pooled & kept, fresh: self.fresh & kept, held: self.held & kept }
     }
 
     /// Adds all of another set.
@@ -66,6 +77,6 @@ impl ClassSet {
 
     /// Whether both have a class in common.
     pub(crate) fn meets(self, other: Self) -> bool {
-        self.pooled & other.pooled != 0 || self.fresh & other.fresh != 0 || (self.held && other.held)
+        self.pooled & other.pooled != 0 || self.fresh & other.fresh != 0 || self.held & other.held != 0
     }
 }

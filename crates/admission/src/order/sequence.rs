@@ -210,7 +210,7 @@ impl Sequence {
             id: [0; LEAF],
             work: [0; LEAF],
             left: [0; LEAF],
-            class: [Class::HELD; LEAF],
+            class: [Class::NONE; LEAF],
         };
         store(&mut self.leaves, &mut self.free_leaves, leaf)
     }

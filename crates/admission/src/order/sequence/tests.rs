@@ -108,7 +108,7 @@ fn without_bound_it_is_sorted_and_without_allowance_it_is_in_order_of_arrival() 
 fn memory_follows_the_number_that_wait() {
     let mut line = Sequence::new();
     for id in 0..64_000 {
-        line.insert(id, Class::HELD, 1 + u64::from(id) * 7_919 % 1_000, UNBOUNDED);
+        line.insert(id, Class::held(PoolId::default()), 1 + u64::from(id) * 7_919 % 1_000, UNBOUNDED);
     }
     for id in (0..64_000).filter(|id| id % 64 != 0) {
         line.remove(id);
@@ -122,7 +122,7 @@ fn memory_follows_the_number_that_wait() {
 fn removing_what_is_not_there_changes_nothing() {
     let mut line = Sequence::new();
     line.remove(7);
-    line.insert(1, Class::HELD, 1, 0);
+    line.insert(1, Class::held(PoolId::default()), 1, 0);
     line.remove(7);
     assert_eq!(line.len(), 1);
     line.remove(1);

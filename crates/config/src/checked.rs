@@ -1,5 +1,6 @@
 //! The world as it is run: every value in a type that cannot be wrong, everything that must fit together checked.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use admission::{Cost, Order, Policy, Work};
@@ -155,6 +156,14 @@ pub struct Gate {
     pub on_disconnect: OnDisconnect,
     /// How long transactions may take to end at shutdown.
     pub drain_timeout: Duration,
+    /// Where what was learned is kept, if anywhere.
+    pub state_file: Option<PathBuf>,
+    /// Who may use the console.
+    pub admin_users: Vec<String>,
+    /// Who may use the console to look.
+    pub stats_users: Vec<String>,
+    /// Where the login of a console user is relayed to.
+    pub admin_database: String,
 }
 
 pub(crate) const PROTOCOLS: &[(&str, Protocol)] = &[("postgres", Protocol::Postgres)];
@@ -331,6 +340,10 @@ fn read_gate(section: &mut Section<'_>) -> Gate {
         allow_trust_relay: section.read("allow_trust_relay", raw::boolean),
         on_disconnect: section.read("on_disconnect", |value| raw::choice(value, ON_DISCONNECT)),
         drain_timeout: section.read("drain_timeout", raw::at_most_a_day),
+        state_file: section.read("state_file", state_file),
+        admin_users: section.read("admin_users", raw::users),
+        stats_users: section.read("stats_users", raw::users),
+        admin_database: section.read("admin_database", database),
     }
 }
 
@@ -414,6 +427,9 @@ fn refuse_collisions(section: &mut Section<'_>, gate: &Gate, others: &[Gate], ad
     if is_fixed && admin.listen.as_ref() == Some(&gate.listen) {
         section.complain("listen", Complaint::new("the admin listener is there"));
     }
+    if gate.state_file.is_some() && others.iter().any(|other| other.state_file == gate.state_file) {
+        section.complain("state_file", Complaint::new("another gate keeps its state there"));
+    }
     if gate.listen == gate.upstream {
         section.complain("upstream", Complaint::new("is the gate itself (`listen`)"));
     }
@@ -433,6 +449,28 @@ fn name(value: &DeValue<'_>) -> Result<String, Complaint> {
         Err(Complaint::new("can't be a name")
             .hint(format!("write letters, digits, - and _, at most {NAME_BYTES_MAX}")))
     }
+}
+
+fn state_file(value: &DeValue<'_>) -> Result<Option<PathBuf>, Complaint> {
+    let path = match raw::text(value)?.as_str() {
+        "none" => return Ok(None),
+        text => PathBuf::from(text),
+    };
+    if !path.is_absolute() {
+        return Err(Complaint::new("is a relative path").hint("write an absolute one, or \"none\""));
+    }
+    if path.file_name().is_none() {
+        return Err(Complaint::new("is a directory").hint("name a file in it"));
+    }
+    Ok(Some(path))
+}
+
+fn database(value: &DeValue<'_>) -> Result<String, Complaint> {
+    let name = raw::text(value)?;
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains('\0') {
+        return Err(Complaint::new("can't be a database's name"));
+    }
+    Ok(name)
 }
 
 fn protocol(value: &DeValue<'_>) -> Result<Protocol, Complaint> {

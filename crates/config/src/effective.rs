@@ -14,22 +14,48 @@ use crate::checked::{
 
 /// The effective configuration as TOML.
 pub fn effective(world: &World) -> String {
+    lines(world).text
+}
+
+/// One key with the value that holds, as it is written in TOML.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Its section in words: `admin`, `log`, or such as `gate "shop"`.
+    pub section: String,
+    /// The gate that it is of.
+    pub gate: Option<String>,
+    /// The key.
+    pub key: &'static str,
+    /// The value.
+    pub value: String,
+}
+
+/// Every key that has a value, in the order of [`effective()`].
+pub fn rows(world: &World) -> Vec<Row> {
+    lines(world).rows
+}
+
+fn lines(world: &World) -> Lines {
     let mut out = Lines::default();
+    out.section("admin", None);
     out.header("[admin]");
     match &world.admin.listen {
         Some(address) => out.text("listen", address),
         None => out.text("listen", "none"),
     }
+    out.section("log", None);
     out.header("\n[log]");
     out.text("format", name_of(FORMATS, &world.log.format));
     out.text("level", name_of(LEVELS, &world.log.level));
     for gate in &world.gates {
+        out.section(&format!("gate {:?}", gate.name), Some(&gate.name));
         out.header("\n[[gate]]");
         service(&mut out, gate);
         admission(&mut out, gate);
         sessions(&mut out, gate);
+        operation(&mut out, gate);
     }
-    out.text
+    out
 }
 
 fn service(out: &mut Lines, gate: &Gate) {
@@ -111,6 +137,16 @@ fn sessions(out: &mut Lines, gate: &Gate) {
     out.time("drain_timeout", gate.drain_timeout);
 }
 
+fn operation(out: &mut Lines, gate: &Gate) {
+    match &gate.state_file {
+        Some(path) => out.text("state_file", path.display()),
+        None => out.text("state_file", "none"),
+    }
+    out.value("admin_users", toml::Value::from(gate.admin_users.clone()));
+    out.value("stats_users", toml::Value::from(gate.stats_users.clone()));
+    out.text("admin_database", &gate.admin_database);
+}
+
 fn name_of<T: PartialEq>(names: &[(&'static str, T)], value: &T) -> &'static str {
     let named = names.iter().find(|(_, named)| named == value);
     named.map_or("?", |(name, _)| *name)
@@ -120,6 +156,9 @@ fn name_of<T: PartialEq>(names: &[(&'static str, T)], value: &T) -> &'static str
 #[derive(Default)]
 struct Lines {
     text: String,
+    rows: Vec<Row>,
+    section: String,
+    gate: Option<String>,
 }
 
 impl Lines {
@@ -131,15 +170,22 @@ impl Lines {
         let _ = writeln!(self.text, "# {note}");
     }
 
-    fn value(&mut self, key: &str, value: impl fmt::Display) {
-        let _ = writeln!(self.text, "{key} = {value}");
+    fn section(&mut self, section: &str, gate: Option<&str>) {
+        self.section = section.to_owned();
+        self.gate = gate.map(str::to_owned);
     }
 
-    fn text(&mut self, key: &str, text: impl fmt::Display) {
+    fn value(&mut self, key: &'static str, value: impl fmt::Display) {
+        let _ = writeln!(self.text, "{key} = {value}");
+        let (section, gate) = (self.section.clone(), self.gate.clone());
+        self.rows.push(Row { section, gate, key, value: value.to_string() });
+    }
+
+    fn text(&mut self, key: &'static str, text: impl fmt::Display) {
         self.value(key, toml::Value::from(text.to_string()));
     }
 
-    fn time(&mut self, key: &str, time: Duration) {
+    fn time(&mut self, key: &'static str, time: Duration) {
         self.text(key, humantime::format_duration(time));
     }
 }

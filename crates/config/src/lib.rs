@@ -16,16 +16,18 @@ mod effective;
 mod error;
 mod raw;
 mod reference;
+mod reload;
 
 pub use address::Address;
 pub use checked::{
     Admin, Gate, LONG_LIMIT_FALLBACK, Log, LogFormat, LogLevel, LongLimit, Mode, OnDisconnect, Pooling,
     Protocol, World,
 };
-pub use effective::effective;
+pub use effective::{Row, effective, rows};
 pub use error::{Error, Errors, Origin, Position};
 pub use raw::{ADMIN, Field, FieldDefault, GATE, LOG};
 pub use reference::reference;
+pub use reload::{Change, Reload, reload};
 
 /// The longest config file that is read, in bytes: a thousand gates with every key.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;

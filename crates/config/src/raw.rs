@@ -13,7 +13,7 @@ mod values;
 
 pub(crate) use section::{Section, hint_for_unknown, literal, unknown_key};
 pub(crate) use values::{
-    Complaint, aging, at_most_a_day, boolean, capacity, choice, integer, long_limit, some_time, text,
+    Complaint, aging, at_most_a_day, boolean, capacity, choice, integer, long_limit, some_time, text, users,
 };
 
 /// One key.
@@ -117,7 +117,7 @@ pub const GATE: &[Field] = &[
         default: Required,
         doc: "Where the protected server listens. No user and no password: every client logs in to the server as itself, through the gate.",
         reason: "It can't be guessed.",
-        reloadable: false,
+        reloadable: true,
     },
     Field {
         key: "connections",
@@ -269,7 +269,7 @@ pub const GATE: &[Field] = &[
         default: Value("false"),
         doc: "Start even if the server lets logins in without a challenge (`trust`) and `listen` can be reached from elsewhere.",
         reason: "To the server every client comes from the gate's address, so a rule for that address would open it to all.",
-        reloadable: false,
+        reloadable: true,
     },
     Field {
         key: "on_disconnect",
@@ -285,6 +285,38 @@ pub const GATE: &[Field] = &[
         default: Value("\"30s\""),
         doc: "After SIGTERM: how long transactions may take to end before they are cut off. A second signal cuts them off at once.",
         reason: "What process managers allow before they kill.",
+        reloadable: true,
+    },
+    Field {
+        key: "state_file",
+        takes: "an absolute path, or `\"none\"`",
+        default: Value("\"none\""),
+        doc: "Where what was learned of request types is kept across restarts: written every minute and at the end, read at the start. It holds shapes of statements, never a literal. A file that can't be used is put aside with a warning.",
+        reason: "Where a service may write is the operator's to say (with systemd: `StateDirectory=gatekeeper` and a file in `/var/lib/gatekeeper`). Without it a restarted gate learns anew, one request of each type at a time.",
+        reloadable: false,
+    },
+    Field {
+        key: "admin_users",
+        takes: "a list of user names, as `[\"ann\", \"bob\"]` or `\"ann, bob\"`",
+        default: Value("[]"),
+        doc: "Who may use the console, the virtual database `gatekeeper`: look at everything, pause, resume, end sessions, reload, shut down. There is no console unless somebody is named here or in `stats_users`.",
+        reason: "A console that nobody asked for is a door that nobody watches.",
+        reloadable: true,
+    },
+    Field {
+        key: "stats_users",
+        takes: "a list of user names",
+        default: Value("[]"),
+        doc: "Who may use the console to look, and nothing else: for dashboards and exporters.",
+        reason: "An exporter needs no right to pause.",
+        reloadable: true,
+    },
+    Field {
+        key: "admin_database",
+        takes: "a name",
+        default: Value("\"postgres\""),
+        doc: "The server's database to which the login of a console user is relayed, to see whether the server knows him. Nothing is asked there. A user who comes by a Unix socket from a process of the gatekeeper's own user (or root) isn't asked for a password.",
+        reason: "Every server has it.",
         reloadable: true,
     },
     Field {

@@ -24,8 +24,9 @@ keys of a gate are also flags of `gatekeeper run`, with `-` for `_`; the admin l
 Durations are strings with a unit: `\"250ms\"`, `\"1s\"`, `\"2m\"`, `\"1h 30m\"`. Work is written as a duration too: the time
 for which a request is expected to occupy the service.
 
-*Reload* says whether a key may change while the gate runs. Gatekeeper doesn't reload its file yet, so a change takes a
-restart either way.
+On SIGHUP, or `RELOAD` in the console, Gatekeeper reads its file again. If anything in it is wrong nothing changes, and the
+log has every error. *Reload* says whether a key takes its new value then; for one that doesn't, the log says that it stays
+as it is until a restart.
 ";
 
 /// The page.

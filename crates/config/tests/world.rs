@@ -49,6 +49,10 @@ on_disconnect = "cancel"
 drain_timeout = "0s"
 types_max = 5
 suspend_after = "0s"
+state_file = "/var/lib/gatekeeper/shop.json"
+admin_users = ["ann", "bob"]
+stats_users = "exporter, prober"
+admin_database = "shop"
 
 [[gate]]
 name = "reports"

@@ -1,57 +1,115 @@
 //! From a checked configuration to a running process: gates, admin listener, signals.
 
 use std::hash::{BuildHasher as _, RandomState};
-use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use admission::Order;
 use config::{LongLimit, Mode, World};
+use parking_lot::Mutex;
 use proxy::admin::Admin;
+use proxy::command::{Command, Commands};
 use proxy::gate::Driver;
-use proxy::postgres::{self, Bound, Settings, StartError};
-use proxy::shutdown::{Shutdown, Trigger, shutdown};
+use proxy::postgres::{self, Bound, Console, Settings, StartError, Status};
+use proxy::shutdown::{Phase, Shutdown, Trigger, shutdown};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::Failure;
+use crate::commands::SetLevel;
+use crate::reload::Configuration;
+use crate::signals::{Asked, Signals};
+use crate::state::{self, StateFile};
 
-/// Protects what the configuration says, until a signal or an error ends it.
+/// How many commands of consoles may wait for the process; one more waits in its console.
+const COMMANDS_MAX: usize = 8;
+
+/// A gate that runs, as a reload and its state file know it.
+pub(crate) struct Running {
+    pub(crate) status: Status,
+    pub(crate) commands: Commands,
+}
+
+/// Protects what the configuration says, until a signal, a command or an error ends it. `source`: the file that it is
+/// read from again.
 ///
 /// The first SIGTERM or SIGINT drains: no new clients, and transactions may end within `drain_timeout`. The second cuts
-/// them off.
-pub(crate) async fn protect(world: World) -> Result<(), Failure> {
+/// them off. SIGHUP reloads.
+pub(crate) async fn protect(
+    world: World,
+    source: Option<PathBuf>,
+    set_level: SetLevel,
+) -> Result<(), Failure> {
     let failed = |what: &str, error: &dyn std::fmt::Display| Failure::Runtime(format!("{what}: {error}"));
     let mut signals = Signals::new().map_err(|error| failed("cannot listen to signals", &error))?;
     let (trigger, phase) = shutdown();
+    let (commands, mut asked) = mpsc::channel(COMMANDS_MAX);
     let admin = Admin::new(env!("CARGO_PKG_VERSION"));
     serve_admin(&world, &admin).await?;
     let mut gates = JoinSet::new();
+    let (mut running, mut files) = (Vec::new(), Vec::new());
     for gate in &world.gates {
-        start_gate(gate, &admin, &phase, &mut gates).await?;
+        let (gate, file) = start_gate(gate, &admin, &phase, &commands, &mut gates).await?;
+        running.push(gate);
+        files.extend(file);
     }
+    let files = Arc::new(Mutex::new(files));
+    let mut configuration = Configuration { world, source, set_level };
+    let ending = Ending { admin: &admin, trigger: &trigger, phase: &phase };
     admin.set_ready();
     tracing::info!("ready");
     let mut result = Ok(());
+    let keeping = state::keep(&files);
+    tokio::pin!(keeping);
     loop {
         tokio::select! {
             ended = gates.join_next() => match ended {
-                None => return result,
+                None => break,
                 Some(Ok(Ok(()))) => {}
                 Some(Ok(Err(error))) => result = stop_all(&trigger, error.to_string()),
                 Some(Err(error)) => result = stop_all(&trigger, error.to_string()),
             },
-            name = signals.next() => {
-                admin.set_draining();
-                if phase.phase() == proxy::shutdown::Phase::Running {
-                    tracing::info!(signal = name, "draining: no new clients; a second signal ends at once");
-                    trigger.drain();
-                } else {
-                    tracing::warn!(signal = name, "ending at once");
-                    trigger.abort();
-                }
-            }
+            asked = signals.next() => match asked {
+                Asked::End(name) => ending.go_on(name),
+                // What is wrong is in the log.
+                Asked::Reload => _ = configuration.reload(&running),
+            },
+            Some(command) = asked.recv() => match command {
+                Command::Reload(answer) => _ = answer.send(configuration.reload(&running)),
+                Command::Shutdown => ending.drain("SHUTDOWN"),
+                Command::ShutdownNow => ending.abort("SHUTDOWN IMMEDIATE"),
+            },
+            () = &mut keeping => {}
         }
+    }
+    state::write_all(&files).await;
+    result
+}
+
+/// The end of the process, step by step.
+struct Ending<'a> {
+    admin: &'a Admin,
+    trigger: &'a Trigger,
+    phase: &'a Shutdown,
+}
+
+impl Ending<'_> {
+    /// The next step.
+    fn go_on(&self, why: &str) {
+        if self.phase.phase() == Phase::Running { self.drain(why) } else { self.abort(why) }
+    }
+
+    fn drain(&self, why: &str) {
+        self.admin.set_draining();
+        tracing::info!(signal = why, "draining: no new clients; a second signal ends at once");
+        self.trigger.drain();
+    }
+
+    fn abort(&self, why: &str) {
+        self.admin.set_draining();
+        tracing::warn!(signal = why, "ending at once");
+        self.trigger.abort();
     }
 }
 
@@ -80,21 +138,26 @@ async fn start_gate(
     gate: &config::Gate,
     admin: &Admin,
     phase: &Shutdown,
+    commands: &Commands,
     gates: &mut JoinSet<Result<(), StartError>>,
-) -> Result<(), Failure> {
+) -> Result<(Running, Option<StateFile>), Failure> {
     let named = |error: String| Failure::Runtime(format!("gate {:?}: {error}", gate.name));
-    let settings = settings(gate).map_err(|error| named(error.to_string()))?;
+    let settings = told(gate, commands).map_err(|error| named(error.to_string()))?;
     let (policy, seed) = (gate.policy.clone(), RandomState::new().hash_one(&gate.name));
     let driver = match gate.mode {
         Mode::Enforce => Driver::new(&gate.name, policy, seed),
         Mode::Observe => Driver::observing(&gate.name, policy, seed),
     };
+    let kept = Arc::clone(&driver);
     let bound =
         Bound::new(settings, driver, phase.clone()).await.map_err(|error| named(error.to_string()))?;
     announce(gate, &bound);
-    admin.add_gate(Arc::new(bound.status()));
+    // Only now, since a second gatekeeper that finds the address in use has no business with the first one's file.
+    let file = gate.state_file.as_ref().map(|path| StateFile::open(path.clone(), kept));
+    let status = bound.status();
+    admin.add_gate(Arc::new(status.clone()));
     gates.spawn(bound.run());
-    Ok(())
+    Ok((Running { status, commands: commands.clone() }, file))
 }
 
 /// What is protected, where clients connect, and which limits are in force.
@@ -132,12 +195,11 @@ fn announce(gate: &config::Gate, bound: &Bound) {
 }
 
 /// What the PostgreSQL gate is told beside the policy.
-fn settings(gate: &config::Gate) -> Result<Settings, proxy::AddressError> {
+pub(crate) fn told(gate: &config::Gate, commands: &Commands) -> Result<Settings, proxy::AddressError> {
     let keepalive = proxy::Keepalive { idle: gate.keepalive, ..proxy::Keepalive::default() };
     Ok(Settings {
         name: gate.name.clone(),
         listen: gate.listen.to_string().parse()?,
-        upstream: gate.upstream.to_string().parse()?,
         pooling: match gate.pooling {
             config::Pooling::Transaction => postgres::Pooling::Transaction,
             config::Pooling::Session => postgres::Pooling::Session,
@@ -158,26 +220,38 @@ fn settings(gate: &config::Gate) -> Result<Settings, proxy::AddressError> {
         },
         drain_timeout: gate.drain_timeout,
         observe: gate.mode == Mode::Observe,
+        console: console(gate, commands),
+        ..Settings::new(gate.upstream.to_string().parse()?)
     })
 }
 
-/// The signals that end the process.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    fn new() -> io::Result<Self> {
-        let terminate = signal(SignalKind::terminate())?;
-        Ok(Self { terminate, interrupt: signal(SignalKind::interrupt())? })
-    }
-
-    /// Waits for the next one, and names it.
-    async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
+/// The console of a gate: who may use it, and what `SHOW CONFIG` shows.
+fn console(gate: &config::Gate, commands: &Commands) -> Console {
+    let of_gate = World {
+        admin: config::Admin { listen: None },
+        log: config::Log { format: config::LogFormat::Text, level: config::LogLevel::Info },
+        gates: vec![gate.clone()],
+    };
+    let rows = config::rows(&of_gate).into_iter().filter(|row| row.gate.is_some());
+    let row = |row: config::Row| {
+        let field = config::GATE.iter().find(|field| field.key == row.key);
+        let bare = |value: &str| value.trim_matches('"').to_owned();
+        postgres::ConfigRow {
+            key: row.key,
+            value: bare(&row.value),
+            default: match field.map(|field| field.default) {
+                Some(config::FieldDefault::Value(value)) => bare(value),
+                Some(config::FieldDefault::Derived(words)) => words.to_owned(),
+                Some(config::FieldDefault::Required) | None => String::new(),
+            },
+            changeable: field.is_some_and(|field| field.reloadable),
         }
+    };
+    Console {
+        admin_users: gate.admin_users.clone(),
+        stats_users: gate.stats_users.clone(),
+        database: gate.admin_database.clone(),
+        config: rows.map(row).collect(),
+        commands: Some(commands.clone()),
     }
 }

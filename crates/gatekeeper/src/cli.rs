@@ -110,7 +110,9 @@ fn flag(field: &'static config::Field) -> Arg {
 fn value_name(key: &str) -> &'static str {
     match key {
         "listen" | "upstream" => "ADDR",
-        "name" => "NAME",
+        "name" | "admin_database" => "NAME",
+        "state_file" => "FILE",
+        "admin_users" | "stats_users" => "NAMES",
         key if key.ends_with("timeout") || matches!(key, "aging_floor" | "keepalive" | "suspend_after") => {
             "TIME"
         }

@@ -5,5 +5,5 @@ mod run;
 mod types;
 
 pub(crate) use check::check;
-pub(crate) use run::run;
+pub(crate) use run::{SetLevel, check_descriptors, run};
 pub(crate) use types::types;

@@ -12,6 +12,9 @@ mod assemble;
 mod cli;
 mod commands;
 mod descriptors;
+mod reload;
+mod signals;
+mod state;
 
 use cli::{Cli, Command};
 

@@ -20,7 +20,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use admission::{
-    Action, Completion, Instant, Outcome, Pin, Policy, PoolId, Reason, Request, Snapshot, Ticket,
+    Action, Completion, Instant, Learned, LearnedType, Outcome, Pin, Policy, PoolId, PoolLoad, PoolSet,
+    Queued, Reason, Request, Snapshot, Ticket,
 };
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
@@ -144,11 +145,6 @@ impl Driver {
         self.change(|gate, now| gate.set_pool(now, pool, connections));
     }
 
-    /// The server has told how many cores it may use: as many long requests may be in flight.
-    pub fn set_cores(&self, cores: u32) {
-        self.update_policy(|policy| policy.long_limit = Some(cores.max(1)));
-    }
-
     /// Changes the policy.
     pub fn update_policy(&self, update: impl FnOnce(&mut Policy)) {
         let mut policy = self.policy.lock();
@@ -168,6 +164,55 @@ impl Driver {
         drop(inner);
         wakes.send(&self.name);
         snapshot
+    }
+
+    /// What the gate has learned, with the name of each type: to be kept across restarts.
+    pub fn learned(&self) -> (Learned, Vec<Arc<str>>) {
+        let inner = self.inner.lock();
+        let mut learned = inner.gate.learned();
+        let label = |known: &LearnedType| inner.observer.label(known.request_type);
+        // What has no name would have none after the restart either.
+        learned.types.retain(|known| label(known).is_some());
+        let labels = learned.types.iter().filter_map(label).collect();
+        (learned, labels)
+    }
+
+    /// Knows from now on what another gate had learned; `labels` are the names of its types, one for each.
+    pub fn recall(&self, learned: &Learned, labels: &[Arc<str>]) {
+        let mut wakes = Wakes::default();
+        let now = self.clock.now();
+        let mut inner = self.inner.lock();
+        for (known, label) in learned.types.iter().zip(labels) {
+            inner.observer.describe(&TypeName { key: known.request_type, label: Arc::clone(label) });
+        }
+        inner.gate.recall(now, learned);
+        inner.drain(None, &mut wakes);
+        self.arm(&inner.gate, now);
+        drop(inner);
+        wakes.send(&self.name);
+    }
+
+    /// Requests of these pools wait from now on, and no others for that reason.
+    #[expect(dead_code, reason = "the console comes next")]
+    pub(crate) fn pause(&self, pools: PoolSet) {
+        self.change(|gate, now| gate.pause(now, pools));
+    }
+
+    /// The requests of each pool.
+    #[expect(dead_code, reason = "the console comes next")]
+    pub(crate) fn pool_loads(&self) -> [PoolLoad; PoolId::COUNT] {
+        self.change(|gate, now| {
+            gate.handle_timeout(now);
+            gate.pool_loads()
+        })
+    }
+
+    /// Those that wait, with the names of their types, in order of arrival, at most so many.
+    #[expect(dead_code, reason = "the console comes next")]
+    pub(crate) fn queue(&self, most: usize) -> Vec<(Queued, Option<Arc<str>>)> {
+        let inner = self.inner.lock();
+        let queue = inner.gate.queue(most);
+        queue.into_iter().map(|queued| (queued, inner.observer.label(queued.request_type))).collect()
     }
 
     /// The learned table.

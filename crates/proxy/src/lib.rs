@@ -2,12 +2,14 @@
 
 pub mod admin;
 mod clock;
+pub mod command;
 pub mod gate;
 mod listener;
 pub mod metrics;
 pub mod observe;
 mod permit;
 pub mod postgres;
+mod quota;
 pub mod shadow;
 pub mod shutdown;
 mod stream;

@@ -23,6 +23,15 @@ const LOG_PERIOD: Duration = Duration::from_secs(10);
 /// The time that sessions have to say good-bye once they were told to abort.
 const ABORT_GRACE: Duration = Duration::from_secs(2);
 
+/// What bounds a listener, as it holds at the moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// The most sockets at once.
+    pub(crate) sockets_max: usize,
+    /// How long clients may take to finish once the gate drains.
+    pub(crate) drain_timeout: Duration,
+}
+
 /// A listening socket.
 #[derive(Debug)]
 pub(crate) struct Listener {
@@ -73,13 +82,12 @@ impl Listener {
         }
     }
 
-    /// Runs `serve` for every client in a task of its own, at most `sockets_max` at once (more are closed at once),
-    /// until `shutdown` drains. Then no more clients come in, and those that are there have `drain_timeout` to
+    /// Runs `serve` for every client in a task of its own, within `bounds` as they are then (more are closed at once),
+    /// until `shutdown` drains. Then no more clients come in, and those that are there have their time to
     /// finish; who hasn't by then is cut off.
     pub(crate) async fn serve<F>(
         self,
-        sockets_max: usize,
-        drain_timeout: Duration,
+        bounds: impl Fn() -> Bounds,
         shutdown: &Shutdown,
         serve: impl Fn(Stream) -> F,
     ) where
@@ -92,7 +100,7 @@ impl Listener {
                 () = shutdown.draining() => break,
                 Some(ended) = clients.join_next() => note_end(ended),
                 accepted = self.accept() => match accepted {
-                    Ok(stream) if clients.len() < sockets_max => {
+                    Ok(stream) if clients.len() < bounds().sockets_max => {
                         clients.spawn(serve(stream));
                     }
                     Ok(_) => log.warn("closed a connection: too many are open", None),
@@ -112,7 +120,7 @@ impl Listener {
         };
         let cut_off = async {
             tokio::select! {
-                () = sleep(drain_timeout) => {}
+                () = sleep(bounds().drain_timeout) => {}
                 () = shutdown.aborting() => sleep(ABORT_GRACE).await,
             }
         };

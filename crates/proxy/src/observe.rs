@@ -208,6 +208,11 @@ impl Observer {
         }
     }
 
+    /// The name of a type that has a row.
+    pub fn label(&self, request_type: RequestType) -> Option<Arc<str>> {
+        self.types.peek(&request_type).map(|entry| Arc::clone(&entry.label))
+    }
+
     /// The label of a type, with its key behind it if another type has that label: where a label is cut, two types may
     /// look alike, but two series of a metric must not.
     fn unique_label(&self, name: &TypeName) -> Arc<str> {

@@ -29,7 +29,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use admission::{
-    Action, Completion, Connection, Event, Gate, Instant, Outcome, Policy, PoolId, Request, Snapshot, Ticket,
+    Action, Completion, Connection, Event, Gate, Instant, Learned, Outcome, Policy, PoolId, PoolLoad, Queued,
+    Request, Snapshot, Ticket,
 };
 
 /// The most steps kept for one request that waits in the shadow, and so the most of its pauses.
@@ -125,6 +126,28 @@ impl Shadow {
         self.advance(now);
         self.gate.set_policy(now, policy);
         self.act(now);
+    }
+
+    /// What the shadow's gate has learned.
+    pub fn learned(&self) -> Learned {
+        self.gate.learned()
+    }
+
+    /// Knows from now on what another gate had learned.
+    pub fn recall(&mut self, now: Instant, learned: &Learned) {
+        self.advance(now);
+        self.gate.recall(now, learned);
+        self.act(now);
+    }
+
+    /// The requests of the only pool.
+    pub fn pool_loads(&self) -> [PoolLoad; PoolId::COUNT] {
+        self.gate.pool_loads()
+    }
+
+    /// Those that would wait.
+    pub fn queue(&self, most: usize) -> Vec<Queued> {
+        self.gate.queue(most)
     }
 
     /// When [`Shadow::handle_timeout`] has something to do, if nothing else happens before.

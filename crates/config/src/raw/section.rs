@@ -146,7 +146,10 @@ fn without_secrets(value: &str) -> String {
 /// What somebody typed after a flag as a TOML value: an address or a name as a string; anything else as the number or
 /// boolean that it looks like, or a string too.
 pub(crate) fn literal(key: &str, text: &str) -> String {
-    let is_word = matches!(key, "name" | "listen" | "upstream");
+    let is_word = matches!(
+        key,
+        "name" | "listen" | "upstream" | "state_file" | "admin_users" | "stats_users" | "admin_database"
+    );
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'-'))
         && DeValue::parse(text).is_ok();
     if !is_word && (is_number || matches!(text, "true" | "false")) {

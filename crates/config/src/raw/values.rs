@@ -7,6 +7,10 @@ use toml::de::DeValue;
 
 /// No time-out is longer: who means "never" should say what he waits for.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// The longest name of a user: PostgreSQL's own bound.
+const USER_BYTES_MAX: usize = 63;
+/// The most users in a list.
+const USERS_MAX: usize = 1000;
 /// More than this many times its own work is no bound.
 const AGING_MAX: f64 = 1e6;
 
@@ -33,6 +37,29 @@ pub(crate) fn text(value: &DeValue<'_>) -> Result<String, Complaint> {
         DeValue::String(text) => Ok(text.clone().into_owned()),
         other => Err(Complaint::new(format!("{} isn't a string", what(other))).hint("put it in quotes")),
     }
+}
+
+/// Names of users: a list of strings, or one string with commas between them.
+pub(crate) fn users(value: &DeValue<'_>) -> Result<Vec<String>, Complaint> {
+    let names: Vec<String> = match value {
+        DeValue::Array(values) => {
+            values.iter().map(|value| text(value.get_ref())).collect::<Result<_, _>>()?
+        }
+        other => text(other)?.split(',').map(|name| name.trim().to_owned()).collect(),
+    };
+    let mut users: Vec<String> = Vec::new();
+    for name in names.into_iter().filter(|name| !name.is_empty()) {
+        if name.len() > USER_BYTES_MAX || name.contains('\0') {
+            return Err(Complaint::new(format!("a user's name has at most {USER_BYTES_MAX} bytes")));
+        }
+        if !users.contains(&name) {
+            users.push(name);
+        }
+    }
+    if users.len() > USERS_MAX {
+        return Err(Complaint::new(format!("names more than {USERS_MAX} users")));
+    }
+    Ok(users)
 }
 
 /// `true` or `false`.

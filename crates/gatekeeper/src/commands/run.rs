@@ -5,7 +5,9 @@ use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
 use config::{LogFormat, LogLevel, World};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, fmt, reload};
 
 use crate::cli::RunArgs;
 use crate::descriptors::{Allowance, Needed, raise_limit};
@@ -13,23 +15,24 @@ use crate::{Failure, assemble};
 
 /// Runs until a signal ends it.
 pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
-    let (world, origin) = configuration(args)?;
-    start_log(world.log);
+    let (world, source) = configuration(args)?;
+    let level = start_log(world.log);
+    let origin = source.as_ref().map_or("the command line".to_owned(), |path| path.display().to_string());
     tracing::info!(version = env!("CARGO_PKG_VERSION"), configuration = %origin, "gatekeeper starts");
-    check_descriptors(Needed::of(&world))?;
+    check_descriptors(Needed::of(&world)).map_err(Failure::Runtime)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::Runtime(format!("cannot start the runtime: {error}")))?;
-    runtime.block_on(assemble::protect(world))
+    runtime.block_on(assemble::protect(world, source, level))
 }
 
-/// The world, and where it came from in words.
-fn configuration(args: &RunArgs) -> Result<(World, String), Failure> {
+/// The world, and the file that it came from, if it was one.
+fn configuration(args: &RunArgs) -> Result<(World, Option<PathBuf>), Failure> {
     let usage = |errors: config::Errors| Failure::Usage(errors.to_string());
     if !args.gate.given.is_empty() {
         let world = config::from_flags(&args.gate.given, args.admin.as_deref()).map_err(usage)?;
-        return Ok((world, "the command line".to_owned()));
+        return Ok((world, None));
     }
     let path = match &args.config {
         Some(path) => path.clone(),
@@ -39,7 +42,7 @@ fn configuration(args: &RunArgs) -> Result<(World, String), Failure> {
         }
     };
     let world = config::load(&path).map_err(usage)?;
-    Ok((world, path.display().to_string()))
+    Ok((world, Some(path)))
 }
 
 /// Where a configuration is looked for, in this order. (`variable` reads the environment.)
@@ -61,25 +64,45 @@ fn nothing_found(places: &[PathBuf]) -> Failure {
     ))
 }
 
-fn start_log(log: config::Log) {
-    let level = match log.level {
+/// Changes what is written from now on.
+pub(crate) type SetLevel = Box<dyn Fn(LogLevel) + Send + Sync>;
+
+/// Starts the log. What is returned changes its level, unless the environment has the say.
+fn start_log(config::Log { format, level }: config::Log) -> SetLevel {
+    let of_environment = EnvFilter::try_from_default_env();
+    let is_fixed = of_environment.is_ok();
+    let filter = of_environment.unwrap_or_else(|_| EnvFilter::new(level_name(level)));
+    let (filter, handle) = reload::Layer::new(filter);
+    let log = tracing_subscriber::registry().with(filter);
+    let lines = fmt::layer().with_writer(std::io::stderr);
+    match format {
+        // Colors are for terminals; in a file they are noise.
+        LogFormat::Text => {
+            log.with(lines.with_target(false).with_ansi(std::io::stderr().is_terminal())).init();
+        }
+        LogFormat::Json => log.with(lines.json().flatten_event(true)).init(),
+    }
+    Box::new(move |level| {
+        if is_fixed {
+            tracing::warn!("the level of the log stays as RUST_LOG says");
+        } else if let Err(error) = handle.reload(EnvFilter::new(level_name(level))) {
+            tracing::warn!(%error, "the level of the log could not be changed");
+        }
+    })
+}
+
+fn level_name(level: LogLevel) -> &'static str {
+    match level {
         LogLevel::Error => "error",
         LogLevel::Warn => "warn",
         LogLevel::Info => "info",
         LogLevel::Debug => "debug",
         LogLevel::Trace => "trace",
-    };
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
-    let log_to = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    match log.format {
-        // Colors are for terminals; in a file they are noise.
-        LogFormat::Text => log_to.with_target(false).with_ansi(std::io::stderr().is_terminal()).init(),
-        LogFormat::Json => log_to.json().flatten_event(true).init(),
     }
 }
 
 /// Raises the limit of file descriptors as far as needed, and says what is missing.
-fn check_descriptors(needed: Needed) -> Result<(), Failure> {
+pub(crate) fn check_descriptors(needed: Needed) -> Result<(), String> {
     const CURE: &str = "raise it (ulimit -n, or LimitNOFILE= of a systemd unit) or lower max_clients";
     let limit = match raise_limit(needed.all) {
         Ok(limit) => limit,
@@ -98,10 +121,10 @@ fn check_descriptors(needed: Needed) -> Result<(), Failure> {
             );
             Ok(())
         }
-        Allowance::TooFew => Err(Failure::Runtime(format!(
+        Allowance::TooFew => Err(format!(
             "the process may open only {limit} files, and needs {} to work at all, {} for all clients; {CURE}",
             needed.least, needed.all
-        ))),
+        )),
     }
 }
 

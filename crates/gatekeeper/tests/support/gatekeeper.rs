@@ -22,6 +22,8 @@ pub(crate) struct Gate {
     child: Child,
     port: u16,
     admin_port: u16,
+    /// Where it listens, and where the server does.
+    addresses: (String, String),
     directory: TempDir,
 }
 
@@ -40,11 +42,7 @@ impl Gate {
     pub(crate) fn start_between(listen: &str, upstream: &str, settings: &[String]) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let admin_port = free_port().expect("a free port");
-        let config = format!(
-            "[admin]\nlisten = \"127.0.0.1:{admin_port}\"\n\n[[gate]]\nlisten = \"{listen}\"\n\
-             upstream = \"{upstream}\"\n{}\n",
-            settings.join("\n")
-        );
+        let config = configuration(admin_port, listen, upstream, settings);
         let path = directory.path().join("gatekeeper.toml");
         std::fs::write(&path, config).expect("the configuration is written");
         let log = File::create(directory.path().join("log")).expect("the log is created");
@@ -57,7 +55,8 @@ impl Gate {
             .stderr(log)
             .spawn()
             .expect("the gatekeeper starts");
-        let mut gate = Self { child, port: 0, admin_port, directory };
+        let addresses = (listen.to_owned(), upstream.to_owned());
+        let mut gate = Self { child, port: 0, admin_port, addresses, directory };
         gate.wait_until_ready();
         gate
     }
@@ -95,6 +94,37 @@ impl Gate {
         self.child.id()
     }
 
+    /// Writes another configuration, to be read by a reload.
+    pub(crate) fn reconfigure(&self, settings: &[String]) {
+        let (listen, upstream) = &self.addresses;
+        let text = configuration(self.admin_port, listen, upstream, settings);
+        std::fs::write(self.directory.path().join("gatekeeper.toml"), text).expect("it is written");
+    }
+
+    /// The same with the server at another port.
+    pub(crate) fn reconfigure_upstream(&self, port: u16, settings: &[String]) {
+        let text = configuration(self.admin_port, &self.addresses.0, &format!("127.0.0.1:{port}"), settings);
+        std::fs::write(self.directory.path().join("gatekeeper.toml"), text).expect("it is written");
+    }
+
+    /// Sends a signal.
+    pub(crate) fn signal(&self, name: &str) {
+        let kill = Command::new("kill").args([&format!("-{name}"), &self.pid().to_string()]).status();
+        assert!(kill.expect("kill runs").success());
+    }
+
+    /// What the only gate has learned, in `/types`.
+    pub(crate) fn types(&self) -> Value {
+        let text = self.get("types").unwrap_or_else(|| panic!("no types\n{}", self.log_tail()));
+        let types: Value = serde_json::from_str(&text).expect("the types are JSON");
+        types["gates"][0]["types"].clone()
+    }
+
+    /// Its whole log.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.directory.path().join("log")).expect("the log is read")
+    }
+
     /// The only gate in `/status`.
     pub(crate) fn status(&self) -> Value {
         let text = self.get("status").unwrap_or_else(|| panic!("no status\n{}", self.log_tail()));
@@ -121,6 +151,14 @@ impl Gate {
         let start = bytes.len().saturating_sub(LOG_TAIL_BYTES);
         String::from_utf8_lossy(&bytes[start..]).into_owned()
     }
+}
+
+fn configuration(admin_port: u16, listen: &str, upstream: &str, settings: &[String]) -> String {
+    format!(
+        "[admin]\nlisten = \"127.0.0.1:{admin_port}\"\n\n[[gate]]\nlisten = \"{listen}\"\n\
+         upstream = \"{upstream}\"\n{}\n",
+        settings.join("\n")
+    )
 }
 
 impl Drop for Gate {

@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 
 use admission::{
-    Action, Completion, Event, Gate, Instant, Pin, Policy, PoolId, Reason, Request, Snapshot, Ticket,
+    Action, Completion, Event, Gate, Instant, Learned, Pin, Policy, PoolId, PoolLoad, PoolSet, Queued,
+    Reason, Request, Snapshot, Ticket,
 };
 
 use crate::shadow::Shadow;
@@ -96,6 +97,42 @@ impl Decider {
         match self {
             Self::Enforcing(gate) => gate.set_policy(now, policy),
             Self::Observing { shadow, .. } => shadow.set_policy(now, policy),
+        }
+    }
+
+    pub(crate) fn learned(&self) -> Learned {
+        match self {
+            Self::Enforcing(gate) => gate.learned(),
+            Self::Observing { shadow, .. } => shadow.learned(),
+        }
+    }
+
+    pub(crate) fn recall(&mut self, now: Instant, learned: &Learned) {
+        match self {
+            Self::Enforcing(gate) => gate.recall(now, learned),
+            Self::Observing { shadow, .. } => shadow.recall(now, learned),
+        }
+    }
+
+    /// Observing, nobody is held up.
+    pub(crate) fn pause(&mut self, now: Instant, pools: PoolSet) {
+        if let Self::Enforcing(gate) = self {
+            gate.hold_up(now, pools);
+        }
+    }
+
+    /// Observing, all requests are of one pool.
+    pub(crate) fn pool_loads(&self) -> [PoolLoad; PoolId::COUNT] {
+        match self {
+            Self::Enforcing(gate) => gate.pool_loads(),
+            Self::Observing { shadow, .. } => shadow.pool_loads(),
+        }
+    }
+
+    pub(crate) fn queue(&self, most: usize) -> Vec<Queued> {
+        match self {
+            Self::Enforcing(gate) => gate.queue(most),
+            Self::Observing { shadow, .. } => shadow.queue(most),
         }
     }
 

@@ -9,6 +9,10 @@ use tokio::sync::Notify;
 use super::*;
 use crate::shutdown::shutdown;
 
+fn bounds(sockets_max: usize, drain_timeout: Duration) -> impl Fn() -> Bounds {
+    move || Bounds { sockets_max, drain_timeout }
+}
+
 const FOREVER: Duration = Duration::from_secs(3600);
 
 async fn local() -> (Listener, String) {
@@ -37,7 +41,7 @@ async fn clients_are_served_over_tcp_until_the_gate_drains() {
         assert_eq!(echoed(&mut TcpStream::connect(&address).await.unwrap()).await, 7);
         trigger.drain();
     };
-    tokio::join!(listener.serve(10, FOREVER, &shutdown, echo), talk);
+    tokio::join!(listener.serve(bounds(10, FOREVER), &shutdown, echo), talk);
     assert!(TcpStream::connect(&address).await.is_err());
 }
 
@@ -57,7 +61,7 @@ async fn a_client_that_is_there_may_finish_while_the_gate_drains() {
         trigger.drain();
         assert_eq!(echoed(&mut client).await, 7);
     };
-    tokio::join!(listener.serve(10, FOREVER, &shutdown, serve), talk);
+    tokio::join!(listener.serve(bounds(10, FOREVER), &shutdown, serve), talk);
 }
 
 #[tokio::test(start_paused = true)]
@@ -71,7 +75,7 @@ async fn who_does_not_finish_in_time_is_cut_off() {
         trigger.drain();
         assert_eq!(client.read(&mut [0]).await.unwrap_or(0), 0);
     };
-    tokio::join!(listener.serve(10, Duration::from_secs(30), &shutdown, echo), talk);
+    tokio::join!(listener.serve(bounds(10, Duration::from_secs(30)), &shutdown, echo), talk);
 }
 
 #[tokio::test]
@@ -85,7 +89,7 @@ async fn more_sockets_than_may_be_open_are_closed_at_once() {
         assert_eq!(echoed(&mut first).await, 7);
         trigger.drain();
     };
-    tokio::join!(listener.serve(1, FOREVER, &shutdown, echo), talk);
+    tokio::join!(listener.serve(bounds(1, FOREVER), &shutdown, echo), talk);
 }
 
 #[tokio::test]
@@ -98,7 +102,7 @@ async fn a_unix_socket_is_removed_at_the_end() {
         assert_eq!(echoed(&mut UnixStream::connect(&path).await.unwrap()).await, 7);
         trigger.drain();
     };
-    tokio::join!(listener.serve(10, FOREVER, &shutdown, echo), talk);
+    tokio::join!(listener.serve(bounds(10, FOREVER), &shutdown, echo), talk);
     assert!(!path.exists());
 }
 

@@ -36,8 +36,13 @@ const IN_FLIGHT_MAX: usize = 32;
 /// The keys of all living sessions of a gate.
 pub(crate) struct Registry {
     sessions: Mutex<HashMap<i32, Entry>>,
-    sessions_max: usize,
     in_flight: Semaphore,
+    route: Mutex<Arc<Route>>,
+}
+
+/// What a reload may change: how many sessions there may be, and the way of a cancel to the server.
+struct Route {
+    sessions_max: usize,
     upstream: Address,
     connect_timeout: Duration,
     keepalive: Keepalive,
@@ -96,17 +101,33 @@ impl Registry {
         connect_timeout: Duration,
         keepalive: Keepalive,
     ) -> Self {
-        let connect_timeout = connect_timeout.min(SETTLE_LIMIT);
+        let route = Route::new(sessions_max, upstream, connect_timeout, keepalive);
         let in_flight = Semaphore::new(IN_FLIGHT_MAX);
-        Self { sessions: Mutex::default(), sessions_max, in_flight, upstream, connect_timeout, keepalive }
+        Self { sessions: Mutex::default(), in_flight, route: Mutex::new(Arc::new(route)) }
+    }
+
+    /// What [`Registry::new`] was told has changed.
+    pub(crate) fn change(
+        &self,
+        sessions_max: usize,
+        upstream: Address,
+        connect_timeout: Duration,
+        keepalive: Keepalive,
+    ) {
+        *self.route.lock() = Arc::new(Route::new(sessions_max, upstream, connect_timeout, keepalive));
+    }
+
+    fn route(&self) -> Arc<Route> {
+        Arc::clone(&self.route.lock())
     }
 
     /// A key for a new session: a positive process id that no living session has (old drivers refuse negative ones),
     /// and a random secret. `None`: there are `sessions_max` already.
     pub(crate) fn register(self: &Arc<Self>) -> Option<Registration> {
+        let sessions_max = self.route().sessions_max;
         let mut random = rand::rng();
         let mut sessions = self.sessions.lock();
-        if sessions.len() >= self.sessions_max {
+        if sessions.len() >= sessions_max {
             return None;
         }
         let process_id = loop {
@@ -128,7 +149,8 @@ impl Registry {
         let Ok(Ok(_permit)) = timeout(SETTLE_LIMIT, self.in_flight.acquire()).await else { return };
         let Some((process_id, secret)) = target.begin() else { return };
         let mut under_way = UnderWay { target: &target, is_uncertain: false };
-        let mut stream = match self.upstream.connect(self.connect_timeout, &self.keepalive).await {
+        let route = self.route();
+        let mut stream = match route.upstream.connect(route.connect_timeout, &route.keepalive).await {
             Ok(stream) => stream,
             Err(error) => return tracing::warn!(%error, "a cancel request could not be passed on"),
         };
@@ -144,6 +166,13 @@ impl Registry {
         let sessions = self.sessions.lock();
         let entry = sessions.get(&process_id)?;
         is_equal(&entry.secret, secret).then(|| Arc::clone(&entry.target))
+    }
+}
+
+impl Route {
+    fn new(sessions_max: usize, upstream: Address, connect_timeout: Duration, keepalive: Keepalive) -> Self {
+        let connect_timeout = connect_timeout.min(SETTLE_LIMIT);
+        Self { sessions_max, upstream, connect_timeout, keepalive }
     }
 }
 

@@ -100,6 +100,8 @@ pub(super) struct Session {
     pub(super) skipping: bool,
     /// The client has said good-bye.
     pub(super) terminated: bool,
+    /// The gate only observes.
+    observes: bool,
     pub(super) ending: Ending,
     _places: Places,
 }
@@ -112,9 +114,10 @@ impl Session {
             |wanted: &str| parameters.iter().find(|(name, _)| name == wanted).map(|(_, value)| value);
         let database = parameter("database").or(parameter("user")).map_or("", String::as_str);
         let settings = SessionSettings::new(shared.parameters.share(reported));
-        let (gate, registry) = (Arc::from(shared.settings.name.as_str()), Arc::clone(&shared.statements));
-        let sharing = shared.settings.shares_connections();
-        let cancels_leavers = shared.settings.on_disconnect == OnDisconnect::Cancel;
+        let own = shared.settings();
+        let (gate, registry) = (Arc::from(own.name.as_str()), Arc::clone(&shared.statements));
+        let sharing = own.shares_connections();
+        let cancels_leavers = own.on_disconnect == OnDisconnect::Cancel;
         let pins = Pins::new(Arc::clone(&shared.pins));
         let ending = Ending::new(&shared.shutdown);
         Self {
@@ -129,6 +132,7 @@ impl Session {
             failed: false,
             skipping: false,
             terminated: false,
+            observes: own.observe,
             ending,
             _places: places,
             shared,
@@ -337,7 +341,7 @@ impl Session {
 
     /// Whether transaction control is answered here. A gate that only observes leaves everything as it is.
     fn defers(&self) -> bool {
-        !self.shared.settings.observe
+        !self.observes
     }
 
     async fn violation(&mut self, what: &str) -> Flow {

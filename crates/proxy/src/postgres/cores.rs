@@ -4,6 +4,7 @@
 //! server's machine, and on Linux `/proc/self/status` tells which processors the server process may run on, which also
 //! knows of pinning (not of a CPU quota). Everywhere else the answer is "unknown".
 
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::server::{QueryError, Server};
@@ -13,6 +14,30 @@ const MAY_ASK: &str = "SELECT pg_catalog.has_function_privilege('pg_catalog.pg_r
 const ASK: &str = "SELECT pg_catalog.pg_read_file('/proc/self/status')";
 /// The most cores that are believed.
 const CORES_MAX: u32 = 65_536;
+
+/// What a gate knows of its server's cores.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    asked: AtomicBool,
+    /// 0: not known.
+    cores: AtomicU32,
+}
+
+impl Known {
+    /// Whether nobody has asked yet; he who hears so is the one to do it.
+    pub(crate) fn is_first_to_ask(&self) -> bool {
+        !self.asked.swap(true, Ordering::Relaxed)
+    }
+
+    pub(crate) fn learn(&self, cores: u32) {
+        self.cores.store(cores.max(1), Ordering::Relaxed);
+    }
+
+    /// What the server told.
+    pub(crate) fn cores(&self) -> Option<u32> {
+        Some(self.cores.load(Ordering::Relaxed)).filter(|cores| *cores > 0)
+    }
+}
 
 /// The number of cores; `None` where the server can't tell.
 ///

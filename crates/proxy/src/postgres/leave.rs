@@ -145,7 +145,7 @@ impl Session {
     pub(super) async fn without_client(&mut self, mut exchange: Exchange, within_message: bool) -> Flow {
         self.client.is_gone = true;
         let autocommit = matches!(self.transaction, Transaction::Idle);
-        let finish = match self.shared.settings.on_disconnect {
+        let finish = match self.shared.settings().on_disconnect {
             OnDisconnect::Finish => true,
             OnDisconnect::Cancel => false,
             OnDisconnect::Auto => {

@@ -16,12 +16,11 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout, timeout_at};
 use wire::postgres::backend::{
     Status, write_authentication_ok, write_backend_key, write_parameter_status, write_ready,
@@ -125,7 +124,7 @@ pub(crate) async fn login(shared: &Arc<Shared>, client: Stream) -> Option<Logged
         }
         Err(End::Refused(refusal)) => {
             shared.login_counts.refuse(&refusal);
-            let gate = &shared.settings.name;
+            let gate = shared.driver.name();
             match &refusal {
                 Refusal::Unreachable(error) => tracing::warn!(gate, %error, "login refused"),
                 refusal => tracing::info!(gate, reason = %refusal, "login refused"),
@@ -149,8 +148,8 @@ async fn farewell(mut client: Stream, words: &[u8]) {
 
 impl<'a> Login<'a> {
     async fn run(&mut self) -> Result<Session, End> {
-        let shared: &'a Shared = self.shared;
-        let settings = &shared.settings;
+        let shared = self.shared;
+        let settings = shared.settings();
         let deadline = Instant::now() + settings.login_timeout;
         // A client that says nothing hears nothing: it may be a port scanner.
         let Wish { parameters, client_place } =
@@ -165,8 +164,9 @@ impl<'a> Login<'a> {
         // Held until the session stands: fresh connections that wait to join are bounded by it, too.
         let _login_place = timeout_at(deadline, self.wait_for_turn()).await.map_err(late)??;
         let Accepted { mut server, notices } =
-            timeout_at(deadline, self.relay(&parameters)).await.map_err(late)??;
-        if !self.shared.asked_cores.swap(true, Ordering::Relaxed) {
+            timeout_at(deadline, self.relay(&settings, &parameters)).await.map_err(late)??;
+        server.generation = settings.generation;
+        if settings.ask_cores && shared.cores.is_first_to_ask() {
             self.ask_cores(&mut server, deadline).await?;
         }
         let reported = server.parameters.clone();
@@ -225,10 +225,9 @@ impl<'a> Login<'a> {
     }
 
     async fn wish(&mut self, minor: u16, mut parameters: Vec<(String, String)>) -> Result<Wish, End> {
-        let settings = &self.shared.settings;
-        let max_clients = settings.max_clients;
-        let place = Arc::clone(&self.shared.clients).try_acquire_owned();
-        let client_place = place.map_err(|_| Refusal::TooManyClients(max_clients))?;
+        let settings = self.shared.settings();
+        let place = self.shared.clients.try_take();
+        let client_place = place.ok_or(Refusal::TooManyClients(settings.max_clients))?;
         let options = protocol_options(&parameters);
         if minor > 0 || !options.is_empty() {
             let mut out = BytesMut::new();
@@ -245,13 +244,14 @@ impl<'a> Login<'a> {
 
     /// Session mode: waits for a server connection of the budget, as long as the client does.
     async fn wait_for_connection(&mut self) -> Result<OwnedSemaphorePermit, End> {
-        let Settings { connections, queue_timeout, .. } = self.shared.settings;
-        let permit = timeout(queue_timeout, Arc::clone(&self.shared.budget).acquire_owned());
+        let settings = self.shared.settings();
+        let Settings { connections, queue_timeout, .. } = *settings;
+        let permit = timeout(queue_timeout, self.shared.budget.take());
         tokio::select! {
             biased;
             permit = permit => match permit {
-                Ok(Ok(permit)) => Ok(permit),
-                _ => Err(Refusal::NoConnection { connections, waited: queue_timeout }.into()),
+                Ok(permit) => Ok(permit),
+                Err(_) => Err(Refusal::NoConnection { connections, waited: queue_timeout }.into()),
             },
             () = gone(&mut self.client, &mut self.input) => Err(End::Silent),
         }
@@ -259,12 +259,10 @@ impl<'a> Login<'a> {
 
     /// Waits for a place among the logins, as long as the client does: a server process isn't to be started for one
     /// that has given up, least of all in a storm of retries.
-    async fn wait_for_turn(&mut self) -> Result<SemaphorePermit<'a>, End> {
-        let shared: &'a Shared = self.shared;
+    async fn wait_for_turn(&mut self) -> Result<OwnedSemaphorePermit, End> {
         tokio::select! {
             biased;
-            // Nobody closes the semaphore.
-            place = shared.logins.acquire() => place.map_err(|_| Refusal::ShuttingDown.into()),
+            place = self.shared.logins.take() => Ok(place),
             () = gone(&mut self.client, &mut self.input) => Err(End::Silent),
         }
     }
@@ -291,7 +289,7 @@ impl<'a> Login<'a> {
         let limit = deadline.saturating_duration_since(Instant::now());
         match cores::ask(server, limit).await {
             // As many long requests as cores keep every core busy; more only slow one another.
-            Ok(Some(cores)) => self.shared.driver.update_policy(|policy| policy.long_limit = Some(cores)),
+            Ok(Some(cores)) => self.shared.learn_cores(cores),
             Ok(None) => {}
             Err(error) if error.leaves_connection_usable() => {}
             Err(_) => return Err(Refusal::ServerLost.into()),

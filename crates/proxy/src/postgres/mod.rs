@@ -7,20 +7,22 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use parking_lot::RwLock;
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::gate::Driver;
-use crate::listener::Listener;
+use crate::listener::{Bounds, Listener};
+use crate::quota::Quota;
 use crate::shutdown::Shutdown;
 use crate::stream::{Keepalive, Stream};
 use crate::upstream::address::Address;
 use crate::upstream::pool::{Lease, Pools};
 
 pub use crate::upstream::pool::PoolSnapshot;
+pub use console::{ConfigRow, Console};
 use parameters::Parameters;
 use server::Server;
 
@@ -29,6 +31,7 @@ mod batch;
 pub(crate) mod cancel;
 mod classify;
 mod connection;
+mod console;
 mod cores;
 mod exchange;
 mod forward;
@@ -40,6 +43,7 @@ mod pins;
 mod prepared;
 mod refusal;
 mod reject;
+mod reload;
 pub(crate) mod server;
 pub(crate) mod settings;
 mod state;
@@ -107,6 +111,11 @@ pub struct Settings {
     pub drain_timeout: Duration,
     /// Only watch: session mode without a budget; nothing waits and nothing is refused. Default no.
     pub observe: bool,
+    /// The virtual database for operators.
+    pub console: Console,
+    /// How often server connections were asked to be replaced (by a new address, or by an operator): a fresh login
+    /// brings one of the newest generation. Counted by the gate itself; what a reload says is ignored.
+    pub generation: u64,
 }
 
 impl Settings {
@@ -129,6 +138,8 @@ impl Settings {
             on_disconnect: OnDisconnect::default(),
             drain_timeout: Duration::from_secs(30),
             observe: false,
+            console: Console::default(),
+            generation: 0,
         }
     }
 
@@ -165,7 +176,8 @@ pub enum StartError {
 
 /// What all sessions of a gate share.
 pub(crate) struct Shared {
-    pub(crate) settings: Settings,
+    /// Swapped as a whole by a reload; who does several things by them takes them once.
+    settings: RwLock<Arc<Settings>>,
     pub(crate) pools: Arc<Pools>,
     pub(crate) cancel: Arc<cancel::Registry>,
     pub(crate) statements: Arc<prepared::Registry>,
@@ -176,26 +188,27 @@ pub(crate) struct Shared {
     /// How logins ended.
     login_counts: view::LoginCounts,
     /// Logins in progress, first come, first served.
-    logins: Semaphore,
+    logins: Quota,
     /// Session mode: server connections, first come, first served.
-    budget: Arc<Semaphore>,
+    budget: Quota,
     /// Clients past their first message.
-    clients: Arc<Semaphore>,
-    /// Whether the server was asked for its cores.
-    asked_cores: AtomicBool,
+    clients: Quota,
+    /// What is known of the server's cores.
+    cores: cores::Known,
 }
 
 impl Shared {
     pub(crate) fn new(settings: Settings, driver: Arc<Driver>, shutdown: Shutdown) -> Self {
         let hook = Arc::clone(&driver);
         let changed = Box::new(move |pool, connections| hook.set_pool(pool, connections));
-        let clients_max =
-            usize::try_from(settings.max_clients).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
         Self {
-            // Half of the logins: those of other users get on meanwhile.
-            pools: Arc::new(Pools::new(settings.connections, settings.logins_max.div_ceil(2), changed)),
+            pools: Arc::new(Pools::new(
+                settings.connections,
+                reload::waiting_max(settings.logins_max),
+                changed,
+            )),
             cancel: Arc::new(cancel::Registry::new(
-                clients_max,
+                settings.max_clients as usize,
                 settings.upstream.clone(),
                 settings.connect_timeout,
                 settings.keepalive,
@@ -206,12 +219,17 @@ impl Shared {
             driver,
             shutdown,
             login_counts: view::LoginCounts::default(),
-            logins: Semaphore::new(settings.logins_max as usize),
-            budget: Arc::new(Semaphore::new(settings.connections as usize)),
-            clients: Arc::new(Semaphore::new(clients_max)),
-            asked_cores: AtomicBool::new(!settings.ask_cores),
-            settings,
+            logins: Quota::new(settings.logins_max),
+            budget: Quota::new(settings.connections),
+            clients: Quota::new(settings.max_clients),
+            cores: cores::Known::default(),
+            settings: RwLock::new(Arc::new(settings)),
         }
+    }
+
+    /// The settings that hold now.
+    pub(crate) fn settings(&self) -> Arc<Settings> {
+        Arc::clone(&self.settings.read())
     }
 }
 
@@ -263,8 +281,7 @@ impl Status {
 
     /// How many clients are logged in, or about to be.
     pub fn clients(&self) -> u32 {
-        let free = u32::try_from(self.0.clients.available_permits()).unwrap_or(u32::MAX);
-        self.0.settings.max_clients.saturating_sub(free)
+        u32::try_from(self.0.clients.taken()).unwrap_or(u32::MAX)
     }
 }
 
@@ -299,13 +316,19 @@ impl Bound {
     /// [`StartError::TrustRelay`], before the first client is served.
     pub async fn run(self) -> Result<(), StartError> {
         let Self { shared, listener } = self;
-        let settings = &shared.settings;
-        login::probe_trust(settings).await?;
-        let sockets_max = settings.max_clients as usize + SPARE_SOCKETS;
+        login::probe_trust(&shared.settings()).await?;
+        let of_settings = Arc::clone(&shared);
+        let bounds = move || {
+            let settings = of_settings.settings();
+            Bounds {
+                sockets_max: settings.max_clients as usize + SPARE_SOCKETS,
+                drain_timeout: settings.drain_timeout,
+            }
+        };
         let maintenance = maintain(&shared.pools);
         let serve = |stream| serve_client(Arc::clone(&shared), stream);
         tokio::select! {
-            () = listener.serve(sockets_max, settings.drain_timeout, &shared.shutdown, serve) => {}
+            () = listener.serve(bounds, &shared.shutdown, serve) => {}
             () = maintenance => {}
             () = Arc::clone(&shared.driver).run_timer() => {}
         }

@@ -45,6 +45,8 @@ pub(crate) struct Server {
     pub(crate) id: u64,
     /// What sessions have left on it.
     pub(crate) session_state: ServerState,
+    /// Which generation of server connections it is of: one of an older generation is replaced when it can be.
+    pub(crate) generation: u64,
     /// While a session has it from a pool: tells the pool when it is dropped.
     pub(crate) tenure: Option<Tenure>,
 }
@@ -85,7 +87,18 @@ impl Server {
         let Greeting { parameters, process_id, secret } = greeting;
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         let (pool, session_state) = (PoolId::default(), ServerState::default());
-        Self { stream, input, parameters, process_id, secret, pool, id, session_state, tenure: None }
+        Self {
+            stream,
+            input,
+            parameters,
+            process_id,
+            secret,
+            pool,
+            id,
+            session_state,
+            generation: 0,
+            tenure: None,
+        }
     }
 
     /// Looks at what the server said while the connection was idle, without waiting. `false`: it is dead or about to

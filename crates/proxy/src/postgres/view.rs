@@ -38,19 +38,19 @@ impl LoginCounts {
 
 impl GateView for Status {
     fn name(&self) -> &str {
-        &self.0.settings.name
+        self.0.driver.name()
     }
 
     fn mode(&self) -> &'static str {
-        if self.0.settings.observe { "observe" } else { "enforce" }
+        if self.0.settings().observe { "observe" } else { "enforce" }
     }
 
     fn listen(&self) -> String {
-        self.0.settings.listen.to_string()
+        self.0.settings().listen.to_string()
     }
 
     fn upstream(&self) -> String {
-        self.0.settings.upstream.to_string()
+        self.0.settings().upstream.to_string()
     }
 
     fn snapshot(&self) -> Snapshot {
@@ -81,10 +81,9 @@ impl GateView for Status {
 
     fn clients(&self) -> ClientsView {
         let counts = &self.0.login_counts;
-        let places = usize::try_from(self.0.settings.logins_max).unwrap_or(usize::MAX);
         ClientsView {
             connected: usize::try_from(Self::clients(self)).unwrap_or(usize::MAX),
-            logging_in: places.saturating_sub(self.0.logins.available_permits()),
+            logging_in: self.0.logins.taken(),
             logins_succeeded: counts.succeeded.load(Ordering::Relaxed),
             logins_failed: counts.failed.load(Ordering::Relaxed),
             refused: counts.refused.load(Ordering::Relaxed),

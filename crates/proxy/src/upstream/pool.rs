@@ -104,14 +104,17 @@ pub(crate) struct Pools {
     state: Mutex<State>,
     /// Told when there may be room for a waiting login.
     room: Notify,
-    connections: u32,
-    waiting_max: u32,
     changed: ConnectionsChanged,
 }
 
 struct State {
     /// By [`PoolId`]; at most [`PoolId::COUNT`].
     pools: Vec<Option<Pool>>,
+    /// The most physical connections, and logins in [`Pools::join`] that wait for room.
+    connections: u32,
+    waiting_max: u32,
+    /// The newest generation of connections: those of older ones are replaced.
+    generation: u64,
     /// Physical connections of all pools.
     total: u32,
     /// Logins in [`Pools::join`] that wait for room.
@@ -126,6 +129,8 @@ struct Pool {
     idle: Vec<Server>,
     /// Idle and in use.
     size: u32,
+    /// Those of them that are of the newest generation.
+    newest: u32,
     sessions: u32,
 }
 
@@ -133,6 +138,11 @@ impl Pool {
     /// Whether it can give an idle connection away without harm.
     fn can_spare_one(&self) -> bool {
         !self.idle.is_empty() && (self.size > 1 || self.sessions == 0)
+    }
+
+    /// Whether a connection of an older generation has no place in it any more: there is a newer one in its stead.
+    fn has_replaced(&self, server: &Server, generation: u64) -> bool {
+        server.generation < generation && self.newest > 0
     }
 
     /// Whether nobody needs it any more, though it may still hold warm connections.
@@ -171,6 +181,7 @@ impl Drop for Lease {
 pub(crate) struct Tenure {
     pools: Arc<Pools>,
     pool: PoolId,
+    generation: u64,
     is_over: bool,
 }
 
@@ -178,14 +189,14 @@ impl Drop for Tenure {
     fn drop(&mut self) {
         if !self.is_over {
             let mut state = self.pools.state.lock();
-            self.pools.shrank(&mut state, self.pool);
+            self.pools.shrank(&mut state, self.pool, self.generation);
         }
     }
 }
 
 impl std::fmt::Debug for Pools {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Pools").field("connections", &self.connections).finish_non_exhaustive()
+        formatter.debug_struct("Pools").finish_non_exhaustive()
     }
 }
 
@@ -202,8 +213,35 @@ impl Pools {
     /// see the module's words on locking.
     pub(crate) fn new(connections: u32, waiting_max: u32, changed: ConnectionsChanged) -> Self {
         let pools = (0..PoolId::COUNT).map(|_| None).collect();
-        let state = State { pools, total: 0, waiting: 0, idle_lost: 0 };
-        Self { state: Mutex::new(state), room: Notify::new(), connections, waiting_max, changed }
+        let state =
+            State { pools, connections, waiting_max, generation: 0, total: 0, waiting: 0, idle_lost: 0 };
+        Self { state: Mutex::new(state), room: Notify::new(), changed }
+    }
+
+    /// Other bounds from now on, and perhaps another generation. Idle connections beyond them are closed; the others
+    /// go as they are given back.
+    pub(crate) fn change(&self, connections: u32, waiting_max: u32, generation: u64) {
+        let mut state = self.state.lock();
+        (state.connections, state.waiting_max) = (connections, waiting_max);
+        if state.generation != generation {
+            state.generation = generation;
+            for pool in state.pools.iter_mut().flatten() {
+                pool.newest = 0;
+            }
+        }
+        self.close_surplus(&mut state);
+        self.tell_waiting(&state);
+    }
+
+    /// Closes the idle connections that have no place any more, never the last one of a pool with sessions.
+    fn close_surplus(&self, state: &mut State) {
+        for index in 0..state.pools.len() {
+            while let Some(server) = state.take_surplus(index) {
+                let (id, generation) = (server.pool, server.generation);
+                server.close();
+                self.shrank(state, id, generation);
+            }
+        }
     }
 
     /// Registers a living session of `key`, and lets its fresh connection join the pool (or closes it, where the pool
@@ -250,20 +288,26 @@ impl Pools {
         let Some(id) = self.slot(&mut state, key) else {
             return Placed::Full(Box::new(server), JoinError::TooManyPools);
         };
-        let has_room = state.total < self.connections || self.make_room(&mut state, id);
+        let has_room = state.total < state.connections || self.make_room(&mut state, id);
+        let generation = server.generation;
+        let is_newest = generation == state.generation;
         let Some(pool) = state.pool(id) else {
             return Placed::Full(Box::new(server), JoinError::TooManyPools);
         };
+        // The first of a new generation comes in beyond the budget: the older ones leave for it.
+        let has_room = has_room || (is_newest && pool.newest == 0 && pool.size > 0);
         if !has_room && pool.size == 0 {
             state.remove_if_empty(id);
-            return Placed::Full(Box::new(server), JoinError::Held { connections: self.connections });
+            let connections = state.connections;
+            return Placed::Full(Box::new(server), JoinError::Held { connections });
         }
         pool.sessions = pool.sessions.saturating_add(1);
         if has_room {
-            let mut server = server;
+            let (mut server, generation) = (server, generation);
             server.pool = id;
             pool.idle.push(server);
-            self.grew(&mut state, id);
+            self.grew(&mut state, id, generation);
+            self.close_surplus(&mut state);
         } else {
             server.close();
         }
@@ -279,12 +323,13 @@ impl Pools {
         let free = ids().find(|id| state.pool(*id).is_none()).or_else(|| {
             let deserted = ids().find(|id| state.pool(*id).is_some_and(|pool| pool.is_deserted()))?;
             while let Some(server) = state.pool(deserted).and_then(|pool| pool.idle.pop()) {
+                let generation = server.generation;
                 server.close();
-                self.shrank(state, deserted);
+                self.shrank(state, deserted, generation);
             }
             Some(deserted)
         })?;
-        let pool = Pool { key: key.clone(), idle: Vec::new(), size: 0, sessions: 0 };
+        let pool = Pool { key: key.clone(), idle: Vec::new(), size: 0, newest: 0, sessions: 0 };
         state.pools[free.index()] = Some(pool);
         Some(free)
     }
@@ -307,8 +352,10 @@ impl Pools {
         let Some((_, _, victim)) = victim.max() else { return false };
         let Some(pool) = state.pool(victim) else { return false };
         // The one that was idle for longest.
-        pool.idle.remove(0).close();
-        self.shrank(state, victim);
+        let server = pool.idle.remove(0);
+        let generation = server.generation;
+        server.close();
+        self.shrank(state, victim, generation);
         true
     }
 
@@ -318,7 +365,8 @@ impl Pools {
         loop {
             let mut server = self.state.lock().pool(id)?.idle.pop()?;
             if server.check_idle() {
-                server.tenure = Some(Tenure { pools: Arc::clone(self), pool: id, is_over: false });
+                let (pools, generation) = (Arc::clone(self), server.generation);
+                server.tenure = Some(Tenure { pools, pool: id, generation, is_over: false });
                 return Some(server);
             }
             self.lost_idle(server);
@@ -329,7 +377,7 @@ impl Pools {
         tracing::info!(server = server.id, "the server closed an idle connection");
         let mut state = self.state.lock();
         state.idle_lost += 1;
-        self.shrank(&mut state, server.pool);
+        self.shrank(&mut state, server.pool, server.generation);
     }
 
     /// Gives a connection back that was taken: between statements, outside a transaction, all answers read. To be
@@ -339,9 +387,14 @@ impl Pools {
             tenure.is_over = true;
         }
         let mut state = self.state.lock();
-        match state.pool(server.pool) {
-            Some(pool) => pool.idle.push(server),
-            None => server.close(),
+        if state.has_place(&server) {
+            if let Some(pool) = state.pool(server.pool) {
+                pool.idle.push(server);
+            }
+        } else {
+            let (id, generation) = (server.pool, server.generation);
+            server.close();
+            self.shrank(&mut state, id, generation);
         }
         self.tell_waiting(&state);
     }
@@ -365,8 +418,9 @@ impl Pools {
         for server in dead {
             tracing::info!(server = server.id, "the server closed an idle connection");
             state.idle_lost += 1;
-            self.shrank(&mut state, server.pool);
+            self.shrank(&mut state, server.pool, server.generation);
         }
+        self.close_surplus(&mut state);
     }
 
     /// Closes all idle connections: the gate shuts down.
@@ -374,9 +428,9 @@ impl Pools {
         let mut state = self.state.lock();
         let idle: Vec<_> = state.pools.iter_mut().flatten().flat_map(|pool| pool.idle.drain(..)).collect();
         for server in idle {
-            let id = server.pool;
+            let (id, generation) = (server.pool, server.generation);
             server.close();
-            self.shrank(&mut state, id);
+            self.shrank(&mut state, id, generation);
         }
     }
 
@@ -400,18 +454,22 @@ impl Pools {
         self.state.lock().idle_lost
     }
 
-    fn grew(&self, state: &mut State, id: PoolId) {
+    fn grew(&self, state: &mut State, id: PoolId, generation: u64) {
         state.total += 1;
+        let is_newest = generation == state.generation;
         if let Some(pool) = state.pool(id) {
             pool.size += 1;
+            pool.newest += u32::from(is_newest);
             (self.changed)(id, pool.size);
         }
     }
 
-    fn shrank(&self, state: &mut State, id: PoolId) {
+    fn shrank(&self, state: &mut State, id: PoolId, generation: u64) {
         state.total = state.total.saturating_sub(1);
+        let was_newest = generation == state.generation;
         if let Some(pool) = state.pool(id) {
             pool.size = pool.size.saturating_sub(1);
+            pool.newest = pool.newest.saturating_sub(u32::from(was_newest));
             (self.changed)(id, pool.size);
         }
         state.remove_if_empty(id);
@@ -430,6 +488,28 @@ impl State {
         self.pools.get_mut(id.index())?.as_mut()
     }
 
+    /// Whether a connection that comes back may stay: there is room for it, and no newer one in its stead.
+    fn has_place(&mut self, server: &Server) -> bool {
+        let (generation, is_over) = (self.generation, self.total > self.connections);
+        self.pool(server.pool).is_some_and(|pool| {
+            let may_go = pool.size > 1 || pool.sessions == 0;
+            !(may_go && (is_over || pool.has_replaced(server, generation)))
+        })
+    }
+
+    /// An idle connection of this slot's pool that has no place any more: replaced by a newer one, or beyond the bound.
+    fn take_surplus(&mut self, index: usize) -> Option<Server> {
+        let (generation, is_over) = (self.generation, self.total > self.connections);
+        let pool = self.pools.get_mut(index)?.as_mut()?;
+        let replaced = pool.idle.iter().position(|server| pool.has_replaced(server, generation));
+        match replaced {
+            Some(place) => Some(pool.idle.remove(place)),
+            // The one that was idle for longest.
+            None if is_over && pool.can_spare_one() => Some(pool.idle.remove(0)),
+            None => None,
+        }
+    }
+
     /// Frees the slot of a pool without connections and sessions.
     fn remove_if_empty(&mut self, id: PoolId) {
         if self.pool(id).is_some_and(|pool| pool.size == 0 && pool.sessions == 0) {
@@ -445,7 +525,7 @@ impl<'a> Waiting<'a> {
     /// `None`: too many wait already.
     fn new(pools: &'a Pools) -> Option<Self> {
         let mut state = pools.state.lock();
-        if state.waiting >= pools.waiting_max {
+        if state.waiting >= state.waiting_max {
             return None;
         }
         state.waiting += 1;

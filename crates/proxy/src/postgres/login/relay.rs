@@ -26,8 +26,12 @@ const PROBE_USER: &str = "gatekeeper_probe";
 
 impl Login<'_> {
     /// Opens a fresh server connection and passes the authentication through, both ways.
-    pub(super) async fn relay(&mut self, parameters: &[(String, String)]) -> Result<Accepted, End> {
-        let mut server = Handshake::open(&self.shared.settings, parameters).await?;
+    pub(super) async fn relay(
+        &mut self,
+        settings: &Settings,
+        parameters: &[(String, String)],
+    ) -> Result<Accepted, End> {
+        let mut server = Handshake::open(settings, parameters).await?;
         let mut was_challenged = false;
         loop {
             let message = server.next().await?;
@@ -51,7 +55,7 @@ impl Login<'_> {
                 }
             }
         }
-        if !was_challenged && !may_relay_trust(&self.shared.settings, self.client.peer()) {
+        if !was_challenged && !may_relay_trust(settings, self.client.peer()) {
             return Err(Refusal::TrustRelay.into());
         }
         loop {

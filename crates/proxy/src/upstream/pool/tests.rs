@@ -381,3 +381,47 @@ proptest! {
         runtime.block_on(play(connections, &steps));
     }
 }
+
+#[tokio::test]
+async fn fewer_connections_are_reached_as_they_come_back() {
+    let world = World::new(4);
+    let (lease, _theirs) = world.join("ann").await.unwrap();
+    let mut ends = Vec::new();
+    for _ in 0..3 {
+        ends.push(world.join("ann").await.unwrap());
+    }
+    let taken: Vec<_> = (0..3).map(|_| world.pools.take(lease.pool()).unwrap()).collect();
+    world.pools.change(2, 2, 0);
+    // The idle one went at once.
+    assert_eq!(world.sizes(), [("ann".to_owned(), 3)]);
+    for server in taken {
+        world.pools.put(server);
+    }
+    assert_eq!(world.sizes(), [("ann".to_owned(), 2)]);
+    assert_eq!(world.heard(lease.pool()), 2);
+    world.pools.change(4, 2, 0);
+    ends.push(world.join("ann").await.unwrap());
+    assert_eq!(world.sizes(), [("ann".to_owned(), 3)]);
+}
+
+#[tokio::test]
+async fn older_connections_serve_until_a_newer_one_is_there_and_go_as_they_come_back() {
+    let world = World::new(2);
+    let (lease, _first) = world.join("ann").await.unwrap();
+    let (_other, _second) = world.join("ann").await.unwrap();
+    world.pools.change(2, 2, 1);
+    assert_eq!(world.sizes(), [("ann".to_owned(), 2)]);
+    let older = world.pools.take(lease.pool()).unwrap();
+    world.pools.put(older);
+    let older = world.pools.take(lease.pool()).unwrap();
+
+    // The budget is full, and still the newer one comes in.
+    let (mut newer, _theirs) = server();
+    newer.generation = 1;
+    let _third = world.pools.join(user_key("ann"), newer, Instant::now()).await.unwrap();
+    assert_eq!(world.sizes(), [("ann".to_owned(), 2)], "the idle older one has gone");
+    world.pools.put(older);
+    assert_eq!(world.sizes(), [("ann".to_owned(), 1)]);
+    assert_eq!(world.heard(lease.pool()), 1);
+    assert_eq!(world.pools.take(lease.pool()).unwrap().generation, 1);
+}

@@ -1,0 +1,104 @@
+//! Reading the configuration again while the process runs: all of it is read, checked and built before anything
+//! changes, so that a mistake changes nothing.
+//!
+//! The order: the file; what of it may change (`config::reload`); what the gates are told, built whole for every gate;
+//! whether the process may open as many files. Only then are the parts swapped, and nothing of that can fail.
+
+use std::path::PathBuf;
+
+use config::{Reload, World};
+
+use crate::assemble::{Running, told};
+use crate::commands::{SetLevel, check_descriptors};
+use crate::descriptors::Needed;
+
+/// What holds, and where it came from.
+pub(crate) struct Configuration {
+    pub(crate) world: World,
+    /// `None`: the command line, which doesn't change.
+    pub(crate) source: Option<PathBuf>,
+    pub(crate) set_level: SetLevel,
+}
+
+impl Configuration {
+    /// Reads the file again, and has the gates follow. What was done, or why nothing was, in lines; the log has it, too.
+    pub(crate) fn reload(&mut self, gates: &[Running]) -> Result<String, String> {
+        let result = self.prepare(gates).map(|(reload, parts)| self.apply(reload, gates, parts));
+        match &result {
+            Ok(lines) if lines.is_empty() => {
+                tracing::info!("configuration read again: nothing has changed");
+                return Ok("nothing has changed".to_owned());
+            }
+            Ok(lines) => {
+                for line in lines {
+                    match line {
+                        Line::Applied(line) => tracing::info!("reloaded: {line}"),
+                        Line::Kept(line) => tracing::warn!("{line}"),
+                    }
+                }
+            }
+            Err(errors) => {
+                for error in errors.lines() {
+                    tracing::error!("{error}");
+                }
+                tracing::error!("the configuration was not reloaded: nothing has changed");
+            }
+        }
+        result.map(|lines| lines.into_iter().map(Line::into_text).collect::<Vec<_>>().join("\n"))
+    }
+
+    /// Everything that can go wrong.
+    fn prepare(&self, gates: &[Running]) -> Result<(Reload, Vec<proxy::postgres::Settings>), String> {
+        let Some(path) = &self.source else {
+            return Err(
+                "the configuration came from the command line: there is no file to read again".to_owned()
+            );
+        };
+        let asked = config::load(path).map_err(|errors| errors.to_string())?;
+        let reload = config::reload(&self.world, &asked)?;
+        let parts = reload.world.gates.iter().zip(gates);
+        let parts = parts
+            .map(|(gate, running)| {
+                told(gate, &running.commands).map_err(|error| format!("gate {:?}: {error}", gate.name))
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        check_descriptors(Needed::of(&reload.world))?;
+        Ok((reload, parts))
+    }
+
+    /// Nothing that can go wrong.
+    fn apply(
+        &mut self,
+        reload: Reload,
+        gates: &[Running],
+        parts: Vec<proxy::postgres::Settings>,
+    ) -> Vec<Line> {
+        let Reload { world, applied, kept } = reload;
+        for ((gate, running), settings) in world.gates.iter().zip(gates).zip(parts) {
+            running.status.reload(settings, gate.policy.clone());
+        }
+        if world.log.level != self.world.log.level {
+            (self.set_level)(world.log.level);
+        }
+        self.world = world;
+        let applied = applied.iter().map(|change| Line::Applied(change.to_string()));
+        let kept = kept.iter().map(|change| {
+            Line::Kept(format!("{change}: this takes a restart, until then it stays as it is"))
+        });
+        applied.chain(kept).collect()
+    }
+}
+
+/// One thing that a reload did, or didn't.
+enum Line {
+    Applied(String),
+    Kept(String),
+}
+
+impl Line {
+    fn into_text(self) -> String {
+        match self {
+            Self::Applied(line) | Self::Kept(line) => line,
+        }
+    }
+}

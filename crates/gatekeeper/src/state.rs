@@ -1,0 +1,394 @@
+//! What a gate has learned, in a file: so that a restarted gate isn't cold.
+//!
+//! JSON, a few hundred bytes for each type: the figures of [`admission::Learned`] and the type's label, which holds no
+//! literal of any statement. It is written every [`PERIOD`] if anything was learned, and at the end: into a temporary
+//! file beside it, synced, then renamed over it, so that a crash leaves the old file or the new one and never half of
+//! one.
+//!
+//! A file that can't be read as one of ours (damaged, of another program, of a version that we don't know) is put aside
+//! under the name with `.unusable` behind it, with a warning: the gate starts cold, and nothing is lost that somebody
+//! may want to look at. Nothing about this file ever keeps a gate from running.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use admission::{Learned, LearnedType, LearnedVariation, RequestType, Work};
+use proxy::gate::Driver;
+use serde::{Deserialize, Serialize};
+
+/// How often what was learned is written. A crash costs at most so much learning.
+const PERIOD: Duration = Duration::from_secs(60);
+/// The longest file that is read or written, in bytes: ten thousand types take 5 MB at most.
+const FILE_BYTES_MAX: usize = 16 << 20;
+/// What tells our files from others'.
+const FORMAT: &str = "gatekeeper-state";
+/// Raised when the figures, or what a type's number is made of, mean something else.
+const VERSION: u32 = 1;
+
+/// The file of one gate.
+pub(crate) struct StateFile {
+    path: PathBuf,
+    driver: Arc<Driver>,
+    /// How many requests had been learned from when it was last written.
+    written: Option<u64>,
+    /// The last failure, so that it is told once and not every minute.
+    failure: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Document {
+    format: String,
+    version: u32,
+    gatekeeper: String,
+    gate: String,
+    written_unix_seconds: u64,
+    mean_nanos: u64,
+    requests: u64,
+    types: Vec<Entry>,
+}
+
+/// One type.
+#[derive(Serialize, Deserialize)]
+struct Entry {
+    /// The type's number in hexadecimal: JSON's own numbers don't hold 64 bits everywhere.
+    r#type: String,
+    label: String,
+    samples: u64,
+    mean_nanos: u64,
+    rank_nanos: u64,
+    variation_samples: u64,
+    variation_mean_nanos: f64,
+    variation_variance: f64,
+}
+
+/// Why a file wasn't used.
+#[derive(Debug)]
+enum Unusable {
+    /// It isn't there: the first start.
+    Absent,
+    /// It can't be read, and so it is left alone.
+    Unreadable(io::Error),
+    /// It isn't one of ours.
+    Foreign(String),
+}
+
+impl StateFile {
+    /// The file of this gate, which recalls what is in it.
+    pub(crate) fn open(path: PathBuf, driver: Arc<Driver>) -> Self {
+        let gate = driver.name();
+        let shown = path.display();
+        match read(&path) {
+            Ok(document) => {
+                let (learned, labels) = document.learned();
+                driver.recall(&learned, &labels);
+                tracing::info!(gate, file = %shown, types = learned.types.len(), "recalled what was learned");
+            }
+            Err(Unusable::Absent) => tracing::info!(gate, file = %shown, "no state file yet: starting cold"),
+            Err(Unusable::Unreadable(error)) => {
+                tracing::warn!(gate, file = %shown, %error, "the state file cannot be read: starting cold");
+            }
+            Err(Unusable::Foreign(why)) => {
+                let aside = beside(&path, ".unusable");
+                match fs::rename(&path, &aside) {
+                    Ok(()) => tracing::warn!(
+                        gate, file = %shown, why, aside = %aside.display(),
+                        "the state file is not usable and was put aside: starting cold"
+                    ),
+                    Err(error) => tracing::warn!(
+                        gate, file = %shown, why, %error,
+                        "the state file is not usable and could not be put aside: starting cold"
+                    ),
+                }
+            }
+        }
+        Self { path, driver, written: None, failure: None }
+    }
+
+    /// Writes the file if anything was learned since. A failure is told once.
+    pub(crate) fn write(&mut self) {
+        let (learned, labels) = self.driver.learned();
+        let executions: u64 = learned.types.iter().map(|known| known.samples).fold(0, u64::wrapping_add);
+        if learned.types.is_empty() || self.written == Some(executions) {
+            return;
+        }
+        match replace(&self.path, &Document::new(self.driver.name(), &learned, &labels).into_bytes()) {
+            Ok(()) => {
+                self.written = Some(executions);
+                self.failure = None;
+            }
+            Err(error) => {
+                let failure = error.to_string();
+                if self.failure.as_ref() != Some(&failure) {
+                    let (gate, file) = (self.driver.name(), self.path.display());
+                    tracing::warn!(gate, %file, %error, "what was learned could not be written");
+                    self.failure = Some(failure);
+                }
+            }
+        }
+    }
+}
+
+/// Writes the files every [`PERIOD`], for as long as it is polled. Give them back by dropping the future.
+pub(crate) async fn keep(files: &Arc<parking_lot::Mutex<Vec<StateFile>>>) {
+    let mut tick = tokio::time::interval(PERIOD);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    // The first tick comes at once.
+    tick.tick().await;
+    loop {
+        tick.tick().await;
+        write_all(files).await;
+    }
+}
+
+/// Writes all files, where waiting for a disk holds nobody up.
+pub(crate) async fn write_all(files: &Arc<parking_lot::Mutex<Vec<StateFile>>>) {
+    let files = Arc::clone(files);
+    let write = move || files.lock().iter_mut().for_each(StateFile::write);
+    if let Err(error) = tokio::task::spawn_blocking(write).await {
+        tracing::error!(%error, "writing what was learned ended by a fault of gatekeeper's own");
+    }
+}
+
+impl Document {
+    fn new(gate: &str, learned: &Learned, labels: &[Arc<str>]) -> Self {
+        let written = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let entry = |(known, label): (&LearnedType, &Arc<str>)| Entry {
+            r#type: format!("{:016x}", known.request_type.0),
+            label: label.to_string(),
+            samples: known.samples,
+            mean_nanos: known.mean.as_nanos(),
+            rank_nanos: known.rank.as_nanos(),
+            variation_samples: known.variation.samples,
+            variation_mean_nanos: known.variation.mean,
+            variation_variance: known.variation.variance,
+        };
+        Self {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            gatekeeper: env!("CARGO_PKG_VERSION").to_owned(),
+            gate: gate.to_owned(),
+            written_unix_seconds: written.as_secs(),
+            mean_nanos: learned.mean.as_nanos(),
+            requests: learned.requests,
+            types: learned.types.iter().zip(labels).map(entry).collect(),
+        }
+    }
+
+    fn into_bytes(self) -> Vec<u8> {
+        // Nothing in it can fail to be written: no map with odd keys, no float that isn't finite.
+        serde_json::to_vec_pretty(&self).unwrap_or_default()
+    }
+
+    fn learned(self) -> (Learned, Vec<Arc<str>>) {
+        let (mut types, mut labels) = (Vec::new(), Vec::new());
+        for entry in self.types {
+            let Ok(key) = u64::from_str_radix(&entry.r#type, 16) else { continue };
+            types.push(LearnedType {
+                request_type: RequestType(key),
+                mean: Work::from_nanos(entry.mean_nanos),
+                rank: Work::from_nanos(entry.rank_nanos),
+                samples: entry.samples,
+                variation: LearnedVariation {
+                    samples: entry.variation_samples,
+                    mean: entry.variation_mean_nanos,
+                    variance: entry.variation_variance,
+                },
+            });
+            labels.push(Arc::from(entry.label));
+        }
+        (Learned { mean: Work::from_nanos(self.mean_nanos), requests: self.requests, types }, labels)
+    }
+}
+
+fn read(path: &Path) -> Result<Document, Unusable> {
+    let file = File::open(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => Unusable::Absent,
+        _ => Unusable::Unreadable(error),
+    })?;
+    let is_file = file.metadata().map_err(Unusable::Unreadable)?.is_file();
+    if !is_file {
+        return Err(Unusable::Unreadable(io::Error::other("it is not an ordinary file")));
+    }
+    let mut bytes = Vec::new();
+    file.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(Unusable::Unreadable)?;
+    parse(&bytes).map_err(Unusable::Foreign)
+}
+
+fn parse(bytes: &[u8]) -> Result<Document, String> {
+    if bytes.len() > FILE_BYTES_MAX {
+        return Err(format!("it is longer than {FILE_BYTES_MAX} bytes"));
+    }
+    // The head first: a document of another version may be made otherwise.
+    #[derive(Deserialize)]
+    struct Head {
+        format: String,
+        version: u32,
+    }
+    let head: Head = serde_json::from_slice(bytes).map_err(|error| format!("it is damaged: {error}"))?;
+    if head.format != FORMAT {
+        return Err(format!("it is not a state file, but {:?}", head.format));
+    }
+    if head.version != VERSION {
+        return Err(format!("it is of version {}, and {VERSION} is understood", head.version));
+    }
+    serde_json::from_slice(bytes).map_err(|error| format!("it is damaged: {error}"))
+}
+
+/// Puts a whole new file in the place of the old one, or leaves the old one.
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if bytes.is_empty() || bytes.len() > FILE_BYTES_MAX {
+        return Err(io::Error::other(format!("{} bytes are no state file", bytes.len())));
+    }
+    if fs::metadata(path).is_ok_and(|data| !data.is_file()) {
+        return Err(io::Error::other("it is not an ordinary file"));
+    }
+    let temporary = beside(path, ".new");
+    let written = write_synced(&temporary, bytes).and_then(|()| fs::rename(&temporary, path));
+    if written.is_err() {
+        // It may not even have been made.
+        let _ = fs::remove_file(&temporary);
+        return written;
+    }
+    // The rename itself is on the disk once the directory is.
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    File::open(directory)?.sync_all()
+}
+
+fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+/// The path with something behind its name.
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    PathBuf::from(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use admission::{Cost, Order, Policy};
+
+    use super::*;
+
+    fn driver() -> Arc<Driver> {
+        let policy = Policy {
+            capacity: None,
+            connections: 4,
+            long_limit: Some(2),
+            cost: Cost::DEFAULT,
+            order: Order::Fifo,
+            queue_max: 10,
+            queue_timeout: Duration::from_secs(1),
+            pinned_max: 1,
+            types_max: 100,
+            suspend_after: Duration::from_secs(1),
+        };
+        Driver::new("shop", policy, 1)
+    }
+
+    fn known(key: u64) -> LearnedType {
+        LearnedType {
+            request_type: RequestType(key),
+            mean: Work::from_nanos(1_234_567),
+            rank: Work::from_nanos(1_300_000),
+            samples: 41,
+            variation: LearnedVariation { samples: 41, mean: 1_250_000.5, variance: 0.1 + 0.2 },
+        }
+    }
+
+    fn learned() -> (Learned, Vec<Arc<str>>) {
+        let types = vec![known(u64::MAX), known(7)];
+        let labels = vec![Arc::from("shop: SELECT \"ü\" = $?\n"), Arc::from("shop: INSERT")];
+        (Learned { mean: Work::from_nanos(999), requests: 12, types }, labels)
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state.json");
+        let (before, names) = learned();
+        let old = driver();
+        old.recall(&before, &names);
+        let mut file = StateFile::open(path.clone(), old);
+        file.write();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "no temporary file is left");
+        let new = driver();
+        StateFile::open(path, Arc::clone(&new));
+        let (mut after, labels) = new.learned();
+        assert!((after.types[0].variation.variance - 0.3).abs() < 1e-12);
+        after.types.iter_mut().for_each(|known| known.variation.variance = 0.1 + 0.2);
+        assert_eq!((after, labels), (before, names));
+    }
+
+    #[test]
+    fn nothing_is_written_when_nothing_was_learned() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state.json");
+        StateFile::open(path.clone(), driver()).write();
+        assert!(!path.exists());
+        let (learned, labels) = learned();
+        let driver = driver();
+        driver.recall(&learned, &labels);
+        let mut file = StateFile::open(path.clone(), driver);
+        file.write();
+        fs::remove_file(&path).unwrap();
+        file.write();
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn what_is_not_ours_is_put_aside_and_the_gate_starts_cold() {
+        let (learned, labels) = learned();
+        let whole = Document::new("shop", &learned, &labels).into_bytes();
+        let cut = whole[..whole.len() / 2].to_vec();
+        let newer = String::from_utf8(whole.clone()).unwrap().replace("\"version\": 1", "\"version\": 2");
+        let other = String::from_utf8(whole).unwrap().replace(FORMAT, "something");
+        for bytes in
+            [cut, newer.into_bytes(), other.into_bytes(), b"[1, 2]".to_vec(), b"\xff\0".to_vec(), vec![]]
+        {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("state.json");
+            fs::write(&path, &bytes).unwrap();
+            let driver = driver();
+            StateFile::open(path.clone(), Arc::clone(&driver));
+            assert!(driver.learned().0.types.is_empty());
+            assert!(!path.exists());
+            assert_eq!(fs::read(directory.path().join("state.json.unusable")).unwrap(), bytes);
+        }
+    }
+
+    #[test]
+    fn single_entries_that_make_no_sense_are_left_out() {
+        let (mut learned, labels) = learned();
+        learned.types[0].samples = 0;
+        let mut document = Document::new("shop", &learned, &labels);
+        let last = document.types.pop().unwrap();
+        document.types.push(Entry { r#type: "no number".to_owned(), ..last });
+        let (learned, labels) = parse(&document.into_bytes()).unwrap().learned();
+        let driver = driver();
+        driver.recall(&learned, &labels);
+        assert!(driver.learned().0.types.is_empty());
+    }
+
+    #[test]
+    fn a_place_where_nothing_can_be_written_is_only_a_warning() {
+        let (learned, labels) = learned();
+        for path in ["/nonexistent/directory/state.json", "/dev/null", "/proc/self"] {
+            let driver = driver();
+            driver.recall(&learned, &labels);
+            let mut file = StateFile::open(path.into(), driver);
+            file.write();
+            assert!(file.failure.is_some(), "{path}");
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Another configuration while clients are connected: nobody loses a request, a connection in use or a place.
+//!
+//! Bounds that are lowered are reached as places become free. Server connections to a former address serve on until a
+//! login has brought one to the new address; then they go as they are given back. Where a key of a session's own is
+//! concerned (`on_disconnect`), sessions keep what they have taken, new ones take the new value.
+
+use std::sync::Arc;
+
+use admission::Policy;
+
+use super::{Settings, Shared, Status};
+
+impl Status {
+    /// The settings that hold now.
+    pub fn settings(&self) -> Arc<Settings> {
+        self.0.settings()
+    }
+
+    /// Changes what can change in a running gate: name, addresses of its own, mode and pooling stay as they are. To be
+    /// called within the runtime.
+    pub fn reload(&self, settings: Settings, policy: Policy) {
+        self.0.reload(settings, policy);
+    }
+}
+
+impl Shared {
+    fn reload(&self, settings: Settings, policy: Policy) {
+        let old = self.settings();
+        let settings = Settings {
+            name: old.name.clone(),
+            listen: old.listen.clone(),
+            pooling: old.pooling,
+            observe: old.observe,
+            keepalive: old.keepalive,
+            generation: old.generation + u64::from(settings.upstream != old.upstream),
+            ..settings
+        };
+        let Settings { connections, logins_max, max_clients, generation, ask_cores, .. } = settings;
+        let (upstream, connect_timeout) = (settings.upstream.clone(), settings.connect_timeout);
+        *self.settings.write() = Arc::new(settings);
+        self.cancel.change(max_clients as usize, upstream, connect_timeout, old.keepalive);
+        self.clients.set(max_clients);
+        self.logins.set(logins_max);
+        self.budget.set(connections);
+        self.pools.change(connections, waiting_max(logins_max), generation);
+        let cores = self.cores.cores().filter(|_| ask_cores);
+        self.driver.update_policy(|running| {
+            *running = Policy { long_limit: cores.or(policy.long_limit), ..policy };
+        });
+    }
+
+    /// The server has told its cores: as many long requests keep every one busy, more only slow one another.
+    pub(super) fn learn_cores(&self, cores: u32) {
+        self.cores.learn(cores);
+        self.driver.update_policy(|policy| {
+            // Asked here, with the policy held: a reload may have set a limit meanwhile.
+            if self.settings().ask_cores {
+                policy.long_limit = Some(cores);
+            }
+        });
+    }
+}
+
+/// How many logins may wait for room in the pools: half of them, so that those of other users get on meanwhile.
+pub(super) fn waiting_max(logins_max: u32) -> u32 {
+    logins_max.div_ceil(2)
+}

@@ -34,6 +34,6 @@ pub use policy::{Cost, Order, Policy, PolicyError};
 pub use request::{
     Completion, Connection, Entry, Outcome, Pin, PoolId, PoolSet, Request, RequestType, Ticket,
 };
-pub use snapshot::{PoolLoad, Queued, Snapshot, TypeSnapshot};
+pub use snapshot::{Queued, Snapshot, TypeSnapshot};
 pub use time::{Duration, Instant};
 pub use work::Work;

@@ -34,17 +34,6 @@ pub struct Snapshot {
     pub types: Vec<TypeSnapshot>,
 }
 
-/// The requests of one pool.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PoolLoad {
-    /// Those in flight (suspended ones included).
-    pub in_flight: u32,
-    /// Those that wait.
-    pub queued: u32,
-    /// Since when the one waits that waits longest.
-    pub waiting_since: Option<Instant>,
-}
-
 /// One request that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queued {

@@ -42,9 +42,9 @@ fn a_pause_holds_up_the_requests_of_its_pools_and_no_others() {
     let pinned = arrive(&mut shell, Request { connection: Connection::Held, ..of_pool(0) });
     let free = arrive(&mut shell, of_pool(1));
     assert_eq!(shell.dispatched, [running, free]);
-    let loads = shell.gate.pool_loads();
-    assert_eq!((loads[0].in_flight, loads[0].queued, loads[1].in_flight), (1, 2, 1));
-    assert_eq!(loads[0].waiting_since, Some(shell.at()));
+    let in_flight =
+        [only(0), only(1), PoolSet::ALL, PoolSet::NONE].map(|pools| shell.gate.in_flight_of(pools));
+    assert_eq!(in_flight, [1, 1, 2, 0]);
     let queue: Vec<_> = shell.gate.queue(10).into_iter().map(|queued| queued.ticket).collect();
     assert_eq!(queue, [held, pinned]);
     assert_eq!(shell.gate.queue(1).len(), 1);

@@ -299,7 +299,7 @@ pub const GATE: &[Field] = &[
         key: "admin_users",
         takes: "a list of user names, as `[\"ann\", \"bob\"]` or `\"ann, bob\"`",
         default: Value("[]"),
-        doc: "Who may use the console, the virtual database `gatekeeper`: look at everything, pause, resume, end sessions, reload, shut down. There is no console unless somebody is named here or in `stats_users`.",
+        doc: "Who may use the console, the virtual database `gatekeeper` (also called `pgbouncer`): look at everything, pause, resume, end sessions, reload, shut down. There is no console unless somebody is named here or in `stats_users`.",
         reason: "A console that nobody asked for is a door that nobody watches.",
         reloadable: true,
     },

@@ -132,7 +132,7 @@ impl StateFile {
     }
 }
 
-/// Writes the files every [`PERIOD`], for as long as it is polled. Give them back by dropping the future.
+/// Writes the files every [`PERIOD`], for as long as it is polled.
 pub(crate) async fn keep(files: &Arc<parking_lot::Mutex<Vec<StateFile>>>) {
     let mut tick = tokio::time::interval(PERIOD);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

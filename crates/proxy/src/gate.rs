@@ -20,8 +20,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use admission::{
-    Action, Completion, Instant, Learned, LearnedType, Outcome, Pin, Policy, PoolId, PoolLoad, PoolSet,
-    Queued, Reason, Request, Snapshot, Ticket,
+    Action, Completion, Instant, Learned, LearnedType, Outcome, Pin, Policy, PoolId, PoolSet, Queued, Reason,
+    Request, Snapshot, Ticket,
 };
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
@@ -193,22 +193,16 @@ impl Driver {
     }
 
     /// Requests of these pools wait from now on, and no others for that reason.
-    #[expect(dead_code, reason = "the console comes next")]
     pub(crate) fn pause(&self, pools: PoolSet) {
         self.change(|gate, now| gate.pause(now, pools));
     }
 
-    /// The requests of each pool.
-    #[expect(dead_code, reason = "the console comes next")]
-    pub(crate) fn pool_loads(&self) -> [PoolLoad; PoolId::COUNT] {
-        self.change(|gate, now| {
-            gate.handle_timeout(now);
-            gate.pool_loads()
-        })
+    /// How many requests of these pools are in flight.
+    pub(crate) fn in_flight_of(&self, pools: PoolSet) -> usize {
+        self.inner.lock().gate.in_flight_of(pools)
     }
 
     /// Those that wait, with the names of their types, in order of arrival, at most so many.
-    #[expect(dead_code, reason = "the console comes next")]
     pub(crate) fn queue(&self, most: usize) -> Vec<(Queued, Option<Arc<str>>)> {
         let inner = self.inner.lock();
         let queue = inner.gate.queue(most);

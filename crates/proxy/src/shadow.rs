@@ -29,8 +29,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use admission::{
-    Action, Completion, Connection, Event, Gate, Instant, Learned, Outcome, Policy, PoolId, PoolLoad, Queued,
-    Request, Snapshot, Ticket,
+    Action, Completion, Connection, Event, Gate, Instant, Learned, Outcome, Policy, PoolId, Queued, Request,
+    Snapshot, Ticket,
 };
 
 /// The most steps kept for one request that waits in the shadow, and so the most of its pauses.
@@ -138,11 +138,6 @@ impl Shadow {
         self.advance(now);
         self.gate.recall(now, learned);
         self.act(now);
-    }
-
-    /// The requests of the only pool.
-    pub fn pool_loads(&self) -> [PoolLoad; PoolId::COUNT] {
-        self.gate.pool_loads()
     }
 
     /// Those that would wait.

@@ -97,6 +97,13 @@ impl Stream {
         }
     }
 
+    /// Whether a process of our own user, or root's, is at the other end. Only a Unix socket can tell.
+    pub(crate) fn is_of_our_user(&self) -> bool {
+        let Self::Unix(stream) = self else { return false };
+        let ours = rustix::process::geteuid().as_raw();
+        stream.peer_cred().is_ok_and(|peer| peer.uid() == ours || peer.uid() == 0)
+    }
+
     /// The other end's socket address, where it has one.
     pub(crate) fn peer_address(&self) -> Option<SocketAddr> {
         match self {
@@ -107,7 +114,6 @@ impl Stream {
     }
 
     /// Its TLS, if it has any.
-    #[expect(dead_code, reason = "the negotiation at the start of a connection comes next")]
     pub(crate) fn encryption(&self) -> Option<&Encrypted> {
         match self {
             Self::Tls(stream) => Some(stream),

@@ -3,9 +3,8 @@
 use alloc::vec::Vec;
 
 use super::Gate;
-use crate::request::{PoolId, PoolSet};
-use crate::snapshot::{PoolLoad, Queued};
-use crate::tickets::Place;
+use crate::request::PoolSet;
+use crate::snapshot::Queued;
 use crate::time::Instant;
 
 impl Gate {
@@ -23,21 +22,13 @@ impl Gate {
         self.connections.paused()
     }
 
-    /// The requests of each pool, by its index. It looks at all that wait or are in flight.
-    pub fn pool_loads(&self) -> [PoolLoad; PoolId::COUNT] {
-        let mut loads = [PoolLoad::default(); PoolId::COUNT];
-        for slot in self.tickets.slots() {
-            let record = self.tickets.at(slot);
-            let load = &mut loads[record.request.pool.index()];
-            if record.place == Place::InFlight {
-                load.in_flight += 1;
-            } else {
-                load.queued += 1;
-                let since = load.waiting_since.unwrap_or(record.arrived);
-                load.waiting_since = Some(since.min(record.arrived));
-            }
-        }
-        loads
+    /// How many requests of these pools are in flight (suspended ones included). It looks at what is in flight, not at
+    /// what waits.
+    pub fn in_flight_of(&self, pools: PoolSet) -> usize {
+        let is_of = |&slot: &u32| pools.contains(self.tickets.at(slot).request.pool);
+        let of_kind =
+            |kind| self.tickets.all(&self.types.at(kind).in_flight).iter().filter(|slot| is_of(slot)).count();
+        self.types.kinds().map(of_kind).sum()
     }
 
     /// Those that wait, in order of arrival, at most so many.

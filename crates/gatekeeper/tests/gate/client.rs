@@ -160,22 +160,29 @@ impl Client {
     /// The next answer.
     pub(crate) fn answer(&mut self) -> String {
         loop {
+            let Some((tag, body)) = self.message() else { return "closed".to_owned() };
+            if let Some(word) = self.word(tag, &body) {
+                return word;
+            }
+        }
+    }
+
+    /// The next message; `None` is the end of the connection.
+    fn message(&mut self) -> Option<(u8, Vec<u8>)> {
+        loop {
             if let Some(frame) = backend_frame(&self.input).expect("a well-formed answer") {
                 if let Some(body) = frame.body(&self.input).map(<[u8]>::to_vec) {
                     assert_eq!(body.len() + HEADER_LEN, frame.len);
                     self.input.advance(frame.len);
-                    if let Some(word) = self.word(frame.tag, &body) {
-                        return word;
-                    }
-                    continue;
+                    return Some((frame.tag, body));
                 }
             }
             let mut buffer = [0; 16 * 1024];
             match self.stream.read(&mut buffer) {
-                Ok(0) => return "closed".to_owned(),
+                Ok(0) => return None,
                 Ok(count) => self.input.extend_from_slice(&buffer[..count]),
                 Err(error) if matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) => {
-                    return "closed".to_owned();
+                    return None;
                 }
                 Err(error) => panic!("no answer: {error}"),
             }
@@ -224,6 +231,22 @@ impl Client {
                 rows.push(row.split(',').next().unwrap_or_default().to_owned());
             } else if word.starts_with("Z(") || word == "closed" {
                 return rows;
+            }
+        }
+    }
+
+    /// What a simple query returns: for each row its columns' names and values, null as `null`.
+    pub(crate) fn rows(&mut self, sql: &str) -> Vec<Vec<(String, String)>> {
+        self.send(&query(sql));
+        let (mut names, mut rows): (Vec<String>, Vec<_>) = (Vec::new(), Vec::new());
+        loop {
+            let Some((tag, body)) = self.message() else { panic!("{sql}: closed") };
+            match tag {
+                b'T' => names = columns(&body),
+                b'D' => rows.push(names.iter().cloned().zip(values(&body[2..])).collect()),
+                b'Z' => return rows,
+                b'C' | b'S' | b'N' => {}
+                _ => panic!("{sql}: {:?}", String::from_utf8_lossy(&body)),
             }
         }
     }
@@ -280,4 +303,14 @@ fn values(mut rest: &[u8]) -> Vec<String> {
         rest.advance(length);
     }
     values
+}
+
+/// The names in a RowDescription.
+fn columns(body: &[u8]) -> Vec<String> {
+    let (mut rest, mut names) = (&body[2..], Vec::new());
+    while let Some(end) = rest.iter().position(|byte| *byte == 0) {
+        names.push(String::from_utf8_lossy(&rest[..end]).into_owned());
+        rest = &rest[end + 1 + 18..];
+    }
+    names
 }

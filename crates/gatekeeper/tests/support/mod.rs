@@ -59,6 +59,14 @@ impl Stack {
         Self { gate, server }
     }
 
+    /// Starts both, with more lines of configuration for the gatekeeper, which is there in any case.
+    pub(crate) fn start_gate_with(more: &[&str]) -> Self {
+        let server = PrivateServer::start(&PrivateServerOptions::default()).expect("PostgreSQL starts");
+        let more = more.iter().map(|line| (*line).to_owned());
+        let gate = Gate::start(server.port(), &settings().into_iter().chain(more).collect::<Vec<_>>());
+        Self { gate: Some(gate), server }
+    }
+
     /// The port that clients connect to.
     pub(crate) fn port(&self) -> u16 {
         self.gate.as_ref().map_or(self.server.port(), Gate::port)

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use admission::{
-    Action, Completion, Event, Gate, Instant, Learned, Pin, Policy, PoolId, PoolLoad, PoolSet, Queued,
-    Reason, Request, Snapshot, Ticket,
+    Action, Completion, Event, Gate, Instant, Learned, Pin, Policy, PoolId, PoolSet, Queued, Reason, Request,
+    Snapshot, Ticket,
 };
 
 use crate::shadow::Shadow;
@@ -121,11 +121,11 @@ impl Decider {
         }
     }
 
-    /// Observing, all requests are of one pool.
-    pub(crate) fn pool_loads(&self) -> [PoolLoad; PoolId::COUNT] {
+    /// Observing, nobody waits for the last one to end.
+    pub(crate) fn in_flight_of(&self, pools: PoolSet) -> usize {
         match self {
-            Self::Enforcing(gate) => gate.pool_loads(),
-            Self::Observing { shadow, .. } => shadow.pool_loads(),
+            Self::Enforcing(gate) => gate.in_flight_of(pools),
+            Self::Observing { .. } => 0,
         }
     }
 

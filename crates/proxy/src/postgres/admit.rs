@@ -10,6 +10,7 @@ use super::classify::Analysis;
 use super::connection::{Flow, ROUND_TRIP_LIMIT, Session};
 use super::forward::INPUT_MAX;
 use super::reject::Refusal;
+use super::roster::Activity;
 use super::transaction::Transaction;
 use crate::gate::{Arrival, Waiting};
 use crate::permit::Permit;
@@ -24,6 +25,7 @@ enum Queued {
     Rejected(Reason),
     Canceled,
     Left,
+    Killed,
 }
 
 /// What became of the search for a server connection.
@@ -83,20 +85,22 @@ impl Session {
             Arrival::Waiting(waiting) => {
                 let arrived = driver.clock().now();
                 self.cancel.queued();
+                self.place.card.note(Activity::Waiting, arrived);
                 let verdict = self.wait_in_queue(waiting).await;
+                let waited = driver.clock().now().since(arrived);
+                self.counters.waited(waited);
                 let refusal = match verdict {
                     Queued::Dispatched(permit) => {
                         self.state.permit = Some(permit);
                         return Ok(());
                     }
-                    Queued::Rejected(reason) => {
-                        let waited = driver.clock().now().since(arrived);
-                        Refusal::rejected(&self.state.gate, reason, waited)
-                    }
+                    Queued::Rejected(reason) => Refusal::rejected(&self.state.gate, reason, waited),
                     Queued::Canceled => Refusal::canceled_in_queue(),
                     Queued::Left => return Err(Flow::Close),
+                    Queued::Killed => return Err(self.say_killed().await),
                 };
                 self.cancel.idle();
+                self.place.card.note(Activity::Idle, arrived.after(waited));
                 return Err(self.refuse(&refusal, synced));
             }
         }
@@ -117,6 +121,7 @@ impl Session {
                 }
                 () = self.cancel.canceled() => return Queued::Canceled,
                 () = self.ending.aborting() => return Queued::Left,
+                () = self.place.killed() => return Queued::Killed,
                 there = self.client.fill(), if readable => {
                     // A client that has said good-bye behind its statement wants it done.
                     self.terminated = self.client.has_said_good_bye();

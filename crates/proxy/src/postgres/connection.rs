@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use admission::Outcome;
+use admission::{Instant, Outcome};
 use bytes::{Buf, BytesMut};
 use wire::postgres::backend::{self, Status};
 use wire::postgres::codec::{HEADER_LEN, frontend_frame};
@@ -28,9 +28,11 @@ use super::forward::{Channel, End, MESSAGE_MAX, Parts, Relay};
 use super::leave::watch;
 use super::pins::Pins;
 use super::reject::{Refusal, warn_no_transaction};
+use super::roster::{Activity, Identity, Place};
 use super::server::Server;
 use super::settings::SessionSettings;
 use super::state::State;
+use super::stats::Counters;
 use super::transaction::{Control, Transaction};
 use super::{LoggedIn, OnDisconnect, Places, Shared, cancel};
 use crate::shutdown::{Ending, Phase};
@@ -103,6 +105,14 @@ pub(super) struct Session {
     /// The gate only observes.
     observes: bool,
     pub(super) ending: Ending,
+    /// On the roster: what others see of the session.
+    pub(super) place: Place,
+    /// Of its database.
+    pub(super) counters: Arc<Counters>,
+    /// When the request in flight was first sent.
+    opened: Option<Instant>,
+    /// Somebody has told the session to end.
+    pub(super) is_killed: bool,
     _places: Places,
 }
 
@@ -118,7 +128,16 @@ impl Session {
         let (gate, registry) = (Arc::from(own.name.as_str()), Arc::clone(&shared.statements));
         let sharing = own.shares_connections();
         let cancels_leavers = own.on_disconnect == OnDisconnect::Cancel;
-        let pins = Pins::new(Arc::clone(&shared.pins));
+        let identity = Identity {
+            user: parameter("user").cloned().unwrap_or_default(),
+            database: database.to_owned(),
+            application: parameter("application_name").cloned().unwrap_or_default(),
+            address: client.peer_address(),
+            is_encrypted: client.encryption().is_some(),
+        };
+        let place = shared.roster.enter(identity, shared.driver.clock().now());
+        let counters = shared.stats.of(database);
+        let pins = Pins::new(Arc::clone(&shared.pins), Arc::clone(&place.card.pins));
         let ending = Ending::new(&shared.shutdown);
         Self {
             client: Channel::new(client, client_input, cancels_leavers),
@@ -134,6 +153,10 @@ impl Session {
             terminated: false,
             observes: own.observe,
             ending,
+            place,
+            counters,
+            opened: None,
+            is_killed: false,
             _places: places,
             shared,
         }
@@ -209,6 +232,7 @@ impl Session {
             biased;
             there = self.client.fill() => if there { Ok(()) } else { Err(None) },
             () = self.ending.reached(end) => Err(Some(Refusal::shutting_down())),
+            () = self.place.killed() => Err(Some(Refusal::killed())),
             heard = watch(&mut self.server) => self.heard_while_idle(heard),
         }
     }
@@ -372,6 +396,9 @@ impl Session {
         exchange.answer_locally(&mut self.client.output);
         let clock = self.shared.driver.clock();
         let began = clock.now();
+        self.opened.get_or_insert(began);
+        self.place.card.note(Activity::Active, began);
+        self.place.card.note_server(Some(&*server));
         let mut relay = Relay {
             exchange: &mut exchange,
             session: &mut self.state,
@@ -388,17 +415,25 @@ impl Session {
                     biased;
                     end = relay.run() => end,
                     () = self.ending.aborting() => End::ServerLost(None),
+                    () = self.place.killed() => {
+                        self.is_killed = true;
+                        End::ClientGone
+                    }
                 }
             }
             Err(error) => End::ClientErred(error),
         };
         let (client_time, of_server, of_client) =
             (relay.client_time, relay.is_within_server_message(), relay.is_within_client_message());
-        self.busy += clock.now().since(began).saturating_sub(client_time);
+        let ended = clock.now();
+        let busy = ended.since(began).saturating_sub(client_time);
+        self.counters.queried(busy);
+        self.busy += busy;
         self.failed |= exchange.failed;
         self.skipping |= exchange.client_owes_sync;
-        match end {
+        let flow = match end {
             End::Done => self.exchanged(&exchange).await,
+            End::ClientGone if self.is_killed => self.end_killed(exchange, of_server, of_client).await,
             End::ClientGone => self.without_client(exchange, of_client).await,
             End::ClientErred(error) => {
                 self.broken(exchange, of_client, &Refusal::protocol_violation(&error.to_string())).await
@@ -416,7 +451,16 @@ impl Session {
                 self.client.flush().await;
                 Flow::Close
             }
-        }
+        };
+        self.note_rest(ended);
+        flow
+    }
+
+    /// Shows what the session is left with.
+    fn note_rest(&self, now: Instant) {
+        let is_open = self.transaction.is_open();
+        self.place.card.note(if is_open { Activity::InTransaction } else { Activity::Idle }, now);
+        self.place.card.note_server(self.server.as_ref());
     }
 
     /// All is answered: give back what is no longer needed.
@@ -461,6 +505,9 @@ impl Session {
     pub(super) fn end_request(&mut self) {
         let outcome = if std::mem::take(&mut self.failed) { Outcome::Failure } else { Outcome::Success };
         let busy = std::mem::take(&mut self.busy);
+        if let Some(opened) = self.opened.take() {
+            self.counters.transacted(self.shared.driver.clock().now().since(opened));
+        }
         if let Some(permit) = self.state.permit.take() {
             permit.complete(outcome, busy);
         }
@@ -471,6 +518,7 @@ impl Session {
         self.cancel.idle();
         // The pool learns of it by the drop.
         self.server = None;
+        self.place.card.note_server(None);
         self.state.pinned = None;
     }
 }

@@ -141,11 +141,33 @@ impl Session {
         self.without_client(exchange, within_message).await
     }
 
+    /// The session is told to end in mid-exchange: a last word, unless the client has got half a message.
+    pub(super) async fn end_killed(
+        &mut self,
+        exchange: Exchange,
+        within_server_message: bool,
+        within_message: bool,
+    ) -> Flow {
+        if !within_server_message {
+            self.say_killed().await;
+        }
+        self.without_client(exchange, within_message).await
+    }
+
+    /// The last word of a session that is told to end, for as long as a client may take to hear it.
+    pub(super) async fn say_killed(&mut self) -> Flow {
+        Refusal::killed().write(&mut self.client.output);
+        let _ = timeout(ROUND_TRIP_LIMIT, self.client.flush()).await;
+        Flow::Close
+    }
+
     /// The client is gone in mid-exchange.
     pub(super) async fn without_client(&mut self, mut exchange: Exchange, within_message: bool) -> Flow {
         self.client.is_gone = true;
         let autocommit = matches!(self.transaction, Transaction::Idle);
         let finish = match self.shared.settings().on_disconnect {
+            // Who ends a session wants its statement ended, too; only what is about to be durable isn't touched.
+            _ if self.is_killed => exchange.commits,
             OnDisconnect::Finish => true,
             OnDisconnect::Cancel => false,
             OnDisconnect::Auto => {

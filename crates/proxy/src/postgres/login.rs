@@ -31,6 +31,7 @@ use wire::postgres::startup::{
 };
 
 use super::cancel::Registration;
+use super::console::{self, Visitor};
 use super::message::{MESSAGE_MAX, Message, Sender};
 use super::parameters::Parameters;
 use super::refusal::Refusal;
@@ -43,6 +44,7 @@ pub(crate) use relay::probe_trust;
 
 mod handshake;
 mod relay;
+mod visit;
 
 /// The longest that the last words to a client may take: it may not be reading.
 const FAREWELL_LIMIT: Duration = Duration::from_secs(5);
@@ -56,6 +58,10 @@ enum End {
         process_id: i32,
         secret: Bytes,
     },
+    /// He asks for the console.
+    Knocks(Vec<(String, String)>),
+    /// He has been let in there.
+    Visits(Visitor),
     /// The server's own error was passed on.
     Answered,
     Refused(Refusal),
@@ -118,6 +124,9 @@ pub(crate) async fn login(shared: &Arc<Shared>, client: Stream) -> Option<Logged
         // Has bounds of its own, and is as welcome as ever while the gate drains. Never answered: the client waits for
         // the end of the connection, and learns by it that the cancel has been passed on.
         Err(End::Cancel { process_id, secret }) => shared.cancel.cancel(process_id, &secret).await,
+        Err(End::Visits(visitor)) => console::serve(shared, client, client_input, visitor).await,
+        // `run` has seen to it.
+        Err(End::Knocks(_)) => {}
         Err(End::Answered) => {
             shared.login_counts.fail();
             farewell(client, &[]).await;
@@ -152,8 +161,14 @@ impl<'a> Login<'a> {
         let settings = shared.settings();
         let deadline = Instant::now() + settings.login_timeout;
         // A client that says nothing hears nothing: it may be a port scanner.
-        let Wish { parameters, client_place } =
-            timeout_at(deadline, self.open()).await.unwrap_or(Err(End::Silent))?;
+        let opened = timeout_at(deadline, self.open()).await.unwrap_or(Err(End::Silent));
+        if let Err(End::Knocks(parameters)) = opened {
+            return Err(self
+                .visit(&settings, &parameters, deadline)
+                .await
+                .map_or_else(|end| end, End::Visits));
+        }
+        let Wish { parameters, client_place } = opened?;
         let (budget, deadline) = if settings.shares_connections() || settings.observe {
             (None, deadline)
         } else {
@@ -226,8 +241,12 @@ impl<'a> Login<'a> {
 
     async fn wish(&mut self, minor: u16, mut parameters: Vec<(String, String)>) -> Result<Wish, End> {
         let settings = self.shared.settings();
-        let place = self.shared.clients.try_take();
-        let client_place = place.ok_or(Refusal::TooManyClients(settings.max_clients))?;
+        // Visitors of the console aren't clients: a full gate lets its operator in.
+        let knocks = settings.console.is_asked_for(parameter(&parameters, "database"));
+        let place = if knocks { None } else { self.shared.clients.try_take() };
+        if place.is_none() && !knocks {
+            return Err(Refusal::TooManyClients(settings.max_clients).into());
+        }
         let options = protocol_options(&parameters);
         if minor > 0 || !options.is_empty() {
             let mut out = BytesMut::new();
@@ -235,6 +254,7 @@ impl<'a> Login<'a> {
             self.send(&out).await?;
         }
         parameters.retain(|(name, _)| !name.starts_with(OPTION_PREFIX));
+        let Some(client_place) = place else { return Err(End::Knocks(parameters)) };
         if settings.shares_connections() && parameter(&parameters, "replication").is_some_and(is_replication)
         {
             return Err(Refusal::Replication.into());

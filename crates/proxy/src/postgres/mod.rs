@@ -39,14 +39,16 @@ mod leave;
 mod login;
 pub(crate) mod message;
 pub(crate) mod parameters;
-mod pins;
+pub(crate) mod pins;
 mod prepared;
 mod refusal;
 mod reject;
 mod reload;
+mod roster;
 pub(crate) mod server;
 pub(crate) mod settings;
 mod state;
+mod stats;
 mod transaction;
 mod view;
 
@@ -193,6 +195,12 @@ pub(crate) struct Shared {
     budget: Quota,
     /// Clients past their first message.
     clients: Quota,
+    /// Visitors of the console.
+    visitors: Quota,
+    /// Who is connected.
+    roster: Arc<roster::Roster>,
+    /// What each database was asked for.
+    stats: stats::Stats,
     /// What is known of the server's cores.
     cores: cores::Known,
 }
@@ -201,12 +209,13 @@ impl Shared {
     pub(crate) fn new(settings: Settings, driver: Arc<Driver>, shutdown: Shutdown) -> Self {
         let hook = Arc::clone(&driver);
         let changed = Box::new(move |pool, connections| hook.set_pool(pool, connections));
+        let holder = Arc::clone(&driver);
+        let hold_up = Box::new(move |pools| holder.pause(pools));
         Self {
-            pools: Arc::new(Pools::new(
-                settings.connections,
-                reload::waiting_max(settings.logins_max),
-                changed,
-            )),
+            pools: Arc::new(
+                Pools::new(settings.connections, reload::waiting_max(settings.logins_max), changed)
+                    .holding_up(hold_up),
+            ),
             cancel: Arc::new(cancel::Registry::new(
                 settings.max_clients as usize,
                 settings.upstream.clone(),
@@ -222,6 +231,9 @@ impl Shared {
             logins: Quota::new(settings.logins_max),
             budget: Quota::new(settings.connections),
             clients: Quota::new(settings.max_clients),
+            visitors: Quota::new(console::VISITORS_MAX),
+            roster: Arc::default(),
+            stats: stats::Stats::default(),
             cores: cores::Known::default(),
             settings: RwLock::new(Arc::new(settings)),
         }
@@ -325,7 +337,7 @@ impl Bound {
                 drain_timeout: settings.drain_timeout,
             }
         };
-        let maintenance = maintain(&shared.pools);
+        let maintenance = maintain(&shared);
         let serve = |stream| serve_client(Arc::clone(&shared), stream);
         tokio::select! {
             () = listener.serve(bounds, &shared.shutdown, serve) => {}
@@ -349,12 +361,13 @@ pub async fn run(settings: Settings, driver: Arc<Driver>, shutdown: Shutdown) ->
 }
 
 /// Never returns.
-async fn maintain(pools: &Pools) {
+async fn maintain(shared: &Shared) {
     let mut tick = tokio::time::interval(MAINTENANCE_PERIOD);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tick.tick().await;
-        pools.maintain();
+        shared.pools.maintain();
+        shared.stats.tick(shared.driver.clock().now());
     }
 }
 

@@ -44,12 +44,14 @@ pub(crate) struct Pins {
     held: Reasons,
     /// Gone, if the open transaction commits.
     releasing: Reasons,
+    /// Where others read them: a bit for each of [`Reasons::ALL_NAMES`].
+    shown: Arc<AtomicU32>,
 }
 
 impl Pins {
     /// None yet; counted among `counts`.
-    pub(crate) fn new(counts: Arc<PinCounts>) -> Self {
-        Self { counts, held: Reasons::NONE, releasing: Reasons::NONE }
+    pub(crate) fn new(counts: Arc<PinCounts>, shown: Arc<AtomicU32>) -> Self {
+        Self { counts, held: Reasons::NONE, releasing: Reasons::NONE, shown }
     }
 
     /// Whether the session may share its connection.
@@ -96,8 +98,18 @@ impl Pins {
         if reasons != self.held {
             self.counts.moved(self.held, reasons);
             self.held = reasons;
+            let bits = Reasons::ALL_NAMES.iter().enumerate();
+            let bits = bits.filter(|(_, (reason, _))| reasons.contains(*reason));
+            self.shown.store(bits.fold(0, |sum, (bit, _)| sum | 1 << bit), Ordering::Relaxed);
         }
     }
+}
+
+/// The names of the reasons that a session shows.
+pub(crate) fn names(shown: &AtomicU32) -> Vec<&'static str> {
+    let shown = shown.load(Ordering::Relaxed);
+    let names = Reasons::ALL_NAMES.iter().enumerate();
+    names.filter(|(bit, _)| shown >> bit & 1 == 1).map(|(_, (_, name))| *name).collect()
 }
 
 impl Drop for Pins {
@@ -111,7 +123,7 @@ mod tests {
     use super::*;
 
     fn pins() -> Pins {
-        Pins::new(Arc::default())
+        Pins::new(Arc::default(), Arc::default())
     }
 
     #[test]
@@ -141,13 +153,16 @@ mod tests {
     #[test]
     fn operators_see_how_many_sessions_are_pinned_and_why() {
         let counts = Arc::new(PinCounts::default());
-        let (mut first, mut second) = (Pins::new(Arc::clone(&counts)), Pins::new(Arc::clone(&counts)));
+        let shown = Arc::new(AtomicU32::new(0));
+        let mut first = Pins::new(Arc::clone(&counts), Arc::clone(&shown));
+        let mut second = Pins::new(Arc::clone(&counts), Arc::default());
         let count =
             |name| counts.snapshot().into_iter().find(|(known, _)| *known == name).map(|(_, count)| count);
         first.add(Reasons::LISTEN);
         first.add(Reasons::LISTEN.union(Reasons::TEMPORARY));
         second.add(Reasons::LISTEN);
         assert_eq!((count("LISTEN"), count("temporary table")), (Some(2), Some(1)));
+        assert_eq!(names(&shown), ["temporary table", "LISTEN"]);
         drop(first);
         second.clear();
         assert_eq!((count("LISTEN"), count("temporary table")), (Some(0), Some(0)));

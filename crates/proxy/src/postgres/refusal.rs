@@ -38,6 +38,10 @@ pub(crate) enum Refusal {
     TrustRelay,
     #[error("the gate is shutting down")]
     ShuttingDown,
+    #[error("not allowed to use gatekeeper's console")]
+    NoVisitor,
+    #[error("too many visitors of gatekeeper's console")]
+    TooManyVisitors,
 }
 
 impl Refusal {
@@ -51,7 +55,8 @@ impl Refusal {
             Self::Unreachable(_) | Self::ShuttingDown => "57P03",
             Self::ServerLost => "08006",
             Self::ServerErred | Self::NoAnswer(_) => "08P01",
-            Self::Method(_) | Self::TrustRelay => "28000",
+            Self::Method(_) | Self::TrustRelay | Self::NoVisitor => "28000",
+            Self::TooManyVisitors => "53300",
         }
     }
 
@@ -94,6 +99,7 @@ impl Refusal {
                 "Have pg_hba.conf ask for scram-sha-256 from the gate's address, or set allow_trust_relay = true if only \
                  trusted machines can reach the gate."
             }
+            Self::NoVisitor => "Name the user in admin_users or stats_users of this gate.",
             _ => return None,
         })
     }

@@ -181,6 +181,12 @@ impl Refusal {
         Self::fatal("57P01", "terminating connection: gatekeeper is shutting down").hint("Connect again.")
     }
 
+    /// Somebody has ended the session from the console. As PostgreSQL says it.
+    pub(crate) fn killed() -> Self {
+        Self::fatal("57P01", "terminating connection due to administrator command")
+            .detail("It was ended from gatekeeper's console.")
+    }
+
     /// The client broke the protocol.
     pub(crate) fn protocol_violation(what: &str) -> Self {
         let mut refusal = Self::fatal("08P01", "");

@@ -49,6 +49,16 @@ impl Shared {
         });
     }
 
+    /// Has server connections replaced as logins bring others.
+    pub(super) fn reconnect(&self) {
+        let mut settings = self.settings.write();
+        let renewed = Settings { generation: settings.generation + 1, ..Settings::clone(&settings) };
+        let Settings { connections, logins_max, generation, .. } = renewed;
+        *settings = Arc::new(renewed);
+        drop(settings);
+        self.pools.change(connections, waiting_max(logins_max), generation);
+    }
+
     /// The server has told its cores: as many long requests keep every one busy, more only slow one another.
     pub(super) fn learn_cores(&self, cores: u32) {
         self.cores.learn(cores);

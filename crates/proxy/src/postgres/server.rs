@@ -45,6 +45,8 @@ pub(crate) struct Server {
     pub(crate) id: u64,
     /// What sessions have left on it.
     pub(crate) session_state: ServerState,
+    /// Since when it exists.
+    pub(crate) connected: std::time::SystemTime,
     /// Which generation of server connections it is of: one of an older generation is replaced when it can be.
     pub(crate) generation: u64,
     /// While a session has it from a pool: tells the pool when it is dropped.
@@ -96,6 +98,7 @@ impl Server {
             pool,
             id,
             session_state,
+            connected: std::time::SystemTime::now(),
             generation: 0,
             tenure: None,
         }

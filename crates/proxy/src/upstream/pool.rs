@@ -105,6 +105,7 @@ pub(crate) struct Pools {
     /// Told when there may be room for a waiting login.
     room: Notify,
     changed: ConnectionsChanged,
+    hold_up: Option<HoldUp>,
 }
 
 struct State {
@@ -115,6 +116,8 @@ struct State {
     waiting_max: u32,
     /// The newest generation of connections: those of older ones are replaced.
     generation: u64,
+    /// Whose requests are held up.
+    paused: Paused,
     /// Physical connections of all pools.
     total: u32,
     /// Logins in [`Pools::join`] that wait for room.
@@ -213,9 +216,17 @@ impl Pools {
     /// see the module's words on locking.
     pub(crate) fn new(connections: u32, waiting_max: u32, changed: ConnectionsChanged) -> Self {
         let pools = (0..PoolId::COUNT).map(|_| None).collect();
-        let state =
-            State { pools, connections, waiting_max, generation: 0, total: 0, waiting: 0, idle_lost: 0 };
-        Self { state: Mutex::new(state), room: Notify::new(), changed }
+        let state = State {
+            pools,
+            connections,
+            waiting_max,
+            generation: 0,
+            paused: Paused::default(),
+            total: 0,
+            waiting: 0,
+            idle_lost: 0,
+        };
+        Self { state: Mutex::new(state), room: Notify::new(), changed, hold_up: None }
     }
 
     /// Other bounds from now on, and perhaps another generation. Idle connections beyond them are closed; the others
@@ -331,6 +342,7 @@ impl Pools {
         })?;
         let pool = Pool { key: key.clone(), idle: Vec::new(), size: 0, newest: 0, sessions: 0 };
         state.pools[free.index()] = Some(pool);
+        self.tell_paused_of_new_pool(state);
         Some(free)
     }
 
@@ -539,6 +551,10 @@ impl Drop for Waiting<'_> {
         self.0.state.lock().waiting -= 1;
     }
 }
+
+mod pause;
+
+pub(crate) use pause::{HoldUp, IdleServer, Paused};
 
 #[cfg(test)]
 mod tests;

@@ -27,7 +27,14 @@ fn session(registry: &Arc<Registry>, shared: bool) -> State {
     reported.set("standard_conforming_strings", "on");
     reported.set("TimeZone", "UTC");
     let settings = SessionSettings::new(reported);
-    State::new("g".into(), "shop".into(), settings, shared, Arc::clone(registry), Pins::new(Arc::default()))
+    State::new(
+        "g".into(),
+        "shop".into(),
+        settings,
+        shared,
+        Arc::clone(registry),
+        Pins::new(Arc::default(), Arc::default()),
+    )
 }
 
 impl Dialogue {

@@ -1,0 +1,53 @@
+//! The login of a visitor of the console.
+//!
+//! Who he is the same authority says as for everybody: the server, over a relayed login to a database that it has, whose
+//! connection is closed at once. A process of our own user, or of root, that comes by a Unix socket isn't asked.
+//! What he may do is looked up afterwards, so that a stranger doesn't learn who is named.
+
+use tokio::time::{Instant, timeout_at};
+use wire::postgres::startup::parameter;
+
+use super::super::Settings;
+use super::super::console::Visitor;
+use super::super::refusal::Refusal;
+use super::handshake::Accepted;
+use super::{End, Login};
+
+impl Login<'_> {
+    /// Finds out who wants to visit, and whether he may.
+    pub(super) async fn visit(
+        &mut self,
+        settings: &Settings,
+        parameters: &[(String, String)],
+        deadline: Instant,
+    ) -> Result<Visitor, End> {
+        let user = parameter(parameters, "user").unwrap_or_default().to_owned();
+        if !self.client.is_of_our_user() {
+            self.prove_by_relay(settings, &user, deadline).await?;
+        }
+        let role = settings.console.role(&user).ok_or(Refusal::NoVisitor)?;
+        let place = self.shared.visitors.try_take().ok_or(Refusal::TooManyVisitors)?;
+        let application = parameter(parameters, "application_name").unwrap_or_default().to_owned();
+        Ok(Visitor { user, application, role, place })
+    }
+
+    async fn prove_by_relay(
+        &mut self,
+        settings: &Settings,
+        user: &str,
+        deadline: Instant,
+    ) -> Result<(), End> {
+        let late = |_| End::from(Refusal::Timeout);
+        let _login_place = timeout_at(deadline, self.wait_for_turn()).await.map_err(late)??;
+        let identity = [
+            ("user", user),
+            ("database", settings.console.database.as_str()),
+            ("application_name", "gatekeeper console"),
+        ];
+        let identity = identity.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let Accepted { server, .. } =
+            timeout_at(deadline, self.relay(settings, &identity)).await.map_err(late)??;
+        server.close();
+        Ok(())
+    }
+}

@@ -1,0 +1,224 @@
+//! Who is connected, and what each is doing: for the console, which shows it and ends sessions.
+//!
+//! Each session has a card; it notes its changes there without a lock (a few stores for each statement), and the card
+//! leaves the roster when the session ends in whatever way. A card that is read while its session goes on may be half a
+//! statement old.
+
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use admission::Instant;
+use parking_lot::Mutex;
+
+use super::server::Server;
+
+/// What a session does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Activity {
+    /// The client is silent and no transaction is open.
+    Idle,
+    /// Its request waits in the gate's queue.
+    Waiting,
+    /// The server works for it.
+    Active,
+    /// Its transaction is open and the client is silent.
+    InTransaction,
+}
+
+/// Who somebody is that has logged in.
+#[derive(Clone, Debug)]
+pub(crate) struct Identity {
+    pub(crate) user: String,
+    pub(crate) database: String,
+    pub(crate) application: String,
+    /// `None`: by a Unix socket.
+    pub(crate) address: Option<SocketAddr>,
+    pub(crate) is_encrypted: bool,
+}
+
+/// What is known of one session.
+#[derive(Debug)]
+pub(crate) struct Card {
+    /// Unique in this gate's life; never reused.
+    pub(crate) id: u64,
+    pub(crate) identity: Identity,
+    pub(crate) connected: SystemTime,
+    activity: AtomicU8,
+    /// Since when, by the gate's clock in nanoseconds.
+    since: AtomicU64,
+    /// The server connection that it has: its number (0: none), its process, and since when it exists.
+    server: AtomicU64,
+    server_process: AtomicU32,
+    server_connected: AtomicU64,
+    /// Why it keeps its connection: bits of [`wire::sql::Pins`].
+    pub(crate) pins: Arc<AtomicU32>,
+    killed: AtomicBool,
+    /// Who is woken by that.
+    waker: Mutex<Option<Waker>>,
+}
+
+/// A server connection in a session's hands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ServerInHand {
+    pub(crate) id: u64,
+    pub(crate) process_id: u32,
+    pub(crate) connected: SystemTime,
+}
+
+impl Card {
+    /// What the session does from now on.
+    pub(crate) fn note(&self, activity: Activity, now: Instant) {
+        self.activity.store(activity as u8, Ordering::Relaxed);
+        self.since.store(now.as_nanos(), Ordering::Relaxed);
+    }
+
+    /// The server connection that it has from now on.
+    pub(crate) fn note_server(&self, server: Option<&Server>) {
+        if let Some(server) = server {
+            self.server_process.store(server.process_id.unsigned_abs(), Ordering::Relaxed);
+            self.server_connected.store(unix_seconds(server.connected), Ordering::Relaxed);
+        }
+        self.server.store(server.map_or(0, |server| server.id), Ordering::Relaxed);
+    }
+
+    pub(crate) fn activity(&self) -> Activity {
+        match self.activity.load(Ordering::Relaxed) {
+            1 => Activity::Waiting,
+            2 => Activity::Active,
+            3 => Activity::InTransaction,
+            _ => Activity::Idle,
+        }
+    }
+
+    /// Since when it does what it does.
+    pub(crate) fn since(&self) -> Instant {
+        Instant::from_nanos(self.since.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn server(&self) -> Option<ServerInHand> {
+        let id = self.server.load(Ordering::Relaxed);
+        let connected = std::time::Duration::from_secs(self.server_connected.load(Ordering::Relaxed));
+        (id != 0).then(|| ServerInHand {
+            id,
+            process_id: self.server_process.load(Ordering::Relaxed),
+            connected: UNIX_EPOCH + connected,
+        })
+    }
+
+    /// Tells the session to end.
+    pub(crate) fn kill(&self) {
+        self.killed.store(true, Ordering::Release);
+        if let Some(waker) = self.waker.lock().take() {
+            waker.wake();
+        }
+    }
+}
+
+/// Seconds since 1970.
+pub(crate) fn unix_seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+/// All sessions of a gate.
+#[derive(Debug, Default)]
+pub(crate) struct Roster {
+    cards: Mutex<BTreeMap<u64, Arc<Card>>>,
+    last: AtomicU64,
+}
+
+/// A session's place on the roster, to be held to its end.
+#[derive(Debug)]
+pub(crate) struct Place {
+    roster: Arc<Roster>,
+    pub(crate) card: Arc<Card>,
+    /// Who is woken when the session is told to end: registered once, so that waiting again costs a load.
+    registered: Option<Waker>,
+}
+
+impl Place {
+    /// Waits until the session is told to end. Cancel-safe; for the session's own task only.
+    pub(crate) async fn killed(&mut self) {
+        poll_fn(|context| self.poll_killed(context)).await;
+    }
+
+    fn poll_killed(&mut self, context: &Context<'_>) -> Poll<()> {
+        let is_registered = self.registered.as_ref().is_some_and(|waker| waker.will_wake(context.waker()));
+        if !is_registered {
+            *self.card.waker.lock() = Some(context.waker().clone());
+            self.registered = Some(context.waker().clone());
+        }
+        // Looked at behind the registration, so that no word in between is missed.
+        if self.card.killed.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+impl Roster {
+    /// A session begins.
+    pub(crate) fn enter(self: &Arc<Self>, identity: Identity, now: Instant) -> Place {
+        let card = Arc::new(Card {
+            id: self.last.fetch_add(1, Ordering::Relaxed) + 1,
+            identity,
+            connected: SystemTime::now(),
+            activity: AtomicU8::new(Activity::Idle as u8),
+            since: AtomicU64::new(now.as_nanos()),
+            server: AtomicU64::new(0),
+            server_process: AtomicU32::new(0),
+            server_connected: AtomicU64::new(0),
+            pins: Arc::default(),
+            killed: AtomicBool::new(false),
+            waker: Mutex::new(None),
+        });
+        self.cards.lock().insert(card.id, Arc::clone(&card));
+        Place { roster: Arc::clone(self), card, registered: None }
+    }
+
+    /// The sessions now, by their numbers.
+    pub(crate) fn cards(&self) -> Vec<Arc<Card>> {
+        self.cards.lock().values().cloned().collect()
+    }
+
+    pub(crate) fn find(&self, id: u64) -> Option<Arc<Card>> {
+        self.cards.lock().get(&id).cloned()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.roster.cards.lock().remove(&self.card.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity() -> Identity {
+        Identity {
+            user: "ann".to_owned(),
+            database: "shop".to_owned(),
+            application: String::new(),
+            address: None,
+            is_encrypted: false,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_session_is_on_the_roster_until_it_ends_and_can_be_told_to() {
+        let roster = Arc::new(Roster::default());
+        let (first, mut second) =
+            (roster.enter(identity(), Instant::ZERO), roster.enter(identity(), Instant::ZERO));
+        assert_eq!(roster.cards().len(), 2);
+        roster.find(second.card.id).unwrap().kill();
+        second.killed().await;
+        drop(second);
+        assert_eq!(roster.cards().iter().map(|card| card.id).collect::<Vec<_>>(), [first.card.id]);
+        first.card.note(Activity::Waiting, Instant::from_nanos(5));
+        assert_eq!((first.card.activity(), first.card.since()), (Activity::Waiting, Instant::from_nanos(5)));
+    }
+}

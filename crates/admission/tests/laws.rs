@@ -9,7 +9,7 @@ mod history;
 
 use admission::{
     Action, Completion, Connection, Cost, Duration, Entry, Event, Gate, Instant, Lane, Order, Outcome, Pin,
-    Policy, PoolId, Reason, Request, RequestType, Snapshot, Ticket, Work,
+    Policy, PoolId, PoolSet, Reason, Request, RequestType, Snapshot, Ticket, Work,
 };
 use history::{MS, check, pool};
 use proptest::prelude::*;
@@ -39,6 +39,8 @@ enum Op {
     Unpin(usize),
     SetPool(u8, u32),
     SetPolicy(Box<Policy>),
+    /// The pools with these bits are held up, and no others.
+    HoldUp(u8),
     /// Time goes on: with every time-out answered, or unseen.
     Pass {
         nanos: u64,
@@ -117,6 +119,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (0..64_usize).prop_map(Op::Unpin),
         1 => (0..POOLS, 0..6_u32).prop_map(|(pool, total)| Op::SetPool(pool, total)),
         1 => a_policy().prop_map(|policy| Op::SetPolicy(Box::new(policy))),
+        1 => (0..1_u8 << POOLS).prop_map(Op::HoldUp),
         6 => pass,
     ]
 }
@@ -146,6 +149,7 @@ struct World {
     totals: [u32; POOLS as usize],
     in_use: [u32; POOLS as usize],
     pinned: u32,
+    held_up: PoolSet,
     arrived: usize,
     ended: usize,
     /// It has been the same from the beginning.
@@ -171,6 +175,7 @@ impl World {
             totals,
             in_use,
             pinned,
+            held_up: PoolSet::NONE,
             arrived,
             ended,
             same_policy: true,
@@ -237,6 +242,7 @@ impl World {
                 self.policy = (**policy).clone();
                 self.gate.set_policy(now, self.policy.clone());
             }
+            Op::HoldUp(pools) => self.hold_up(pools),
             Op::Pass { nanos, answered } => self.pass(nanos, answered),
         }
         self.settle(true);
@@ -343,6 +349,20 @@ impl World {
         self.gate.unpin(self.at(), pin);
     }
 
+    fn hold_up(&mut self, pools: u8) {
+        // What was due before starts by what held before.
+        self.gate.handle_timeout(self.at());
+        self.settle(true);
+        self.held_up = PoolSet::NONE;
+        (0..POOLS).filter(|index| pools >> index & 1 == 1).for_each(|index| self.held_up.insert(pool(index)));
+        self.gate.hold_up(self.at(), self.held_up);
+    }
+
+    /// Whether a pause holds a request up.
+    fn is_held_up(&self, request: &Request) -> bool {
+        request.entry == Entry::Queued && self.held_up.contains(request.pool)
+    }
+
     fn pass(&mut self, nanos: u64, answered: bool) {
         let end = self.now + nanos;
         while let Some(next) = self.gate.next_timeout().filter(|next| answered && next.as_nanos() <= end) {
@@ -393,6 +413,8 @@ impl World {
     }
 
     fn dispatch(&mut self, ticket: Ticket, work: Work) {
+        let request = self.alive.get(&ticket).expect("alive").request;
+        assert!(!self.is_held_up(&request), "dispatched though it is held up");
         let known = self.alive.get_mut(&ticket).expect("alive");
         assert!(!known.in_flight, "dispatched twice");
         known.in_flight = true;
@@ -419,6 +441,7 @@ impl World {
         let suspended = self.alive.values().filter(|known| known.suspended).count();
         assert_eq!(snapshot.load.as_nanos(), load, "load");
         assert_eq!((snapshot.in_flight, snapshot.suspended), (in_flight, suspended));
+        assert_eq!(self.gate.in_flight_of(PoolSet::ALL), in_flight);
         assert_eq!(snapshot.queued, self.alive.len() - in_flight);
         assert_eq!(self.arrived, self.ended + self.alive.len(), "tickets conserved");
         assert_eq!(snapshot.connections_in_use, self.in_use.iter().sum::<u32>());
@@ -460,7 +483,7 @@ impl World {
         let index = known.request.pool.index();
         let free = self.in_use[index] < self.totals[index]
             && self.in_use.iter().sum::<u32>() < self.policy.connections;
-        free || known.request.connection == Connection::Held
+        (free || known.request.connection == Connection::Held) && !self.is_held_up(&known.request)
     }
 
     /// Everything ends: nothing may be left.

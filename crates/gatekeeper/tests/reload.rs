@@ -153,6 +153,21 @@ async fn a_mistake_changes_nothing_and_is_told_with_line_and_hint() {
     client.batch_execute("SELECT 1").await.expect("the session lives on");
 }
 
+#[test]
+fn without_a_file_a_hang_up_is_an_end() {
+    use std::io::{BufRead as _, BufReader};
+    let mut gate = std::process::Command::new(env!("CARGO_BIN_EXE_gatekeeper"))
+        .args(["run", "--upstream", "127.0.0.1:1", "--listen", "127.0.0.1:0", "--admin", "none"])
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut log = BufReader::new(gate.stderr.take().expect("its log")).lines();
+    assert!(log.any(|line| line.expect("text").ends_with("ready")));
+    let kill = std::process::Command::new("kill").args(["-HUP", &gate.id().to_string()]).status();
+    assert!(kill.expect("kill runs").success());
+    assert_eq!(gate.wait().expect("it ends").code(), Some(0));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_address_of_the_server_is_taken_with_the_next_login() {
     let (old, new) = (server(), server());

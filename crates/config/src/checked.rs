@@ -11,6 +11,11 @@ use crate::address::Address;
 use crate::error::{Error, Position};
 use crate::raw::{self, ADMIN, Complaint, GATE, LOG, Section, hint_for_unknown, unknown_key};
 
+mod auth;
+
+pub(crate) use auth::METHODS;
+pub use auth::{Auth, AuthMethod, AuthQuery};
+
 /// The long lane's limit where the server doesn't tell of its cores: the smallest machine that a busy database is
 /// likely to have.
 pub const LONG_LIMIT_FALLBACK: u32 = 4;
@@ -152,6 +157,8 @@ pub struct Gate {
     pub keepalive: Duration,
     /// Whether a server that asks no password may be reached from other machines.
     pub allow_trust_relay: bool,
+    /// Who may log in.
+    pub auth: Auth,
     /// What becomes of a running statement whose client is gone.
     pub on_disconnect: OnDisconnect,
     /// How long transactions may take to end at shutdown.
@@ -321,6 +328,8 @@ fn read_gate(section: &mut Section<'_>) -> Gate {
     let cost_window = section.read("cost_window", |value| number(value, 1, Cost::WINDOW_MAX));
     let aging_floor = section.read("aging_floor", raw::at_most_a_day);
     let (policy, long_limit) = read_policy(section, cost_window, aging_floor);
+    let allow_trust_relay = section.read("allow_trust_relay", raw::boolean);
+    let listen_is_local = listen.is_local();
     Gate {
         name,
         protocol,
@@ -337,7 +346,8 @@ fn read_gate(section: &mut Section<'_>) -> Gate {
         connect_timeout: section.read("connect_timeout", raw::some_time),
         logins_max: section.read("logins_max", |value| number(value, 1, 10_000)),
         keepalive: section.read("keepalive", keepalive),
-        allow_trust_relay: section.read("allow_trust_relay", raw::boolean),
+        allow_trust_relay,
+        auth: auth::read(section, listen_is_local, allow_trust_relay),
         on_disconnect: section.read("on_disconnect", |value| raw::choice(value, ON_DISCONNECT)),
         drain_timeout: section.read("drain_timeout", raw::at_most_a_day),
         state_file: section.read("state_file", state_file),

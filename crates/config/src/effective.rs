@@ -8,8 +8,8 @@ use std::time::Duration;
 use admission::{Cost, Order, Policy};
 
 use crate::checked::{
-    FORMATS, Gate, LEVELS, LONG_LIMIT_FALLBACK, LongLimit, MODES, Mode, ON_DISCONNECT, POOLINGS, PROTOCOLS,
-    Pooling, World,
+    Auth, FORMATS, Gate, LEVELS, LONG_LIMIT_FALLBACK, LongLimit, METHODS, MODES, Mode, ON_DISCONNECT,
+    POOLINGS, PROTOCOLS, Pooling, World,
 };
 
 /// The effective configuration as TOML.
@@ -125,14 +125,19 @@ fn admission(out: &mut Lines, gate: &Gate) {
 fn sessions(out: &mut Lines, gate: &Gate) {
     out.value("max_clients", gate.max_clients);
     out.value("logins_max", gate.logins_max);
+    let (own, of_own) = match gate.auth.query {
+        Some(_) => (1, " + 1 of auth_user"),
+        None => (0, ""),
+    };
     out.note(&format!(
-        "at most {} server connections: connections + logins_max",
-        gate.policy.connections.saturating_add(gate.logins_max)
+        "at most {} server connections: connections + logins_max{of_own}",
+        gate.policy.connections.saturating_add(gate.logins_max).saturating_add(own)
     ));
     out.time("login_timeout", gate.login_timeout);
     out.time("connect_timeout", gate.connect_timeout);
     out.time("keepalive", gate.keepalive);
     out.value("allow_trust_relay", gate.allow_trust_relay);
+    authentication(out, &gate.auth);
     out.text("on_disconnect", name_of(ON_DISCONNECT, &gate.on_disconnect));
     out.time("drain_timeout", gate.drain_timeout);
 }
@@ -145,6 +150,26 @@ fn operation(out: &mut Lines, gate: &Gate) {
     out.value("admin_users", toml::Value::from(gate.admin_users.clone()));
     out.value("stats_users", toml::Value::from(gate.stats_users.clone()));
     out.text("admin_database", &gate.admin_database);
+}
+
+fn authentication(out: &mut Lines, auth: &Auth) {
+    out.text("auth", name_of(METHODS, &auth.method));
+    if let Some(path) = &auth.users_file {
+        out.text("users_file", path.display());
+    }
+    if let Some(query) = &auth.query {
+        out.text("auth_user", &query.user);
+        out.text("auth_database", &query.database);
+        match &query.sql {
+            Some(sql) => out.text("auth_query", sql),
+            None => out.note("auth_query: rolpassword out of pg_authid, for roles that may log in"),
+        }
+    }
+    match auth.failures_max {
+        Some(bound) => out.value("login_failures_max", bound),
+        None => out.text("login_failures_max", "none"),
+    }
+    out.value("allow_cleartext", auth.allow_cleartext);
 }
 
 fn name_of<T: PartialEq>(names: &[(&'static str, T)], value: &T) -> &'static str {

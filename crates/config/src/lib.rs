@@ -20,8 +20,8 @@ mod reload;
 
 pub use address::Address;
 pub use checked::{
-    Admin, Gate, LONG_LIMIT_FALLBACK, Log, LogFormat, LogLevel, LongLimit, Mode, OnDisconnect, Pooling,
-    Protocol, World,
+    Admin, Auth, AuthMethod, AuthQuery, Gate, LONG_LIMIT_FALLBACK, Log, LogFormat, LogLevel, LongLimit, Mode,
+    OnDisconnect, Pooling, Protocol, World,
 };
 pub use effective::{Row, effective, rows};
 pub use error::{Error, Errors, Origin, Position};

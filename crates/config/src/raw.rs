@@ -13,7 +13,8 @@ mod values;
 
 pub(crate) use section::{Section, hint_for_unknown, literal, unknown_key};
 pub(crate) use values::{
-    Complaint, aging, at_most_a_day, boolean, capacity, choice, integer, long_limit, some_time, text, users,
+    Complaint, aging, at_most_a_day, boolean, bound, capacity, choice, integer, long_limit, some_text,
+    some_time, text, users,
 };
 
 /// One key.
@@ -115,7 +116,7 @@ pub const GATE: &[Field] = &[
         key: "upstream",
         takes: "`\"host:port\"`, a socket directory or `\"unix:/path\"`",
         default: Required,
-        doc: "Where the protected server listens. No user and no password: every client logs in to the server as itself, through the gate.",
+        doc: "Where the protected server listens. No user and no password: every client logs in to the server as itself, through the gate (or by it, see `auth`).",
         reason: "It can't be guessed.",
         reloadable: true,
     },
@@ -269,6 +270,64 @@ pub const GATE: &[Field] = &[
         default: Value("false"),
         doc: "Start even if the server lets logins in without a challenge (`trust`) and `listen` can be reached from elsewhere.",
         reason: "To the server every client comes from the gate's address, so a rule for that address would open it to all.",
+        reloadable: true,
+    },
+    Field {
+        key: "auth",
+        takes: "`\"relay\"`, `\"scram-sha-256\"`, `\"md5\"` or `\"trust\"`",
+        default: Value("\"relay\""),
+        doc: "How clients prove who they are. `\"relay\"`: the server asks them, through the gate, at each login. Otherwise the gate asks (users with a SCRAM secret are asked by SCRAM with `\"md5\"`, too; `\"trust\"` only looks whether the user is known), logs in to the server itself with what it knows or has taken over from the client's proof, and refills its pools without any login.",
+        reason: "Needs no secrets and no configuration; the others make logins cheap and let pools survive the server's restart.",
+        reloadable: true,
+    },
+    Field {
+        key: "users_file",
+        takes: "a path",
+        default: Derived("none"),
+        doc: "Who may log in, in PgBouncer's format: `\"user\" \"secret\"` a line, the secret being what `pg_authid.rolpassword` holds, or a password, or empty for none. Refused if everybody may read it.",
+        reason: "With SCRAM secrets nobody who reads the file can log in by them, and the gate needs no more.",
+        reloadable: true,
+    },
+    Field {
+        key: "auth_user",
+        takes: "a user's name",
+        default: Derived("none: nobody is asked"),
+        doc: "Looks users up on the server that `users_file` doesn't have, over a connection of its own beside `connections`. Its own password, if the server wants one, is in `users_file`.",
+        reason: "Reading secrets is a right that somebody has to be given.",
+        reloadable: true,
+    },
+    Field {
+        key: "auth_database",
+        takes: "a database's name",
+        default: Value("\"postgres\""),
+        doc: "Where `auth_user` asks.",
+        reason: "One place for all, that exists everywhere; `pg_authid` is the same in each.",
+        reloadable: true,
+    },
+    Field {
+        key: "auth_query",
+        takes: "a statement with `$1`",
+        default: Derived(
+            "name and `rolpassword` out of `pg_catalog.pg_authid`, for roles that may log in and passwords that are still valid",
+        ),
+        doc: "Finds a user: gets its name as `$1` and returns two columns, name and secret (as in `users_file`; NULL for none). It runs with `search_path = pg_catalog, pg_temp`, so write schemas out.",
+        reason: "A role that may read four columns of `pg_authid` suffices; where even that can't be had, call a `SECURITY DEFINER` function of your own.",
+        reloadable: true,
+    },
+    Field {
+        key: "login_failures_max",
+        takes: "1 to 1000000, or 0 or `\"none\"` for no bound",
+        default: Value("100"),
+        doc: "The most failed logins of one address (of IPv6: one /64) in a minute; further logins from there are refused until the minute has passed. Successful logins aren't counted.",
+        reason: "Far above what people mistype, far below what guessing needs. Clients behind one address share it.",
+        reloadable: true,
+    },
+    Field {
+        key: "allow_cleartext",
+        takes: "`true` or `false`",
+        default: Value("false"),
+        doc: "Send a password in clear text to a server on another machine that asks for it, without TLS.",
+        reason: "Everybody on the way could read it.",
         reloadable: true,
     },
     Field {

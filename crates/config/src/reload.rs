@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use crate::checked::{Gate, World};
+use crate::checked::{AuthMethod, Gate, World};
 use crate::effective::{Row, rows};
 use crate::raw::{ADMIN, GATE, LOG};
 
@@ -50,7 +50,8 @@ pub struct Reload {
 /// What of `asked` can hold while the process runs with `running`.
 ///
 /// # Errors
-/// A gate that would be its own service: its new `upstream` is where it listens, since `listen` can't change.
+/// What only a new `listen` would make right, since `listen` can't change: a gate that would be its own service, or that
+/// would trust everybody.
 pub fn reload(running: &World, asked: &World) -> Result<Reload, String> {
     let gates: Vec<Gate> = running.gates.iter().map(|gate| merged(gate, asked)).collect();
     if let Some(gate) = gates.iter().find(|gate| gate.listen == gate.upstream) {
@@ -58,6 +59,16 @@ pub fn reload(running: &World, asked: &World) -> Result<Reload, String> {
             "gate {:?}: upstream = {:?} is where the gate listens, which only a restart can change",
             gate.name,
             gate.upstream.to_string()
+        ));
+    }
+    let is_open = |gate: &&Gate| {
+        gate.auth.method == AuthMethod::Trust && !gate.listen.is_local() && !gate.allow_trust_relay
+    };
+    if let Some(gate) = gates.iter().find(is_open) {
+        return Err(format!(
+            "gate {:?}: auth = \"trust\" would let everybody in who reaches {}, where the gate listens until it is \
+             restarted",
+            gate.name, gate.listen
         ));
     }
     let mut world = World { gates, ..asked.clone() };

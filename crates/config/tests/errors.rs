@@ -341,3 +341,32 @@ fn a_file_that_cannot_be_read_says_so() {
     let said = config::load("/nonexistent/g.toml".as_ref()).unwrap_err().to_string();
     assert!(said.starts_with("/nonexistent/g.toml: cannot be read: "), "{said}");
 }
+
+#[test]
+fn authentication_must_fit_together() {
+    assert_each(&[
+        ("auth = \"any\"", "isn't known; write \"relay\" or \"scram-sha-256\" or \"md5\" or \"trust\""),
+        (
+            "auth = \"md5\"",
+            "knows nobody: there is neither a users_file nor an auth_user; write users_file = \
+             \"/etc/gatekeeper/users.txt\"",
+        ),
+        (
+            "users_file = \"u\"",
+            "has no meaning with auth = \"relay\"; write auth = \"scram-sha-256\", or leave it out",
+        ),
+        ("users_file = \"\"", "is empty; leave it out"),
+        (
+            "auth_query = \"SELECT 1\"",
+            "has no $1; the user's name is its first parameter: … WHERE rolname = $1",
+        ),
+        ("login_failures_max = \"many\"", "isn't a bound; write a whole number, or \"none\""),
+        ("login_failures_max = 1000001", "must be from 0 to 1000000"),
+    ]);
+    let with = |lines: &str| complaints(&format!("[[gate]]\nupstream = \"db:5432\"\n{lines}"));
+    let query = with("auth = \"md5\"\nusers_file = \"u\"\nauth_query = \"SELECT $1\"\n");
+    assert!(query.ends_with("needs an auth_user; write auth_user, whose right it is to ask"), "{query}");
+    let open = with("listen = \"0.0.0.0:6432\"\nauth = \"trust\"\nusers_file = \"u\"\n");
+    assert!(open.contains("lets everybody in who can reach `listen`, as anybody"), "{open}");
+    assert!(with("auth_file = \"u\"\n").contains("`users_file` names who may log in"));
+}

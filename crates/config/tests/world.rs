@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use admission::{Cost, Order, Work};
 use config::{
-    ADMIN, Address, Field, FieldDefault, GATE, LOG, LongLimit, Mode, OnDisconnect, Origin, Pooling, World,
-    effective, parse,
+    ADMIN, Address, Auth, AuthMethod, AuthQuery, Field, FieldDefault, GATE, LOG, LongLimit, Mode,
+    OnDisconnect, Origin, Pooling, World, effective, parse,
 };
 
 const MINIMAL: &str = "[[gate]]\nupstream = \"db:5432\"\n";
@@ -45,6 +45,13 @@ connect_timeout = "2s"
 logins_max = 3
 keepalive = "4s"
 allow_trust_relay = true
+auth = "md5"
+users_file = "/etc/gatekeeper/users.txt"
+auth_user = "lookup"
+auth_database = "shop"
+auth_query = "SELECT * FROM lookup($1)"
+login_failures_max = 9
+allow_cleartext = true
 on_disconnect = "cancel"
 drain_timeout = "0s"
 types_max = 5
@@ -58,6 +65,9 @@ admin_database = "shop"
 name = "reports"
 listen = "[::1]:6500"
 upstream = "10.0.0.2:5432"
+auth = "scram-sha-256"
+auth_user = "lookup"
+login_failures_max = "none"
 long_limit = "none"
 order = "fifo"
 on_disconnect = "finish"
@@ -114,6 +124,23 @@ fn every_key_is_heard() {
     assert_eq!((gate.login_timeout, gate.connect_timeout), (Duration::from_secs(1), Duration::from_secs(2)));
     assert_eq!((gate.keepalive, gate.drain_timeout), (Duration::from_secs(4), Duration::ZERO));
     assert!(gate.allow_trust_relay);
+    let query = |database: &str, sql: Option<&str>| AuthQuery {
+        user: "lookup".to_owned(),
+        database: database.to_owned(),
+        sql: sql.map(str::to_owned),
+    };
+    let auth = Auth {
+        method: AuthMethod::Md5,
+        users_file: Some("/etc/gatekeeper/users.txt".into()),
+        query: Some(query("shop", Some("SELECT * FROM lookup($1)"))),
+        failures_max: Some(9),
+        allow_cleartext: true,
+    };
+    assert_eq!(gate.auth, auth);
+    let second = &world.gates[1].auth;
+    assert_eq!((second.method, &second.query), (AuthMethod::Scram, &Some(query("postgres", None))));
+    assert_eq!((second.failures_max, world.gates[2].auth.failures_max), (None, Some(100)));
+    assert_eq!(world.gates[2].auth.method, AuthMethod::Relay);
     assert_eq!(gate.on_disconnect, OnDisconnect::Cancel);
     assert_eq!((world.gates[1].policy.order, world.gates[1].policy.long_limit), (Order::Fifo, None));
     assert_eq!(world.gates[2].long_limit, LongLimit::NoLane);

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use proxy::admin::Admin;
 use proxy::command::{Command, Commands};
 use proxy::gate::Driver;
+use proxy::postgres::auth::{AUTH_QUERY, AuthSettings, Authentication, Method, Query};
 use proxy::postgres::{self, Bound, Console, Settings, StartError, Status};
 use proxy::shutdown::{Phase, Shutdown, Trigger, shutdown};
 use tokio::net::TcpListener;
@@ -144,7 +145,8 @@ async fn start_gate(
     gates: &mut JoinSet<Result<(), StartError>>,
 ) -> Result<(Running, Option<StateFile>), Failure> {
     let named = |error: String| Failure::Runtime(format!("gate {:?}: {error}", gate.name));
-    let settings = told(gate, commands).map_err(|error| named(error.to_string()))?;
+    let settings =
+        told(gate, commands).map_err(|error| Failure::Usage(format!("gate {:?}: {error}", gate.name)))?;
     let (policy, seed) = (gate.policy.clone(), RandomState::new().hash_one(&gate.name));
     let driver = match gate.mode {
         Mode::Enforce => Driver::new(&gate.name, policy, seed),
@@ -196,12 +198,35 @@ fn announce(gate: &config::Gate, bound: &Bound) {
     );
 }
 
+/// Who may log in to a gate, with the users file read.
+pub(crate) fn authentication(gate: &config::Gate) -> Result<Arc<Authentication>, String> {
+    let auth = &gate.auth;
+    let settings = AuthSettings {
+        method: match auth.method {
+            config::AuthMethod::Relay => Method::Relay,
+            config::AuthMethod::Scram => Method::Scram,
+            config::AuthMethod::Md5 => Method::Md5,
+            config::AuthMethod::Trust => Method::Trust,
+        },
+        users_file: auth.users_file.clone(),
+        query: auth.query.as_ref().map(|query| Query {
+            user: query.user.clone(),
+            database: query.database.clone(),
+            sql: query.sql.clone().unwrap_or_else(|| AUTH_QUERY.to_owned()),
+        }),
+        failures_max: auth.failures_max,
+        allow_cleartext: auth.allow_cleartext,
+    };
+    Authentication::load(settings).map(Arc::new).map_err(|error| error.to_string())
+}
+
 /// What the PostgreSQL gate is told beside the policy.
-pub(crate) fn told(gate: &config::Gate, commands: &Commands) -> Result<Settings, proxy::AddressError> {
+pub(crate) fn told(gate: &config::Gate, commands: &Commands) -> Result<Settings, String> {
+    let wrong = |error: proxy::AddressError| error.to_string();
     let keepalive = proxy::Keepalive { idle: gate.keepalive, ..proxy::Keepalive::default() };
     Ok(Settings {
         name: gate.name.clone(),
-        listen: gate.listen.to_string().parse()?,
+        listen: gate.listen.to_string().parse().map_err(wrong)?,
         pooling: match gate.pooling {
             config::Pooling::Transaction => postgres::Pooling::Transaction,
             config::Pooling::Session => postgres::Pooling::Session,
@@ -221,9 +246,10 @@ pub(crate) fn told(gate: &config::Gate, commands: &Commands) -> Result<Settings,
             config::OnDisconnect::Finish => postgres::OnDisconnect::Finish,
         },
         drain_timeout: gate.drain_timeout,
+        auth: authentication(gate)?,
         observe: gate.mode == Mode::Observe,
         console: console(gate, commands),
-        ..Settings::new(gate.upstream.to_string().parse()?)
+        ..Settings::new(gate.upstream.to_string().parse().map_err(wrong)?)
     })
 }
 

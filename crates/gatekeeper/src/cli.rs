@@ -117,8 +117,11 @@ fn value_name(key: &str) -> &'static str {
             "TIME"
         }
         "capacity" => "WORK",
-        "protocol" | "order" | "cost" | "mode" | "pooling" | "on_disconnect" => "WHICH",
-        "allow_trust_relay" => "BOOL",
+        "protocol" | "order" | "cost" | "mode" | "pooling" | "on_disconnect" | "auth" => "WHICH",
+        "allow_trust_relay" | "allow_cleartext" => "BOOL",
+        "users_file" => "FILE",
+        "auth_user" | "auth_database" => "NAME",
+        "auth_query" => "SQL",
         _ => "N",
     }
 }

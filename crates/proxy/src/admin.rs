@@ -98,6 +98,24 @@ pub struct ClientsView {
     pub logins_failed: u64,
     /// Clients turned away because `max_clients` were connected.
     pub refused: u64,
+    /// Connections now that have not become sessions yet.
+    pub unfinished: u64,
+    /// Of the failed logins: those with a wrong password or an unknown user, by the gate's own judgment.
+    pub denied: u64,
+    /// Of the failed logins: those not tried after too many failures of their address.
+    pub limited: u64,
+    /// Of the failed logins: those that took longer than `login_timeout`.
+    pub late: u64,
+    /// Questions of `auth_query` that found a user.
+    pub auth_queries_found: u64,
+    /// Those that found none.
+    pub auth_queries_unknown: u64,
+    /// Those that the server did not answer.
+    pub auth_queries_failed: u64,
+    /// Server connections that the gate opened by itself to refill pools.
+    pub openings_succeeded: u64,
+    /// Those that it could not open.
+    pub openings_failed: u64,
 }
 
 /// What the process is doing, for `/readyz`.

@@ -293,6 +293,49 @@ const GATE: &[Metric<GateScrape>] = &[
         },
     },
     Metric {
+        name: "login_failures",
+        in_seconds: Seconds::No,
+        kind: Kind::Counter,
+        labels: &["reason"],
+        help: "Failed logins, for three of the reasons: denied by the gate's own authentication (wrong password, unknown user); limited, because of too many failures of the address; timeout",
+        read: |gate, out| {
+            out.counter(&["denied"], gate.clients.denied)?;
+            out.counter(&["limited"], gate.clients.limited)?;
+            out.counter(&["timeout"], gate.clients.late)
+        },
+    },
+    Metric {
+        name: "connections_unfinished",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Client connections that have not become sessions yet",
+        read: |gate, out| out.gauge(&[], gate.clients.unfinished as f64),
+    },
+    Metric {
+        name: "auth_queries",
+        in_seconds: Seconds::No,
+        kind: Kind::Counter,
+        labels: &["outcome"],
+        help: "Questions of auth_query: found a user; unknown; failed, because the server could not be asked",
+        read: |gate, out| {
+            out.counter(&["found"], gate.clients.auth_queries_found)?;
+            out.counter(&["unknown"], gate.clients.auth_queries_unknown)?;
+            out.counter(&["failed"], gate.clients.auth_queries_failed)
+        },
+    },
+    Metric {
+        name: "pool_refills",
+        in_seconds: Seconds::No,
+        kind: Kind::Counter,
+        labels: &["outcome"],
+        help: "Server connections that the gate opened by itself because a pool had too few: success or failure",
+        read: |gate, out| {
+            out.counter(&["success"], gate.clients.openings_succeeded)?;
+            out.counter(&["failure"], gate.clients.openings_failed)
+        },
+    },
+    Metric {
         name: "types",
         in_seconds: Seconds::No,
         kind: Kind::Gauge,

@@ -8,10 +8,12 @@
 //! Source: PostgreSQL 18 documentation, chapter 54 "Frontend/Backend Protocol"; limits after the server's
 //! `src/backend/tcop/postgres.c` (`SocketBackend`) and libpq's `fe-protocol3.c`.
 
+pub mod authentication;
 pub mod backend;
 pub mod codec;
 pub mod frontend;
 mod read;
+pub mod scram;
 pub mod startup;
 mod write;
 

@@ -14,6 +14,10 @@ const FOREIGN_KEYS: &[(&str, &str)] = &[
     ("pool_mode", "`pooling` chooses between transactions and sessions"),
     ("port", "the port belongs to the address: `listen = \"127.0.0.1:6432\"`"),
     ("host", "the host belongs to the address: `upstream = \"host:5432\"`"),
+    ("auth_type", "`auth` says how clients prove who they are"),
+    ("auth_file", "`users_file` names who may log in"),
+    ("auth_dbname", "`auth_database` is where `auth_user` asks"),
+    ("client_login_timeout", "`login_timeout` bounds a login"),
     ("user", "no credentials belong here: every client logs in to the server as itself"),
     ("password", "no credentials belong here: every client logs in to the server as itself"),
     ("database", "each client chooses its own database"),
@@ -148,7 +152,17 @@ fn without_secrets(value: &str) -> String {
 pub(crate) fn literal(key: &str, text: &str) -> String {
     let is_word = matches!(
         key,
-        "name" | "listen" | "upstream" | "state_file" | "admin_users" | "stats_users" | "admin_database"
+        "name"
+            | "listen"
+            | "upstream"
+            | "state_file"
+            | "admin_users"
+            | "stats_users"
+            | "admin_database"
+            | "users_file"
+            | "auth_user"
+            | "auth_database"
+            | "auth_query"
     );
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'-'))
         && DeValue::parse(text).is_ok();

@@ -159,6 +159,27 @@ pub(crate) fn long_limit(value: &DeValue<'_>) -> Result<Option<u64>, Complaint> 
     }
 }
 
+/// A bound; `None` for none.
+pub(crate) fn bound(value: &DeValue<'_>, most: u64) -> Result<Option<u64>, Complaint> {
+    match value {
+        DeValue::String(text) if text == "none" => Ok(None),
+        DeValue::String(_) => Err(Complaint::new("isn't a bound").hint("write a whole number, or \"none\"")),
+        other => Ok(Some(integer(other, 0..=most)?).filter(|bound| *bound > 0)),
+    }
+}
+
+/// A string that isn't empty and fits into a start-up message or a file name.
+pub(crate) fn some_text(value: &DeValue<'_>) -> Result<String, Complaint> {
+    let text = text(value)?;
+    if text.is_empty() {
+        Err(Complaint::new("is empty").hint("leave it out"))
+    } else if text.contains('\0') {
+        Err(Complaint::new("contains a zero byte"))
+    } else {
+        Ok(text)
+    }
+}
+
 /// How often its own work a request may be overtaken by; `None` for no bound.
 pub(crate) fn aging(value: &DeValue<'_>) -> Result<Option<f64>, Complaint> {
     let number = match value {

@@ -1,13 +1,15 @@
-//! `gatekeeper check`: what a file means, or everything that is wrong with it.
+//! `gatekeeper check`: what a file means, or everything that is wrong with it and with what it names.
 
 use std::path::Path;
 
-use crate::Failure;
+use crate::{Failure, assemble};
 
 /// The effective configuration.
 pub(crate) fn check(file: &Path) -> Result<String, Failure> {
-    match config::load(file) {
-        Ok(world) => Ok(config::effective(&world)),
-        Err(errors) => Err(Failure::Usage(errors.to_string())),
+    let world = config::load(file).map_err(|errors| Failure::Usage(errors.to_string()))?;
+    for gate in &world.gates {
+        let loaded = assemble::authentication(gate);
+        loaded.map_err(|error| Failure::Usage(format!("gate {:?}: {error}", gate.name)))?;
     }
+    Ok(config::effective(&world))
 }

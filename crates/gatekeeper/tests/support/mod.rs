@@ -67,6 +67,21 @@ impl Stack {
         Self { gate: Some(gate), server }
     }
 
+    /// Starts both, where the gatekeeper asks clients itself and knows the superuser by its SCRAM secret.
+    pub(crate) fn start_authenticating() -> Self {
+        let prepared = ("max_prepared_transactions".to_owned(), PREPARED_TRANSACTIONS.to_string());
+        let options = PrivateServerOptions { settings: vec![prepared], ..PrivateServerOptions::default() };
+        let server = PrivateServer::start(&options).expect("PostgreSQL starts");
+        let sql = "SELECT format('\"%s\" \"%s\"', rolname, rolpassword) FROM pg_authid WHERE rolpassword IS NOT NULL";
+        let users = server.socket_dir().join("users.txt");
+        std::fs::write(&users, server.psql(sql).expect("the superuser reads secrets")).expect("a users file");
+        let owner_only = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o600);
+        std::fs::set_permissions(&users, owner_only).expect("its permissions");
+        let own = ["auth = \"scram-sha-256\"".to_owned(), format!("users_file = \"{}\"", users.display())];
+        let gate = Gate::start(server.port(), &[settings().as_slice(), &own].concat());
+        Self { gate: Some(gate), server }
+    }
+
     /// The port that clients connect to.
     pub(crate) fn port(&self) -> u16 {
         self.gate.as_ref().map_or(self.server.port(), Gate::port)

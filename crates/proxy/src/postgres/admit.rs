@@ -151,7 +151,7 @@ impl Session {
             let Some(pool) = self.lease.as_ref().map(Lease::pool) else { return Attached::Gone };
             match self.shared.pools.take(pool) {
                 Some(server) => self.server = Some(server),
-                None if self.shared.pools.is_empty(pool) => return Attached::Gone,
+                None if self.shared.pools.is_lost(pool) => return Attached::Gone,
                 None => return Attached::Retry,
             }
         }

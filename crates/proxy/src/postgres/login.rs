@@ -1,11 +1,15 @@
-//! From an accepted socket to a session: the server itself authenticates every login.
+//! From an accepted socket to a session.
+//!
+//! Two ways lead in. By default the server itself authenticates every login ([`relay`]); where authentication is
+//! configured the gate does ([`prove`]), and then logs in to the server itself ([`open`]), if it has to at all:
 //!
 //! ```text
 //! client                gate                                   server
-//!   │ StartupMessage ───►│ wait for a place among the logins     │
-//!   │                    │ fresh connection, StartupMessage ────►│
-//!   │◄───────── SASL, md5, password: unchanged, both ways ──────►│
-//!   │                    │◄─ AuthenticationOk … ReadyForQuery ───│
+//!   │ StartupMessage ───►│                                       │
+//!   │◄──── SCRAM, md5 ──►│ who is it?                            │
+//!   │                    │ the pool has connections, and it is known what the server tells such a login: no more to do
+//!   │                    │ otherwise: a place among the logins   │
+//!   │                    │ fresh connection, login ─────────────►│
 //!   │                    │ the connection joins its pool         │
 //!   │◄─ AuthenticationOk, settings, a key of our own, ReadyForQuery
 //! ```
@@ -26,10 +30,11 @@ use wire::postgres::backend::{
     Status, write_authentication_ok, write_backend_key, write_parameter_status, write_ready,
 };
 use wire::postgres::startup::{
-    OPTION_PREFIX, PROTOCOL_3_0, Startup, parameter, parse, protocol_options,
+    OPTION_PREFIX, PROTOCOL_3_0, Startup, parameter, parse, protocol_options, user,
     write_negotiate_protocol_version,
 };
 
+use super::auth::{Credentials, Method};
 use super::cancel::Registration;
 use super::console::{self, Visitor};
 use super::message::{MESSAGE_MAX, Message, Sender};
@@ -37,17 +42,23 @@ use super::parameters::Parameters;
 use super::refusal::Refusal;
 use super::server::Server;
 use super::{LoggedIn, Places, Settings, Shared, cores};
-use crate::stream::Stream;
-use crate::upstream::pool::{Lease, key};
+use crate::stream::{Peer, Stream};
+use crate::upstream::pool::{Lease, growth, key};
 use handshake::Accepted;
+use open::OpenError;
 pub(crate) use relay::probe_trust;
 
 mod handshake;
+pub(crate) mod open;
+mod prove;
 mod relay;
 mod visit;
 
 /// The longest that the last words to a client may take: it may not be reading.
 const FAREWELL_LIMIT: Duration = Duration::from_secs(5);
+
+/// Room for the first packet of nearly every client.
+const INPUT_BYTES: usize = 256;
 
 /// How a connection ended before it became a session.
 enum End {
@@ -63,8 +74,17 @@ enum End {
     /// He has been let in there.
     Visits(Visitor),
     /// The server's own error was passed on.
-    Answered,
+    Answered(Blame),
     Refused(Refusal),
+}
+
+/// Whether the server refused a login for who asked for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Blame {
+    /// A wrong password, an unknown user, one who may not log in.
+    Credentials,
+    /// Anything else.
+    Other,
 }
 
 impl<R: Into<Refusal>> From<R> for End {
@@ -98,13 +118,25 @@ struct Session {
     places: Places,
 }
 
+/// What a session works on, once the client has been authenticated.
+struct Footing {
+    reported: Parameters,
+    lease: Option<Lease>,
+    server: Option<Server>,
+    /// To be told to the client behind AuthenticationOk.
+    notices: BytesMut,
+}
+
 /// Logs a client in. `None`: it is no session, has heard why if there was something to say, and is closed.
 pub(crate) async fn login(shared: &Arc<Shared>, client: Stream) -> Option<LoggedIn> {
-    let mut login = Login { shared, client, input: BytesMut::with_capacity(1024) };
+    let mut login = Login { shared, client, input: BytesMut::with_capacity(INPUT_BYTES) };
+    let unfinished = shared.login_counts.begin();
+    let peer = login.client.peer();
     let outcome = tokio::select! {
         outcome = login.run() => outcome,
         () = shared.shutdown.draining() => Err(Refusal::ShuttingDown.into()),
     };
+    drop(unfinished);
     let Login { client, input: client_input, .. } = login;
     match outcome {
         Ok(Session { parameters, reported, lease, server, cancel, places }) => {
@@ -124,18 +156,28 @@ pub(crate) async fn login(shared: &Arc<Shared>, client: Stream) -> Option<Logged
         // Has bounds of its own, and is as welcome as ever while the gate drains. Never answered: the client waits for
         // the end of the connection, and learns by it that the cancel has been passed on.
         Err(End::Cancel { process_id, secret }) => shared.cancel.cancel(process_id, &secret).await,
-        Err(End::Visits(visitor)) => console::serve(shared, client, client_input, visitor).await,
+        Err(End::Visits(visitor)) => {
+            Box::pin(console::serve(shared, client, client_input, visitor)).await;
+        }
         // `run` has seen to it.
         Err(End::Knocks(_)) => {}
-        Err(End::Answered) => {
+        Err(End::Answered(blame)) => {
             shared.login_counts.fail();
+            if blame == Blame::Credentials {
+                note_failure(shared, peer);
+            }
             farewell(client, &[]).await;
         }
         Err(End::Refused(refusal)) => {
             shared.login_counts.refuse(&refusal);
+            if matches!(refusal, Refusal::Password(_)) {
+                note_failure(shared, peer);
+            }
             let gate = shared.driver.name();
             match &refusal {
                 Refusal::Unreachable(error) => tracing::warn!(gate, %error, "login refused"),
+                // Said where the reason is known; and a flood of them must not become a flood of lines.
+                Refusal::Password(_) | Refusal::TooManyFailures => {}
                 refusal => tracing::info!(gate, reason = %refusal, "login refused"),
             }
             let mut out = BytesMut::new();
@@ -144,6 +186,10 @@ pub(crate) async fn login(shared: &Arc<Shared>, client: Stream) -> Option<Logged
         }
     }
     None
+}
+
+fn note_failure(shared: &Shared, peer: Peer) {
+    shared.failures.note(Instant::now(), peer, shared.settings().auth.settings.failures_max);
 }
 
 /// Says the last words and closes, within a bound; who doesn't listen doesn't hear them.
@@ -162,40 +208,110 @@ impl<'a> Login<'a> {
         let deadline = Instant::now() + settings.login_timeout;
         // A client that says nothing hears nothing: it may be a port scanner.
         let opened = timeout_at(deadline, self.open()).await.unwrap_or(Err(End::Silent));
+        let auth = &settings.auth;
+        let may_try = shared.failures.may_try(Instant::now(), self.client.peer(), auth.settings.failures_max);
+        if !may_try && matches!(opened, Ok(_) | Err(End::Knocks(_))) {
+            return Err(Refusal::TooManyFailures.into());
+        }
         if let Err(End::Knocks(parameters)) = opened {
-            return Err(self
-                .visit(&settings, &parameters, deadline)
-                .await
-                .map_or_else(|end| end, End::Visits));
+            let visit = Box::pin(self.visit(&settings, &parameters, deadline));
+            return Err(visit.await.map_or_else(|end| end, End::Visits));
         }
         let Wish { parameters, client_place } = opened?;
+        let late = |_| End::from(Refusal::Timeout);
+        let credentials = match auth.settings.method {
+            Method::Relay => None,
+            _ => {
+                let proof = Box::pin(self.prove(auth, user(&parameters)));
+                Some(Arc::new(timeout_at(deadline, proof).await.map_err(late)??))
+            }
+        };
         let (budget, deadline) = if settings.shares_connections() || settings.observe {
             (None, deadline)
         } else {
             (Some(self.wait_for_connection().await?), Instant::now() + settings.login_timeout)
         };
         let places = Places { _client: client_place, _budget: budget };
+        // Boxed, as is the proof: what a login needs later it doesn't hold while it waits for a client's first words.
+        let standing = Box::pin(self.stand(&settings, &parameters, credentials, deadline));
+        let Footing { reported, lease, server, notices } = standing.await?;
+        let Some(cancel) = self.shared.cancel.register() else {
+            server.into_iter().for_each(Server::close);
+            return Err(Refusal::TooManyClients(settings.max_clients).into());
+        };
+        timeout_at(deadline, self.greet(&reported, &cancel, &notices)).await.map_err(late)??;
+        Ok(Session { parameters, reported, lease, server, cancel, places })
+    }
+
+    /// Gives the session what it works on: a place in its pool, or a server connection of its own. `credentials` are what
+    /// the gate logs in with; without them the client has to be authenticated, too, by relay.
+    async fn stand(
+        &mut self,
+        settings: &Settings,
+        parameters: &[(String, String)],
+        credentials: Option<Arc<Credentials>>,
+        deadline: Instant,
+    ) -> Result<Footing, End> {
+        let shared = self.shared;
+        let shares = settings.shares_connections();
+        let (pool, asked) = (key(parameters), growth::asked(parameters));
+        let known = |credentials: &Option<Arc<Credentials>>| {
+            let credentials = credentials.as_ref().filter(|_| shares)?;
+            let (lease, reported) = shared.pools.join_known(&pool, &asked, credentials)?;
+            Some(Footing { reported, lease: Some(lease), server: None, notices: BytesMut::new() })
+        };
+        if let Some(footing) = known(&credentials) {
+            return Ok(footing);
+        }
         let late = |_| End::from(Refusal::Timeout);
         // Held until the session stands: fresh connections that wait to join are bounded by it, too.
         let _login_place = timeout_at(deadline, self.wait_for_turn()).await.map_err(late)??;
-        let Accepted { mut server, notices } =
-            timeout_at(deadline, self.relay(&settings, &parameters)).await.map_err(late)??;
+        // Those who were before us in the line may have opened what we need.
+        if let Some(footing) = known(&credentials) {
+            return Ok(footing);
+        }
+        let accepted = match &credentials {
+            None => timeout_at(deadline, self.relay(settings, parameters)).await,
+            Some(credentials) => timeout_at(deadline, self.enter(settings, parameters, credentials)).await,
+        };
+        let Accepted { mut server, notices } = accepted.map_err(late)??;
         server.generation = settings.generation;
         if settings.ask_cores && shared.cores.is_first_to_ask() {
             self.ask_cores(&mut server, deadline).await?;
         }
         let reported = server.parameters.clone();
-        let Some(cancel) = self.shared.cancel.register() else {
-            server.close();
-            return Err(Refusal::TooManyClients(settings.max_clients).into());
+        if !shares {
+            return Ok(Footing { reported, lease: None, server: Some(server), notices });
+        }
+        let lease = shared.pools.join(pool, server, deadline).await?;
+        if let Some(credentials) = credentials {
+            lease.remember(credentials, asked.0, reported.clone());
+        }
+        Ok(Footing { reported, lease: Some(lease), server: None, notices })
+    }
+
+    /// Opens a server connection in the client's name. What the server has against it the client hears.
+    async fn enter(
+        &mut self,
+        settings: &Settings,
+        parameters: &[(String, String)],
+        credentials: &Credentials,
+    ) -> Result<Accepted, End> {
+        let user = user(parameters);
+        let error = match open::open(settings, parameters, user, credentials).await {
+            Ok(accepted) => return Ok(accepted),
+            Err(error) => error,
         };
-        let (lease, server) = if settings.shares_connections() {
-            (Some(self.shared.pools.join(key(&parameters), server, deadline).await?), None)
-        } else {
-            (None, Some(server))
-        };
-        timeout_at(deadline, self.greet(&reported, &cancel, &notices)).await.map_err(late)??;
-        Ok(Session { parameters, reported, lease, server, cancel, places })
+        if error.is_about_credentials() {
+            let gate = self.shared.driver.name();
+            tracing::warn!(gate, user, %error, "the server refused the gate's login for a user that the gate knows");
+        }
+        match error {
+            OpenError::Refused(refusal) => Err(refusal.into()),
+            OpenError::Said(message) => self.pass_on_error(&message).await,
+            // What the server would say at the end of the exchange.
+            OpenError::OtherSecret => Err(Refusal::Password(user.to_owned()).into()),
+        }
     }
 
     /// Reads first packets until one asks for a session.
@@ -301,7 +417,8 @@ impl<'a> Login<'a> {
 
     pub(super) async fn pass_on_error<T>(&mut self, message: &Message) -> Result<T, End> {
         self.send(message.bytes()).await?;
-        Err(End::Answered)
+        let is_about_credentials = open::is_about_credentials(message);
+        Err(End::Answered(if is_about_credentials { Blame::Credentials } else { Blame::Other }))
     }
 
     /// Asks the server for its cores over a fresh connection. Only the loss of that connection ends the login.

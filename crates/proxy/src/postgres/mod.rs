@@ -22,11 +22,13 @@ use crate::upstream::address::Address;
 use crate::upstream::pool::{Lease, Pools};
 
 pub use crate::upstream::pool::PoolSnapshot;
+use auth::Authentication;
 pub use console::{ConfigRow, Console};
 use parameters::Parameters;
 use server::Server;
 
 mod admit;
+pub mod auth;
 mod batch;
 pub(crate) mod cancel;
 mod classify;
@@ -35,6 +37,7 @@ mod console;
 mod cores;
 mod exchange;
 mod forward;
+mod growth;
 mod leave;
 mod login;
 pub(crate) mod message;
@@ -111,6 +114,8 @@ pub struct Settings {
     pub on_disconnect: OnDisconnect,
     /// How long sessions may take to finish after the order to shut down. Default 30 s.
     pub drain_timeout: Duration,
+    /// Who may log in, and how it is found out. Default: the server decides.
+    pub auth: Arc<Authentication>,
     /// Only watch: session mode without a budget; nothing waits and nothing is refused. Default no.
     pub observe: bool,
     /// The virtual database for operators.
@@ -139,6 +144,7 @@ impl Settings {
             ask_cores: true,
             on_disconnect: OnDisconnect::default(),
             drain_timeout: Duration::from_secs(30),
+            auth: Arc::default(),
             observe: false,
             console: Console::default(),
             generation: 0,
@@ -187,10 +193,16 @@ pub(crate) struct Shared {
     pub(crate) parameters: parameters::Common,
     pub(crate) driver: Arc<Driver>,
     pub(crate) shutdown: Shutdown,
+    /// Asks the server for users.
+    pub(crate) auth_query: auth::query::AuthQuery,
+    /// Failed logins by address.
+    pub(crate) failures: auth::failures::Failures,
+    /// The gate's own logins that refill pools.
+    pub(crate) openings: growth::OpeningCounts,
     /// How logins ended.
     login_counts: view::LoginCounts,
     /// Logins in progress, first come, first served.
-    logins: Quota,
+    pub(crate) logins: Quota,
     /// Session mode: server connections, first come, first served.
     budget: Quota,
     /// Clients past their first message.
@@ -227,6 +239,9 @@ impl Shared {
             parameters: parameters::Common::default(),
             driver,
             shutdown,
+            auth_query: auth::query::AuthQuery::default(),
+            failures: auth::failures::Failures::default(),
+            openings: growth::OpeningCounts::default(),
             login_counts: view::LoginCounts::default(),
             logins: Quota::new(settings.logins_max),
             budget: Quota::new(settings.connections),
@@ -342,6 +357,7 @@ impl Bound {
         tokio::select! {
             () = listener.serve(bounds, &shared.shutdown, serve) => {}
             () = maintenance => {}
+            () = growth::grow(&shared) => {}
             () = Arc::clone(&shared.driver).run_timer() => {}
         }
         shared.pools.close_idle();
@@ -372,7 +388,8 @@ async fn maintain(shared: &Shared) {
 }
 
 async fn serve_client(shared: Arc<Shared>, stream: Stream) {
-    if let Some(logged_in) = login::login(&shared, stream).await {
-        connection::serve(shared, logged_in).await;
+    // Each in a box of its own: a client that logs in needn't hold room for a session, nor a session for a login.
+    if let Some(logged_in) = Box::pin(login::login(&shared, stream)).await {
+        Box::pin(connection::serve(shared, logged_in)).await;
     }
 }

@@ -6,6 +6,7 @@ use bytes::BytesMut;
 use wire::postgres::backend::{Error, Severity, write_error};
 use wire::postgres::startup::StartupError;
 
+use super::auth::scram::ExchangeError;
 use crate::upstream::address::ConnectError;
 use crate::upstream::pool::JoinError;
 
@@ -36,6 +37,18 @@ pub(crate) enum Refusal {
     Method(&'static str),
     #[error("the database server lets logins in without a password")]
     TrustRelay,
+    #[error("password authentication failed for user \"{0}\"")]
+    Password(String),
+    #[error(transparent)]
+    Sasl(ExchangeError),
+    #[error("too many failed logins from this address")]
+    TooManyFailures,
+    #[error("the gate cannot log in to the database server for this user: {0}")]
+    ServerLogin(String),
+    #[error("the gate cannot look up users at the moment")]
+    AuthQuery,
+    #[error("too many logins wait for the gate to look up their users")]
+    AuthQueryBusy,
     #[error("the gate is shutting down")]
     ShuttingDown,
     #[error("not allowed to use gatekeeper's console")]
@@ -49,13 +62,20 @@ impl Refusal {
         match self {
             Self::Startup(error) => error.sqlstate(),
             Self::Replication => "0A000",
-            Self::TooManyClients(_) | Self::NoConnection { .. } | Self::Join(_) => "53300",
+            Self::TooManyClients(_)
+            | Self::NoConnection { .. }
+            | Self::Join(_)
+            | Self::TooManyFailures
+            | Self::AuthQueryBusy => "53300",
+            Self::Password(_) => "28P01",
             Self::Timeout => "57014",
             // Drivers that know several hosts try the next one.
             Self::Unreachable(_) | Self::ShuttingDown => "57P03",
             Self::ServerLost => "08006",
-            Self::ServerErred | Self::NoAnswer(_) => "08P01",
-            Self::Method(_) | Self::TrustRelay | Self::NoVisitor => "28000",
+            Self::ServerErred | Self::NoAnswer(_) | Self::Sasl(_) => "08P01",
+            Self::Method(_) | Self::TrustRelay | Self::ServerLogin(_) | Self::AuthQuery | Self::NoVisitor => {
+                "28000"
+            }
             Self::TooManyVisitors => "53300",
         }
     }
@@ -100,6 +120,13 @@ impl Refusal {
                  trusted machines can reach the gate."
             }
             Self::NoVisitor => "Name the user in admin_users or stats_users of this gate.",
+            Self::TooManyFailures => {
+                "Correct the password and wait for a minute; login_failures_max of this gate is the bound."
+            }
+            Self::ServerLogin(_) => {
+                "Keep what the server asks for in users_file: the password, or the server's own secret of this user."
+            }
+            Self::AuthQuery => "The gate's log says why: see auth_query and auth_user.",
             _ => return None,
         })
     }

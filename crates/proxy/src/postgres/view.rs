@@ -15,9 +15,32 @@ pub(crate) struct LoginCounts {
     succeeded: AtomicU64,
     failed: AtomicU64,
     refused: AtomicU64,
+    /// Of the failed ones: those with a wrong password or an unknown user, by the gate's own judgment.
+    denied: AtomicU64,
+    /// Of the failed ones: those that weren't even tried, after too many of their address.
+    limited: AtomicU64,
+    /// Of the failed ones: those that took too long.
+    late: AtomicU64,
+    /// Connections that are no session yet.
+    unfinished: AtomicU64,
+}
+
+/// Counts a connection among the unfinished while it is held.
+pub(crate) struct Unfinished<'a>(&'a AtomicU64);
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl LoginCounts {
+    /// A connection has come; it is no session yet.
+    pub(crate) fn begin(&self) -> Unfinished<'_> {
+        self.unfinished.fetch_add(1, Ordering::Relaxed);
+        Unfinished(&self.unfinished)
+    }
+
     /// The client is logged in.
     pub(crate) fn succeed(&self) {
         self.succeeded.fetch_add(1, Ordering::Relaxed);
@@ -33,6 +56,13 @@ impl LoginCounts {
         let counter =
             if matches!(refusal, Refusal::TooManyClients(_)) { &self.refused } else { &self.failed };
         counter.fetch_add(1, Ordering::Relaxed);
+        let cause = match refusal {
+            Refusal::Password(_) => &self.denied,
+            Refusal::TooManyFailures => &self.limited,
+            Refusal::Timeout => &self.late,
+            _ => return,
+        };
+        cause.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -87,6 +117,15 @@ impl GateView for Status {
             logins_succeeded: counts.succeeded.load(Ordering::Relaxed),
             logins_failed: counts.failed.load(Ordering::Relaxed),
             refused: counts.refused.load(Ordering::Relaxed),
+            unfinished: counts.unfinished.load(Ordering::Relaxed),
+            denied: counts.denied.load(Ordering::Relaxed),
+            limited: counts.limited.load(Ordering::Relaxed),
+            late: counts.late.load(Ordering::Relaxed),
+            auth_queries_found: self.0.auth_query.found.load(Ordering::Relaxed),
+            auth_queries_unknown: self.0.auth_query.unknown.load(Ordering::Relaxed),
+            auth_queries_failed: self.0.auth_query.failed.load(Ordering::Relaxed),
+            openings_succeeded: self.0.openings.succeeded.load(Ordering::Relaxed),
+            openings_failed: self.0.openings.failed.load(Ordering::Relaxed),
         }
     }
 }

@@ -10,6 +10,9 @@
 //! connection elsewhere; and if there is none to replace, the fresh connection is closed where the pool has another,
 //! and waits for room where it has not. The last connection of a pool with living sessions is never taken away.
 //!
+//! Where the gate may log in to the server itself, a pool knows with what, and is told when it has fewer connections than
+//! its sessions could use: then it grows without any login ([`growth`]).
+//!
 //! Locking: every change of a pool's size calls the [`ConnectionsChanged`] hook *with the pools' lock held*, so that
 //! the hook hears the sizes in the order in which they were true. The hook may take the gate's lock; whoever holds the
 //! gate's lock must therefore not call anything here.
@@ -22,56 +25,17 @@ use serde::Serialize;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
+use crate::postgres::auth::Credentials;
 use crate::postgres::server::Server;
+use growth::Template;
 
-/// Start-up parameters that are tracked per session and set on each server connection as needed, in lower case. They
-/// don't part the pools. (`search_path` isn't reported by servers before PostgreSQL 18, so it does.)
-const TRACKED: [&str; 7] = [
-    "application_name",
-    "client_encoding",
-    "datestyle",
-    "default_transaction_read_only",
-    "intervalstyle",
-    "standard_conforming_strings",
-    "timezone",
-];
+pub(crate) mod growth;
+mod key;
+
+pub(crate) use key::{PoolKey, key};
 
 /// Called with a pool and its number of physical connections, whenever that changes.
 pub(crate) type ConnectionsChanged = Box<dyn Fn(PoolId, u32) + Send + Sync>;
-
-/// What makes connections interchangeable.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct PoolKey {
-    user: String,
-    database: String,
-    /// Untracked start-up parameters, by name in lower case.
-    parameters: Vec<(String, String)>,
-}
-
-/// The key of a start-up message's parameters. Names of settings don't depend on case; where one is given twice, the
-/// last one counts, as it does in the server.
-pub(crate) fn key(parameters: &[(String, String)]) -> PoolKey {
-    let mut key = PoolKey { user: String::new(), database: String::new(), parameters: Vec::new() };
-    for (name, value) in parameters {
-        let folded = name.to_ascii_lowercase();
-        match folded.as_str() {
-            // These two aren't settings, so that for the server, too, only this spelling counts.
-            _ if name == "user" => key.user.clone_from(value),
-            _ if name == "database" => key.database.clone_from(value),
-            // Protocol options aren't settings of the session.
-            _ if folded.starts_with("_pq_.") || TRACKED.contains(&folded.as_str()) => {}
-            _ => match key.parameters.iter_mut().find(|(known, _)| *known == folded) {
-                Some((_, known)) => known.clone_from(value),
-                None => key.parameters.push((folded, value.clone())),
-            },
-        }
-    }
-    if key.database.is_empty() {
-        key.database.clone_from(&key.user);
-    }
-    key.parameters.sort_unstable();
-    key
-}
 
 /// Why a fresh connection could not join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -104,6 +68,8 @@ pub(crate) struct Pools {
     state: Mutex<State>,
     /// Told when there may be room for a waiting login.
     room: Notify,
+    /// Told when a pool may want more connections.
+    wants: Notify,
     changed: ConnectionsChanged,
     hold_up: Option<HoldUp>,
 }
@@ -135,9 +101,33 @@ struct Pool {
     /// Those of them that are of the newest generation.
     newest: u32,
     sessions: u32,
+    /// What the gate logs in with to fill it; `None` where only clients can.
+    credentials: Option<Arc<Credentials>>,
+    /// What the server told its latest logins, by what they asked for.
+    templates: Vec<Template>,
+    /// Connections that the gate is opening for it.
+    opening: u32,
+    /// How often that has failed in a row, and when to try again.
+    failures: u32,
+    retry_at: Option<Instant>,
 }
 
 impl Pool {
+    fn new(key: PoolKey) -> Self {
+        Self {
+            key,
+            idle: Vec::new(),
+            size: 0,
+            newest: 0,
+            sessions: 0,
+            credentials: None,
+            templates: Vec::new(),
+            opening: 0,
+            failures: 0,
+            retry_at: None,
+        }
+    }
+
     /// Whether it can give an idle connection away without harm.
     fn can_spare_one(&self) -> bool {
         !self.idle.is_empty() && (self.size > 1 || self.sessions == 0)
@@ -150,7 +140,7 @@ impl Pool {
 
     /// Whether nobody needs it any more, though it may still hold warm connections.
     fn is_deserted(&self) -> bool {
-        self.sessions == 0 && self.idle.len() == self.size as usize
+        self.sessions == 0 && self.opening == 0 && self.idle.len() == self.size as usize
     }
 }
 
@@ -226,7 +216,7 @@ impl Pools {
             waiting: 0,
             idle_lost: 0,
         };
-        Self { state: Mutex::new(state), room: Notify::new(), changed, hold_up: None }
+        Self { state: Mutex::new(state), room: Notify::new(), wants: Notify::new(), changed, hold_up: None }
     }
 
     /// Other bounds from now on, and perhaps another generation. Idle connections beyond them are closed; the others
@@ -238,10 +228,12 @@ impl Pools {
             state.generation = generation;
             for pool in state.pools.iter_mut().flatten() {
                 pool.newest = 0;
+                pool.forget_templates();
             }
         }
         self.close_surplus(&mut state);
         self.tell_waiting(&state);
+        self.wants.notify_one();
     }
 
     /// Closes the idle connections that have no place any more, never the last one of a pool with sessions.
@@ -340,8 +332,7 @@ impl Pools {
             }
             Some(deserted)
         })?;
-        let pool = Pool { key: key.clone(), idle: Vec::new(), size: 0, newest: 0, sessions: 0 };
-        state.pools[free.index()] = Some(pool);
+        state.pools[free.index()] = Some(Pool::new(key.clone()));
         self.tell_paused_of_new_pool(state);
         Some(free)
     }
@@ -350,18 +341,7 @@ impl Pools {
     /// sessions; one of a pool with sessions if `id` has none at all, or if it has fewer than its sessions could use
     /// and the other stays at least as large. Without the last rule, whoever came first would keep all but one.
     fn make_room(&self, state: &mut State, id: PoolId) -> bool {
-        let Some((size, sessions)) = state.pool(id).map(|pool| (pool.size, pool.sessions)) else {
-            return false;
-        };
-        let candidates = (0..PoolId::COUNT).filter_map(|index| PoolId::new(u8::try_from(index).ok()?));
-        let victim = candidates.filter(|other| *other != id).filter_map(|other| {
-            let pool = state.pools[other.index()].as_ref()?;
-            let wants_more = size <= sessions && pool.size >= size + 2;
-            let may = pool.can_spare_one() && (size == 0 || pool.sessions == 0 || wants_more);
-            // Deserted pools first, then the largest.
-            may.then_some((pool.sessions == 0, pool.size, other))
-        });
-        let Some((_, _, victim)) = victim.max() else { return false };
+        let Some(victim) = state.victim_for(id) else { return false };
         let Some(pool) = state.pool(victim) else { return false };
         // The one that was idle for longest.
         let server = pool.idle.remove(0);
@@ -411,9 +391,9 @@ impl Pools {
         self.tell_waiting(&state);
     }
 
-    /// Whether the pool has no connection at all, idle or in use: only a new login of its key can refill it.
-    pub(crate) fn is_empty(&self, id: PoolId) -> bool {
-        self.state.lock().pool(id).is_none_or(|pool| pool.size == 0)
+    /// Whether the pool has no connection at all, idle or in use, and only a new login of its key can refill it.
+    pub(crate) fn is_lost(&self, id: PoolId) -> bool {
+        self.state.lock().pool(id).is_none_or(|pool| pool.size == 0 && pool.credentials.is_none())
     }
 
     /// Looks after the idle connections, so that those which the server has closed leave promptly. To be called
@@ -486,6 +466,7 @@ impl Pools {
         }
         state.remove_if_empty(id);
         self.tell_waiting(state);
+        self.wants.notify_one();
     }
 
     fn tell_waiting(&self, state: &State) {
@@ -522,9 +503,25 @@ impl State {
         }
     }
 
+    /// The pool that would give an idle connection away for `id`, as [`Pools::make_room`] says.
+    fn victim_for(&self, id: PoolId) -> Option<PoolId> {
+        let taker = self.pools.get(id.index())?.as_ref()?;
+        let (size, sessions) = (taker.size, taker.sessions);
+        let candidates = (0..PoolId::COUNT).filter_map(|index| PoolId::new(u8::try_from(index).ok()?));
+        let victims = candidates.filter(|other| *other != id).filter_map(|other| {
+            let pool = self.pools[other.index()].as_ref()?;
+            let wants_more = size <= sessions && pool.size >= size + 2;
+            let may = pool.can_spare_one() && (size == 0 || pool.sessions == 0 || wants_more);
+            // Deserted pools first, then the largest.
+            may.then_some((pool.sessions == 0, pool.size, other))
+        });
+        victims.max().map(|(_, _, victim)| victim)
+    }
+
     /// Frees the slot of a pool without connections and sessions.
     fn remove_if_empty(&mut self, id: PoolId) {
-        if self.pool(id).is_some_and(|pool| pool.size == 0 && pool.sessions == 0) {
+        let is_empty = |pool: &mut Pool| pool.size == 0 && pool.sessions == 0 && pool.opening == 0;
+        if self.pool(id).is_some_and(is_empty) {
             self.pools[id.index()] = None;
         }
     }

@@ -5,4 +5,5 @@
 
 mod garbage;
 mod messages;
+mod scram;
 mod startup;

@@ -31,7 +31,10 @@ pub(crate) struct Handshake {
 }
 
 impl Handshake {
-    pub(crate) async fn open(settings: &Settings, parameters: &[(String, String)]) -> Result<Self, Refusal> {
+    pub(crate) async fn open<N: AsRef<str>, V: AsRef<str>>(
+        settings: &Settings,
+        parameters: &[(N, V)],
+    ) -> Result<Self, Refusal> {
         let connected = settings.upstream.connect(settings.connect_timeout, &settings.keepalive).await;
         let mut stream = connected.map_err(Refusal::Unreachable)?;
         let mut out = BytesMut::new();

@@ -15,6 +15,7 @@
 use tokio::time::timeout;
 use wire::postgres::backend::{Authentication, parse_authentication};
 
+use super::super::auth::Method;
 use super::super::refusal::Refusal;
 use super::super::{Settings, StartError};
 use super::handshake::{Accepted, Handshake};
@@ -95,7 +96,8 @@ pub(super) fn may_relay_trust(settings: &Settings, peer: Peer) -> bool {
 /// # Errors
 /// [`StartError::TrustRelay`].
 pub(crate) async fn probe_trust(settings: &Settings) -> Result<(), StartError> {
-    if settings.allow_trust_relay || settings.listen.is_loopback() {
+    let asks_itself = settings.auth.settings.method != Method::Relay;
+    if asks_itself || settings.allow_trust_relay || settings.listen.is_loopback() {
         return Ok(());
     }
     let gate = &settings.name;

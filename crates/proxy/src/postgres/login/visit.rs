@@ -1,13 +1,14 @@
 //! The login of a visitor of the console.
 //!
-//! Who he is the same authority says as for everybody: the server, over a relayed login to a database that it has, whose
-//! connection is closed at once. A process of our own user, or of root, that comes by a Unix socket isn't asked.
+//! Who he is the same authority says as for everybody: the gate, where it authenticates clients; otherwise the server, over
+//! a relayed login to a database that it has, whose connection is closed at once. A process of our own user, or of root, that comes by a Unix socket isn't asked.
 //! What he may do is looked up afterwards, so that a stranger doesn't learn who is named.
 
 use tokio::time::{Instant, timeout_at};
 use wire::postgres::startup::parameter;
 
 use super::super::Settings;
+use super::super::auth::Method;
 use super::super::console::Visitor;
 use super::super::refusal::Refusal;
 use super::handshake::Accepted;
@@ -23,7 +24,13 @@ impl Login<'_> {
     ) -> Result<Visitor, End> {
         let user = parameter(parameters, "user").unwrap_or_default().to_owned();
         if !self.client.is_of_our_user() {
-            self.prove_by_relay(settings, &user, deadline).await?;
+            match settings.auth.settings.method {
+                Method::Relay => self.prove_by_relay(settings, &user, deadline).await?,
+                _ => {
+                    let proof = Box::pin(self.prove(&settings.auth, &user));
+                    timeout_at(deadline, proof).await.map_err(|_| End::from(Refusal::Timeout))??;
+                }
+            }
         }
         let role = settings.console.role(&user).ok_or(Refusal::NoVisitor)?;
         let place = self.shared.visitors.try_take().ok_or(Refusal::TooManyVisitors)?;

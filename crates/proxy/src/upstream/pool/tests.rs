@@ -1,5 +1,7 @@
 //! Tests of the pools, over socket pairs instead of servers.
 
+mod growth;
+
 use std::collections::HashMap;
 
 use bytes::BytesMut;
@@ -8,6 +10,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
 use super::*;
+use crate::postgres::auth::Credentials;
+use crate::postgres::parameters::Parameters;
 use crate::postgres::server::Greeting;
 use crate::stream::Stream;
 
@@ -273,7 +277,7 @@ async fn maintenance_lets_closed_connections_go_and_a_pool_can_run_empty() {
     let (ann, one) = world.join("ann").await.unwrap();
     let (_ann, two) = world.join("ann").await.unwrap();
     world.pools.maintain();
-    assert!(!world.pools.is_empty(ann.pool()));
+    assert!(!world.pools.is_lost(ann.pool()));
     let in_use = world.pools.take(ann.pool()).unwrap();
     let mut idle = world.pools.take(ann.pool()).unwrap();
     drop((one, two));
@@ -281,9 +285,9 @@ async fn maintenance_lets_closed_connections_go_and_a_pool_can_run_empty() {
     world.pools.put(idle);
     world.pools.maintain();
     assert_eq!(world.heard(ann.pool()), 1);
-    assert!(!world.pools.is_empty(ann.pool()));
+    assert!(!world.pools.is_lost(ann.pool()));
     drop(in_use);
-    assert!(world.pools.is_empty(ann.pool()));
+    assert!(world.pools.is_lost(ann.pool()));
     assert_eq!(world.heard(ann.pool()), 0);
 }
 
@@ -308,7 +312,7 @@ async fn the_end_closes_what_is_idle() {
     let (ann, one) = world.join("ann").await.unwrap();
     world.pools.close_idle();
     assert_eq!(rest(one).await, b"X\0\0\0\x04");
-    assert!(world.pools.is_empty(ann.pool()));
+    assert!(world.pools.is_lost(ann.pool()));
 }
 
 /// One step of a random history.
@@ -339,7 +343,7 @@ async fn play(connections: u32, steps: &[Step]) {
         match *step {
             Step::Join(user) => {
                 if let Ok((lease, end)) = world.join(&user.to_string()).await {
-                    assert!(!world.pools.is_empty(lease.pool()), "a session starts with a connection");
+                    assert!(!world.pools.is_lost(lease.pool()), "a session starts with a connection");
                     sessions.push(lease);
                     ends.push(end);
                 }

@@ -179,7 +179,7 @@ async fn a_connection_whose_process_was_ended_is_not_handed_out() {
     server.stream.readable().await.unwrap();
     gate.pools.put(server);
     assert!(gate.pools.take(pool(&session)).is_none());
-    assert!(gate.pools.is_empty(pool(&session)));
+    assert!(gate.pools.is_lost(pool(&session)));
 }
 
 #[tokio::test]

@@ -1,0 +1,215 @@
+//! Ten thousand logins that never end, and ten thousand with wrong passwords: the gate's memory stays where it was, and
+//! who is in notices nothing.
+
+// Helpers of tests are outside of `#[test]` functions, where clippy.toml's allowances don't reach.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod auth_stage;
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use auth_stage::{Stage, who_is};
+use bytes::BytesMut;
+use support::raw::startup;
+use support::resident_bytes;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::task::JoinSet;
+use wire::postgres::authentication::{SaslInitial, write_sasl_initial, write_sasl_response};
+use wire::postgres::backend::{Authentication, parse_authentication, parse_error};
+use wire::postgres::scram::{KEY_BYTES, client_final, client_final_without_proof, parse_server_first};
+
+/// How many there are of each kind.
+const FLOOD: usize = 10_000;
+/// How many of the wrong passwords are tried at once.
+const AT_ONCE: usize = 64;
+/// What an unfinished login may cost the gate, in bytes, in a build that isn't optimized.
+const HALF_OPEN_BYTES_MAX: u64 = 8 << 10;
+/// What may be added to the memory by a second flood, or by one that leaves nothing behind: the allocator's own.
+const SLACK_BYTES: u64 = 16 << 20;
+
+/// Room for so many sockets in this process.
+fn raise_limit() {
+    let needed = 2 * FLOOD as u64;
+    let limit = rlimit::increase_nofile_limit(needed).unwrap();
+    assert!(limit >= FLOOD as u64 + 500, "the process may open only {limit} files (ulimit -Hn)");
+}
+
+/// A connection from an address of its own: all of 127.0.0.0/8 is this machine.
+async fn connect(port: u16, number: usize) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    let [high, low] = u16::try_from(number % FLOOD + 256).unwrap().to_be_bytes();
+    socket.bind(([127, 1, high, low], 0).into()).unwrap();
+    socket.connect(([127, 0, 0, 1], port).into()).await.unwrap()
+}
+
+/// The next message.
+async fn read(stream: &mut TcpStream) -> (u8, Vec<u8>) {
+    let tag = stream.read_u8().await.unwrap();
+    let length = stream.read_u32().await.unwrap() as usize;
+    let mut body = vec![0; length - 4];
+    stream.read_exact(&mut body).await.unwrap();
+    (tag, body)
+}
+
+/// A login that stops after its first byte, its first packet, or the gate's challenge.
+async fn half_open(port: u16, number: usize) -> TcpStream {
+    let mut stream = connect(port, number).await;
+    let hello = startup("hf_ann");
+    match number % 4 {
+        0 => {}
+        1 => stream.write_all(&hello[..1]).await.unwrap(),
+        2 => {
+            stream.write_all(&hello).await.unwrap();
+            assert_eq!(read(&mut stream).await.0, b'R');
+        }
+        _ => {
+            stream.write_all(&hello).await.unwrap();
+            assert_eq!(read(&mut stream).await.0, b'R');
+            answer(&mut stream).await;
+            assert_eq!(read(&mut stream).await.0, b'R');
+        }
+    }
+    stream
+}
+
+/// The first answer of SCRAM.
+async fn answer(stream: &mut TcpStream) {
+    let mut out = BytesMut::new();
+    let initial = SaslInitial { mechanism: b"SCRAM-SHA-256", data: Some(b"n,,n=,r=abcdefgh") };
+    write_sasl_initial(&mut out, &initial);
+    stream.write_all(&out).await.unwrap();
+}
+
+/// A whole login with a wrong password; what is heard then.
+async fn wrong_password(port: u16, number: usize) -> String {
+    let mut stream = connect(port, number).await;
+    // Half of them don't exist at all.
+    stream.write_all(&startup(if number % 2 == 0 { "wf_ann" } else { "wf_unknown" })).await.unwrap();
+    let (mut tag, mut body) = read(&mut stream).await;
+    if tag == b'R' {
+        answer(&mut stream).await;
+        let (_, challenge) = read(&mut stream).await;
+        let Ok(Authentication::SaslContinue(data)) = parse_authentication(&challenge) else {
+            panic!("a challenge")
+        };
+        let nonce = parse_server_first(data).unwrap().nonce.to_owned();
+        let last = client_final(&client_final_without_proof(b"n,,", &nonce), &[7; KEY_BYTES]);
+        let mut out = BytesMut::new();
+        write_sasl_response(&mut out, last.as_bytes());
+        stream.write_all(&out).await.unwrap();
+        (tag, body) = read(&mut stream).await;
+    }
+    assert_eq!(tag, b'E');
+    parse_error(&body).code().to_owned()
+}
+
+/// A client that asks as long as the flood lasts; how often it was served.
+struct Witness {
+    stop: Arc<AtomicBool>,
+    served: Arc<AtomicUsize>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Witness {
+    async fn start(stage: &Stage, user: &str) -> Self {
+        let client = stage.client(user, "right").await.unwrap();
+        let (stop, served) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let (stopped, count, user) = (Arc::clone(&stop), Arc::clone(&served), user.to_owned());
+        let task = tokio::spawn(async move {
+            while !stopped.load(Ordering::Relaxed) {
+                assert_eq!(who_is(&client).await, user);
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        Self { stop, served, task }
+    }
+
+    /// Waits until it was served once more.
+    async fn is_served(&self) {
+        let before = self.served.load(Ordering::Relaxed);
+        support::until("an established client is served", async || {
+            assert!(!self.task.is_finished(), "an established client was not served");
+            self.served.load(Ordering::Relaxed) > before
+        })
+        .await;
+    }
+
+    async fn end(self) {
+        self.is_served().await;
+        self.stop.store(true, Ordering::Relaxed);
+        self.task.await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_logins_that_never_end_cost_little_and_hold_up_nobody() {
+    raise_limit();
+    // Nobody is to be ended before all are there, whatever the machine.
+    let lines = ["auth = \"scram-sha-256\"", "login_timeout = \"1h\"", "max_clients = 11000"];
+    let stage = Stage::with_secrets("hf", &lines);
+    let witness = Witness::start(&stage, "hf_ann").await;
+    let before = resident_bytes(stage.pid());
+    let mut peaks = Vec::new();
+    for round in 0..2 {
+        let mut flood = Vec::with_capacity(FLOOD);
+        for number in 0..FLOOD {
+            flood.push(half_open(stage.port(), number).await);
+        }
+        let unfinished = "connections_unfinished{gate=\"postgres\"}";
+        stage.until("all of them are there", || stage.metric(unfinished) as usize == FLOOD).await;
+        witness.is_served().await;
+        // There is room for those who do log in.
+        assert_eq!(stage.who("hf_ann", "right").await, "hf_ann");
+        peaks.push(resident_bytes(stage.pid()));
+        drop(flood);
+        stage.until("all of them are gone", || stage.metric(unfinished) as usize == 0).await;
+        println!("flood {round}: {} KiB over {} KiB", (peaks[round] - before) / 1024, before / 1024);
+    }
+    assert!(peaks[0] - before < FLOOD as u64 * HALF_OPEN_BYTES_MAX, "{before} bytes before, then {peaks:?}");
+    assert!(peaks[1] < peaks[0] + SLACK_BYTES, "{before} bytes before, then {peaks:?}");
+    witness.end().await;
+}
+
+/// Floods the gate, and returns how often each answer was heard.
+async fn wrong_passwords(stage: &Stage) -> std::collections::BTreeMap<String, usize> {
+    let (port, mut heard, mut flood) = (stage.port(), std::collections::BTreeMap::new(), JoinSet::new());
+    let mut numbers = 0..FLOOD;
+    loop {
+        while flood.len() < AT_ONCE {
+            let Some(number) = numbers.next() else { break };
+            flood.spawn(wrong_password(port, number));
+        }
+        let Some(code) = flood.join_next().await else { return heard };
+        *heard.entry(code.unwrap()).or_default() += 1;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_wrong_passwords_leave_nothing_behind() {
+    raise_limit();
+    // Each comes from an address of its own, so that none is stopped by the bound of one.
+    let stage = Stage::with_secrets("wf", &["auth = \"scram-sha-256\"", "login_failures_max = 1"]);
+    let witness = Witness::start(&stage, "wf_ann").await;
+    let before = resident_bytes(stage.pid());
+    let heard = wrong_passwords(&stage).await;
+    assert_eq!(heard.into_iter().collect::<Vec<_>>(), [("28P01".to_owned(), FLOOD)]);
+    let first = resident_bytes(stage.pid());
+    // Once more from the same addresses, which have to wait for a minute after a failure: whether they are tried again
+    // depends on the machine.
+    let heard = wrong_passwords(&stage).await;
+    assert_eq!(heard.values().sum::<usize>(), FLOOD);
+    wrong_password(stage.port(), 0).await;
+    assert_eq!(wrong_password(stage.port(), 0).await, "53300");
+    let second = resident_bytes(stage.pid());
+    println!("{} KiB, then {} KiB, then {} KiB", before / 1024, first / 1024, second / 1024);
+    assert!(
+        first < before + SLACK_BYTES && second < first + SLACK_BYTES,
+        "{before}, {first}, {second} bytes"
+    );
+    // Nothing of it reached the server: it has the witness's connection only.
+    assert_eq!(stage.processes("wf_ann"), 1);
+    witness.end().await;
+}

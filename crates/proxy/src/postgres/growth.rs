@@ -1,0 +1,65 @@
+//! Fills pools by the gate's own logins, where it has the credentials.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+
+use super::Shared;
+use super::login::open::{OpenError, open};
+use super::refusal::Refusal;
+use crate::upstream::pool::growth::{Failure, Opening};
+
+/// How often pools are looked after though nothing was heard of them: pauses after failures end.
+const PERIOD: Duration = Duration::from_secs(1);
+/// The most connections that are being opened at once; each also takes a place among the logins.
+const OPENINGS_MAX: usize = 4;
+
+/// How these logins ended.
+#[derive(Debug, Default)]
+pub(crate) struct OpeningCounts {
+    pub(crate) succeeded: AtomicU64,
+    pub(crate) failed: AtomicU64,
+}
+
+/// Never returns.
+pub(crate) async fn grow(shared: &Arc<Shared>) {
+    let mut tick = interval(PERIOD);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut openings = JoinSet::new();
+    loop {
+        tokio::select! {
+            _ = tick.tick() => shared.auth_query.maintain(),
+            () = shared.pools.wants() => {}
+            Some(_) = openings.join_next() => {}
+        }
+        while openings.len() < OPENINGS_MAX {
+            let Some(opening) = shared.pools.opening(Instant::now()) else { break };
+            openings.spawn(fill(Arc::clone(shared), opening));
+        }
+    }
+}
+
+async fn fill(shared: Arc<Shared>, opening: Opening) {
+    let _place = shared.logins.take().await;
+    let settings = shared.settings();
+    let parameters = opening.key.parameters();
+    let connecting = open(&settings, &parameters, opening.key.user(), &opening.credentials);
+    let opened = timeout(settings.login_timeout, connecting).await;
+    match opened.unwrap_or_else(|_| Err(OpenError::Refused(Refusal::Timeout))) {
+        Ok(mut accepted) => {
+            accepted.server.generation = settings.generation;
+            shared.openings.succeeded.fetch_add(1, Ordering::Relaxed);
+            opening.add(accepted.server);
+        }
+        Err(error) => {
+            shared.openings.failed.fetch_add(1, Ordering::Relaxed);
+            let (gate, user) = (shared.driver.name(), opening.key.user());
+            tracing::warn!(gate, user, %error, "a server connection could not be replaced");
+            let lasts = error.is_about_credentials();
+            opening.fail(if lasts { Failure::Credentials } else { Failure::Passing });
+        }
+    }
+}

@@ -1,10 +1,10 @@
 //! The shop of the flash sale: its tables, what its application sends, and how to put it back in order.
 //!
-//! Twenty articles are on sale and everybody wants three of them. An order computes its customer's bonus (0.8 ms
-//! of computing, calibrated to the machine), locks its three articles in ascending order (so there are no deadlocks), writes the order and its lines, takes the articles from stock and
-//! commits: fourteen round trips, as an application with an ordinary driver makes them. Beside the orders, visitors look at
-//! articles (an indexed join by key, well under a millisecond) and somebody in the back office runs a sales
-//! report now and then (about 60 ms of computing, calibrated to the machine).
+//! Twenty articles are on sale. An order wants three of them: it locks them in ascending order (so there are no
+//! deadlocks), takes each from stock, is written down and commits, in seven round trips, as an application with an ordinary
+//! driver makes them. Beside the orders, visitors look at articles (an indexed join by key, well under a millisecond), and
+//! the back office runs a sales report now and then (about 60 ms of computing, calibrated to the machine): five in a
+//! thousand requests, but most of the server's work.
 
 use std::time::{Duration, Instant};
 
@@ -12,22 +12,19 @@ use tokio_postgres::Client;
 
 use crate::Error;
 use crate::load::{Draw, Mix, RequestType, Statement, Unit};
+use crate::postgres::{Authentication, Durability, PrivateServer, PrivateServerOptions};
+use crate::process::blocking;
 
 /// Articles in the shop.
 const ITEMS: i64 = 10_000;
 /// Articles on sale.
 const HOT_ITEMS: i64 = 20;
-/// Customers of the shop.
-const CUSTOMERS: i64 = 10_000;
 /// Rows of sales history: more than a report of the aimed-at length reads on a fast machine.
 const HISTORY_ROWS: i64 = 600_000;
 /// How long a report should compute, alone on an idle server.
 const REPORT_TARGET: Duration = Duration::from_millis(60);
-/// How long an order should compute its customer's bonus, before it locks anything.
-const BONUS_TARGET: Duration = Duration::from_micros(800);
-/// Rows of the first trials; long enough to time, short enough to not matter.
+/// Rows of the first trial; long enough to time, short enough to not matter.
 const REPORT_TRIAL_ROWS: i64 = 50_000;
-const BONUS_TRIAL_ROWS: i64 = 5_000;
 /// Times each trial is repeated; the fastest counts, because noise only ever adds.
 const TRIALS: usize = 5;
 /// How long the server may take to come to rest between two rounds.
@@ -41,21 +38,44 @@ pub const ORDER: u16 = 0;
 pub const READ: u16 = 1;
 
 /// Sales per category, over so many rows of history from a first one.
-const REPORT: &str = "SELECT i.category, count(*), sum(h.amount) FROM sales_history h \
+pub(crate) const REPORT: &str = "SELECT i.category, count(*), sum(h.amount) FROM sales_history h \
     JOIN items i ON i.id = h.item_id WHERE h.id BETWEEN {0} AND {0} + {1} GROUP BY i.category ORDER BY 3 DESC LIMIT 10";
-/// What a customer has spent, over so many rows of history from a first one.
-const BONUS: &str = "SELECT sum(amount) FROM sales_history WHERE id BETWEEN {0} AND {0} + {1}";
+
+/// What the server is configured with: memory for the whole shop, no checkpoint in the middle of a round, and
+/// one process per query, because it has one core.
+const SERVER_SETTINGS: [(&str, &str); 6] = [
+    ("shared_buffers", "256MB"),
+    ("max_wal_size", "4GB"),
+    ("checkpoint_timeout", "30min"),
+    ("jit", "off"),
+    ("max_parallel_workers_per_gather", "0"),
+    ("autovacuum_naptime", "10s"),
+];
 
 const TABLES: &str = "
 CREATE TABLE authors (id int PRIMARY KEY, name text NOT NULL);
 CREATE TABLE items (id int PRIMARY KEY, title text NOT NULL, author_id int NOT NULL, category int NOT NULL,
     price numeric(8, 2) NOT NULL, stock bigint NOT NULL);
-CREATE TABLE customers (id int PRIMARY KEY, name text NOT NULL);
-CREATE TABLE orders (id bigserial PRIMARY KEY, customer_id int NOT NULL, placed timestamptz DEFAULT now());
-CREATE TABLE order_lines (order_id bigint NOT NULL, item_id int NOT NULL, quantity int NOT NULL);
-CREATE INDEX ON order_lines (order_id);
+CREATE TABLE orders (id bigserial PRIMARY KEY, items int[] NOT NULL, placed timestamptz DEFAULT now());
 CREATE TABLE sales_history (id int PRIMARY KEY, item_id int NOT NULL, amount numeric(8, 2) NOT NULL);
 ";
+
+/// Starts a private server for a shop, on a processor of its own if one is given.
+///
+/// # Errors
+/// If it doesn't start.
+pub async fn start_server(connections: usize, cpu: Option<usize>) -> Result<PrivateServer, Error> {
+    let options = PrivateServerOptions {
+        durability: Durability::Durable,
+        max_connections: u32::try_from(connections).unwrap_or(u32::MAX),
+        cpu,
+        // Thousands of logins with password checks would take longer than the sale.
+        authentication: Authentication::Trust,
+        settings: SERVER_SETTINGS.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
+        ..PrivateServerOptions::default()
+    };
+    blocking(move || PrivateServer::start(&options)).await
+}
 
 /// Creates and fills the tables.
 ///
@@ -66,7 +86,6 @@ pub async fn create(client: &Client) -> Result<(), Error> {
         "INSERT INTO authors SELECT n, 'Author ' || n FROM generate_series(1, 500) n;
          INSERT INTO items SELECT n, 'Article ' || n, 1 + n % 500, n % 40, 5 + n % 90, 1000000000
              FROM generate_series(1, {ITEMS}) n;
-         INSERT INTO customers SELECT n, 'Customer ' || n FROM generate_series(1, {CUSTOMERS}) n;
          INSERT INTO sales_history SELECT n, 1 + (n::bigint * 7919) % {ITEMS}, 5 + n % 90
              FROM generate_series(1, {HISTORY_ROWS}) n;"
     );
@@ -77,36 +96,29 @@ pub async fn create(client: &Client) -> Result<(), Error> {
     batch(client, "writing a checkpoint", "CHECKPOINT").await
 }
 
-/// How many rows of history the statements read that compute, so that they take the same time on every machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sizes {
-    /// Rows of a sales report.
-    pub report_rows: i64,
-    /// Rows of the bonus that an order computes for its customer.
-    pub bonus_rows: i64,
-}
-
-/// Finds the sizes with which a report takes about 60 ms and a bonus about 0.8 ms, alone; returns also the time
-/// that the report then took.
+/// Finds how many rows of history a report must read to take about 60 ms, alone, and returns also the time that it
+/// then took. So it is the same report on every machine.
 ///
 /// # Errors
 /// If the server refuses.
-pub async fn calibrate(client: &Client) -> Result<(Sizes, Duration), Error> {
-    let report_rows = calibrated(client, REPORT, REPORT_TARGET, REPORT_TRIAL_ROWS).await?;
-    let bonus_rows = calibrated(client, BONUS, BONUS_TARGET, BONUS_TRIAL_ROWS).await?;
-    let report_alone = fastest(client, REPORT, report_rows).await?;
-    Ok((Sizes { report_rows, bonus_rows }, report_alone))
+pub async fn calibrate(client: &Client) -> Result<(i64, Duration), Error> {
+    let rows = rows_for(client, REPORT_TARGET).await?;
+    Ok((rows, fastest(client, rows).await?))
 }
 
-async fn calibrated(client: &Client, template: &str, target: Duration, trial: i64) -> Result<i64, Error> {
-    let took = fastest(client, template, trial).await?;
-    let rows = trial as f64 * target.as_secs_f64() / took.as_secs_f64();
+/// How many rows of history a report must read to take so long, alone.
+///
+/// # Errors
+/// If the server refuses.
+pub async fn rows_for(client: &Client, target: Duration) -> Result<i64, Error> {
+    let took = fastest(client, REPORT_TRIAL_ROWS).await?;
+    let rows = REPORT_TRIAL_ROWS as f64 * target.as_secs_f64() / took.as_secs_f64();
     Ok((rows as i64).clamp(1, HISTORY_ROWS))
 }
 
-/// The fastest of some trials of a statement on the first rows of history.
-async fn fastest(client: &Client, template: &str, rows: i64) -> Result<Duration, Error> {
-    let statement = Statement::parse(template)?.render(&[1, rows]);
+/// The fastest of some trials of a report on the first rows of history.
+async fn fastest(client: &Client, rows: i64) -> Result<Duration, Error> {
+    let statement = Statement::parse(REPORT)?.render(&[1, rows]);
     let mut best = Duration::MAX;
     for _ in 0..TRIALS {
         let start = Instant::now();
@@ -116,39 +128,27 @@ async fn fastest(client: &Client, template: &str, rows: i64) -> Result<Duration,
     Ok(best)
 }
 
-/// What the application sends. Weights are per thousand requests.
+/// What the application sends, with reports over so many rows of history. Weights are per thousand requests.
 ///
 /// # Errors
 /// None in practice: the description is fixed.
-pub fn mix(sizes: Sizes) -> Result<Mix, Error> {
-    let bonus = BONUS.replace("{0}", "{3}").replace("{1}", "{4}");
+pub fn mix(report_rows: i64) -> Result<Mix, Error> {
     let order = RequestType::new(
         "order",
-        799.5,
+        300.0,
         Unit::Transaction,
+        &[Draw::Distinct { count: 3, low: 1, high: HOT_ITEMS }],
         &[
-            Draw::Distinct { count: 3, low: 1, high: HOT_ITEMS },
-            Draw::Uniform { low: 1, high: CUSTOMERS },
-            Draw::Constant(sizes.bonus_rows),
-        ],
-        &[
-            &bonus,
-            "SELECT name FROM customers WHERE id = {3}",
-            "SELECT price, stock FROM items WHERE id = {0} FOR UPDATE",
-            "SELECT price, stock FROM items WHERE id = {1} FOR UPDATE",
-            "SELECT price, stock FROM items WHERE id = {2} FOR UPDATE",
-            "INSERT INTO orders (customer_id) VALUES ({3}) RETURNING id",
-            "INSERT INTO order_lines VALUES (currval('orders_id_seq'), {0}, 1)",
-            "INSERT INTO order_lines VALUES (currval('orders_id_seq'), {1}, 1)",
-            "INSERT INTO order_lines VALUES (currval('orders_id_seq'), {2}, 1)",
+            "SELECT id, price, stock FROM items WHERE id IN ({0}, {1}, {2}) ORDER BY id FOR UPDATE",
             "UPDATE items SET stock = stock - 1 WHERE id = {0}",
             "UPDATE items SET stock = stock - 1 WHERE id = {1}",
             "UPDATE items SET stock = stock - 1 WHERE id = {2}",
+            "INSERT INTO orders (items) VALUES (ARRAY[{0}, {1}, {2}])",
         ],
     )?;
     let read = RequestType::new(
         "short read",
-        200.0,
+        695.0,
         Unit::Statements,
         &[Draw::Uniform { low: 1, high: ITEMS }],
         &["SELECT i.title, a.name, i.price, i.stock FROM items i JOIN authors a ON a.id = i.author_id \
@@ -156,9 +156,9 @@ pub fn mix(sizes: Sizes) -> Result<Mix, Error> {
     )?;
     let report = RequestType::new(
         "report",
-        0.5,
+        5.0,
         Unit::Statements,
-        &[Draw::Constant(1), Draw::Constant(sizes.report_rows)],
+        &[Draw::Constant(1), Draw::Constant(report_rows)],
         &[REPORT],
     )?;
     Mix::new(vec![order, read, report])
@@ -190,8 +190,7 @@ pub async fn restore(client: &Client) -> Result<(), Error> {
         }
         tokio::time::sleep(REST_INTERVAL).await;
     }
-    let sweep =
-        format!("TRUNCATE orders, order_lines; UPDATE items SET stock = 1000000000 WHERE id <= {HOT_ITEMS}");
+    let sweep = format!("TRUNCATE orders; UPDATE items SET stock = 1000000000 WHERE id <= {HOT_ITEMS}");
     batch(client, "restoring the shop", &sweep).await?;
     batch(client, "vacuuming the items", "VACUUM (ANALYZE) items").await?;
     batch(client, "writing a checkpoint", "CHECKPOINT").await

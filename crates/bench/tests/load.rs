@@ -116,12 +116,11 @@ async fn the_shop_takes_orders_and_is_restored_to_what_it_was() {
     let target = Target::parse(&server.dsn()).unwrap();
     let admin = target.connect().await.unwrap();
     shop::create(&admin).await.unwrap();
-    let mix = Arc::new(shop::mix(shop::Sizes { report_rows: 1_000, bonus_rows: 10 }).unwrap());
+    let mix = Arc::new(shop::mix(1_000).unwrap());
     let outcome = run(&pool(&server, 4).await, &mix, Duration::from_secs(60)).await;
     assert!(outcome.records.iter().all(|record| record.outcome == Outcome::Completed));
     let orders = outcome.records.iter().filter(|record| record.request_type == shop::ORDER).count();
     assert_eq!(server.psql("SELECT count(*) FROM orders").unwrap(), orders.to_string());
-    assert_eq!(server.psql("SELECT count(*) FROM order_lines").unwrap(), (3 * orders).to_string());
     let sold = "SELECT sum(1000000000 - stock) FROM items";
     assert_eq!(server.psql(sold).unwrap(), (3 * orders).to_string());
     shop::restore(&admin).await.unwrap();

@@ -6,6 +6,8 @@ use crate::table::{count, ratio, seconds};
 
 /// How many times the direct throughput the gate should reach in the sale.
 const THROUGHPUT_GOAL: f64 = 1.8;
+/// How much may wait behind the gate at any time, as a time of arrivals: more than that, and it isn't keeping up.
+const BACKLOG_GOAL_SECONDS: f64 = 0.25;
 /// How many times shorter the short reads' mean response time should be.
 const READ_GOAL: f64 = 5.0;
 /// A quiet load's figures within this factor are the same within the noise of a shared machine.
@@ -17,9 +19,9 @@ const CLIENT_CPU_LIMIT: f64 = 0.85;
 /// More of the server's processor in other hands than this, and the figures are disturbed.
 const DISTURBANCE_LIMIT: f64 = 0.15;
 
-/// Three sentences: throughput, short reads, the quiet load.
+/// Four sentences: throughput, backlog, short reads, the quiet load.
 pub(super) fn sentences(report: &Report) -> Vec<String> {
-    vec![throughput(report), reads(report), quiet(report)]
+    vec![throughput(report), backlog(report), reads(report), quiet(report)]
 }
 
 fn ends(variants: &[VariantReport]) -> (&VariantReport, &VariantReport) {
@@ -36,17 +38,32 @@ fn throughput(report: &Report) -> String {
     let (direct, gate) = ends(&report.sale.variants);
     let of = |round: &RoundReport| round.summary.throughput;
     let (without, with) = (direct.median(of), gate.median(of));
-    let waiting = |round: &RoundReport| round.summary.backlog_end as f64;
     format!(
         "Under overload the database answered {} requests per second behind the {}, {} directly: {} times as \
-         many ({}); {} were waiting at the end instead of {}.",
+         many ({}).",
         count(with),
         gate.label,
         count(without),
         ratio(with / without),
         verdict(with / without, THROUGHPUT_GOAL),
-        count(gate.median(waiting)),
-        count(direct.median(waiting)),
+    )
+}
+
+fn backlog(report: &Report) -> String {
+    let (direct, gate) = ends(&report.sale.variants);
+    let end = |round: &RoundReport| round.summary.backlog_end as f64;
+    let most = gate.median(|round| round.summary.backlog_max as f64);
+    let bound = report.sale.rate * BACKLOG_GOAL_SECONDS;
+    format!(
+        "Behind the {} {} requests were waiting at most and {} at the end, directly {} at the end: the backlog {} \
+         ({} is what arrives within {}).",
+        gate.label,
+        count(most),
+        count(gate.median(end)),
+        count(direct.median(end)),
+        if most <= bound { "stays bounded" } else { "isn't bounded, the goal is missed" },
+        count(bound),
+        seconds(BACKLOG_GOAL_SECONDS),
     )
 }
 

@@ -14,7 +14,7 @@ use crate::load::{
     ClosedOutcome, ConnectionPool, CpuMeter, Mix, OpenOutcome, OpenRun, ProcessorMeter, Progress, Target,
     run_closed,
 };
-use crate::postgres::{Authentication, Durability, PrivateServer, PrivateServerOptions};
+use crate::postgres::PrivateServer;
 use crate::process::blocking;
 use crate::shop;
 use crate::stats::Summary;
@@ -26,17 +26,6 @@ const SPARE_CONNECTIONS: usize = 150;
 const WARM_UP: Duration = Duration::from_millis(500);
 /// How often the passing line is renewed.
 const DISPLAY_INTERVAL: Duration = Duration::from_millis(200);
-/// What the server is configured with: memory for the whole shop, no checkpoint in the middle of a round, and
-/// one process per query, because it has one core.
-const SERVER_SETTINGS: [(&str, &str); 6] = [
-    ("shared_buffers", "256MB"),
-    ("max_wal_size", "4GB"),
-    ("checkpoint_timeout", "30min"),
-    ("jit", "off"),
-    ("max_parallel_workers_per_gather", "0"),
-    ("autovacuum_naptime", "10s"),
-];
-
 /// One way to the database.
 #[derive(Debug)]
 pub(super) struct Variant {
@@ -80,13 +69,13 @@ impl Laboratory {
         let start = Instant::now();
         display.now("starting a private PostgreSQL");
         let server_cpu = options.server_cpu;
-        let server = start_server(options.connections + SPARE_CONNECTIONS, server_cpu).await?;
+        let server = shop::start_server(options.connections + SPARE_CONNECTIONS, server_cpu).await?;
         let target = Target::parse(&server.dsn())?;
         let admin = target.connect().await?;
         display.now("filling the shop");
         shop::create(&admin).await?;
-        let (sizes, report_alone) = shop::calibrate(&admin).await?;
-        let mix = Arc::new(shop::mix(sizes)?);
+        let (report_rows, report_alone) = shop::calibrate(&admin).await?;
+        let mix = Arc::new(shop::mix(report_rows)?);
         let mut laboratory = Self { variants: Vec::new(), admin, mix, report_alone, server_cpu, server };
         laboratory.add_direct(options, display).await?;
         match options.compare {
@@ -199,17 +188,4 @@ impl Laboratory {
             outcome,
         })
     }
-}
-
-async fn start_server(connections: usize, cpu: Option<usize>) -> Result<PrivateServer, Error> {
-    let options = PrivateServerOptions {
-        durability: Durability::Durable,
-        max_connections: u32::try_from(connections).unwrap_or(u32::MAX),
-        cpu,
-        // Thousands of logins with password checks would take longer than the sale.
-        authentication: Authentication::Trust,
-        settings: SERVER_SETTINGS.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
-        ..PrivateServerOptions::default()
-    };
-    blocking(move || PrivateServer::start(&options)).await
 }

@@ -1,6 +1,6 @@
 //! The closed loop: N clients without think time, to find what a server can do at that concurrency.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rand::rngs::StdRng;
@@ -9,7 +9,7 @@ use tokio_postgres::Client;
 
 use super::Outcome;
 use super::connections::ConnectionPool;
-use super::mix::Mix;
+use super::mix::{Mix, Rotation};
 use super::open::execute;
 use crate::Error;
 use crate::stats::little_residual;
@@ -36,7 +36,12 @@ struct Tally {
     responses: Duration,
 }
 
-/// Runs `clients` clients against the pool's connections for `window`. Only what ends inside counts.
+/// How long the clients run before anything counts, as a part of the window: light requests are the first to end, so
+/// that a window which begins at once sees too many of them.
+const RAMP: f64 = 0.25;
+
+/// Runs `clients` clients against the pool's connections, which take their request types in turn, for a ramp of a
+/// quarter of `window` and then for `window`. Only what ends inside the window counts.
 ///
 /// # Errors
 /// If the pool has too few idle connections.
@@ -47,15 +52,16 @@ pub async fn run_closed(
     window: Duration,
     seed: u64,
 ) -> Result<ClosedOutcome, Error> {
-    let start = Instant::now();
-    let end = start + window;
+    let begin = Instant::now() + window.mul_f64(RAMP);
+    let end = begin + window;
+    let rotation = Arc::new(Mutex::new(Rotation::new(mix)));
     let mut tasks = tokio::task::JoinSet::new();
     for number in 0..clients {
         let client = pool.take().ok_or_else(|| Error::Experiment("too few idle connections".to_owned()))?;
-        let (pool, mix) = (Arc::clone(pool), Arc::clone(mix));
+        let (pool, mix, rotation) = (Arc::clone(pool), Arc::clone(mix), Arc::clone(&rotation));
         let random = StdRng::seed_from_u64(seed.wrapping_add(number as u64));
         tasks.spawn(async move {
-            let tally = one_client(&client, &mix, end, random).await;
+            let tally = one_client(&client, &mix, &rotation, (begin, end), random).await;
             // A closed loop never queues requests, so this only puts the connection back.
             let _ = pool.hand_on(client);
             tally
@@ -79,16 +85,26 @@ pub async fn run_closed(
     })
 }
 
-async fn one_client(client: &Client, mix: &Mix, end: Instant, mut random: StdRng) -> Tally {
+async fn one_client(
+    client: &Client,
+    mix: &Mix,
+    rotation: &Mutex<Rotation>,
+    (begin, end): (Instant, Instant),
+    mut random: StdRng,
+) -> Tally {
     let mut tally = Tally::default();
     loop {
         let sent = Instant::now();
         if sent >= end || client.is_closed() {
             return tally;
         }
-        let request_type = mix.get(mix.choose(&mut random));
+        let request_type = mix.get(rotation.lock().unwrap_or_else(PoisonError::into_inner).next(mix));
         let (outcome, _) = execute(client, request_type, random.random()).await;
-        if Instant::now() >= end {
+        let now = Instant::now();
+        if now < begin {
+            continue;
+        }
+        if now >= end {
             return tally;
         }
         if outcome == Outcome::Completed {

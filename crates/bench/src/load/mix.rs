@@ -225,6 +225,35 @@ impl Mix {
     }
 }
 
+/// The types in turn, each as often as its weight says, spread as evenly as can be (smooth weighted round robin).
+///
+/// A closed loop is there to find out what a server can do. If it drew its types, the few heavy ones of a short window
+/// would decide by their chance number.
+#[derive(Debug)]
+pub(super) struct Rotation {
+    credits: Vec<f64>,
+}
+
+impl Rotation {
+    pub(super) fn new(mix: &Mix) -> Self {
+        Self { credits: vec![0.0; mix.types.len()] }
+    }
+
+    /// The type whose turn it is.
+    pub(super) fn next(&mut self, mix: &Mix) -> u16 {
+        let mut chosen = 0;
+        for (number, request_type) in mix.types.iter().enumerate() {
+            self.credits[number] += request_type.weight;
+            if self.credits[number] > self.credits[chosen] {
+                chosen = number;
+            }
+        }
+        self.credits[chosen] -= mix.total;
+        // A mix has no more types than a record can number.
+        u16::try_from(chosen).unwrap_or(u16::MAX)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -242,6 +271,21 @@ mod tests {
         let read = RequestType::new("read", 1.0, Unit::Statements, &draws, &["SELECT {0}"]).unwrap();
         assert_eq!(read.script(9), read.script(9));
         assert_ne!(read.script(9), read.script(10));
+    }
+
+    #[test]
+    fn a_rotation_gives_every_type_its_share_at_any_time() {
+        let read = |weight| RequestType::new("read", weight, Unit::Statements, &[], &["SELECT 1"]).unwrap();
+        let mix = Mix::new(vec![read(2.0), read(7.0), read(1.0)]).unwrap();
+        let mut rotation = Rotation::new(&mix);
+        let mut counts = [0.0; 3];
+        for turn in 1..=1000 {
+            counts[usize::from(rotation.next(&mix))] += 1.0;
+            for (count, weight) in counts.iter().zip([0.2, 0.7, 0.1]) {
+                let due: f64 = weight * f64::from(turn);
+                assert!((due - count).abs() <= 1.0, "{counts:?} after {turn}");
+            }
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ help:
 	@echo 'make demo     a flash sale against a private PostgreSQL, with and without the gatekeeper (90 seconds)'
 	@echo 'make test     every test: unit, laws, dialogues, real PostgreSQL and its drivers in four languages'
 	@echo 'make lint     formatting, clippy, documentation, licences: what a change must pass'
-	@echo 'make bench    the same experiment at length, and how long reports hold up a short statement'
+	@echo 'make bench    the same experiment at length, what reports hold up, and the long lane against other limits'
 	@echo 'make setup    what the others install by themselves: PostgreSQL, and drivers for the tests'
 
 setup:
@@ -22,6 +22,7 @@ bench:
 	cargo build --release --locked -p gatekeeper -p bench
 	cargo run --release --locked -p bench -- flash-sale
 	cargo run --release --locked -p bench -- reports
+	cargo run --release --locked -p bench -- long-lane
 
 test: setup
 	cargo test --workspace --locked

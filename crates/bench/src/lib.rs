@@ -8,6 +8,7 @@ pub mod flash_sale;
 pub mod gatekeeper;
 pub mod hold_up;
 pub mod load;
+pub mod long_lane;
 pub mod plot;
 pub mod postgres;
 mod process;

@@ -8,6 +8,7 @@ use bench::Error;
 use bench::alternate::Display;
 use bench::flash_sale::{self, Compare, FlashSaleOptions};
 use bench::hold_up;
+use bench::long_lane::{self, LongLaneOptions};
 use clap::{Args, Parser, Subcommand};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -33,6 +34,24 @@ enum Experiment {
     FlashSale(FlashSaleArguments),
     /// Forty reports of 10 s at once before a gate that knows nothing: how long does a SELECT 1 wait?
     Reports,
+    /// Short and long requests below saturation: no gate, type-blind limits, the long lane
+    LongLane(LongLaneArguments),
+}
+
+#[derive(Debug, Args)]
+struct LongLaneArguments {
+    /// Rounds; every variant has one turn in each
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// How long requests arrive in each turn, in seconds
+    #[arg(long, default_value_t = 12.0)]
+    window: f64,
+    /// The load, as a part of the most that direct clients got out of the server
+    #[arg(long, default_value_t = 0.85)]
+    load: f64,
+    /// What the arrivals are drawn from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
 }
 
 #[derive(Debug, Args)]
@@ -180,6 +199,16 @@ async fn experiment(experiment: Experiment, server_cpu: Option<usize>) -> Result
         }
         Experiment::FlashSale(arguments) => {
             Ok(flash_sale::run(&arguments.options(server_cpu)?, &display).await?.text())
+        }
+        Experiment::LongLane(arguments) => {
+            let options = LongLaneOptions {
+                rounds: arguments.rounds.max(1),
+                window: seconds(arguments.window)?,
+                load: arguments.load,
+                seed: arguments.seed,
+                server_cpu,
+            };
+            Ok(long_lane::text(&long_lane::run(&options, &display).await?))
         }
         Experiment::Reports => Ok(hold_up::text(&hold_up::run(server_cpu, &display).await?)),
     }

@@ -56,7 +56,7 @@ impl PrivateServer {
     /// If PostgreSQL isn't installed (the message names the package), the options are wrong, or the server
     /// doesn't start (the message quotes its log).
     pub fn start(options: &PrivateServerOptions) -> Result<Self, Error> {
-        let binaries = Binaries::find()?;
+        let mut binaries = options.binaries.clone().map_or_else(Binaries::find, Ok)?;
         let owner = binaries::unprivileged_user()?;
         let directory = temporary_directory()?;
         let root = directory.path();
@@ -64,6 +64,9 @@ impl PrivateServer {
             fs::set_permissions(root, Permissions::from_mode(0o755))
                 .and_then(|()| chown(root, Some(user), Some(group)))
                 .map_err(Error::io(format!("handing {} to the server's user", root.display())))?;
+            if !binaries.open_to_all() {
+                binaries = binaries.copied_into(root)?;
+            }
         }
         let password = format!("witness-{:016x}", rand::random::<u64>());
         init_database(&binaries, owner, root, &password, options)?;

@@ -43,6 +43,23 @@ fn a_transactions_options_arrive_with_its_first_statement() {
 }
 
 #[test]
+fn a_begin_with_options_and_a_batch_in_one_write_are_one_transaction() {
+    // What Npgsql sends, which can't be had here itself (decision 0090).
+    let (scene, mut client) = scene("npgsql");
+    for level in ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"] {
+        let begin = format!("BEGIN TRANSACTION ISOLATION LEVEL {level}");
+        client.send(&[query(&begin), synced("SHOW transaction_isolation")].concat());
+        assert_eq!(client.answer(), "C(BEGIN) Z(T)");
+        assert_eq!(client.answer(), format!("1 2 D({}) C(SHOW) Z(T)", level.to_lowercase()));
+        // Its rollback goes ahead of the next batch likewise.
+        client.send(&[query("ROLLBACK"), synced("SELECT 1")].concat());
+        assert_eq!(client.answer(), "C(ROLLBACK) Z(I)");
+        assert_eq!(client.answer(), "1 2 D(1) C(SELECT 1) Z(I)");
+    }
+    scene.settled();
+}
+
+#[test]
 fn tags_are_those_of_the_statements() {
     let (scene, mut client) = scene("tags");
     for (begin, tag) in [

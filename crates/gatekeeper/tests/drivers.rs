@@ -1,19 +1,71 @@
-//! Drivers of other languages, unmodified, through the gatekeeper in transaction mode.
+//! Drivers of other languages, unmodified, through the gatekeeper in transaction mode: in front of the machine's
+//! own PostgreSQL (15 on Debian 12), then in front of PostgreSQL 18.
 //!
 //! Each driver's checks are a program of its own under `tests/drivers`, which prints one line per check and stops
 //! at the first that fails. A driver that is not installed fails its test: `make setup` installs it.
 
 mod support;
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use support::{Stack, target_directory, tests_directory};
 
+/// Runs a driver's checks on each server.
+fn check(program: impl Fn() -> Command) {
+    for stack in [Stack::start, Stack::start_with_postgresql_18] {
+        let stack = stack();
+        println!("PostgreSQL {}", stack.server.psql("SHOW server_version").expect("the server tells"));
+        println!("{}", stack.check(program()));
+    }
+}
+
+fn sources(driver: &str) -> PathBuf {
+    tests_directory().join("drivers").join(driver)
+}
+
+/// Runs a compiler, which must succeed.
+fn build(compiler: &mut Command) {
+    let name = format!("{compiler:?}");
+    let built = compiler.output().unwrap_or_else(|error| panic!("{name}: {error} (`make setup`?)"));
+    assert!(built.status.success(), "{name}\n{}", String::from_utf8_lossy(&built.stderr));
+}
+
 fn python(checks: &str) {
-    let mut program = Command::new(target_directory().join("python/bin/python"));
-    // Bytecode would be written beside the sources.
-    program.arg("-B").arg(tests_directory().join("drivers").join(checks));
-    println!("{}", Stack::start().check(program));
+    check(|| {
+        let mut program = Command::new(target_directory().join("python/bin/python"));
+        // Bytecode would be written beside the sources.
+        program.arg("-B").arg(sources(checks));
+        program
+    });
+}
+
+fn go(checks: &str) {
+    let executable = target_directory().join("tmp").join(format!("{checks}-checks"));
+    let mut compiler = Command::new("go");
+    compiler.args(["build", "-mod=readonly", "-o"]).arg(&executable).arg(".");
+    build(compiler.current_dir(sources(checks)));
+    check(|| Command::new(&executable));
+}
+
+/// Compiles with the jars that `make setup` has fetched; both checks of Java share one virtual machine.
+fn java(checks: &str) {
+    let jars = format!("{}/*", target_directory().join("java").display());
+    let classes = target_directory().join("tmp").join(format!("{checks}-classes"));
+    let mut compiler = Command::new("javac");
+    compiler.args(["-Werror", "-Xlint:all,-processing", "-proc:none", "-cp", &jars, "-d"]).arg(&classes);
+    build(compiler.args(java_files(&sources(checks))));
+    check(|| {
+        let mut program = Command::new("java");
+        program.args(["-cp", &format!("{}:{jars}", classes.display()), "Main"]);
+        program
+    });
+}
+
+fn java_files(directory: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).expect("the sources are there");
+    let files = entries.map(|entry| entry.expect("an entry is readable").path());
+    files.filter(|path| path.extension().is_some_and(|extension| extension == "java")).collect()
 }
 
 #[test]
@@ -27,15 +79,36 @@ fn asyncpg_works_through_the_gate() {
 }
 
 #[test]
+fn sqlalchemy_on_psycopg_works_through_the_gate() {
+    python("sqlalchemy");
+}
+
+#[test]
+fn django_on_psycopg_works_through_the_gate() {
+    python("django");
+}
+
+#[test]
 fn pgx_works_through_the_gate() {
-    let executable = target_directory().join("tmp/pgx-checks");
-    let built = Command::new("go")
-        .args(["build", "-mod=readonly", "-o"])
-        .arg(&executable)
-        .arg(".")
-        .current_dir(tests_directory().join("drivers/pgx"))
-        .output()
-        .expect("go is installed (`make setup`)");
-    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    println!("{}", Stack::start().check(Command::new(executable)));
+    go("pgx");
+}
+
+#[test]
+fn lib_pq_works_through_the_gate() {
+    go("pq");
+}
+
+#[test]
+fn pgjdbc_and_hibernate_on_it_work_through_the_gate() {
+    java("java");
+}
+
+#[test]
+fn node_postgres_works_through_the_gate() {
+    check(|| {
+        let mut program = Command::new("node");
+        program.env("NODE_PATH", target_directory().join("node/node_modules"));
+        program.arg(sources("node-postgres").join("main.cjs"));
+        program
+    });
 }

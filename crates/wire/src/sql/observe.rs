@@ -28,6 +28,16 @@ enum Call {
     Writes,
 }
 
+/// Settings whose every change every supported server reports, lowercase: the session's are known, whoever makes them.
+const REPORTED: [&[u8]; 6] = [
+    b"application_name",
+    b"client_encoding",
+    b"datestyle",
+    b"intervalstyle",
+    b"standard_conforming_strings",
+    b"timezone",
+];
+
 /// A call of `set_config` whose third argument is awaited.
 #[derive(Debug, Clone)]
 struct SetConfig {
@@ -39,6 +49,8 @@ struct SetConfig {
     tokens: u32,
     /// This argument's first token is `TRUE`.
     is_true: bool,
+    /// The first argument is the name of a reported setting, as a literal.
+    is_reported: bool,
 }
 
 /// The tokens of one statement as they pass.
@@ -129,7 +141,7 @@ impl Observer {
             _ if token.keyword != Keyword::None => self.keyword(token.keyword),
             _ => {}
         }
-        self.argument(token);
+        self.argument(sql, token);
         self.ring[self.count % RING] = token;
         self.count += 1;
     }
@@ -213,7 +225,8 @@ impl Observer {
             Call::SetConfig => {
                 self.writes = true;
                 let depth = self.parentheses;
-                self.set_config = Some(SetConfig { depth, argument: 0, tokens: 0, is_true: false });
+                self.set_config =
+                    Some(SetConfig { depth, argument: 0, tokens: 0, is_true: false, is_reported: false });
             }
         }
     }
@@ -221,7 +234,8 @@ impl Observer {
     fn close(&mut self) {
         if let Some(call) = self.set_config.take_if(|call| call.depth == self.parentheses) {
             // Only the literal says that the setting ends with the transaction.
-            if !(call.argument == 2 && call.tokens == 1 && call.is_true) {
+            let is_local = call.argument == 2 && call.tokens == 1 && call.is_true;
+            if !is_local && !call.is_reported {
                 self.effects.pin(Pins::SET_CONFIG);
             }
         }
@@ -229,7 +243,7 @@ impl Observer {
     }
 
     /// Follows the arguments of `set_config`.
-    fn argument(&mut self, token: Token) {
+    fn argument(&mut self, sql: &[u8], token: Token) {
         let depth = self.parentheses;
         let Some(call) = &mut self.set_config else { return };
         match token.kind {
@@ -239,7 +253,11 @@ impl Observer {
             }
             TokenKind::Open if call.depth == depth && call.argument == 0 && call.tokens == 0 => {}
             _ => {
-                call.is_true = call.tokens == 0 && token.keyword == Keyword::True;
+                let is_first = call.tokens == 0;
+                call.is_true = is_first && token.keyword == Keyword::True;
+                if call.argument == 0 {
+                    call.is_reported = is_first && is_reported(sql, token);
+                }
                 call.tokens = call.tokens.saturating_add(1);
             }
         }
@@ -285,6 +303,13 @@ impl Observer {
         };
         reads && self.effects.is_empty()
     }
+}
+
+/// Whether the token is a plain literal that names a reported setting.
+fn is_reported(sql: &[u8], token: Token) -> bool {
+    let text = token.text(sql);
+    let name = text.strip_prefix(b"'").and_then(|text| text.strip_suffix(b"'"));
+    name.is_some_and(|name| REPORTED.iter().any(|reported| reported.eq_ignore_ascii_case(name)))
 }
 
 /// Whether the token is this (lowercase) name.

@@ -237,6 +237,17 @@ fn what_binds_a_session_to_its_connection_is_noticed() {
             "SELECT set_config('bytea_output','hex',false) FROM pg_settings",
             "other +set_config for the session",
         ),
+        // The server tells of these settings' every change, so that they follow their session without a pin.
+        ("SELECT set_config('TimeZone', $1, false)", "other"),
+        ("SELECT pg_catalog.set_config('timezone', f(1, 2), $2)", "other"),
+        ("SELECT set_config('TimeZone' || 's', 'UTC', false)", "other +set_config for the session"),
+        ("SELECT set_config(lower('TimeZone'), 'UTC', false)", "other +set_config for the session"),
+        ("SELECT set_config($1, 'timezone', false)", "other +set_config for the session"),
+        ("SELECT set_config(E'timezone', 'UTC', false)", "other +set_config for the session"),
+        (
+            "SELECT set_config('timezone', 'UTC', false), set_config('work_mem', '1MB', false)",
+            "other +set_config for the session",
+        ),
         ("SELECT setseed(0.5)", "other +setseed"),
         ("DISCARD TEMP", "discardother -temporary table"),
         (

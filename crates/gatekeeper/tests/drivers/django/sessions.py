@@ -1,0 +1,139 @@
+"""Connections as Django opens and closes them, transactions, isolation, errors, cursors, COPY, cancel."""
+
+import os
+import threading
+
+import psycopg
+from django.db import DatabaseError, IntegrityError, OperationalError, connections, transaction
+from django.db.utils import ProgrammingError
+
+from checks import CONNECTIONS, check, until, upstream
+
+ALIASES = ("default", "prepared", "serializable", "pooled")
+
+
+def value(alias, query, *parameters):
+    with connections[alias].cursor() as cursor:
+        cursor.execute(query, parameters)
+        return cursor.fetchone()[0]
+
+
+def fails(call, kind, cause):
+    try:
+        call()
+    except kind as error:
+        assert isinstance(error.__cause__, cause), error
+        return error
+    raise AssertionError(f"{kind.__name__} was due")
+
+
+@check("every kind of connection logs in; a wrong password is refused")
+def login():
+    for alias in ALIASES:
+        assert value(alias, "SELECT current_user::text") == os.environ["PGUSER"]
+    error = fails(lambda: value("wrong", "SELECT 1"), OperationalError, psycopg.OperationalError)
+    assert "password authentication failed" in str(error)
+
+
+@check("a connection for each request, from many threads")
+def requests():
+    failures = []
+
+    def request(number):
+        try:
+            alias = ALIASES[number % len(ALIASES)]
+            assert value(alias, "SELECT %s::int + 1", number) == number + 1
+            with transaction.atomic(using=alias):
+                assert value(alias, "SELECT %s::text", "it's") == "it's"
+        except Exception as error:
+            failures.append(error)
+        finally:
+            connections.close_all()
+
+    threads = [threading.Thread(target=request, args=(number,)) for number in range(20 * CONNECTIONS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures, failures
+
+
+@check("the isolation level that the settings ask for, the time zone, and the encoding")
+def settings_of_a_session():
+    for _ in range(2 * CONNECTIONS):
+        with transaction.atomic(using="serializable"):
+            assert value("serializable", "SHOW transaction_isolation") == "serializable"
+        with transaction.atomic(using="default"):
+            assert value("default", "SHOW transaction_isolation") == "read committed"
+        assert value("default", "SHOW timezone") == value("prepared", "SHOW timezone") == "Europe/Berlin"
+        connections.close_all()
+
+
+@check("atomic blocks within atomic blocks are savepoints")
+def atomic():
+    for alias in ALIASES:
+        with connections[alias].cursor() as cursor:
+            cursor.execute("DROP TABLE IF EXISTS django_atomic")
+            cursor.execute("CREATE TABLE django_atomic (a int UNIQUE)")
+            with transaction.atomic(using=alias):
+                cursor.execute("INSERT INTO django_atomic VALUES (%s)", [1])
+                for _ in range(CONNECTIONS):
+                    try:
+                        with transaction.atomic(using=alias):
+                            cursor.execute("INSERT INTO django_atomic VALUES (%s)", [2])
+                            cursor.execute("INSERT INTO django_atomic VALUES (%s)", [1])
+                    except IntegrityError as error:
+                        assert isinstance(error.__cause__, psycopg.errors.UniqueViolation)
+                    else:
+                        raise AssertionError("a value twice")
+                cursor.execute("INSERT INTO django_atomic VALUES (%s)", [4])
+            cursor.execute("SELECT sum(a) FROM django_atomic")
+            assert cursor.fetchone() == (5,)
+            cursor.execute("DROP TABLE django_atomic")
+
+
+@check("an error outside a transaction leaves the connection usable, one inside fails it")
+def errors():
+    for alias in ALIASES:
+        for number in range(2 * CONNECTIONS):
+            fails(lambda: value(alias, "SELECT 1/%s", 0), DatabaseError, psycopg.errors.DivisionByZero)
+            fails(lambda: value(alias, "SELECT no_such_column"), ProgrammingError, psycopg.errors.UndefinedColumn)
+            assert value(alias, "SELECT %s::int", number) == number
+        transaction.set_autocommit(False, using=alias)
+        fails(lambda: value(alias, "SELECT 1/0"), DatabaseError, psycopg.errors.DivisionByZero)
+        fails(lambda: value(alias, "SELECT 1"), DatabaseError, psycopg.errors.InFailedSqlTransaction)
+        transaction.rollback(using=alias)
+        transaction.set_autocommit(True, using=alias)
+        assert value(alias, "SELECT 1") == 1
+
+
+@check("COPY by the driver's own cursor, both ways")
+def copying():
+    with transaction.atomic(), connections["default"].cursor() as cursor:
+        cursor.execute("CREATE TABLE django_copied (id int, name text)")
+        with cursor.copy("COPY django_copied FROM STDIN") as into:
+            for number in range(10000):
+                into.write_row((number, f"name {number}"))
+        with cursor.copy("COPY django_copied TO STDOUT") as out:
+            assert sum(1 for _ in out.rows()) == 10000
+        cursor.execute("DROP TABLE django_copied")
+
+
+@check("a running statement is cancelled, and its connection goes on")
+def cancel():
+    value("default", "SELECT 1")
+    driver = connections["default"].connection
+    marker = "django-cancel"
+    with psycopg.connect(autocommit=True, **upstream()) as watcher:
+        running = ("SELECT 1 FROM pg_stat_activity WHERE state = 'active' AND pid <> pg_backend_pid() "
+                   f"AND query LIKE '%{marker}%'")
+
+        def canceller():
+            until(lambda: watcher.execute(running).fetchall(), "the statement runs")
+            driver.cancel_safe()
+
+        thread = threading.Thread(target=canceller, daemon=True)
+        thread.start()
+        fails(lambda: value("default", f"SELECT '{marker}', pg_sleep(600)"), OperationalError, psycopg.errors.QueryCanceled)
+        thread.join()
+    assert value("default", "SELECT 1") == 1

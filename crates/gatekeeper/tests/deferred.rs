@@ -49,12 +49,12 @@ fn a_begin_with_options_and_a_batch_in_one_write_are_one_transaction() {
     for level in ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"] {
         let begin = format!("BEGIN TRANSACTION ISOLATION LEVEL {level}");
         client.send(&[query(&begin), synced("SHOW transaction_isolation")].concat());
-        assert_eq!(client.answer(), "C(BEGIN) Z(T)");
-        assert_eq!(client.answer(), format!("1 2 D({}) C(SHOW) Z(T)", level.to_lowercase()));
+        assert_eq!(client.answers(), "C(BEGIN) Z(T)");
+        assert_eq!(client.answers(), format!("1 2 D({}) C(SHOW) Z(T)", level.to_lowercase()));
         // Its rollback goes ahead of the next batch likewise.
         client.send(&[query("ROLLBACK"), synced("SELECT 1")].concat());
-        assert_eq!(client.answer(), "C(ROLLBACK) Z(I)");
-        assert_eq!(client.answer(), "1 2 D(1) C(SELECT 1) Z(I)");
+        assert_eq!(client.answers(), "C(ROLLBACK) Z(I)");
+        assert_eq!(client.answers(), "1 2 D(1) C(SELECT 1) Z(I)");
     }
     scene.settled();
 }

@@ -8,7 +8,7 @@ mod support;
 
 use std::process::Command;
 
-use gate::client::{Client, query};
+use gate::client::{Client, close, parse, query, sync, synced, use_of};
 use gate::{DATABASE, Scene};
 use support::Gate;
 
@@ -31,6 +31,26 @@ fn a_session_of_its_own_keeps_its_state_and_pins_nothing() {
     // Nothing of it is left for the next one.
     let mut third = scene.client();
     assert_eq!(third.query("SELECT to_regclass('mine')"), "T D(null) C(SELECT 1) Z(I)");
+}
+
+#[test]
+fn a_session_of_its_own_is_its_server_process_and_its_statements_are_the_servers() {
+    let scene = Scene::start("own_names", &["pooling = \"session\"", "connections = 2"]);
+    let mut client = scene.client();
+    assert_eq!(client.column("SELECT pg_backend_pid()"), [client.key.0.to_string()]);
+    // A statement's name is free again once it is closed, also where a batch is all that the Close comes in.
+    for text in ["SELECT 1", "SELECT 2"] {
+        assert_eq!(client.ask(&[parse("s", text), sync()].concat()), "1 Z(I)");
+        let counted = "SELECT count(*) FROM pg_prepared_statements";
+        assert_eq!(client.column(counted), ["1"]);
+        assert_eq!(client.ask(&[close("s"), sync()].concat()), "3 Z(I)");
+        assert_eq!(client.column(counted), ["0"]);
+    }
+    // BEGIN under a name, too, is the server's to know: it may be used in a batch with others.
+    assert_eq!(client.ask(&[parse("b", "BEGIN"), sync()].concat()), "1 Z(I)");
+    let batch = [use_of("b"), synced("SELECT 1")].concat();
+    assert_eq!(client.ask(&batch), "2 C(BEGIN) 1 2 D(1) C(SELECT 1) Z(T)");
+    client.run("ROLLBACK");
 }
 
 #[test]

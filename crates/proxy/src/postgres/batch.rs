@@ -161,7 +161,8 @@ impl Local<'_> {
             }
             Message::Parse { name, .. } => {
                 let Some(statement) = self.parsed.next() else { return false };
-                if !statement.analysis.is_control {
+                // With a server connection of its own, the client's names are the server's: it must know them.
+                if !statement.analysis.is_control || (!state.shared && !name.is_empty()) {
                     return refused && self.fail(transaction);
                 }
                 undo.push(state.statements.set(name, Some(Arc::clone(statement))));
@@ -185,6 +186,9 @@ impl Local<'_> {
             }
             Message::Close { target, name } => {
                 if *target == Target::Statement {
+                    if !state.shared {
+                        return refused && self.fail(transaction);
+                    }
                     undo.push(state.statements.set(name, None));
                 }
                 backend::write_close_complete(&mut self.out);

@@ -124,18 +124,26 @@ impl Registry {
     /// A key for a new session: a positive process id that no living session has (old drivers refuse negative ones),
     /// and a random secret. `None`: there are `sessions_max` already.
     pub(crate) fn register(self: &Arc<Self>) -> Option<Registration> {
+        self.register_as(None)
+    }
+
+    /// A key for a session that has a server connection to itself: it goes by the server's own process id, by which
+    /// clients find themselves in `pg_stat_activity`, as long as no other session does. The secret is ours.
+    pub(crate) fn register_with(self: &Arc<Self>, server: &Server) -> Option<Registration> {
+        self.register_as(Some(server.process_id).filter(|id| *id > 0))
+    }
+
+    fn register_as(self: &Arc<Self>, wanted: Option<i32>) -> Option<Registration> {
         let sessions_max = self.route().sessions_max;
         let mut random = rand::rng();
         let mut sessions = self.sessions.lock();
         if sessions.len() >= sessions_max {
             return None;
         }
-        let process_id = loop {
-            let candidate = random.random_range(1..=i32::MAX);
-            if !sessions.contains_key(&candidate) {
-                break candidate;
-            }
-        };
+        let mut process_id = wanted.unwrap_or_else(|| random.random_range(1..=i32::MAX));
+        while sessions.contains_key(&process_id) {
+            process_id = random.random_range(1..=i32::MAX);
+        }
         let secret = random.random();
         let target = Arc::new(Target::default());
         sessions.insert(process_id, Entry { secret, target: Arc::clone(&target) });

@@ -235,7 +235,12 @@ impl<'a> Login<'a> {
         // Boxed, as is the proof: what a login needs later it doesn't hold while it waits for a client's first words.
         let standing = Box::pin(self.stand(&settings, &parameters, credentials, deadline));
         let Footing { reported, lease, server, notices } = standing.await?;
-        let Some(cancel) = self.shared.cancel.register() else {
+        let cancels = &self.shared.cancel;
+        let registered = match &server {
+            Some(server) => cancels.register_with(server),
+            None => cancels.register(),
+        };
+        let Some(cancel) = registered else {
             server.into_iter().for_each(Server::close);
             return Err(Refusal::TooManyClients(settings.max_clients).into());
         };

@@ -22,8 +22,9 @@ pub const MAX_SERVER_SMALL: u32 = 30_000;
 pub const MAX_SERVER_AUTHENTICATION: u32 = 65_535 + 8;
 /// The largest length word of BackendKeyData: process id and, with protocol 3.2, up to 256 bytes of secret.
 pub const MAX_BACKEND_KEY: u32 = 4 + 4 + 256;
-/// The largest length word of ParameterDescription: 65 535 type identifiers.
-pub const MAX_PARAMETER_DESCRIPTION: u32 = 4 + 2 + 4 * 65_535;
+/// The largest length word of ParameterDescription: a million type identifiers. A statement may be prepared with more
+/// than its count of 16 bits can say, and only fails when values are to be bound to them.
+pub const MAX_PARAMETER_DESCRIPTION: u32 = 4 + 2 + 4 * 1_000_000;
 /// The largest length word of a Copy…Response: 65 535 column formats.
 pub const MAX_COPY_RESPONSE: u32 = 4 + 1 + 2 + 2 * 65_535;
 

@@ -1,10 +1,11 @@
 # The entry points. `make test` and `make demo` do their own set-up, on a fresh machine too.
 
-.PHONY: help demo test lint bench setup
+.PHONY: help demo test conformance lint bench setup
 
 help:
 	@echo 'make demo     a flash sale against a private PostgreSQL, with and without the gatekeeper (90 seconds)'
-	@echo 'make test     every test: unit, laws, dialogues, real PostgreSQL and its drivers in four languages'
+	@echo 'make test     every test: unit, laws, dialogues, real PostgreSQL and its drivers in five languages'
+	@echo 'make conformance  the own suites of pgx and lib/pq, directly and through the gate'
 	@echo 'make lint     formatting, clippy, documentation, licences: what a change must pass'
 	@echo 'make bench    the same experiment at length, what reports hold up, and the long lane against other limits'
 	@echo 'make setup    what the others install by themselves: PostgreSQL, and drivers for the tests'
@@ -26,6 +27,9 @@ bench:
 
 test: setup
 	cargo test --workspace --locked
+
+conformance: setup
+	cargo test -p gatekeeper --locked --test conformance -- --ignored --nocapture --test-threads=1
 
 lint:
 	cargo fmt --all --check

@@ -33,6 +33,8 @@ pub(crate) struct Analysis {
     pub(crate) type_hash: u64,
     /// The type's name within its database.
     pub(crate) label: String,
+    /// How the text was read.
+    pub(crate) reading: Reading,
     /// What each statement means for the session once it has succeeded; empty if none means anything.
     pub(crate) notes: Vec<Note>,
     /// State that can't be shared comes about.
@@ -117,10 +119,11 @@ impl Analysis {
 pub(crate) fn analyze(sql: &[u8], reading: Reading) -> Analysis {
     if !reading.is_readable {
         // Neither its shape nor what it sets can be told: the session keeps its connection.
-        return Analysis { pins: Pins::SET_CONFIG, ..Analysis::named(UNPARSED) };
+        return Analysis { pins: Pins::SET_CONFIG, reading, ..Analysis::named(UNPARSED) };
     }
     let description = describe(sql, reading.standard_strings);
     let mut analysis = type_of(&description);
+    analysis.reading = reading;
     analysis.timeout = description.tags.timeout;
     analysis.add_size(description.statements.len() + description.further);
     let statements = &description.statements;

@@ -11,6 +11,7 @@
 //! *before* the permit ends, so that whom the gate dispatches next finds it there. Everything is given back by drop on
 //! any other way out; a server connection that is dropped in mid-exchange is closed, and its pool told.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -329,10 +330,12 @@ impl Session {
         let explicit = !matches!(self.transaction, Transaction::Idle);
         let mut analysis = match &batch.first {
             // A statement that is prepared and not run costs alike, whatever it is.
-            Some(first) if batch.binds || batch.executes > 0 || explicit => first.analysis.clone(),
-            _ => Analysis::prepare(),
+            Some(first) if batch.binds || batch.executes > 0 || explicit => Cow::Borrowed(&first.analysis),
+            _ => Cow::Owned(Analysis::prepare()),
         };
-        analysis.add_size(batch.executes);
+        if batch.executes > 1 {
+            analysis.to_mut().add_size(batch.executes);
+        }
         let admitted = self.admit(&analysis, synced).await;
         if let Err(flow) = admitted {
             return flow;

@@ -21,7 +21,7 @@ pub(crate) struct Parameters {
     list: Arc<List>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct List {
     sorted: Vec<(Box<str>, Box<str>)>,
     reading: Reading,
@@ -36,9 +36,9 @@ pub(crate) struct Reading {
     pub(crate) is_readable: bool,
 }
 
-impl Default for List {
+impl Default for Reading {
     fn default() -> Self {
-        Self { sorted: Vec::new(), reading: Reading { standard_strings: true, is_readable: true } }
+        Self { standard_strings: true, is_readable: true }
     }
 }
 

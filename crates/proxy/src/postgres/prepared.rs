@@ -17,6 +17,7 @@ use lru::LruCache;
 use parking_lot::Mutex;
 
 use super::classify::Analysis;
+use super::parameters::Reading;
 
 /// The most named statements that one client may keep prepared. PostgreSQL has no bound but memory; clients that come
 /// near this one leak.
@@ -52,6 +53,11 @@ impl Prepared {
             parameter_types: Bytes::copy_from_slice(parameter_types),
             analysis,
         })
+    }
+
+    /// Whether it is what a Parse message with these makes.
+    pub(crate) fn is(&self, sql: &[u8], parameter_types: &[u8], reading: Reading) -> bool {
+        self.sql == sql && self.parameter_types == parameter_types && self.analysis.reading == reading
     }
 
     /// Its name on server connections.

@@ -63,7 +63,10 @@ impl State {
     /// The statement that a Parse message makes. Named ones are the same for all who prepare the same text.
     pub(crate) fn prepare(&self, name: &[u8], sql: &[u8], parameter_types: &[u8]) -> Arc<Prepared> {
         if name.is_empty() {
-            return Prepared::new(sql, parameter_types, self.analyze(sql));
+            let reading = self.settings.reported.reading();
+            // Drivers send the same text again and again, with other values.
+            let again = self.statements.get(name).filter(|known| known.is(sql, parameter_types, reading));
+            return again.cloned().unwrap_or_else(|| Prepared::new(sql, parameter_types, self.analyze(sql)));
         }
         self.registry.intern(&self.database, sql, parameter_types, || self.analyze(sql))
     }

@@ -52,7 +52,7 @@ pub(crate) async fn ask(server: &mut Server, limit: Duration) -> Result<Option<u
 }
 
 /// The number of processors in `Cpus_allowed_list`, such as `0-3,8`.
-fn cores(status: &str) -> Option<u32> {
+pub(super) fn cores(status: &str) -> Option<u32> {
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
     let mut count: u32 = 0;
     for range in list.trim().split(',') {

@@ -37,6 +37,9 @@ mod console;
 mod cores;
 mod exchange;
 mod forward;
+#[cfg(feature = "garbage")]
+#[doc(hidden)]
+pub mod garbage;
 mod growth;
 mod leave;
 mod login;

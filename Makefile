@@ -1,13 +1,14 @@
 # The entry points. `make test` and `make demo` do their own set-up, on a fresh machine too.
 
-.PHONY: help demo test conformance lint bench setup
+.PHONY: help demo test conformance lint bench fuzz setup
 
 help:
 	@echo 'make demo     a flash sale against a private PostgreSQL, with and without the gatekeeper (90 seconds)'
 	@echo 'make test     every test: unit, laws, dialogues, real PostgreSQL and its drivers in five languages'
 	@echo 'make conformance  the own suites of pgx and lib/pq, directly and through the gate'
 	@echo 'make lint     formatting, clippy, documentation, licences: what a change must pass'
-	@echo 'make bench    the same experiment at length, what reports hold up, and the long lane against other limits'
+	@echo 'make bench    the experiments at length: the sale, reports, the cost beside PgBouncer, 10,000 idle clients'
+	@echo 'make fuzz     every decoder, for SECONDS=300 each: looks for bytes that it does not bear'
 	@echo 'make setup    what the others install by themselves: PostgreSQL, and drivers for the tests'
 
 setup:
@@ -19,11 +20,18 @@ demo:
 	cargo run --release --locked -p bench -- demo
 
 bench:
-	scripts/setup postgresql
+	scripts/setup postgresql pgbouncer
 	cargo build --release --locked -p gatekeeper -p bench
 	cargo run --release --locked -p bench -- flash-sale
 	cargo run --release --locked -p bench -- reports
 	cargo run --release --locked -p bench -- long-lane
+	cargo run --release --locked -p bench -- proxy-cost
+	cargo run --release --locked -p bench -- idle-clients
+
+SECONDS ?= 300
+
+fuzz:
+	scripts/fuzz $(SECONDS)
 
 test: setup
 	cargo test --workspace --locked

@@ -7,8 +7,8 @@ use std::time::Duration;
 use bench::Error;
 use bench::alternate::Display;
 use bench::flash_sale::{self, Compare, FlashSaleOptions};
-use bench::hold_up;
 use bench::long_lane::{self, LongLaneOptions};
+use bench::{hold_up, idle_clients, proxy_cost};
 use clap::{Args, Parser, Subcommand};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -36,6 +36,10 @@ enum Experiment {
     Reports,
     /// Short and long requests below saturation: no gate, type-blind limits, the long lane
     LongLane(LongLaneArguments),
+    /// What standing in between costs: pgbench -S directly, through PgBouncer, through a gate
+    ProxyCost(ProxyCostArguments),
+    /// Ten thousand clients that say nothing: the memory of each, and whether they slow down those that work
+    IdleClients(IdleClientsArguments),
 }
 
 #[derive(Debug, Args)]
@@ -52,6 +56,38 @@ struct LongLaneArguments {
     /// What the arrivals are drawn from
     #[arg(long, default_value_t = 1)]
     seed: u64,
+}
+
+#[derive(Debug, Args)]
+struct ProxyCostArguments {
+    /// Rounds; everything has one turn in each
+    #[arg(long, default_value_t = 9)]
+    rounds: usize,
+    /// How long each turn is, in seconds
+    #[arg(long, default_value_t = 3.0)]
+    window: f64,
+    /// pgbench's clients
+    #[arg(long, default_value_t = 32)]
+    clients: u32,
+    /// Directory for the plot and the figures
+    #[arg(long, default_value = "results/proxy-cost")]
+    output: PathBuf,
+}
+
+#[derive(Debug, Args)]
+struct IdleClientsArguments {
+    /// Clients in all
+    #[arg(long, default_value_t = 10_000)]
+    clients: u32,
+    /// Those of them that work
+    #[arg(long, default_value_t = 500)]
+    active: u32,
+    /// Rounds of the comparison
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Transactions of each active client in a turn
+    #[arg(long, default_value_t = 400)]
+    transactions: u32,
 }
 
 #[derive(Debug, Args)]
@@ -209,6 +245,26 @@ async fn experiment(experiment: Experiment, server_cpu: Option<usize>) -> Result
                 server_cpu,
             };
             Ok(long_lane::text(&long_lane::run(&options, &display).await?))
+        }
+        Experiment::ProxyCost(arguments) => {
+            let options = proxy_cost::Options {
+                rounds: arguments.rounds.max(1),
+                window: seconds(arguments.window)?,
+                clients: arguments.clients.max(1),
+                server_cpu,
+                output: arguments.output,
+            };
+            Ok(proxy_cost::run(&options, &display).await?.text())
+        }
+        Experiment::IdleClients(arguments) => {
+            let options = idle_clients::Options {
+                clients: arguments.clients.max(1),
+                active: arguments.active.max(1),
+                rounds: arguments.rounds.max(1),
+                transactions: arguments.transactions.max(1),
+                server_cpu,
+            };
+            Ok(idle_clients::run(&options, &display).await?.text())
         }
         Experiment::Reports => Ok(hold_up::text(&hold_up::run(server_cpu, &display).await?)),
     }

@@ -79,7 +79,9 @@ pub struct Plot {
     pub subtitle: String,
     /// The variants, in the order of every panel's curves.
     pub variants: Vec<String>,
-    /// How long the time axis is, in seconds.
+    /// What runs from left to right.
+    pub axis: &'static str,
+    /// How long that axis is (in seconds, where it is time).
     pub seconds: f64,
     /// The panels, from the top.
     pub panels: Vec<Panel>,
@@ -158,7 +160,7 @@ impl Plot {
             .y_labels(labels)
             .x_label_formatter(&|second| format!("{second}"))
             .y_label_formatter(&show)
-            .x_desc("seconds since the first arrival")
+            .x_desc(self.axis)
             .label_style(small.clone())
             .axis_desc_style(small)
             .draw()
@@ -268,6 +270,7 @@ mod tests {
             title: "A sale".to_owned(),
             subtitle: "three rounds".to_owned(),
             variants: vec!["direct".to_owned(), "gated".to_owned()],
+            axis: "seconds",
             seconds: 2.0,
             panels: vec![panel(Scale::Linear, points.clone()), panel(Scale::Logarithmic, points)],
         };
@@ -283,8 +286,14 @@ mod tests {
     fn an_empty_panel_can_still_be_drawn() {
         let directory = tempfile::tempdir().unwrap();
         let panels = vec![panel(Scale::Linear, vec![]), panel(Scale::Logarithmic, vec![])];
-        let plot =
-            Plot { title: String::new(), subtitle: String::new(), variants: vec![], seconds: 1.0, panels };
+        let plot = Plot {
+            title: String::new(),
+            subtitle: String::new(),
+            variants: vec![],
+            axis: "seconds",
+            seconds: 1.0,
+            panels,
+        };
         plot.write(&directory.path().join("plot.svg")).unwrap();
     }
 
@@ -299,6 +308,7 @@ mod tests {
             title: String::new(),
             subtitle: String::new(),
             variants: vec![],
+            axis: "seconds",
             seconds: 1.0,
             panels: vec![panel(Scale::Linear, vec![])],
         };

@@ -23,6 +23,7 @@ use crate::process::{self, POLL_INTERVAL};
 
 pub use crate::process::free_port;
 pub use binaries::Binaries;
+pub(crate) use binaries::unprivileged_user;
 pub use configuration::{Authentication, Durability, PrivateServerOptions};
 
 /// How long a server may take until it accepts connections. A cold, busy machine needs a few seconds.
@@ -57,7 +58,7 @@ impl PrivateServer {
     /// doesn't start (the message quotes its log).
     pub fn start(options: &PrivateServerOptions) -> Result<Self, Error> {
         let mut binaries = options.binaries.clone().map_or_else(Binaries::find, Ok)?;
-        let owner = binaries::unprivileged_user()?;
+        let owner = unprivileged_user()?;
         let directory = temporary_directory()?;
         let root = directory.path();
         if let Some((user, group)) = owner {

@@ -25,6 +25,7 @@ pub(super) fn of(report: &Report) -> Plot {
             variants[0].rounds.len()
         ),
         variants: variants.iter().map(|variant| format!("{} ({})", variant.label, variant.note)).collect(),
+        axis: "seconds since the first arrival",
         seconds: report.window_seconds,
         panels: vec![
             panel("Answers per second", Scale::Linear, count, |round| some(&round.curves.throughput)),

@@ -1,0 +1,151 @@
+//! A private PgBouncer, for standing beside the gatekeeper: its own configuration, port and log, gone when dropped.
+
+use std::fs::{self, Permissions};
+use std::net::{Ipv4Addr, TcpStream};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use crate::Error;
+use crate::postgres::{PrivateServer, unprivileged_user};
+use crate::process::{self, POLL_INTERVAL, free_port};
+
+/// How long it may take until its port accepts connections.
+const START_BOUND: Duration = Duration::from_secs(20);
+/// How long it may take to end.
+const STOP_BOUND: Duration = Duration::from_secs(5);
+/// The first version that carries prepared statements from connection to connection.
+const PREPARES_SINCE: (u32, u32) = (1, 21);
+
+/// A running PgBouncer in transaction mode. Dropping it ends it.
+#[derive(Debug)]
+pub struct PgBouncer {
+    child: Child,
+    port: u16,
+    version: String,
+    _directory: TempDir,
+}
+
+impl PgBouncer {
+    /// Starts one before `server`, with so many server connections and room for so many clients.
+    ///
+    /// # Errors
+    /// If it isn't installed (the message names the package) or doesn't start (the message quotes its log).
+    pub fn start(server: &PrivateServer, pool_size: u32, clients_max: u32) -> Result<Self, Error> {
+        let binary = find()?;
+        let version = version(&binary)?;
+        let directory = tempfile::Builder::new()
+            .prefix("pgbouncer-")
+            .tempdir()
+            .map_err(Error::io("creating a temporary directory"))?;
+        let port = free_port()?;
+        let owner = unprivileged_user()?;
+        let configuration = configuration(directory.path(), server.port(), port, pool_size, clients_max);
+        let users = format!("\"{}\" \"{}\"\n", server.user(), server.password());
+        for (name, text) in [("pgbouncer.ini", configuration), ("users.txt", users)] {
+            let path = directory.path().join(name);
+            fs::write(&path, text).map_err(Error::io("writing PgBouncer's configuration"))?;
+            give(&path, owner)?;
+        }
+        give(directory.path(), owner)?;
+        fs::set_permissions(directory.path(), Permissions::from_mode(0o700))
+            .map_err(Error::io("closing PgBouncer's directory to others"))?;
+        let mut command = Command::new(&binary);
+        command.arg("-q").arg(directory.path().join("pgbouncer.ini"));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        if let Some((user, group)) = owner {
+            command.uid(user).gid(group);
+        }
+        let child = command.spawn().map_err(Error::io(format!("starting {}", binary.display())))?;
+        let mut pgbouncer = Self { child, port, version, _directory: directory };
+        pgbouncer.wait_until_ready()?;
+        Ok(pgbouncer)
+    }
+
+    /// Its port on 127.0.0.1.
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Its version, such as `1.18.0`.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// Whether it carries prepared statements in transaction mode.
+    pub fn prepares(&self) -> bool {
+        let mut numbers = self.version.split('.').map_while(|number| number.parse::<u32>().ok());
+        let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+        version >= PREPARES_SINCE
+    }
+
+    fn wait_until_ready(&mut self) -> Result<(), Error> {
+        let deadline = Instant::now() + START_BOUND;
+        loop {
+            let problem = match self.child.try_wait() {
+                Ok(Some(status)) => format!("stopped at once ({status})"),
+                _ if TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_ok() => return Ok(()),
+                _ if Instant::now() < deadline => {
+                    std::thread::sleep(POLL_INTERVAL);
+                    continue;
+                }
+                _ => format!("didn't accept connections within {START_BOUND:?}"),
+            };
+            let log = process::log_tail(&self._directory.path().join("log"));
+            return Err(Error::NotReady { server: "PgBouncer".to_owned(), problem, log });
+        }
+    }
+}
+
+impl Drop for PgBouncer {
+    fn drop(&mut self) {
+        // TERM is its order to end at once.
+        process::end(&mut self.child, &[(Signal::TERM, STOP_BOUND)]);
+    }
+}
+
+fn configuration(directory: &Path, upstream: u16, port: u16, pool_size: u32, clients_max: u32) -> String {
+    let directory = directory.display();
+    format!(
+        "[databases]\npostgres = host=127.0.0.1 port={upstream} dbname=postgres\n\n\
+         [pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n\
+         auth_type = scram-sha-256\nauth_file = {directory}/users.txt\nlogfile = {directory}/log\n\
+         pool_mode = transaction\ndefault_pool_size = {pool_size}\nmax_client_conn = {clients_max}\n\
+         log_connections = 0\nlog_disconnections = 0\n"
+    )
+}
+
+fn give(path: &Path, owner: Option<(u32, u32)>) -> Result<(), Error> {
+    let Some((user, group)) = owner else { return Ok(()) };
+    chown(path, Some(user), Some(group))
+        .map_err(Error::io(format!("handing {} to PgBouncer's user", path.display())))
+}
+
+fn find() -> Result<PathBuf, Error> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin".into(), "/usr/local/sbin".into()])
+        .map(|directory| directory.join("pgbouncer"))
+        .find(|path| path.is_file())
+        .ok_or_else(|| Error::Missing("PgBouncer was not found; install the package `pgbouncer`".to_owned()))
+}
+
+fn version(binary: &Path) -> Result<String, Error> {
+    let output = Command::new(binary)
+        .arg("--version")
+        .output()
+        .map_err(Error::io(format!("starting {}", binary.display())))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let number = text.lines().next().and_then(|line| line.strip_prefix("PgBouncer "));
+    Ok(number.unwrap_or("of an unknown version").trim().to_owned())
+}

@@ -82,7 +82,7 @@ impl Scene {
         }
         let registry: Arc<Registry> = Arc::default();
         let settings = SessionSettings::new(reported);
-        let pins = Pins::new(Arc::default());
+        let pins = Pins::new(Arc::default(), Arc::default());
         Self {
             session: State::new("g".into(), "d".into(), settings, shared, registry, pins),
             transaction: Transaction::default(),

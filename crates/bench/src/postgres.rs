@@ -71,6 +71,10 @@ impl PrivateServer {
         }
         let password = format!("witness-{:016x}", rand::random::<u64>());
         init_database(&binaries, owner, root, &password, options)?;
+        for (name, content) in &options.files {
+            write_private(&data_path(root).join(name), owner, content)
+                .map_err(Error::io(format!("writing {name} for the server")))?;
+        }
         let mut taken = None;
         for _ in 0..PORT_ATTEMPTS {
             let port = free_port()?;
@@ -204,15 +208,8 @@ fn init_database(
     options: &PrivateServerOptions,
 ) -> Result<(), Error> {
     let password_file = root.join("password");
-    let write = || -> std::io::Result<()> {
-        let mut file = File::create(&password_file)?;
-        writeln!(file, "{password}")?;
-        if let Some((user, group)) = owner {
-            chown(&password_file, Some(user), Some(group))?;
-        }
-        fs::set_permissions(&password_file, Permissions::from_mode(0o600))
-    };
-    write().map_err(Error::io("writing the superuser's password file"))?;
+    write_private(&password_file, owner, &format!("{password}\n"))
+        .map_err(Error::io("writing the superuser's password file"))?;
     let output = as_owner(&binaries.program("initdb"), owner, root)
         .args(["--username", SUPERUSER, "--encoding", "UTF8", "--locale", "C", "--no-sync"])
         .args(["--auth", options.authentication.method()])
@@ -230,6 +227,15 @@ fn init_database(
         program: "initdb".to_owned(),
         output: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
     })
+}
+
+/// Writes a file that only the server's user can read.
+fn write_private(path: &Path, owner: Option<(u32, u32)>, content: &str) -> std::io::Result<()> {
+    File::create(path)?.write_all(content.as_bytes())?;
+    if let Some((user, group)) = owner {
+        chown(path, Some(user), Some(group))?;
+    }
+    fs::set_permissions(path, Permissions::from_mode(0o600))
 }
 
 fn spawn_server(

@@ -89,8 +89,8 @@ fn refuse_extras(text: &str) -> Result<(), Complaint> {
     let lower = text.to_ascii_lowercase();
     let asks_for_tls = ["sslmode=", "sslrootcert=", "ssl=true", "tls="].iter().any(|key| lower.contains(key));
     if asks_for_tls && !lower.contains("sslmode=disable") {
-        return Err(Complaint::new("asks for TLS, which Gatekeeper doesn't speak to the server yet")
-            .hint("write the address alone, and keep that connection on a network you trust"));
+        return Err(Complaint::new("asks for TLS, which has keys of its own")
+            .hint("write the address alone, and upstream_tls_mode beside it"));
     }
     if text.contains('@') || lower.contains("password=") || lower.contains("user=") {
         return Err(Complaint::new("holds a user or a password").hint(

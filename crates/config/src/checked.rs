@@ -10,6 +10,12 @@ use toml::de::{DeTable, DeValue};
 use crate::address::Address;
 use crate::error::{Error, Position};
 use crate::raw::{self, ADMIN, Complaint, GATE, LOG, Section, hint_for_unknown, unknown_key};
+use crate::{Examine, Fault};
+
+mod tls;
+
+pub use tls::{Identity, Tls, TlsMode, UpstreamTls, UpstreamTlsMode};
+pub(crate) use tls::{MODES as TLS_MODES, UPSTREAM_MODES};
 
 mod auth;
 
@@ -153,6 +159,12 @@ pub struct Gate {
     pub connect_timeout: Duration,
     /// The most logins at once.
     pub logins_max: u32,
+    /// TLS with clients.
+    pub tls: Tls,
+    /// TLS with the service.
+    pub upstream_tls: UpstreamTls,
+    /// How long an answer of the resolver is used; zero for not at all.
+    pub dns_ttl: Duration,
     /// How long a TCP connection may be silent before the other side is probed.
     pub keepalive: Duration,
     /// Whether a server that asks no password may be reached from other machines.
@@ -192,7 +204,7 @@ const ORDERS: &[(&str, bool)] = &[("fifo", true), ("shortest-first", false)];
 
 impl World {
     /// Reads a world out of TOML. What is wrong goes to `errors`; if there is any, the world isn't to be used.
-    pub(crate) fn read(text: &str, errors: &mut Vec<Error>) -> Self {
+    pub(crate) fn read(text: &str, errors: &mut Vec<Error>, examine: Examine<'_>) -> Self {
         let (document, syntax) = DeTable::parse_recoverable(text);
         // After an error of syntax the rest is a guess of the parser's, and errors in a guess only confuse.
         if !syntax.is_empty() {
@@ -202,10 +214,14 @@ impl World {
             }));
         }
         let checking = if syntax.is_empty() { errors } else { &mut Vec::new() };
-        Self::read_document(&document, text, checking)
+        Self::read_document(&document, (text, examine), checking)
     }
 
-    fn read_document(document: &Spanned<DeTable<'_>>, text: &str, errors: &mut Vec<Error>) -> Self {
+    fn read_document(
+        document: &Spanned<DeTable<'_>>,
+        (text, examine): (&str, Examine<'_>),
+        errors: &mut Vec<Error>,
+    ) -> Self {
         let top = document.get_ref();
         const SECTIONS: [&str; 3] = ["admin", "log", "gate"];
         for key in top.keys().filter(|key| !SECTIONS.contains(&&**key.get_ref())) {
@@ -223,7 +239,7 @@ impl World {
             read_admin(&mut Section::open("admin".to_owned(), admin, ADMIN, (text, admin_at), errors));
         let (log, log_at) = single_table(top, "log", &empty, text, errors);
         let log = read_log(&mut Section::open("log".to_owned(), log, LOG, (text, log_at), errors));
-        let gates = read_gates(top, &admin, text, errors);
+        let gates = read_gates(top, &admin, (text, examine), errors);
         Self { admin, log, gates }
     }
 }
@@ -269,7 +285,12 @@ fn read_log(section: &mut Section<'_>) -> Log {
     }
 }
 
-fn read_gates(top: &DeTable<'_>, admin: &Admin, text: &str, errors: &mut Vec<Error>) -> Vec<Gate> {
+fn read_gates(
+    top: &DeTable<'_>,
+    admin: &Admin,
+    (text, examine): (&str, Examine<'_>),
+    errors: &mut Vec<Error>,
+) -> Vec<Gate> {
     const FORM: &str = "write [[gate]] with an `upstream` below";
     let tables = match top.get("gate").map(|value| (value.get_ref(), value.span().start)) {
         Some((DeValue::Array(tables), _)) => tables,
@@ -301,10 +322,16 @@ fn read_gates(top: &DeTable<'_>, admin: &Admin, text: &str, errors: &mut Vec<Err
             });
             continue;
         };
+        let errors_before = errors.len();
         let mut section =
             Section::open(gate_title(table, index, tables.len()), table, GATE, (text, start), errors);
         let gate = read_gate(&mut section);
         refuse_collisions(&mut section, &gate, &gates, admin);
+        if section.error_count() == errors_before {
+            for Fault { key, why, hint } in examine(&gate) {
+                section.complain(key, Complaint { why, hint });
+            }
+        }
         gates.push(gate);
     }
     gates
@@ -330,6 +357,7 @@ fn read_gate(section: &mut Section<'_>) -> Gate {
     let (policy, long_limit) = read_policy(section, cost_window, aging_floor);
     let allow_trust_relay = section.read("allow_trust_relay", raw::boolean);
     let listen_is_local = listen.is_local();
+    let upstream_tls = tls::read_upstream(section, &upstream);
     Gate {
         name,
         protocol,
@@ -345,6 +373,9 @@ fn read_gate(section: &mut Section<'_>) -> Gate {
         login_timeout: section.read("login_timeout", raw::some_time),
         connect_timeout: section.read("connect_timeout", raw::some_time),
         logins_max: section.read("logins_max", |value| number(value, 1, 10_000)),
+        tls: tls::read(section),
+        upstream_tls,
+        dns_ttl: section.read("dns_ttl", raw::at_most_a_day),
         keepalive: section.read("keepalive", keepalive),
         allow_trust_relay,
         auth: auth::read(section, listen_is_local, allow_trust_relay),

@@ -3,13 +3,15 @@
 //! What is printed is itself a configuration, and means the same world.
 
 use std::fmt::{self, Write as _};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use admission::{Cost, Order, Policy};
 
+use crate::address::Address;
 use crate::checked::{
-    Auth, FORMATS, Gate, LEVELS, LONG_LIMIT_FALLBACK, LongLimit, METHODS, MODES, Mode, ON_DISCONNECT,
-    POOLINGS, PROTOCOLS, Pooling, World,
+    Auth, FORMATS, Gate, Identity, LEVELS, LONG_LIMIT_FALLBACK, LongLimit, METHODS, MODES, Mode,
+    ON_DISCONNECT, POOLINGS, PROTOCOLS, Pooling, TLS_MODES, UPSTREAM_MODES, World,
 };
 
 /// The effective configuration as TOML.
@@ -135,6 +137,8 @@ fn sessions(out: &mut Lines, gate: &Gate) {
     ));
     out.time("login_timeout", gate.login_timeout);
     out.time("connect_timeout", gate.connect_timeout);
+    tls(out, gate);
+    out.time("dns_ttl", gate.dns_ttl);
     out.time("keepalive", gate.keepalive);
     out.value("allow_trust_relay", gate.allow_trust_relay);
     authentication(out, &gate.auth);
@@ -170,6 +174,24 @@ fn authentication(out: &mut Lines, auth: &Auth) {
         None => out.text("login_failures_max", "none"),
     }
     out.value("allow_cleartext", auth.allow_cleartext);
+}
+
+fn tls(out: &mut Lines, gate: &Gate) {
+    let Gate { tls, upstream_tls, .. } = gate;
+    out.text("tls_mode", name_of(TLS_MODES, &tls.mode));
+    identity(out, "tls_cert", "tls_key", tls.identity.as_ref());
+    out.path("tls_client_ca", tls.client_ca.as_ref());
+    // Over a Unix socket there is none.
+    if matches!(gate.upstream, Address::Inet { .. }) {
+        out.text("upstream_tls_mode", name_of(UPSTREAM_MODES, &upstream_tls.mode));
+    }
+    out.path("upstream_tls_ca", upstream_tls.ca.as_ref());
+    identity(out, "upstream_tls_cert", "upstream_tls_key", upstream_tls.identity.as_ref());
+}
+
+fn identity(out: &mut Lines, certificate: &'static str, key: &'static str, identity: Option<&Identity>) {
+    out.path(certificate, identity.map(|identity| &identity.certificate));
+    out.path(key, identity.map(|identity| &identity.key));
 }
 
 fn name_of<T: PartialEq>(names: &[(&'static str, T)], value: &T) -> &'static str {
@@ -208,6 +230,12 @@ impl Lines {
 
     fn text(&mut self, key: &'static str, text: impl fmt::Display) {
         self.value(key, toml::Value::from(text.to_string()));
+    }
+
+    fn path(&mut self, key: &'static str, path: Option<&PathBuf>) {
+        if let Some(path) = path {
+            self.text(key, path.display());
+        }
     }
 
     fn time(&mut self, key: &'static str, time: Duration) {

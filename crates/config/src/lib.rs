@@ -20,8 +20,8 @@ mod reload;
 
 pub use address::Address;
 pub use checked::{
-    Admin, Auth, AuthMethod, AuthQuery, Gate, LONG_LIMIT_FALLBACK, Log, LogFormat, LogLevel, LongLimit, Mode,
-    OnDisconnect, Pooling, Protocol, World,
+    Admin, Auth, AuthMethod, AuthQuery, Gate, Identity, LONG_LIMIT_FALLBACK, Log, LogFormat, LogLevel,
+    LongLimit, Mode, OnDisconnect, Pooling, Protocol, Tls, TlsMode, UpstreamTls, UpstreamTlsMode, World,
 };
 pub use effective::{Row, effective, rows};
 pub use error::{Error, Errors, Origin, Position};
@@ -37,6 +37,29 @@ pub const FILE_BYTES_MAX: u64 = 1 << 20;
 /// # Errors
 /// Everything that is wrong with it.
 pub fn load(path: &Path) -> Result<World, Errors> {
+    load_with(path, &|_| Vec::new())
+}
+
+/// What is wrong with a file that a key names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The key.
+    pub key: &'static str,
+    /// What is wrong.
+    pub why: String,
+    /// What to do.
+    pub hint: Option<String>,
+}
+
+/// Looks at the files that a gate names, which is nothing that this crate does. Only asked of gates that are right
+/// otherwise.
+pub type Examine<'a> = &'a dyn Fn(&Gate) -> Vec<Fault>;
+
+/// Reads and checks a file, and the files that it names.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn load_with(path: &Path, examine: Examine<'_>) -> Result<World, Errors> {
     let origin = Origin::File(path.to_owned());
     let read = std::fs::File::open(path).and_then(|file| {
         let mut text = String::new();
@@ -47,7 +70,7 @@ pub fn load(path: &Path) -> Result<World, Errors> {
         Ok(text) if text.len() as u64 > FILE_BYTES_MAX => {
             Err(Errors::one(origin, Error::new(format!("is longer than {FILE_BYTES_MAX} bytes"))))
         }
-        Ok(text) => parse(origin, &text),
+        Ok(text) => parse_with(origin, &text, examine),
         Err(error) => Err(Errors::one(origin, Error::new(format!("cannot be read: {error}")))),
     }
 }
@@ -57,8 +80,12 @@ pub fn load(path: &Path) -> Result<World, Errors> {
 /// # Errors
 /// Everything that is wrong with it, in the order of the lines.
 pub fn parse(origin: Origin, text: &str) -> Result<World, Errors> {
+    parse_with(origin, text, &|_| Vec::new())
+}
+
+fn parse_with(origin: Origin, text: &str, examine: Examine<'_>) -> Result<World, Errors> {
     let mut errors = Vec::new();
-    let world = World::read(text, &mut errors);
+    let world = World::read(text, &mut errors, examine);
     if errors.is_empty() { Ok(world) } else { Err(Errors::new(origin, errors)) }
 }
 
@@ -67,6 +94,18 @@ pub fn parse(origin: Origin, text: &str) -> Result<World, Errors> {
 /// # Errors
 /// Everything that is wrong with it, by the names of the flags.
 pub fn from_flags(gate: &[(&str, String)], admin: Option<&str>) -> Result<World, Errors> {
+    from_flags_with(gate, admin, &|_| Vec::new())
+}
+
+/// The same, and the files that it names.
+///
+/// # Errors
+/// Everything that is wrong with it, by the names of the flags.
+pub fn from_flags_with(
+    gate: &[(&str, String)],
+    admin: Option<&str>,
+    examine: Examine<'_>,
+) -> Result<World, Errors> {
     let mut text = String::new();
     if let Some(listen) = admin {
         text += &format!("[admin]\nlisten = {}\n", raw::literal("listen", listen));
@@ -75,5 +114,5 @@ pub fn from_flags(gate: &[(&str, String)], admin: Option<&str>) -> Result<World,
     for (key, value) in gate {
         text += &format!("{key} = {}\n", raw::literal(key, value));
     }
-    parse(Origin::CommandLine, &text)
+    parse_with(Origin::CommandLine, &text, examine)
 }

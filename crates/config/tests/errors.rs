@@ -169,12 +169,12 @@ fn an_upstream_with_a_password_is_refused_and_not_repeated() {
 }
 
 #[test]
-fn an_upstream_with_tls_is_told_that_it_is_not_there_yet() {
+fn an_upstream_with_tls_is_told_where_that_belongs() {
     for upstream in
         ["db:5432?sslmode=require", "postgres://db/shop?sslmode=verify-full", "host=db sslmode=require"]
     {
         let said = of_upstream(upstream);
-        assert!(said.contains("asks for TLS, which Gatekeeper doesn't speak to the server yet"), "{said}");
+        assert!(said.contains("asks for TLS, which has keys of its own; write the address alone, and upstream_tls_mode beside it"), "{said}");
     }
 }
 
@@ -236,7 +236,10 @@ fn an_unknown_key_is_answered_with_the_nearest_one() {
         unknown("default_pool_size = 20"),
         "default_pool_size: there is no such key; `connections` is the budget of server connections"
     );
-    assert_eq!(unknown("sslmode = \"require\""), "sslmode: there is no such key; TLS is not there yet");
+    assert_eq!(
+        unknown("sslmode = \"require\""),
+        "sslmode: there is no such key; `tls_mode` is for clients, `upstream_tls_mode` for the server"
+    );
     assert_eq!(unknown("frobnicate = 1"), "frobnicate: there is no such key");
     assert!(!unknown("password = \"hunter2\"").contains("hunter2"));
 }
@@ -369,4 +372,62 @@ fn authentication_must_fit_together() {
     let open = with("listen = \"0.0.0.0:6432\"\nauth = \"trust\"\nusers_file = \"u\"\n");
     assert!(open.contains("lets everybody in who can reach `listen`, as anybody"), "{open}");
     assert!(with("auth_file = \"u\"\n").contains("`users_file` names who may log in"));
+}
+
+#[test]
+fn keys_of_tls_must_fit_together() {
+    let of = |lines: &str| {
+        let said = complaints(&format!("[[gate]]\nupstream = \"db:5432\"\n{lines}\n"));
+        said.strip_prefix("g.toml:3: gate: ").expect("a line's complaint").to_owned()
+    };
+    for (lines, expected) in [
+        ("tls_mode = \"require\"", "tls_mode = \"require\": needs a certificate; write tls_cert and tls_key"),
+        ("tls_cert = \"c\"", "tls_cert = \"c\": is of no use without `tls_key`"),
+        ("tls_key = \"k\"", "tls_key = \"k\": is of no use without `tls_cert`"),
+        ("tls_cert = \"\"\ntls_key = \"k\"", "tls_cert = \"\": is empty; write a path"),
+        (
+            "tls_mode = \"verify-full\"\ntls_cert = \"c\"\ntls_key = \"k\"",
+            "tls_mode = \"verify-full\": needs an authority to verify by; write tls_client_ca",
+        ),
+        ("tls_client_ca = \"a\"", "tls_client_ca = \"a\": has no meaning without TLS"),
+        (
+            "upstream_tls_mode = \"verify-ca\"",
+            "upstream_tls_mode = \"verify-ca\": needs an authority to verify by",
+        ),
+        (
+            "upstream_tls_ca = \"a\"\nupstream_tls_mode = \"prefer\"",
+            "upstream_tls_ca = \"a\": has no meaning where TLS may be left out; write upstream_tls_mode = \"verify-full\"",
+        ),
+        (
+            "upstream_tls_mode = \"on\"",
+            "upstream_tls_mode = \"on\": isn't known; write \"disable\" or \"allow\"",
+        ),
+        ("dns_ttl = 15", "dns_ttl = 15: needs a unit; write \"15s\""),
+    ] {
+        assert!(of(lines).starts_with(expected), "{lines}: {}", of(lines));
+    }
+    let socket = complaints("[[gate]]\nupstream = \"/tmp\"\nupstream_tls_mode = \"require\"\n");
+    assert!(socket.contains("has no meaning: `upstream` is a Unix socket"), "{socket}");
+}
+
+#[test]
+fn the_modes_of_tls_have_defaults_that_fit() {
+    let mode = |lines: &str| {
+        let world =
+            parse(Origin::File("g.toml".into()), &format!("[[gate]]\n{lines}\n")).expect("a right one");
+        (world.gates[0].tls.mode, world.gates[0].upstream_tls.mode)
+    };
+    use config::{TlsMode, UpstreamTlsMode};
+    for (lines, expected) in [
+        ("upstream = \"127.0.0.1:5432\"", (TlsMode::Disable, UpstreamTlsMode::Disable)),
+        ("upstream = \"/run/postgresql\"", (TlsMode::Disable, UpstreamTlsMode::Disable)),
+        ("upstream = \"db:5432\"", (TlsMode::Disable, UpstreamTlsMode::Prefer)),
+        ("upstream = \"db:5432\"\nupstream_tls_ca = \"a\"", (TlsMode::Disable, UpstreamTlsMode::VerifyFull)),
+        (
+            "upstream = \"db:5432\"\ntls_cert = \"c\"\ntls_key = \"k\"",
+            (TlsMode::Prefer, UpstreamTlsMode::Prefer),
+        ),
+    ] {
+        assert_eq!(mode(lines), expected, "{lines}");
+    }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use admission::{Cost, Order, Work};
 use config::{
     ADMIN, Address, Auth, AuthMethod, AuthQuery, Field, FieldDefault, GATE, LOG, LongLimit, Mode,
-    OnDisconnect, Origin, Pooling, World, effective, parse,
+    OnDisconnect, Origin, Pooling, TlsMode, UpstreamTlsMode, World, effective, parse,
 };
 
 const MINIMAL: &str = "[[gate]]\nupstream = \"db:5432\"\n";
@@ -44,6 +44,11 @@ login_timeout = "1s"
 connect_timeout = "2s"
 logins_max = 3
 keepalive = "4s"
+tls_mode = "verify-full"
+tls_cert = "/etc/gate.pem"
+tls_key = "/etc/gate.key"
+tls_client_ca = "/etc/people.pem"
+dns_ttl = "0s"
 allow_trust_relay = true
 auth = "md5"
 users_file = "/etc/gatekeeper/users.txt"
@@ -68,6 +73,10 @@ upstream = "10.0.0.2:5432"
 auth = "scram-sha-256"
 auth_user = "lookup"
 login_failures_max = "none"
+upstream_tls_mode = "verify-ca"
+upstream_tls_ca = "/etc/db.pem"
+upstream_tls_cert = "/etc/client.pem"
+upstream_tls_key = "/etc/client.key"
 long_limit = "none"
 order = "fifo"
 on_disconnect = "finish"
@@ -110,6 +119,21 @@ fn every_key_is_heard() {
     assert_eq!(world.admin.listen, None);
     assert_eq!(gate.listen, Address::Unix("/run/gatekeeper/.s.PGSQL.6432".into()));
     assert_eq!(gate.upstream, Address::Unix("/run/postgresql/.s.PGSQL.5433".into()));
+    let identity = gate.tls.identity.as_ref().expect("an identity");
+    assert_eq!(
+        (&*identity.certificate, &*identity.key),
+        ("/etc/gate.pem".as_ref(), "/etc/gate.key".as_ref())
+    );
+    assert_eq!(gate.tls.client_ca.as_deref(), Some("/etc/people.pem".as_ref()));
+    assert_eq!((gate.tls.mode, gate.dns_ttl), (TlsMode::VerifyFull, Duration::ZERO));
+    let upstream_tls = &world.gates[1].upstream_tls;
+    assert_eq!(upstream_tls.mode, UpstreamTlsMode::VerifyCa);
+    assert_eq!(upstream_tls.ca.as_deref(), Some("/etc/db.pem".as_ref()));
+    let identity = upstream_tls.identity.as_ref().expect("an identity");
+    assert_eq!(
+        (&*identity.certificate, &*identity.key),
+        ("/etc/client.pem".as_ref(), "/etc/client.key".as_ref())
+    );
     let policy = &gate.policy;
     assert_eq!((policy.connections, policy.pinned_max), (9, 9));
     assert_eq!(policy.capacity, Some(Work::from(Duration::from_secs(20))));

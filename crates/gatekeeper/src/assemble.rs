@@ -17,11 +17,11 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::Failure;
 use crate::commands::SetLevel;
 use crate::reload::Configuration;
 use crate::signals::{Asked, Signals};
 use crate::state::{self, StateFile};
+use crate::{Failure, files};
 
 /// How many commands of consoles may wait for the process; one more waits in its console.
 const COMMANDS_MAX: usize = 8;
@@ -221,12 +221,17 @@ pub(crate) fn authentication(gate: &config::Gate) -> Result<Arc<Authentication>,
 }
 
 /// What the PostgreSQL gate is told beside the policy.
+///
+/// # Errors
+/// An address that is none, or a file that can't be used (both were looked at before, but a file may have changed since).
 pub(crate) fn told(gate: &config::Gate, commands: &Commands) -> Result<Settings, String> {
-    let wrong = |error: proxy::AddressError| error.to_string();
+    let parsed = |address: &config::Address| {
+        address.to_string().parse::<proxy::Address>().map_err(|error| error.to_string())
+    };
     let keepalive = proxy::Keepalive { idle: gate.keepalive, ..proxy::Keepalive::default() };
     Ok(Settings {
         name: gate.name.clone(),
-        listen: gate.listen.to_string().parse().map_err(wrong)?,
+        listen: parsed(&gate.listen)?,
         pooling: match gate.pooling {
             config::Pooling::Transaction => postgres::Pooling::Transaction,
             config::Pooling::Session => postgres::Pooling::Session,
@@ -237,6 +242,9 @@ pub(crate) fn told(gate: &config::Gate, commands: &Commands) -> Result<Settings,
         login_timeout: gate.login_timeout,
         connect_timeout: gate.connect_timeout,
         queue_timeout: gate.policy.queue_timeout,
+        tls: files::acceptor(gate)?,
+        upstream_tls: files::connector(gate)?,
+        dns_ttl: gate.dns_ttl,
         keepalive,
         allow_trust_relay: gate.allow_trust_relay,
         ask_cores: gate.long_limit == LongLimit::AskServer,
@@ -249,7 +257,7 @@ pub(crate) fn told(gate: &config::Gate, commands: &Commands) -> Result<Settings,
         auth: authentication(gate)?,
         observe: gate.mode == Mode::Observe,
         console: console(gate, commands),
-        ..Settings::new(gate.upstream.to_string().parse().map_err(wrong)?)
+        ..Settings::new(parsed(&gate.upstream)?)
     })
 }
 

@@ -113,11 +113,12 @@ fn value_name(key: &str) -> &'static str {
         "name" | "admin_database" => "NAME",
         "state_file" => "FILE",
         "admin_users" | "stats_users" => "NAMES",
-        key if key.ends_with("timeout") || matches!(key, "aging_floor" | "keepalive" | "suspend_after") => {
-            "TIME"
-        }
+        key if key.ends_with("timeout") || key.ends_with("_ttl") => "TIME",
+        "aging_floor" | "keepalive" | "suspend_after" => "TIME",
+        key if ["_cert", "_key", "_ca"].iter().any(|end| key.ends_with(end)) => "FILE",
         "capacity" => "WORK",
-        "protocol" | "order" | "cost" | "mode" | "pooling" | "on_disconnect" | "auth" => "WHICH",
+        "protocol" | "order" | "cost" | "mode" | "pooling" | "on_disconnect" | "auth" | "tls_mode"
+        | "upstream_tls_mode" => "WHICH",
         "allow_trust_relay" | "allow_cleartext" => "BOOL",
         "users_file" => "FILE",
         "auth_user" | "auth_database" => "NAME",

@@ -12,6 +12,7 @@ mod assemble;
 mod cli;
 mod commands;
 mod descriptors;
+mod files;
 mod reload;
 mod signals;
 mod state;

@@ -11,6 +11,7 @@ use config::{Reload, World};
 use crate::assemble::{Running, told};
 use crate::commands::{SetLevel, check_descriptors};
 use crate::descriptors::Needed;
+use crate::files;
 
 /// What holds, and where it came from.
 pub(crate) struct Configuration {
@@ -54,7 +55,7 @@ impl Configuration {
                 "the configuration came from the command line: there is no file to read again".to_owned()
             );
         };
-        let asked = config::load(path).map_err(|errors| errors.to_string())?;
+        let asked = files::load(path).map_err(|errors| errors.to_string())?;
         let reload = config::reload(&self.world, &asked)?;
         let parts = reload.world.gates.iter().zip(gates);
         let parts = parts

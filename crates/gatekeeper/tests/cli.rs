@@ -271,3 +271,43 @@ fn something_else_at_the_admin_address_is_recognized() {
     assert!(said.starts_with(&format!("{address} doesn't answer like a gatekeeper: ")), "{said}");
     answering.join().unwrap();
 }
+
+#[test]
+fn check_looks_at_the_files_of_tls() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let config = |lines: &str| format!("[[gate]]\nupstream = \"db:5432\"\n{lines}\n");
+    let directory = with_config(&config("tls_cert = \"gate.pem\"\ntls_key = \"gate.key\""));
+    let write = |name: &str, text: &str, mode: u32| {
+        let path = directory.path().join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let said = || ran(directory.path(), &["check", "gatekeeper.toml"]).2;
+    let certificate_line = "gatekeeper.toml:3: gate: tls_cert = \"gate.pem\": ";
+    let key_line = "gatekeeper.toml:4: gate: tls_key = \"gate.key\": ";
+    assert!(said().starts_with(&format!("{certificate_line}cannot be read: ")), "{}", said());
+    write("gate.pem", "no PEM", 0o644);
+    assert!(said().starts_with(&format!("{certificate_line}holds no certificate; ")), "{}", said());
+    let made = rcgen::generate_simple_self_signed(vec!["gate".to_owned()]).unwrap();
+    write("gate.pem", &made.cert.pem(), 0o644);
+    let key = made.signing_key.serialize_pem();
+    for mode in [0o604, 0o640, 0o660, 0o644] {
+        write("gate.key", &key, mode);
+        // Root may let a group read.
+        let is_root =
+            std::os::unix::fs::MetadataExt::uid(&fs::metadata(directory.path().join("gate.key")).unwrap())
+                == 0;
+        let refused = format!(
+            "{key_line}can be read or written by others (its mode is {mode:04o}); chmod 0600 gate.key\n"
+        );
+        let expected = if is_root && mode == 0o640 { String::new() } else { refused };
+        assert_eq!(said(), expected);
+    }
+    write("gate.key", "-----BEGIN ENCRYPTED PRIVATE KEY-----\n", 0o600);
+    assert!(said().starts_with(&format!("{key_line}is encrypted with a passphrase; ")), "{}", said());
+    let other = rcgen::generate_simple_self_signed(vec!["gate".to_owned()]).unwrap();
+    write("gate.key", &other.signing_key.serialize_pem(), 0o600);
+    assert!(said().starts_with(&format!("{key_line}isn't the key of the certificate; ")), "{}", said());
+    write("gate.key", &key, 0o600);
+    assert_eq!(said(), "");
+}

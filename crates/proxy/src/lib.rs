@@ -13,9 +13,9 @@ mod quota;
 pub mod shadow;
 pub mod shutdown;
 mod stream;
-#[expect(dead_code, reason = "the negotiation at the start of a connection comes next")]
 pub mod tls;
 mod upstream;
 
 pub use stream::Keepalive;
 pub use upstream::address::{Address, AddressError, ConnectError};
+pub use upstream::resolver::{Answer, Lookup};

@@ -1,8 +1,8 @@
 //! TLS as an operator asks for it: modes, files, and what rustls makes of them.
 //!
 //! Towards clients a gate shows one certificate and may ask for theirs ([`Acceptor`]); towards the server it follows the
-//! `sslmode` of PostgreSQL's own clients ([`Connector`]). Both read their files when the gate starts and again on
-//! request; connections that stand keep what they were made with.
+//! `sslmode` of PostgreSQL's own clients ([`Connector`]). Both are made from what the files hold, when
+//! the gate starts and at each reload; connections that stand keep what they were made with.
 //!
 //! Sessions are never resumed, as PostgreSQL doesn't either: a resumed one would skip the look at a certificate, and
 //! connections here are long.
@@ -18,8 +18,10 @@ mod files;
 mod names;
 mod verifier;
 
-use acceptor::Acceptor;
-use connector::Connector;
+pub use acceptor::Acceptor;
+pub(crate) use acceptor::speaks_postgres;
+pub use connector::Connector;
+pub(crate) use names::common_name;
 
 /// The application protocol of TLS connections that carry PostgreSQL's (registered with IANA; PostgreSQL 17).
 const PROTOCOL: &[u8] = b"postgresql";
@@ -94,9 +96,19 @@ pub enum File {
     Authority,
 }
 
+impl std::fmt::Display for File {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            Self::Certificate => "certificate's file",
+            Self::Key => "key's file",
+            Self::Authority => "authorities' file",
+        })
+    }
+}
+
 /// What is wrong with a file, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{why}")]
+#[error("the {file} {why}")]
 pub struct FileFault {
     /// Which file.
     pub file: File,
@@ -113,26 +125,6 @@ impl FileFault {
 
     fn hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
-    }
-}
-
-impl Downstream {
-    /// Reads the files, to see whether they can be used.
-    ///
-    /// # Errors
-    /// What is wrong with the first that can't.
-    pub fn examine(&self) -> Result<(), FileFault> {
-        Acceptor::new(self.clone()).map(drop)
-    }
-}
-
-impl Upstream {
-    /// Reads the files, to see whether they can be used.
-    ///
-    /// # Errors
-    /// What is wrong with the first that can't.
-    pub fn examine(&self) -> Result<(), FileFault> {
-        Connector::new(self.clone()).map(drop)
     }
 }
 

@@ -64,6 +64,8 @@ pub struct PrivateServerOptions {
     pub settings: Vec<(String, String)>,
     /// More lines for `pg_hba.conf`, before the general ones.
     pub access_rules: Vec<String>,
+    /// More files in the data directory, as name and content, which only the server can read.
+    pub files: Vec<(String, String)>,
 }
 
 impl Default for PrivateServerOptions {
@@ -76,6 +78,7 @@ impl Default for PrivateServerOptions {
             cpu: None,
             settings: Vec::new(),
             access_rules: Vec::new(),
+            files: Vec::new(),
         }
     }
 }

@@ -21,9 +21,20 @@ const FOREIGN_KEYS: &[(&str, &str)] = &[
     ("user", "no credentials belong here: every client logs in to the server as itself"),
     ("password", "no credentials belong here: every client logs in to the server as itself"),
     ("database", "each client chooses its own database"),
-    ("sslmode", "TLS is not there yet"),
-    ("ssl", "TLS is not there yet"),
-    ("tls", "TLS is not there yet"),
+    ("sslmode", "`tls_mode` is for clients, `upstream_tls_mode` for the server"),
+    ("ssl", "`tls_mode` is for clients, `upstream_tls_mode` for the server"),
+    ("tls", "`tls_mode` is for clients, `upstream_tls_mode` for the server"),
+    ("client_tls_sslmode", "`tls_mode` is for clients"),
+    ("client_tls_cert_file", "`tls_cert` is the gate's certificate"),
+    ("client_tls_key_file", "`tls_key` is the gate's key"),
+    ("client_tls_ca_file", "`tls_client_ca` signs clients' certificates"),
+    ("server_tls_sslmode", "`upstream_tls_mode` is for the server"),
+    ("server_tls_ca_file", "`upstream_tls_ca` signs the server's certificate"),
+    ("ssl_cert_file", "`tls_cert` is the gate's certificate"),
+    ("ssl_key_file", "`tls_key` is the gate's key"),
+    ("ssl_ca_file", "`tls_client_ca` signs clients' certificates"),
+    ("sslrootcert", "`upstream_tls_ca` signs the server's certificate"),
+    ("dns_max_ttl", "`dns_ttl` is how often the server's name is looked up"),
 ];
 
 /// One table and the keys that it may hold.
@@ -163,7 +174,7 @@ pub(crate) fn literal(key: &str, text: &str) -> String {
             | "auth_user"
             | "auth_database"
             | "auth_query"
-    );
+    ) || ["_cert", "_key", "_ca"].iter().any(|end| key.ends_with(end));
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'-'))
         && DeValue::parse(text).is_ok();
     if !is_word && (is_number || matches!(text, "true" | "false")) {

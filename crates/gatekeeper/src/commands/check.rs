@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use crate::{Failure, assemble};
+use crate::{Failure, assemble, files};
 
 /// The effective configuration.
 pub(crate) fn check(file: &Path) -> Result<String, Failure> {
-    let world = config::load(file).map_err(|errors| Failure::Usage(errors.to_string()))?;
+    let world = files::load(file).map_err(|errors| Failure::Usage(errors.to_string()))?;
     for gate in &world.gates {
         let loaded = assemble::authentication(gate);
         loaded.map_err(|error| Failure::Usage(format!("gate {:?}: {error}", gate.name)))?;

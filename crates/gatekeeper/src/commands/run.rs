@@ -11,7 +11,7 @@ use tracing_subscriber::{EnvFilter, fmt, reload};
 
 use crate::cli::RunArgs;
 use crate::descriptors::{Allowance, Needed, raise_limit};
-use crate::{Failure, assemble};
+use crate::{Failure, assemble, files};
 
 /// Runs until a signal ends it.
 pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
@@ -31,7 +31,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
 fn configuration(args: &RunArgs) -> Result<(World, Option<PathBuf>), Failure> {
     let usage = |errors: config::Errors| Failure::Usage(errors.to_string());
     if !args.gate.given.is_empty() {
-        let world = config::from_flags(&args.gate.given, args.admin.as_deref()).map_err(usage)?;
+        let world = config::from_flags_with(&args.gate.given, args.admin.as_deref(), &files::examine)
+            .map_err(usage)?;
         return Ok((world, None));
     }
     let path = match &args.config {
@@ -41,7 +42,7 @@ fn configuration(args: &RunArgs) -> Result<(World, Option<PathBuf>), Failure> {
             candidates.iter().find(|path| path.exists()).cloned().ok_or_else(|| nothing_found(&candidates))?
         }
     };
-    let world = config::load(&path).map_err(usage)?;
+    let world = files::load(&path).map_err(usage)?;
     Ok((world, Some(path)))
 }
 

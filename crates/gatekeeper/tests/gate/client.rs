@@ -69,6 +69,13 @@ pub(crate) fn copy_data(data: &str) -> Vec<u8> {
     crate::support::raw::message(b'd', data.as_bytes())
 }
 
+/// A start-up message of any version.
+pub(crate) fn startup(version: u32, parameters: &[(&str, &str)]) -> Vec<u8> {
+    let mut message = written(|out| write_startup(out, parameters));
+    message[4..8].copy_from_slice(&version.to_be_bytes());
+    message
+}
+
 /// Bind and Execute of a prepared statement.
 pub(crate) fn use_of(name: &str) -> Vec<u8> {
     [bind(name), execute()].concat()
@@ -84,7 +91,7 @@ pub(crate) fn synced(sql: &str) -> Vec<u8> {
     [group(sql), sync()].concat()
 }
 
-trait Duplex: Read + Write + Send {}
+pub(crate) trait Duplex: Read + Write + Send {}
 impl<T: Read + Write + Send> Duplex for T {}
 
 /// The fields of the last error.
@@ -107,7 +114,8 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    fn over(stream: impl Duplex + 'static) -> Self {
+    /// Speaks over a connection that stands.
+    pub(crate) fn over(stream: impl Duplex + 'static) -> Self {
         let (input, said, key) = (BytesMut::new(), Said::default(), (0, Vec::new()));
         Self { stream: Box::new(stream), input, said, key }
     }
@@ -144,6 +152,19 @@ impl Client {
     pub(crate) fn start_with(&mut self, parameters: &[(&str, &str)]) -> String {
         self.send(&written(|out| write_startup(out, parameters)));
         self.answers()
+    }
+
+    /// Logs in with a version of the protocol.
+    pub(crate) fn start_version(&mut self, version: u32, user: &str, database: &str) -> String {
+        self.send(&startup(version, &[("user", user), ("database", database)]));
+        self.answers()
+    }
+
+    /// The next byte, which is no message.
+    pub(crate) fn byte(&mut self) -> String {
+        let mut byte = [0];
+        self.stream.read_exact(&mut byte).expect("an answer");
+        char::from(byte[0]).to_string()
     }
 
     /// Asks, by a connection of its own, that what this session does is canceled. Returns when that has been done.

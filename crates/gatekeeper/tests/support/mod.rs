@@ -8,6 +8,7 @@
 // Helpers of tests panic as tests do; clippy only knows functions marked as tests.
 #![allow(clippy::panic)]
 
+pub(crate) mod certificates;
 mod gatekeeper;
 pub(crate) mod raw;
 
@@ -59,10 +60,15 @@ impl Stack {
     }
 
     /// Starts both with a server of this kind.
-    pub(crate) fn start_with(mut options: PrivateServerOptions) -> Self {
+    pub(crate) fn start_with(options: PrivateServerOptions) -> Self {
+        Self::start_both_with(options, &[])
+    }
+
+    /// Starts both with a server of this kind, and more lines for the gate.
+    pub(crate) fn start_both_with(mut options: PrivateServerOptions, lines: &[String]) -> Self {
         options.settings.push(("max_prepared_transactions".to_owned(), PREPARED_TRANSACTIONS.to_string()));
         let server = PrivateServer::start(&options).expect("PostgreSQL starts");
-        let gate = (!direct()).then(|| Gate::start(server.port(), &settings()));
+        let gate = (!direct()).then(|| Gate::start(server.port(), &[&settings(), lines].concat()));
         Self { gate, server }
     }
 

@@ -24,9 +24,9 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::time::timeout;
 use wire::postgres::startup::write_cancel;
 
+use super::endpoint::{Endpoint, Route};
 use super::server::Server;
-use crate::stream::{Keepalive, Stream};
-use crate::upstream::address::Address;
+use crate::stream::Stream;
 
 /// How long a cancel may take to reach the server and be confirmed, from first to last.
 const SETTLE_LIMIT: Duration = Duration::from_secs(5);
@@ -37,19 +37,39 @@ const IN_FLIGHT_MAX: usize = 32;
 pub(crate) struct Registry {
     sessions: Mutex<HashMap<i32, Entry>>,
     in_flight: Semaphore,
-    route: Mutex<Arc<Route>>,
+    bound: Mutex<(usize, Arc<Endpoint>)>,
 }
 
-/// What a reload may change: how many sessions there may be, and the way of a cancel to the server.
-struct Route {
-    sessions_max: usize,
-    upstream: Address,
-    connect_timeout: Duration,
-    keepalive: Keepalive,
+/// How long a client's cancel key is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeyLength {
+    /// Four bytes: protocol 3.0.
+    Short,
+    /// As long as PostgreSQL's own: protocol 3.2, which allows up to 256.
+    Long,
+}
+
+/// The bytes of a long key.
+const SECRET_MAX: usize = 32;
+
+/// A secret that nobody can guess (a long one), or not within a session's life (a short one).
+#[derive(Clone, Copy)]
+struct Secret {
+    bytes: [u8; SECRET_MAX],
+    length: KeyLength,
+}
+
+impl Secret {
+    fn bytes(&self) -> &[u8] {
+        match self.length {
+            KeyLength::Short => &self.bytes[..4],
+            KeyLength::Long => &self.bytes,
+        }
+    }
 }
 
 struct Entry {
-    secret: [u8; 4],
+    secret: Secret,
     target: Arc<Target>,
 }
 
@@ -82,6 +102,7 @@ enum Activity {
     Running {
         process_id: i32,
         secret: Bytes,
+        route: Route,
     },
 }
 
@@ -89,52 +110,40 @@ enum Activity {
 pub(crate) struct Registration {
     registry: Arc<Registry>,
     process_id: i32,
-    secret: [u8; 4],
+    secret: Secret,
     target: Arc<Target>,
 }
 
 impl Registry {
-    /// No sessions yet; at most `sessions_max` of them. Cancels go to `upstream`.
-    pub(crate) fn new(
-        sessions_max: usize,
-        upstream: Address,
-        connect_timeout: Duration,
-        keepalive: Keepalive,
-    ) -> Self {
-        let route = Route::new(sessions_max, upstream, connect_timeout, keepalive);
-        let in_flight = Semaphore::new(IN_FLIGHT_MAX);
-        Self { sessions: Mutex::default(), in_flight, route: Mutex::new(Arc::new(route)) }
+    /// No sessions yet; at most `sessions_max` of them. Cancels go to `endpoint`.
+    pub(crate) fn new(sessions_max: usize, endpoint: Arc<Endpoint>) -> Self {
+        let (bound, in_flight) = (Mutex::new((sessions_max, endpoint)), Semaphore::new(IN_FLIGHT_MAX));
+        Self { sessions: Mutex::default(), in_flight, bound }
     }
 
     /// What [`Registry::new`] was told has changed.
-    pub(crate) fn change(
-        &self,
-        sessions_max: usize,
-        upstream: Address,
-        connect_timeout: Duration,
-        keepalive: Keepalive,
-    ) {
-        *self.route.lock() = Arc::new(Route::new(sessions_max, upstream, connect_timeout, keepalive));
-    }
-
-    fn route(&self) -> Arc<Route> {
-        Arc::clone(&self.route.lock())
+    pub(crate) fn change(&self, sessions_max: usize, endpoint: Arc<Endpoint>) {
+        *self.bound.lock() = (sessions_max, endpoint);
     }
 
     /// A key for a new session: a positive process id that no living session has (old drivers refuse negative ones),
     /// and a random secret. `None`: there are `sessions_max` already.
-    pub(crate) fn register(self: &Arc<Self>) -> Option<Registration> {
-        self.register_as(None)
+    pub(crate) fn register(self: &Arc<Self>, length: KeyLength) -> Option<Registration> {
+        self.register_as(None, length)
     }
 
     /// A key for a session that has a server connection to itself: it goes by the server's own process id, by which
     /// clients find themselves in `pg_stat_activity`, as long as no other session does. The secret is ours.
-    pub(crate) fn register_with(self: &Arc<Self>, server: &Server) -> Option<Registration> {
-        self.register_as(Some(server.process_id).filter(|id| *id > 0))
+    pub(crate) fn register_with(
+        self: &Arc<Self>,
+        server: &Server,
+        length: KeyLength,
+    ) -> Option<Registration> {
+        self.register_as(Some(server.process_id).filter(|id| *id > 0), length)
     }
 
-    fn register_as(self: &Arc<Self>, wanted: Option<i32>) -> Option<Registration> {
-        let sessions_max = self.route().sessions_max;
+    fn register_as(self: &Arc<Self>, wanted: Option<i32>, length: KeyLength) -> Option<Registration> {
+        let sessions_max = self.bound.lock().0;
         let mut random = rand::rng();
         let mut sessions = self.sessions.lock();
         if sessions.len() >= sessions_max {
@@ -144,7 +153,7 @@ impl Registry {
         while sessions.contains_key(&process_id) {
             process_id = random.random_range(1..=i32::MAX);
         }
-        let secret = random.random();
+        let secret = Secret { bytes: random.random(), length };
         let target = Arc::new(Target::default());
         sessions.insert(process_id, Entry { secret, target: Arc::clone(&target) });
         Some(Registration { registry: Arc::clone(self), process_id, secret, target })
@@ -155,12 +164,14 @@ impl Registry {
     pub(crate) async fn cancel(&self, process_id: i32, secret: &[u8]) {
         let Some(target) = self.find(process_id, secret) else { return };
         let Ok(Ok(_permit)) = timeout(SETTLE_LIMIT, self.in_flight.acquire()).await else { return };
-        let Some((process_id, secret)) = target.begin() else { return };
+        let Some((process_id, secret, route)) = target.begin() else { return };
         let mut under_way = UnderWay { target: &target, is_uncertain: false };
-        let route = self.route();
-        let mut stream = match route.upstream.connect(route.connect_timeout, &route.keepalive).await {
-            Ok(stream) => stream,
-            Err(error) => return tracing::warn!(%error, "a cancel request could not be passed on"),
+        let endpoint = Arc::clone(&self.bound.lock().1);
+        // Nothing of the request has been sent before the connection stands.
+        let mut stream = match timeout(SETTLE_LIMIT, endpoint.connect_along(route)).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return tracing::warn!(%error, "a cancel request could not be passed on"),
+            Err(_) => return tracing::warn!("a cancel request could not be passed on in time"),
         };
         under_way.is_uncertain = true;
         match timeout(SETTLE_LIMIT, pass_on(&mut stream, process_id, &secret)).await {
@@ -173,14 +184,7 @@ impl Registry {
     fn find(&self, process_id: i32, secret: &[u8]) -> Option<Arc<Target>> {
         let sessions = self.sessions.lock();
         let entry = sessions.get(&process_id)?;
-        is_equal(&entry.secret, secret).then(|| Arc::clone(&entry.target))
-    }
-}
-
-impl Route {
-    fn new(sessions_max: usize, upstream: Address, connect_timeout: Duration, keepalive: Keepalive) -> Self {
-        let connect_timeout = connect_timeout.min(SETTLE_LIMIT);
-        Self { sessions_max, upstream, connect_timeout, keepalive }
+        is_equal(entry.secret.bytes(), secret).then(|| Arc::clone(&entry.target))
     }
 }
 
@@ -191,14 +195,21 @@ async fn pass_on(stream: &mut Stream, process_id: i32, secret: &[u8]) -> std::io
     write_cancel(&mut request, process_id, secret);
     stream.send(&request).await?;
     let mut nothing = [0; 16];
-    while stream.read(&mut nothing).await? > 0 {}
-    Ok(())
+    loop {
+        match stream.read(&mut nothing).await {
+            Ok(0) => return Ok(()),
+            Ok(_) => {}
+            // With TLS, the end of the connection without a good-bye.
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 impl Target {
     /// Takes note of a cancel; gives the server's key if it is to be passed on. While one is under way, another
     /// one would change nothing.
-    fn begin(&self) -> Option<(i32, Bytes)> {
+    fn begin(&self) -> Option<(i32, Bytes, Route)> {
         let mut state = self.state.lock();
         match &state.activity {
             Activity::Idle => None,
@@ -208,8 +219,8 @@ impl Target {
                 None
             }
             Activity::Running { .. } if state.is_in_flight => None,
-            Activity::Running { process_id, secret } => {
-                let key = (*process_id, secret.clone());
+            Activity::Running { process_id, secret, route } => {
+                let key = (*process_id, secret.clone(), *route);
                 state.is_in_flight = true;
                 Some(key)
             }
@@ -235,8 +246,8 @@ impl Drop for UnderWay<'_> {
 
 impl Registration {
     /// The process id and secret that the client is told.
-    pub(crate) fn key(&self) -> (i32, [u8; 4]) {
-        (self.process_id, self.secret)
+    pub(crate) fn key(&self) -> (i32, &[u8]) {
+        (self.process_id, self.secret.bytes())
     }
 
     /// The session's request waits in the queue from now on. Forgets an earlier cancel.
@@ -251,7 +262,7 @@ impl Registration {
     pub(crate) fn running(&self, server: &Server) -> bool {
         let (process_id, secret) = (server.process_id, server.secret.clone());
         let mut state = self.target.state.lock();
-        state.activity = Activity::Running { process_id, secret };
+        state.activity = Activity::Running { process_id, secret, route: server.route };
         std::mem::take(&mut state.was_canceled)
     }
 

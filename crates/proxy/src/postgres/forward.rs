@@ -62,6 +62,8 @@ pub(crate) struct Channel {
     pub(crate) is_gone: bool,
     /// The same, but it had said good-bye: what it sent before is still to be done, for nobody to read.
     has_left: bool,
+    /// Its socket failed while it was written to: what is still on the way will not arrive.
+    is_cut: bool,
     /// What a client had sent before its good-bye counts as much as if it hadn't: it is canceled.
     cancels_leavers: bool,
 }
@@ -69,7 +71,7 @@ pub(crate) struct Channel {
 impl Channel {
     pub(crate) fn new(stream: Stream, input: BytesMut, cancels_leavers: bool) -> Self {
         let output = BytesMut::new();
-        Self { stream, input, output, is_gone: false, has_left: false, cancels_leavers }
+        Self { stream, input, output, is_gone: false, has_left: false, is_cut: false, cancels_leavers }
     }
 
     /// Whether the client has said good-bye, so that what it had sent before is to be done.
@@ -85,13 +87,14 @@ impl Channel {
 
     /// It failed while it was written to: nobody reads the rest.
     fn cut(&mut self) {
+        self.is_cut = true;
         self.output.clear();
         self.ended();
     }
 
     /// Whether something is to be written, or was and hasn't left.
     fn has_output(&self) -> bool {
-        !self.output.is_empty() || self.stream.has_unsent()
+        !self.output.is_empty() || (!self.is_cut && self.stream.has_unsent())
     }
 
     /// Reads until there is something new. Cancel-safe. `false`: the client is gone.

@@ -201,7 +201,7 @@ impl Session {
             }
         } else {
             let (process_id, secret) = self.cancel.key();
-            let cancel = self.shared.cancel.cancel(process_id, &secret);
+            let cancel = self.shared.cancel.cancel(process_id, secret);
             let both = async { tokio::join!(relay.run_out(), cancel).0 };
             timeout(CANCEL_LIMIT, both).await.ok()
         };

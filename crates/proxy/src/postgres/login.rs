@@ -29,10 +29,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use wire::postgres::backend::{
     Status, write_authentication_ok, write_backend_key, write_parameter_status, write_ready,
 };
-use wire::postgres::startup::{
-    OPTION_PREFIX, PROTOCOL_3_0, Startup, parameter, parse, protocol_options, user,
-    write_negotiate_protocol_version,
-};
+use wire::postgres::startup::user;
 
 use super::auth::{Credentials, Method};
 use super::cancel::Registration;
@@ -46,19 +43,18 @@ use crate::stream::{Peer, Stream};
 use crate::upstream::pool::{Lease, growth, key};
 use handshake::Accepted;
 use open::OpenError;
+use opening::{Opening, Wish};
 pub(crate) use relay::probe_trust;
 
 mod handshake;
 pub(crate) mod open;
+mod opening;
 mod prove;
 mod relay;
 mod visit;
 
 /// The longest that the last words to a client may take: it may not be reading.
 const FAREWELL_LIMIT: Duration = Duration::from_secs(5);
-
-/// Room for the first packet of nearly every client.
-const INPUT_BYTES: usize = 256;
 
 /// How a connection ended before it became a session.
 enum End {
@@ -101,13 +97,6 @@ struct Login<'a> {
     input: BytesMut,
 }
 
-/// What a client asks for when it wants a session.
-struct Wish {
-    /// Without `_pq_.` options.
-    parameters: Vec<(String, String)>,
-    client_place: OwnedSemaphorePermit,
-}
-
 /// Everything of a [`LoggedIn`] but the client's own side.
 struct Session {
     parameters: Vec<(String, String)>,
@@ -129,12 +118,24 @@ struct Footing {
 
 /// Logs a client in. `None`: it is no session, has heard why if there was something to say, and is closed.
 pub(crate) async fn login(shared: &Arc<Shared>, client: Stream) -> Option<LoggedIn> {
-    let mut login = Login { shared, client, input: BytesMut::with_capacity(INPUT_BYTES) };
     let unfinished = shared.login_counts.begin();
-    let peer = login.client.peer();
-    let outcome = tokio::select! {
-        outcome = login.run() => outcome,
+    let peer = client.peer();
+    let deadline = Instant::now() + shared.settings().login_timeout;
+    let mut opening = Opening::new(shared, client);
+    let wish = tokio::select! {
+        // A client that says nothing hears nothing: it may be a port scanner.
+        wish = timeout_at(deadline, opening.run()) => wish.unwrap_or(Err(End::Silent)),
         () = shared.shutdown.draining() => Err(Refusal::ShuttingDown.into()),
+    };
+    // Without a client, TLS has failed.
+    let Opening { client: Some(client), input, .. } = opening else { return None };
+    let mut login = Login { shared, client, input };
+    let outcome = match wish {
+        Err(end @ (End::Silent | End::Cancel { .. } | End::Refused(_))) => Err(end),
+        wish => tokio::select! {
+            outcome = login.run(wish, deadline) => outcome,
+            () = shared.shutdown.draining() => Err(Refusal::ShuttingDown.into()),
+        },
     };
     drop(unfinished);
     let Login { client, input: client_input, .. } = login;
@@ -202,22 +203,19 @@ async fn farewell(mut client: Stream, words: &[u8]) {
 }
 
 impl<'a> Login<'a> {
-    async fn run(&mut self) -> Result<Session, End> {
+    async fn run(&mut self, wish: Result<Wish, End>, deadline: Instant) -> Result<Session, End> {
         let shared = self.shared;
         let settings = shared.settings();
-        let deadline = Instant::now() + settings.login_timeout;
-        // A client that says nothing hears nothing: it may be a port scanner.
-        let opened = timeout_at(deadline, self.open()).await.unwrap_or(Err(End::Silent));
         let auth = &settings.auth;
         let may_try = shared.failures.may_try(Instant::now(), self.client.peer(), auth.settings.failures_max);
-        if !may_try && matches!(opened, Ok(_) | Err(End::Knocks(_))) {
+        if !may_try {
             return Err(Refusal::TooManyFailures.into());
         }
-        if let Err(End::Knocks(parameters)) = opened {
-            let visit = Box::pin(self.visit(&settings, &parameters, deadline));
+        if let Err(End::Knocks(parameters)) = wish {
+            let visit = Box::pin(self.visit(&parameters, deadline));
             return Err(visit.await.map_or_else(|end| end, End::Visits));
         }
-        let Wish { parameters, client_place } = opened?;
+        let Wish { parameters, key_length, client_place } = wish?;
         let late = |_| End::from(Refusal::Timeout);
         let credentials = match auth.settings.method {
             Method::Relay => None,
@@ -237,8 +235,8 @@ impl<'a> Login<'a> {
         let Footing { reported, lease, server, notices } = standing.await?;
         let cancels = &self.shared.cancel;
         let registered = match &server {
-            Some(server) => cancels.register_with(server),
-            None => cancels.register(),
+            Some(server) => cancels.register_with(server, key_length),
+            None => cancels.register(key_length),
         };
         let Some(cancel) = registered else {
             server.into_iter().for_each(Server::close);
@@ -319,70 +317,6 @@ impl<'a> Login<'a> {
         }
     }
 
-    /// Reads first packets until one asks for a session.
-    async fn open(&mut self) -> Result<Wish, End> {
-        let (mut ssl_asked, mut gss_asked) = (false, false);
-        loop {
-            match self.first_packet().await? {
-                Startup::Ssl if !ssl_asked => ssl_asked = true,
-                Startup::GssEncryption if !gss_asked => gss_asked = true,
-                // Asking twice is no client's way.
-                Startup::Ssl | Startup::GssEncryption => return Err(End::Silent),
-                Startup::Cancel { process_id, secret } => {
-                    return Err(End::Cancel { process_id, secret });
-                }
-                Startup::Session { minor, parameters } => return self.wish(minor, parameters).await,
-            }
-            // What came behind the request, before our answer, was not meant for a connection in the clear: somebody
-            // in the middle may have put it there (CVE-2021-23214).
-            if !self.input.is_empty() {
-                return Err(End::Silent);
-            }
-            self.send(b"N").await?;
-        }
-    }
-
-    async fn first_packet(&mut self) -> Result<Startup, End> {
-        loop {
-            match parse(&self.input) {
-                Ok(Some((startup, length))) => {
-                    let _ = self.input.split_to(length);
-                    return Ok(startup);
-                }
-                Ok(None) => {}
-                Err(error) if error.is_silent() => return Err(End::Silent),
-                Err(error) => return Err(Refusal::Startup(error).into()),
-            }
-            match self.client.read_buf(&mut self.input).await {
-                Ok(0) | Err(_) => return Err(End::Silent),
-                Ok(_) => {}
-            }
-        }
-    }
-
-    async fn wish(&mut self, minor: u16, mut parameters: Vec<(String, String)>) -> Result<Wish, End> {
-        let settings = self.shared.settings();
-        // Visitors of the console aren't clients: a full gate lets its operator in.
-        let knocks = settings.console.is_asked_for(parameter(&parameters, "database"));
-        let place = if knocks { None } else { self.shared.clients.try_take() };
-        if place.is_none() && !knocks {
-            return Err(Refusal::TooManyClients(settings.max_clients).into());
-        }
-        let options = protocol_options(&parameters);
-        if minor > 0 || !options.is_empty() {
-            let mut out = BytesMut::new();
-            write_negotiate_protocol_version(&mut out, PROTOCOL_3_0, &options);
-            self.send(&out).await?;
-        }
-        parameters.retain(|(name, _)| !name.starts_with(OPTION_PREFIX));
-        let Some(client_place) = place else { return Err(End::Knocks(parameters)) };
-        if settings.shares_connections() && parameter(&parameters, "replication").is_some_and(is_replication)
-        {
-            return Err(Refusal::Replication.into());
-        }
-        Ok(Wish { parameters, client_place })
-    }
-
     /// Session mode: waits for a server connection of the budget, as long as the client does.
     async fn wait_for_connection(&mut self) -> Result<OwnedSemaphorePermit, End> {
         let settings = self.shared.settings();
@@ -452,7 +386,7 @@ impl<'a> Login<'a> {
             write_parameter_status(&mut out, name, value);
         }
         let (process_id, secret) = cancel.key();
-        write_backend_key(&mut out, process_id, &secret);
+        write_backend_key(&mut out, process_id, secret);
         out.extend_from_slice(notices);
         write_ready(&mut out, Status::Idle);
         self.send(&out).await
@@ -467,12 +401,6 @@ impl<'a> Login<'a> {
 /// Waits until a client that isn't expected to speak is gone, or floods us. What it says is kept.
 async fn gone(client: &mut Stream, input: &mut BytesMut) {
     while input.len() <= MESSAGE_MAX && client.read_buf(input).await.is_ok_and(|count| count > 0) {}
-}
-
-/// Whether the start-up parameter `replication` asks for a replication connection: the server takes the spellings of
-/// a boolean, and `database`.
-fn is_replication(value: &str) -> bool {
-    !matches!(value.to_ascii_lowercase().as_str(), "false" | "off" | "no" | "0" | "f" | "n")
 }
 
 #[cfg(test)]

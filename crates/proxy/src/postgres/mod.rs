@@ -18,12 +18,15 @@ use crate::listener::{Bounds, Listener};
 use crate::quota::Quota;
 use crate::shutdown::Shutdown;
 use crate::stream::{Keepalive, Stream};
+use crate::tls;
 use crate::upstream::address::Address;
 use crate::upstream::pool::{Lease, Pools};
+use crate::upstream::resolver::Lookup;
 
 pub use crate::upstream::pool::PoolSnapshot;
 use auth::Authentication;
 pub use console::{ConfigRow, Console};
+use endpoint::Endpoint;
 use parameters::Parameters;
 use server::Server;
 
@@ -35,6 +38,7 @@ mod classify;
 mod connection;
 mod console;
 mod cores;
+pub(crate) mod endpoint;
 mod exchange;
 mod forward;
 #[cfg(feature = "garbage")]
@@ -50,6 +54,7 @@ mod prepared;
 mod refusal;
 mod reject;
 mod reload;
+mod replication;
 mod roster;
 pub(crate) mod server;
 pub(crate) mod settings;
@@ -106,6 +111,15 @@ pub struct Settings {
     pub connect_timeout: Duration,
     /// Session mode: the longest that a login waits for its turn. Default 120 s.
     pub queue_timeout: Duration,
+    /// TLS towards clients. Default none: an SSLRequest is declined.
+    pub tls: Option<Arc<tls::Acceptor>>,
+    /// TLS towards the server. Default none. Without meaning for a Unix socket.
+    pub upstream_tls: Option<Arc<tls::Connector>>,
+    /// How often the server's name is looked up while connections to it stand, and how long an answer is used. Zero:
+    /// it is looked up for every connection, and connections stay where they are. Default 15 s.
+    pub dns_ttl: Duration,
+    /// Who is asked for the addresses of the server's name. Default: the system.
+    pub lookup: Lookup,
     /// TCP keepalive, on both sides.
     pub keepalive: Keepalive,
     /// Accept clients from other machines although the server asks nobody for a password. Default no: the server
@@ -142,6 +156,10 @@ impl Settings {
             login_timeout: Duration::from_secs(15),
             connect_timeout: Duration::from_secs(5),
             queue_timeout: Duration::from_secs(120),
+            tls: None,
+            upstream_tls: None,
+            dns_ttl: Duration::from_secs(15),
+            lookup: Lookup::default(),
             keepalive: Keepalive::default(),
             allow_trust_relay: false,
             ask_cores: true,
@@ -189,6 +207,8 @@ pub enum StartError {
 pub(crate) struct Shared {
     /// Swapped as a whole by a reload; who does several things by them takes them once.
     settings: RwLock<Arc<Settings>>,
+    /// The server, as the settings have it.
+    endpoint: RwLock<Arc<Endpoint>>,
     pub(crate) pools: Arc<Pools>,
     pub(crate) cancel: Arc<cancel::Registry>,
     pub(crate) statements: Arc<prepared::Registry>,
@@ -226,17 +246,13 @@ impl Shared {
         let changed = Box::new(move |pool, connections| hook.set_pool(pool, connections));
         let holder = Arc::clone(&driver);
         let hold_up = Box::new(move |pools| holder.pause(pools));
+        let endpoint = Arc::new(Endpoint::new(&settings));
         Self {
             pools: Arc::new(
                 Pools::new(settings.connections, reload::waiting_max(settings.logins_max), changed)
                     .holding_up(hold_up),
             ),
-            cancel: Arc::new(cancel::Registry::new(
-                settings.max_clients as usize,
-                settings.upstream.clone(),
-                settings.connect_timeout,
-                settings.keepalive,
-            )),
+            cancel: Arc::new(cancel::Registry::new(settings.max_clients as usize, Arc::clone(&endpoint))),
             statements: Arc::default(),
             pins: Arc::default(),
             parameters: parameters::Common::default(),
@@ -253,8 +269,14 @@ impl Shared {
             roster: Arc::default(),
             stats: stats::Stats::default(),
             cores: cores::Known::default(),
+            endpoint: RwLock::new(endpoint),
             settings: RwLock::new(Arc::new(settings)),
         }
+    }
+
+    /// The server as it is reached now.
+    pub(crate) fn endpoint(&self) -> Arc<Endpoint> {
+        Arc::clone(&self.endpoint.read())
     }
 
     /// The settings that hold now.
@@ -356,11 +378,13 @@ impl Bound {
             }
         };
         let maintenance = maintain(&shared);
+        let following = follow(&shared);
         let serve = |stream| serve_client(Arc::clone(&shared), stream);
         tokio::select! {
             () = listener.serve(bounds, &shared.shutdown, serve) => {}
             () = maintenance => {}
             () = growth::grow(&shared) => {}
+            () = following => {}
             () = Arc::clone(&shared.driver).run_timer() => {}
         }
         shared.pools.close_idle();
@@ -390,9 +414,41 @@ async fn maintain(shared: &Shared) {
     }
 }
 
+/// Looks the server's name up now and then, so that connections don't stay at an address that it no longer has. Never
+/// returns.
+async fn follow(shared: &Shared) {
+    let mut is_failing = false;
+    loop {
+        let endpoint = shared.endpoint();
+        let Some((resolver, period)) = endpoint.followed() else {
+            shared.pools.keep_everywhere();
+            // A reload may bring a name that is to be followed.
+            tokio::time::sleep(MAINTENANCE_PERIOD).await;
+            continue;
+        };
+        match resolver.refresh().await {
+            Ok(()) => {
+                is_failing = false;
+                shared.pools.keep_at(resolver.kept());
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut is_failing, true) {
+                    let (gate, host) = (shared.driver.name(), resolver.host());
+                    tracing::warn!(gate, host, %error, "the server's name can't be looked up; its last addresses are used");
+                }
+            }
+        }
+        tokio::time::sleep(period).await;
+    }
+}
+
 async fn serve_client(shared: Arc<Shared>, stream: Stream) {
     // Each in a box of its own: a client that logs in needn't hold room for a session, nor a session for a login.
     if let Some(logged_in) = Box::pin(login::login(&shared, stream)).await {
-        Box::pin(connection::serve(shared, logged_in)).await;
+        if replication::is_asked_for(&logged_in.parameters) {
+            Box::pin(replication::serve(shared, logged_in)).await;
+        } else {
+            Box::pin(connection::serve(shared, logged_in)).await;
+        }
     }
 }

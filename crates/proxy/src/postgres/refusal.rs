@@ -17,6 +17,12 @@ pub(crate) enum Refusal {
     Startup(#[from] StartupError),
     #[error("replication connections need session pooling")]
     Replication,
+    #[error("this gate takes connections with TLS only")]
+    TlsRequired,
+    #[error("the client's certificate is {}, not user \"{user}\"'s", named(.name.as_deref()))]
+    CertificateName { name: Option<String>, user: String },
+    #[error("the login is bound to a TLS channel that ends at the gate")]
+    ChannelBinding,
     #[error("sorry, too many clients already: max_clients is {0}")]
     TooManyClients(u32),
     #[error("waited {waited:?} for one of {connections} server connections")]
@@ -76,6 +82,7 @@ impl Refusal {
             Self::Method(_) | Self::TrustRelay | Self::ServerLogin(_) | Self::AuthQuery | Self::NoVisitor => {
                 "28000"
             }
+            Self::TlsRequired | Self::CertificateName { .. } | Self::ChannelBinding => "28000",
             Self::TooManyVisitors => "53300",
         }
     }
@@ -86,6 +93,11 @@ impl Refusal {
             Self::TrustRelay => Some(
                 "The server sees the gate's address, not yours, so that its rule for trusted addresses would let in \
                  everybody who reaches the gate."
+                    .to_owned(),
+            ),
+            Self::ChannelBinding => Some(
+                "Both the gate and the server speak TLS, and the client took part in SCRAM as one that could bind the \
+                 login to the server's certificate. The server would take the gate between them for an attacker."
                     .to_owned(),
             ),
             _ => None,
@@ -107,6 +119,14 @@ impl Refusal {
             }
             Self::Join(JoinError::TooManyPools) => {
                 "Connect with fewer different users, databases or start-up settings."
+            }
+            Self::TlsRequired => "Connect with sslmode=require or above (tls_mode of this gate asks for it).",
+            Self::CertificateName { .. } => {
+                "With tls_mode = \"verify-full\" the common name of the client's certificate must be the user's name."
+            }
+            Self::ChannelBinding => {
+                "Set channel_binding=disable in the client, give the gate the server's own certificate and key \
+                 (tls_cert, tls_key), or set upstream_tls_mode = \"disable\" on a network that you trust."
             }
             Self::Method("SCRAM-SHA-256-PLUS") => {
                 "A login bound to its TLS channel cannot be relayed: have pg_hba.conf offer scram-sha-256 without \
@@ -143,4 +163,8 @@ impl Refusal {
         };
         write_error(out, &error);
     }
+}
+
+fn named(name: Option<&str>) -> String {
+    name.map_or_else(|| "nobody's by name".to_owned(), |name| format!("\"{}\"'s", name.escape_debug()))
 }

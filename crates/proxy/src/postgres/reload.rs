@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use admission::Policy;
 
+use super::endpoint::Endpoint;
 use super::{Settings, Shared, Status};
 
 impl Status {
@@ -32,13 +33,15 @@ impl Shared {
             pooling: old.pooling,
             observe: old.observe,
             keepalive: old.keepalive,
+            lookup: old.lookup.clone(),
             generation: old.generation + u64::from(settings.upstream != old.upstream),
             ..settings
         };
         let Settings { connections, logins_max, max_clients, generation, ask_cores, .. } = settings;
-        let (upstream, connect_timeout) = (settings.upstream.clone(), settings.connect_timeout);
+        let endpoint = Arc::new(Endpoint::new(&settings));
         *self.settings.write() = Arc::new(settings);
-        self.cancel.change(max_clients as usize, upstream, connect_timeout, old.keepalive);
+        *self.endpoint.write() = Arc::clone(&endpoint);
+        self.cancel.change(max_clients as usize, endpoint);
         self.clients.set(max_clients);
         self.logins.set(logins_max);
         self.budget.set(connections);

@@ -12,6 +12,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use tokio::time::timeout;
 use wire::postgres::backend::{Status, parse_error, parse_ready};
 
+use super::endpoint::Route;
 use super::message::{Message, Sender};
 use super::parameters::Parameters;
 use super::settings::ServerState;
@@ -39,6 +40,8 @@ pub(crate) struct Server {
     pub(crate) process_id: i32,
     /// Its cancel key: 4 bytes in protocol 3.0. Never logged.
     pub(crate) secret: Bytes,
+    /// How it reaches the server.
+    pub(crate) route: Route,
     /// The pool that it belongs to.
     pub(crate) pool: PoolId,
     /// Unique in this process, for the log.
@@ -89,12 +92,14 @@ impl Server {
         let Greeting { parameters, process_id, secret } = greeting;
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         let (pool, session_state) = (PoolId::default(), ServerState::default());
+        let route = Route::of(&stream);
         Self {
             stream,
             input,
             parameters,
             process_id,
             secret,
+            route,
             pool,
             id,
             session_state,

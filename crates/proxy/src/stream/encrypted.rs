@@ -89,7 +89,6 @@ impl Encrypted {
         Self { stream: stream.into(), certificate: None }
     }
 
-    #[expect(dead_code, reason = "the negotiation at the start of a connection comes next")]
     /// The certificate that we have shown to a client: what its channel binding is made from.
     pub(crate) fn own_certificate(&self) -> Option<&CertificateDer<'static>> {
         self.certificate.as_deref()
@@ -104,7 +103,6 @@ impl Encrypted {
         self.stream.get_ref().1
     }
 
-    #[expect(dead_code, reason = "the negotiation at the start of a connection comes next")]
     /// The certificate that the other side has shown, if any. Whether it was verified is the handshake's affair.
     pub(crate) fn peer_certificate(&self) -> Option<&CertificateDer<'static>> {
         self.state().peer_certificates()?.first()

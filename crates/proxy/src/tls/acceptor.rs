@@ -1,9 +1,8 @@
 //! The gate's own side of TLS towards clients.
 
-use std::io;
 use std::sync::Arc;
+use std::{fmt, io};
 
-use parking_lot::RwLock;
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
@@ -13,42 +12,23 @@ use tokio_rustls::TlsAcceptor;
 use super::{Downstream, DownstreamMode, File, FileFault, PROTOCOL, files, provider};
 use crate::stream::{Encrypted, Stream};
 
-/// Takes clients' handshakes.
-pub(crate) struct Acceptor {
-    settings: Downstream,
-    current: RwLock<Current>,
-}
-
-/// What the files held when they were last read.
-#[derive(Clone)]
-struct Current {
+/// Takes clients' handshakes, with what the files held when it was made. New files make a new one.
+pub struct Acceptor {
+    mode: DownstreamMode,
     config: Arc<ServerConfig>,
     certificate: Arc<CertificateDer<'static>>,
 }
 
+impl fmt::Debug for Acceptor {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Acceptor").field("mode", &self.mode).finish_non_exhaustive()
+    }
+}
+
 impl Acceptor {
-    /// Reads the files.
-    ///
-    /// # Errors
-    /// What is wrong with one of them.
-    pub(crate) fn new(settings: Downstream) -> Result<Self, FileFault> {
-        let current = RwLock::new(read(&settings)?);
-        Ok(Self { settings, current })
-    }
-
-    /// Reads the files again, for clients that come from now on. If something is wrong, everything stays as it was.
-    ///
-    /// # Errors
-    /// What is wrong with one of them.
-    pub(crate) fn reload(&self) -> Result<(), FileFault> {
-        let new = read(&self.settings)?;
-        *self.current.write() = new;
-        Ok(())
-    }
-
     /// What is asked of clients.
     pub(crate) fn mode(&self) -> DownstreamMode {
-        self.settings.mode
+        self.mode
     }
 
     /// Does a handshake.
@@ -56,9 +36,8 @@ impl Acceptor {
     /// # Errors
     /// What the client, or its certificate, did wrong; or that it has gone.
     pub(crate) async fn accept(&self, socket: TcpStream) -> io::Result<Stream> {
-        let Current { config, certificate } = self.current.read().clone();
-        let stream = TlsAcceptor::from(config).accept(socket).await?;
-        Ok(Stream::tls(Encrypted::of_client(stream, certificate)))
+        let stream = TlsAcceptor::from(Arc::clone(&self.config)).accept(socket).await?;
+        Ok(Stream::tls(Encrypted::of_client(stream, Arc::clone(&self.certificate))))
     }
 }
 
@@ -67,33 +46,39 @@ pub(crate) fn speaks_postgres(stream: &Encrypted) -> bool {
     stream.protocol() == Some(PROTOCOL)
 }
 
-fn read(settings: &Downstream) -> Result<Current, FileFault> {
-    let (chain, key) = files::identity(&settings.identity)?;
-    // A file without certificates is a fault.
-    let certificate = Arc::new(chain.first().cloned().unwrap_or_else(|| Vec::new().into()));
-    let builder = ServerConfig::builder_with_provider(provider())
-        .with_safe_default_protocol_versions()
-        .map_err(|error| FileFault::new(File::Certificate, error.to_string()))?;
-    let builder = match &settings.client_ca {
-        None => builder.with_no_client_auth(),
-        Some(path) => {
-            let (roots, _) = files::authorities(path)?;
-            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider());
-            let verifier = if settings.mode >= DownstreamMode::VerifyCa {
-                verifier
-            } else {
-                verifier.allow_unauthenticated()
-            };
-            let verifier =
-                verifier.build().map_err(|error| FileFault::new(File::Authority, error.to_string()))?;
-            builder.with_client_cert_verifier(verifier)
-        }
-    };
-    let mut config = builder.with_single_cert(chain, key).map_err(mismatch)?;
-    config.alpn_protocols = vec![PROTOCOL.to_vec()];
-    config.send_tls13_tickets = 0;
-    config.session_storage = Arc::new(NoServerSessionStorage {});
-    Ok(Current { config: Arc::new(config), certificate })
+impl Acceptor {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// What is wrong with one of them.
+    pub fn new(settings: &Downstream) -> Result<Self, FileFault> {
+        let (chain, key) = files::identity(&settings.identity)?;
+        // A file without certificates is a fault.
+        let certificate = Arc::new(chain.first().cloned().unwrap_or_else(|| Vec::new().into()));
+        let builder = ServerConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| FileFault::new(File::Certificate, error.to_string()))?;
+        let builder = match &settings.client_ca {
+            None => builder.with_no_client_auth(),
+            Some(path) => {
+                let (roots, _) = files::authorities(path)?;
+                let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider());
+                let verifier = if settings.mode >= DownstreamMode::VerifyCa {
+                    verifier
+                } else {
+                    verifier.allow_unauthenticated()
+                };
+                let verifier =
+                    verifier.build().map_err(|error| FileFault::new(File::Authority, error.to_string()))?;
+                builder.with_client_cert_verifier(verifier)
+            }
+        };
+        let mut config = builder.with_single_cert(chain, key).map_err(mismatch)?;
+        config.alpn_protocols = vec![PROTOCOL.to_vec()];
+        config.send_tls13_tickets = 0;
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        Ok(Self { mode: settings.mode, config: Arc::new(config), certificate })
+    }
 }
 
 /// What rustls says of a certificate and a key together.

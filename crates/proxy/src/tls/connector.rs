@@ -1,9 +1,8 @@
 //! The gate's own side of TLS towards the server.
 
-use std::io;
 use std::sync::Arc;
+use std::{fmt, io};
 
-use parking_lot::RwLock;
 use rustls::ClientConfig;
 use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
@@ -15,11 +14,16 @@ use super::verifier::{Name, Verifier};
 use super::{File, FileFault, PROTOCOL, Upstream, UpstreamMode, files, provider};
 use crate::stream::{Encrypted, Stream};
 
-/// Makes handshakes with the server.
-pub(crate) struct Connector {
-    settings: Upstream,
-    /// As the files were when they were last read.
-    config: RwLock<Arc<ClientConfig>>,
+/// Makes handshakes with the server, with what the files held when it was made. New files make a new one.
+pub struct Connector {
+    mode: UpstreamMode,
+    config: Arc<ClientConfig>,
+}
+
+impl fmt::Debug for Connector {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Connector").field("mode", &self.mode).finish_non_exhaustive()
+    }
 }
 
 impl Connector {
@@ -27,25 +31,13 @@ impl Connector {
     ///
     /// # Errors
     /// What is wrong with one of them.
-    pub(crate) fn new(settings: Upstream) -> Result<Self, FileFault> {
-        let config = RwLock::new(read(&settings)?);
-        Ok(Self { settings, config })
-    }
-
-    /// Reads the files again, for connections that are made from now on. If something is wrong, everything stays as it
-    /// was.
-    ///
-    /// # Errors
-    /// What is wrong with one of them.
-    pub(crate) fn reload(&self) -> Result<(), FileFault> {
-        let new = read(&self.settings)?;
-        *self.config.write() = new;
-        Ok(())
+    pub fn new(settings: &Upstream) -> Result<Self, FileFault> {
+        Ok(Self { mode: settings.mode, config: read(settings)? })
     }
 
     /// What is asked of the server.
     pub(crate) fn mode(&self) -> UpstreamMode {
-        self.settings.mode
+        self.mode
     }
 
     /// Does a handshake with a host.
@@ -55,8 +47,7 @@ impl Connector {
     pub(crate) async fn connect(&self, socket: TcpStream, host: &str) -> io::Result<Stream> {
         let name = ServerName::try_from(host.to_owned())
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-        let config = Arc::clone(&self.config.read());
-        let stream = TlsConnector::from(config).connect(name, socket).await?;
+        let stream = TlsConnector::from(Arc::clone(&self.config)).connect(name, socket).await?;
         Ok(Stream::tls(Encrypted::of_server(stream)))
     }
 }

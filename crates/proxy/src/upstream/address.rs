@@ -1,7 +1,4 @@
-//! Where a service listens: parsing an address, and connecting to it within a time limit.
-//!
-//! A host name is resolved at every connect, so that a fail-over by DNS is followed; all its addresses are tried in the
-//! resolver's order, each with an equal share of the time that is left.
+//! Where a service listens, as it is written down.
 
 use std::fmt;
 use std::io;
@@ -10,17 +7,15 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use tokio::net::{TcpStream, UnixStream, lookup_host};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::net::lookup_host;
 
-use crate::stream::{Keepalive, Stream, ip_is_loopback};
+use super::resolver::ADDRESSES_MAX;
+use crate::stream::ip_is_loopback;
 
 /// PostgreSQL's port, and the number in its socket's file name.
 const POSTGRES_PORT: u16 = 5432;
 /// The longest path that fits `sockaddr_un` (108 bytes with the closing zero on Linux).
 const UNIX_PATH_MAX: usize = 107;
-/// The most addresses of one name that are tried.
-const ADDRESSES_MAX: usize = 16;
 
 /// An address of a service: to connect to, or to listen on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -87,6 +82,14 @@ pub enum ConnectError {
         /// Where to.
         address: Address,
         /// The system's reason.
+        source: io::Error,
+    },
+    /// It is reached, but not as encrypted as was asked for.
+    #[error("no TLS with {address}: {source}")]
+    Tls {
+        /// Where to.
+        address: Address,
+        /// What is missing, or doesn't fit.
         source: io::Error,
     },
     /// Nobody answered in time.
@@ -214,43 +217,6 @@ impl Address {
         let found: Vec<_> = lookup_host((host.as_str(), *port)).await?.take(ADDRESSES_MAX).collect();
         if found.is_empty() { Err(io::Error::from(io::ErrorKind::NotFound)) } else { Ok(found) }
     }
-
-    /// Connects, within `limit` over everything (name, all addresses).
-    ///
-    /// # Errors
-    /// See [`ConnectError`].
-    pub(crate) async fn connect(
-        &self,
-        limit: Duration,
-        keepalive: &Keepalive,
-    ) -> Result<Stream, ConnectError> {
-        let deadline = Instant::now() + limit;
-        let late = || ConnectError::Timeout { address: self.clone(), limit };
-        let failed = |source| ConnectError::Connect { address: self.clone(), source };
-        let host = match self {
-            Self::Unix(path) => {
-                let connected = timeout_at(deadline, UnixStream::connect(path)).await.map_err(|_| late())?;
-                return connected.map(Stream::unix).map_err(failed);
-            }
-            Self::Inet { host, .. } => host,
-        };
-        let addresses = match timeout_at(deadline, self.resolve()).await {
-            Err(_) => return Err(late()),
-            Ok(Err(source)) => return Err(ConnectError::Resolve { host: host.clone(), source }),
-            Ok(Ok(addresses)) => addresses,
-        };
-        let mut last = late();
-        for (tried, address) in addresses.iter().enumerate() {
-            let left = u32::try_from(addresses.len() - tried).unwrap_or(1);
-            let share = deadline.saturating_duration_since(Instant::now()) / left;
-            match timeout(share, TcpStream::connect(address)).await {
-                Ok(Ok(stream)) => return Stream::tcp(stream, keepalive).map_err(failed),
-                Ok(Err(source)) => last = failed(source),
-                Err(_) => last = late(),
-            }
-        }
-        Err(last)
-    }
 }
 
 #[cfg(test)]
@@ -324,20 +290,5 @@ mod tests {
         assert!(parsed("/tmp").is_loopback());
         assert!(!parsed("0.0.0.0:1").is_loopback());
         assert!(!parsed("db:1").is_loopback());
-    }
-
-    #[tokio::test]
-    async fn a_closed_port_is_an_error_that_names_the_address() {
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let address = inet("127.0.0.1", port);
-        let error = address.connect(Duration::from_secs(5), &Keepalive::default()).await.unwrap_err();
-        assert!(error.to_string().contains(&address.to_string()), "{error}");
-    }
-
-    #[tokio::test]
-    async fn a_missing_socket_is_an_error_that_names_the_path() {
-        let address = Address::Unix("/nonexistent/gate.sock".into());
-        let error = address.connect(Duration::from_secs(5), &Keepalive::default()).await.unwrap_err();
-        assert!(error.to_string().contains("/nonexistent/gate.sock"), "{error}");
     }
 }

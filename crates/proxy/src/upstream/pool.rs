@@ -17,6 +17,7 @@
 //! the hook hears the sizes in the order in which they were true. The hook may take the gate's lock; whoever holds the
 //! gate's lock must therefore not call anything here.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use admission::PoolId;
@@ -90,6 +91,8 @@ struct State {
     waiting: u32,
     /// Idle connections that the server closed.
     idle_lost: u64,
+    /// The addresses that the server has; `None` while they don't matter.
+    addresses: Option<Vec<SocketAddr>>,
 }
 
 struct Pool {
@@ -215,6 +218,7 @@ impl Pools {
             total: 0,
             waiting: 0,
             idle_lost: 0,
+            addresses: None,
         };
         Self { state: Mutex::new(state), room: Notify::new(), wants: Notify::new(), changed, hold_up: None }
     }
@@ -379,7 +383,9 @@ impl Pools {
             tenure.is_over = true;
         }
         let mut state = self.state.lock();
-        if state.has_place(&server) {
+        if !state.may_keep(&server) {
+            self.retire(&mut state, server);
+        } else if state.has_place(&server) {
             if let Some(pool) = state.pool(server.pool) {
                 pool.idle.push(server);
             }
@@ -549,6 +555,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
+mod addresses;
 mod pause;
 
 pub(crate) use pause::{HoldUp, IdleServer, Paused};

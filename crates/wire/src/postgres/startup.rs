@@ -17,6 +17,10 @@ pub const MAX_STARTUP: usize = 10_000;
 pub const MAX_SECRET: usize = 256;
 /// The code word of protocol 3.0.
 pub const PROTOCOL_3_0: u32 = 0x0003_0000;
+/// The code word of protocol 3.2: longer cancel keys, and nothing else.
+pub const PROTOCOL_3_2: u32 = 0x0003_0002;
+/// The first byte of a TLS handshake, where a length word would begin.
+pub const TLS_HANDSHAKE: u8 = 0x16;
 /// The prefix of protocol options among the start-up parameters; these are never settings.
 pub const OPTION_PREFIX: &str = "_pq_.";
 
@@ -57,11 +61,11 @@ pub enum StartupError {
         /// The declared length in bytes.
         length: u32,
     },
-    /// A TLS handshake without an SSLRequest (`sslnegotiation=direct`), which isn't offered.
-    #[error("direct TLS negotiation is not supported")]
+    /// A TLS handshake without an SSLRequest (`sslnegotiation=direct`): to be taken before this is asked.
+    #[error("a TLS handshake where none was offered")]
     DirectTls,
     /// Another major version, or an unknown request code: answer FATAL `0A000`.
-    #[error("unsupported frontend protocol {major}.{minor}: server supports 3.0")]
+    #[error("unsupported frontend protocol {major}.{minor}: server supports 3.0 to 3.2")]
     Version {
         /// The major version.
         major: u16,
@@ -102,7 +106,7 @@ impl StartupError {
 /// # Errors
 /// See [`StartupError`]; nothing more can be read from such a connection.
 pub fn parse(buf: &[u8]) -> Result<Option<(Startup, usize)>, StartupError> {
-    if buf.first() == Some(&0x16) {
+    if buf.first() == Some(&TLS_HANDSHAKE) {
         return Err(StartupError::DirectTls);
     }
     let Some(length) = word(buf, 0) else { return Ok(None) };

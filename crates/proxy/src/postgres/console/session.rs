@@ -26,7 +26,7 @@ use super::table::{Format, Table};
 use super::words::{Command, NoCommand, parse, split};
 use super::{Role, Visitor, parameters};
 use crate::postgres::Shared;
-use crate::postgres::cancel::Registration;
+use crate::postgres::cancel::{KeyLength, Registration};
 use crate::postgres::message::{Message, Sender};
 use crate::stream::Stream;
 
@@ -103,7 +103,7 @@ pub(super) struct Session<'a> {
 /// Serves a visitor who has been let in, until he leaves or the gate ends.
 pub(crate) async fn serve(shared: &Arc<Shared>, client: Stream, input: BytesMut, visitor: Visitor) {
     let Visitor { user, application, role, place } = visitor;
-    let cancel = shared.cancel.register();
+    let cancel = shared.cancel.register(KeyLength::Short);
     let mut session = Session {
         shared,
         client,
@@ -134,7 +134,7 @@ impl Session<'_> {
         }
         if let Some(cancel) = &self.cancel {
             let (process_id, secret) = cancel.key();
-            backend::write_backend_key(&mut self.output, process_id, &secret);
+            backend::write_backend_key(&mut self.output, process_id, secret);
         }
         backend::write_ready(&mut self.output, self.status);
     }
@@ -145,7 +145,7 @@ impl Session<'_> {
         }
         let output = std::mem::take(&mut self.output);
         let written = timeout(SEND_LIMIT, async {
-            self.client.write_all(&output).await?;
+            self.client.send(&output).await?;
             self.client.flush().await
         });
         written.await.map_err(|_| ())?.map_err(|_| ())

@@ -7,10 +7,12 @@ use wire::postgres::backend::parse_backend_key;
 use wire::postgres::startup::write_startup;
 
 use super::super::Settings;
+use super::super::endpoint::{Encryption, Endpoint};
 use super::super::message::{Message, Sender};
 use super::super::refusal::Refusal;
 use super::super::server::{Greeting, Server};
 use crate::stream::Stream;
+use crate::upstream::address::ConnectError;
 
 /// The most bytes of notices that are kept for the end of a login; more are lost.
 const NOTICES_MAX: usize = 64 * 1024;
@@ -26,27 +28,62 @@ pub(crate) struct Accepted {
 pub(crate) struct Handshake {
     pub(crate) stream: Stream,
     input: BytesMut,
+    /// Its first answer, which was looked at before.
+    first: Option<Message>,
     greeting: Greeting,
     notices: BytesMut,
 }
 
 impl Handshake {
+    /// Connects, with TLS as the endpoint has it, and says who wants in.
     pub(crate) async fn open<N: AsRef<str>, V: AsRef<str>>(
         settings: &Settings,
         parameters: &[(N, V)],
     ) -> Result<Self, Refusal> {
-        let connected = settings.upstream.connect(settings.connect_timeout, &settings.keepalive).await;
-        let mut stream = connected.map_err(Refusal::Unreachable)?;
+        let endpoint = Endpoint::new(settings);
+        let mut ways = endpoint.ways().iter();
+        loop {
+            let Some(way) = ways.next() else { return Err(Refusal::ServerLost) };
+            let is_last = ways.len() == 0;
+            let stream = match endpoint.connect(*way).await {
+                Ok(stream) => stream,
+                Err(ConnectError::Tls { source, .. }) if !is_last => {
+                    tracing::debug!(error = %source, "no TLS with the server, which is only preferred");
+                    continue;
+                }
+                Err(error) => return Err(Refusal::Unreachable(error)),
+            };
+            // The other way would be this one again.
+            let is_only = *way == Encryption::Offered && stream.encryption().is_none();
+            let mut handshake = Self::begin(stream, parameters).await?;
+            if is_last || is_only {
+                return Ok(handshake);
+            }
+            let first = handshake.next().await?;
+            if first.tag() != b'E' {
+                handshake.first = Some(first);
+                return Ok(handshake);
+            }
+        }
+    }
+
+    async fn begin<N: AsRef<str>, V: AsRef<str>>(
+        mut stream: Stream,
+        parameters: &[(N, V)],
+    ) -> Result<Self, Refusal> {
         let mut out = BytesMut::new();
         write_startup(&mut out, parameters);
         stream.send(&out).await.map_err(|_| Refusal::ServerLost)?;
         let (input, notices) = (BytesMut::with_capacity(1024), BytesMut::new());
-        Ok(Self { stream, input, greeting: Greeting::default(), notices })
+        Ok(Self { stream, input, first: None, greeting: Greeting::default(), notices })
     }
 
     /// The server's next message that isn't just to be noted: what it reports about itself is, and notices are kept
     /// until the client can understand them (some take none before AuthenticationOk).
     pub(crate) async fn next(&mut self) -> Result<Message, Refusal> {
+        if let Some(message) = self.first.take() {
+            return Ok(message);
+        }
         loop {
             let message = Message::read(&mut self.stream, &mut self.input, Sender::Server).await;
             let message = message.map_err(|error| match error.kind() {
@@ -74,7 +111,7 @@ impl Handshake {
 
     /// The connection, after its ReadyForQuery.
     pub(crate) fn accepted(self) -> Accepted {
-        let Self { stream, input, greeting, notices } = self;
+        let Self { stream, input, greeting, notices, .. } = self;
         Accepted { server: Server::new(stream, input, greeting), notices }
     }
 }

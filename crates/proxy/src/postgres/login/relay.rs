@@ -12,6 +12,7 @@
 //! Where it can't work: methods bound to the server's connection (GSS, SSPI, channel binding), and servers that trust
 //! the gate's address: those would trust everybody who reaches the gate ([`probe_trust`]).
 
+use bytes::{BufMut, BytesMut};
 use tokio::time::timeout;
 use wire::postgres::backend::{Authentication, parse_authentication};
 
@@ -20,10 +21,15 @@ use super::super::refusal::Refusal;
 use super::super::{Settings, StartError};
 use super::handshake::{Accepted, Handshake};
 use super::{End, Login};
-use crate::stream::Peer;
+use crate::stream::{Encrypted, Peer, Stream};
+use crate::tls::DownstreamMode;
 
 /// The user of the trust probe. It needn't exist: servers authenticate before they look a role up.
 const PROBE_USER: &str = "gatekeeper_probe";
+/// How the names of SASL mechanisms end that bind to a channel.
+const BOUND: &str = "-PLUS";
+/// The method number of SASL.
+const SASL: u32 = 10;
 
 impl Login<'_> {
     /// Opens a fresh server connection and passes the authentication through, both ways.
@@ -50,13 +56,25 @@ impl Login<'_> {
                         return Err(Refusal::Method(method).into());
                     }
                     was_challenged = true;
-                    self.send(message.bytes()).await?;
-                    let answer = self.password_message().await?;
+                    let answer = match without_binding(&challenge, &self.client, &server.stream) {
+                        None => {
+                            self.send(message.bytes()).await?;
+                            self.password_message().await?
+                        }
+                        Some(challenge) => {
+                            self.send(&challenge).await?;
+                            let answer = self.password_message().await?;
+                            if expects_binding(answer.body()) {
+                                return Err(Refusal::ChannelBinding.into());
+                            }
+                            answer
+                        }
+                    };
                     server.stream.send(answer.bytes()).await.map_err(|_| Refusal::ServerLost)?;
                 }
             }
         }
-        if !was_challenged && !may_relay_trust(settings, self.client.peer()) {
+        if !was_challenged && !self.is_trusted(settings) {
             return Err(Refusal::TrustRelay.into());
         }
         loop {
@@ -67,6 +85,13 @@ impl Login<'_> {
                 _ => {}
             }
         }
+    }
+}
+
+impl Login<'_> {
+    fn is_trusted(&self, settings: &Settings) -> bool {
+        let is_certified = verifies_users(settings) && self.client.encryption().is_some();
+        is_certified || may_relay_trust(settings, self.client.peer())
     }
 }
 
@@ -88,6 +113,45 @@ pub(super) fn may_relay_trust(settings: &Settings, peer: Peer) -> bool {
     settings.allow_trust_relay || peer.is_loopback()
 }
 
+/// Whether clients' certificates have told the gate who they are, those on Unix sockets aside.
+fn verifies_users(settings: &Settings) -> bool {
+    settings.tls.as_ref().is_some_and(|tls| tls.mode() == DownstreamMode::VerifyFull)
+}
+
+/// The server's challenge as the client may hear it, if it differs: SCRAM bound to the server's certificate
+/// (`tls-server-end-point`) can't be relayed to a client that sees another one, or none.
+///
+/// A gate that shows the server's own certificate passes on everything: what the client binds to is then the same, and
+/// so is, to whoever issued the certificate, the name behind it.
+fn without_binding(challenge: &Authentication<'_>, client: &Stream, server: &Stream) -> Option<BytesMut> {
+    let Authentication::Sasl { mechanisms } = challenge else { return None };
+    if !mechanisms.iter().any(|name| name.ends_with(BOUND)) {
+        return None;
+    }
+    let seen = client.encryption().and_then(Encrypted::own_certificate);
+    if seen.is_some() && seen == server.encryption().and_then(Encrypted::peer_certificate) {
+        return None;
+    }
+    let rest = mechanisms.iter().filter(|name| !name.ends_with(BOUND));
+    let names: String = rest.map(|name| format!("{name}\0")).collect();
+    let mut message = BytesMut::new();
+    message.put_u8(b'R');
+    // Shorter than what came.
+    message.put_u32(u32::try_from(4 + 4 + names.len() + 1).unwrap_or(u32::MAX));
+    message.put_u32(SASL);
+    message.put_slice(names.as_bytes());
+    message.put_u8(0);
+    Some(message)
+}
+
+/// Whether the client's first SASL message binds to a channel, or says that it could have: then a server that offers to
+/// bind takes the login for one under attack (RFC 5802, section 6).
+fn expects_binding(initial: &[u8]) -> bool {
+    let Some(end) = initial.iter().position(|byte| *byte == 0) else { return false };
+    // Behind the mechanism's name and a length: the GS2 header's flag.
+    matches!(initial.get(end + 5), Some(b'y' | b'p'))
+}
+
 /// Finds out, before the first client is served, whether the server would let everybody in who reaches the gate.
 ///
 /// A made-up user logs in. PostgreSQL authenticates before it looks a role up, so that the first answer tells whether
@@ -96,7 +160,7 @@ pub(super) fn may_relay_trust(settings: &Settings, peer: Peer) -> bool {
 /// # Errors
 /// [`StartError::TrustRelay`].
 pub(crate) async fn probe_trust(settings: &Settings) -> Result<(), StartError> {
-    let asks_itself = settings.auth.settings.method != Method::Relay;
+    let asks_itself = settings.auth.settings.method != Method::Relay || verifies_users(settings);
     if asks_itself || settings.allow_trust_relay || settings.listen.is_loopback() {
         return Ok(());
     }

@@ -1,5 +1,6 @@
 //! Logins byte for byte, against a scripted server on a Unix socket; `real` has those against PostgreSQL itself.
 
+mod opening;
 mod real;
 
 use std::future::Future;
@@ -8,6 +9,7 @@ use std::net::SocketAddr;
 use admission::{Cost, Duration as PolicyDuration, Order, Policy, Work};
 use tempfile::TempDir;
 use tokio::net::{UnixListener, UnixStream};
+use wire::postgres::startup::parameter;
 
 use super::super::Pooling;
 use super::relay::may_relay_trust;
@@ -247,39 +249,13 @@ async fn a_login_is_relayed_unchanged_and_greeted_with_a_key_of_our_own() {
     assert_eq!(greeting[..key_at], GREETING[..key_at]);
     let (process_id, secret) = session.cancel.key();
     assert_eq!(greeting[key_at + 5..key_at + 9], process_id.to_be_bytes());
-    assert_eq!(greeting[key_at + 9..key_at + 13], secret);
+    assert_eq!(&greeting[key_at + 9..key_at + 13], secret);
     assert_eq!(&greeting[greeting.len() - 6..], b"Z\0\0\0\x05I");
     assert_eq!(session.reported.get("TimeZone"), Some("UTC"));
     assert_eq!(&session.client_input[..], b"X\0\0\0\x04");
     assert_eq!(parameter(&session.parameters, "application_name"), Some("x"));
     let server = world.shared.pools.take(pool(&session)).unwrap();
     assert_eq!((server.process_id, &server.secret[..]), (1, &b"\0\0\0\x02"[..]));
-}
-
-#[tokio::test]
-async fn newer_versions_and_options_are_negotiated_away() {
-    let world = World::ordinary();
-    for (version, options) in
-        [(3 << 16 | 2, &[][..]), (3 << 16, &["_pq_.a", "_pq_.b"]), (3 << 16 | 9999, &["_pq_.a"])]
-    {
-        let (mut client, login) = world.client();
-        let mut parameters = vec![("user", "ann")];
-        parameters.extend(options.iter().map(|option| (*option, "1")));
-        let mut expected = BytesMut::new();
-        write_negotiate_protocol_version(&mut expected, PROTOCOL_3_0, options);
-        let talk = async {
-            client.write_all(&startup(version, &parameters)).await.unwrap();
-            assert_eq!(read(&mut client, expected.len()).await, expected);
-            assert_eq!(read(&mut client, ACCEPT.len()).await, ACCEPT);
-        };
-        let script = async {
-            let (mut server, seen) = world.accept().await;
-            assert_eq!(seen, startup(3 << 16, &[("user", "ann")]));
-            server.write_all(&[ACCEPT, GREETING].concat()).await.unwrap();
-            server
-        };
-        assert!(tokio::join!(login, talk, script).0.is_some());
-    }
 }
 
 #[tokio::test]

@@ -18,14 +18,14 @@ impl Login<'_> {
     /// Finds out who wants to visit, and whether he may.
     pub(super) async fn visit(
         &mut self,
-        settings: &Settings,
         parameters: &[(String, String)],
         deadline: Instant,
     ) -> Result<Visitor, End> {
+        let settings = self.shared.settings();
         let user = parameter(parameters, "user").unwrap_or_default().to_owned();
         if !self.client.is_of_our_user() {
             match settings.auth.settings.method {
-                Method::Relay => self.prove_by_relay(settings, &user, deadline).await?,
+                Method::Relay => self.prove_by_relay(&settings, &user, deadline).await?,
                 _ => {
                     let proof = Box::pin(self.prove(&settings.auth, &user));
                     timeout_at(deadline, proof).await.map_err(|_| End::from(Refusal::Timeout))??;

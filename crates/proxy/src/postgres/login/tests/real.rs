@@ -5,6 +5,7 @@ use std::sync::{Mutex, Weak};
 use bench::postgres::{Authentication as Method, PrivateServer, PrivateServerOptions};
 use tokio_postgres::NoTls;
 use tokio_postgres::error::SqlState;
+use wire::postgres::startup::{PROTOCOL_3_2, write_negotiate_protocol_version};
 
 use super::super::super::server::QueryError;
 use super::*;
@@ -127,15 +128,15 @@ async fn a_password_that_the_server_does_not_ask_for_is_no_reason_to_refuse_on_t
 }
 
 #[tokio::test]
-async fn a_newer_protocol_is_negotiated_down_to_what_the_server_is_asked() {
+async fn a_newer_protocol_is_negotiated_down_to_what_the_gate_speaks() {
     let database = Database::shared();
     let gate = database.gate(|_| {});
     let (ours, mut client) = UnixStream::pair().unwrap();
     let parameters = [("user", "trusted_user"), ("database", "postgres"), ("_pq_.test", "1")];
-    client.write_all(&startup(3 << 16 | 2, &parameters)).await.unwrap();
+    client.write_all(&startup(3 << 16 | 3, &parameters)).await.unwrap();
     let session = login(&gate, Stream::unix(ours)).await.unwrap();
     let mut expected = BytesMut::new();
-    write_negotiate_protocol_version(&mut expected, PROTOCOL_3_0, &["_pq_.test"]);
+    write_negotiate_protocol_version(&mut expected, PROTOCOL_3_2, &["_pq_.test"]);
     expected.extend_from_slice(ACCEPT);
     assert_eq!(read(&mut client, expected.len()).await, expected);
     drop(session);
@@ -206,7 +207,7 @@ async fn a_cancel_request_reaches_the_running_statement_and_settles() {
     session.cancel.running(&server);
     let (process_id, secret) = session.cancel.key();
     let mut request = BytesMut::new();
-    wire::postgres::startup::write_cancel(&mut request, process_id, &secret);
+    wire::postgres::startup::write_cancel(&mut request, process_id, secret);
     let statement = server.simple_query("SELECT pg_sleep(60)", PATIENCE);
     tokio::pin!(statement);
     // A cancel may come before the statement does, as it may in PostgreSQL; then there is another one.

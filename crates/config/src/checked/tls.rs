@@ -1,0 +1,184 @@
+//! TLS on both sides: modes and files that fit together.
+
+use std::path::PathBuf;
+
+use toml::de::DeValue;
+
+use crate::address::Address;
+use crate::raw::{self, Complaint, Section};
+
+/// What is asked of clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TlsMode {
+    /// No TLS.
+    Disable,
+    /// TLS for who asks for it.
+    Prefer,
+    /// TLS for all.
+    Require,
+    /// With a certificate of the client's.
+    VerifyCa,
+    /// With one in the user's name.
+    VerifyFull,
+}
+
+/// What is asked of the server: libpq's `sslmode`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum UpstreamTlsMode {
+    /// No TLS.
+    Disable,
+    /// TLS if the server doesn't go on without.
+    Allow,
+    /// TLS if the server has it.
+    Prefer,
+    /// TLS.
+    Require,
+    /// With a certificate of the right authority.
+    VerifyCa,
+    /// With one for the host's name.
+    VerifyFull,
+}
+
+/// A certificate and its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The certificate's file.
+    pub certificate: PathBuf,
+    /// The key's file.
+    pub key: PathBuf,
+}
+
+/// TLS with clients; there is an identity unless the mode is `Disable`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tls {
+    /// What is asked of clients.
+    pub mode: TlsMode,
+    /// Who the gate is.
+    pub identity: Option<Identity>,
+    /// Who signs clients' certificates.
+    pub client_ca: Option<PathBuf>,
+}
+
+/// TLS with the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamTls {
+    /// What is asked of the server.
+    pub mode: UpstreamTlsMode,
+    /// Who signs its certificate.
+    pub ca: Option<PathBuf>,
+    /// Who the gate is, should the server ask.
+    pub identity: Option<Identity>,
+}
+
+pub(crate) const MODES: &[(&str, TlsMode)] = &[
+    ("disable", TlsMode::Disable),
+    ("prefer", TlsMode::Prefer),
+    // The same here: the client chooses.
+    ("allow", TlsMode::Prefer),
+    ("require", TlsMode::Require),
+    ("verify-ca", TlsMode::VerifyCa),
+    ("verify-full", TlsMode::VerifyFull),
+];
+
+pub(crate) const UPSTREAM_MODES: &[(&str, UpstreamTlsMode)] = &[
+    ("disable", UpstreamTlsMode::Disable),
+    ("allow", UpstreamTlsMode::Allow),
+    ("prefer", UpstreamTlsMode::Prefer),
+    ("require", UpstreamTlsMode::Require),
+    ("verify-ca", UpstreamTlsMode::VerifyCa),
+    ("verify-full", UpstreamTlsMode::VerifyFull),
+];
+
+/// Reads the keys of TLS with clients.
+pub(super) fn read(section: &mut Section<'_>) -> Tls {
+    let errors_before = section.error_count();
+    let identity = identity(section, "tls_cert", "tls_key");
+    let client_ca = section.read_given("tls_client_ca", path);
+    let given = section.read_given("tls_mode", |value| raw::choice(value, MODES));
+    let mode = given.unwrap_or(if identity.is_some() { TlsMode::Prefer } else { TlsMode::Disable });
+    if section.error_count() > errors_before {
+        return Tls { mode, identity, client_ca };
+    }
+    if mode > TlsMode::Disable && identity.is_none() {
+        let hint = "write tls_cert and tls_key, the gate's certificate and its private key";
+        section.complain("tls_mode", Complaint::new("needs a certificate").hint(hint));
+    }
+    if mode == TlsMode::Disable {
+        for key in ["tls_cert", "tls_client_ca"] {
+            if section.has(key) {
+                let complaint = Complaint::new("has no meaning without TLS");
+                section.complain(key, complaint.hint("write tls_mode = \"prefer\", or leave it out"));
+            }
+        }
+    }
+    if mode >= TlsMode::VerifyCa && client_ca.is_none() {
+        let hint = "write tls_client_ca, the certificate that signs those of clients";
+        section.complain("tls_mode", Complaint::new("needs an authority to verify by").hint(hint));
+    }
+    Tls { mode, identity, client_ca }
+}
+
+/// Reads the keys of TLS with the server.
+pub(super) fn read_upstream(section: &mut Section<'_>, upstream: &Address) -> UpstreamTls {
+    let errors_before = section.error_count();
+    let identity = identity(section, "upstream_tls_cert", "upstream_tls_key");
+    let ca = section.read_given("upstream_tls_ca", path);
+    let given = section.read_given("upstream_tls_mode", |value| raw::choice(value, UPSTREAM_MODES));
+    let mode = match given {
+        Some(mode) => mode,
+        None if ca.is_some() => UpstreamTlsMode::VerifyFull,
+        None if upstream.is_local() => UpstreamTlsMode::Disable,
+        None => UpstreamTlsMode::Prefer,
+    };
+    let tls = UpstreamTls { mode, ca, identity };
+    if section.error_count() == errors_before {
+        refuse_misfits(section, &tls, upstream);
+    }
+    tls
+}
+
+fn refuse_misfits(section: &mut Section<'_>, tls: &UpstreamTls, upstream: &Address) {
+    let UpstreamTls { mode, ca, identity } = tls;
+    if matches!(upstream, Address::Unix(_)) {
+        for key in ["upstream_tls_mode", "upstream_tls_ca", "upstream_tls_cert"] {
+            let asks = key != "upstream_tls_mode" || *mode != UpstreamTlsMode::Disable;
+            if asks && section.has(key) {
+                let complaint = Complaint::new("has no meaning: `upstream` is a Unix socket");
+                section.complain(key, complaint.hint("leave it out; those bytes never leave the machine"));
+            }
+        }
+        return;
+    }
+    if *mode >= UpstreamTlsMode::VerifyCa && ca.is_none() {
+        let hint = "write upstream_tls_ca, the certificate that signs the server's";
+        section.complain("upstream_tls_mode", Complaint::new("needs an authority to verify by").hint(hint));
+    }
+    if *mode < UpstreamTlsMode::Require && ca.is_some() {
+        let complaint = Complaint::new("has no meaning where TLS may be left out");
+        section.complain("upstream_tls_ca", complaint.hint("write upstream_tls_mode = \"verify-full\""));
+    }
+    if *mode == UpstreamTlsMode::Disable && identity.is_some() {
+        let complaint = Complaint::new("has no meaning without TLS");
+        section
+            .complain("upstream_tls_cert", complaint.hint("write upstream_tls_mode = \"require\" or more"));
+    }
+}
+
+/// A certificate and its key: both or none.
+fn identity(section: &mut Section<'_>, certificate_key: &str, key_key: &str) -> Option<Identity> {
+    let certificate = section.read_given(certificate_key, path);
+    let key = section.read_given(key_key, path);
+    for (given, missing) in [(certificate_key, key_key), (key_key, certificate_key)] {
+        if section.has(given) && !section.has(missing) {
+            let complaint = Complaint::new(format!("is of no use without `{missing}`"));
+            section.complain(given, complaint.hint("a certificate and its private key go together"));
+        }
+    }
+    Some(Identity { certificate: certificate?, key: key? })
+}
+
+/// A file; relative ones are looked for where the process runs.
+fn path(value: &DeValue<'_>) -> Result<PathBuf, Complaint> {
+    let text = raw::text(value)?;
+    if text.is_empty() { Err(Complaint::new("is empty").hint("write a path")) } else { Ok(text.into()) }
+}

@@ -1,0 +1,91 @@
+//! The files that a configuration names: whether they can be used is found out with everything else that may be wrong
+//! with it, before anything starts.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use config::{Errors, Fault, Gate, World};
+use proxy::tls::{
+    Acceptor, Connector, Downstream, DownstreamMode, File, FileFault, Identity, Upstream, UpstreamMode,
+};
+
+/// Reads a configuration and looks at the files that it names.
+///
+/// # Errors
+/// Everything that is wrong.
+pub(crate) fn load(path: &Path) -> Result<World, Errors> {
+    config::load_with(path, &examine)
+}
+
+/// What is wrong with the files that a gate names.
+pub(crate) fn examine(gate: &Gate) -> Vec<Fault> {
+    let downstream = downstream(gate).map(|tls| Acceptor::new(&tls).map(drop));
+    let upstream = upstream(gate).map(|tls| Connector::new(&tls).map(drop));
+    let downstream_keys = ("tls_cert", "tls_key", "tls_client_ca");
+    let upstream_keys = ("upstream_tls_cert", "upstream_tls_key", "upstream_tls_ca");
+    [(downstream, downstream_keys), (upstream, upstream_keys)]
+        .into_iter()
+        .filter_map(|(examined, keys)| Some(fault(examined?.err()?, keys)))
+        .collect()
+}
+
+fn fault(
+    fault: FileFault,
+    (certificate, key, authority): (&'static str, &'static str, &'static str),
+) -> Fault {
+    let key = match fault.file {
+        File::Certificate => certificate,
+        File::Key => key,
+        File::Authority => authority,
+    };
+    Fault { key, why: fault.why, hint: fault.hint }
+}
+
+/// TLS with clients, if there is any.
+///
+/// # Errors
+/// A file that can't be used.
+pub(crate) fn acceptor(gate: &Gate) -> Result<Option<Arc<Acceptor>>, String> {
+    let acceptor = downstream(gate).map(|tls| Acceptor::new(&tls)).transpose();
+    acceptor.map(|acceptor| acceptor.map(Arc::new)).map_err(|fault| format!("TLS with clients: {fault}"))
+}
+
+/// TLS with the server, if there may be any.
+///
+/// # Errors
+/// A file that can't be used.
+pub(crate) fn connector(gate: &Gate) -> Result<Option<Arc<Connector>>, String> {
+    let connector = upstream(gate).map(|tls| Connector::new(&tls)).transpose();
+    connector
+        .map(|connector| connector.map(Arc::new))
+        .map_err(|fault| format!("TLS with the server: {fault}"))
+}
+
+fn downstream(gate: &Gate) -> Option<Downstream> {
+    let mode = match gate.tls.mode {
+        config::TlsMode::Disable => return None,
+        config::TlsMode::Prefer => DownstreamMode::Prefer,
+        config::TlsMode::Require => DownstreamMode::Require,
+        config::TlsMode::VerifyCa => DownstreamMode::VerifyCa,
+        config::TlsMode::VerifyFull => DownstreamMode::VerifyFull,
+    };
+    let identity = identity(gate.tls.identity.as_ref()?);
+    Some(Downstream { mode, identity, client_ca: gate.tls.client_ca.clone() })
+}
+
+fn upstream(gate: &Gate) -> Option<Upstream> {
+    let tls = &gate.upstream_tls;
+    let mode = match tls.mode {
+        config::UpstreamTlsMode::Disable => return None,
+        config::UpstreamTlsMode::Allow => UpstreamMode::Allow,
+        config::UpstreamTlsMode::Prefer => UpstreamMode::Prefer,
+        config::UpstreamTlsMode::Require => UpstreamMode::Require,
+        config::UpstreamTlsMode::VerifyCa => UpstreamMode::VerifyCa,
+        config::UpstreamTlsMode::VerifyFull => UpstreamMode::VerifyFull,
+    };
+    Some(Upstream { mode, ca: tls.ca.clone(), identity: tls.identity.as_ref().map(identity) })
+}
+
+fn identity(identity: &config::Identity) -> Identity {
+    Identity { certificate: identity.certificate.clone(), key: identity.key.clone() }
+}

@@ -1,0 +1,35 @@
+//! The first packets: versions, cancel keys, and TLS in all its modes, byte for byte.
+
+use wire::postgres::startup::write_negotiate_protocol_version;
+
+use super::*;
+
+#[tokio::test]
+async fn newer_versions_and_options_are_negotiated_away() {
+    let world = World::ordinary();
+    const CASES: [(u32, u32, &[&str]); 4] = [
+        (3 << 16 | 1, 3 << 16, &[]),
+        (3 << 16, 3 << 16, &["_pq_.a", "_pq_.b"]),
+        (3 << 16 | 2, 3 << 16 | 2, &["_pq_.a"]),
+        (3 << 16 | 9999, 3 << 16 | 2, &["_pq_.a"]),
+    ];
+    for (version, newest, options) in CASES {
+        let (mut client, login) = world.client();
+        let mut parameters = vec![("user", "ann")];
+        parameters.extend(options.iter().map(|option| (*option, "1")));
+        let mut expected = BytesMut::new();
+        write_negotiate_protocol_version(&mut expected, newest, options);
+        let talk = async {
+            client.write_all(&startup(version, &parameters)).await.unwrap();
+            assert_eq!(read(&mut client, expected.len()).await, expected);
+            assert_eq!(read(&mut client, ACCEPT.len()).await, ACCEPT);
+        };
+        let script = async {
+            let (mut server, seen) = world.accept().await;
+            assert_eq!(seen, startup(3 << 16, &[("user", "ann")]));
+            server.write_all(&[ACCEPT, GREETING].concat()).await.unwrap();
+            server
+        };
+        assert!(tokio::join!(login, talk, script).0.is_some());
+    }
+}

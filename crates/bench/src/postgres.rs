@@ -44,9 +44,20 @@ const SUPERUSER: &str = "postgres";
 pub struct PrivateServer {
     child: Child,
     port: u16,
+    cpu: Option<usize>,
+    owner: Option<(u32, u32)>,
     password: String,
     binaries: Binaries,
     directory: TempDir,
+}
+
+/// How a server is made to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// Sessions are ended, transactions rolled back, everything is written.
+    Fast,
+    /// As if it had crashed: the next start recovers from the log.
+    Immediate,
 }
 
 impl PrivateServer {
@@ -79,10 +90,13 @@ impl PrivateServer {
         for _ in 0..PORT_ATTEMPTS {
             let port = free_port()?;
             configuration::write(root, port, options)?;
-            let mut child = spawn_server(&binaries, owner, root, options)?;
+            let mut child = spawn_server(&binaries, owner, root, options.cpu)?;
             let ready = wait_until_ready(&binaries, &mut child, root, port, &password);
             match ready {
-                Ok(()) => return Ok(Self { child, port, password, binaries, directory }),
+                Ok(()) => {
+                    let cpu = options.cpu;
+                    return Ok(Self { child, port, cpu, owner, password, binaries, directory });
+                }
                 Err(error) => {
                     process::end(&mut child, &[(Signal::QUIT, IMMEDIATE_STOP_BOUND)]);
                     if !error.to_string().contains("Address already in use") {
@@ -93,6 +107,21 @@ impl PrivateServer {
             }
         }
         Err(taken.unwrap_or_else(|| Error::Experiment("no port was tried".to_owned())))
+    }
+
+    /// Stops the server and starts it again, with the same data at the same port; returns when it answers queries.
+    ///
+    /// # Errors
+    /// If it doesn't start again (the message quotes its log).
+    pub fn restart(&mut self, how: Stop) -> Result<(), Error> {
+        let immediate = (Signal::QUIT, IMMEDIATE_STOP_BOUND);
+        let steps = match how {
+            Stop::Fast => &[(Signal::INT, FAST_STOP_BOUND), immediate][..],
+            Stop::Immediate => &[immediate][..],
+        };
+        process::end(&mut self.child, steps);
+        self.child = spawn_server(&self.binaries, self.owner, self.directory.path(), self.cpu)?;
+        wait_until_ready(&self.binaries, &mut self.child, self.directory.path(), self.port, &self.password)
     }
 
     /// The TCP port on 127.0.0.1.
@@ -242,12 +271,12 @@ fn spawn_server(
     binaries: &Binaries,
     owner: Option<(u32, u32)>,
     root: &Path,
-    options: &PrivateServerOptions,
+    cpu: Option<usize>,
 ) -> Result<Child, Error> {
     let log = File::create(log_path(root)).map_err(Error::io("creating the server's log"))?;
     let mut command = as_owner(&binaries.program("postgres"), owner, root);
     command.arg("-D").arg(data_path(root)).stdout(Stdio::null()).stderr(log);
-    process::spawn_pinned(&mut command, options.cpu)
+    process::spawn_pinned(&mut command, cpu)
 }
 
 fn wait_until_ready(

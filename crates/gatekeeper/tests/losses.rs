@@ -4,8 +4,12 @@
 mod gate;
 mod support;
 
-use gate::client::{Client, flush, group, query, sync, synced};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+
+use gate::client::{Client, flush, group, parse, query, sync, synced, use_of};
 use gate::{Scene, until};
+use support::{Gate, raw};
 
 fn scene(user: &str) -> (Scene, Client, Client) {
     let scene = Scene::start(user, &["connections = 2"]);
@@ -162,6 +166,85 @@ fn a_pinned_session_ends_with_its_connection() {
     scene.terminate("query LIKE 'CREATE TEMP%'");
     // Unasked, as the server itself would say it.
     assert_eq!(client.answers(), "F(57P01) closed");
+    assert_eq!(other.query("SELECT 1"), "T D(1) C(SELECT 1) Z(I)");
+    scene.settled();
+}
+
+/// A server that lets everybody in and answers each query with nothing; one that says `last` hears in the same write that
+/// the server shuts down.
+fn closing_server(status: u8) -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    let port = listener.local_addr().expect("it has an address").port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || serve_and_close(stream, status));
+        }
+    });
+    port
+}
+
+fn serve_and_close(mut stream: TcpStream, status: u8) {
+    let ready = |status: u8| raw::message(b'Z', &[status]);
+    let mut body = Vec::new();
+    let mut read = |stream: &mut TcpStream, tagged: usize| {
+        let mut header = [0; 5];
+        stream.read_exact(&mut header[..4 + tagged]).ok()?;
+        let length = u32::from_be_bytes(header[tagged..4 + tagged].try_into().ok()?) as usize;
+        body.resize(length - 4, 0);
+        stream.read_exact(&mut body).ok()?;
+        Some(body.clone())
+    };
+    if read(&mut stream, 0).is_none() {
+        return;
+    }
+    let key = raw::message(b'K', &[0; 8]);
+    let greeting = [raw::message(b'R', &[0; 4]), key, ready(b'I')].concat();
+    let farewell = b"SFATAL\0VFATAL\0C57P01\0Mterminating connection\0\0";
+    let mut answer = greeting;
+    while stream.write_all(&answer).is_ok() {
+        let Some(query) = read(&mut stream, 1) else { return };
+        let done = raw::message(b'C', b"SELECT 0\0");
+        if String::from_utf8_lossy(&query).contains("last") {
+            let _ = stream.write_all(&[done, ready(status), raw::message(b'E', farewell)].concat());
+            return;
+        }
+        answer = [done, ready(b'I')].concat();
+    }
+}
+
+#[test]
+fn what_a_server_says_behind_its_last_answer_is_no_second_answer() {
+    let gate = Gate::start(closing_server(b'I'), &["connections = 2".to_owned()]);
+    let mut clients =
+        [Client::login(gate.port(), "anybody", "db"), Client::login(gate.port(), "anybody", "db")];
+    assert_eq!(clients[0].query("SELECT 'last'"), "C(SELECT 0) Z(I)");
+    assert_eq!(clients[0].query("SELECT 'next'"), "C(SELECT 0) Z(I)");
+    assert_eq!(clients[1].query("SELECT 'last'"), "C(SELECT 0) Z(I)");
+    assert_eq!(clients[1].query("SELECT 'next'"), "F(57P01) closed");
+}
+
+#[test]
+fn a_transaction_lost_behind_an_answer_is_told_with_the_next_one() {
+    let gate = Gate::start(closing_server(b'T'), &["connections = 1".to_owned()]);
+    let mut client = Client::login(gate.port(), "anybody", "db");
+    assert_eq!(client.query("SELECT 'last'"), "C(SELECT 0) Z(T)");
+    assert_eq!(client.query("SELECT 'next'"), "E(08006) Z(E)");
+    assert_eq!(client.query("ROLLBACK"), "C(ROLLBACK) Z(I)");
+}
+
+#[test]
+fn a_parse_that_is_lost_leaves_no_name_behind() {
+    let (scene, mut client, mut other) = scene("lost_parse");
+    // It waits in the server for a lock that its analysis needs.
+    let mut lock = scene.direct();
+    lock.run("BEGIN; LOCK TABLE t");
+    client.send(&[parse("s", "SELECT * FROM t"), sync()].concat());
+    scene.until_blocked();
+    scene.terminate("wait_event_type = 'Lock'");
+    assert_eq!(client.answers(), "E(08007) Z(I)");
+    lock.run("COMMIT");
+    assert_eq!(client.ask(&[parse("s", "SELECT * FROM t"), sync()].concat()), "1 Z(I)");
+    assert_eq!(client.ask(&[use_of("s"), sync()].concat()), "2 C(SELECT 0) Z(I)");
     assert_eq!(other.query("SELECT 1"), "T D(1) C(SELECT 1) Z(I)");
     scene.settled();
 }

@@ -65,6 +65,14 @@ pub(crate) fn terminate() -> Vec<u8> {
     written(frontend::write_terminate)
 }
 
+pub(crate) fn copy_done() -> Vec<u8> {
+    crate::support::raw::message(b'c', b"")
+}
+
+pub(crate) fn copy_fail(reason: &str) -> Vec<u8> {
+    crate::support::raw::message(b'f', format!("{reason}\0").as_bytes())
+}
+
 pub(crate) fn copy_data(data: &str) -> Vec<u8> {
     crate::support::raw::message(b'd', data.as_bytes())
 }
@@ -313,7 +321,7 @@ impl Client {
 }
 
 /// Values with their lengths before them; NULL is `null`.
-fn values(mut rest: &[u8]) -> Vec<String> {
+pub(crate) fn values(mut rest: &[u8]) -> Vec<String> {
     let mut values = Vec::new();
     while rest.len() >= 4 {
         let Ok(length) = usize::try_from(rest.get_i32()) else {

@@ -28,7 +28,7 @@ pub(crate) const DATABASE: &str = "postgres";
 /// The superuser, for what happens beside the gate.
 const SUPERUSER: &str = "postgres";
 /// What a settled gate shows as zero in `/status`.
-const ZEROS: [&str; 7] = [
+pub(crate) const ZEROS: [&str; 7] = [
     "load_seconds",
     "queued",
     "in_flight",

@@ -215,6 +215,11 @@ impl FlatMemory {
         Self { gatekeeper: stack.gate().map(|gate| (gate.pid(), resident_bytes(gate.pid()))) }
     }
 
+    /// Remembers what this process uses now.
+    pub(crate) fn of(pid: u32) -> Self {
+        Self { gatekeeper: Some((pid, resident_bytes(pid))) }
+    }
+
     /// Fails if the gatekeeper has grown by more than `RSS_GROWTH_MAX`.
     pub(crate) fn assert_flat(&self) {
         let Some((pid, before)) = self.gatekeeper else { return };

@@ -69,6 +69,11 @@ impl Raw {
         raw
     }
 
+    /// The same connection once more, so that one thread can write while another one reads.
+    pub(crate) fn twin(&self) -> Self {
+        Self { stream: self.stream.try_clone().expect("a descriptor") }
+    }
+
     /// Sends bytes; `false` if the other side has closed.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> bool {
         match self.stream.write_all(bytes) {

@@ -26,6 +26,8 @@ enum Queued {
     Canceled,
     Left,
     Killed,
+    /// There is no server connection any more, and only a login could bring one.
+    Gone,
 }
 
 /// What became of the search for a server connection.
@@ -51,11 +53,7 @@ impl Session {
             match self.attach().await {
                 Attached::Ready => return Ok(()),
                 Attached::Retry => drop(self.state.permit.take()),
-                Attached::Gone => {
-                    Refusal::pool_is_gone().write(&mut self.client.output);
-                    self.client.flush().await;
-                    return Err(Flow::Close);
-                }
+                Attached::Gone => return Err(self.pool_is_gone().await),
                 Attached::Refused(refusal) => {
                     drop(self.state.permit.take());
                     return Err(self.refuse(&refusal, synced));
@@ -98,6 +96,7 @@ impl Session {
                     Queued::Canceled => Refusal::canceled_in_queue(),
                     Queued::Left => return Err(Flow::Close),
                     Queued::Killed => return Err(self.say_killed().await),
+                    Queued::Gone => return Err(self.pool_is_gone().await),
                 };
                 self.cancel.idle();
                 self.place.card.note(Activity::Idle, arrived.after(waited));
@@ -109,6 +108,15 @@ impl Session {
 
     async fn wait_in_queue(&mut self, mut waiting: Waiting) -> Queued {
         self.client.flush().await;
+        let shared = Arc::clone(&self.shared);
+        let needed = self.lease.as_ref().filter(|_| self.server.is_none()).map(Lease::pool);
+        let gone = async {
+            match needed {
+                Some(pool) => shared.pools.emptied(pool).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::pin!(gone);
         loop {
             let readable = !self.terminated && self.client.input.len() < INPUT_MAX;
             tokio::select! {
@@ -122,6 +130,7 @@ impl Session {
                 () = self.cancel.canceled() => return Queued::Canceled,
                 () = self.ending.aborting() => return Queued::Left,
                 () = self.place.killed() => return Queued::Killed,
+                () = &mut gone => return Queued::Gone,
                 there = self.client.fill(), if readable => {
                     // A client that has said good-bye behind its statement wants it done.
                     self.terminated = self.client.has_said_good_bye();
@@ -131,6 +140,13 @@ impl Session {
                 }
             }
         }
+    }
+
+    /// The session can't be served any more; a new one can, because its login brings a connection.
+    async fn pool_is_gone(&mut self) -> Flow {
+        Refusal::pool_is_gone().write(&mut self.client.output);
+        self.client.flush().await;
+        Flow::Close
     }
 
     /// Answers with an error that ends the request but not the session.

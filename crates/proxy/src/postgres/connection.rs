@@ -426,8 +426,7 @@ impl Session {
             }
             Err(error) => End::ClientErred(error),
         };
-        let (client_time, of_server, of_client) =
-            (relay.client_time, relay.is_within_server_message(), relay.is_within_client_message());
+        let (client_time, parts) = (relay.client_time, relay.parts);
         let ended = clock.now();
         let busy = ended.since(began).saturating_sub(client_time);
         self.counters.queried(busy);
@@ -436,17 +435,16 @@ impl Session {
         self.skipping |= exchange.client_owes_sync;
         let flow = match end {
             End::Done => self.exchanged(&exchange).await,
-            End::ClientGone if self.is_killed => self.end_killed(exchange, of_server, of_client).await,
-            End::ClientGone => self.without_client(exchange, of_client).await,
+            End::ClientGone if self.is_killed => self.end_killed(exchange, parts).await,
+            End::ClientGone => self.without_client(exchange, parts).await,
             End::ClientErred(error) => {
-                self.broken(exchange, of_client, &Refusal::protocol_violation(&error.to_string())).await
+                self.broken(exchange, parts, &Refusal::protocol_violation(&error.to_string())).await
             }
             End::TooLarge(length) => {
-                self.broken(exchange, of_client, &Refusal::message_too_large(length, MESSAGE_MAX)).await
+                self.broken(exchange, parts, &Refusal::message_too_large(length, MESSAGE_MAX)).await
             }
-            End::ServerLost(said) => {
-                self.server_lost(&exchange, said.as_deref(), of_server || of_client).await
-            }
+            End::ServerLost(said) if exchange.is_done() => self.lost_behind_answer(&exchange, said).await,
+            End::ServerLost(said) => self.server_lost(exchange, said.as_deref(), parts.are_due()).await,
             End::ServerErred(error) => {
                 tracing::error!(%error, "the server broke the protocol");
                 self.discard_server();
@@ -467,7 +465,7 @@ impl Session {
     }
 
     /// All is answered: give back what is no longer needed.
-    async fn exchanged(&mut self, exchange: &Exchange) -> Flow {
+    pub(super) async fn exchanged(&mut self, exchange: &Exchange) -> Flow {
         let status = exchange.status.unwrap_or(Status::Idle);
         if exchange.prefix_failed {
             // The client believes in a transaction that the server refused to begin.

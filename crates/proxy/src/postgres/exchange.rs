@@ -170,6 +170,16 @@ impl Exchange {
         self.copy_in
     }
 
+    /// The server connection is lost: what it hasn't answered has not happened, as far as the client's statements are
+    /// concerned.
+    pub(crate) fn lost(&mut self, session: &mut State) {
+        for step in self.steps.drain(..).rev() {
+            if let Step::Parse { undo: Some(undo), .. } | Step::Local { undo: Some(undo), .. } = step {
+                session.statements.undo(undo);
+            }
+        }
+    }
+
     /// The client is gone: ends what it left open, so that the server comes to an end too.
     pub(crate) fn abandon(&mut self, out: &mut BytesMut) {
         if std::mem::take(&mut self.copy_in) {

@@ -152,11 +152,18 @@ pub(crate) enum End {
     ServerErred(ProtocolError),
 }
 
-/// Bytes under way of a message that passes in parts.
-#[derive(Debug, Default)]
+/// Bytes under way of a message that passes in parts: one side has got its beginning and awaits the rest.
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Parts {
-    from_client: usize,
-    from_server: usize,
+    pub(crate) from_client: usize,
+    pub(crate) from_server: usize,
+}
+
+impl Parts {
+    /// Whether one side awaits the rest of a message.
+    pub(crate) fn are_due(self) -> bool {
+        self.from_client > 0 || self.from_server > 0
+    }
 }
 
 /// One exchange's way between the sockets.
@@ -211,16 +218,6 @@ impl Relay<'_> {
         !self.to_server.is_empty() || self.server.stream.has_unsent()
     }
 
-    /// Whether the client has got part of a message whose rest can't come any more if the server is lost now.
-    pub(crate) fn is_within_server_message(&self) -> bool {
-        self.parts.from_server > 0
-    }
-
-    /// Whether the server has got part of a message whose rest the client didn't send.
-    pub(crate) fn is_within_client_message(&self) -> bool {
-        self.parts.from_client > 0
-    }
-
     /// Runs to the end of the exchange for nobody: the client is gone, what the server says is thrown away.
     pub(crate) async fn run_out(&mut self) -> End {
         loop {
@@ -268,6 +265,10 @@ impl Relay<'_> {
                     return Ok(());
                 }
                 continue;
+            }
+            if self.exchange.is_done() {
+                // What the server says behind its last answer (that it shuts down, say) is no part of it.
+                return Ok(());
             }
             let rows = passing(&self.server.input);
             if rows > 0 {

@@ -7,8 +7,10 @@
 //!   unknown (08007); within a transaction, the transaction is gone (08006). The session lives on, unless it was pinned.
 
 use std::future::poll_fn;
+use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
+use tokio::sync::Notify;
 use tokio::time::timeout;
 use wire::postgres::backend::{self, Status, parse_error};
 use wire::postgres::codec::{HEADER_LEN, backend_frame};
@@ -20,6 +22,9 @@ use super::forward::{End, Parts, Relay, poll_fill};
 use super::reject::Refusal;
 use super::server::Server;
 use super::transaction::Transaction;
+
+/// How long a canceled statement is waited for before it is canceled again.
+const CANCEL_AGAIN: Duration = Duration::from_millis(250);
 
 /// What a server said to nobody in particular.
 pub(super) enum Heard {
@@ -56,6 +61,11 @@ pub(super) async fn watch(server: &mut Option<Server>) -> Heard {
             return Heard::Lost(None);
         }
     }
+}
+
+/// Whether no transaction was open at the end of the exchange.
+fn is_idle(exchange: &Exchange) -> bool {
+    exchange.status.unwrap_or(Status::Idle) == Status::Idle
 }
 
 fn said(body: &[u8]) -> String {
@@ -97,16 +107,34 @@ impl Session {
         }
     }
 
+    /// The server connection was lost when all was answered: as if it had been lost a moment later.
+    pub(super) async fn lost_behind_answer(&mut self, exchange: &Exchange, said: Option<String>) -> Flow {
+        if is_idle(exchange) && self.state.shared && self.state.pins.is_empty() {
+            self.discard_server();
+            return self.exchanged(exchange).await;
+        }
+        let flow = self.exchanged(exchange).await;
+        match self.heard_while_idle(Heard::Lost(said)) {
+            Ok(()) => flow,
+            Err(refusal) => {
+                refusal.into_iter().for_each(|refusal| refusal.write(&mut self.client.output));
+                self.client.flush().await;
+                Flow::Close
+            }
+        }
+    }
+
     /// The server connection was lost within an exchange; `in_message`: one side has got half a message.
     pub(super) async fn server_lost(
         &mut self,
-        exchange: &Exchange,
+        mut exchange: Exchange,
         said: Option<&str>,
         in_message: bool,
     ) -> Flow {
         let keeps_state = !self.state.shared || !self.state.pins.is_empty();
         let in_transaction = !matches!(self.transaction, Transaction::Idle);
         let synced = !exchange.awaits_sync();
+        exchange.lost(&mut self.state);
         self.discard_server();
         self.failed = true;
         self.end_request();
@@ -129,29 +157,19 @@ impl Session {
     }
 
     /// The client broke the protocol in mid-exchange: a last word, and the server connection is put in order.
-    pub(super) async fn broken(
-        &mut self,
-        exchange: Exchange,
-        within_message: bool,
-        refusal: &Refusal,
-    ) -> Flow {
+    pub(super) async fn broken(&mut self, exchange: Exchange, parts: Parts, refusal: &Refusal) -> Flow {
         refusal.write(&mut self.client.output);
         self.client.flush().await;
         self.client.is_gone = true;
-        self.without_client(exchange, within_message).await
+        self.without_client(exchange, parts).await
     }
 
     /// The session is told to end in mid-exchange: a last word, unless the client has got half a message.
-    pub(super) async fn end_killed(
-        &mut self,
-        exchange: Exchange,
-        within_server_message: bool,
-        within_message: bool,
-    ) -> Flow {
-        if !within_server_message {
+    pub(super) async fn end_killed(&mut self, exchange: Exchange, parts: Parts) -> Flow {
+        if parts.from_server == 0 {
             self.say_killed().await;
         }
-        self.without_client(exchange, within_message).await
+        self.without_client(exchange, parts).await
     }
 
     /// The last word of a session that is told to end, for as long as a client may take to hear it.
@@ -162,7 +180,7 @@ impl Session {
     }
 
     /// The client is gone in mid-exchange.
-    pub(super) async fn without_client(&mut self, mut exchange: Exchange, within_message: bool) -> Flow {
+    pub(super) async fn without_client(&mut self, mut exchange: Exchange, parts: Parts) -> Flow {
         self.client.is_gone = true;
         let autocommit = matches!(self.transaction, Transaction::Idle);
         let finish = match self.shared.settings().on_disconnect {
@@ -177,7 +195,7 @@ impl Session {
             }
         };
         let Some(mut server) = self.server.take() else { return Flow::Close };
-        if within_message {
+        if parts.from_client > 0 {
             // Half a message of the client's was sent: nothing can follow it but the end.
             self.server = Some(server);
             self.discard_server();
@@ -191,8 +209,8 @@ impl Session {
             server: &mut server,
             to_server: &mut self.to_server,
             clock: self.shared.driver.clock(),
-            client_time: std::time::Duration::ZERO,
-            parts: Parts::default(),
+            client_time: Duration::ZERO,
+            parts,
         };
         let end = if finish {
             tokio::select! {
@@ -201,8 +219,22 @@ impl Session {
             }
         } else {
             let (process_id, secret) = self.cancel.key();
-            let cancel = self.shared.cancel.cancel(process_id, secret);
-            let both = async { tokio::join!(relay.run_out(), cancel).0 };
+            let ended = Notify::new();
+            let running = async {
+                let end = relay.run_out().await;
+                ended.notify_one();
+                end
+            };
+            let canceling = async {
+                loop {
+                    self.shared.cancel.cancel(process_id, secret).await;
+                    // One that overtook its statement had no effect.
+                    if timeout(CANCEL_AGAIN, ended.notified()).await.is_ok() {
+                        return;
+                    }
+                }
+            };
+            let both = async { tokio::join!(running, canceling).0 };
             timeout(CANCEL_LIMIT, both).await.ok()
         };
         self.server = Some(server);

@@ -71,6 +71,8 @@ pub(crate) struct Pools {
     room: Notify,
     /// Told when a pool may want more connections.
     wants: Notify,
+    /// Told when a pool has lost its last connection.
+    emptied: Notify,
     changed: ConnectionsChanged,
     hold_up: Option<HoldUp>,
 }
@@ -220,7 +222,14 @@ impl Pools {
             idle_lost: 0,
             addresses: None,
         };
-        Self { state: Mutex::new(state), room: Notify::new(), wants: Notify::new(), changed, hold_up: None }
+        Self {
+            state: Mutex::new(state),
+            room: Notify::new(),
+            emptied: Notify::new(),
+            wants: Notify::new(),
+            changed,
+            hold_up: None,
+        }
     }
 
     /// Other bounds from now on, and perhaps another generation. Idle connections beyond them are closed; the others
@@ -402,6 +411,20 @@ impl Pools {
         self.state.lock().pool(id).is_none_or(|pool| pool.size == 0 && pool.credentials.is_none())
     }
 
+    /// Waits until the pool is lost. Cancel-safe.
+    pub(crate) async fn emptied(&self, id: PoolId) {
+        loop {
+            let emptied = self.emptied.notified();
+            tokio::pin!(emptied);
+            // Registered before the look, so that no loss between the look and the wait is missed.
+            emptied.as_mut().enable();
+            if self.is_lost(id) {
+                return;
+            }
+            emptied.await;
+        }
+    }
+
     /// Looks after the idle connections, so that those which the server has closed leave promptly. To be called
     /// every second or so.
     pub(crate) fn maintain(&self) {
@@ -469,6 +492,9 @@ impl Pools {
             pool.size = pool.size.saturating_sub(1);
             pool.newest = pool.newest.saturating_sub(u32::from(was_newest));
             (self.changed)(id, pool.size);
+            if pool.size == 0 {
+                self.emptied.notify_waiters();
+            }
         }
         state.remove_if_empty(id);
         self.tell_waiting(state);

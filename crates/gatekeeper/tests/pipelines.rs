@@ -6,7 +6,7 @@ mod support;
 
 use gate::Scene;
 use gate::client::{
-    Client, bind, close, copy_data, describe, execute, flush, group, parse, query, sync, synced, use_of,
+    Client, bind, close, describe, execute, flush, group, parse, query, sync, synced, use_of,
 };
 
 /// More than the gate keeps prepared on one server connection.
@@ -130,6 +130,40 @@ fn a_stale_plan_is_told_once_and_can_be_prepared_again() {
 }
 
 #[test]
+fn whoever_prepares_a_stale_statement_again_can_use_it_on_every_connection() {
+    let scene = Scene::start("stale_all", &["connections = 3"]);
+    scene.setup("CREATE TABLE t (a int); INSERT INTO t VALUES (1)");
+    let mut clients: [Client; 3] = scene.clients();
+    let before = scene.lasting_processes();
+    let run = [use_of("s"), sync()].concat();
+    // On each of the connections, because each is held by one of them.
+    for client in &mut clients {
+        client.hold();
+        assert_eq!(client.ask(&[parse("s", "SELECT * FROM t"), sync()].concat()), "1 Z(T)");
+        assert_eq!(client.ask(&run), "2 D(1) C(SELECT 1) Z(T)");
+    }
+    clients.iter_mut().for_each(Client::let_go);
+    scene.setup("ALTER TABLE t ADD COLUMN b text DEFAULT 'b'");
+    // Each hears of it as long as it hasn't prepared anew: it was told of other columns.
+    for client in &mut clients {
+        assert_eq!(client.ask(&run), "E(0A000) Z(I)");
+        assert!(client.said.message.contains("cached plan must not change result type"), "{:?}", client.said);
+        assert_eq!(client.ask(&[describe("s"), sync()].concat()), "E(0A000) Z(I)");
+    }
+    for client in &mut clients {
+        assert_eq!(client.ask(&[close("s"), parse("s", "SELECT * FROM t"), sync()].concat()), "3 1 Z(I)");
+    }
+    for _ in 0..2 {
+        for client in &mut clients {
+            client.hold();
+            assert_eq!(client.ask(&run), "2 D(1,b) C(SELECT 1) Z(T)");
+        }
+        clients.iter_mut().for_each(Client::let_go);
+    }
+    scene.assert_whole(&before);
+}
+
+#[test]
 fn several_batches_in_one_write_are_answered_each() {
     let (scene, mut client, _) = scene("batches");
     let pipeline = [
@@ -225,18 +259,5 @@ fn more_statements_than_a_server_connection_keeps_all_work() {
     // The server keeps no more of them than the bound, once batches have ended.
     let kept = client.column("SELECT count(*) <= 500 FROM pg_prepared_statements");
     assert_eq!(kept, ["t"]);
-    scene.settled();
-}
-
-#[test]
-fn a_query_in_the_middle_of_a_copy_is_an_error_and_copies_nothing() {
-    let (scene, mut client, _) = scene("copy_broken");
-    client.send(&query("COPY t FROM STDIN"));
-    assert_eq!(client.answer(), "G");
-    // The server itself ends a connection for this.
-    let answers = client.ask(&[copy_data("1\n"), query("SELECT 1")].concat());
-    assert!(answers.starts_with("E(08P01)"), "{answers}");
-    let mut another = scene.client();
-    assert_eq!(another.query("SELECT count(*) FROM t"), "T D(0) C(SELECT 1) Z(I)");
     scene.settled();
 }

@@ -49,6 +49,12 @@ pub enum Fault {
         /// The type byte.
         tag: u8,
     },
+    /// The message can't come while copy data is awaited.
+    #[error("unexpected message type {tag:#04x} during COPY from stdin")]
+    WithinCopy {
+        /// The type byte.
+        tag: u8,
+    },
     /// The length word lies outside what this message may have.
     #[error("message '{}' declares {length} bytes, allowed are {min} to {max}", tag.escape_ascii())]
     Length {

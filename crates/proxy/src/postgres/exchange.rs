@@ -60,10 +60,15 @@ enum Step {
         client_name: Bytes,
         visible: bool,
     },
+    /// Of a named statement that others share, if it is one.
     Bind {
+        statement: Option<Arc<Prepared>>,
         visible: bool,
     },
-    Describe,
+    /// The same.
+    Describe {
+        statement: Option<Arc<Prepared>>,
+    },
     /// A Describe that fails on purpose; its error is replaced by ours.
     Doomed(Refusal),
     Execute {

@@ -9,7 +9,7 @@
 //! Texts are compared in full, never by hash alone: a client must not be able to have another one run its text.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
@@ -42,6 +42,8 @@ pub(crate) struct Prepared {
     pub(crate) parameter_types: Bytes,
     /// What the text says.
     pub(crate) analysis: Analysis,
+    /// Tables have changed since, so that its result would be another one.
+    is_stale: AtomicBool,
 }
 
 impl Prepared {
@@ -52,12 +54,24 @@ impl Prepared {
             sql: Bytes::copy_from_slice(sql),
             parameter_types: Bytes::copy_from_slice(parameter_types),
             analysis,
+            is_stale: AtomicBool::new(false),
         })
     }
 
     /// Whether it is what a Parse message with these makes.
     pub(crate) fn is(&self, sql: &[u8], parameter_types: &[u8], reading: Reading) -> bool {
         self.sql == sql && self.parameter_types == parameter_types && self.analysis.reading == reading
+    }
+
+    /// Whether its result has become another one since it was prepared: it is no good any more, on any connection,
+    /// because its clients were told of columns that it no longer has.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.is_stale.load(Ordering::Relaxed)
+    }
+
+    /// Its result has become another one. Whoever prepares the text again gets another statement.
+    pub(crate) fn expire(&self) {
+        self.is_stale.store(true, Ordering::Relaxed);
     }
 
     /// Its name on server connections.
@@ -79,24 +93,30 @@ pub(crate) struct Registry {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// By database, text and parameter types.
-    statements: HashMap<(Arc<str>, Bytes, Bytes), Weak<Prepared>>,
+    /// By database, search path, text and parameter types.
+    statements: HashMap<(Arc<str>, Bytes, Bytes, Bytes), Weak<Prepared>>,
     inserted: usize,
 }
 
 impl Registry {
-    /// The one statement of this text: known already, or made now.
+    /// The one statement of this text: known already, or made now. The same text with another search path is about
+    /// other tables.
     pub(crate) fn intern(
         &self,
-        database: &Arc<str>,
+        (database, search_path): (&Arc<str>, &Bytes),
         sql: &[u8],
         parameter_types: &[u8],
         analyze: impl FnOnce() -> Analysis,
     ) -> Arc<Prepared> {
-        let key =
-            (Arc::clone(database), Bytes::copy_from_slice(sql), Bytes::copy_from_slice(parameter_types));
+        let key = (
+            Arc::clone(database),
+            search_path.clone(),
+            Bytes::copy_from_slice(sql),
+            Bytes::copy_from_slice(parameter_types),
+        );
         let mut known = self.known.lock();
-        if let Some(prepared) = known.statements.get(&key).and_then(Weak::upgrade) {
+        let fresh = |prepared: &Arc<Prepared>| !prepared.is_stale();
+        if let Some(prepared) = known.statements.get(&key).and_then(Weak::upgrade).filter(fresh) {
             return prepared;
         }
         let prepared = Prepared::new(sql, parameter_types, analyze());
@@ -247,11 +267,17 @@ mod tests {
     fn the_same_text_is_one_statement_for_all_clients_of_a_database() {
         let registry = Registry::default();
         let (shop, blog): (Arc<str>, Arc<str>) = ("shop".into(), "blog".into());
-        let first = registry.intern(&shop, b"SELECT 1", &[0, 0], Analysis::default);
-        let second = registry.intern(&shop, b"SELECT 1", &[0, 0], Analysis::default);
+        let first = registry.intern((&shop, &Bytes::new()), b"SELECT 1", &[0, 0], Analysis::default);
+        let second = registry.intern((&shop, &Bytes::new()), b"SELECT 1", &[0, 0], Analysis::default);
         assert_eq!(first.id, second.id);
-        assert_ne!(first.id, registry.intern(&blog, b"SELECT 1", &[0, 0], Analysis::default).id);
-        assert_ne!(first.id, registry.intern(&shop, b"SELECT 1", &[0, 1, 0, 0, 0, 23], Analysis::default).id);
+        assert_ne!(
+            first.id,
+            registry.intern((&blog, &Bytes::new()), b"SELECT 1", &[0, 0], Analysis::default).id
+        );
+        assert_ne!(
+            first.id,
+            registry.intern((&shop, &Bytes::new()), b"SELECT 1", &[0, 1, 0, 0, 0, 23], Analysis::default).id
+        );
     }
 
     #[test]
@@ -259,7 +285,12 @@ mod tests {
         let registry = Registry::default();
         let shop: Arc<str> = "shop".into();
         for number in 0..10 * SWEEP_AFTER {
-            registry.intern(&shop, number.to_string().as_bytes(), &[0, 0], Analysis::default);
+            registry.intern(
+                (&shop, &Bytes::new()),
+                number.to_string().as_bytes(),
+                &[0, 0],
+                Analysis::default,
+            );
         }
         assert!(registry.known.lock().statements.len() <= 2 * SWEEP_AFTER);
     }
@@ -290,6 +321,27 @@ mod tests {
         assert!(statements.touch(1));
         assert_eq!(statements.insert(9_001), Some(2));
         assert!(!statements.touch(2));
+    }
+
+    #[test]
+    fn another_search_path_and_an_expired_statement_make_another_one() {
+        let registry = Registry::default();
+        let shop: Arc<str> = "shop".into();
+        let intern = |path: &'static str| {
+            registry.intern(
+                (&shop, &Bytes::from_static(path.as_bytes())),
+                b"SELECT 1",
+                &[0, 0],
+                Analysis::default,
+            )
+        };
+        let first = intern("");
+        assert_ne!(first.id, intern("SET search_path = blog").id);
+        assert_eq!(first.id, intern("").id);
+        first.expire();
+        let again = intern("");
+        assert_ne!(first.id, again.id);
+        assert_eq!(again.id, intern("").id);
     }
 
     #[test]

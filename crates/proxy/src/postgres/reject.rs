@@ -103,6 +103,11 @@ impl Refusal {
         refusal
     }
 
+    /// As PostgreSQL says it of a statement whose tables have changed.
+    pub(crate) fn stale_plan() -> Self {
+        Self::error("0A000", "cached plan must not change result type")
+    }
+
     /// As PostgreSQL says it.
     pub(crate) fn no_such_statement(name: &[u8]) -> Self {
         let mut refusal = Self::error("26000", "");

@@ -101,6 +101,21 @@ impl SessionSettings {
             .any(|carried| carried.eq_ignore_ascii_case(name) && self.reported.get(carried).is_some())
     }
 
+    /// Where names of tables are looked up, if the client has said so: in its own words, or as the server reports it.
+    pub(crate) fn search_path(&self) -> Bytes {
+        const NAME: &str = "search_path";
+        if let Some(reported) = self.reported.get(NAME) {
+            return Bytes::copy_from_slice(reported.as_bytes());
+        }
+        let changed = self.open.iter().rev().find_map(|change| match change {
+            Change::Set(name, text) if name == NAME => Some(text.clone()),
+            Change::Reset(name) if name == NAME => Some(Bytes::new()),
+            Change::ResetAll => Some(Bytes::new()),
+            _ => None,
+        });
+        changed.or_else(|| self.settings.get(NAME).cloned()).unwrap_or_default()
+    }
+
     /// Whether there is room to carry one more setting.
     pub(crate) fn can_carry(&self, text: &[u8]) -> bool {
         text.len() <= CARRIED_TEXT_MAX

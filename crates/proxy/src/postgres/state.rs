@@ -68,7 +68,8 @@ impl State {
             let again = self.statements.get(name).filter(|known| known.is(sql, parameter_types, reading));
             return again.cloned().unwrap_or_else(|| Prepared::new(sql, parameter_types, self.analyze(sql)));
         }
-        self.registry.intern(&self.database, sql, parameter_types, || self.analyze(sql))
+        let place = (&self.database, &self.settings.search_path());
+        self.registry.intern(place, sql, parameter_types, || self.analyze(sql))
     }
 
     /// Whether the statement is a DEALLOCATE that is ours to answer: the names are the client's, not the server's.

@@ -36,11 +36,11 @@ impl Exchange {
             b'1' => visible = self.answered_parse(),
             b'2' | b'3' => {
                 visible = self.answered(|step| match step {
-                    Step::Bind { visible } | Step::Close { visible } => Some(*visible),
+                    Step::Bind { visible, .. } | Step::Close { visible } => Some(*visible),
                     _ => None,
                 });
             }
-            b'n' | b'T' if matches!(self.steps.front(), Some(Step::Describe)) => {
+            b'n' | b'T' if matches!(self.steps.front(), Some(Step::Describe { .. })) => {
                 self.steps.pop_front();
             }
             b'C' => visible = self.answered_command(scope, body)?,
@@ -123,7 +123,8 @@ impl Exchange {
             client.extend_from_slice(frame);
             return;
         }
-        let code = backend::parse_error(body).code();
+        let fields = backend::parse_error(body);
+        let code = fields.code();
         match self.steps.front() {
             Some(Step::Doomed(refusal)) => refusal.write(client),
             Some(Step::Parse { client_name, .. }) if code == "42P05" => {
@@ -132,6 +133,15 @@ impl Exchange {
                 backend::rewrite_error_message(body, client, |_| message.into_bytes());
             }
             _ => client.extend_from_slice(frame),
+        }
+        if let Some(
+            Step::Bind { statement: Some(statement), .. } | Step::Describe { statement: Some(statement) },
+        ) = self.steps.front()
+        {
+            // By its message it can't be told: it is translated.
+            if code == "0A000" && fields.get(b'R') == Some(b"RevalidateCachedQuery") {
+                statement.expire();
+            }
         }
         if matches!(code, "0A000" | "26000") {
             self.used.drain(..).for_each(|id| scope.server.statements.mark_stale(id));

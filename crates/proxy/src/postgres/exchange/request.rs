@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use wire::postgres::ProtocolError;
 use wire::postgres::backend;
 use wire::postgres::codec::HEADER_LEN;
 use wire::postgres::frontend::{self, Message, Target};
+use wire::postgres::{Fault, ProtocolError};
 use wire::sql::Pins as Reasons;
 
 use super::{Exchange, Scope, Step};
@@ -33,7 +33,7 @@ impl Exchange {
             scope.server.statements.unnamed = None;
             let (id, client_name) = (0, Bytes::new());
             self.steps.push_back(Step::Parse { id, named: false, undo: None, client_name, visible: false });
-            self.steps.push_back(Step::Bind { visible: false });
+            self.steps.push_back(Step::Bind { statement: None, visible: false });
             self.steps.push_back(Step::Execute { statement: None, visible: false });
             self.prefix = self.steps.len();
             self.batch_open = true;
@@ -122,7 +122,9 @@ impl Exchange {
             // The server ignores both while it reads copy data.
             Message::Flush | Message::Sync => return Ok(()),
             Message::CopyDone | Message::CopyFail => self.copy_in = false,
-            _ => {}
+            Message::CopyData => {}
+            // For this the server ends the connection. The client has lost its way, the server connection needn't.
+            _ => return Err(ProtocolError::Client(Fault::WithinCopy { tag: frame[0] })),
         }
         out.extend_from_slice(frame);
         Ok(())
@@ -216,6 +218,10 @@ impl Exchange {
             // Never by the client's word: the name could be one of ours.
             return self.doom(Refusal::no_such_statement(name), out);
         }
+        let named = statement.clone().filter(|_| scope.session.shared && !name.is_empty());
+        if named.as_ref().is_some_and(|statement| statement.is_stale()) {
+            return self.doom(Refusal::stale_plan(), out);
+        }
         self.portals.retain(|(known, _)| known != portal);
         self.portals.push((Bytes::copy_from_slice(portal), statement.clone()));
         match statement {
@@ -232,7 +238,7 @@ impl Exchange {
             }
             _ => frontend::write_bind(out, portal, name, rest),
         }
-        self.steps.push_back(Step::Bind { visible: true });
+        self.steps.push_back(Step::Bind { statement: named, visible: true });
     }
 
     fn describe(
@@ -243,6 +249,7 @@ impl Exchange {
         frame: &[u8],
         out: &mut BytesMut,
     ) {
+        let mut described = None;
         match target {
             Target::Portal
                 if self.bound(name).is_some_and(|statement| scope.session.deallocates(statement)) =>
@@ -257,13 +264,17 @@ impl Exchange {
                     self.local(backend::write_parameter_description_empty, None);
                     return self.local(backend::write_no_data, None);
                 }
+                if !name.is_empty() && statement.is_stale() {
+                    return self.doom(Refusal::stale_plan(), out);
+                }
                 self.ensure(scope, &statement, !name.is_empty(), out);
                 let server_name = if name.is_empty() { String::new() } else { statement.server_name() };
                 frontend::write_describe(out, target, server_name.as_bytes());
+                described = Some(statement).filter(|_| !name.is_empty());
             }
             _ => out.extend_from_slice(frame),
         }
-        self.steps.push_back(Step::Describe);
+        self.steps.push_back(Step::Describe { statement: described });
     }
 
     fn close(

@@ -492,8 +492,9 @@ fn the_connections_statements_are_bounded() {
     for number in 0..SERVER_STATEMENTS_MAX + 10 {
         dialogue.begin(None);
         let sql = format!("SELECT {number}");
-        let statement =
-            registry.intern(&database, sql.as_bytes(), &[], || dialogue.session.analyze(sql.as_bytes()));
+        let statement = registry.intern((&database, &Bytes::new()), sql.as_bytes(), &[], || {
+            dialogue.session.analyze(sql.as_bytes())
+        });
         let name = format!("s{number}");
         dialogue.session.statements.set(name.as_bytes(), Some(statement));
         let sent = dialogue.client(|out| frontend::write_bind(out, b"", name.as_bytes(), &[]));

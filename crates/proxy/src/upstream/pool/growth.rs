@@ -233,6 +233,8 @@ impl Opening {
             // A login in the meantime may have brought others.
             Failure::Credentials => {
                 pool.credentials.take_if(|known| Arc::ptr_eq(known, &self.credentials));
+                // If it is empty, too, whoever waits for it waits in vain.
+                self.pools.emptied.notify_waiters();
             }
             Failure::Passing => {
                 let pause = RETRY_MIN.saturating_mul(1 << pool.failures.min(4)).min(RETRY_MAX);

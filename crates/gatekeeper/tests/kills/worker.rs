@@ -130,7 +130,8 @@ impl Worker {
                 assert_eq!(status, "I", "{heard:?} outside of a transaction");
                 match code.as_str() {
                     "08007" => Fate::Unknown,
-                    "53300" => Fate::Absent,
+                    // Refused, or lost before it was sent, on the second connection too: both say that it was not done.
+                    "53300" | "08006" => Fate::Absent,
                     _ => panic!("{heard:?} outside of a transaction"),
                 }
             }

@@ -97,8 +97,12 @@ fn what_is_not_a_client_is_closed_silently() {
 #[test]
 fn what_a_client_does_wrong_is_told() {
     let table: [(Vec<u8>, &str, &str); 9] = [
-        (packet(0x0002_0000, b"x"), "0A000", "unsupported frontend protocol 2.0: server supports 3.0"),
-        (packet(0x04d2_0001, b""), "0A000", "unsupported frontend protocol 1234.1: server supports 3.0"),
+        (packet(0x0002_0000, b"x"), "0A000", "unsupported frontend protocol 2.0: server supports 3.0 to 3.2"),
+        (
+            packet(0x04d2_0001, b""),
+            "0A000",
+            "unsupported frontend protocol 1234.1: server supports 3.0 to 3.2",
+        ),
         (packet(PROTOCOL_3_0, b"\0"), "28000", "no PostgreSQL user name specified in startup packet"),
         (packet(PROTOCOL_3_0, b"user\0\0\0"), "28000", "no PostgreSQL user name specified in startup packet"),
         (

@@ -127,7 +127,7 @@ const CONNECTIONS: usize = 600;
 /// would be as many processes.
 const GATE_CONNECTIONS: usize = 1_000;
 /// How long requests arrive in each turn of the demonstration; short, so that it ends within 90 seconds.
-const DEMO_WINDOW: Duration = Duration::from_millis(3500);
+const DEMO_WINDOW: Duration = Duration::from_secs(4);
 /// The clients' patience in the demonstration: as long as the window, so that no time-out disturbs the
 /// throughput that is measured in it.
 const DEMO_TIMEOUT: Duration = DEMO_WINDOW;

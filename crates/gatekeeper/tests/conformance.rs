@@ -2,8 +2,8 @@
 //!
 //! Each suite runs three times: against PostgreSQL itself, through the gate with transaction pooling, and with session
 //! pooling. What fails against the server itself says nothing of the gate. What fails through it only must be in the
-//! list beside this file, with its reason, and what is in the list must fail: else the list is wrong. It takes minutes,
-//! so that it runs by `make conformance` only.
+//! list beside this file, with its reason, and what is in the list must fail: else the list is wrong. It takes five minutes,
+//! mostly waiting: the suites have time-outs to test.
 
 // Helpers of tests panic as tests do; clippy only knows functions marked as tests.
 #![allow(clippy::panic)]
@@ -271,13 +271,11 @@ fn summary(outcome: &Outcome) -> String {
 }
 
 #[test]
-#[ignore = "takes minutes: make conformance"]
 fn pgxs_own_suite_passes_but_for_what_is_listed() {
     conforms(&PGX);
 }
 
 #[test]
-#[ignore = "takes minutes: make conformance"]
 fn lib_pqs_own_suite_passes_but_for_what_is_listed() {
     conforms(&LIB_PQ);
 }

@@ -3,18 +3,17 @@
 use std::collections::VecDeque;
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::Error;
-use crate::process::{self, POLL_INTERVAL, free_port};
+use crate::process::{self, free_port};
 
 /// How long the gatekeeper may take until its port accepts connections.
 const START_BOUND: Duration = Duration::from_secs(20);
@@ -114,25 +113,16 @@ impl Gatekeeper {
     }
 
     fn wait_until_ready(&mut self) -> Result<(), Error> {
-        let deadline = Instant::now() + START_BOUND;
-        loop {
-            let problem = match self.child.try_wait() {
-                Ok(Some(status)) => {
+        let port = self.port;
+        process::wait_until_ready(&mut self.child, START_BOUND, || process::accepts(port)).map_err(
+            |problem| {
+                if let Ok(Some(_)) = self.child.try_wait() {
                     // With the process gone its log ends; whatever it said is in it after this.
                     let _ = self.collector.take().map(JoinHandle::join);
-                    format!("stopped at once ({status})")
                 }
-                Ok(None) | Err(_) if TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_ok() => {
-                    return Ok(());
-                }
-                Ok(None) | Err(_) if Instant::now() < deadline => {
-                    std::thread::sleep(POLL_INTERVAL);
-                    continue;
-                }
-                Ok(None) | Err(_) => format!("didn't accept connections within {START_BOUND:?}"),
-            };
-            return Err(Error::NotReady { server: "gatekeeper".to_owned(), problem, log: self.log_tail() });
-        }
+                Error::NotReady { server: "gatekeeper".to_owned(), problem, log: self.log_tail() }
+            },
+        )
     }
 }
 

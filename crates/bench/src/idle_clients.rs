@@ -1,7 +1,6 @@
 //! Ten thousand clients that are connected and say nothing: what memory does each take, and do they slow down the few
 //! that work?
 
-use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use crate::gatekeeper::Gatekeeper;
 use crate::load::Target;
 use crate::pgbench::{self, Amount, Protocol, Run};
 use crate::postgres::{Authentication, PrivateServer, PrivateServerOptions};
-use crate::process::blocking;
+use crate::process::{blocking, resident_memory};
 use crate::stats::{Rounds, percentile};
 use crate::table::{count, paragraph, ratio, spread};
 
@@ -82,11 +81,12 @@ pub async fn run(options: &Options, display: &Display) -> Result<Report, Error> 
     // A first client, so that pools, threads and tables are there.
     let target = Target::parse(&server.dsn_through(crowded.port()))?;
     let first = connect(&target).await?;
-    let bytes_before = resident(crowded.pid())?;
+    let resident = || resident_memory(crowded.pid()).map(|bytes| bytes as f64);
+    let bytes_before = resident()?;
     let idle = options.clients.saturating_sub(options.active);
     display.now(format!("connecting {idle} clients"));
     let clients = connect_all(&target, idle as usize).await?;
-    let bytes_per_client = (resident(crowded.pid())? - bytes_before) / f64::from(idle.max(1));
+    let bytes_per_client = (resident()? - bytes_before) / f64::from(idle.max(1));
     let ports = [quiet.port(), crowded.port()];
     let run = Run {
         protocol: Protocol::Simple,
@@ -135,16 +135,6 @@ async fn connect(target: &Target) -> Result<Client, Error> {
     let client = target.connect().await?;
     client.simple_query("SELECT 1").await.map_err(Error::database("asking SELECT 1"))?;
     Ok(client)
-}
-
-/// Resident memory of a process, in bytes.
-fn resident(pid: u32) -> Result<f64, Error> {
-    let path = format!("/proc/{pid}/status");
-    let text = fs::read_to_string(&path).map_err(Error::io(format!("reading {path}")))?;
-    let kib = text
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix("kB")?.trim().parse::<f64>().ok());
-    kib.map(|kib| kib * 1024.0).ok_or_else(|| Error::Experiment(format!("{path} tells no VmRSS")))
 }
 
 impl Report {

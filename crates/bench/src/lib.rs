@@ -21,4 +21,4 @@ pub mod stats;
 pub mod table;
 
 pub use error::Error;
-pub use process::{allowed_cpus, raise_descriptor_limit, separate_processors};
+pub use process::{allowed_cpus, raise_descriptor_limit, resident_memory, separate_processors};

@@ -1,19 +1,18 @@
 //! A private PgBouncer, for standing beside the gatekeeper: its own configuration, port and log, gone when dropped.
 
 use std::fs::{self, Permissions};
-use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::Error;
 use crate::postgres::{PrivateServer, unprivileged_user};
-use crate::process::{self, POLL_INTERVAL, free_port};
+use crate::process::{self, free_port};
 
 /// How long it may take until its port accepts connections.
 const START_BOUND: Duration = Duration::from_secs(20);
@@ -28,7 +27,7 @@ pub struct PgBouncer {
     child: Child,
     port: u16,
     version: String,
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 impl PgBouncer {
@@ -62,8 +61,13 @@ impl PgBouncer {
             command.uid(user).gid(group);
         }
         let child = command.spawn().map_err(Error::io(format!("starting {}", binary.display())))?;
-        let mut pgbouncer = Self { child, port, version, _directory: directory };
-        pgbouncer.wait_until_ready()?;
+        let mut pgbouncer = Self { child, port, version, directory };
+        process::wait_until_ready(&mut pgbouncer.child, START_BOUND, || process::accepts(port)).map_err(
+            |problem| {
+                let log = process::log_tail(&pgbouncer.directory.path().join("log"));
+                Error::NotReady { server: "PgBouncer".to_owned(), problem, log }
+            },
+        )?;
         Ok(pgbouncer)
     }
 
@@ -87,23 +91,6 @@ impl PgBouncer {
         let mut numbers = self.version.split('.').map_while(|number| number.parse::<u32>().ok());
         let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
         version >= PREPARES_SINCE
-    }
-
-    fn wait_until_ready(&mut self) -> Result<(), Error> {
-        let deadline = Instant::now() + START_BOUND;
-        loop {
-            let problem = match self.child.try_wait() {
-                Ok(Some(status)) => format!("stopped at once ({status})"),
-                _ if TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_ok() => return Ok(()),
-                _ if Instant::now() < deadline => {
-                    std::thread::sleep(POLL_INTERVAL);
-                    continue;
-                }
-                _ => format!("didn't accept connections within {START_BOUND:?}"),
-            };
-            let log = process::log_tail(&self._directory.path().join("log"));
-            return Err(Error::NotReady { server: "PgBouncer".to_owned(), problem, log });
-        }
     }
 }
 

@@ -13,13 +13,13 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::Error;
-use crate::process::{self, POLL_INTERVAL};
+use crate::process;
 
 pub use crate::process::free_port;
 pub use binaries::Binaries;
@@ -286,23 +286,13 @@ fn wait_until_ready(
     port: u16,
     password: &str,
 ) -> Result<(), Error> {
-    let not_ready = |problem: String| Error::NotReady {
+    // The port alone proves nothing (somebody else may hold it): a login with our password does.
+    let answers = || psql(binaries, port, password, "SELECT 1").map(drop).map_err(|error| error.to_string());
+    process::wait_until_ready(child, START_BOUND, answers).map_err(|problem| Error::NotReady {
         server: "PostgreSQL".to_owned(),
         problem,
         log: process::log_tail(&log_path(root)),
-    };
-    let deadline = Instant::now() + START_BOUND;
-    loop {
-        if let Ok(Some(status)) = child.try_wait() {
-            return Err(not_ready(format!("stopped at once ({status})")));
-        }
-        // The port alone proves nothing (somebody else may hold it): a login with our password does.
-        let Err(error) = psql(binaries, port, password, "SELECT 1") else { return Ok(()) };
-        if Instant::now() >= deadline {
-            return Err(not_ready(format!("didn't accept connections within {START_BOUND:?} ({error})")));
-        }
-        std::thread::sleep(POLL_INTERVAL);
-    }
+    })
 }
 
 fn psql(binaries: &Binaries, port: u16, password: &str, sql: &str) -> Result<String, Error> {

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
@@ -127,6 +127,33 @@ pub(crate) fn wait_for_exit(child: &mut Child, bound: Duration) -> Option<ExitSt
     }
 }
 
+/// Waits up to `bound` until a child that was just started is ready; `is_ready` says what is missing.
+///
+/// # Errors
+/// What became of it instead, for [`Error::NotReady`].
+pub(crate) fn wait_until_ready(
+    child: &mut Child,
+    bound: Duration,
+    mut is_ready: impl FnMut() -> Result<(), String>,
+) -> Result<(), String> {
+    let deadline = Instant::now() + bound;
+    loop {
+        if let Ok(Some(status)) = child.try_wait() {
+            return Err(format!("stopped at once ({status})"));
+        }
+        let Err(missing) = is_ready() else { return Ok(()) };
+        if Instant::now() >= deadline {
+            return Err(format!("didn't accept connections within {bound:?} ({missing})"));
+        }
+        std::thread::sleep(POLL_INTERVAL);
+    }
+}
+
+/// Whether a server on this machine accepts connections at `port`.
+pub(crate) fn accepts(port: u16) -> Result<(), String> {
+    TcpStream::connect((Ipv4Addr::LOCALHOST, port)).map(drop).map_err(|error| error.to_string())
+}
+
 /// The last lines of a log file, for an error message.
 pub(crate) fn log_tail(path: &Path) -> String {
     let read = || -> std::io::Result<String> {
@@ -138,6 +165,19 @@ pub(crate) fn log_tail(path: &Path) -> String {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     };
     read().unwrap_or_else(|error| format!("(no log: {error})"))
+}
+
+/// Resident memory of a process, in bytes.
+///
+/// # Errors
+/// If there is no such process, or the operating system doesn't tell.
+pub fn resident_memory(pid: u32) -> Result<u64, Error> {
+    let path = format!("/proc/{pid}/status");
+    let text = std::fs::read_to_string(&path).map_err(Error::io(format!("reading {path}")))?;
+    text.lines()
+        .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix("kB")?.trim().parse::<u64>().ok())
+        .map(|kib| kib * 1024)
+        .ok_or_else(|| Error::Experiment(format!("{path} tells no VmRSS")))
 }
 
 /// `root` and its direct children, as `/proc` lists them (only `root` where there is no `/proc`).

@@ -198,10 +198,7 @@ pub(crate) async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) 
 
 /// The resident memory of a process in bytes.
 pub(crate) fn resident_bytes(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the process lives");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory is told");
-    let kilobytes = line.trim().strip_suffix(" kB").expect("in kB");
-    1024 * kilobytes.trim().parse::<u64>().expect("a number")
+    bench::resident_memory(pid).expect("the process lives, and its memory is told")
 }
 
 /// Asserts that the gatekeeper's memory stays flat. Does nothing without a gatekeeper.

@@ -14,19 +14,22 @@ help:
 setup:
 	scripts/setup postgresql drivers
 
+# Both are built together and then run as they are: cargo would build what they share again for one of them alone.
+built := $(or $(CARGO_TARGET_DIR),target)/release
+
 demo:
 	scripts/setup postgresql
 	cargo build --release --locked -p gatekeeper -p bench
-	cargo run --release --locked -p bench -- demo
+	$(built)/bench demo
 
 bench:
 	scripts/setup postgresql pgbouncer
 	cargo build --release --locked -p gatekeeper -p bench
-	cargo run --release --locked -p bench -- flash-sale
-	cargo run --release --locked -p bench -- reports
-	cargo run --release --locked -p bench -- long-lane
-	cargo run --release --locked -p bench -- proxy-cost
-	cargo run --release --locked -p bench -- idle-clients
+	$(built)/bench flash-sale
+	$(built)/bench reports
+	$(built)/bench long-lane
+	$(built)/bench proxy-cost
+	$(built)/bench idle-clients
 
 SECONDS ?= 300
 

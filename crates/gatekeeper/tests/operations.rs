@@ -24,11 +24,6 @@ async fn session(server: &PrivateServer, gate: &Gate) -> Client {
     client
 }
 
-fn signal(gate: &Gate) {
-    let status = Command::new("kill").args(["-TERM", &gate.pid().to_string()]).status();
-    assert!(status.expect("kill runs").success());
-}
-
 /// What `gatekeeper types` prints, or `/metrics` answers.
 fn types(gate: &Gate) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_gatekeeper"))
@@ -85,7 +80,7 @@ async fn after_a_signal_a_transaction_may_end_and_then_the_process_does() {
         .batch_execute("CREATE TABLE kept (n int); BEGIN; INSERT INTO kept VALUES (1)")
         .await
         .expect("it runs");
-    signal(&gate);
+    gate.signal("TERM");
     let ready = format!("http://{}/readyz", gate.admin_address());
     until("it is not ready any more", async || ureq::get(&ready).call().is_err()).await;
     client.batch_execute("INSERT INTO kept VALUES (2); COMMIT").await.expect("the transaction may end");
@@ -99,10 +94,10 @@ async fn a_second_signal_cuts_off_what_still_runs() {
     let mut gate = Gate::start(server.port(), &["drain_timeout = \"10m\"".to_owned()]);
     let client = session(&server, &gate).await;
     client.batch_execute("BEGIN; SELECT 1").await.expect("it runs");
-    signal(&gate);
+    gate.signal("TERM");
     let ready = format!("http://{}/readyz", gate.admin_address());
     until("it is not ready any more", async || ureq::get(&ready).call().is_err()).await;
-    signal(&gate);
+    gate.signal("TERM");
     assert_eq!(gate.wait().code(), Some(0));
     client.batch_execute("SELECT 1").await.expect_err("the session is gone");
 }

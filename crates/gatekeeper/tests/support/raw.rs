@@ -54,11 +54,16 @@ pub(crate) struct Raw {
 impl Raw {
     /// Connects without a word.
     pub(crate) fn connect(port: u16) -> Self {
-        let stream = TcpStream::connect(("127.0.0.1", port)).expect("the listener accepts");
+        Self::try_connect(port).expect("the listener accepts")
+    }
+
+    /// Connects without a word; `None` if nobody listens.
+    pub(crate) fn try_connect(port: u16) -> Option<Self> {
+        let stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
         stream.set_read_timeout(Some(READ_BOUND)).expect("a time-out is set");
         stream.set_write_timeout(Some(READ_BOUND)).expect("a time-out is set");
         stream.set_nodelay(true).expect("small writes go at once");
-        Self { stream }
+        Some(Self { stream })
     }
 
     /// Connects and logs in as a user whom the server lets in without a challenge.

@@ -3,7 +3,12 @@ module gatekeeper.test/pgx
 
 go 1.25.0
 
-require github.com/jackc/pgx/v5 v5.12.0
+require (
+	gatekeeper.test/harness v0.0.0
+	github.com/jackc/pgx/v5 v5.12.0
+)
+
+replace gatekeeper.test/harness => ../harness
 
 require (
 	github.com/jackc/pgpassfile v1.0.0 // indirect

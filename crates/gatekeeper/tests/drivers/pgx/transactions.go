@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 
+	"gatekeeper.test/harness"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -112,7 +113,7 @@ func cancelWaiting(ctx context.Context) {
 		// Every server connection is held, so these wait, and leave the queue with their clients.
 		for round := 0; round < 5; round++ {
 			connection := connect(ctx, mode(pgx.QueryExecModeExec))
-			soon, cancel := context.WithTimeout(ctx, 5*pollInterval)
+			soon, cancel := context.WithTimeout(ctx, 5*harness.PollInterval)
 			_, err := connection.Exec(soon, "SELECT 1")
 			cancel()
 			if !errors.Is(err, context.DeadlineExceeded) {

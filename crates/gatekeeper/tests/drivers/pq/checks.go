@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"gatekeeper.test/harness"
 	"github.com/lib/pq"
 )
 
@@ -71,7 +72,7 @@ func sharing(ctx context.Context) {
 		pids[scalar[int](ctx, one, "SELECT pg_backend_pid()")] = true
 		defer func() { must(one.Close()) }()
 	}
-	if throughGate && len(pids) > connections {
+	if harness.ThroughGate && len(pids) > connections {
 		fail("%d sessions ran on %d server connections", len(sessions), len(pids))
 	}
 }
@@ -342,7 +343,7 @@ func cancelInTransaction(ctx context.Context) {
 	do(ctx, db, "DROP TABLE IF EXISTS pqancelled")
 	do(ctx, db, "CREATE TABLE pqancelled (a int)")
 	for round := 0; round < connections; round++ {
-		soon, cancel := context.WithTimeout(ctx, 5*pollInterval)
+		soon, cancel := context.WithTimeout(ctx, 5*harness.PollInterval)
 		transaction := got(db.BeginTx(soon, nil))
 		_, _ = transaction.ExecContext(soon, "INSERT INTO pqancelled VALUES (1)")
 		_, err := transaction.ExecContext(soon, "SELECT pg_sleep(600)")

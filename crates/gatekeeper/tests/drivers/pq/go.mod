@@ -3,4 +3,9 @@ module gatekeeper.test/pq
 
 go 1.22
 
-require github.com/lib/pq v1.12.3
+require (
+	gatekeeper.test/harness v0.0.0
+	github.com/lib/pq v1.12.3
+)
+
+replace gatekeeper.test/harness => ../harness

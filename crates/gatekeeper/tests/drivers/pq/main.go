@@ -1,9 +1,6 @@
 // Command pq checks that lib/pq, under database/sql, works through the gatekeeper.
 //
-// Where to connect comes from libpq's variables (PGHOST, PGPORT, PGUSER, PGPASSWORD, PGDATABASE). Beside them,
-// from tests/drivers.rs: GATEKEEPER_PID (absent when the checks run against PostgreSQL itself),
-// GATEKEEPER_CONNECTIONS, UPSTREAM_PORT. A check prints one line; the first that fails ends the run, unless
-// CHECK_ALL is set. CHECK_ONLY selects by a part of the title. Nothing waits for a time to pass.
+// The environment is as in harness/checks.go.
 package main
 
 import (
@@ -12,55 +9,27 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 	"strings"
-	"time"
 
+	"gatekeeper.test/harness"
 	"github.com/lib/pq"
 )
 
-// checkTimeout is a bound that only a hang reaches: the slowest check takes a few seconds.
-const checkTimeout = 120 * time.Second
+// What the checks call by short names.
+var (
+	connections = harness.Connections
+	envInt      = harness.EnvInt
+	fail        = harness.Fail
+	must        = harness.Must
+	perform     = harness.Perform
+	until       = harness.Until
+)
 
-// pollInterval is the pause between two looks at a condition, itself bounded by checkTimeout.
-const pollInterval = 10 * time.Millisecond
+type check = harness.Check
 
-// connections is the gatekeeper's budget of server connections.
-var connections = envInt("GATEKEEPER_CONNECTIONS", 4)
+func got[T any](value T, err error) T { return harness.Got(value, err) }
 
-// throughGate tells whether there is a gatekeeper at all.
-var throughGate = os.Getenv("GATEKEEPER_PID") != ""
-
-type check struct {
-	title string
-	run   func(context.Context)
-}
-
-// failure is what must panics with, so that a failed check is told from a bug in a check.
-type failure struct{ message string }
-
-func fail(format string, arguments ...any) {
-	panic(failure{fmt.Sprintf(format, arguments...)})
-}
-
-// must ends the check if there was an error.
-func must(err error) {
-	if err != nil {
-		fail("%v", err)
-	}
-}
-
-// got ends the check if there was an error, and passes the value on.
-func got[T any](value T, err error) T {
-	must(err)
-	return value
-}
-
-func expect[T comparable](what string, got, want T) {
-	if got != want {
-		fail("%s: got %v, want %v", what, got, want)
-	}
-}
+func expect[T comparable](what string, got, want T) { harness.Expect(what, got, want) }
 
 // expectCode ends the check unless err is the server's error of this SQLSTATE.
 func expectCode(err error, code string) {
@@ -68,25 +37,6 @@ func expectCode(err error, code string) {
 	if !errors.As(err, &server) || string(server.Code) != code {
 		fail("got error %v, want SQLSTATE %s", err, code)
 	}
-}
-
-// until polls a condition until it holds; the check's own bound ends it otherwise.
-func until(ctx context.Context, what string, condition func() bool) {
-	for !condition() {
-		select {
-		case <-ctx.Done():
-			fail("never happened: %s", what)
-		case <-time.After(pollInterval):
-		}
-	}
-}
-
-func envInt(name string, absent int) int {
-	value, err := strconv.Atoi(os.Getenv(name))
-	if err != nil {
-		return absent
-	}
-	return value
 }
 
 // open is a pool of sessions; every option is one of a connection string.
@@ -132,38 +82,6 @@ func do(ctx context.Context, on queryer, query string, arguments ...any) {
 	got(on.ExecContext(ctx, query, arguments...))
 }
 
-// perform runs one check and reports what it failed with.
-func perform(check check) (problem error) {
-	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
-	defer cancel()
-	defer func() {
-		switch value := recover().(type) {
-		case nil:
-		case failure:
-			problem = errors.New(value.message)
-		default:
-			panic(value)
-		}
-	}()
-	check.run(ctx)
-	return nil
-}
-
 func main() {
-	code := 0
-	for _, check := range checks {
-		if !strings.Contains(check.title, os.Getenv("CHECK_ONLY")) {
-			continue
-		}
-		if problem := perform(check); problem != nil {
-			fmt.Printf("FAILED %s\n%v\n", check.title, problem)
-			code = 1
-			if os.Getenv("CHECK_ALL") == "" {
-				break
-			}
-			continue
-		}
-		fmt.Printf("ok     %s\n", check.title)
-	}
-	os.Exit(code)
+	harness.Main(checks)
 }

@@ -1,13 +1,11 @@
 """Django's models: migrations, batches of rows, locks, server-side cursors, queries of the ORM."""
 
-import threading
-
 from django.contrib.auth.models import Group, User
 from django.core.management import call_command
 from django.db import connections, transaction
 from django.db.models import Count, F
 
-from checks import CONNECTIONS, check
+from checks import CONNECTIONS, check, together
 
 ROWS = 3000
 
@@ -69,9 +67,8 @@ def iterator_outside():
 def locks():
     user = User.objects.get(username="gate")
     User.objects.filter(id=user.id).update(last_name="0")
-    failures = []
 
-    def work():
+    def work(_):
         try:
             for _ in range(5):
                 with transaction.atomic():
@@ -79,17 +76,10 @@ def locks():
                     mine.last_name = str(int(mine.last_name) + 1)
                     mine.save()
                 Group.objects.filter(name="once").update(id=F("id"))
-        except Exception as error:
-            failures.append(error)
         finally:
             connections.close_all()
 
-    threads = [threading.Thread(target=work) for _ in range(4 * CONNECTIONS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures, failures
+    together(4 * CONNECTIONS, work)
     user.refresh_from_db()
     assert user.last_name == str(5 * 4 * CONNECTIONS), user.last_name
     call_command("migrate", "auth", "zero", verbosity=0, interactive=False)

@@ -7,7 +7,7 @@ import psycopg
 from django.db import DatabaseError, IntegrityError, OperationalError, connections, transaction
 from django.db.utils import ProgrammingError
 
-from checks import CONNECTIONS, check, until, upstream
+from checks import CONNECTIONS, check, together, until, upstream
 
 ALIASES = ("default", "prepared", "serializable", "pooled")
 
@@ -37,25 +37,16 @@ def login():
 
 @check("a connection for each request, from many threads")
 def requests():
-    failures = []
-
     def request(number):
         try:
             alias = ALIASES[number % len(ALIASES)]
             assert value(alias, "SELECT %s::int + 1", number) == number + 1
             with transaction.atomic(using=alias):
                 assert value(alias, "SELECT %s::text", "it's") == "it's"
-        except Exception as error:
-            failures.append(error)
         finally:
             connections.close_all()
 
-    threads = [threading.Thread(target=request, args=(number,)) for number in range(20 * CONNECTIONS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures, failures
+    together(20 * CONNECTIONS, request)
 
 
 @check("the isolation level that the settings ask for, the time zone, and the encoding")

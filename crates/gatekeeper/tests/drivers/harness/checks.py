@@ -16,6 +16,7 @@ import faulthandler
 import inspect
 import os
 import sys
+import threading
 import time
 import traceback
 
@@ -57,6 +58,24 @@ def until(condition, what):
             return value
         assert time.monotonic() < deadline, f"never happened: {what}"
         time.sleep(POLL_INTERVAL)
+
+
+def together(count, work):
+    """Calls work(0), work(1) and so on at the same time, each in a thread of its own, and fails if one of them does."""
+    failures = []
+
+    def attempt(number):
+        try:
+            work(number)
+        except Exception as failure:
+            failures.append(failure)
+
+    threads = [threading.Thread(target=attempt, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures, failures
 
 
 def gatekeeper_rss():

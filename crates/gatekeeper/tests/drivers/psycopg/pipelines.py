@@ -1,11 +1,9 @@
 """Pipeline mode: many batches before the first answer, errors inside, more data than sockets buffer."""
 
-import threading
-
 import psycopg
 from psycopg import errors
 
-from checks import CONNECTIONS, check
+from checks import CONNECTIONS, check, together
 
 
 @check("a pipeline of many statements")
@@ -92,21 +90,11 @@ def large():
 
 @check("pipelines of many sessions at once")
 def concurrent():
-    failures = []
-
     def work(seed):
-        try:
-            with psycopg.connect(autocommit=True, prepare_threshold=0) as connection:
-                for _ in range(5):
-                    with connection.pipeline():
-                        cursors = [connection.execute(f"SELECT {seed} + %s::int", (number,)) for number in range(50)]
-                        assert [cursor.fetchone()[0] for cursor in cursors] == [seed + number for number in range(50)]
-        except Exception as failure:
-            failures.append(failure)
+        with psycopg.connect(autocommit=True, prepare_threshold=0) as connection:
+            for _ in range(5):
+                with connection.pipeline():
+                    cursors = [connection.execute(f"SELECT {seed} + %s::int", (number,)) for number in range(50)]
+                    assert [cursor.fetchone()[0] for cursor in cursors] == [seed + number for number in range(50)]
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4 * CONNECTIONS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures, failures
+    together(4 * CONNECTIONS, work)

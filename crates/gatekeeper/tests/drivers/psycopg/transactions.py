@@ -1,12 +1,10 @@
 """Transactions: isolation, savepoints, errors, the deferred BEGIN's visible side, two-phase commit."""
 
-import threading
-
 import psycopg
 from psycopg import IsolationLevel, errors
 from psycopg.pq import TransactionStatus
 
-from checks import CONNECTIONS, check
+from checks import CONNECTIONS, check, together
 
 IDLE, INTRANS, INERROR = TransactionStatus.IDLE, TransactionStatus.INTRANS, TransactionStatus.INERROR
 
@@ -260,26 +258,17 @@ def transfers():
     with psycopg.connect(autocommit=True) as connection:
         connection.execute("DROP TABLE IF EXISTS accounts; CREATE TABLE accounts (id int PRIMARY KEY, balance int)")
         connection.execute("INSERT INTO accounts SELECT id, 1000 FROM generate_series(1, 10) id")
-    failures = []
 
     def transfer(seed):
-        try:
-            with psycopg.connect() as mine:
-                for step in range(20):
-                    low, high = sorted(((seed + step) % 10 + 1, (seed * 3 + step * 7 + 1) % 10 + 1))
-                    mine.execute("SELECT 1 FROM accounts WHERE id IN (%s, %s) ORDER BY id FOR UPDATE", (low, high))
-                    mine.execute("UPDATE accounts SET balance = balance - 1 WHERE id = %s", (low,))
-                    mine.execute("UPDATE accounts SET balance = balance + 1 WHERE id = %s", (high,))
-                    mine.commit() if step % 5 else mine.rollback()
-        except Exception as error:
-            failures.append(error)
+        with psycopg.connect() as mine:
+            for step in range(20):
+                low, high = sorted(((seed + step) % 10 + 1, (seed * 3 + step * 7 + 1) % 10 + 1))
+                mine.execute("SELECT 1 FROM accounts WHERE id IN (%s, %s) ORDER BY id FOR UPDATE", (low, high))
+                mine.execute("UPDATE accounts SET balance = balance - 1 WHERE id = %s", (low,))
+                mine.execute("UPDATE accounts SET balance = balance + 1 WHERE id = %s", (high,))
+                mine.commit() if step % 5 else mine.rollback()
 
-    threads = [threading.Thread(target=transfer, args=(seed,)) for seed in range(8 * CONNECTIONS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures, failures
+    together(8 * CONNECTIONS, transfer)
     with psycopg.connect(autocommit=True) as connection:
         assert value(connection, "SELECT sum(balance) FROM accounts") == 10000
         connection.execute("DROP TABLE accounts")

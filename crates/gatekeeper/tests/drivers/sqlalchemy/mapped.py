@@ -1,13 +1,11 @@
 """SQLAlchemy's mapped classes: the schema, batches of rows, savepoints, versions, reflection."""
 
-import threading
-
 import psycopg
 from sqlalchemy import ForeignKey, exc, func, inspect, select, text, update
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
 from sqlalchemy.orm.exc import StaleDataError
 
-from checks import CONNECTIONS, check
+from checks import CONNECTIONS, check, together
 from engine import engine
 
 
@@ -95,23 +93,14 @@ def threads():
         session.execute(text("CREATE TABLE alchemy_sums (id int PRIMARY KEY, n int)"))
         session.execute(text("INSERT INTO alchemy_sums SELECT id, 0 FROM generate_series(0, 4) id"))
         session.commit()
-    failures = []
 
     def work(seed):
-        try:
-            for step in range(10):
-                with Session(POOL) as session:
-                    session.execute(text("UPDATE alchemy_sums SET n = n + 1 WHERE id = :id"), {"id": (seed + step) % 5})
-                    session.commit() if step % 5 else session.rollback()
-        except Exception as error:
-            failures.append(error)
+        for step in range(10):
+            with Session(POOL) as session:
+                session.execute(text("UPDATE alchemy_sums SET n = n + 1 WHERE id = :id"), {"id": (seed + step) % 5})
+                session.commit() if step % 5 else session.rollback()
 
-    workers = [threading.Thread(target=work, args=(seed,)) for seed in range(8 * CONNECTIONS)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert not failures, failures
+    together(8 * CONNECTIONS, work)
     with Session(POOL) as session:
         assert session.scalar(text("SELECT sum(n) FROM alchemy_sums")) == 8 * 8 * CONNECTIONS
         session.execute(text("DROP TABLE alchemy_sums"))

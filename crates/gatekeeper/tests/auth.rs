@@ -10,7 +10,7 @@ mod support;
 use auth_stage::{DENIED, Stage};
 use bytes::BytesMut;
 use support::raw::{Raw, startup};
-use support::{Stack, target_directory, tests_directory};
+use support::{Stack, python};
 use wire::postgres::authentication::{SaslInitial, write_sasl_initial};
 use wire::postgres::backend::{Authentication, parse_authentication, parse_error};
 use wire::postgres::scram::{ServerFirst, parse_server_first};
@@ -241,17 +241,12 @@ async fn a_reload_swaps_the_users_and_a_broken_file_changes_nothing() {
 
 #[test]
 fn asyncpg_works_where_the_gate_authenticates() {
-    let mut program = std::process::Command::new(target_directory().join("python/bin/python"));
-    // Bytecode would be written beside the sources.
-    program.arg("-B").arg(tests_directory().join("drivers/asyncpg"));
-    println!("{}", Stack::start_authenticating().check(program));
+    println!("{}", Stack::start_authenticating().check(python("asyncpg")));
 }
 
 #[test]
 fn psycopg_works_where_the_gate_authenticates() {
-    let mut program = std::process::Command::new(target_directory().join("python/bin/python"));
-    program.arg("-B").arg(tests_directory().join("drivers/psycopg"));
-    println!("{}", Stack::start_authenticating().check(program));
+    println!("{}", Stack::start_authenticating().check(python("psycopg")));
 }
 
 /// What the gate asks of a user, up to SCRAM's challenge.

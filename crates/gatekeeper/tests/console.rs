@@ -12,7 +12,7 @@ use std::process::{Command, Output};
 use gate::Scene;
 use gate::client::{Client, bind, close, describe, execute, group, parse, query, sync, synced};
 use support::raw::message;
-use support::{Gate, target_directory, tests_directory};
+use support::{Gate, python};
 
 /// The virtual database.
 const CONSOLE: &str = "gatekeeper";
@@ -135,9 +135,7 @@ fn psql_sees_every_list_and_pgbouncers_columns() {
 #[test]
 fn drivers_can_use_the_console() {
     let stack = support::Stack::start_gate_with(&["admin_users = \"postgres\""]);
-    let mut program = Command::new(target_directory().join("python/bin/python"));
-    program.arg("-B").arg(tests_directory().join("drivers/console.py"));
-    println!("{}", stack.check(program));
+    println!("{}", stack.check(python("console.py")));
 }
 
 #[test]

@@ -12,7 +12,7 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use support::{Stack, target_directory, tests_directory};
+use support::{Stack, python, target_directory, tests_directory};
 
 /// Runs a driver's checks on each server.
 fn check(program: impl Fn() -> Command) {
@@ -32,15 +32,6 @@ fn build(compiler: &mut Command) {
     let name = format!("{compiler:?}");
     let built = compiler.output().unwrap_or_else(|error| panic!("{name}: {error} (`make setup`?)"));
     assert!(built.status.success(), "{name}\n{}", String::from_utf8_lossy(&built.stderr));
-}
-
-fn python(checks: &str) {
-    check(|| {
-        let mut program = Command::new(target_directory().join("python/bin/python"));
-        // Bytecode would be written beside the sources.
-        program.arg("-B").arg(sources(checks));
-        program
-    });
 }
 
 fn go(checks: &str) {
@@ -73,22 +64,22 @@ fn java_files(directory: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn psycopg_works_through_the_gate() {
-    python("psycopg");
+    check(|| python("psycopg"));
 }
 
 #[test]
 fn asyncpg_works_through_the_gate() {
-    python("asyncpg");
+    check(|| python("asyncpg"));
 }
 
 #[test]
 fn sqlalchemy_on_psycopg_works_through_the_gate() {
-    python("sqlalchemy");
+    check(|| python("sqlalchemy"));
 }
 
 #[test]
 fn django_on_psycopg_works_through_the_gate() {
-    python("django");
+    check(|| python("django"));
 }
 
 #[test]

@@ -5,21 +5,11 @@
 
 mod support;
 
-use bench::postgres::{PrivateServer, PrivateServerOptions};
-use tokio_postgres::{Client, NoTls};
-
-use support::{Gate, until};
-
-async fn session(server: &PrivateServer, gate: &Gate) -> Client {
-    let dsn = server.dsn_through(gate.port());
-    let (client, connection) = tokio_postgres::connect(&dsn, NoTls).await.expect("the login succeeds");
-    tokio::spawn(connection);
-    client
-}
+use support::{Gate, server, session, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_would_have_waited_for_a_connection_runs_at_once_and_is_told() {
-    let server = PrivateServer::start(&PrivateServerOptions::default()).expect("PostgreSQL starts");
+    let server = server();
     let settings = ["mode = \"observe\"", "connections = 1", "queue_max = 1"].map(str::to_owned);
     let gate = Gate::start(server.port(), &settings);
     let [holder, waiter, refused] =

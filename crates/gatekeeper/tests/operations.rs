@@ -8,21 +8,7 @@ mod support;
 
 use std::process::Command;
 
-use bench::postgres::{PrivateServer, PrivateServerOptions};
-use tokio_postgres::{Client, NoTls};
-
-use support::{Gate, until};
-
-fn server() -> PrivateServer {
-    PrivateServer::start(&PrivateServerOptions::default()).expect("PostgreSQL starts")
-}
-
-async fn session(server: &PrivateServer, gate: &Gate) -> Client {
-    let dsn = server.dsn_through(gate.port());
-    let (client, connection) = tokio_postgres::connect(&dsn, NoTls).await.expect("the login succeeds");
-    tokio::spawn(connection);
-    client
-}
+use support::{Gate, server, session, until};
 
 /// What `gatekeeper types` prints, or `/metrics` answers.
 fn types(gate: &Gate) -> String {

@@ -9,21 +9,10 @@ mod support;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use bench::postgres::{PrivateServer, PrivateServerOptions};
-use tokio_postgres::{Client, NoTls};
+use bench::postgres::PrivateServer;
+use tokio_postgres::Client;
 
-use support::{Gate, until};
-
-fn server() -> PrivateServer {
-    PrivateServer::start(&PrivateServerOptions::default()).expect("PostgreSQL starts")
-}
-
-async fn session(server: &PrivateServer, gate: &Gate) -> Client {
-    let dsn = server.dsn_through(gate.port());
-    let (client, connection) = tokio_postgres::connect(&dsn, NoTls).await.expect("the login succeeds");
-    tokio::spawn(connection);
-    client
-}
+use support::{Gate, server, session, until};
 
 fn lines(lines: &[&str]) -> Vec<String> {
     lines.iter().map(|line| (*line).to_owned()).collect()

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use bench::postgres::{PrivateServer, PrivateServerOptions};
 use support::certificates::{Authority, Certificate};
-use support::{Gate, Stack, target_directory, tests_directory};
+use support::{Gate, Stack};
 
 /// A server that speaks TLS (or doesn't), with more lines for pg_hba.conf.
 fn server(authority: &Authority, certificate: Option<&Certificate>, rules: &[&str]) -> PrivateServer {
@@ -301,9 +301,7 @@ fn python(checks: &str, binding: &str) {
         format!("tls_key = \"{}\"", key.display()),
         "tls_mode = \"require\"".to_owned(),
     ];
-    let mut program = Command::new(target_directory().join("python/bin/python"));
-    // Bytecode would be written beside the sources.
-    program.arg("-B").arg(tests_directory().join("drivers").join(checks));
+    let mut program = support::python(checks);
     program.env("PGSSLMODE", "verify-full").env("PGSSLROOTCERT", authority.path());
     program.env("PGCHANNELBINDING", binding);
     println!("{}", Stack::start_both_with(options, &lines).check(program));

@@ -149,6 +149,20 @@ impl Stack {
     }
 }
 
+/// A private server as it is without settings.
+pub(crate) fn server() -> PrivateServer {
+    PrivateServer::start(&PrivateServerOptions::default()).expect("PostgreSQL starts")
+}
+
+/// A session of the superuser through a gate.
+pub(crate) async fn session(server: &PrivateServer, gate: &Gate) -> tokio_postgres::Client {
+    let dsn = server.dsn_through(gate.port());
+    let (client, connection) =
+        tokio_postgres::connect(&dsn, tokio_postgres::NoTls).await.expect("the login succeeds");
+    tokio::spawn(connection);
+    client
+}
+
 /// Whether the tests run against PostgreSQL itself.
 pub(crate) fn direct() -> bool {
     std::env::var_os("GATEKEEPER_TEST_DIRECT").is_some_and(|value| value == "1")
@@ -185,6 +199,14 @@ pub(crate) fn tests_directory() -> PathBuf {
 pub(crate) fn target_directory() -> PathBuf {
     let temporary = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     temporary.parent().expect("the build's temporary directory is in the build directory").to_owned()
+}
+
+/// The program of a driver's checks in Python: a directory or a file under `drivers`.
+pub(crate) fn python(checks: &str) -> Command {
+    let mut program = Command::new(target_directory().join("python/bin/python"));
+    // Bytecode would be written beside the sources.
+    program.arg("-B").arg(tests_directory().join("drivers").join(checks));
+    program
 }
 
 /// Waits until a condition holds, and fails with `what` if it doesn't within a bound that only a hang reaches.

@@ -10,8 +10,7 @@ mod support;
 use std::process::{Command, Output};
 
 use gate::Scene;
-use gate::client::{Client, bind, close, describe, execute, group, parse, query, sync, synced};
-use support::raw::message;
+use gate::client::{Client, bind, close, describe, execute, fetch, group, parse, query, sync, synced};
 use support::{Gate, python};
 
 /// The virtual database.
@@ -156,8 +155,7 @@ fn the_extended_protocol_works_step_by_step() {
     let described = [parse("v", "SHOW VERSION"), describe("v"), sync()].concat();
     assert_eq!(console.ask(&described), "1 t T Z(I)");
     // Rows a few at a time.
-    let two = message(b'E', b"\0\0\0\0\x02");
-    let rows = [parse("", "SHOW STATE"), bind(""), two.clone(), two, sync()].concat();
+    let rows = [parse("", "SHOW STATE"), bind(""), fetch("", 2), fetch("", 2), sync()].concat();
     assert_eq!(console.ask(&rows), "1 2 D(active,yes) D(paused,no) s D(suspended,no) C(SHOW) Z(I)");
     // After an error everything is dropped up to the Sync; and again it works.
     let wrong = [group("SELECT 1"), group("SHOW VERSION"), sync()].concat();

@@ -6,7 +6,7 @@ mod support;
 
 use gate::Scene;
 use gate::client::{
-    Client, copy_data, copy_done, copy_fail, flush, group, parse, query, sync, synced, use_of,
+    Client, bind_to, copy_data, copy_done, copy_fail, fetch, flush, group, parse, query, sync, synced, use_of,
 };
 use support::FlatMemory;
 use support::raw::{self, Raw};
@@ -213,16 +213,6 @@ fn a_pipeline_longer_than_all_buffers_is_answered_while_it_is_written() {
     }
     assert_eq!(other.query("SELECT 1"), "T D(1) C(SELECT 1) Z(I)");
     scene.assert_whole(&before);
-}
-
-/// Bind of the unnamed statement to a named portal.
-fn bind_to(portal: &str) -> Vec<u8> {
-    raw::message(b'B', &[portal.as_bytes(), b"\0\0\0\0\0\0\0\0"].concat())
-}
-
-/// Execute of a named portal for so many rows.
-fn fetch(portal: &str, rows: u32) -> Vec<u8> {
-    raw::message(b'E', &[portal.as_bytes(), b"\0", &rows.to_be_bytes()].concat())
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use bench::postgres::{Authentication, PrivateServerOptions};
 
+use support::chance::Chance;
 use support::raw::{Raw, batch, message, parse_and_bind, query, startup, untagged};
 use support::{CONNECTIONS, FlatMemory, Stack};
 
@@ -336,53 +337,31 @@ fn a_client_that_leaves_between_its_copy_and_the_servers_request_for_data_keeps_
     assert_whole(&stack, "after copies without a client");
 }
 
-/// SplitMix64 (Steele, Lea and Flood 2014): a random sequence that its seed alone decides.
-struct Chance(u64);
-
-impl Chance {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A number below `bound`; the bias of the remainder doesn't matter here.
-    fn below(&mut self, bound: usize) -> usize {
-        usize::try_from(self.next() % bound.max(1) as u64).expect("it is below a usize")
-    }
-
-    fn choose<'a, T>(&mut self, from: &'a [T]) -> &'a T {
-        &from[self.below(from.len())]
-    }
-
-    /// Breaks bytes in one to three places.
-    fn mutate(&mut self, bytes: &mut Vec<u8>) {
-        for _ in 0..=self.below(3) {
-            let at = self.below(bytes.len() + 1);
-            let end = (at + self.below(8)).min(bytes.len());
-            match self.below(7) {
-                0 => bytes.truncate(at),
-                1 => drop(bytes.drain(at..end)),
-                2 => {
-                    let again = bytes[at..end].to_vec();
-                    bytes.splice(at..at, again);
-                }
-                3 => {
-                    let random: Vec<_> = (0..self.below(9)).map(|_| self.next().to_be_bytes()[0]).collect();
-                    bytes.splice(at..at, random);
-                }
-                4 => {
-                    // Most likely to hit a length: whole big-endian extremes.
-                    let extreme = *self.choose(&[0_u32, 3, 4, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff]);
-                    let end = (at + 4).min(bytes.len());
-                    bytes.splice(at..end, extreme.to_be_bytes());
-                }
-                _ => {
-                    if let Some(byte) = bytes.get_mut(at) {
-                        *byte ^= 1 << self.below(8);
-                    }
+/// Breaks bytes in one to three places.
+fn mutate(bytes: &mut Vec<u8>, chance: &mut Chance) {
+    for _ in 0..=chance.below(3) {
+        let at = chance.below(bytes.len() + 1);
+        let end = (at + chance.below(8)).min(bytes.len());
+        match chance.below(7) {
+            0 => bytes.truncate(at),
+            1 => drop(bytes.drain(at..end)),
+            2 => {
+                let again = bytes[at..end].to_vec();
+                bytes.splice(at..at, again);
+            }
+            3 => {
+                let random: Vec<_> = (0..chance.below(9)).map(|_| chance.next().to_be_bytes()[0]).collect();
+                bytes.splice(at..at, random);
+            }
+            4 => {
+                // Most likely to hit a length: whole big-endian extremes.
+                let extreme = *chance.choose(&[0_u32, 3, 4, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff]);
+                let end = (at + 4).min(bytes.len());
+                bytes.splice(at..end, extreme.to_be_bytes());
+            }
+            _ => {
+                if let Some(byte) = bytes.get_mut(at) {
+                    *byte ^= 1 << chance.below(8);
                 }
             }
         }
@@ -440,11 +419,11 @@ fn ten_thousand_mutated_dialogues_leave_nothing_behind() {
     let seed =
         std::env::var("GATEKEEPER_TEST_SEED").map_or(20_261_121, |text| text.parse().expect("a number"));
     println!("replay with GATEKEEPER_TEST_SEED={seed} cargo test --test garbage ten_thousand");
-    let mut chance = Chance(seed);
+    let mut chance = Chance::new(seed);
     let (openings, groups) = (opening_dialogues(), dialogues());
     for number in 0..MUTATIONS / 2 {
         let mut bytes = chance.choose(&openings).clone();
-        chance.mutate(&mut bytes);
+        mutate(&mut bytes, &mut chance);
         println!("opening {number}: {}", bytes.escape_ascii());
         let mut raw = Raw::connect(stack.port());
         raw.send(&bytes);
@@ -455,7 +434,7 @@ fn ten_thousand_mutated_dialogues_leave_nothing_behind() {
         let mut raw = Raw::login(stack.port(), OPEN);
         for _ in 0..GROUPS_PER_SESSION {
             let mut bytes = chance.choose(&groups).clone();
-            chance.mutate(&mut bytes);
+            mutate(&mut bytes, &mut chance);
             println!("session {number}: {}", bytes.escape_ascii());
             raw.send(&bytes);
         }

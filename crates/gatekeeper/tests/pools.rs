@@ -43,8 +43,7 @@ fn users_and_databases_have_pools_of_their_own_within_one_budget() {
     let status = scene.settled();
     let pools = status["pools"].as_array().expect("pools");
     assert_eq!(pools.len(), 3, "{status:#}");
-    let total: u64 = pools.iter().filter_map(|pool| pool["connections"].as_u64()).sum();
-    assert!(total as usize <= CONNECTIONS, "{status:#}");
+    assert!(gate::pooled(&status) as usize <= CONNECTIONS, "{status:#}");
 }
 
 #[test]

@@ -49,6 +49,16 @@ pub(crate) fn execute() -> Vec<u8> {
     written(|out| frontend::write_execute(out, b"", 0))
 }
 
+/// Bind of the unnamed statement to a named portal.
+pub(crate) fn bind_to(portal: &str) -> Vec<u8> {
+    crate::support::raw::message(b'B', &[portal.as_bytes(), b"\0\0\0\0\0\0\0\0"].concat())
+}
+
+/// Execute of a named portal for so many rows.
+pub(crate) fn fetch(portal: &str, rows: u32) -> Vec<u8> {
+    crate::support::raw::message(b'E', &[portal.as_bytes(), b"\0", &rows.to_be_bytes()].concat())
+}
+
 pub(crate) fn close(name: &str) -> Vec<u8> {
     written(|out| frontend::write_close(out, Target::Statement, name.as_bytes()))
 }

@@ -28,7 +28,7 @@ pub(crate) const DATABASE: &str = "postgres";
 /// The superuser, for what happens beside the gate.
 const SUPERUSER: &str = "postgres";
 /// What a settled gate shows as zero in `/status`.
-pub(crate) const ZEROS: [&str; 7] = [
+const ZEROS: [&str; 7] = [
     "load_seconds",
     "queued",
     "in_flight",
@@ -55,6 +55,21 @@ fn server() -> Arc<PrivateServer> {
         *shared = Arc::downgrade(&server);
         server
     })
+}
+
+/// Whether a gate with this `/status` owes nobody anything: no load, nothing in flight or in the queue, every connection
+/// in its pool.
+pub(crate) fn is_settled(status: &Value) -> bool {
+    ZEROS.iter().all(|name| status[*name].as_f64() == Some(0.0))
+        && status["pools"]
+            .as_array()
+            .is_some_and(|pools| pools.iter().all(|pool| pool["idle"] == pool["connections"]))
+}
+
+/// The server connections that the pools of a gate with this `/status` know of.
+pub(crate) fn pooled(status: &Value) -> u64 {
+    let pools = status["pools"].as_array().map_or(&[][..], Vec::as_slice);
+    pools.iter().filter_map(|pool| pool["connections"].as_u64()).sum()
 }
 
 /// Waits until a condition holds, and fails with `what` if it doesn't within a bound that only a hang reaches.
@@ -157,9 +172,7 @@ impl Scene {
     pub(crate) fn lasting_processes(&self) -> BTreeSet<String> {
         let mut processes = BTreeSet::new();
         self.until("the pools have all processes of the server", || {
-            let status = self.gate.status();
-            let pools = status["pools"].as_array().map_or(&[][..], Vec::as_slice);
-            let connections: u64 = pools.iter().filter_map(|pool| pool["connections"].as_u64()).sum();
+            let connections = pooled(&self.gate.status());
             processes = self.processes();
             processes.len() as u64 == connections
         });
@@ -217,10 +230,7 @@ impl Scene {
         let mut status = Value::Null;
         self.until("the gate has settled", || {
             status = self.gate.status();
-            ZEROS.iter().all(|name| status[*name].as_f64() == Some(0.0))
-                && status["pools"]
-                    .as_array()
-                    .is_some_and(|pools| pools.iter().all(|pool| pool["idle"] == pool["connections"]))
+            is_settled(&status)
         });
         self.gate.assert_alive();
         status

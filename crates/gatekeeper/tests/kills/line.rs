@@ -13,11 +13,11 @@ use bytes::{Buf, BytesMut};
 use rustix::net::sockopt::set_socket_linger;
 use wire::postgres::backend::{parse_backend_key, parse_error};
 use wire::postgres::codec::backend_frame;
-use wire::postgres::startup::{write_cancel, write_startup};
+use wire::postgres::startup::write_cancel;
 
-use crate::chance::Chance;
 use crate::gate::DATABASE;
-use crate::gate::client::{query, terminate, values};
+use crate::gate::client::{self, query, terminate, values};
+use crate::support::chance::Chance;
 
 /// How long an answer may take. Only a hang takes so long.
 const READ_BOUND: Duration = Duration::from_secs(60);
@@ -258,7 +258,5 @@ fn is_time_out(error: &std::io::Error) -> bool {
 
 /// A start-up message.
 pub(crate) fn startup(user: &str) -> Vec<u8> {
-    let mut out = BytesMut::new();
-    write_startup(&mut out, &[("user", user), ("database", DATABASE)]);
-    out.to_vec()
+    client::startup(3 << 16, &[("user", user), ("database", DATABASE)])
 }

@@ -5,13 +5,13 @@
 // Helpers of tests panic as tests do; clippy only knows functions marked as tests.
 #![allow(clippy::panic)]
 
-mod chance;
 mod crew;
 #[path = "../gate/mod.rs"]
 mod gate;
 mod ledger;
 mod line;
 mod relay;
+mod rounds;
 mod stage;
 #[path = "../support/mod.rs"]
 mod support;
@@ -20,9 +20,10 @@ mod worker;
 
 use bench::postgres::Stop;
 
-use chance::{Chance, rounds};
 use relay::{Cut, Direction, Relay};
+use rounds::rounds;
 use stage::{CONNECTIONS, Stage, USER, WORKERS, signal};
+use support::chance::Chance;
 use worker::Habit;
 
 /// How many rounds each kind of fault has.

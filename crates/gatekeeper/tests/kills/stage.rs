@@ -6,10 +6,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bench::postgres::{Authentication, PrivateServer, PrivateServerOptions};
-use serde_json::Value;
 
 use crate::crew::Crew;
-use crate::gate::ZEROS;
+use crate::gate::{is_settled, pooled};
 use crate::line::Line;
 use crate::support::Gate;
 use crate::worker::Habit;
@@ -122,26 +121,16 @@ impl Stage {
         self.see(&format!("SELECT pid FROM pg_stat_activity WHERE usename = '{USER}'")).into_iter().collect()
     }
 
-    /// Whether nobody is owed anything.
-    fn is_settled(status: &Value) -> bool {
-        ZEROS.iter().all(|name| status[*name].as_f64() == Some(0.0))
-            && status["pools"]
-                .as_array()
-                .is_some_and(|pools| pools.iter().all(|pool| pool["idle"] == pool["connections"]))
-    }
-
     /// The connections that the gate's pools know of.
     fn connections(&self) -> u64 {
-        let status = self.gate.status();
-        let pools = status["pools"].as_array().map_or(&[][..], Vec::as_slice);
-        pools.iter().filter_map(|pool| pool["connections"].as_u64()).sum()
+        pooled(&self.gate.status())
     }
 
     /// While nobody works: the load is zero, every connection is in its pool and healthy, and the ledger is right.
     /// Returns the server processes.
     pub(crate) fn check(&self) -> BTreeSet<String> {
         self.gate.assert_alive();
-        self.until("the gate has settled", || Self::is_settled(&self.gate.status()));
+        self.until("the gate has settled", || is_settled(&self.gate.status()));
         let mut processes = BTreeSet::new();
         self.until("the pool has all processes of the server", || {
             processes = self.processes();

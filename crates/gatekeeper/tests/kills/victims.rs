@@ -1,10 +1,10 @@
 //! Clients that are brought into a state, to die there.
 
-use crate::chance::Chance;
-use crate::gate::client::{copy_data, flush, group, parse, query, sync, synced};
+use crate::gate::client::{bind_to, copy_data, copy_done, fetch, flush, group, parse, query, sync, synced};
 use crate::ledger::{Fate, Ledger};
 use crate::line::{Death, Heard, Line, startup};
 use crate::stage::USER;
+use crate::support::chance::Chance;
 
 /// Where a client may be when it dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,7 +162,7 @@ impl State {
             }
             Self::Suspended => {
                 let portal =
-                    [parse("", "SELECT generate_series(1, 10)"), bind_named(), execute_some(3), flush()];
+                    [parse("", "SELECT generate_series(1, 10)"), bind_to("p"), fetch("p", 3), flush()];
                 say(portal.concat(), &["1", "2", "D(1)", "D(2)", "D(3)", "s"]);
             }
             Self::Pipelining => {
@@ -203,16 +203,6 @@ impl State {
     }
 }
 
-/// Bind of the unnamed statement to the portal `p`.
-fn bind_named() -> Vec<u8> {
-    crate::support::raw::message(b'B', b"p\0\0\0\0\0\0\0\0")
-}
-
-/// Execute of the portal `p` for so many rows.
-fn execute_some(rows: u8) -> Vec<u8> {
-    crate::support::raw::message(b'E', &[b'p', 0, 0, 0, 0, rows])
-}
-
 /// A long dialogue in one write, to be broken off after any byte.
 fn script(ledger: &Ledger, chance: &mut Chance) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -228,8 +218,7 @@ fn script(ledger: &Ledger, chance: &mut Chance) -> Vec<u8> {
             5 => query("SELECT repeat('x', 100), generate_series(1, 2000)"),
             _ => {
                 let copy = copy_data(&format!("{number}\t{OWNER}\n"));
-                let done = crate::support::raw::message(b'c', b"");
-                [query("COPY ledger FROM STDIN"), copy, done].concat()
+                [query("COPY ledger FROM STDIN"), copy, copy_done()].concat()
             }
         });
     }

@@ -4,10 +4,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use crate::chance::Chance;
-use crate::gate::client::{close, copy_data, execute, group, parse, query, sync, synced};
+use crate::gate::client::{
+    close, copy_data, copy_done, copy_fail, execute, group, parse, query, sync, synced,
+};
 use crate::ledger::{Fate, Ledger};
 use crate::line::{Heard, Line};
+use crate::support::chance::Chance;
 use crate::support::raw;
 
 /// Rows of a long result.
@@ -304,8 +306,8 @@ impl Worker {
         if self.chance.once_in(4) {
             let number = self.begin();
             let row = copy_data(&format!("{number}\t{}\n", self.name));
-            let fail = raw::message(b'f', b"changed my mind\0");
-            return self.ask(&[row, fail].concat(), &["E(57014)", "Z(I)"]) == Heard::Whole;
+            return self.ask(&[row, copy_fail("changed my mind")].concat(), &["E(57014)", "Z(I)"])
+                == Heard::Whole;
         }
         let numbers: Vec<_> = (0..=self.chance.below(50)).map(|_| self.begin()).collect();
         let mut bytes = Vec::new();
@@ -313,7 +315,7 @@ impl Worker {
             self.note(*number, Fate::Unknown);
             bytes.extend(copy_data(&format!("{number}\t{}\n", self.name)));
         }
-        bytes.extend(raw::message(b'c', b""));
+        bytes.extend(copy_done());
         let heard = self.ask(&bytes, &[&format!("C(COPY {})", numbers.len()), "Z(I)"]);
         for number in numbers {
             self.note_autocommit(number, &heard);

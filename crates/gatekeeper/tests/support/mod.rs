@@ -9,6 +9,7 @@
 #![allow(clippy::panic)]
 
 pub(crate) mod certificates;
+pub(crate) mod chance;
 mod gatekeeper;
 pub(crate) mod raw;
 

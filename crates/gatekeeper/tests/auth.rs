@@ -311,18 +311,27 @@ async fn the_bound_holds_for_relayed_logins_too() {
 
 #[tokio::test]
 async fn a_login_that_never_ends_holds_up_nobody_and_is_ended() {
-    let stage = Stage::with_secrets("h", &[SCRAM, "logins_max = 1", "login_timeout = \"2s\""]);
-    let mut halves: Vec<_> = (0..20).map(|_| Raw::connect(stage.port())).collect();
-    for half in &mut halves {
-        assert!(half.send(&startup("h_ann")));
-        assert_eq!(half.read().unwrap().0, b'R');
-    }
-    assert_eq!(stage.who("h_ann", "right").await, "h_ann");
-    for half in &mut halves {
+    let halves = |stage: &Stage| -> Vec<Raw> {
+        let mut halves: Vec<_> = (0..20).map(|_| Raw::connect(stage.port())).collect();
+        for half in &mut halves {
+            assert!(half.send(&startup("h_ann")));
+            assert_eq!(half.read().unwrap().0, b'R');
+        }
+        halves
+    };
+    let stage = Stage::with_secrets("h", &[SCRAM, "logins_max = 1"]);
+    // Who had to wait for the end of these would wait for good.
+    let patient = stage.gate(&["login_timeout = \"1h\""]);
+    let unfinished = halves(&patient);
+    assert_eq!(patient.who("h_ann", "right").await, "h_ann");
+    drop(unfinished);
+
+    let impatient = stage.gate(&["login_timeout = \"2s\""]);
+    for mut half in halves(&impatient) {
         let (tag, body) = half.read().unwrap();
         assert_eq!((tag, parse_error(&body).code()), (b'E', "57014"));
     }
-    assert_eq!(stage.metric("login_failures_total{gate=\"postgres\",reason=\"timeout\"}") as u32, 20);
+    assert_eq!(impatient.metric("login_failures_total{gate=\"postgres\",reason=\"timeout\"}") as u32, 20);
 }
 
 #[test]

@@ -13,6 +13,10 @@ use support::{Gate, Stack};
 
 /// A server that speaks TLS (or doesn't), with more lines for pg_hba.conf.
 fn server(authority: &Authority, certificate: Option<&Certificate>, rules: &[&str]) -> PrivateServer {
+    PrivateServer::start(&options(authority, certificate, rules)).expect("PostgreSQL starts")
+}
+
+fn options(authority: &Authority, certificate: Option<&Certificate>, rules: &[&str]) -> PrivateServerOptions {
     let mut options = PrivateServerOptions {
         access_rules: rules.iter().map(|rule| (*rule).to_owned()).collect(),
         ..PrivateServerOptions::default()
@@ -26,7 +30,7 @@ fn server(authority: &Authority, certificate: Option<&Certificate>, rules: &[&st
         options.settings =
             vec![("ssl".to_owned(), "on".to_owned()), ("ssl_ca_file".to_owned(), "root.crt".to_owned())];
     }
-    PrivateServer::start(&options).expect("PostgreSQL starts")
+    options
 }
 
 /// A gate in front of a server, reached as `host`.
@@ -155,9 +159,9 @@ fn a_self_signed_certificate_is_trusted_where_it_is_given_as_the_authority() {
     let authority = Authority::new("localhost");
     let itself = authority.itself();
     let server = server(&authority, Some(&itself), &[]);
-    for (name, works) in [("verify-ca", true), ("verify-full", true)] {
+    for name in ["verify-ca", "verify-full"] {
         let front = Front::new(&server, "localhost", &[mode(name), ca(&authority)]);
-        assert_eq!(front.is_encrypted(&server, "sslmode=disable").is_ok(), works, "{name}");
+        assert_eq!(front.is_encrypted(&server, "sslmode=disable"), Ok(true), "{name}");
     }
 }
 
@@ -165,18 +169,17 @@ fn a_self_signed_certificate_is_trusted_where_it_is_given_as_the_authority() {
 fn allow_and_prefer_go_the_other_way_where_the_server_wants_it() {
     let authority = Authority::new("the tests' authority");
     let certificate = authority.issue("the server", &["localhost"]);
-    for (rule, allow, prefer) in [
-        ("hostnossl all all 127.0.0.1/32 reject", Ok(true), Ok(true)),
-        ("hostssl all all 127.0.0.1/32 reject", Ok(false), Ok(false)),
-    ] {
+    for (rule, encrypted) in
+        [("hostnossl all all 127.0.0.1/32 reject", true), ("hostssl all all 127.0.0.1/32 reject", false)]
+    {
         // psql of the server's own start comes by TLS or without, whichever goes.
         let server = server(&authority, Some(&certificate), &[rule]);
-        for (name, expected) in [("allow", &allow), ("prefer", &prefer)] {
+        for name in ["allow", "prefer"] {
             let front = Front::new(&server, "localhost", &[mode(name)]);
-            assert_eq!(&front.is_encrypted(&server, "sslmode=disable"), expected, "{rule} {name}");
+            assert_eq!(front.is_encrypted(&server, "sslmode=disable"), Ok(encrypted), "{rule} {name}");
         }
         let never = Front::new(&server, "localhost", &[mode("disable")]);
-        assert_eq!(never.is_encrypted(&server, "sslmode=disable").is_ok(), rule.starts_with("hostssl"));
+        assert_eq!(never.is_encrypted(&server, "sslmode=disable").is_ok(), !encrypted);
     }
 }
 
@@ -206,16 +209,20 @@ fn the_server_may_ask_the_gate_for_a_certificate() {
 /// TLS on both sides, with the gate's certificate and the server's.
 fn both(authority: &Authority, gates: &Certificate, servers: &Certificate) -> (PrivateServer, Front) {
     let server = server(authority, Some(servers), &[]);
+    let front = Front::new(&server, "localhost", &both_lines(authority, gates));
+    (server, front)
+}
+
+/// A gate's configuration for it.
+fn both_lines(authority: &Authority, gates: &Certificate) -> [String; 5] {
     let (certificate, key) = authority.files("gate", gates);
-    let lines = [
+    [
         mode("verify-full"),
         ca(authority),
         format!("tls_cert = \"{}\"", certificate.display()),
         format!("tls_key = \"{}\"", key.display()),
         "tls_mode = \"require\"".to_owned(),
-    ];
-    let front = Front::new(&server, "localhost", &lines);
-    (server, front)
+    ]
 }
 
 #[test]
@@ -285,26 +292,11 @@ fn a_statement_is_canceled_through_two_tls_connections() {
 fn python(checks: &str, binding: &str) {
     let authority = Authority::new("the tests' authority");
     let shared = authority.issue("the server", &["localhost", "127.0.0.1"]);
-    let (certificate, key) = authority.files("gate", &shared);
-    let options = PrivateServerOptions {
-        files: vec![
-            ("server.crt".to_owned(), shared.certificate.clone()),
-            ("server.key".to_owned(), shared.key.clone()),
-        ],
-        settings: vec![("ssl".to_owned(), "on".to_owned())],
-        ..PrivateServerOptions::default()
-    };
-    let lines = [
-        mode("verify-full"),
-        ca(&authority),
-        format!("tls_cert = \"{}\"", certificate.display()),
-        format!("tls_key = \"{}\"", key.display()),
-        "tls_mode = \"require\"".to_owned(),
-    ];
+    let options = options(&authority, Some(&shared), &[]);
     let mut program = support::python(checks);
     program.env("PGSSLMODE", "verify-full").env("PGSSLROOTCERT", authority.path());
     program.env("PGCHANNELBINDING", binding);
-    println!("{}", Stack::start_both_with(options, &lines).check(program));
+    println!("{}", Stack::start_both_with(options, &both_lines(&authority, &shared)).check(program));
 }
 
 #[test]

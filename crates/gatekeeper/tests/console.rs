@@ -45,15 +45,9 @@ fn console(scene: &Scene) -> Client {
 }
 
 /// One value of a list: of the row whose first column is this, the column of this name.
-fn value(
-    console: &mut Client,
-    list: &str,
-    row: impl Fn(&[(String, String)]) -> bool,
-    column: &str,
-) -> Option<String> {
+fn value(console: &mut Client, list: &str, first: &str, column: &str) -> Option<String> {
     let rows = console.rows(&format!("SHOW {list}"));
-    let found = rows.into_iter().find(|found| row(found))?;
-    found.into_iter().find(|(name, _)| name == column).map(|(_, value)| value)
+    rows.iter().find(|row| row[0].1 == first).map(|row| named(row, column))
 }
 
 fn psql(port: u16, (user, password): (&str, &str), database: &str, command: &str) -> Output {
@@ -215,11 +209,10 @@ fn what_clients_and_connections_do_is_shown() {
     assert_eq!(shown, there);
     second.let_go();
     assert_eq!(waiting.answers(), "T D() C(SELECT 1) Z(I)");
-    let transactions =
-        value(&mut console, "STATS", |row| named(row, "database") == "postgres", "total_xact_count");
+    let transactions = value(&mut console, "STATS", "postgres", "total_xact_count");
     assert_eq!(transactions.as_deref(), Some("3"));
     assert!(console.rows("SHOW TYPES").iter().any(|row| named(row, "type").contains("pg_sleep")));
-    let timeout = value(&mut console, "CONFIG", |row| named(row, "key") == "queue_timeout", "value");
+    let timeout = value(&mut console, "CONFIG", "queue_timeout", "value");
     assert_eq!(timeout.as_deref(), Some("2m"));
 }
 
@@ -232,7 +225,7 @@ fn named(row: &[(String, String)], name: &str) -> String {
 fn until_paused(scene: &Scene) {
     let mut console = console(scene);
     scene.until("the gate is paused", || {
-        let paused = value(&mut console, "STATE", |row| named(row, "key") == "paused", "value");
+        let paused = value(&mut console, "STATE", "paused", "value");
         paused.as_deref() == Some("yes")
     });
 }
@@ -254,7 +247,7 @@ fn a_pause_waits_for_transactions_holds_others_up_and_resume_lets_them_go() {
     assert_eq!(console.answers(), "C(PAUSE) Z(I)");
     assert_eq!(scene.figure("in_flight"), 0);
     assert_eq!(console.query("PAUSE"), "E(55000) Z(I)");
-    let paused = value(&mut console, "DATABASES", |row| named(row, "name") == "postgres", "paused");
+    let paused = value(&mut console, "DATABASES", "postgres", "paused");
     assert_eq!(paused.as_deref(), Some("1"));
     // One that gives up leaves nothing behind.
     held.cancel(scene.gate.port());
@@ -336,7 +329,7 @@ fn sessions_are_ended_in_every_state_and_nothing_leaks() {
     // The statement was canceled, the transaction rolled back, and both connections serve on.
     let status = scene.settled();
     assert_eq!(status["pools"][0]["connections"], 2, "{status:#}");
-    assert_eq!(scene.rows("t"), ["0"].concat());
+    assert_eq!(scene.rows("t"), "0");
     assert!(console.rows("SHOW CLIENTS").is_empty());
 
     let clients = scene.clients::<3>();
@@ -389,14 +382,14 @@ fn pauses_and_ends_under_load_leak_nothing() {
         use std::sync::atomic::Ordering::Relaxed;
         for _ in 0..12 {
             threads.spawn(|| {
-                let mut client = scene_client(&scene.user, scene.gate.port());
+                let mut client = Client::login(scene.gate.port(), &scene.user, gate::DATABASE);
                 while !stop.load(Relaxed) {
                     let answers = client.query("INSERT INTO loaded.t VALUES (1)");
                     match answers.as_str() {
                         "C(INSERT 0 1) Z(I)" => _ = acknowledged.fetch_add(1, Relaxed),
                         "F(57P01) closed" => {
                             unknown.fetch_add(1, Relaxed);
-                            client = scene_client(&scene.user, scene.gate.port());
+                            client = Client::login(scene.gate.port(), &scene.user, gate::DATABASE);
                         }
                         other => panic!("{other}: {:?}", client.said),
                     }
@@ -427,10 +420,6 @@ fn pauses_and_ends_under_load_leak_nothing() {
     assert!((acknowledged..=acknowledged + unknown).contains(&rows), "{acknowledged} + {unknown}: {rows}");
 }
 
-fn scene_client(user: &str, port: u16) -> Client {
-    Client::login(port, user, gate::DATABASE)
-}
-
 #[test]
 fn a_reload_tells_what_it_did_and_a_mistake_what_is_wrong() {
     let scene = scene("reloaded", &["connections = 3"]);
@@ -444,7 +433,7 @@ fn a_reload_tells_what_it_did_and_a_mistake_what_is_wrong() {
     assert_eq!(console.query("RELOAD"), "E(F0000) Z(I)");
     assert!(console.said.message.contains("connections = 0: must be from 1 to 10000"), "{:?}", console.said);
     assert_eq!(scene.figure("connections"), 5);
-    let connections = value(&mut console, "CONFIG", |row| named(row, "key") == "connections", "value");
+    let connections = value(&mut console, "CONFIG", "connections", "value");
     assert_eq!(connections.as_deref(), Some("5"));
     assert_eq!(console.query("RECONNECT"), "C(RECONNECT) Z(I)");
 }

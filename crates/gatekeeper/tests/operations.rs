@@ -10,7 +10,7 @@ use std::process::Command;
 
 use support::{Gate, server, session, until};
 
-/// What `gatekeeper types` prints, or `/metrics` answers.
+/// What `gatekeeper types` prints.
 fn types(gate: &Gate) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_gatekeeper"))
         .args(["types", "--admin", &gate.admin_address()])
@@ -18,12 +18,6 @@ fn types(gate: &Gate) -> String {
         .expect("it runs");
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout).expect("it is text")
-}
-
-fn metrics(gate: &Gate) -> String {
-    let url = format!("http://{}/metrics", gate.admin_address());
-    let mut answer = ureq::get(&url).call().expect("the listener answers");
-    answer.body_mut().read_to_string().expect("it is text")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -40,7 +34,7 @@ async fn what_was_learned_and_counted_can_be_read_and_holds_no_literal() {
     assert!(table.starts_with("gate postgres\ntype"), "{table}");
     assert!(table.lines().all(|line| line.chars().count() <= 100), "{table}");
     assert!(table.to_lowercase().contains("select"), "{table}");
-    let text = metrics(&gate);
+    let text = gate.metrics();
     for line in [
         "gatekeeper_requests_total{gate=\"postgres\",outcome=\"success\"} 5",
         "gatekeeper_requests_total{gate=\"postgres\",outcome=\"failure\"} 1",

@@ -143,8 +143,7 @@ impl Stage {
 
     /// A metric by its name without `gatekeeper_`, with its labels.
     pub(crate) fn metric(&self, name: &str) -> f64 {
-        let url = format!("http://{}/metrics", self.gate.admin_address());
-        let text = ureq::get(&url).call().unwrap().body_mut().read_to_string().unwrap();
+        let text = self.gate.metrics();
         let name = format!("gatekeeper_{name} ");
         let value = text.lines().find_map(|line| line.strip_prefix(&name));
         value.unwrap_or_else(|| panic!("no {name} in\n{text}")).parse().unwrap()

@@ -132,6 +132,11 @@ impl Gate {
         status["gates"][0].clone()
     }
 
+    /// What it answers at `/metrics`.
+    pub(crate) fn metrics(&self) -> String {
+        self.get("metrics").unwrap_or_else(|| panic!("no metrics\n{}", self.log_tail()))
+    }
+
     fn get(&self, path: &str) -> Option<String> {
         let url = format!("http://127.0.0.1:{}/{path}", self.admin_port);
         ureq::get(&url).call().ok()?.body_mut().read_to_string().ok()

@@ -19,8 +19,8 @@ pub(crate) use tls::{MODES as TLS_MODES, UPSTREAM_MODES};
 
 mod auth;
 
-pub(crate) use auth::METHODS;
-pub use auth::{Auth, AuthMethod, AuthQuery};
+pub use auth::{Auth, AuthMethod, AuthQuery, ChannelBinding};
+pub(crate) use auth::{CHANNEL_BINDINGS, METHODS};
 
 /// The long lane's limit where the server doesn't tell of its cores: the smallest machine that a busy database is
 /// likely to have.

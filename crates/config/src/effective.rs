@@ -10,8 +10,8 @@ use admission::{Cost, Order, Policy};
 
 use crate::address::Address;
 use crate::checked::{
-    Auth, FORMATS, Gate, Identity, LEVELS, LONG_LIMIT_FALLBACK, LongLimit, METHODS, MODES, Mode,
-    ON_DISCONNECT, POOLINGS, PROTOCOLS, Pooling, TLS_MODES, UPSTREAM_MODES, World,
+    Auth, CHANNEL_BINDINGS, FORMATS, Gate, Identity, LEVELS, LONG_LIMIT_FALLBACK, LongLimit, METHODS, MODES,
+    Mode, ON_DISCONNECT, POOLINGS, PROTOCOLS, Pooling, TLS_MODES, UPSTREAM_MODES, World,
 };
 
 /// The effective configuration as TOML.
@@ -174,6 +174,7 @@ fn authentication(out: &mut Lines, auth: &Auth) {
         None => out.text("login_failures_max", "none"),
     }
     out.value("allow_cleartext", auth.allow_cleartext);
+    out.text("upstream_channel_binding", name_of(CHANNEL_BINDINGS, &auth.channel_binding));
 }
 
 fn tls(out: &mut Lines, gate: &Gate) {

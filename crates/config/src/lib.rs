@@ -20,8 +20,9 @@ mod reload;
 
 pub use address::Address;
 pub use checked::{
-    Admin, Auth, AuthMethod, AuthQuery, Gate, Identity, LONG_LIMIT_FALLBACK, Log, LogFormat, LogLevel,
-    LongLimit, Mode, OnDisconnect, Pooling, Protocol, Tls, TlsMode, UpstreamTls, UpstreamTlsMode, World,
+    Admin, Auth, AuthMethod, AuthQuery, ChannelBinding, Gate, Identity, LONG_LIMIT_FALLBACK, Log, LogFormat,
+    LogLevel, LongLimit, Mode, OnDisconnect, Pooling, Protocol, Tls, TlsMode, UpstreamTls, UpstreamTlsMode,
+    World,
 };
 pub use effective::{Row, effective, rows};
 pub use error::{Error, Errors, Origin, Position};

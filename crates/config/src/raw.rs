@@ -277,7 +277,7 @@ pub const GATE: &[Field] = &[
         takes: "a path",
         default: Derived("none"),
         doc: "The gate's certificate for clients: a PEM file, with those between it and its root behind it. Read again on reload.",
-        reason: "A certificate belongs to a name, which can't be guessed. With the server's own (and its key) channel binding works through the gate.",
+        reason: "A certificate belongs to a name, which can't be guessed. With the server's own (and its key) channel binding works through a gate that relays; one that authenticates clients itself binds to any certificate that has a hash in its signature (not Ed25519).",
         reloadable: true,
     },
     Field {
@@ -402,6 +402,14 @@ pub const GATE: &[Field] = &[
         default: Value("false"),
         doc: "Send a password in clear text to a server on another machine that asks for it, without TLS.",
         reason: "Everybody on the way could read it.",
+        reloadable: true,
+    },
+    Field {
+        key: "upstream_channel_binding",
+        takes: "`\"disable\"`, `\"prefer\"` or `\"require\"`",
+        default: Value("\"prefer\""),
+        doc: "Whether the gate's own logins to the server (with any `auth` but `\"relay\"`) are bound to their TLS channel, with the meaning of libpq's `channel_binding`: never, where the server offers it, or else there is no login. Who takes the server's offer away on the way is found out by `\"prefer\"`, too.",
+        reason: "It costs nothing, and finds out who is in the middle even where no authority is named. Where TLS ends between the gate and the server (another pooler, a load balancer) such logins fail, and must be told not to be bound.",
         reloadable: true,
     },
     Field {

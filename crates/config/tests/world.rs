@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use admission::{Cost, Order, Work};
 use config::{
-    ADMIN, Address, Auth, AuthMethod, AuthQuery, Field, FieldDefault, GATE, LOG, LongLimit, Mode,
-    OnDisconnect, Origin, Pooling, TlsMode, UpstreamTlsMode, World, effective, parse,
+    ADMIN, Address, Auth, AuthMethod, AuthQuery, ChannelBinding, Field, FieldDefault, GATE, LOG, LongLimit,
+    Mode, OnDisconnect, Origin, Pooling, TlsMode, UpstreamTlsMode, World, effective, parse,
 };
 
 const MINIMAL: &str = "[[gate]]\nupstream = \"db:5432\"\n";
@@ -57,6 +57,7 @@ auth_database = "shop"
 auth_query = "SELECT * FROM lookup($1)"
 login_failures_max = 9
 allow_cleartext = true
+upstream_channel_binding = "require"
 on_disconnect = "cancel"
 drain_timeout = "0s"
 types_max = 5
@@ -159,12 +160,14 @@ fn every_key_is_heard() {
         query: Some(query("shop", Some("SELECT * FROM lookup($1)"))),
         failures_max: Some(9),
         allow_cleartext: true,
+        channel_binding: ChannelBinding::Require,
     };
     assert_eq!(gate.auth, auth);
     let second = &world.gates[1].auth;
     assert_eq!((second.method, &second.query), (AuthMethod::Scram, &Some(query("postgres", None))));
     assert_eq!((second.failures_max, world.gates[2].auth.failures_max), (None, Some(100)));
     assert_eq!(world.gates[2].auth.method, AuthMethod::Relay);
+    assert_eq!(second.channel_binding, ChannelBinding::Prefer);
     assert_eq!(gate.on_disconnect, OnDisconnect::Cancel);
     assert_eq!((world.gates[1].policy.order, world.gates[1].policy.long_limit), (Order::Fifo, None));
     assert_eq!(world.gates[2].long_limit, LongLimit::NoLane);

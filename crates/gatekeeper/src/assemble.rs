@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use proxy::admin::Admin;
 use proxy::command::{Command, Commands};
 use proxy::gate::Driver;
-use proxy::postgres::auth::{AUTH_QUERY, AuthSettings, Authentication, Method, Query};
+use proxy::postgres::auth::{AUTH_QUERY, AuthSettings, Authentication, ChannelBinding, Method, Query};
 use proxy::postgres::{self, Bound, Console, Settings, StartError, Status};
 use proxy::shutdown::{Phase, Shutdown, Trigger, shutdown};
 use tokio::net::TcpListener;
@@ -216,6 +216,11 @@ pub(crate) fn authentication(gate: &config::Gate) -> Result<Arc<Authentication>,
         }),
         failures_max: auth.failures_max,
         allow_cleartext: auth.allow_cleartext,
+        channel_binding: match auth.channel_binding {
+            config::ChannelBinding::Disable => ChannelBinding::Disable,
+            config::ChannelBinding::Prefer => ChannelBinding::Prefer,
+            config::ChannelBinding::Require => ChannelBinding::Require,
+        },
     };
     Authentication::load(settings).map(Arc::new).map_err(|error| error.to_string())
 }

@@ -117,8 +117,16 @@ fn value_name(key: &str) -> &'static str {
         "aging_floor" | "keepalive" | "suspend_after" => "TIME",
         key if ["_cert", "_key", "_ca"].iter().any(|end| key.ends_with(end)) => "FILE",
         "capacity" => "WORK",
-        "protocol" | "order" | "cost" | "mode" | "pooling" | "on_disconnect" | "auth" | "tls_mode"
-        | "upstream_tls_mode" => "WHICH",
+        "protocol"
+        | "order"
+        | "cost"
+        | "mode"
+        | "pooling"
+        | "on_disconnect"
+        | "auth"
+        | "tls_mode"
+        | "upstream_tls_mode"
+        | "upstream_channel_binding" => "WHICH",
         "allow_trust_relay" | "allow_cleartext" => "BOOL",
         "users_file" => "FILE",
         "auth_user" | "auth_database" => "NAME",

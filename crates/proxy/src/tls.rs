@@ -13,6 +13,7 @@ use std::sync::Arc;
 use rustls::crypto::{CryptoProvider, ring};
 
 mod acceptor;
+mod binding;
 mod connector;
 mod files;
 mod names;
@@ -20,6 +21,7 @@ mod verifier;
 
 pub use acceptor::Acceptor;
 pub(crate) use acceptor::speaks_postgres;
+pub(crate) use binding::end_point;
 pub use connector::Connector;
 pub(crate) use names::common_name;
 

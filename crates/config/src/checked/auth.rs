@@ -17,6 +17,19 @@ pub struct Auth {
     pub failures_max: Option<u32>,
     /// Whether a password may go to another machine in clear text.
     pub allow_cleartext: bool,
+    /// Whether the gate's own logins to the server are bound to their TLS channel.
+    pub channel_binding: ChannelBinding,
+}
+
+/// Whether a login by SCRAM is bound to the TLS channel that it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChannelBinding {
+    /// Never.
+    Disable,
+    /// Where the server offers it.
+    Prefer,
+    /// Or there is no login.
+    Require,
 }
 
 /// How clients prove who they are.
@@ -50,6 +63,12 @@ pub(crate) const METHODS: &[(&str, AuthMethod)] = &[
     ("trust", AuthMethod::Trust),
 ];
 
+pub(crate) const CHANNEL_BINDINGS: &[(&str, ChannelBinding)] = &[
+    ("disable", ChannelBinding::Disable),
+    ("prefer", ChannelBinding::Prefer),
+    ("require", ChannelBinding::Require),
+];
+
 /// `listen_is_local` and `allow_trust_relay` are the gate's.
 pub(super) fn read(section: &mut Section<'_>, listen_is_local: bool, allow_trust_relay: bool) -> Auth {
     let errors_before = section.error_count();
@@ -65,6 +84,8 @@ pub(super) fn read(section: &mut Section<'_>, listen_is_local: bool, allow_trust
         query: user.map(|user| AuthQuery { user, database, sql }),
         failures_max: failures_max.map(|bound| u32::try_from(bound).unwrap_or(u32::MAX)),
         allow_cleartext: section.read("allow_cleartext", raw::boolean),
+        channel_binding: section
+            .read("upstream_channel_binding", |value| raw::choice(value, CHANNEL_BINDINGS)),
     };
     if section.error_count() == errors_before {
         refuse_contradictions(section, &auth, listen_is_local || allow_trust_relay);

@@ -28,11 +28,15 @@ pub(crate) struct Authority {
 
 impl Authority {
     pub(crate) fn new(name: &str) -> Self {
+        Self::with_key(name, KeyPair::generate().expect("a key"))
+    }
+
+    /// One that signs with this key, and so in its way.
+    pub(crate) fn with_key(name: &str, key: KeyPair) -> Self {
         let mut params = CertificateParams::new(Vec::new()).expect("no names");
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        let key = KeyPair::generate().expect("a key");
         let certificate = params.self_signed(&key).expect("a certificate").pem();
         let directory = tempfile::tempdir().expect("a temporary directory");
         let authority = Self { issuer: Issuer::new(params, key), certificate, directory };

@@ -67,6 +67,20 @@ pub struct AuthSettings {
     pub failures_max: Option<u32>,
     /// Whether a password may go to the server in clear text over an unencrypted network.
     pub allow_cleartext: bool,
+    /// Whether the gate's own logins to the server are bound to their TLS channel.
+    pub channel_binding: ChannelBinding,
+}
+
+/// Whether a login by SCRAM is bound to the TLS channel that it takes: `channel_binding` of libpq, word by word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum ChannelBinding {
+    /// Never.
+    Disable,
+    /// Where the server offers it.
+    #[default]
+    Prefer,
+    /// Or there is no login.
+    Require,
 }
 
 /// Everything that decides about a login, as one value.

@@ -12,8 +12,8 @@
 //! server) it can log in itself wherever the same salt and iterations are stored. This is how the gate logs in as its
 //! clients without any of their passwords. It can't forge anything before the first right proof.
 //!
-//! Source: RFC 5802 section 3, RFC 7677; PostgreSQL's `auth-scram.c`. Channel binding (`-PLUS`) is offered exactly
-//! where the caller has the data of the TLS channel.
+//! Source: RFC 5802 section 3, RFC 7677; PostgreSQL's `auth-scram.c`. Channel binding (`-PLUS`) is offered, and
+//! asked for, exactly where the caller has the data of the TLS channel.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
@@ -228,23 +228,48 @@ impl<'a> Verification<'a> {
     }
 }
 
+/// What the side that proves itself says about its TLS channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Channel<'a> {
+    /// It has none, or none that a login could be bound to.
+    None,
+    /// It could be bound to, but the server doesn't offer it: who has taken the offer away is found out.
+    Unoffered,
+    /// The login is bound to it by these data.
+    Bound(&'a [u8]),
+}
+
 /// The side that proves itself, to a server.
 pub(crate) struct Prover {
-    /// GS2 header and data of the channel, as client-final repeats them.
+    /// What is said about the channel: the GS2 header.
+    header: String,
+    /// The header and the channel's data, as client-final repeats them.
     channel: Vec<u8>,
     client_first_bare: String,
     nonce: String,
 }
 
 impl Prover {
-    /// Without channel binding.
-    pub(crate) fn new(nonce: String) -> Self {
-        Self { channel: b"n,,".to_vec(), client_first_bare: scram::client_first_bare(&nonce), nonce }
+    /// Begins an exchange.
+    pub(crate) fn new(nonce: String, channel: Channel<'_>) -> Self {
+        let (flag, data) = match channel {
+            Channel::None => ("n".to_owned(), &[][..]),
+            Channel::Unoffered => ("y".to_owned(), &[][..]),
+            Channel::Bound(data) => (format!("p={TLS_SERVER_END_POINT}"), data),
+        };
+        let header = format!("{flag},,");
+        let channel = [header.as_bytes(), data].concat();
+        Self { header, channel, client_first_bare: scram::client_first_bare(&nonce), nonce }
+    }
+
+    /// The mechanism of this exchange.
+    pub(crate) fn mechanism(&self) -> &'static str {
+        if self.header.starts_with('p') { SCRAM_SHA_256_PLUS } else { SCRAM_SHA_256 }
     }
 
     /// What the server is to be sent first.
     pub(crate) fn client_first(&self) -> String {
-        format!("n,,{}", self.client_first_bare)
+        format!("{}{}", self.header, self.client_first_bare)
     }
 
     /// What the server's challenge asks for: salt and iterations.
@@ -345,7 +370,7 @@ mod tests {
     fn keys_that_were_taken_over_log_in_and_check_the_server() {
         let verifier = pencil().verifier();
         let (keys, _) = begin(&verifier, None, CLIENT_FIRST).unwrap().finish(CLIENT_FINAL).unwrap();
-        let prover = Prover::new(NONCE.to_owned());
+        let prover = Prover::new(NONCE.to_owned(), Channel::None);
         let server = begin(&verifier, None, prover.client_first().as_bytes()).unwrap();
         let challenge = server.server_first.as_bytes();
         assert_eq!(prover.read(challenge).unwrap(), (verifier.salt.clone(), 4096));
@@ -354,6 +379,25 @@ mod tests {
         signature.check(last.as_bytes()).unwrap();
         let forged = scram::server_final(&[7; KEY_BYTES]);
         assert_eq!(signature.check(forged.as_bytes()), Err(ExchangeError::Signature));
+    }
+
+    #[test]
+    fn both_sides_agree_on_the_channel_that_both_see() {
+        let verifier = pencil().verifier();
+        let outcome = |offered: Option<&[u8]>, channel: Channel<'_>| {
+            let prover = Prover::new(NONCE.to_owned(), channel);
+            let first = prover.client_first();
+            let mechanism = prover.mechanism().as_bytes();
+            let server = Verification::begin(&verifier, offered, mechanism, first.as_bytes(), SERVER_NONCE)?;
+            let (answer, _) = prover.answer(server.server_first.as_bytes(), &pencil())?;
+            server.finish(answer.as_bytes()).map(|_| ())
+        };
+        assert_eq!(outcome(Some(b"hash"), Channel::Bound(b"hash")), Ok(()));
+        assert_eq!(outcome(Some(b"hash"), Channel::Bound(b"other")), Err(ExchangeError::ChannelBinding));
+        assert_eq!(outcome(Some(b"hash"), Channel::Unoffered), Err(ExchangeError::Negotiation));
+        assert_eq!(outcome(Some(b"hash"), Channel::None), Ok(()));
+        assert_eq!(outcome(None, Channel::Unoffered), Ok(()));
+        assert_eq!(outcome(None, Channel::None), Ok(()));
     }
 
     #[test]
@@ -367,7 +411,7 @@ mod tests {
     #[test]
     fn keys_of_another_secret_are_not_tried() {
         let verifier = Keys::derive("pencil", b"another salt", 4096).verifier();
-        let prover = Prover::new(NONCE.to_owned());
+        let prover = Prover::new(NONCE.to_owned(), Channel::None);
         let server = begin(&verifier, None, prover.client_first().as_bytes()).unwrap();
         let answer = prover.answer(server.server_first.as_bytes(), &pencil());
         assert_eq!(answer.err(), Some(ExchangeError::OtherSecret));
@@ -375,7 +419,7 @@ mod tests {
 
     #[test]
     fn a_server_that_replays_or_exaggerates_is_refused() {
-        let prover = Prover::new("abc".to_owned());
+        let prover = Prover::new("abc".to_owned(), Channel::None);
         assert_eq!(prover.read(b"r=abc,s=AA==,i=1").unwrap_err(), ExchangeError::Nonce);
         assert_eq!(prover.read(b"r=xabc,s=AA==,i=1").unwrap_err(), ExchangeError::Nonce);
         assert_eq!(prover.read(b"r=abcd,s=AA==,i=10000001").unwrap_err(), ExchangeError::Iterations);

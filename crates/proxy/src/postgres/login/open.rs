@@ -10,17 +10,19 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use wire::postgres::authentication::{SaslInitial, write_password, write_sasl_initial, write_sasl_response};
 use wire::postgres::backend::{Authentication, parse_authentication, parse_error};
-use wire::postgres::scram::SCRAM_SHA_256;
+use wire::postgres::scram::SCRAM_SHA_256_PLUS;
 use zeroize::Zeroize;
 
 use super::super::Settings;
-use super::super::auth::Credentials;
-use super::super::auth::scram::{ExchangeError, Keys, Prover, nonce};
+use super::super::auth::scram::{Channel, ExchangeError, Keys, Prover, nonce};
 use super::super::auth::secret::{Md5Hash, Secret};
 use super::super::auth::users::User;
+use super::super::auth::{ChannelBinding, Credentials};
 use super::super::message::Message;
 use super::super::refusal::Refusal;
 use super::handshake::{Accepted, Handshake};
+use crate::stream::Encrypted;
+use crate::tls;
 
 /// Why a server connection could not be had.
 #[derive(Debug)]
@@ -95,6 +97,8 @@ pub(crate) async fn open<N: AsRef<str>, V: AsRef<str>>(
     let mut server = Handshake::open(settings, parameters).await?;
     let nobody_listens = server.stream.encryption().is_some() || server.stream.peer().is_loopback();
     let allow_cleartext = nobody_listens || settings.auth.settings.allow_cleartext;
+    let binding = settings.auth.settings.channel_binding;
+    let (must_bind, mut is_bound) = (binding == ChannelBinding::Require, false);
     loop {
         let message = server.next().await?;
         match message.tag() {
@@ -102,7 +106,11 @@ pub(crate) async fn open<N: AsRef<str>, V: AsRef<str>>(
             b'E' => return Err(OpenError::Said(message)),
             _ => return Err(Refusal::ServerErred.into()),
         }
-        match parse_authentication(message.body()).map_err(|_| Refusal::ServerErred)? {
+        let challenge = parse_authentication(message.body()).map_err(|_| Refusal::ServerErred)?;
+        if must_bind && !is_bound && !matches!(challenge, Authentication::Sasl { .. }) {
+            return Err(unbound());
+        }
+        match challenge {
             Authentication::Ok => break,
             Authentication::CleartextPassword => {
                 let password = plain(credentials).ok_or_else(|| wants("a password"))?;
@@ -121,10 +129,9 @@ pub(crate) async fn open<N: AsRef<str>, V: AsRef<str>>(
                 };
                 answer(&mut server, |out| write_password(out, response.as_bytes())).await?;
             }
-            Authentication::Sasl { mechanisms } if mechanisms.contains(&SCRAM_SHA_256) => {
-                prove(&mut server, credentials).await?;
+            Authentication::Sasl { mechanisms } => {
+                is_bound = prove(&mut server, &mechanisms, credentials, binding).await?;
             }
-            Authentication::Sasl { .. } => return Err(Refusal::Method("SCRAM-SHA-256-PLUS").into()),
             Authentication::Gss | Authentication::Sspi | Authentication::GssContinue(_) => {
                 return Err(wants("GSSAPI or SSPI"));
             }
@@ -162,11 +169,36 @@ fn plain(credentials: &Credentials) -> Option<&str> {
     }
 }
 
-/// The whole SCRAM exchange, up to the server's signature.
-async fn prove(server: &mut Handshake, credentials: &Credentials) -> Result<(), OpenError> {
-    let prover = Prover::new(nonce());
+fn unbound() -> OpenError {
+    let why = "it does not bind logins to a TLS channel, as upstream_channel_binding demands";
+    Refusal::ServerLogin(why.to_owned()).into()
+}
+
+/// The whole SCRAM exchange, up to the server's signature. Returns whether it was bound to the TLS channel: where both
+/// sides can it is, and else the server hears so, so that nobody in the middle can take its offer away.
+async fn prove(
+    server: &mut Handshake,
+    offered: &[&str],
+    credentials: &Credentials,
+    binding: ChannelBinding,
+) -> Result<bool, OpenError> {
+    let shown = server.stream.encryption().and_then(Encrypted::peer_certificate);
+    let data = shown.filter(|_| binding != ChannelBinding::Disable).and_then(tls::end_point);
+    let channel = match &data {
+        None => Channel::None,
+        Some(data) if offered.contains(&SCRAM_SHA_256_PLUS) => Channel::Bound(data),
+        Some(_) => Channel::Unoffered,
+    };
+    let is_bound = matches!(channel, Channel::Bound(_));
+    if binding == ChannelBinding::Require && !is_bound {
+        return Err(unbound());
+    }
+    let prover = Prover::new(nonce(), channel);
+    if !offered.contains(&prover.mechanism()) {
+        return Err(wants("another mechanism than SCRAM-SHA-256"));
+    }
     let first = prover.client_first();
-    let initial = SaslInitial { mechanism: SCRAM_SHA_256.as_bytes(), data: Some(first.as_bytes()) };
+    let initial = SaslInitial { mechanism: prover.mechanism().as_bytes(), data: Some(first.as_bytes()) };
     answer(server, |out| write_sasl_initial(out, &initial)).await?;
     let message = server.next().await?;
     let challenge = match sasl(&message)? {
@@ -187,7 +219,7 @@ async fn prove(server: &mut Handshake, credentials: &Credentials) -> Result<(), 
     answer(server, |out| write_sasl_response(out, last.as_bytes())).await?;
     let message = server.next().await?;
     match sasl(&message)? {
-        Authentication::SaslFinal(data) => Ok(signature.check(data)?),
+        Authentication::SaslFinal(data) => Ok(signature.check(data).map(|()| is_bound)?),
         _ => Err(ExchangeError::Signature.into()),
     }
 }

@@ -21,6 +21,8 @@ use super::super::auth::{Authentication, Challenge, Credentials, Doomed, Method,
 use super::super::refusal::Refusal;
 use super::open::derive;
 use super::{End, Login};
+use crate::stream::Encrypted;
+use crate::tls;
 
 impl Login<'_> {
     /// Authenticates the client: what the gate may log in with in its name. AuthenticationOk isn't sent yet.
@@ -91,8 +93,9 @@ impl Login<'_> {
         verifier: &Verifier,
         possible: Result<(), Doomed>,
     ) -> Result<Option<Credentials>, End> {
-        // The place for the binding to the client's TLS channel: with its data, -PLUS is offered.
-        let channel: Option<&[u8]> = None;
+        // With the data of the client's TLS channel, -PLUS is offered.
+        let channel = self.client.encryption().and_then(Encrypted::own_certificate).and_then(tls::end_point);
+        let channel = channel.as_deref();
         self.say(|out| write_sasl(out, mechanisms(channel))).await?;
         let message = self.password_message().await?;
         let initial = parse_sasl_initial(message.body()).map_err(|_| Refusal::NoAnswer(b'p'))?;

@@ -265,3 +265,26 @@ fn a_statement_prepared_in_another_schema_is_its_sessions_own() {
     scene.setup("DROP SCHEMA schemas_2 CASCADE");
     scene.settled();
 }
+
+#[test]
+fn a_statement_prepared_by_other_settings_is_its_sessions_own() {
+    let (scene, mut first, mut second) = scene("readings");
+    first.run("SET TimeZone = 'UTC'");
+    second.run("SET TimeZone = 'Asia/Tokyo'");
+    let prepare = |name, sql| [parse(name, sql), sync()].concat();
+    let run = |name| [use_of(name), sync()].concat();
+    // A literal's value is settled when the statement is prepared, and where it ends even before.
+    let instant = prepare("s", "SELECT extract(epoch FROM timestamptz '2026-01-01 00:00')::bigint");
+    assert_eq!((first.ask(&instant), second.ask(&instant)), ("1 Z(I)".to_owned(), "1 Z(I)".to_owned()));
+    second.run("SET standard_conforming_strings = off");
+    second.run("SET escape_string_warning = off");
+    let backslash = prepare("b", r"SELECT length('\\')");
+    assert_eq!((first.ask(&backslash), second.ask(&backslash)), ("1 Z(I)".to_owned(), "1 Z(I)".to_owned()));
+    for _ in 0..2 {
+        assert_eq!(first.ask(&run("s")), "2 D(1767225600) C(SELECT 1) Z(I)");
+        assert_eq!(second.ask(&run("s")), "2 D(1767193200) C(SELECT 1) Z(I)");
+        assert_eq!(first.ask(&run("b")), "2 D(2) C(SELECT 1) Z(I)");
+        assert_eq!(second.ask(&run("b")), "2 D(1) C(SELECT 1) Z(I)");
+    }
+    scene.settled();
+}

@@ -6,6 +6,9 @@
 //! the client's own batch. The *unnamed* statement stays the unnamed statement (the server plans it anew each time,
 //! which clients rely on) and is prepared again where another session's has taken its place.
 //!
+//! What a text means is settled when it is prepared, by the settings of whoever prepares it: which tables its names are
+//! of, where a literal ends, what time `timestamptz '2026-01-01'` is. So only clients with the same such settings share.
+//!
 //! Texts are compared in full, never by hash alone: a client must not be able to have another one run its text.
 
 use std::collections::HashMap;
@@ -93,27 +96,36 @@ pub(crate) struct Registry {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// By database, search path, text and parameter types.
-    statements: HashMap<(Arc<str>, Bytes, Bytes, Bytes), Weak<Prepared>>,
+    statements: HashMap<Key, Weak<Prepared>>,
     inserted: usize,
 }
 
+/// All that makes a statement what it is.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Key {
+    database: Arc<str>,
+    /// See [`SessionSettings::read_by`](super::settings::SessionSettings::read_by).
+    read_by: Bytes,
+    sql: Bytes,
+    parameter_types: Bytes,
+}
+
 impl Registry {
-    /// The one statement of this text: known already, or made now. The same text with another search path is about
-    /// other tables.
+    /// The one statement of this text: known already, or made now. The same text read by other settings is another
+    /// statement: about other tables, or with literals that mean something else.
     pub(crate) fn intern(
         &self,
-        (database, search_path): (&Arc<str>, &Bytes),
+        (database, read_by): (&Arc<str>, &Bytes),
         sql: &[u8],
         parameter_types: &[u8],
         analyze: impl FnOnce() -> Analysis,
     ) -> Arc<Prepared> {
-        let key = (
-            Arc::clone(database),
-            search_path.clone(),
-            Bytes::copy_from_slice(sql),
-            Bytes::copy_from_slice(parameter_types),
-        );
+        let key = Key {
+            database: Arc::clone(database),
+            read_by: read_by.clone(),
+            sql: Bytes::copy_from_slice(sql),
+            parameter_types: Bytes::copy_from_slice(parameter_types),
+        };
         let mut known = self.known.lock();
         let fresh = |prepared: &Arc<Prepared>| !prepared.is_stale();
         if let Some(prepared) = known.statements.get(&key).and_then(Weak::upgrade).filter(fresh) {
@@ -324,12 +336,12 @@ mod tests {
     }
 
     #[test]
-    fn another_search_path_and_an_expired_statement_make_another_one() {
+    fn other_settings_and_an_expired_statement_make_another_one() {
         let registry = Registry::default();
         let shop: Arc<str> = "shop".into();
-        let intern = |path: &'static str| {
+        let intern = |read_by: &'static str| {
             registry.intern(
-                (&shop, &Bytes::from_static(path.as_bytes())),
+                (&shop, &Bytes::from_static(read_by.as_bytes())),
                 b"SELECT 1",
                 &[0, 0],
                 Analysis::default,

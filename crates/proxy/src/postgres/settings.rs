@@ -13,7 +13,7 @@
 
 use std::collections::BTreeMap;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 use wire::postgres::backend::write_parameter_status;
 
 use super::parameters::Parameters;
@@ -30,6 +30,23 @@ const CARRIED: [&str; 8] = [
     "search_path",
     "standard_conforming_strings",
     "TimeZone",
+];
+
+/// Settings that decide what a text means when it is prepared, once and for all: whose tables its names are, and what its
+/// literals stand for.
+const READING: [&str; 12] = [
+    "array_nulls",
+    "backslash_quote",
+    "client_encoding",
+    "DateStyle",
+    "IntervalStyle",
+    "lc_monetary",
+    "search_path",
+    "standard_conforming_strings",
+    "timezone_abbreviations",
+    "TimeZone",
+    "transform_null_equals",
+    "xmloption",
 ];
 
 /// The most unreported settings that a session may carry, and the longest statement that sets one. What is more pins
@@ -101,19 +118,33 @@ impl SessionSettings {
             .any(|carried| carried.eq_ignore_ascii_case(name) && self.reported.get(carried).is_some())
     }
 
-    /// Where names of tables are looked up, if the client has said so: in its own words, or as the server reports it.
-    pub(crate) fn search_path(&self) -> Bytes {
-        const NAME: &str = "search_path";
-        if let Some(reported) = self.reported.get(NAME) {
-            return Bytes::copy_from_slice(reported.as_bytes());
+    /// The settings that a text is read by when it is prepared, as one value that can be compared. Equal values mean equal
+    /// settings.
+    pub(crate) fn read_by(&self) -> Bytes {
+        let mut settings = BytesMut::new();
+        for (index, name) in (0..).zip(READING) {
+            if let Some(value) = self.in_force(name) {
+                // A value holds no zero byte: settings come as texts that end with one.
+                settings.put_u8(index);
+                settings.put_slice(value);
+                settings.put_u8(0);
+            }
+        }
+        settings.freeze()
+    }
+
+    /// A setting as far as it is known: as the server reports it, or in the client's own words. `None`: its default.
+    fn in_force(&self, name: &str) -> Option<&[u8]> {
+        if let Some(reported) = self.reported.get(name) {
+            return Some(reported.as_bytes());
         }
         let changed = self.open.iter().rev().find_map(|change| match change {
-            Change::Set(name, text) if name == NAME => Some(text.clone()),
-            Change::Reset(name) if name == NAME => Some(Bytes::new()),
-            Change::ResetAll => Some(Bytes::new()),
+            Change::Set(known, text) if known == name => Some(Some(&text[..])),
+            Change::Reset(known) if known == name => Some(None),
+            Change::ResetAll => Some(None),
             _ => None,
         });
-        changed.or_else(|| self.settings.get(NAME).cloned()).unwrap_or_default()
+        changed.unwrap_or_else(|| self.settings.get(name).map(|text| &text[..]))
     }
 
     /// Whether there is room to carry one more setting.

@@ -60,7 +60,8 @@ impl State {
         classify::analyze(sql, self.settings.reported.reading())
     }
 
-    /// The statement that a Parse message makes. Named ones are the same for all who prepare the same text.
+    /// The statement that a Parse message makes. Named ones are the same for all who prepare the same text and read it
+    /// alike.
     pub(crate) fn prepare(&self, name: &[u8], sql: &[u8], parameter_types: &[u8]) -> Arc<Prepared> {
         if name.is_empty() {
             let reading = self.settings.reported.reading();
@@ -68,7 +69,7 @@ impl State {
             let again = self.statements.get(name).filter(|known| known.is(sql, parameter_types, reading));
             return again.cloned().unwrap_or_else(|| Prepared::new(sql, parameter_types, self.analyze(sql)));
         }
-        let place = (&self.database, &self.settings.search_path());
+        let place = (&self.database, &self.settings.read_by());
         self.registry.intern(place, sql, parameter_types, || self.analyze(sql))
     }
 
@@ -93,5 +94,62 @@ impl State {
     /// Its name.
     pub(crate) fn type_name(&self, analysis: &Analysis, explicit: bool) -> TypeName {
         classify::type_name(&self.database, analysis, explicit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::classify::Note;
+    use super::super::parameters::Parameters;
+    use super::super::settings::Change;
+    use super::*;
+
+    const SERVER: [(&str, &str); 4] = [
+        ("client_encoding", "UTF8"),
+        ("DateStyle", "ISO, MDY"),
+        ("standard_conforming_strings", "on"),
+        ("TimeZone", "UTC"),
+    ];
+
+    fn session(registry: &Arc<Registry>, told: &[(&str, &str)]) -> State {
+        let mut reported = Parameters::default();
+        for (name, value) in SERVER.iter().chain(told) {
+            reported.set(name, value);
+        }
+        let settings = SessionSettings::new(reported);
+        let pins = Pins::new(Arc::default(), Arc::default());
+        State::new("gate".into(), "shop".into(), settings, true, Arc::clone(registry), pins)
+    }
+
+    #[test]
+    fn a_text_is_read_by_the_clients_own_settings_and_by_no_other_clients() {
+        let registry = Arc::default();
+        let sql = br"SET x.y = '\'; SELECT 1; --'";
+        let statement = |told: &[(&str, &str)]| session(&registry, told).prepare(b"s", sql, &[0, 0]);
+        let standard = statement(&[]);
+        assert_eq!(standard.analysis.notes.len(), 2);
+        let old = statement(&[("standard_conforming_strings", "off")]);
+        assert!(matches!(&old.analysis.notes[..], [Note::Set { .. }]), "{:?}", old.analysis.notes);
+        assert_ne!(old.id, standard.id);
+        assert_eq!(statement(&[("application_name", "another")]).id, standard.id);
+    }
+
+    #[test]
+    fn literals_that_other_settings_read_otherwise_are_other_statements() {
+        let registry = Arc::default();
+        let sql = b"SELECT timestamptz '01/02/2026 00:00'";
+        let mut session = session(&registry, &[]);
+        let (first, before) = (session.prepare(b"s", sql, &[0, 0]), session.settings.reported.clone());
+        for (name, value) in [("TimeZone", "CET"), ("DateStyle", "ISO, DMY"), ("client_encoding", "LATIN1")] {
+            session.settings.reported.set(name, value);
+            assert_ne!(session.prepare(b"s", sql, &[0, 0]).id, first.id, "{name}");
+            session.settings.reported = before.clone();
+            assert_eq!(session.prepare(b"s", sql, &[0, 0]).id, first.id, "{name}");
+        }
+        let set = Change::Set("transform_null_equals".to_owned(), "SET transform_null_equals = on".into());
+        session.settings.changed(set);
+        assert_ne!(session.prepare(b"s", sql, &[0, 0]).id, first.id);
+        session.settings.changed(Change::Reset("transform_null_equals".to_owned()));
+        assert_eq!(session.prepare(b"s", sql, &[0, 0]).id, first.id);
     }
 }

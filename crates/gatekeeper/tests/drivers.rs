@@ -1,5 +1,6 @@
 //! Drivers of other languages, unmodified, through the gatekeeper in transaction mode: in front of the machine's
-//! own PostgreSQL (15 on Debian 12), then in front of PostgreSQL 18.
+//! own PostgreSQL (15 on Debian 12) in the clear with logins by relay, then in front of PostgreSQL 18 with TLS, verified
+//! in full, and logins by SCRAM that the gatekeeper asks for itself, bound to the channel by drivers that can.
 //!
 //! Each driver's checks are a program of its own under `tests/drivers`, which prints one line per check and stops
 //! at the first that fails. A driver that is not installed fails its test: `make setup` installs it.
@@ -14,9 +15,9 @@ use std::process::Command;
 
 use support::{Stack, python, target_directory, tests_directory};
 
-/// Runs a driver's checks on each server.
+/// Runs a driver's checks on each server, in each way of getting there.
 fn check(program: impl Fn() -> Command) {
-    for stack in [Stack::start, Stack::start_with_postgresql_18] {
+    for stack in [Stack::start, Stack::start_encrypted_with_postgresql_18] {
         let stack = stack();
         println!("PostgreSQL {}", stack.server.psql("SHOW server_version").expect("the server tells"));
         println!("{}", stack.check(program()));

@@ -18,6 +18,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use bench::postgres::{Binaries, PrivateServer, PrivateServerOptions};
+use certificates::Authority;
 
 pub(crate) use gatekeeper::Gate;
 
@@ -45,6 +46,8 @@ pub(crate) struct Stack {
     // Dropped in this order: the gatekeeper lets go of the server first.
     gate: Option<Gate>,
     pub(crate) server: PrivateServer,
+    /// Who has signed the gatekeeper's certificate, where it takes connections with TLS only.
+    authority: Option<Authority>,
 }
 
 impl Stack {
@@ -53,11 +56,23 @@ impl Stack {
         Self::start_with(PrivateServerOptions::default())
     }
 
-    /// Starts both with PostgreSQL 18, which `make setup` installs beside the machine's own.
-    pub(crate) fn start_with_postgresql_18() -> Self {
+    /// Starts both with PostgreSQL 18, which `make setup` installs beside the machine's own. The gatekeeper takes
+    /// connections with TLS only, and asks clients itself, by SCRAM bound to its certificate where they can.
+    pub(crate) fn start_encrypted_with_postgresql_18() -> Self {
         let options =
             PrivateServerOptions { binaries: Some(postgresql_18()), ..PrivateServerOptions::default() };
-        Self::start_with(options)
+        if direct() {
+            return Self::start_with(options);
+        }
+        let authority = Authority::new("the tests' authority");
+        let certificate = authority.issue("the gate", &["localhost", "127.0.0.1"]);
+        let (certificate, key) = authority.files("gate", &certificate);
+        let lines = [
+            format!("tls_cert = \"{}\"", certificate.display()),
+            format!("tls_key = \"{}\"", key.display()),
+            "tls_mode = \"require\"".to_owned(),
+        ];
+        Self { authority: Some(authority), ..Self::start_authenticating_with(options, &lines) }
     }
 
     /// Starts both with a server of this kind.
@@ -70,7 +85,7 @@ impl Stack {
         options.settings.push(("max_prepared_transactions".to_owned(), PREPARED_TRANSACTIONS.to_string()));
         let server = PrivateServer::start(&options).expect("PostgreSQL starts");
         let gate = (!direct()).then(|| Gate::start(server.port(), &[&settings(), lines].concat()));
-        Self { gate, server }
+        Self { gate, server, authority: None }
     }
 
     /// Starts both, with more lines of configuration for the gatekeeper, which is there in any case.
@@ -78,13 +93,16 @@ impl Stack {
         let server = PrivateServer::start(&PrivateServerOptions::default()).expect("PostgreSQL starts");
         let more = more.iter().map(|line| (*line).to_owned());
         let gate = Gate::start(server.port(), &settings().into_iter().chain(more).collect::<Vec<_>>());
-        Self { gate: Some(gate), server }
+        Self { gate: Some(gate), server, authority: None }
     }
 
     /// Starts both, where the gatekeeper asks clients itself and knows the superuser by its SCRAM secret.
     pub(crate) fn start_authenticating() -> Self {
-        let prepared = ("max_prepared_transactions".to_owned(), PREPARED_TRANSACTIONS.to_string());
-        let options = PrivateServerOptions { settings: vec![prepared], ..PrivateServerOptions::default() };
+        Self::start_authenticating_with(PrivateServerOptions::default(), &[])
+    }
+
+    fn start_authenticating_with(mut options: PrivateServerOptions, lines: &[String]) -> Self {
+        options.settings.push(("max_prepared_transactions".to_owned(), PREPARED_TRANSACTIONS.to_string()));
         let server = PrivateServer::start(&options).expect("PostgreSQL starts");
         let sql = "SELECT format('\"%s\" \"%s\"', rolname, rolpassword) FROM pg_authid WHERE rolpassword IS NOT NULL";
         let users = server.socket_dir().join("users.txt");
@@ -92,8 +110,8 @@ impl Stack {
         let owner_only = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o600);
         std::fs::set_permissions(&users, owner_only).expect("its permissions");
         let own = ["auth = \"scram-sha-256\"".to_owned(), format!("users_file = \"{}\"", users.display())];
-        let gate = Gate::start(server.port(), &[settings().as_slice(), &own].concat());
-        Self { gate: Some(gate), server }
+        let gate = Gate::start(server.port(), &[settings().as_slice(), &own, lines].concat());
+        Self { gate: Some(gate), server, authority: None }
     }
 
     /// The port that clients connect to.
@@ -125,6 +143,10 @@ impl Stack {
             .env("GATEKEEPER_CONNECTIONS", CONNECTIONS.to_string());
         if let Some(gate) = &self.gate {
             program.env("GATEKEEPER_PID", gate.pid().to_string());
+        }
+        if let Some(authority) = &self.authority {
+            program.env("PGSSLMODE", "verify-full").env("PGSSLROOTCERT", authority.path());
+            program.env("PGCHANNELBINDING", "require").env("NODE_EXTRA_CA_CERTS", authority.path());
         }
         let name = format!("{program:?}");
         let printed = tempfile::NamedTempFile::new().expect("a temporary file");

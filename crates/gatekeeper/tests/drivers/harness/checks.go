@@ -1,9 +1,9 @@
 // Package harness is the runner that the checks of Go's drivers share.
 //
-// Where to connect comes from libpq's variables (PGHOST, PGPORT, PGUSER, PGPASSWORD, PGDATABASE). Beside them,
-// from tests/drivers.rs: GATEKEEPER_PID (absent when the checks run against PostgreSQL itself),
-// GATEKEEPER_CONNECTIONS, UPSTREAM_PORT. A check prints one line; the first that fails ends the run, unless
-// CHECK_ALL is set. CHECK_ONLY selects by a part of the title. Nothing waits for a time to pass.
+// Where to connect comes from libpq's variables (PGHOST, PGPORT, PGUSER, PGPASSWORD, PGDATABASE; with TLS PGSSLMODE,
+// PGSSLROOTCERT and PGCHANNELBINDING). Beside them, from tests/drivers.rs: GATEKEEPER_PID (absent when the checks run
+// against PostgreSQL itself), GATEKEEPER_CONNECTIONS, UPSTREAM_PORT. A check prints one line; the first that fails ends
+// the run, unless CHECK_ALL is set. CHECK_ONLY selects by a part of the title. Nothing waits for a time to pass.
 package harness
 
 import (

@@ -1,7 +1,7 @@
 """The runner that the Python drivers' checks share.
 
-Where to connect comes from libpq's own variables (PGHOST, PGPORT, PGUSER, PGPASSWORD, PGDATABASE).
-Beside them, from the Rust harness (`tests/drivers.rs`):
+Where to connect comes from libpq's own variables (PGHOST, PGPORT, PGUSER, PGPASSWORD, PGDATABASE; with TLS PGSSLMODE,
+PGSSLROOTCERT and PGCHANNELBINDING). Beside them, from the Rust harness (`tests/drivers.rs`):
 
   GATEKEEPER_PID          the gatekeeper's process; absent when the checks run against PostgreSQL itself
   GATEKEEPER_CONNECTIONS  its budget of server connections
@@ -45,8 +45,9 @@ def check(title):
 
 
 def upstream():
-    """How to reach PostgreSQL itself, as keyword arguments that psycopg and asyncpg both take."""
-    return {"port": int(os.environ.get("UPSTREAM_PORT", os.environ["PGPORT"]))}
+    """How to reach PostgreSQL itself, where TLS is of no interest, as keyword arguments of psycopg."""
+    port = int(os.environ.get("UPSTREAM_PORT", os.environ["PGPORT"]))
+    return {"port": port, "sslmode": "disable", "channel_binding": "disable"}
 
 
 def until(condition, what):

@@ -1,9 +1,10 @@
 // The runner of Java's checks.
 //
-// Where to connect comes from libpq's variables (PGHOST, PGPORT, PGUSER, PGPASSWORD, PGDATABASE). Beside them, from
-// tests/drivers.rs: GATEKEEPER_PID (absent when the checks run against PostgreSQL itself), GATEKEEPER_CONNECTIONS,
-// UPSTREAM_PORT. A check prints one line; the first that fails ends the run, unless CHECK_ALL is set. CHECK_ONLY
-// selects by a part of the title. Nothing waits for a time to pass: `until` polls a condition within a bound.
+// Where to connect comes from libpq's variables (PGHOST, PGPORT, PGUSER, PGPASSWORD, PGDATABASE; with TLS PGSSLMODE,
+// PGSSLROOTCERT and PGCHANNELBINDING). Beside them, from tests/drivers.rs: GATEKEEPER_PID (absent when the checks run
+// against PostgreSQL itself), GATEKEEPER_CONNECTIONS, UPSTREAM_PORT. A check prints one line; the first that fails ends
+// the run, unless CHECK_ALL is set. CHECK_ONLY selects by a part of the title. Nothing waits for a time to pass: `until`
+// polls a condition within a bound.
 
 import java.io.IOException;
 import java.nio.file.Files;
@@ -15,7 +16,9 @@ import java.sql.ResultSet;
 import java.sql.SQLException;
 import java.sql.Statement;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutionException;
@@ -66,21 +69,32 @@ final class Harness {
         return DriverManager.getConnection(url(), properties(options));
     }
 
+    /** What TLS is to be like, as pgjdbc's properties. */
+    static Map<String, String> tls() {
+        Map<String, String> properties = new HashMap<>();
+        properties.put("sslmode", System.getenv().getOrDefault("PGSSLMODE", "disable"));
+        properties.put("channelBinding", System.getenv().getOrDefault("PGCHANNELBINDING", "prefer"));
+        if (System.getenv("PGSSLROOTCERT") != null) {
+            properties.put("sslrootcert", System.getenv("PGSSLROOTCERT"));
+        }
+        return properties;
+    }
+
     static Properties properties(String... options) {
         Properties properties = new Properties();
         properties.setProperty("user", System.getenv("PGUSER"));
         properties.setProperty("password", System.getenv("PGPASSWORD"));
-        properties.setProperty("sslmode", System.getenv().getOrDefault("PGSSLMODE", "disable"));
+        tls().forEach(properties::setProperty);
         for (int index = 0; index < options.length; index += 2) {
             properties.setProperty(options[index], options[index + 1]);
         }
         return properties;
     }
 
-    /** Past the gatekeeper, to PostgreSQL itself. */
+    /** Past the gatekeeper, to PostgreSQL itself, where TLS is of no interest. */
     static Connection upstream() throws SQLException {
         String port = System.getenv().getOrDefault("UPSTREAM_PORT", System.getenv("PGPORT"));
-        return DriverManager.getConnection(url(port), properties("sslmode", "disable"));
+        return DriverManager.getConnection(url(port), properties("sslmode", "disable", "channelBinding", "disable"));
     }
 
     static void execute(Connection connection, String sql) throws SQLException {

@@ -75,7 +75,7 @@ final class HibernateChecks {
         configuration.setProperty("jakarta.persistence.jdbc.url", Harness.url());
         configuration.setProperty("jakarta.persistence.jdbc.user", System.getenv("PGUSER"));
         configuration.setProperty("jakarta.persistence.jdbc.password", System.getenv("PGPASSWORD"));
-        configuration.setProperty("hibernate.connection.sslmode", System.getenv().getOrDefault("PGSSLMODE", "disable"));
+        Harness.tls().forEach((name, value) -> configuration.setProperty("hibernate.connection." + name, value));
         configuration.setProperty("hibernate.connection.prepareThreshold", "2");
         configuration.setProperty("hibernate.connection.pool_size", String.valueOf(8 * Harness.CONNECTIONS));
         configuration.setProperty("hibernate.hbm2ddl.auto", "create-drop");

@@ -4,6 +4,7 @@ import java.sql.Connection;
 import java.sql.PreparedStatement;
 import java.sql.SQLException;
 import java.sql.Savepoint;
+import java.util.Map;
 import javax.sql.XAConnection;
 import javax.transaction.xa.XAResource;
 import javax.transaction.xa.Xid;
@@ -182,7 +183,9 @@ final class JdbcTransactions {
         source.setUrl(Harness.url());
         source.setUser(System.getenv("PGUSER"));
         source.setPassword(System.getenv("PGPASSWORD"));
-        source.setSslMode(System.getenv().getOrDefault("PGSSLMODE", "disable"));
+        for (Map.Entry<String, String> property : Harness.tls().entrySet()) {
+            source.setProperty(property.getKey(), property.getValue());
+        }
         try (Connection setup = Harness.connect()) {
             Harness.execute(setup, "DROP TABLE IF EXISTS javaxa; CREATE TABLE javaxa (a int)");
         }

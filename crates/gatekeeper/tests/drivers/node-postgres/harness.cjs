@@ -1,9 +1,10 @@
 // The runner of node-postgres's checks.
 //
-// Where to connect comes from libpq's variables (PGHOST, PGPORT, PGUSER, PGPASSWORD, PGDATABASE). Beside them, from
-// tests/drivers.rs: GATEKEEPER_PID (absent when the checks run against PostgreSQL itself), GATEKEEPER_CONNECTIONS,
-// UPSTREAM_PORT. A check prints one line; the first that fails ends the run, unless CHECK_ALL is set. CHECK_ONLY
-// selects by a part of the title. Nothing waits for a time to pass: `until` polls a condition within a bound.
+// Where to connect comes from libpq's variables (PGHOST, PGPORT, PGUSER, PGPASSWORD, PGDATABASE; with TLS PGSSLMODE,
+// PGCHANNELBINDING and Node's own NODE_EXTRA_CA_CERTS). Beside them, from tests/drivers.rs: GATEKEEPER_PID (absent when
+// the checks run against PostgreSQL itself), GATEKEEPER_CONNECTIONS, UPSTREAM_PORT. A check prints one line; the first
+// that fails ends the run, unless CHECK_ALL is set. CHECK_ONLY selects by a part of the title. Nothing waits for a time
+// to pass: `until` polls a condition within a bound.
 "use strict";
 
 const assert = require("node:assert/strict");
@@ -19,6 +20,9 @@ const RSS_GROWTH_MAX = 30 << 20;
 const CONNECTIONS = Number(process.env.GATEKEEPER_CONNECTIONS ?? 4);
 const THROUGH_GATE = process.env.GATEKEEPER_PID !== undefined;
 
+// What node-postgres doesn't read from the environment.
+const SETTINGS = { enableChannelBinding: process.env.PGCHANNELBINDING === "require" };
+
 const checks = [];
 const opened = [];
 
@@ -28,7 +32,7 @@ function check(title, run) {
 
 // Logs in; closed after the check, if the check has not done so.
 async function connect(options = {}) {
-  const client = new Client(options);
+  const client = new Client({ ...SETTINGS, ...options });
   // A session that is lost while nobody asks anything of it tells so here; what is asked of it then fails.
   client.on("error", () => {});
   opened.push(client);
@@ -36,9 +40,9 @@ async function connect(options = {}) {
   return client;
 }
 
-// Past the gatekeeper, to PostgreSQL itself.
+// Past the gatekeeper, to PostgreSQL itself, where TLS is of no interest.
 function upstream() {
-  return connect({ port: Number(process.env.UPSTREAM_PORT ?? process.env.PGPORT) });
+  return connect({ port: Number(process.env.UPSTREAM_PORT ?? process.env.PGPORT), ssl: false });
 }
 
 async function scalar(client, text, values) {
@@ -115,4 +119,4 @@ async function main() {
   process.exit(code);
 }
 
-module.exports = { CONNECTIONS, THROUGH_GATE, check, connect, fails, flatMemory, main, running, scalar, until, upstream };
+module.exports = { CONNECTIONS, SETTINGS, THROUGH_GATE, check, connect, fails, flatMemory, main, running, scalar, until, upstream };

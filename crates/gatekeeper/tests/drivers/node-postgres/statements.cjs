@@ -4,7 +4,7 @@
 const assert = require("node:assert/strict");
 const { Client, Pool } = require("pg");
 const Cursor = require("pg-cursor");
-const { CONNECTIONS, THROUGH_GATE, check, connect, fails, running, scalar, until, upstream } = require("./harness.cjs");
+const { CONNECTIONS, SETTINGS, THROUGH_GATE, check, connect, fails, running, scalar, until, upstream } = require("./harness.cjs");
 
 check("a right password is let in by SCRAM, a wrong one is refused", async () => {
   const client = await connect();
@@ -125,10 +125,12 @@ check("a running statement is cancelled, and its session lives on", async () => 
     await until("the statement runs", async () => (await running(watcher, `js-cancel-${round}`)) === 1);
     // What node-postgres has for it: another client that asks for the first one's end.
     const { host, port, processID, secretKey } = client;
-    const canceller = new Client({ host, port });
-    canceller.connection.on("connect", () => canceller.connection.cancel(processID, secretKey));
-    canceller.connection.on("error", () => {});
-    canceller.connection.connect(port, host);
+    const { connection, ssl } = new Client({ host, port });
+    const cancel = () => connection.cancel(processID, secretKey);
+    connection.on("connect", () => (ssl ? connection.requestSsl() : cancel()));
+    connection.on("sslconnect", cancel);
+    connection.on("error", () => {});
+    connection.connect(port, host);
     await ended;
     assert.equal(await scalar(client, "SELECT 1"), 1);
   }
@@ -166,7 +168,7 @@ check("settings stay with their session", async () => {
 });
 
 check("a pool of many clients keeps the sum", async () => {
-  const pool = new Pool({ max: 8 * CONNECTIONS });
+  const pool = new Pool({ ...SETTINGS, max: 8 * CONNECTIONS });
   await pool.query("DROP TABLE IF EXISTS pooled; CREATE TABLE pooled (id int PRIMARY KEY, n int)");
   await pool.query("INSERT INTO pooled SELECT id, 0 FROM generate_series(0, 9) id");
   const steps = Array.from({ length: 400 }, async (_, step) => {

@@ -56,8 +56,9 @@ func mode(mode pgx.QueryExecMode) func(*pgx.ConnConfig) {
 	return func(config *pgx.ConnConfig) { config.DefaultQueryExecMode = mode }
 }
 
-// upstream goes past the gatekeeper to PostgreSQL itself.
+// upstream goes past the gatekeeper to PostgreSQL itself, where TLS is of no interest.
 func upstream(config *pgx.ConnConfig) {
+	config.TLSConfig, config.ChannelBinding = nil, "disable"
 	config.Port = uint16(envInt("UPSTREAM_PORT", int(config.Port)))
 }
 

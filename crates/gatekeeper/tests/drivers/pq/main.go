@@ -58,9 +58,9 @@ func tls() string {
 	return "sslmode=disable"
 }
 
-// upstream goes past the gatekeeper to PostgreSQL itself.
+// upstream goes past the gatekeeper to PostgreSQL itself, where TLS is of no interest.
 func upstream() string {
-	return fmt.Sprintf("port=%d", envInt("UPSTREAM_PORT", envInt("PGPORT", 5432)))
+	return fmt.Sprintf("sslmode=disable port=%d", envInt("UPSTREAM_PORT", envInt("PGPORT", 5432)))
 }
 
 type queryer interface {
@@ -83,5 +83,7 @@ func do(ctx context.Context, on queryer, query string, arguments ...any) {
 }
 
 func main() {
+	// lib/pq doesn't bind logins to channels, and refuses to be told to.
+	must(os.Unsetenv("PGCHANNELBINDING"))
 	harness.Main(checks)
 }

@@ -12,8 +12,8 @@ use std::hint::black_box;
 use std::time::Instant as Clock;
 
 use admission::{
-    Completion, Connection, Cost, Duration, Entry, Gate, Instant, Order, Outcome, Policy, PoolId, Request,
-    RequestType, Ticket, Work,
+    Capacity, Completion, Connection, Cost, Duration, Entry, Gate, Instant, Order, Outcome, Policy, PoolId,
+    Request, RequestType, Ticket, Work,
 };
 use criterion::{Criterion, criterion_group, criterion_main};
 
@@ -33,7 +33,7 @@ struct Crowd {
 impl Crowd {
     fn new(order: Order, long_limit: Option<u32>) -> Self {
         let policy = Policy {
-            capacity: None,
+            capacity: Capacity::Unlimited,
             connections: 1,
             long_limit,
             cost: Cost::DEFAULT,

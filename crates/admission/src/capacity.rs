@@ -1,42 +1,147 @@
-//! How much work may be in flight.
+//! How much may be in flight.
 //!
-//! The policy chooses once; finding the capacity online (Heiss and Wagner's incremental steps and parabola, VLDB 1991)
-//! will be another variant, which observes completions and moves its own limit.
+//! Either so much work, the operator's number ([`fixed`]), or so many requests, which a controller finds ([`Control`]).
+//! What is found is counted in requests, as in Heiss and Wagner (VLDB 1991): an estimate of work is made of upstream
+//! times, which grow with what is in flight, so that a bound in such work would move by itself whenever it is reached.
 
+mod aimd;
+mod auto;
 mod fixed;
+mod gradient2;
+mod incremental_steps;
+mod interval;
+mod parabola;
+mod vegas;
 
+use alloc::boxed::Box;
+
+use crate::policy::{Capacity, Controller};
+use crate::time::{Duration, Instant};
 use crate::work::Work;
 use fixed::Fixed;
 
-/// What bounds the work in flight.
+/// Found capacities are looked for up to here, whatever the budget of connections.
+pub(crate) const FOUND_MAX: u32 = 10_000;
+
+/// What a controller hears of a request that ended.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Capacity {
-    /// Nothing but the connections.
-    Unlimited,
-    /// A fixed amount.
-    Fixed(Fixed),
+pub(crate) struct Sample {
+    /// What it counts for: its type's work, which stays the same for as long as [`Control::trial`] does.
+    pub(crate) work: f64,
+    /// How long the service was busy with it.
+    pub(crate) upstream_time: Duration,
+    /// Whether it was served.
+    pub(crate) success: bool,
+    /// How many were in flight, itself included.
+    pub(crate) in_flight: u32,
 }
 
-impl Capacity {
-    /// The capacity that the operator states, or none.
-    pub(crate) fn new(most: Option<Work>) -> Self {
-        most.map_or(Self::Unlimited, |most| Self::Fixed(Fixed::new(most)))
+/// A controller has moved what it found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Move {
+    pub(crate) from: u32,
+    pub(crate) to: u32,
+    /// By how much the throughput changed, as a share of what it was, if that was the reason.
+    pub(crate) gain: Option<f64>,
+}
+
+/// Finds how many requests may be in flight, from what it observes.
+pub(crate) trait Control: core::fmt::Debug + Send {
+    /// The most requests that may be in flight now, at least 1.
+    fn most(&self) -> u32;
+
+    /// So many are in flight from now on, and others wait for them (or not).
+    fn observe(&mut self, now: Instant, in_flight: u32, waited_for: bool);
+
+    /// A request has ended.
+    fn complete(&mut self, now: Instant, sample: &Sample);
+
+    /// So many connections there are.
+    fn set_top(&mut self, top: u32);
+
+    /// What it has moved since it was asked.
+    fn take_move(&mut self) -> Option<Move>;
+
+    /// The comparison that it makes: what a type counts for may change between two, but not within one.
+    fn trial(&self) -> u64 {
+        0
+    }
+}
+
+/// What is in force.
+#[derive(Debug)]
+pub(crate) enum Room {
+    /// Nothing but the connections bounds what is in flight.
+    Unlimited,
+    /// So much work.
+    Fixed(Fixed),
+    /// So many requests.
+    Found(Controller, Box<dyn Control>),
+}
+
+impl Room {
+    /// What the operator chose, over so many connections.
+    pub(crate) fn new(capacity: Capacity, connections: u32) -> Self {
+        let top = connections.clamp(1, FOUND_MAX);
+        match capacity {
+            Capacity::Unlimited => Self::Unlimited,
+            Capacity::Fixed(most) => Self::Fixed(Fixed::new(most)),
+            Capacity::Found(controller) => Self::Found(controller, control(controller, top)),
+        }
     }
 
-    /// Whether this work fits beside the load. What is larger than the whole capacity runs alone, or it would wait for
-    /// ever: with nothing in flight everything fits.
-    pub(crate) fn admits(self, load: Work, work: Work) -> bool {
+    /// What the operator chooses from now on. A controller that goes on keeps what it has found.
+    pub(crate) fn change(&mut self, capacity: Capacity, connections: u32) {
+        match self {
+            Self::Found(controller, control) if capacity == Capacity::Found(*controller) => {
+                control.set_top(connections.clamp(1, FOUND_MAX));
+            }
+            _ => *self = Self::new(capacity, connections),
+        }
+    }
+
+    /// Whether this work fits beside the load of so many requests. What is larger than the whole capacity runs alone, or
+    /// it would wait for ever: with nothing in flight everything fits.
+    pub(crate) fn admits(&self, load: impl FnOnce() -> Work, in_flight: u32, work: Work) -> bool {
         match self {
             Self::Unlimited => true,
-            Self::Fixed(fixed) => fixed.admits(load, work),
+            Self::Fixed(fixed) => in_flight == 0 || fixed.admits(load(), work),
+            Self::Found(_, control) => in_flight < control.most(),
         }
     }
 
-    /// The most work that may be in flight.
-    pub(crate) fn most(self) -> Option<Work> {
+    /// The most work that may be in flight, if that is what bounds it.
+    pub(crate) fn most_work(&self) -> Option<Work> {
         match self {
-            Self::Unlimited => None,
             Self::Fixed(fixed) => Some(fixed.most()),
+            Self::Unlimited | Self::Found(..) => None,
         }
+    }
+
+    /// The most requests that may be in flight, if that is what bounds it.
+    pub(crate) fn most_requests(&self) -> Option<u32> {
+        match self {
+            Self::Found(_, control) => Some(control.most()),
+            Self::Unlimited | Self::Fixed(_) => None,
+        }
+    }
+
+    /// The controller, if there is one.
+    pub(crate) fn control(&mut self) -> Option<&mut dyn Control> {
+        match self {
+            Self::Found(_, control) => Some(control.as_mut()),
+            Self::Unlimited | Self::Fixed(_) => None,
+        }
+    }
+}
+
+fn control(controller: Controller, top: u32) -> Box<dyn Control> {
+    match controller {
+        Controller::Auto => Box::new(auto::Auto::new(top)),
+        Controller::IncrementalSteps => Box::new(incremental_steps::IncrementalSteps::new(top)),
+        Controller::Parabola => Box::new(parabola::Parabola::new(top)),
+        Controller::Vegas => Box::new(vegas::Vegas::new(top)),
+        Controller::Gradient2 => Box::new(gradient2::Gradient2::new(top)),
+        Controller::Aimd => Box::new(aimd::Aimd::new(top)),
     }
 }

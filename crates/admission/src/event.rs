@@ -86,6 +86,16 @@ pub enum Event {
         /// Its expected work.
         work: Work,
     },
+    /// The controller of the capacity has moved what it found.
+    CapacityMoved {
+        /// So many requests might be in flight before.
+        from: u32,
+        /// So many may be in flight from now on.
+        to: u32,
+        /// Why: by which share more is completed. `None`: nothing is lost by it, and it is nearer to where the
+        /// controller would be without reasons; or the controller isn't one that goes by what is completed.
+        gain: Option<f64>,
+    },
     /// A type was forgotten: what it did counts for `other` from now on.
     TypeForgotten {
         /// Which.

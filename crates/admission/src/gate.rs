@@ -21,7 +21,7 @@ mod watch;
 use alloc::collections::{BTreeSet, VecDeque};
 
 use crate::action::{Action, Reason};
-use crate::capacity::Capacity;
+use crate::capacity::{Room, Sample};
 use crate::connections::Connections;
 use crate::event::Event;
 use crate::lanes::Lanes;
@@ -48,7 +48,7 @@ pub struct Gate {
     tickets: Tickets,
     types: Types,
     ledger: Ledger,
-    capacity: Capacity,
+    room: Room,
     connections: Connections,
     lanes: Lanes,
     immediate: Sequence,
@@ -84,7 +84,7 @@ impl Gate {
             tickets: Tickets::default(),
             types: Types::new(policy.types_max, policy.cost),
             ledger: Ledger::default(),
-            capacity: Capacity::new(policy.capacity),
+            room: Room::new(policy.capacity, budget),
             connections: Connections::new(budget),
             lanes,
             immediate: Sequence::new(),
@@ -194,6 +194,7 @@ impl Gate {
         let Some(slot) = self.in_flight(ticket) else {
             return self.cancel(now, ticket);
         };
+        let in_flight = self.ledger.count();
         let kind = self.land(now, slot);
         let record = self.tickets.at(slot);
         let took = completion.upstream_time.into();
@@ -210,6 +211,15 @@ impl Gate {
             }
             Outcome::Failure if !record.canceled => self.types.at_mut(kind).estimate.fail(took),
             Outcome::Success | Outcome::Failure | Outcome::Canceled => {}
+        }
+        if let Some(control) = self.room.control() {
+            let sample = Sample {
+                work: self.types.at_mut(kind).counts_for(control.trial()),
+                upstream_time: completion.upstream_time,
+                success: completion.outcome == Outcome::Success,
+                in_flight,
+            };
+            control.complete(now, &sample);
         }
         let record = self.tickets.at(slot);
         self.report(Event::Completed {
@@ -293,7 +303,7 @@ impl Gate {
             || policy.long_limit.is_some() != self.policy.long_limit.is_some();
         self.connections.set_budget(budget);
         self.lanes.set_limit(policy.long_limit, budget);
-        self.capacity = Capacity::new(policy.capacity);
+        self.room.change(policy.capacity, budget);
         self.types.change(policy.types_max, policy.cost);
         self.policy = policy;
         self.forget_surplus(now);
@@ -335,7 +345,8 @@ impl Gate {
         let queued = self.waiting.len() as usize;
         Snapshot {
             load: self.ledger.load(self.now),
-            capacity: self.capacity.most(),
+            capacity: self.room.most_work(),
+            capacity_found: self.room.most_requests(),
             connections: self.connections.budget(),
             connections_in_use: self.connections.in_use(),
             pinned: self.connections.pinned(),

@@ -124,9 +124,9 @@ impl Ledger {
         Work::from_nanos(u64::try_from(self.fixed.saturating_add(growing)).unwrap_or(u64::MAX))
     }
 
-    /// Whether no request is charged.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.charged == 0
+    /// How many requests are charged.
+    pub(crate) fn count(&self) -> u32 {
+        u32::try_from(self.charged).unwrap_or(u32::MAX)
     }
 
     /// The service starts, or goes on, with a request.
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(ledger.load(at(125)).as_nanos(), 25);
         ledger.off(at(130), &mut meter);
         assert_eq!(ledger.load(at(500)), Work::ZERO);
-        assert!(ledger.is_empty());
+        assert_eq!(ledger.count(), 0);
     }
 
     #[test]

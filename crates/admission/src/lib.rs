@@ -30,7 +30,7 @@ pub use action::{Action, Reason};
 pub use event::{Event, Lane};
 pub use gate::{EVENTS_MAX, Gate};
 pub use learned::{Learned, LearnedType, LearnedVariation};
-pub use policy::{Cost, Order, Policy, PolicyError};
+pub use policy::{Capacity, Controller, Cost, Order, Policy, PolicyError};
 pub use request::{
     Completion, Connection, Entry, Outcome, Pin, PoolId, PoolSet, Request, RequestType, Ticket,
 };

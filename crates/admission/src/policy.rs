@@ -40,11 +40,39 @@ pub enum Order {
     },
 }
 
+/// What bounds what is in flight, beside the connections and the long lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Capacity {
+    /// Nothing.
+    Unlimited,
+    /// So much work, in the estimator's unit (Gatekeeper, section 3.1).
+    Fixed(Work),
+    /// So many requests, a number that a controller finds while requests are served.
+    Found(Controller),
+}
+
+/// Who finds how many requests may be in flight. The files under `capacity/` say how, from where, and when each fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Controller {
+    /// Ours: trials in alternation, near saturation only, judged by the work that is completed.
+    Auto,
+    /// The method of incremental steps (Heiss and Wagner, VLDB 1991).
+    IncrementalSteps,
+    /// Parabola approximation (Heiss and Wagner, VLDB 1991).
+    Parabola,
+    /// TCP Vegas for requests, as in Netflix's concurrency-limits.
+    Vegas,
+    /// The gradient of a long and a short mean of upstream times, as in Netflix's concurrency-limits.
+    Gradient2,
+    /// Additive increase, multiplicative decrease, as in Netflix's concurrency-limits.
+    Aimd,
+}
+
 /// Everything that the operator chooses for one gate. Units are in the types.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
-    /// The most work that may be in flight, in the estimator's unit; `None`: no such limit.
-    pub capacity: Option<Work>,
+    /// What bounds what is in flight.
+    pub capacity: Capacity,
     /// The budget of upstream connections of the whole gate, at least 1.
     pub connections: u32,
     /// The most long requests in flight; `None`: no long lane.

@@ -12,8 +12,10 @@ use crate::work::Work;
 pub struct Snapshot {
     /// Work in flight.
     pub load: Work,
-    /// The most work that may be in flight.
+    /// The most work that may be in flight, if that is what bounds it.
     pub capacity: Option<Work>,
+    /// The most requests that may be in flight now, if a controller finds that.
+    pub capacity_found: Option<u32>,
     /// The budget of connections.
     pub connections: u32,
     /// Connections in use: in flight, suspended or pinned.

@@ -42,6 +42,9 @@ pub(crate) struct Type {
     pub(crate) queued: u32,
     /// The work by which its waiting requests are put in order.
     pub(crate) rank: Work,
+    /// What its requests count for, and in which comparison.
+    counted: f64,
+    counted_in: Option<u64>,
     idle_before: u32,
     idle_after: u32,
 }
@@ -59,6 +62,8 @@ impl Type {
             scout: None,
             queued: 0,
             rank: Work::ZERO,
+            counted: 0.0,
+            counted_in: None,
             idle_before: NONE,
             idle_after: NONE,
         }
@@ -84,6 +89,16 @@ impl Type {
             self.rank = work;
         }
         self.rank
+    }
+
+    /// What one of its requests counts for in a comparison of throughputs: what is usual for its type, as it was when
+    /// this comparison began, in seconds.
+    pub(crate) fn counts_for(&mut self, comparison: u64) -> f64 {
+        if self.counted_in != Some(comparison) {
+            self.counted_in = Some(comparison);
+            self.counted = self.estimate.rank().map_or(1e-3, |work| work.as_nanos() as f64 * 1e-9);
+        }
+        self.counted
     }
 
     /// Whether no request of it was ever seen to succeed: it is unknown, or called long by an age alone.

@@ -3,7 +3,9 @@
 mod history;
 mod shell;
 
-use admission::{Connection, Duration, Entry, Event, Lane, Order, Outcome, Policy, Reason, Request, Ticket};
+use admission::{
+    Capacity, Connection, Duration, Entry, Event, Lane, Order, Outcome, Policy, Reason, Request, Ticket,
+};
 use history::check;
 use proptest::prelude::*;
 use shell::{MS, Shell, ms, policy, pool, request};
@@ -218,7 +220,7 @@ fn a_long_that_shorts_have_overtaken_by_more_than_its_allowance_goes_first_for_t
 #[test]
 fn a_long_that_has_lost_its_patience_may_exceed_the_capacity_but_blocks_nobody() {
     let order = Order::ShortestFirst { aging: Some(1.0), floor: ms(0) };
-    let mut shell = experienced(Policy { order, capacity: Some(ms(20)), ..policy() });
+    let mut shell = experienced(Policy { order, capacity: Capacity::Fixed(ms(20)), ..policy() });
     let running = shell.arrive(SHORT);
     let report = shell.arrive(REPORT);
     assert!(!shell.is_dispatched(report), "larger than the capacity, and something is in flight");

@@ -8,8 +8,8 @@
 mod history;
 
 use admission::{
-    Action, Completion, Connection, Cost, Duration, Entry, Event, Gate, Instant, Lane, Order, Outcome, Pin,
-    Policy, PoolId, PoolSet, Reason, Request, RequestType, Snapshot, Ticket, Work,
+    Action, Capacity, Completion, Connection, Controller, Cost, Duration, Entry, Event, Gate, Instant, Lane,
+    Order, Outcome, Pin, Policy, PoolId, PoolSet, Reason, Request, RequestType, Snapshot, Ticket, Work,
 };
 use history::{MS, check, pool};
 use proptest::prelude::*;
@@ -59,20 +59,29 @@ fn order() -> impl Strategy<Value = Order> {
     ]
 }
 
+fn capacity() -> impl Strategy<Value = Capacity> {
+    let controller = prop_oneof![
+        Just(Controller::Auto),
+        Just(Controller::IncrementalSteps),
+        Just(Controller::Parabola),
+        Just(Controller::Vegas),
+        Just(Controller::Gradient2),
+        Just(Controller::Aimd),
+    ];
+    prop_oneof![
+        Just(Capacity::Unlimited),
+        (1..100_u64).prop_map(|ms| Capacity::Fixed(Work::from_nanos(ms * MS))),
+        controller.prop_map(Capacity::Found),
+    ]
+}
+
 fn a_policy() -> impl Strategy<Value = Policy> {
-    let limits = (
-        prop::option::of(1..100_u64),
-        1..9_u32,
-        prop::option::of(1..5_u32),
-        0..20_usize,
-        1..100_u64,
-        0..4_u32,
-        0..8_usize,
-    );
+    let limits =
+        (capacity(), 1..9_u32, prop::option::of(1..5_u32), 0..20_usize, 1..100_u64, 0..4_u32, 0..8_usize);
     (limits, order(), any::<bool>()).prop_map(|(limits, order, ewma)| {
         let (capacity, connections, long_limit, queue_max, timeout, pinned_max, types_max) = limits;
         Policy {
-            capacity: capacity.map(|ms| Work::from_nanos(ms * MS)),
+            capacity,
             connections,
             long_limit,
             cost: if ewma { Cost::Ewma { weight: 0.1 } } else { Cost::MovingAverage { window: 8 } },
@@ -397,6 +406,7 @@ impl World {
                 Event::Rejected { .. }
                 | Event::Completed { .. }
                 | Event::LaneChanged { .. }
+                | Event::CapacityMoved { .. }
                 | Event::TypeForgotten { .. } => {}
             }
         }
@@ -455,7 +465,7 @@ impl World {
     fn compare_lanes(&self, snapshot: &Snapshot) {
         let lanes = self.policy.long_limit.is_some();
         // Without a capacity, shorts (and without lanes all) wait for connections only.
-        if self.policy.capacity.is_none() {
+        if self.policy.capacity == Capacity::Unlimited {
             let waits =
                 |known: &&Known| !known.in_flight && (known.short || !lanes) && self.could_start(known);
             assert!(self.alive.values().find(waits).is_none(), "it waits for nothing");

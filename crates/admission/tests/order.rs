@@ -7,8 +7,8 @@
 mod history;
 
 use admission::{
-    Action, Completion, Connection, Cost, Duration, Entry, Event, Gate, Instant, Order, Outcome, Policy,
-    Request, RequestType, Ticket, Work,
+    Action, Capacity, Completion, Connection, Cost, Duration, Entry, Event, Gate, Instant, Order, Outcome,
+    Policy, Request, RequestType, Ticket, Work,
 };
 use history::{MS, check, pool};
 use proptest::prelude::*;
@@ -202,7 +202,9 @@ struct World {
 impl World {
     fn new(setting: Setting) -> Self {
         let policy = Policy {
-            capacity: setting.capacity.map(|ms| Work::from_nanos(ms * MS)),
+            capacity: setting
+                .capacity
+                .map_or(Capacity::Unlimited, |ms| Capacity::Fixed(Work::from_nanos(ms * MS))),
             connections: u32::MAX,
             long_limit: None,
             cost: Cost::DEFAULT,

@@ -404,7 +404,7 @@ fn read_policy(section: &mut Section<'_>, cost_window: u32, aging_floor: Duratio
         Some(Some(limit)) => LongLimit::Fixed(u32::try_from(limit).unwrap_or(u32::MAX)),
     };
     let policy = Policy {
-        capacity: section.read_given("capacity", raw::capacity).map(Work::from),
+        capacity: section.read("capacity", raw::capacity),
         connections,
         long_limit: match long_limit {
             LongLimit::AskServer => Some(LONG_LIMIT_FALLBACK),

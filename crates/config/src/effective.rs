@@ -6,13 +6,14 @@ use std::fmt::{self, Write as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use admission::{Cost, Order, Policy};
+use admission::{Capacity, Controller, Cost, Order, Policy};
 
 use crate::address::Address;
 use crate::checked::{
     Auth, CHANNEL_BINDINGS, FORMATS, Gate, Identity, LEVELS, LONG_LIMIT_FALLBACK, LongLimit, METHODS, MODES,
     Mode, ON_DISCONNECT, POOLINGS, PROTOCOLS, Pooling, TLS_MODES, UPSTREAM_MODES, World,
 };
+use crate::raw::CONTROLLERS;
 
 /// The effective configuration as TOML.
 pub fn effective(world: &World) -> String {
@@ -89,8 +90,12 @@ fn admission(out: &mut Lines, gate: &Gate) {
         }
     };
     match capacity {
-        Some(work) => out.time("capacity", Duration::from_nanos(work.as_nanos())),
-        None => out.note("no capacity: only connections and the long lane limit what is in flight"),
+        Capacity::Fixed(work) => out.time("capacity", Duration::from_nanos(work.as_nanos())),
+        Capacity::Found(controller) => out.text("capacity", name_of(CONTROLLERS, controller)),
+        Capacity::Unlimited => {
+            out.text("capacity", "none");
+            out.note("no capacity: only connections and the long lane limit what is in flight");
+        }
     }
     out.note(&format!("the unit of work and of capacity: {unit}"));
     out.text("cost", if matches!(cost, Cost::Ewma { .. }) { "ewma" } else { "moving-average" });
@@ -193,6 +198,11 @@ fn tls(out: &mut Lines, gate: &Gate) {
 fn identity(out: &mut Lines, certificate: &'static str, key: &'static str, identity: Option<&Identity>) {
     out.path(certificate, identity.map(|identity| &identity.certificate));
     out.path(key, identity.map(|identity| &identity.key));
+}
+
+/// The name that a controller has in a configuration.
+pub fn controller_name(controller: Controller) -> &'static str {
+    name_of(CONTROLLERS, &controller)
 }
 
 fn name_of<T: PartialEq>(names: &[(&'static str, T)], value: &T) -> &'static str {

@@ -24,7 +24,7 @@ pub use checked::{
     LogLevel, LongLimit, Mode, OnDisconnect, Pooling, Protocol, Tls, TlsMode, UpstreamTls, UpstreamTlsMode,
     World,
 };
-pub use effective::{Row, effective, rows};
+pub use effective::{Row, controller_name, effective, rows};
 pub use error::{Error, Errors, Origin, Position};
 pub use raw::{ADMIN, Field, FieldDefault, GATE, LOG};
 pub use reference::reference;

@@ -12,6 +12,7 @@ mod section;
 mod values;
 
 pub(crate) use section::{Section, hint_for_unknown, literal, unknown_key};
+pub(crate) use values::CONTROLLERS;
 pub(crate) use values::{
     Complaint, aging, at_most_a_day, boolean, bound, capacity, choice, integer, long_limit, some_text,
     some_time, text, users,
@@ -130,10 +131,10 @@ pub const GATE: &[Field] = &[
     },
     Field {
         key: "capacity",
-        takes: "an amount of work as a duration",
-        default: Derived("no limit on work: the budget of connections and the long lane only"),
-        doc: "The most work that may be in flight: the sum of what the requests in flight are expected to take, in the unit of the estimator (`cost`). A request that is larger runs when nothing else is in flight.",
-        reason: "A limit that short requests queue behind makes things worse below saturation, unless the service really thrashes; then measure its best load and set it.",
+        takes: "an amount of work as a duration, `\"none\"`, or who finds it: `\"auto\"`, `\"incremental-steps\"`, `\"parabola\"`, `\"vegas\"`, `\"gradient2\"`, `\"aimd\"`",
+        default: Value("\"none\""),
+        doc: "How much may be in flight, beside the connections and the long lane. An amount: the sum of what the requests in flight are expected to take, in the unit of the estimator (`cost`); a request that is larger runs when nothing else is in flight. `\"auto\"`: so many requests as complete the most work, found by trials while requests wait; below saturation it bounds nothing. The others are published methods, to compare with.",
+        reason: "A bound that short requests queue behind makes things worse below saturation, unless the service really thrashes. Where a service collapses (locks, deadlocks, memory) a lower bound completes several times as much, and nobody knows which one beforehand; where it doesn't, `auto` stays at the budget of connections.",
         reloadable: true,
     },
     Field {

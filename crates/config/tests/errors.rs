@@ -51,6 +51,11 @@ fn durations_have_bounds() {
         ("connect_timeout = \"2days\"", "must be at most \"24h\""),
         ("keepalive = \"999ms\"", "must be at least \"1s\""),
         ("capacity = \"0s\"", "must be more than zero"),
+        (
+            "capacity = \"automatic\"",
+            "isn't known; write an amount of work such as \"20s\", \"none\", or who finds it: \"auto\", \
+             \"incremental-steps\", \"parabola\", \"vegas\", \"gradient2\", \"aimd\"",
+        ),
     ]);
     assert!(of_gate("queue_timeout = \"soon\"").ends_with(form));
     assert!(of_gate("drain_timeout = \"-1s\"").ends_with(form));
@@ -62,11 +67,6 @@ fn what_comes_later_is_named() {
         ("protocol = \"mysql\"", "is not there yet; only \"postgres\" is"),
         ("protocol = \"http\"", "is not there yet; only \"postgres\" is"),
         ("protocol = \"smtp\"", "isn't known; write \"postgres\""),
-        (
-            "capacity = \"auto\"",
-            "finding the capacity is not there yet; leave it out for no limit on work, or write an amount such as \"20s\"",
-        ),
-        ("capacity = \"none\"", "isn't an amount of work; leave it out for no limit on work"),
         ("long_limit = \"auto\"", "isn't a limit; leave it out: then the server is asked for its cores"),
     ]);
 }

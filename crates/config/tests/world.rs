@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use admission::{Cost, Order, Work};
+use admission::{Capacity, Controller, Cost, Order, Work};
 use config::{
     ADMIN, Address, Auth, AuthMethod, AuthQuery, ChannelBinding, Field, FieldDefault, GATE, LOG, LongLimit,
     Mode, OnDisconnect, Origin, Pooling, TlsMode, UpstreamTlsMode, World, effective, parse,
@@ -102,7 +102,7 @@ fn only_the_upstream_is_required() {
     assert_eq!((gate.name.as_str(), gate.listen.to_string()), ("postgres", "127.0.0.1:6432".into()));
     assert_eq!((gate.mode, gate.pooling), (Mode::Enforce, Pooling::Transaction));
     let policy = &gate.policy;
-    assert_eq!((policy.connections, policy.pinned_max, policy.capacity), (20, 10, None));
+    assert_eq!((policy.connections, policy.pinned_max, policy.capacity), (20, 10, Capacity::Unlimited));
     assert_eq!((gate.long_limit, policy.long_limit), (LongLimit::AskServer, Some(4)));
     let floor = Work::from(Duration::from_secs(20));
     assert_eq!(policy.order, Order::ShortestFirst { aging: Some(5.0), floor });
@@ -137,7 +137,7 @@ fn every_key_is_heard() {
     );
     let policy = &gate.policy;
     assert_eq!((policy.connections, policy.pinned_max), (9, 9));
-    assert_eq!(policy.capacity, Some(Work::from(Duration::from_secs(20))));
+    assert_eq!(policy.capacity, Capacity::Fixed(Work::from(Duration::from_secs(20))));
     assert_eq!((gate.long_limit, policy.long_limit), (LongLimit::Fixed(2), Some(2)));
     let floor = Work::from(Duration::from_millis(9 * 250));
     assert_eq!(policy.order, Order::ShortestFirst { aging: Some(2.5), floor });
@@ -192,6 +192,20 @@ fn writing_out_every_documented_default_changes_nothing() {
     };
     let text = format!("[admin]\n{}[log]\n{}{MINIMAL}{}", written(ADMIN), written(LOG), written(GATE));
     assert_eq!(world(&text), world(MINIMAL));
+}
+
+#[test]
+fn the_capacity_is_an_amount_or_found_or_none() {
+    let capacity = |text: &str| {
+        let world = world(&format!("{MINIMAL}\ncapacity = \"{text}\"\n"));
+        let printed = effective(&world);
+        assert!(printed.contains(&format!("capacity = \"{text}\"\n")), "{printed}");
+        world.gates[0].policy.capacity
+    };
+    assert_eq!(capacity("none"), Capacity::Unlimited);
+    assert_eq!(capacity("1s 500ms"), Capacity::Fixed(Work::from(Duration::from_millis(1500))));
+    assert_eq!(capacity("auto"), Capacity::Found(Controller::Auto));
+    assert_eq!(capacity("gradient2"), Capacity::Found(Controller::Gradient2));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use admission::Order;
+use admission::{Capacity, Order};
 use config::{LongLimit, Mode, World};
 use parking_lot::Mutex;
 use proxy::admin::Admin;
@@ -176,7 +176,11 @@ fn announce(gate: &config::Gate, bound: &Bound) {
             tracing::info!(gate = name, %listen, %upstream, "observing: nothing waits, nothing is refused");
         }
     }
-    let capacity = policy.capacity.map_or("none".to_owned(), |work| format!("{} ms", work.as_millis_f64()));
+    let capacity = match policy.capacity {
+        Capacity::Unlimited => "none".to_owned(),
+        Capacity::Fixed(work) => format!("{} ms", work.as_millis_f64()),
+        Capacity::Found(controller) => config::controller_name(controller).to_owned(),
+    };
     let long_limit = match gate.long_limit {
         LongLimit::AskServer => "the server's cores".to_owned(),
         LongLimit::Fixed(limit) => limit.to_string(),

@@ -281,7 +281,7 @@ mod tests {
 
     fn driver() -> Arc<Driver> {
         let policy = Policy {
-            capacity: None,
+            capacity: admission::Capacity::Unlimited,
             connections: 4,
             long_limit: Some(2),
             cost: Cost::DEFAULT,

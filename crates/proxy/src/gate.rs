@@ -27,7 +27,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
 use crate::clock::Clock;
-use crate::observe::{LaneChange, Observer, Totals, TypeName, TypeRow, log_lane_changes};
+use crate::observe::{Change, Observer, Totals, TypeName, TypeRow, log_changes};
 use crate::permit::Permit;
 
 mod decider;
@@ -289,7 +289,7 @@ impl Inner {
         while let Some(event) = self.gate.poll_event() {
             self.observer.record(&event);
         }
-        wakes.lane_changes.append(&mut self.observer.take_lane_changes());
+        wakes.changes.append(&mut self.observer.take_changes());
         found
     }
 }
@@ -298,7 +298,7 @@ impl Inner {
 #[derive(Default)]
 struct Wakes {
     verdicts: Vec<(oneshot::Sender<Verdict>, Verdict)>,
-    lane_changes: Vec<LaneChange>,
+    changes: Vec<Change>,
 }
 
 impl Wakes {
@@ -307,7 +307,7 @@ impl Wakes {
             // A receiver that is gone took its verdict back in `Waiting::drop`.
             let _ = waiter.send(verdict);
         }
-        log_lane_changes(gate, &self.lane_changes);
+        log_changes(gate, &self.changes);
     }
 }
 

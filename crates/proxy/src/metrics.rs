@@ -183,6 +183,25 @@ const GATE: &[Metric<GateScrape>] = &[
         },
     },
     Metric {
+        name: "capacity_requests",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "The most requests that may be in flight, where a controller finds that; absent where none does",
+        read: |gate, out| match gate.snapshot.capacity_found {
+            Some(capacity) => out.gauge(&[], f64::from(capacity)),
+            None => Ok(()),
+        },
+    },
+    Metric {
+        name: "capacity_moves",
+        in_seconds: Seconds::No,
+        kind: Kind::Counter,
+        labels: &[],
+        help: "How often a controller found another capacity",
+        read: |gate, out| out.counter(&[], gate.totals.capacity_moves),
+    },
+    Metric {
         name: "queue_length",
         in_seconds: Seconds::No,
         kind: Kind::Gauge,

@@ -2,7 +2,7 @@
 //!
 //! The driver of a gate owns an [`Observer`] inside its mutex and hands it every event of the gate. So recording must be
 //! cheap: one lookup, a few additions (35 ns with 1000 types), and no allocation for a type that is known. Nothing is logged here either, as a
-//! log is I/O under a lock: what is worth a line waits in [`Observer::take_lane_changes`] until the lock is free.
+//! log is I/O under a lock: what is worth a line waits in [`Observer::take_changes`] until the lock is free.
 //!
 //! **Bounds.** At most `types_max` types (and one more, for the moment between the arrival of a new type and the gate's
 //! forgetting of an old one), the least recently used going to `other` with everything that it counted. A type takes
@@ -26,8 +26,8 @@ pub const OTHER: &str = "other";
 pub const REASONS: [Reason; 4] =
     [Reason::QueueFull, Reason::QueueTimeout, Reason::Deadline, Reason::PinnedMax];
 
-/// The most lane changes kept between two calls of [`Observer::take_lane_changes`]; more are only counted.
-pub const LANE_CHANGES_MAX: usize = 256;
+/// The most changes kept between two calls of [`Observer::take_changes`]; more are only counted.
+pub const CHANGES_MAX: usize = 256;
 
 /// A request type and the name that people know it by.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,15 +38,27 @@ pub struct TypeName {
     pub label: Arc<str>,
 }
 
-/// A type that moved to another lane, for the log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LaneChange {
-    /// The name of the type.
-    pub label: Arc<str>,
-    /// Its lane from now on.
-    pub lane: Lane,
-    /// The expected work that put it there.
-    pub work: Work,
+/// What the judge has changed by itself, for the log.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// A type moved to another lane.
+    Lane {
+        /// The name of the type.
+        label: Arc<str>,
+        /// Its lane from now on.
+        lane: Lane,
+        /// The expected work that put it there.
+        work: Work,
+    },
+    /// A controller found another capacity.
+    Capacity {
+        /// So many requests might be in flight before.
+        from: u32,
+        /// So many from now on.
+        to: u32,
+        /// The share by which more is completed so, if that was why.
+        gain: Option<f64>,
+    },
 }
 
 /// What one type did since it was first seen.
@@ -148,6 +160,8 @@ pub struct Totals {
     pub types_forgotten: u64,
     /// Moves of a type to another lane.
     pub lane_changes: u64,
+    /// Moves of a capacity that a controller finds.
+    pub capacity_moves: u64,
     /// Queue waits of the dispatched.
     pub queue_wait_dispatched: Buckets,
     /// Queue waits of the refused.
@@ -164,7 +178,7 @@ pub struct Observer {
     types: LruCache<RequestType, Entry>,
     other: Entry,
     totals: Totals,
-    lane_changes: Vec<LaneChange>,
+    changes: Vec<Change>,
 }
 
 /// What is known of one type.
@@ -187,7 +201,7 @@ impl Observer {
             types: LruCache::new(rows_max),
             other: Entry::new(OTHER.into()),
             totals: Totals::default(),
-            lane_changes: Vec::new(),
+            changes: Vec::new(),
         }
     }
 
@@ -255,6 +269,10 @@ impl Observer {
             Event::Suspended { .. } => self.totals.suspended += 1,
             Event::Resumed { .. } => self.totals.resumed += 1,
             Event::LaneChanged { request_type, lane, work } => self.change_lane(request_type, lane, work),
+            Event::CapacityMoved { from, to, gain } => {
+                self.totals.capacity_moves += 1;
+                self.note(Change::Capacity { from, to, gain });
+            }
             Event::TypeForgotten { request_type } => self.forget(request_type),
         }
     }
@@ -272,11 +290,11 @@ impl Observer {
         self.totals.clone()
     }
 
-    /// The lane changes since the last call, oldest first, at most [`LANE_CHANGES_MAX`], to be logged outside of the
-    /// lock with [`log_lane_changes`]. Without any it doesn't allocate.
+    /// The changes since the last call, oldest first, at most [`CHANGES_MAX`], to be logged outside of the
+    /// lock with [`log_changes`]. Without any it doesn't allocate.
     #[must_use]
-    pub fn take_lane_changes(&mut self) -> Vec<LaneChange> {
-        std::mem::take(&mut self.lane_changes)
+    pub fn take_changes(&mut self) -> Vec<Change> {
+        std::mem::take(&mut self.changes)
     }
 
     fn entry(&mut self, request_type: RequestType) -> &mut Entry {
@@ -288,8 +306,13 @@ impl Observer {
         let Some(entry) = self.types.get_mut(&request_type) else { return };
         entry.lane = lane;
         entry.work = work;
-        if self.lane_changes.len() < LANE_CHANGES_MAX {
-            self.lane_changes.push(LaneChange { label: Arc::clone(&entry.label), lane, work });
+        let label = Arc::clone(&entry.label);
+        self.note(Change::Lane { label, lane, work });
+    }
+
+    fn note(&mut self, change: Change) {
+        if self.changes.len() < CHANGES_MAX {
+            self.changes.push(change);
         }
     }
 
@@ -301,17 +324,29 @@ impl Observer {
     }
 }
 
-/// Writes lane changes to the log: at info level what starts or ceases to be limited, at debug level the rest.
-pub fn log_lane_changes(gate: &str, changes: &[LaneChange]) {
-    for LaneChange { label, lane, work } in changes {
-        let (lane_name, work_ms) = (lane_name(*lane), work.as_millis_f64());
-        match lane {
-            Lane::Long | Lane::Variable => {
-                tracing::info!(gate, r#type = %label, lane = lane_name, work_ms, "a type changed its lane");
+/// Writes changes to the log: at info level what starts or ceases to be limited, at debug level the rest.
+pub fn log_changes(gate: &str, changes: &[Change]) {
+    for change in changes {
+        match change {
+            Change::Lane { label, lane, work } => log_lane(gate, label, *lane, *work),
+            Change::Capacity { from, to, gain: Some(gain) } => {
+                tracing::info!(gate, from, to, gain, "another capacity: more is completed");
             }
-            Lane::Unknown | Lane::Short => {
-                tracing::debug!(gate, r#type = %label, lane = lane_name, work_ms, "a type changed its lane");
+            Change::Capacity { from, to, gain: None } => {
+                tracing::debug!(gate, from, to, "another capacity");
             }
+        }
+    }
+}
+
+fn log_lane(gate: &str, label: &str, lane: Lane, work: Work) {
+    let (lane_name, work_ms) = (lane_name(lane), work.as_millis_f64());
+    match lane {
+        Lane::Long | Lane::Variable => {
+            tracing::info!(gate, r#type = %label, lane = lane_name, work_ms, "a type changed its lane");
+        }
+        Lane::Unknown | Lane::Short => {
+            tracing::debug!(gate, r#type = %label, lane = lane_name, work_ms, "a type changed its lane");
         }
     }
 }

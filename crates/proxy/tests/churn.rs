@@ -18,7 +18,7 @@ const CONNECTIONS: u32 = 4;
 
 fn policy() -> Policy {
     Policy {
-        capacity: None,
+        capacity: admission::Capacity::Unlimited,
         connections: CONNECTIONS,
         long_limit: Some(4),
         cost: Cost::MovingAverage { window: 100 },

@@ -20,7 +20,7 @@ const BOUND: Duration = Duration::from_secs(60);
 
 fn policy() -> Policy {
     Policy {
-        capacity: None,
+        capacity: admission::Capacity::Unlimited,
         connections: 4,
         long_limit: None,
         cost: Cost::MovingAverage { window: 32 },

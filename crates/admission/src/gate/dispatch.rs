@@ -8,6 +8,7 @@
 
 use super::Gate;
 use crate::action::Action;
+use crate::capacity::Move;
 use crate::event::{Event, Lane};
 use crate::order::Class;
 use crate::request::Connection;
@@ -17,10 +18,31 @@ use crate::time::Instant;
 impl Gate {
     /// Dispatches all that may start now.
     pub(super) fn dispatch(&mut self, now: Instant) {
-        while let Some(slot) = self.next(now) {
-            self.stop_waiting(slot);
-            self.start(now, slot);
+        loop {
+            while let Some(slot) = self.next(now) {
+                self.stop_waiting(slot);
+                self.start(now, slot);
+            }
+            if !self.has_found_room(now) {
+                return;
+            }
         }
+    }
+
+    /// Shows the controller of the capacity what is in flight now. Whether it lets more in than before.
+    fn has_found_room(&mut self, now: Instant) -> bool {
+        let in_flight = self.ledger.count();
+        let waits = !self.waiting.is_empty();
+        let Some(control) = self.room.control() else {
+            return false;
+        };
+        let before = control.most();
+        control.observe(now, in_flight, waits && in_flight >= before);
+        let (after, moved) = (control.most(), control.take_move());
+        if let Some(Move { from, to, gain }) = moved {
+            self.report(Event::CapacityMoved { from, to, gain });
+        }
+        after > before && waits
     }
 
     /// The next that may start now.
@@ -57,7 +79,7 @@ impl Gate {
 
     fn fits(&self, now: Instant, slot: u32) -> bool {
         let work = self.tickets.at(slot).meter.work;
-        self.ledger.is_empty() || self.capacity.admits(self.ledger.load(now), work)
+        self.room.admits(|| self.ledger.load(now), self.ledger.count(), work)
     }
 
     /// Under FIFO the lanes' heads go by arrival.

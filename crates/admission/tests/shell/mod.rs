@@ -2,8 +2,8 @@
 #![allow(dead_code, reason = "each test crate uses its part")]
 
 use admission::{
-    Action, Completion, Connection, Cost, Duration, Entry, Event, Gate, Instant, Lane, Order, Outcome,
-    Policy, PoolId, Reason, Request, RequestType, Snapshot, Ticket, Work,
+    Action, Capacity, Completion, Connection, Cost, Duration, Entry, Event, Gate, Instant, Lane, Order,
+    Outcome, Policy, PoolId, Reason, Request, RequestType, Snapshot, Ticket, Work,
 };
 
 pub(crate) const MS: u64 = 1_000_000;
@@ -19,7 +19,7 @@ pub(crate) fn pool(index: u8) -> PoolId {
 /// What the product does by default, on 20 connections.
 pub(crate) fn policy() -> Policy {
     Policy {
-        capacity: None,
+        capacity: Capacity::Unlimited,
         connections: 20,
         long_limit: Some(4),
         cost: Cost::DEFAULT,
@@ -34,7 +34,13 @@ pub(crate) fn policy() -> Policy {
 
 /// The paper's gate: a capacity, and nothing else.
 pub(crate) fn paper(capacity: u64, order: Order) -> Policy {
-    Policy { capacity: Some(ms(capacity)), connections: u32::MAX, long_limit: None, order, ..policy() }
+    Policy {
+        capacity: Capacity::Fixed(ms(capacity)),
+        connections: u32::MAX,
+        long_limit: None,
+        order,
+        ..policy()
+    }
 }
 
 pub(crate) fn request(kind: u64) -> Request {

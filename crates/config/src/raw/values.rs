@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use admission::{Capacity, Controller};
 use toml::de::DeValue;
 
 /// No time-out is longer: who means "never" should say what he waits for.
@@ -133,17 +134,37 @@ fn duration(value: &DeValue<'_>) -> Result<Duration, Complaint> {
     }
 }
 
-/// Work, written as a duration.
-pub(crate) fn capacity(value: &DeValue<'_>) -> Result<Duration, Complaint> {
-    match value {
-        DeValue::String(text) if text == "auto" => {
-            Err(Complaint::new("finding the capacity is not there yet")
-                .hint("leave it out for no limit on work, or write an amount such as \"20s\""))
+/// The controllers by the names that they have in a configuration.
+pub(crate) const CONTROLLERS: &[(&str, Controller)] = &[
+    ("auto", Controller::Auto),
+    ("incremental-steps", Controller::IncrementalSteps),
+    ("parabola", Controller::Parabola),
+    ("vegas", Controller::Vegas),
+    ("gradient2", Controller::Gradient2),
+    ("aimd", Controller::Aimd),
+];
+
+/// Work, written as a duration; who finds how many requests; or nothing.
+pub(crate) fn capacity(value: &DeValue<'_>) -> Result<Capacity, Complaint> {
+    let DeValue::String(text) = value else {
+        return some_time(value).map(|time| Capacity::Fixed(time.into()));
+    };
+    if text == "none" {
+        return Ok(Capacity::Unlimited);
+    }
+    match CONTROLLERS.iter().find(|(name, _)| *name == &**text) {
+        Some((_, controller)) => Ok(Capacity::Found(*controller)),
+        None if text.starts_with(|first: char| first.is_ascii_digit()) => {
+            some_time(value).map(|time| Capacity::Fixed(time.into()))
         }
-        DeValue::String(text) if text == "none" => {
-            Err(Complaint::new("isn't an amount of work").hint("leave it out for no limit on work"))
+        None => {
+            let names: Vec<_> = CONTROLLERS.iter().map(|(name, _)| format!("{name:?}")).collect();
+            let hint = format!(
+                "write an amount of work such as \"20s\", \"none\", or who finds it: {}",
+                names.join(", ")
+            );
+            Err(Complaint::new("isn't known").hint(hint))
         }
-        other => some_time(other),
     }
 }
 

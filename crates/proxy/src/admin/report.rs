@@ -30,6 +30,8 @@ pub struct GateStatus {
     pub upstream: String,
     pub load_seconds: f64,
     pub capacity_seconds: Option<f64>,
+    /// The most requests in flight, where a controller finds that.
+    pub capacity_requests: Option<u32>,
     pub queued: usize,
     pub in_flight: usize,
     pub suspended: usize,
@@ -139,6 +141,7 @@ impl GateStatus {
             upstream: gate.upstream(),
             load_seconds: work_seconds(snapshot.load),
             capacity_seconds: snapshot.capacity.map(work_seconds),
+            capacity_requests: snapshot.capacity_found,
             queued: snapshot.queued,
             in_flight: snapshot.in_flight,
             suspended: snapshot.suspended,

@@ -182,7 +182,7 @@ mod tests {
 
     fn policy() -> Policy {
         Policy {
-            capacity: None,
+            capacity: admission::Capacity::Unlimited,
             connections: 1,
             long_limit: None,
             cost: Cost::DEFAULT,

@@ -39,7 +39,7 @@ fn row<'a>(rows: &'a [TypeRow], label: &str) -> &'a TypeRow {
 #[test]
 fn what_a_gate_tells_is_counted_by_type_and_in_all() {
     let policy = Policy {
-        capacity: None,
+        capacity: admission::Capacity::Unlimited,
         connections: 1,
         long_limit: None,
         cost: Cost::DEFAULT,
@@ -149,16 +149,16 @@ fn lane_changes_wait_for_the_log_up_to_a_bound() {
     let mut observer = Observer::new(10);
     observer.describe(&named(REPORT, "report"));
     let change = Event::LaneChanged { request_type: REPORT, lane: Lane::Long, work: work_ms(60) };
-    for _ in 0..LANE_CHANGES_MAX + 5 {
+    for _ in 0..CHANGES_MAX + 5 {
         observer.record(&change);
     }
 
-    let changes = observer.take_lane_changes();
-    assert_eq!(changes.len(), LANE_CHANGES_MAX);
-    assert_eq!(changes[0], LaneChange { label: "report".into(), lane: Lane::Long, work: work_ms(60) });
-    assert_eq!(observer.totals().lane_changes, LANE_CHANGES_MAX as u64 + 5);
+    let changes = observer.take_changes();
+    assert_eq!(changes.len(), CHANGES_MAX);
+    assert_eq!(changes[0], Change::Lane { label: "report".into(), lane: Lane::Long, work: work_ms(60) });
+    assert_eq!(observer.totals().lane_changes, CHANGES_MAX as u64 + 5);
     assert_eq!(row(&observer.table(), "report").lane, Lane::Long);
-    assert!(observer.take_lane_changes().is_empty());
+    assert!(observer.take_changes().is_empty());
 }
 
 #[test]

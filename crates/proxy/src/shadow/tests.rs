@@ -17,7 +17,7 @@ fn ms(millis: u64) -> Duration {
 
 fn policy(connections: u32) -> Policy {
     Policy {
-        capacity: None,
+        capacity: admission::Capacity::Unlimited,
         connections,
         long_limit: None,
         cost: Cost::DEFAULT,

@@ -29,7 +29,7 @@ const GREETING: &[u8] = b"S\0\0\0\x11TimeZone\0UTC\0K\0\0\0\x0c\0\0\0\x01\0\0\0\
 /// A policy that plays no role here.
 fn policy() -> Policy {
     Policy {
-        capacity: None,
+        capacity: admission::Capacity::Unlimited,
         connections: 20,
         long_limit: None,
         cost: Cost::Ewma { weight: 0.1 },

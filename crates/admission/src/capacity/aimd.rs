@@ -1,0 +1,60 @@
+//! Additive increase, multiplicative decrease, with the defaults of Netflix's `concurrency-limits` (`AIMDLimit`): for
+//! comparison.
+//!
+//! A request that failed or took more than 5 s: nine tenths of the limit. Any other, while at least half of the limit is
+//! in flight: one more. Within 20 and 200.
+//!
+//! When it fails: it knows nothing but a time-out, so that it climbs until requests take five seconds.
+
+use super::{Control, Move, Sample};
+use crate::time::{Duration, Instant};
+
+const LEAST: u32 = 20;
+const MOST: u32 = 200;
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// In percent.
+const BACKOFF: u32 = 90;
+
+/// The state of the controller.
+#[derive(Debug)]
+pub(crate) struct Aimd {
+    limit: u32,
+    top: u32,
+    moved: Option<Move>,
+}
+
+impl Aimd {
+    /// Up to `top`.
+    pub(crate) fn new(top: u32) -> Self {
+        let top = top.min(MOST);
+        Self { limit: LEAST.min(top), top, moved: None }
+    }
+}
+
+impl Control for Aimd {
+    fn most(&self) -> u32 {
+        self.limit
+    }
+
+    fn observe(&mut self, _now: Instant, _in_flight: u32, _waited_for: bool) {}
+
+    fn complete(&mut self, _now: Instant, sample: &Sample) {
+        let from = self.limit;
+        if !sample.success || sample.upstream_time > TIMEOUT {
+            self.limit = self.limit * BACKOFF / 100;
+        } else if sample.in_flight * 2 >= self.limit {
+            self.limit += 1;
+        }
+        self.limit = self.limit.max(LEAST).min(self.top);
+        self.moved = Some(Move { from, to: self.limit, gain: None }).filter(|a| a.from != a.to);
+    }
+
+    fn set_top(&mut self, top: u32) {
+        self.top = top.min(MOST);
+        self.limit = self.limit.min(self.top);
+    }
+
+    fn take_move(&mut self) -> Option<Move> {
+        self.moved.take()
+    }
+}

@@ -1,0 +1,332 @@
+//! Ours, the default: trials in alternation, near saturation only, judged by the work that is completed.
+//!
+//! **Idea.** Neither a response time nor the processor's utilization says that a service does too much at once: any mix of
+//! short and long requests looks like a queue, a deadlock idles the processor and a hot row burns it. What matters is
+//! how much work is completed, and whether another bound would complete more can be seen only by trying. So the
+//! controller compares (`trial.rs`): a stretch of time under the present bound A, one under another B, A again, B again,
+//! until the difference is beyond chance. What is compared are neighbors in time, so that there is no ideal to drift, and
+//! work, not requests: each completion counts for its type's mean, held still within a trial, so that a change of the mix
+//! doesn't count.
+//!
+//! **When.** Only while requests wait for room nearly all the time. Below saturation nothing is tried and nothing moves.
+//!
+//! **From where.** It begins at its *home*: the budget of connections, at most [`HOME`]. That is more than a service
+//! below saturation has in flight, so that a cold start makes nobody wait, and few enough to be far from where memory
+//! ends. Beyond home it goes only for a gain; below home only for a gain as well; and home again as soon as nothing is
+//! lost by it. So that on a plateau it stays where it is, and what no trial could take back (a cliff of memory) is
+//! not tried: close to home there was nothing to gain.
+//!
+//! **How far.** The first trial is a quarter of home, because a collapse (locks, deadlocks) is by then deep and its cure
+//! small; upwards a quarter more. A gain is followed in the same direction with larger steps; a loss halves the step (in
+//! logarithms); when neither direction gains with the smallest step, both rest, twice as long each time, up to
+//! [`REST_MAX`], and wake when the completed work changes by a quarter.
+//!
+//! | constant | | why |
+//! |---|---|---|
+//! | [`HOME`] | 20 | what poolers give by default; 0.9²⁰ = 12 % of the time a single processor at ρ = 0.9 has more |
+//! | [`DOWN`] | 4 | a collapse is found in one trial |
+//! | [`UP`] | 1.25 | a cliff that close to home would be met by chance as well |
+//! | [`STEP_MIN`] | 1.19 | the fourth root of 2: a peak is flat, the loss of 10 % beside it is below 1 % |
+//! | [`REST_MIN`], [`REST_MAX`] | 2 s, 60 s | trials beside a sharp peak cost what they lose, here 1 or 2 % of the time |
+//!
+//! **When it fails.** Stretches need some ten completions each: with less than a few requests a second it stays where it
+//! is. A service whose speed swings by itself with the rhythm of the alternation deceives it. A cliff between home and
+//! home · 1.25 is met. What contends only among themselves should have a bound of their own.
+
+mod stretch;
+mod trial;
+
+use super::{Control, Move, Sample};
+use crate::time::{Duration, Instant};
+use stretch::{Stretch, Yield};
+use trial::{Trial, Verdict};
+
+/// Where it begins, and returns to.
+const HOME: u32 = 20;
+/// The first step down.
+const DOWN: f64 = 4.0;
+/// The first step up.
+const UP: f64 = 1.25;
+/// The smallest step.
+const STEP_MIN: f64 = 1.19;
+/// The largest step after a gain.
+const STEP_MAX: f64 = 2.0;
+/// A direction in which nothing was to be gained rests for so long at first …
+const REST_MIN: Duration = Duration::from_secs(2);
+/// … and at most for so long.
+const REST_MAX: Duration = Duration::from_secs(60);
+/// Completed work that has changed by so much (in logarithms) wakes both.
+const CHANGED: f64 = 0.25;
+/// How much of a stretch under the present bound enters the mean that this is judged by.
+const WEIGHT: f64 = 0.2;
+/// A change of the bound has settled when so many have completed as were in flight, or after this time.
+const SETTLED: Duration = Duration::from_secs(3);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Direction {
+    Down,
+    Up,
+}
+
+/// What is known of one direction.
+#[derive(Debug)]
+struct Side {
+    step: f64,
+    due: Instant,
+    rest: Duration,
+}
+
+impl Side {
+    fn new(step: f64) -> Self {
+        Self { step, due: Instant::ZERO, rest: REST_MIN }
+    }
+}
+
+/// What it does.
+#[derive(Debug)]
+enum Stage {
+    /// Waits until what was begun under another bound is gone.
+    Settling { since: Instant, left: u32 },
+    /// Measures.
+    Measuring(Stretch),
+}
+
+/// The state of the search.
+#[derive(Debug)]
+pub(crate) struct Auto {
+    home: u32,
+    top: u32,
+    base: u32,
+    /// The other bound, while it is in force.
+    other: u32,
+    in_force: u32,
+    trial: Option<(Direction, Trial)>,
+    trials: u64,
+    down: Side,
+    up: Side,
+    stage: Stage,
+    in_flight: u32,
+    waited_for: bool,
+    until: Instant,
+    /// ln of the rate that is usual under the present bound.
+    usual: Option<f64>,
+    moved: Option<Move>,
+}
+
+impl Auto {
+    /// Up to `top`.
+    pub(crate) fn new(top: u32) -> Self {
+        let home = top.min(HOME);
+        Self {
+            home,
+            top,
+            base: home,
+            other: home,
+            in_force: home,
+            trial: None,
+            trials: 0,
+            down: Side::new(DOWN),
+            up: Side::new(UP),
+            stage: Stage::Measuring(Stretch::new(Instant::ZERO)),
+            in_flight: 0,
+            waited_for: false,
+            until: Instant::ZERO,
+            usual: None,
+            moved: None,
+        }
+    }
+
+    fn pass(&mut self, now: Instant) {
+        if self.waited_for
+            && let Stage::Measuring(stretch) = &mut self.stage
+        {
+            stretch.wait(now.since(self.until));
+        }
+        self.until = now;
+    }
+
+    /// Ends what is over.
+    fn look(&mut self, now: Instant) {
+        match &self.stage {
+            Stage::Settling { since, left } => {
+                let settled = *left == 0 && self.in_flight <= self.in_force;
+                if settled || now.since(*since) >= SETTLED {
+                    self.stage = Stage::Measuring(Stretch::new(now));
+                }
+            }
+            Stage::Measuring(stretch) => {
+                if stretch.is_over(now, self.in_force) {
+                    let end = stretch.end(now);
+                    self.end(now, end);
+                }
+            }
+        }
+    }
+
+    /// A stretch has ended.
+    fn end(&mut self, now: Instant, end: Yield) {
+        let trying = self.in_force != self.base;
+        let Some((direction, trial)) = &mut self.trial else {
+            return self.watch(now, end);
+        };
+        if trying {
+            trial.tried(end);
+            return self.put(now, self.base);
+        }
+        if !end.saturated {
+            // Whether nobody waits because of the other bound or of the hour: there is nothing to find any more.
+            return self.stop(now);
+        }
+        trial.returned(end);
+        let (direction, verdict) = (*direction, trial.verdict());
+        match verdict {
+            None => self.put(now, self.other),
+            Some(verdict) => self.conclude(now, direction, verdict),
+        }
+    }
+
+    /// A stretch without a trial has ended.
+    fn watch(&mut self, now: Instant, end: Yield) {
+        self.stage = Stage::Measuring(Stretch::new(now));
+        if !end.saturated {
+            return;
+        }
+        let rate = libm::log(end.rate);
+        let usual = *self.usual.get_or_insert(rate);
+        if (rate - usual).abs() > CHANGED.max(3.0 * libm::sqrt(end.noise)) {
+            (self.down, self.up) = (Side::new(STEP_MAX), Side::new(UP));
+            self.usual = Some(rate);
+        } else {
+            self.usual = Some(usual + WEIGHT * (rate - usual));
+        }
+        if let Some(direction) = self.due(now) {
+            self.trials += 1;
+            self.other = self.beside(direction);
+            self.trial = Some((direction, Trial::new(end)));
+            self.put(now, self.other);
+        }
+    }
+
+    /// The direction that is to be tried now, if one is.
+    fn due(&self, now: Instant) -> Option<Direction> {
+        let is_due = |side: &Side, direction| side.due <= now && self.beside(direction) != self.base;
+        let (down, up) = (is_due(&self.down, Direction::Down), is_due(&self.up, Direction::Up));
+        match (down, up) {
+            (true, true) if self.up.step > self.down.step => Some(Direction::Up),
+            (true, _) => Some(Direction::Down),
+            (false, true) => Some(Direction::Up),
+            (false, false) => None,
+        }
+    }
+
+    /// The bound beside the present one.
+    fn beside(&self, direction: Direction) -> u32 {
+        let base = f64::from(self.base);
+        match direction {
+            Direction::Down => (libm::round(base / self.down.step) as u32).min(self.base - 1).max(1),
+            Direction::Up => (libm::round(base * self.up.step) as u32).max(self.base + 1).min(self.top),
+        }
+    }
+
+    fn side(&mut self, direction: Direction) -> &mut Side {
+        match direction {
+            Direction::Down => &mut self.down,
+            Direction::Up => &mut self.up,
+        }
+    }
+
+    fn leads_home(&self, direction: Direction) -> bool {
+        match direction {
+            Direction::Down => self.base > self.home,
+            Direction::Up => self.base < self.home,
+        }
+    }
+
+    fn conclude(&mut self, now: Instant, direction: Direction, verdict: Verdict) {
+        let gain = match verdict {
+            Verdict::Better(gain) => Some(gain),
+            Verdict::NoWorse | Verdict::Worse | Verdict::Same => None,
+        };
+        let accepted = gain.is_some() || verdict == Verdict::NoWorse && self.leads_home(direction);
+        let is_neighbor = self.base.abs_diff(self.other) <= 1;
+        self.trial = None;
+        if accepted {
+            self.moved = Some(Move { from: self.base, to: self.other, gain });
+            self.base = self.other;
+            self.usual = None;
+            let side = self.side(direction);
+            side.step = (side.step * side.step).min(STEP_MAX);
+            (side.due, side.rest) = (now, REST_MIN);
+            let back = self.side(match direction {
+                Direction::Down => Direction::Up,
+                Direction::Up => Direction::Down,
+            });
+            // From there it came.
+            back.step = libm::sqrt(back.step).max(STEP_MIN);
+            (back.due, back.rest) = (now.after(REST_MIN), REST_MIN);
+        } else {
+            let side = self.side(direction);
+            if side.step <= STEP_MIN || is_neighbor {
+                side.due = now.after(side.rest);
+                side.rest = (side.rest * 2).min(REST_MAX);
+            }
+            side.step = libm::sqrt(side.step).max(STEP_MIN);
+        }
+        self.put(now, self.base);
+    }
+
+    /// Ends a trial that leads to nothing.
+    fn stop(&mut self, now: Instant) {
+        self.trial = None;
+        self.put(now, self.base);
+    }
+
+    /// Lets so many in, and waits until that has settled.
+    fn put(&mut self, now: Instant, most: u32) {
+        if most == self.in_force {
+            self.stage = Stage::Measuring(Stretch::new(now));
+            return;
+        }
+        self.in_force = most;
+        self.stage = Stage::Settling { since: now, left: self.in_flight };
+    }
+}
+
+impl Control for Auto {
+    fn most(&self) -> u32 {
+        self.in_force
+    }
+
+    fn observe(&mut self, now: Instant, in_flight: u32, waited_for: bool) {
+        self.pass(now);
+        (self.in_flight, self.waited_for) = (in_flight, waited_for);
+        self.look(now);
+    }
+
+    fn complete(&mut self, now: Instant, sample: &Sample) {
+        self.pass(now);
+        match &mut self.stage {
+            Stage::Settling { left, .. } => *left = left.saturating_sub(1),
+            Stage::Measuring(stretch) if sample.success => stretch.complete(sample.work),
+            Stage::Measuring(_) => {}
+        }
+    }
+
+    fn set_top(&mut self, top: u32) {
+        self.top = top;
+        self.home = top.min(HOME);
+        if self.base > top || self.in_force > top {
+            self.base = self.base.min(top);
+            self.in_force = self.base;
+            self.trial = None;
+        }
+    }
+
+    fn take_move(&mut self) -> Option<Move> {
+        self.moved.take()
+    }
+
+    fn trial(&self) -> u64 {
+        self.trials
+    }
+}

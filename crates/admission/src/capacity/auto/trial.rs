@@ -1,0 +1,112 @@
+//! The comparison of another bound with the present one: stretches of the two in alternation, A B A B … A.
+//!
+//! Each B is compared with the mean of the As around it, so that a drift of the service's speed cancels. What is judged is
+//! d = ln(rate of B / rate of A):
+//!
+//! * After one or two pairs, only an effect that is large ([`LARGE`]) and far beyond chance.
+//! * From three pairs on, by the spread of the pairs themselves (Student's t): the noise that each completion would make
+//!   by itself is far too pessimistic where the service is busy all the time.
+//!
+//! It ends undecided after [`PAIRS_MAX`] pairs.
+
+use super::stretch::Yield;
+
+/// The most pairs.
+pub(super) const PAIRS_MAX: usize = 10;
+/// ln of the ratio of rates that is told at once.
+const LARGE: f64 = 0.4;
+/// In standard errors.
+const BEYOND_CHANCE: f64 = 4.0;
+/// What a move must gain at least, for more is asked of the numbers than of the eye.
+const GAIN: f64 = 0.02;
+/// What may be lost by one that needs no gain.
+const LOSS: f64 = 0.02;
+/// The standard error is never taken for less.
+const ERROR_MIN: f64 = 0.002;
+/// Pairs with fewer completions tell nothing by their spread: a service that stands still looks steady.
+const COMPLETIONS: u32 = 16;
+/// Student's t for 99 % on two sides, by degrees of freedom from 1.
+const STUDENT: [f64; 9] = [63.7, 9.92, 5.84, 4.60, 4.03, 3.71, 3.50, 3.36, 3.25];
+
+/// What a trial says of the other bound.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Verdict {
+    /// More is completed, by this share.
+    Better(f64),
+    /// Nothing that matters is lost.
+    NoWorse,
+    /// Less is completed.
+    Worse,
+    /// There is no difference that could be seen.
+    Same,
+}
+
+/// The pairs so far.
+#[derive(Debug)]
+pub(super) struct Trial {
+    /// The last stretch under the present bound, and the one under the other since.
+    last: Yield,
+    other: Option<Yield>,
+    pairs: usize,
+    sum: f64,
+    squares: f64,
+    noise: f64,
+    /// Of those with enough completions.
+    told: bool,
+}
+
+impl Trial {
+    /// Begins with a stretch under the present bound.
+    pub(super) fn new(first: Yield) -> Self {
+        Self { last: first, other: None, pairs: 0, sum: 0.0, squares: 0.0, noise: 0.0, told: true }
+    }
+
+    /// A stretch under the other bound has ended.
+    pub(super) fn tried(&mut self, other: Yield) {
+        self.other = Some(other);
+    }
+
+    /// A stretch under the present bound has ended, and with it a pair.
+    pub(super) fn returned(&mut self, present: Yield) {
+        let before = core::mem::replace(&mut self.last, present);
+        let Some(other) = self.other.take() else {
+            return;
+        };
+        let difference = libm::log(2.0 * other.rate / (before.rate + present.rate));
+        self.pairs += 1;
+        self.sum += difference;
+        self.squares += difference * difference;
+        self.noise += other.noise + (before.noise + present.noise) / 4.0;
+        self.told &= other.completions + present.completions >= COMPLETIONS;
+    }
+
+    /// What can be said by now; `None`: go on.
+    pub(super) fn verdict(&self) -> Option<Verdict> {
+        let pairs = self.pairs as f64;
+        if self.pairs == 0 {
+            return None;
+        }
+        let mean = self.sum / pairs;
+        let by_chance = libm::sqrt(self.noise) / pairs;
+        if mean.abs() > LARGE && mean.abs() > BEYOND_CHANCE * by_chance {
+            return Some(if mean > 0.0 { Verdict::Better(libm::exp(mean) - 1.0) } else { Verdict::Worse });
+        }
+        let undecided = (self.pairs >= PAIRS_MAX).then_some(Verdict::Same);
+        if self.pairs < 3 || !self.told {
+            return undecided;
+        }
+        let variance = ((self.squares - self.sum * mean) / (pairs - 1.0)).max(0.0);
+        let error =
+            libm::sqrt(variance / pairs).max(ERROR_MIN) * STUDENT[(self.pairs - 2).min(STUDENT.len() - 1)];
+        let (low, high) = (mean - error, mean + error);
+        if low > 0.0 && mean > GAIN {
+            Some(Verdict::Better(libm::exp(mean) - 1.0))
+        } else if low > -LOSS {
+            Some(Verdict::NoWorse)
+        } else if high < 0.0 {
+            Some(Verdict::Worse)
+        } else {
+            undecided
+        }
+    }
+}

@@ -91,6 +91,13 @@ pub struct Ticket {
     pub(crate) slot: u32,
 }
 
+impl Ticket {
+    /// How many requests arrived at the gate before this one: a shell that keeps records of its own finds them by it.
+    pub const fn sequence(self) -> u64 {
+        self.sequence
+    }
+}
+
 /// A connection kept by a session beyond its request. Give it back with `Gate::unpin`, exactly once.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a pin that is lost keeps its connection for ever"]

@@ -1,0 +1,534 @@
+//! The engine: a driver of the gate whose clock jumps from event to event.
+//!
+//! Four things can happen next: the service finishes a request, the gate's alarm goes off, something on the agenda is due,
+//! a request arrives. Whatever is earliest happens; of several at one instant, in that order, so that a request
+//! that arrives just as another ends finds its place free. Time is whole nanoseconds. Nothing else decides the
+//! order, so a run is a function of its scenario.
+//!
+//! A request's row has the number that the gate's ticket has (both count arrivals), so nothing needs to be looked up.
+
+use admission::{
+    Action, Completion, Connection, Duration, Entry, Event, Gate, Instant, Outcome as Ended, Policy, PoolId,
+    Reason, Request, Snapshot, Ticket, Work,
+};
+
+use crate::agenda::{Agenda, Due};
+use crate::chance::{Chance, Purpose};
+use crate::clients::Abandoned;
+use crate::distribution::{Distribution, Sampler};
+use crate::error::Error;
+use crate::laws::{self, Books};
+use crate::record::{Outcome, Row, Run, Sample, Trace, What};
+use crate::scenario::{End, Keep, Scenario};
+use crate::sources::Feed;
+use crate::summary::{self, Integrals};
+use crate::upstream::{Load, Server};
+
+/// Runs a scenario.
+///
+/// # Errors
+/// What is wrong with the scenario; or a law that was broken, which is a defect.
+pub fn run(scenario: &Scenario) -> Result<Run, Error> {
+    run_with(scenario, &mut ())
+}
+
+/// The same, with somebody who looks on and may change the gate's policy on the way.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_with(scenario: &Scenario, observer: &mut impl Observer) -> Result<Run, Error> {
+    scenario.check()?;
+    let mut engine = Engine::new(scenario, observer);
+    engine.go()?;
+    engine.finish()
+}
+
+/// Looks on, and may steer: a controller under test, or a probe.
+pub trait Observer {
+    /// The gate reports something. What is done by `steering` holds from here on.
+    fn event(&mut self, at: Instant, event: &Event, steering: &mut Steering<'_>) {
+        let _ = (at, event, steering);
+    }
+
+    /// A tick of the scenario's interval, after its sample was taken.
+    fn tick(&mut self, sample: &Sample, steering: &mut Steering<'_>) {
+        let _ = (sample, steering);
+    }
+}
+
+/// Nobody looks on.
+impl Observer for () {}
+
+/// What an observer may do.
+#[derive(Debug)]
+pub struct Steering<'a> {
+    gate: &'a mut Gate,
+    now: Instant,
+}
+
+impl Steering<'_> {
+    /// The gate's state.
+    pub fn snapshot(&self) -> Snapshot {
+        self.gate.snapshot()
+    }
+
+    /// The gate itself, to be looked at.
+    pub fn gate(&self) -> &Gate {
+        self.gate
+    }
+
+    /// Another policy from now on.
+    pub fn set_policy(&mut self, policy: Policy) {
+        self.gate.set_policy(self.now, policy);
+    }
+}
+
+struct Engine<'a, O> {
+    scenario: &'a Scenario,
+    observer: &'a mut O,
+    gate: Gate,
+    server: Server,
+    feeds: Vec<Feed>,
+    samplers: Vec<Sampler>,
+    retries: Chance,
+    agenda: Agenda,
+    rows: Vec<Row>,
+    tickets: Vec<Ticket>,
+    samples: Vec<Sample>,
+    events: Vec<(Instant, Event)>,
+    trace: Trace,
+    now: u64,
+    window: (u64, u64),
+    over: bool,
+    queued: u64,
+    in_flight: u64,
+    /// Since the last tick.
+    since: Since,
+    integrals: Integrals,
+    loads: f64,
+    books: Books,
+    done_before: f64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Since {
+    arrived: u64,
+    completed: u64,
+    rejected: u64,
+    timed_out: u64,
+    response: u64,
+    useful: u64,
+}
+
+impl<'a, O: Observer> Engine<'a, O> {
+    fn new(scenario: &'a Scenario, observer: &'a mut O) -> Self {
+        let seed = scenario.seed;
+        let gate_seed = Chance::new(seed, Purpose::Gate, 0).bits();
+        let mut gate = Gate::new(scenario.policy.clone(), Instant::ZERO, gate_seed);
+        gate.set_pool(Instant::ZERO, PoolId::default(), u32::MAX);
+        let loads = scenario.types.iter().map(|kind| Load { weight: kind.weight, lock: kind.lock }).collect();
+        let (from, to) = (nanos(scenario.warm_up), nanos(scenario.duration));
+        let mut agenda = Agenda::default();
+        for (step, (at, _)) in scenario.upstream.speed.iter().enumerate() {
+            agenda.add(nanos(*at), Due::Speed(step as u32));
+        }
+        agenda.add(from, Due::WarmedUp);
+        agenda.add(to, Due::Over);
+        agenda.add(nanos(scenario.tick), Due::Tick);
+        let mut feeds = Vec::new();
+        for (index, source) in scenario.sources.iter().enumerate() {
+            let mut feed = Feed::new(source, seed, index as u64, to);
+            feed.begin(index as u16, &mut agenda);
+            feeds.push(feed);
+        }
+        Self {
+            scenario,
+            observer,
+            gate,
+            server: Server::new(&scenario.upstream.service, loads),
+            feeds,
+            samplers: scenario.types.iter().map(|kind| Distribution::sampler(&kind.service_time)).collect(),
+            retries: Chance::new(seed, Purpose::Retries, 0),
+            agenda,
+            rows: Vec::new(),
+            tickets: Vec::new(),
+            samples: Vec::new(),
+            events: Vec::new(),
+            trace: Trace::new(),
+            now: 0,
+            window: (from, to),
+            over: false,
+            queued: 0,
+            in_flight: 0,
+            since: Since::default(),
+            integrals: Integrals::default(),
+            loads: 0.0,
+            books: Books::default(),
+            done_before: 0.0,
+        }
+    }
+
+    fn at(&self) -> Instant {
+        Instant::from_nanos(self.now)
+    }
+
+    /// Until no more requests come and none is left.
+    fn go(&mut self) -> Result<(), Error> {
+        const NEVER: u64 = u64::MAX;
+        while !self.over || (self.queued + self.in_flight > 0 && self.scenario.end == End::Drained) {
+            let ends = self.server.next().unwrap_or(NEVER);
+            let alarm = self.gate.next_timeout().map_or(NEVER, Instant::as_nanos);
+            let due = self.agenda.next().unwrap_or(NEVER);
+            let (arrives, source) = self.next_arrival();
+            let next = ends.min(alarm).min(due).min(arrives);
+            if next == NEVER {
+                return Err(Error::Stuck { left: self.queued + self.in_flight });
+            }
+            self.pass_to(next);
+            if ends == next {
+                self.serve();
+            } else if alarm == next {
+                self.gate.handle_timeout(self.at());
+                self.settle();
+            } else if due == next {
+                self.attend();
+            } else {
+                self.arrive_from(source);
+            }
+            if self.rows.len() > self.scenario.requests_max {
+                return Err(Error::TooMany(self.scenario.requests_max));
+            }
+        }
+        Ok(())
+    }
+
+    fn next_arrival(&self) -> (u64, usize) {
+        let mut first = (u64::MAX, 0);
+        for (index, feed) in self.feeds.iter().enumerate() {
+            if feed.next() < first.0 {
+                first = (feed.next(), index);
+            }
+        }
+        first
+    }
+
+    fn pass_to(&mut self, next: u64) {
+        let passed = u128::from(next - self.now);
+        self.books.present += passed * u128::from(self.queued + self.in_flight);
+        let measured =
+            next.clamp(self.window.0, self.window.1) - self.now.clamp(self.window.0, self.window.1);
+        self.integrals.queued += u128::from(measured) * u128::from(self.queued);
+        self.integrals.in_flight += u128::from(measured) * u128::from(self.in_flight);
+        self.now = next;
+    }
+
+    /// Does all that the gate wants, and hears all that it reports.
+    fn settle(&mut self) {
+        loop {
+            while let Some(action) = self.gate.poll() {
+                match action {
+                    Action::Dispatch(ticket) => self.dispatch(ticket.sequence() as u32),
+                    Action::Reject(ticket, reason) => self.reject(ticket.sequence() as u32, reason),
+                }
+            }
+            let Some(event) = self.gate.poll_event() else { return };
+            let now = self.at();
+            self.observer.event(now, &event, &mut Steering { gate: &mut self.gate, now });
+            if self.scenario.keep == Keep::All || is_rare(&event) {
+                self.events.push((now, event));
+            }
+        }
+    }
+
+    /// The next request of an open loop.
+    fn arrive_from(&mut self, source: usize) {
+        let (kind, service_time) = self.feeds[source].take(&self.samplers);
+        self.arrive(Newcomer { source: source as u16, client: 0, attempt: 0, kind, service_time });
+    }
+
+    fn arrive(&mut self, newcomer: Newcomer) {
+        let now = self.at();
+        let Newcomer { source, client, attempt, kind, service_time } = newcomer;
+        let number = self.rows.len() as u32;
+        self.trace.note(What::Arrived, self.now ^ service_time.rotate_left(32), number);
+        self.rows.push(Row {
+            kind,
+            source,
+            attempt,
+            client,
+            outcome: Outcome::Pending,
+            service_time: Work::from_nanos(service_time),
+            arrived: now,
+            dispatched: None,
+            ended: now,
+            upstream_time: Duration::ZERO,
+            handle: 0,
+        });
+        self.queued += 1;
+        self.since.arrived += 1;
+        let asked = &self.scenario.sources[usize::from(source)];
+        if let Some(timeout) = asked.patience.timeout {
+            self.agenda.add(self.now.saturating_add(nanos(timeout)), Due::TimeOut(number));
+        }
+        let ticket = self.gate.arrive(
+            now,
+            Request {
+                request_type: Scenario::request_type(kind as usize),
+                pool: PoolId::default(),
+                connection: Connection::Needed,
+                entry: Entry::Queued,
+                deadline: asked.deadline.map(|deadline| now.after(deadline)),
+            },
+        );
+        self.tickets.push(ticket);
+        self.settle();
+    }
+
+    fn dispatch(&mut self, number: u32) {
+        self.trace.note(What::Dispatched, self.now, number);
+        self.queued -= 1;
+        self.in_flight += 1;
+        let now = self.at();
+        let row = &mut self.rows[number as usize];
+        row.dispatched = Some(now);
+        row.handle = self.server.start(self.now, number, row.kind, row.service_time.as_nanos());
+    }
+
+    fn reject(&mut self, number: u32, reason: Reason) {
+        self.trace.note(What::Rejected, self.now, number);
+        self.queued -= 1;
+        self.since.rejected += 1;
+        self.end(number, Outcome::Rejected(reason));
+        self.go_on(number);
+    }
+
+    /// The service has finished one.
+    fn serve(&mut self) {
+        let Some(number) = self.server.finish(self.now) else { return };
+        self.books.given += self.rows[number as usize].service_time.as_nanos() as f64;
+        let round_trip = nanos(self.scenario.upstream.round_trip);
+        if round_trip > 0 {
+            self.rows[number as usize].handle = UNDER_WAY;
+            self.agenda.add(self.now + round_trip, Due::Land(number));
+        } else {
+            self.land(number, Ended::Success);
+        }
+    }
+
+    /// Its answer is there.
+    fn land(&mut self, number: u32, outcome: Ended) {
+        self.trace.note(What::Landed, self.now, number);
+        self.in_flight -= 1;
+        let now = self.at();
+        let row = &mut self.rows[number as usize];
+        let upstream_time = row.dispatched.map_or(Duration::ZERO, |dispatched| now.since(dispatched));
+        row.upstream_time = upstream_time;
+        row.handle = LANDED;
+        let completed = row.outcome == Outcome::Pending && outcome == Ended::Success;
+        if completed {
+            self.trace.note(What::Completed, self.now, number);
+            self.since.completed += 1;
+            self.since.useful += row.service_time.as_nanos();
+            self.since.response += self.now - row.arrived.as_nanos();
+            self.end(number, Outcome::Completed);
+        }
+        let ticket = self.tickets[number as usize];
+        self.gate.complete(now, ticket, Completion { outcome, upstream_time });
+        if completed {
+            self.think(number);
+        }
+        self.settle();
+    }
+
+    fn end(&mut self, number: u32, outcome: Outcome) {
+        let now = self.at();
+        let row = &mut self.rows[number as usize];
+        row.outcome = outcome;
+        row.ended = now;
+    }
+
+    /// A client gives up, if it hasn't got its answer.
+    fn time_out(&mut self, number: u32) {
+        if self.rows[number as usize].outcome != Outcome::Pending {
+            return;
+        }
+        self.trace.note(What::TimedOut, self.now, number);
+        self.since.timed_out += 1;
+        self.end(number, Outcome::TimedOut);
+        let source = self.rows[number as usize].source;
+        let abandoned = self.scenario.sources[usize::from(source)].patience.abandoned;
+        self.take_away(number, abandoned);
+        self.go_on(number);
+        self.settle();
+    }
+
+    /// A request whose client is gone leaves the gate, and the service if it stops such.
+    fn take_away(&mut self, number: u32, abandoned: Abandoned) {
+        let now = self.at();
+        let Row { dispatched, handle, service_time, .. } = self.rows[number as usize];
+        self.gate.cancel(now, self.tickets[number as usize]);
+        if dispatched.is_none() {
+            self.queued -= 1;
+        } else if abandoned == Abandoned::Canceled && handle != UNDER_WAY {
+            self.books.given += self.server.stop(self.now, handle, service_time.as_nanos());
+            self.land(number, Ended::Canceled);
+        }
+    }
+
+    /// What a client does whose request was refused or took too long: it tries again, or gives up for good.
+    fn go_on(&mut self, number: u32) {
+        let Row { source, attempt, .. } = self.rows[number as usize];
+        let patience = &self.scenario.sources[usize::from(source)].patience;
+        if u32::from(attempt) < patience.retries {
+            let wait = patience.back_off(attempt, &mut self.retries);
+            self.agenda.add(self.now.saturating_add(wait), Due::Retry(number));
+        } else {
+            self.think(number);
+        }
+    }
+
+    fn think(&mut self, number: u32) {
+        let Row { source, client, .. } = self.rows[number as usize];
+        if let Some(thinks) = self.feeds[usize::from(source)].think(client) {
+            self.agenda.add(self.now.saturating_add(thinks), Due::Send(source, client));
+        }
+    }
+
+    /// What is due on the agenda.
+    fn attend(&mut self) {
+        match self.agenda.pop() {
+            None => {}
+            Some(Due::Speed(step)) => {
+                self.server.set_speed(self.now, self.scenario.upstream.speed[step as usize].1);
+            }
+            Some(Due::WarmedUp) => self.done_before = self.server.done(self.now),
+            Some(Due::Over) => self.close(),
+            Some(Due::Tick) => self.tick(),
+            Some(Due::Land(number)) => {
+                // Its client may have given up in the meantime; the gate is rid of it only now.
+                self.land(number, Ended::Success);
+            }
+            Some(Due::TimeOut(number)) => self.time_out(number),
+            Some(Due::Retry(number)) if !self.over => {
+                let Row { source, client, attempt, kind, service_time, .. } = self.rows[number as usize];
+                let service_time = service_time.as_nanos();
+                self.arrive(Newcomer { source, client, attempt: attempt + 1, kind, service_time });
+            }
+            Some(Due::Send(source, client)) if !self.over => {
+                let feed = &mut self.feeds[usize::from(source)];
+                if let Some((kind, service_time)) = feed.send(self.now, client, &self.samplers) {
+                    self.arrive(Newcomer { source, client, attempt: 0, kind, service_time });
+                }
+            }
+            Some(Due::Retry(_) | Due::Send(..)) => {}
+        }
+    }
+
+    fn tick(&mut self) {
+        let now = self.at();
+        self.gate.handle_timeout(now);
+        self.settle();
+        let snapshot = self.gate.snapshot();
+        let Since { arrived, completed, rejected, timed_out, response, useful } =
+            std::mem::take(&mut self.since);
+        let sample = Sample {
+            at: now,
+            load: snapshot.load,
+            capacity: snapshot.capacity,
+            capacity_found: snapshot.capacity_found,
+            queued: self.queued as usize,
+            in_flight: self.in_flight as usize,
+            arrived,
+            completed,
+            response_time: Duration::from_nanos(response.checked_div(completed).unwrap_or(0)),
+            rejected,
+            timed_out,
+            useful_work: Work::from_nanos(useful),
+        };
+        if self.now >= self.window.0 {
+            self.loads += sample.load.as_nanos() as f64;
+            self.integrals.load += 1.0;
+        }
+        self.samples.push(sample);
+        self.observer.tick(&sample, &mut Steering { gate: &mut self.gate, now });
+        self.settle();
+        let next = self.now.saturating_add(nanos(self.scenario.tick));
+        if next <= self.window.1 {
+            self.agenda.add(next, Due::Tick);
+        }
+    }
+
+    /// No more requests come.
+    fn close(&mut self) {
+        self.over = true;
+        self.integrals.done = self.server.done(self.now) - self.done_before;
+        for feed in &mut self.feeds {
+            feed.close();
+        }
+    }
+
+    /// What is left is cut off (nothing is, if it was drained), and the books are closed.
+    fn finish(mut self) -> Result<Run, Error> {
+        if self.queued + self.in_flight > 0 {
+            for number in 0..self.rows.len() as u32 {
+                self.cut_off(number);
+            }
+        }
+        self.books.done = self.server.done(self.now);
+        self.books.queued = self.queued;
+        self.books.in_flight = self.in_flight;
+        self.books.events_lost = self.gate.events_lost();
+        laws::check(&self.rows, &self.books, &self.gate.snapshot()).map_err(Error::Law)?;
+        self.integrals.load = if self.integrals.load > 0.0 { self.loads / self.integrals.load } else { 0.0 };
+        Ok(Run {
+            summary: summary::summarize(self.scenario, &self.rows, &self.integrals),
+            rows: self.rows,
+            samples: self.samples,
+            events: self.events,
+            trace: self.trace.value(),
+        })
+    }
+
+    fn cut_off(&mut self, number: u32) {
+        let row = self.rows[number as usize];
+        let in_flight = row.dispatched.is_some() && row.handle != LANDED;
+        if row.outcome == Outcome::Pending {
+            self.trace.note(What::CutOff, self.now, number);
+            self.end(number, Outcome::CutOff);
+            self.take_away(number, Abandoned::Canceled);
+        } else if in_flight {
+            self.take_away(number, Abandoned::Canceled);
+        }
+        if in_flight && row.handle == UNDER_WAY {
+            self.land(number, Ended::Canceled);
+        }
+        self.settle();
+    }
+}
+
+/// A request before it has a row.
+struct Newcomer {
+    source: u16,
+    client: u32,
+    attempt: u16,
+    kind: u32,
+    service_time: u64,
+}
+
+/// In place of a handle: the service has finished, the answer is under way.
+const UNDER_WAY: u32 = u32::MAX;
+/// In place of a handle: the gate is rid of it.
+const LANDED: u32 = u32::MAX - 1;
+
+/// Whether an event isn't one that each request has.
+fn is_rare(event: &Event) -> bool {
+    !matches!(
+        event,
+        Event::Dispatched { .. } | Event::Rejected { .. } | Event::Left { .. } | Event::Completed { .. }
+    )
+}
+
+/// Saturates: nothing lasts for longer than there are nanoseconds.
+pub(crate) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

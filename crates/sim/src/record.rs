@@ -1,0 +1,140 @@
+//! What is recorded of a run: a row for each request, the state at every tick, the gate's events, and one number for
+//! all of it.
+
+use admission::{Duration, Event, Instant, Reason, Work};
+
+use crate::summary::Summary;
+
+/// One request: what it was, and what became of it. A further try is another row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Row {
+    /// Its type, an index into the scenario's types.
+    pub kind: u32,
+    /// Whose it was, an index into the scenario's sources.
+    pub source: u16,
+    /// Which try of the same request it was, from 0.
+    pub attempt: u16,
+    /// Which client of a closed loop sent it; 0 in an open one.
+    pub client: u32,
+    /// What became of it, as its client saw it.
+    pub outcome: Outcome,
+    /// What it took alone.
+    pub service_time: Work,
+    /// When it arrived.
+    pub arrived: Instant,
+    /// When the gate let it in, if it did.
+    pub dispatched: Option<Instant>,
+    /// When it ended for its client.
+    pub ended: Instant,
+    /// For how long it was in flight (beyond its client's patience too).
+    pub upstream_time: Duration,
+    pub(crate) handle: u32,
+}
+
+/// What became of a request, as its client saw it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It hasn't ended yet.
+    Pending,
+    /// It was served.
+    Completed,
+    /// The gate refused it.
+    Rejected(Reason),
+    /// Its client gave up.
+    TimedOut,
+    /// The scenario ended before it did.
+    CutOff,
+}
+
+impl Row {
+    /// From its arrival to its end, for its client.
+    pub fn response_time(&self) -> Duration {
+        self.ended.since(self.arrived)
+    }
+
+    /// From its arrival until it was dispatched, or its end if it never was.
+    pub fn queue_wait(&self) -> Duration {
+        self.dispatched.unwrap_or(self.ended).since(self.arrived)
+    }
+
+    /// When the gate was rid of it.
+    pub(crate) fn left_gate(&self) -> Instant {
+        self.dispatched.map_or(self.ended, |dispatched| dispatched.after(self.upstream_time))
+    }
+}
+
+/// The state at one tick, and what happened since the one before.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    /// When.
+    pub at: Instant,
+    /// Work in flight.
+    pub load: Work,
+    /// The most work that may be in flight, if that is what bounds it.
+    pub capacity: Option<Work>,
+    /// The most requests that may be in flight, if a controller finds that.
+    pub capacity_found: Option<u32>,
+    /// Requests that wait at the gate.
+    pub queued: usize,
+    /// Requests in flight.
+    pub in_flight: usize,
+    /// Requests that arrived since.
+    pub arrived: u64,
+    /// Those that were completed since,
+    pub completed: u64,
+    /// and their mean response time.
+    pub response_time: Duration,
+    /// Those that the gate refused since.
+    pub rejected: u64,
+    /// Those whose clients gave up since.
+    pub timed_out: u64,
+    /// The service time of what was completed since.
+    pub useful_work: Work,
+}
+
+/// The result of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    /// One for each request, in order of arrival.
+    pub rows: Vec<Row>,
+    /// One for each tick.
+    pub samples: Vec<Sample>,
+    /// The gate's events, as far as the scenario keeps them.
+    pub events: Vec<(Instant, Event)>,
+    /// The figures of the window that is measured.
+    pub summary: Summary,
+    /// One number for all that happened, in order: two runs with the same number were the same.
+    pub trace: u64,
+}
+
+/// The trace hash: every arrival, dispatch and end, in order, with its instant. Not cryptographic.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Trace(u64);
+
+impl Trace {
+    pub(crate) const fn new() -> Self {
+        Self(0x5163_27a1_6e0b_9d4d)
+    }
+
+    pub(crate) fn note(&mut self, what: What, now: u64, row: u32) {
+        let word = now ^ (u64::from(row) << 32 | what as u64).rotate_left(29);
+        let product = u128::from(self.0 ^ word) * 0x9e37_79b9_7f4a_7c15_u128;
+        self.0 = (product as u64 ^ (product >> 64) as u64).wrapping_add(word);
+    }
+
+    pub(crate) const fn value(self) -> u64 {
+        self.0
+    }
+}
+
+/// What a trace notes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum What {
+    Arrived = 1,
+    Dispatched = 2,
+    Completed = 3,
+    Rejected = 4,
+    TimedOut = 5,
+    Landed = 6,
+    CutOff = 7,
+}

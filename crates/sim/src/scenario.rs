@@ -1,0 +1,188 @@
+//! An experiment as a value: who asks for what, when, of which service, behind which gate.
+
+use admission::{Duration, Instant, Policy, RequestType};
+
+use crate::arrivals::Arrivals;
+use crate::clients::{Mix, Patience};
+use crate::distribution::Distribution;
+use crate::error::Error;
+use crate::upstream::Upstream;
+
+/// A whole experiment. Plain data: copy it, change a field, run both.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// Where all chance comes from.
+    pub seed: u64,
+    /// The gate's policy, as it begins.
+    pub policy: Policy,
+    /// The request types; everywhere else they are named by their index here.
+    pub types: Vec<Kind>,
+    /// Who sends requests.
+    pub sources: Vec<Source>,
+    /// The protected service.
+    pub upstream: Upstream,
+    /// For how long requests arrive.
+    pub duration: Duration,
+    /// What happens before isn't measured.
+    pub warm_up: Duration,
+    /// What becomes of the requests that are left at the end.
+    pub end: End,
+    /// A completed request is in time if its response took at most this; `None`: always.
+    pub in_time: Option<Duration>,
+    /// How often the state is recorded, and an observer asked.
+    pub tick: Duration,
+    /// Which of the gate's events are kept.
+    pub keep: Keep,
+    /// The most requests, tries again included.
+    pub requests_max: usize,
+}
+
+/// A request type.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kind {
+    /// Its name.
+    pub name: String,
+    /// What its requests take alone.
+    pub service_time: Distribution,
+    /// How much one counts in what makes the service collapse; 1 is ordinary.
+    pub weight: u32,
+    /// The lock that it needs ([`crate::Collapse::Locks`]).
+    pub lock: Option<u32>,
+}
+
+/// Some clients.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Source {
+    /// When they send.
+    pub arrivals: Arrivals,
+    /// What they send.
+    pub mix: Mix,
+    /// When they give up.
+    pub patience: Patience,
+    /// How long after its arrival a request is of no use any more, if the gate is told.
+    pub deadline: Option<Duration>,
+    /// They begin then,
+    pub from: Duration,
+    /// and end then, if not with the scenario.
+    pub until: Option<Duration>,
+}
+
+/// What becomes of the requests that are left when no more arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// They are served to the end, so that no long one is missing from the means.
+    Drained,
+    /// They are cut off, for runs in which that would take too long: overload without patience.
+    Cut,
+}
+
+/// Which of the gate's events are kept for the result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// All but those that each request has.
+    Rare,
+    /// All.
+    All,
+}
+
+impl Kind {
+    /// An ordinary type.
+    pub fn new(name: impl Into<String>, service_time: Distribution) -> Self {
+        Self { name: name.into(), service_time, weight: 1, lock: None }
+    }
+}
+
+impl Source {
+    /// Clients that wait for ever, from the beginning to the end.
+    pub fn new(arrivals: Arrivals, mix: Mix) -> Self {
+        Self { arrivals, mix, patience: Patience::ENDLESS, deadline: None, from: Duration::ZERO, until: None }
+    }
+}
+
+impl Scenario {
+    /// An hour measured after five minutes, drained, with what most experiments want for the rest.
+    pub fn new(policy: Policy, types: Vec<Kind>, source: Source, upstream: Upstream) -> Self {
+        Self {
+            seed: 1,
+            policy,
+            types,
+            sources: vec![source],
+            upstream,
+            duration: Duration::from_secs(3_900),
+            warm_up: Duration::from_secs(300),
+            end: End::Drained,
+            in_time: None,
+            tick: Duration::from_secs(1),
+            keep: Keep::Rare,
+            requests_max: 20_000_000,
+        }
+    }
+
+    /// What the gate calls the type with this index.
+    pub const fn request_type(kind: usize) -> RequestType {
+        RequestType(kind as u64)
+    }
+
+    /// The instant so long after the beginning.
+    pub fn at(after: Duration) -> Instant {
+        Instant::ZERO.after(after)
+    }
+
+    /// The mean service time of a mix of these types by shares, in seconds.
+    pub fn mean_service_time(types: &[Kind], shares: &[f64]) -> f64 {
+        let total: f64 = shares.iter().sum();
+        types.iter().zip(shares).map(|(kind, share)| kind.service_time.mean() * share).sum::<f64>() / total
+    }
+
+    /// Whether it can be run.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it.
+    pub fn check(&self) -> Result<(), Error> {
+        let wrong = |place: String, why: &str| Err(Error::Scenario { place, why: why.to_owned() });
+        if let Err(error) = self.policy.check() {
+            return wrong("the policy".to_owned(), &error.to_string());
+        }
+        if self.types.is_empty() || self.types.len() > TYPES_MAX {
+            return wrong("the types".to_owned(), "there must be from 1 to 65536");
+        }
+        if self.sources.is_empty() || self.sources.len() > SOURCES_MAX {
+            return wrong("the sources".to_owned(), "there must be from 1 to 1024");
+        }
+        for kind in &self.types {
+            if let Some(why) = kind.service_time.fault() {
+                return wrong(format!("type {:?}", kind.name), why);
+            }
+        }
+        for (number, source) in self.sources.iter().enumerate() {
+            let closed = matches!(source.arrivals, Arrivals::Closed { .. });
+            let lost = matches!(source.mix, Mix::Sessions(_)) && !closed;
+            let fault = source
+                .arrivals
+                .fault(self.types.len())
+                .or_else(|| source.mix.fault(self.types.len()))
+                .or(lost.then_some("only the clients of a closed loop have sessions"));
+            if let Some(why) = fault {
+                return wrong(format!("source {}", number + 1), why);
+            }
+        }
+        if let Some(why) = self.upstream.fault() {
+            return wrong("the upstream".to_owned(), why);
+        }
+        if self.warm_up >= self.duration {
+            return wrong("the warm-up".to_owned(), "nothing would be measured after it");
+        }
+        if self.tick.is_zero() {
+            return wrong("the tick".to_owned(), "must be above 0");
+        }
+        if u32::try_from(self.requests_max).is_err() {
+            return wrong("requests_max".to_owned(), "must be below 2^32");
+        }
+        Ok(())
+    }
+}
+
+/// The most types of a scenario.
+const TYPES_MAX: usize = 65_536;
+/// The most sources of a scenario.
+const SOURCES_MAX: usize = 1_024;

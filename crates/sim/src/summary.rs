@@ -1,0 +1,292 @@
+//! The figures of a run, with what they are worth.
+//!
+//! Means over requests are of those that arrived within the window, whenever they ended; rates and time averages are of the
+//! window itself. Confidence intervals are by batch means (Law, *Simulation Modeling and Analysis*, chapter 9): requests
+//! in order of arrival are cut into 20 equal batches, whose means are nearly independent if batches are long compared to
+//! the memory of the queue; near saturation that takes millions of requests, and the interval is too narrow if there
+//! are fewer.
+
+use admission::{Duration, Instant};
+
+use crate::arrivals::Arrivals;
+use crate::record::{Outcome, Row};
+use crate::scenario::Scenario;
+
+/// How many batches a confidence interval is from.
+const BATCHES: usize = 20;
+/// Student's t for 95 % and 19 degrees of freedom.
+const STUDENT: f64 = 2.093;
+
+/// The figures of a run. Times are in seconds, rates per second.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Summary {
+    /// How long the window is.
+    pub window: f64,
+    /// Over all types.
+    pub overall: Figures,
+    /// By type.
+    pub types: Vec<Figures>,
+    /// Requests that waited at the gate, averaged over time.
+    pub queued: f64,
+    /// Requests in flight, averaged over time.
+    pub in_flight: f64,
+    /// Work in flight by the gate's account, averaged over the ticks, in seconds.
+    pub load: f64,
+    /// How many cores' worth of work was done, useful or not, averaged over time.
+    pub busy: f64,
+    /// Closed loops: N − X(R + Z), the clients that the figures don't account for, as a part of N. Small if the window is
+    /// long; large if clients are stuck that the means don't see.
+    pub little_residual: Option<f64>,
+}
+
+/// The figures of some requests.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Figures {
+    /// Requests (each try counts) that arrived in the window.
+    pub arrived: u64,
+    /// Of those, how many were served,
+    pub completed: u64,
+    /// refused by the gate,
+    pub rejected: u64,
+    /// given up by their clients,
+    pub timed_out: u64,
+    /// and left over when the scenario ended.
+    pub cut_off: u64,
+    /// Completed within the window, per second.
+    pub throughput: f64,
+    /// Completed within the window and in time, per second.
+    pub goodput: f64,
+    /// The service time of what was completed within the window, per second: useful work in cores.
+    pub useful: f64,
+    /// Response times of those that were served.
+    pub response: Times,
+    /// Their queue waits.
+    pub wait: Times,
+    /// Their upstream times.
+    pub upstream: Times,
+    /// How long anybody was kept, served or not: response times, with each time-out and refusal charged at its full wait.
+    pub endured: Times,
+    /// The mean of response time over service time, of those that were served.
+    pub slowdown: f64,
+}
+
+/// A distribution of times, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Times {
+    /// How many.
+    pub count: u64,
+    /// The mean,
+    pub mean: f64,
+    /// and half the width of its confidence interval of 95 %; infinite if there are too few to say.
+    pub half_width: f64,
+    /// The variance.
+    pub variance: f64,
+    /// The median.
+    pub p50: f64,
+    /// Percentiles.
+    pub p90: f64,
+    /// Percentiles.
+    pub p95: f64,
+    /// Percentiles.
+    pub p99: f64,
+    /// The most.
+    pub max: f64,
+}
+
+impl Times {
+    /// Of these, in order of arrival.
+    fn of(nanos: &mut [u64]) -> Self {
+        let count = nanos.len();
+        if count == 0 {
+            return Self { half_width: f64::INFINITY, ..Self::default() };
+        }
+        let sum = |part: &[u64]| part.iter().map(|&time| u128::from(time)).sum::<u128>() as f64;
+        let mean = sum(nanos) / count as f64;
+        let squares: f64 = nanos.iter().map(|&time| (time as f64 - mean) * (time as f64 - mean)).sum();
+        let half_width = half_width(nanos, &sum);
+        nanos.sort_unstable();
+        let rank = |part: f64| {
+            let at = (part * count as f64).ceil() as usize;
+            nanos[at.clamp(1, count) - 1] as f64 / 1e9
+        };
+        Self {
+            count: count as u64,
+            mean: mean / 1e9,
+            half_width: half_width / 1e9,
+            variance: squares / count as f64 / 1e18,
+            p50: rank(0.5),
+            p90: rank(0.9),
+            p95: rank(0.95),
+            p99: rank(0.99),
+            max: rank(1.0),
+        }
+    }
+}
+
+/// Half the confidence interval of the mean.
+fn half_width(nanos: &[u64], sum: &impl Fn(&[u64]) -> f64) -> f64 {
+    let size = nanos.len() / BATCHES;
+    if size == 0 {
+        return f64::INFINITY;
+    }
+    let means: Vec<f64> =
+        nanos.chunks_exact(size).take(BATCHES).map(|batch| sum(batch) / size as f64).collect();
+    let mean = means.iter().sum::<f64>() / BATCHES as f64;
+    let squares: f64 = means.iter().map(|batch| (batch - mean) * (batch - mean)).sum();
+    STUDENT * (squares / ((BATCHES - 1) * BATCHES) as f64).sqrt()
+}
+
+/// What the engine has integrated over the window.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Integrals {
+    /// Requests that wait × nanoseconds.
+    pub(crate) queued: u128,
+    /// Requests in flight × nanoseconds.
+    pub(crate) in_flight: u128,
+    /// Work done, in nanoseconds.
+    pub(crate) done: f64,
+    /// The mean of the load over the ticks, in nanoseconds.
+    pub(crate) load: f64,
+}
+
+pub(crate) fn summarize(scenario: &Scenario, rows: &[Row], integrals: &Integrals) -> Summary {
+    let window = Window::of(scenario);
+    let seconds = window.to.since(window.from).as_secs_f64();
+    let overall = window.figures(rows, |_| true);
+    let of_kind = |kind: usize| window.figures(rows, |row| row.kind as usize == kind);
+    Summary {
+        window: seconds,
+        types: (0..scenario.types.len()).map(of_kind).collect(),
+        queued: integrals.queued as f64 / 1e9 / seconds,
+        in_flight: integrals.in_flight as f64 / 1e9 / seconds,
+        load: integrals.load / 1e9,
+        busy: integrals.done / 1e9 / seconds,
+        little_residual: window.little_residual(scenario, rows, &overall),
+        overall,
+    }
+}
+
+/// The part of a run that is measured.
+struct Window {
+    from: Instant,
+    to: Instant,
+    in_time: Duration,
+}
+
+impl Window {
+    fn of(scenario: &Scenario) -> Self {
+        Self {
+            from: Scenario::at(scenario.warm_up),
+            to: Scenario::at(scenario.duration),
+            in_time: scenario.in_time.unwrap_or(Duration::MAX),
+        }
+    }
+
+    fn contains(&self, at: Instant) -> bool {
+        self.from <= at && at < self.to
+    }
+
+    fn figures(&self, rows: &[Row], of: impl Fn(&Row) -> bool) -> Figures {
+        let seconds = self.to.since(self.from).as_secs_f64();
+        let mut figures = Figures::default();
+        let [mut response, mut wait, mut upstream, mut endured] = [const { Vec::new() }; 4];
+        let (mut throughput, mut goodput, mut useful, mut slowdown) = (0u64, 0u64, 0u128, 0.0);
+        for row in rows.iter().filter(|row| of(row)) {
+            let completed = row.outcome == Outcome::Completed;
+            if completed && self.contains(row.ended) {
+                throughput += 1;
+                useful += u128::from(row.service_time.as_nanos());
+                goodput += u64::from(row.response_time() <= self.in_time);
+            }
+            if !self.contains(row.arrived) {
+                continue;
+            }
+            figures.arrived += 1;
+            match row.outcome {
+                Outcome::Completed => figures.completed += 1,
+                Outcome::Rejected(_) => figures.rejected += 1,
+                Outcome::TimedOut => figures.timed_out += 1,
+                Outcome::CutOff | Outcome::Pending => figures.cut_off += 1,
+            }
+            endured.push(nanos(row.response_time()));
+            if completed {
+                response.push(nanos(row.response_time()));
+                wait.push(nanos(row.queue_wait()));
+                upstream.push(nanos(row.upstream_time));
+                let service_time = row.service_time.as_nanos().max(1) as f64;
+                slowdown += nanos(row.response_time()) as f64 / service_time;
+            }
+        }
+        figures.throughput = throughput as f64 / seconds;
+        figures.goodput = goodput as f64 / seconds;
+        figures.useful = useful as f64 / 1e9 / seconds;
+        figures.slowdown = if response.is_empty() { 0.0 } else { slowdown / response.len() as f64 };
+        figures.response = Times::of(&mut response);
+        figures.wait = Times::of(&mut wait);
+        figures.upstream = Times::of(&mut upstream);
+        figures.endured = Times::of(&mut endured);
+        figures
+    }
+
+    /// N − X(R + Z) over N, with the paper's metric for X and R: what was served, and nothing else. `None`: not all
+    /// clients are of a closed loop, or they don't stay for the whole window.
+    fn little_residual(&self, scenario: &Scenario, rows: &[Row], overall: &Figures) -> Option<f64> {
+        let (mut clients, mut thinking) = (0.0, 0.0);
+        for source in &scenario.sources {
+            let Arrivals::Closed { clients: count, think, think_max } = &source.arrivals else {
+                return None;
+            };
+            let from_before = Scenario::at(source.from) <= self.from;
+            let stays = source.until.is_none_or(|until| Scenario::at(until) >= self.to);
+            if !from_before || !stays {
+                return None;
+            }
+            clients += f64::from(*count);
+            thinking += f64::from(*count) * think.mean_at_most(*think_max);
+        }
+        let ended: Vec<&Row> =
+            rows.iter().filter(|row| row.outcome == Outcome::Completed && self.contains(row.ended)).collect();
+        let kept: u128 = ended.iter().map(|row| u128::from(nanos(row.response_time()))).sum();
+        let response = kept as f64 / 1e9 / ended.len().max(1) as f64;
+        let accounted = overall.throughput * (response + thinking / clients);
+        Some((clients - accounted) / clients)
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_nearest_ranks() {
+        let mut nanos: Vec<u64> = (1..=100).rev().map(|count| count * 1_000_000_000).collect();
+        let times = Times::of(&mut nanos);
+        assert_eq!((times.p50, times.p95, times.p99, times.max), (50.0, 95.0, 99.0, 100.0));
+        assert!((times.mean - 50.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn too_few_requests_have_no_confidence_interval() {
+        assert!(Times::of(&mut [1; 19]).half_width.is_infinite());
+        assert!(Times::of(&mut [1; 20]).half_width.abs() < 1e-12);
+        assert!(Times::of(&mut []).half_width.is_infinite());
+    }
+
+    #[test]
+    fn the_confidence_interval_covers_the_mean_about_as_often_as_it_says() {
+        use crate::chance::{Chance, Purpose};
+        let covered = (0..400)
+            .filter(|&index| {
+                let mut chance = Chance::new(2, Purpose::Types, index);
+                let mut nanos: Vec<u64> = (0..1_000).map(|_| (chance.exponential() * 1e9) as u64).collect();
+                let times = Times::of(&mut nanos);
+                (times.mean - 1.0).abs() <= times.half_width
+            })
+            .count();
+        assert!((370..=392).contains(&covered), "{covered} of 400");
+    }
+}

@@ -1,0 +1,240 @@
+//! The protected service: how it serves what is in flight, and how fast.
+//!
+//! | service | serves | for |
+//! |---|---|---|
+//! | [`Service::Fifo`] | c at a time, the others in order of arrival | the textbook's server behind a gate that orders |
+//! | [`Service::Sharing`] | all at once, at equal speed | a database; with a [`Collapse`] |
+//! | [`Service::ShortestFirst`], [`Service::ShortestRemaining`] | by true service time | yardsticks that see what no gate can |
+//!
+//! Its speed may follow a schedule: drift is many small steps, a stall is a step to 0.
+
+mod collapse;
+mod heap;
+mod queueing;
+mod sharing;
+
+use admission::Duration;
+
+pub use collapse::Collapse;
+use queueing::Queueing;
+use sharing::Sharing;
+
+/// The protected service.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Upstream {
+    /// How it serves.
+    pub service: Service,
+    /// By what its speed is multiplied from each time on (1 before the first), in order.
+    pub speed: Vec<(Duration, f64)>,
+    /// How long an answer is under way: the request counts as in flight for so much longer.
+    pub round_trip: Duration,
+}
+
+/// How a service serves what is in flight.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Service {
+    /// So many at a time, the others wait in order of arrival.
+    Fifo {
+        /// How many.
+        servers: u32,
+    },
+    /// All at once, sharing the cores equally; none is faster than one core.
+    Sharing {
+        /// How many cores.
+        cores: u32,
+        /// How it collapses.
+        collapse: Collapse,
+    },
+    /// So many at a time, the others wait by their true service time. A reference: it knows what no gate can.
+    ShortestFirst {
+        /// How many.
+        servers: u32,
+    },
+    /// At any instant those with the least left to do, so many at a time; the others are interrupted. A reference.
+    ShortestRemaining {
+        /// How many.
+        servers: u32,
+    },
+}
+
+impl Upstream {
+    /// A service at its full speed, beside the gate.
+    pub const fn new(service: Service) -> Self {
+        Self { service, speed: Vec::new(), round_trip: Duration::ZERO }
+    }
+
+    /// One server that serves one at a time, in order of arrival.
+    pub const fn server() -> Self {
+        Self::new(Service::Fifo { servers: 1 })
+    }
+
+    /// Cores that all in flight share.
+    pub const fn sharing(cores: u32, collapse: Collapse) -> Self {
+        Self::new(Service::Sharing { cores, collapse })
+    }
+
+    /// The six services that capacity is looked for in front of, with their names: five that hurt, and one that doesn't.
+    pub fn six() -> [(&'static str, Self); 6] {
+        [
+            ("cliff", Self::sharing(4, Collapse::CLIFF)),
+            ("deadlocks", Self::sharing(2, Collapse::DEADLOCKS)),
+            ("locks", Self::sharing(4, Collapse::LOCKS)),
+            ("memory", Self::sharing(4, Collapse::MEMORY)),
+            ("thrashing", Self::sharing(8, Collapse::THRASHING)),
+            ("none", Self::sharing(4, Collapse::None)),
+        ]
+    }
+
+    /// The most requests that it works on at the same time without sharing: servers or cores.
+    pub const fn cores(&self) -> u32 {
+        match self.service {
+            Service::Fifo { servers }
+            | Service::ShortestFirst { servers }
+            | Service::ShortestRemaining { servers } => servers,
+            Service::Sharing { cores, .. } => cores,
+        }
+    }
+
+    /// What is wrong with it.
+    pub(crate) fn fault(&self) -> Option<&'static str> {
+        if self.cores() == 0 {
+            return Some("a service needs at least one server or core");
+        }
+        if self.speed.iter().any(|(_, factor)| !(factor.is_finite() && *factor >= 0.0)) {
+            return Some("a speed must be a number from 0");
+        }
+        if !self.speed.is_sorted_by(|a, b| a.0 < b.0) {
+            return Some("the steps of a speed must be in order of time");
+        }
+        match &self.service {
+            Service::Sharing { collapse, .. } => collapse.fault(),
+            _ => None,
+        }
+    }
+}
+
+/// What a service has to know of a request type.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    /// How much one counts in what is in flight.
+    pub(crate) weight: u32,
+    /// The lock that it needs.
+    pub(crate) lock: Option<u32>,
+}
+
+/// A service at work. Times are nanoseconds; a job is what the service knows of a request.
+#[derive(Debug)]
+pub(crate) struct Server {
+    kind: Kind,
+    /// The requests in service, by handle.
+    rows: Vec<u32>,
+    free: Vec<u32>,
+    now: u64,
+    /// Work done so far, in nanoseconds of service time.
+    done: f64,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Queueing(Queueing),
+    Sharing(Sharing),
+}
+
+impl Server {
+    pub(crate) fn new(service: &Service, loads: Vec<Load>) -> Self {
+        let kind = match service {
+            Service::Fifo { servers } => Kind::Queueing(Queueing::new(*servers, queueing::Next::Earliest)),
+            Service::ShortestFirst { servers } => {
+                Kind::Queueing(Queueing::new(*servers, queueing::Next::Shortest))
+            }
+            Service::ShortestRemaining { servers } => {
+                Kind::Queueing(Queueing::new(*servers, queueing::Next::LeastLeft))
+            }
+            Service::Sharing { cores, collapse } => Kind::Sharing(Sharing::new(*cores, collapse, loads)),
+        };
+        Self { kind, rows: Vec::new(), free: Vec::new(), now: 0, done: 0.0 }
+    }
+
+    /// A request begins. Its handle.
+    pub(crate) fn start(&mut self, now: u64, row: u32, kind: u32, service_time: u64) -> u32 {
+        self.advance(now);
+        let handle = match self.free.pop() {
+            Some(handle) => {
+                self.rows[handle as usize] = row;
+                handle
+            }
+            None => {
+                self.rows.push(row);
+                (self.rows.len() - 1) as u32
+            }
+        };
+        let work = service_time as f64;
+        match &mut self.kind {
+            Kind::Queueing(queueing) => queueing.start(handle, work),
+            Kind::Sharing(sharing) => sharing.start(handle, kind, work),
+        }
+        handle
+    }
+
+    /// When the next one ends, if nothing else happens before.
+    pub(crate) fn next(&self) -> Option<u64> {
+        let left = match &self.kind {
+            Kind::Queueing(queueing) => queueing.left(),
+            Kind::Sharing(sharing) => sharing.left(),
+        };
+        // Rounded up: it has really ended then. Longer than there are nanoseconds is never.
+        left.map(|left| self.now.saturating_add(libm::ceil(left.max(0.0)) as u64))
+            .filter(|&next| next < u64::MAX)
+    }
+
+    /// The one that ends now, as [`Self::next`] said. Its row.
+    pub(crate) fn finish(&mut self, now: u64) -> Option<u32> {
+        self.advance(now);
+        let (handle, over) = match &mut self.kind {
+            Kind::Queueing(queueing) => queueing.finish(),
+            Kind::Sharing(sharing) => sharing.finish(),
+        }?;
+        // The instant was rounded up: what was done beyond its end isn't work.
+        self.done -= over;
+        self.free.push(handle);
+        Some(self.rows[handle as usize])
+    }
+
+    /// A request is stopped. The work that was done for it, in nanoseconds.
+    pub(crate) fn stop(&mut self, now: u64, handle: u32, service_time: u64) -> f64 {
+        self.advance(now);
+        let left = match &mut self.kind {
+            Kind::Queueing(queueing) => queueing.stop(handle),
+            Kind::Sharing(sharing) => sharing.stop(handle),
+        };
+        self.free.push(handle);
+        service_time as f64 - left
+    }
+
+    /// From now on its speed is multiplied by this.
+    pub(crate) fn set_speed(&mut self, now: u64, factor: f64) {
+        self.advance(now);
+        match &mut self.kind {
+            Kind::Queueing(queueing) => queueing.set_speed(factor),
+            Kind::Sharing(sharing) => sharing.set_speed(factor),
+        }
+    }
+
+    /// Work done until now, in nanoseconds of service time.
+    pub(crate) fn done(&mut self, now: u64) -> f64 {
+        self.advance(now);
+        self.done
+    }
+
+    fn advance(&mut self, now: u64) {
+        let passed = now.saturating_sub(self.now);
+        if passed == 0 {
+            return;
+        }
+        self.now = now;
+        self.done += match &mut self.kind {
+            Kind::Queueing(queueing) => queueing.advance(passed as f64),
+            Kind::Sharing(sharing) => sharing.advance(passed as f64),
+        };
+    }
+}

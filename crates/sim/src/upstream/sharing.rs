@@ -1,0 +1,152 @@
+//! Processor sharing: all in flight are served at once, at equal speed.
+//!
+//! In virtual time: a clock shows the work that each one has been given since it began, so a request ends when the clock
+//! shows its reading at the start plus its service time, however the speed changes meanwhile. That makes every event
+//! O(log n). Requests that need a lock run at another speed than the others, so each lock has a clock of its own.
+//!
+//! With `n` requests that need no lock and `nₗ` that need lock l, each request that can run gets a share
+//! min(1, c / units) of a core, where units = n + Σ (1 + burn·(nₗ − 1)); those of lock l have together what one gets,
+//! divided by 1 + handover·(nₗ − 1).
+
+use super::Load;
+use super::collapse::{Collapse, Efficiency};
+use super::heap::Heap;
+
+/// Cores that all share.
+#[derive(Debug)]
+pub(super) struct Sharing {
+    cores: f64,
+    efficiency: Efficiency,
+    /// Hand-over and burning, if locks are what collapses it.
+    locks: Option<(f64, f64)>,
+    loads: Vec<Load>,
+    /// Each type's clock.
+    clock_of: Vec<usize>,
+    /// That of requests without a lock is the first.
+    clocks: Vec<Clock>,
+    /// The type of each handle.
+    kinds: Vec<u32>,
+    count: usize,
+    weight: u64,
+    factor: f64,
+}
+
+#[derive(Debug, Default)]
+struct Clock {
+    /// What each of its requests has been given.
+    shows: f64,
+    /// How fast it runs.
+    rate: f64,
+    /// Its requests, by what it shows at their end.
+    ends: Heap,
+}
+
+impl Sharing {
+    pub(super) fn new(cores: u32, collapse: &Collapse, loads: Vec<Load>) -> Self {
+        let locks = match *collapse {
+            Collapse::Locks { handover, burn } => Some((handover, burn)),
+            _ => None,
+        };
+        let mut known: Vec<u32> = loads.iter().filter_map(|load| load.lock).collect();
+        known.sort_unstable();
+        known.dedup();
+        let clock_of = |load: &Load| {
+            let lock = load.lock.filter(|_| locks.is_some());
+            lock.and_then(|lock| known.binary_search(&lock).ok()).map_or(0, |at| at + 1)
+        };
+        Self {
+            cores: cores.into(),
+            efficiency: Efficiency::new(cores, collapse),
+            locks,
+            clock_of: loads.iter().map(clock_of).collect(),
+            clocks: (0..=known.len()).map(|_| Clock::default()).collect(),
+            loads,
+            kinds: Vec::new(),
+            count: 0,
+            weight: 0,
+            factor: 1.0,
+        }
+    }
+
+    pub(super) fn start(&mut self, handle: u32, kind: u32, work: f64) {
+        let index = handle as usize;
+        if index >= self.kinds.len() {
+            self.kinds.resize(index + 1, 0);
+        }
+        self.kinds[index] = kind;
+        self.count += 1;
+        self.weight += u64::from(self.loads[kind as usize].weight);
+        let clock = &mut self.clocks[self.clock_of[kind as usize]];
+        if clock.ends.is_empty() {
+            clock.shows = 0.0;
+        }
+        clock.ends.insert(handle, clock.shows + work);
+        self.set_rates();
+    }
+
+    /// How long until the next one ends.
+    pub(super) fn left(&self) -> Option<f64> {
+        self.clocks.iter().filter_map(Clock::left).min_by(f64::total_cmp)
+    }
+
+    /// Takes out the one that ends first, and how far its clock is beyond its end.
+    pub(super) fn finish(&mut self) -> Option<(u32, f64)> {
+        let running = self.clocks.iter().filter(|clock| clock.rate > 0.0);
+        let first = running.filter_map(|clock| Some((clock.left()?, clock.ends.first()?.1)));
+        let (_, handle) = first.min_by(|a, b| a.0.total_cmp(&b.0))?;
+        let left = self.stop(handle);
+        Some((handle, -left))
+    }
+
+    /// Takes one out. What was left of it.
+    pub(super) fn stop(&mut self, handle: u32) -> f64 {
+        let kind = self.kinds[handle as usize] as usize;
+        let clock = &mut self.clocks[self.clock_of[kind]];
+        let end = clock.ends.remove(handle).unwrap_or(clock.shows);
+        let left = end - clock.shows;
+        self.count -= 1;
+        self.weight -= u64::from(self.loads[kind].weight);
+        self.set_rates();
+        left
+    }
+
+    pub(super) fn set_speed(&mut self, factor: f64) {
+        self.factor = factor;
+        self.set_rates();
+    }
+
+    fn set_rates(&mut self) {
+        let speed = self.factor * self.efficiency.speed(self.count, self.weight);
+        let Some((handover, burn)) = self.locks else {
+            self.clocks[0].rate = if self.count == 0 { 0.0 } else { speed / self.count as f64 };
+            return;
+        };
+        let lengths = self.clocks[1..].iter().map(|clock| clock.ends.len()).filter(|&len| len > 0);
+        let burning: f64 = lengths.map(|len| 1.0 + burn * (len - 1) as f64).sum();
+        let units = self.clocks[0].ends.len() as f64 + burning;
+        let share = self.factor * (self.cores / units).min(1.0);
+        self.clocks[0].rate = share;
+        for clock in &mut self.clocks[1..] {
+            let waiting = clock.ends.len().saturating_sub(1) as f64;
+            clock.rate = share / (1.0 + handover * waiting) / (1.0 + waiting);
+        }
+    }
+
+    /// So much time passes. The work done in it.
+    pub(super) fn advance(&mut self, passed: f64) -> f64 {
+        let mut done = 0.0;
+        for clock in &mut self.clocks {
+            let given = clock.rate * passed;
+            clock.shows += given;
+            done += given * clock.ends.len() as f64;
+        }
+        done
+    }
+}
+
+impl Clock {
+    fn left(&self) -> Option<f64> {
+        let (end, _) = self.ends.first().filter(|_| self.rate > 0.0)?;
+        Some((end - self.shows) / self.rate)
+    }
+}

@@ -61,6 +61,7 @@ mod scenario;
 mod sources;
 mod summary;
 mod sweep;
+pub mod theory;
 mod upstream;
 
 pub use arrivals::{Arrival, Arrivals, Phase, Rate};

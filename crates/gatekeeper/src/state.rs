@@ -1,7 +1,6 @@
 //! What a gate has learned, in a file: so that a restarted gate isn't cold.
 //!
-//! JSON, a few hundred bytes for each type: the figures of [`admission::Learned`] and the type's label, which holds no
-//! literal of any statement. It is written every [`PERIOD`] if anything was learned, and at the end: into a temporary
+//! The document ([`proxy::learned`]) is written every [`PERIOD`] if anything was learned, and at the end: into a temporary
 //! file beside it, synced, then renamed over it, so that a crash leaves the old file or the new one and never half of
 //! one.
 //!
@@ -14,20 +13,14 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
-use admission::{Learned, LearnedType, LearnedVariation, RequestType, Work};
+use admission::Learned;
 use proxy::gate::Driver;
-use serde::{Deserialize, Serialize};
+use proxy::learned::{self, NoDocument};
 
 /// How often what was learned is written. A crash costs at most so much learning.
 const PERIOD: Duration = Duration::from_secs(60);
-/// The longest file that is read or written, in bytes: ten thousand types take 5 MB at most.
-const FILE_BYTES_MAX: usize = 16 << 20;
-/// What tells our files from others'.
-const FORMAT: &str = "gatekeeper-state";
-/// Raised when the figures, or what a type's number is made of, mean something else.
-const VERSION: u32 = 1;
 
 /// The file of one gate.
 pub(crate) struct StateFile {
@@ -39,32 +32,6 @@ pub(crate) struct StateFile {
     failure: Option<String>,
 }
 
-#[derive(Serialize, Deserialize)]
-struct Document {
-    format: String,
-    version: u32,
-    gatekeeper: String,
-    gate: String,
-    written_unix_seconds: u64,
-    mean_nanos: u64,
-    requests: u64,
-    types: Vec<Entry>,
-}
-
-/// One type.
-#[derive(Serialize, Deserialize)]
-struct Entry {
-    /// The type's number in hexadecimal: JSON's own numbers don't hold 64 bits everywhere.
-    r#type: String,
-    label: String,
-    samples: u64,
-    mean_nanos: u64,
-    rank_nanos: u64,
-    variation_samples: u64,
-    variation_mean_nanos: f64,
-    variation_variance: f64,
-}
-
 /// Why a file wasn't used.
 #[derive(Debug)]
 enum Unusable {
@@ -73,7 +40,7 @@ enum Unusable {
     /// It can't be read, and so it is left alone.
     Unreadable(io::Error),
     /// It isn't one of ours.
-    Foreign(String),
+    Foreign(NoDocument),
 }
 
 impl StateFile {
@@ -82,8 +49,7 @@ impl StateFile {
         let gate = driver.name();
         let shown = path.display();
         match read(&path) {
-            Ok(document) => {
-                let (learned, labels) = document.learned();
+            Ok((learned, labels)) => {
                 driver.recall(&learned, &labels);
                 tracing::info!(gate, file = %shown, types = learned.types.len(), "recalled what was learned");
             }
@@ -95,11 +61,11 @@ impl StateFile {
                 let aside = beside(&path, ".unusable");
                 match fs::rename(&path, &aside) {
                     Ok(()) => tracing::warn!(
-                        gate, file = %shown, why, aside = %aside.display(),
+                        gate, file = %shown, %why, aside = %aside.display(),
                         "the state file is not usable and was put aside: starting cold"
                     ),
                     Err(error) => tracing::warn!(
-                        gate, file = %shown, why, %error,
+                        gate, file = %shown, %why, %error,
                         "the state file is not usable and could not be put aside: starting cold"
                     ),
                 }
@@ -115,7 +81,8 @@ impl StateFile {
         if learned.types.is_empty() || self.written == Some(executions) {
             return;
         }
-        match replace(&self.path, &Document::new(self.driver.name(), &learned, &labels).into_bytes()) {
+        let document = learned::write(self.driver.name(), SystemTime::now(), &learned, &labels);
+        match replace(&self.path, &document) {
             Ok(()) => {
                 self.written = Some(executions);
                 self.failure = None;
@@ -153,58 +120,7 @@ pub(crate) async fn write_all(files: &Arc<parking_lot::Mutex<Vec<StateFile>>>) {
     }
 }
 
-impl Document {
-    fn new(gate: &str, learned: &Learned, labels: &[Arc<str>]) -> Self {
-        let written = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let entry = |(known, label): (&LearnedType, &Arc<str>)| Entry {
-            r#type: format!("{:016x}", known.request_type.0),
-            label: label.to_string(),
-            samples: known.samples,
-            mean_nanos: known.mean.as_nanos(),
-            rank_nanos: known.rank.as_nanos(),
-            variation_samples: known.variation.samples,
-            variation_mean_nanos: known.variation.mean,
-            variation_variance: known.variation.variance,
-        };
-        Self {
-            format: FORMAT.to_owned(),
-            version: VERSION,
-            gatekeeper: env!("CARGO_PKG_VERSION").to_owned(),
-            gate: gate.to_owned(),
-            written_unix_seconds: written.as_secs(),
-            mean_nanos: learned.mean.as_nanos(),
-            requests: learned.requests,
-            types: learned.types.iter().zip(labels).map(entry).collect(),
-        }
-    }
-
-    fn into_bytes(self) -> Vec<u8> {
-        // Nothing in it can fail to be written: no map with odd keys, no float that isn't finite.
-        serde_json::to_vec_pretty(&self).unwrap_or_default()
-    }
-
-    fn learned(self) -> (Learned, Vec<Arc<str>>) {
-        let (mut types, mut labels) = (Vec::new(), Vec::new());
-        for entry in self.types {
-            let Ok(key) = u64::from_str_radix(&entry.r#type, 16) else { continue };
-            types.push(LearnedType {
-                request_type: RequestType(key),
-                mean: Work::from_nanos(entry.mean_nanos),
-                rank: Work::from_nanos(entry.rank_nanos),
-                samples: entry.samples,
-                variation: LearnedVariation {
-                    samples: entry.variation_samples,
-                    mean: entry.variation_mean_nanos,
-                    variance: entry.variation_variance,
-                },
-            });
-            labels.push(Arc::from(entry.label));
-        }
-        (Learned { mean: Work::from_nanos(self.mean_nanos), requests: self.requests, types }, labels)
-    }
-}
-
-fn read(path: &Path) -> Result<Document, Unusable> {
+fn read(path: &Path) -> Result<(Learned, Vec<Arc<str>>), Unusable> {
     let file = File::open(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => Unusable::Absent,
         _ => Unusable::Unreadable(error),
@@ -214,33 +130,13 @@ fn read(path: &Path) -> Result<Document, Unusable> {
         return Err(Unusable::Unreadable(io::Error::other("it is not an ordinary file")));
     }
     let mut bytes = Vec::new();
-    file.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(Unusable::Unreadable)?;
-    parse(&bytes).map_err(Unusable::Foreign)
-}
-
-fn parse(bytes: &[u8]) -> Result<Document, String> {
-    if bytes.len() > FILE_BYTES_MAX {
-        return Err(format!("it is longer than {FILE_BYTES_MAX} bytes"));
-    }
-    // The head first: a document of another version may be made otherwise.
-    #[derive(Deserialize)]
-    struct Head {
-        format: String,
-        version: u32,
-    }
-    let head: Head = serde_json::from_slice(bytes).map_err(|error| format!("it is damaged: {error}"))?;
-    if head.format != FORMAT {
-        return Err(format!("it is not a state file, but {:?}", head.format));
-    }
-    if head.version != VERSION {
-        return Err(format!("it is of version {}, and {VERSION} is understood", head.version));
-    }
-    serde_json::from_slice(bytes).map_err(|error| format!("it is damaged: {error}"))
+    file.take(learned::BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(Unusable::Unreadable)?;
+    learned::read(&bytes).map_err(Unusable::Foreign)
 }
 
 /// Puts a whole new file in the place of the old one, or leaves the old one.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    if bytes.is_empty() || bytes.len() > FILE_BYTES_MAX {
+    if bytes.is_empty() || bytes.len() > learned::BYTES_MAX {
         return Err(io::Error::other(format!("{} bytes are no state file", bytes.len())));
     }
     if fs::metadata(path).is_ok_and(|data| !data.is_file()) {
@@ -275,7 +171,7 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
-    use admission::{Cost, Order, Policy};
+    use admission::{Cost, LearnedType, LearnedVariation, Order, Policy, RequestType, Work};
 
     use super::*;
 
@@ -349,13 +245,9 @@ mod tests {
     #[test]
     fn what_is_not_ours_is_put_aside_and_the_gate_starts_cold() {
         let (learned, labels) = learned();
-        let whole = Document::new("shop", &learned, &labels).into_bytes();
+        let whole = learned::write("shop", SystemTime::now(), &learned, &labels);
         let cut = whole[..whole.len() / 2].to_vec();
-        let newer = String::from_utf8(whole.clone()).unwrap().replace("\"version\": 1", "\"version\": 2");
-        let other = String::from_utf8(whole).unwrap().replace(FORMAT, "something");
-        for bytes in
-            [cut, newer.into_bytes(), other.into_bytes(), b"[1, 2]".to_vec(), b"\xff\0".to_vec(), vec![]]
-        {
+        for bytes in [cut, b"[1, 2]".to_vec(), b"\xff\0".to_vec(), vec![]] {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("state.json");
             fs::write(&path, &bytes).unwrap();
@@ -365,19 +257,6 @@ mod tests {
             assert!(!path.exists());
             assert_eq!(fs::read(directory.path().join("state.json.unusable")).unwrap(), bytes);
         }
-    }
-
-    #[test]
-    fn single_entries_that_make_no_sense_are_left_out() {
-        let (mut learned, labels) = learned();
-        learned.types[0].samples = 0;
-        let mut document = Document::new("shop", &learned, &labels);
-        let last = document.types.pop().unwrap();
-        document.types.push(Entry { r#type: "no number".to_owned(), ..last });
-        let (learned, labels) = parse(&document.into_bytes()).unwrap().learned();
-        let driver = driver();
-        driver.recall(&learned, &labels);
-        assert!(driver.learned().0.types.is_empty());
     }
 
     #[test]

@@ -4,6 +4,7 @@ pub mod admin;
 mod clock;
 pub mod command;
 pub mod gate;
+pub mod learned;
 mod listener;
 pub mod metrics;
 pub mod observe;

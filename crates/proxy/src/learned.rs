@@ -1,0 +1,176 @@
+//! What a gate has learned, as a document: so that a restarted gate isn't cold.
+//!
+//! JSON, a few hundred bytes for each type: the figures of [`admission::Learned`] and the type's label, which holds no
+//! literal of any statement. What is no such document (damaged, of another program, of a version that isn't known) is
+//! said to be none; single types that make no sense are left out.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use admission::{Learned, LearnedType, LearnedVariation, RequestType, Work};
+use serde::{Deserialize, Serialize};
+
+/// The longest document that is read, in bytes: ten thousand types take 5 MB at most.
+pub const BYTES_MAX: usize = 16 << 20;
+/// What tells our documents from others'.
+const FORMAT: &str = "gatekeeper-state";
+/// Raised when the figures, or what a type's number is made of, mean something else.
+const VERSION: u32 = 1;
+
+/// Why a text is no such document.
+#[derive(Debug, thiserror::Error)]
+pub enum NoDocument {
+    /// It is longer than [`BYTES_MAX`].
+    #[error("it is longer than {BYTES_MAX} bytes")]
+    TooLong,
+    /// It isn't JSON, or not of this form.
+    #[error("it is damaged: {0}")]
+    Damaged(#[from] serde_json::Error),
+    /// It says that it is something else.
+    #[error("it is not a state file, but {0:?}")]
+    Foreign(String),
+    /// It may be made otherwise.
+    #[error("it is of version {0}, and {VERSION} is understood")]
+    Version(u32),
+}
+
+#[derive(Serialize, Deserialize)]
+struct Document {
+    format: String,
+    version: u32,
+    gatekeeper: String,
+    gate: String,
+    written_unix_seconds: u64,
+    mean_nanos: u64,
+    requests: u64,
+    types: Vec<Entry>,
+}
+
+/// One type.
+#[derive(Serialize, Deserialize)]
+struct Entry {
+    /// The type's number in hexadecimal: JSON's own numbers don't hold 64 bits everywhere.
+    r#type: String,
+    label: String,
+    samples: u64,
+    mean_nanos: u64,
+    rank_nanos: u64,
+    variation_samples: u64,
+    variation_mean_nanos: f64,
+    variation_variance: f64,
+}
+
+/// Writes what `gate` has learned up to now; `labels` are the names of the types, one for each.
+pub fn write(gate: &str, now: SystemTime, learned: &Learned, labels: &[Arc<str>]) -> Vec<u8> {
+    let entry = |(known, label): (&LearnedType, &Arc<str>)| Entry {
+        r#type: format!("{:016x}", known.request_type.0),
+        label: label.to_string(),
+        samples: known.samples,
+        mean_nanos: known.mean.as_nanos(),
+        rank_nanos: known.rank.as_nanos(),
+        variation_samples: known.variation.samples,
+        variation_mean_nanos: known.variation.mean,
+        variation_variance: known.variation.variance,
+    };
+    let document = Document {
+        format: FORMAT.to_owned(),
+        version: VERSION,
+        gatekeeper: env!("CARGO_PKG_VERSION").to_owned(),
+        gate: gate.to_owned(),
+        written_unix_seconds: now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
+        mean_nanos: learned.mean.as_nanos(),
+        requests: learned.requests,
+        types: learned.types.iter().zip(labels).map(entry).collect(),
+    };
+    // Nothing in it can fail to be written: no map with odd keys.
+    serde_json::to_vec_pretty(&document).unwrap_or_default()
+}
+
+/// Reads what was written, and the names of the types.
+///
+/// # Errors
+/// See [`NoDocument`].
+pub fn read(bytes: &[u8]) -> Result<(Learned, Vec<Arc<str>>), NoDocument> {
+    if bytes.len() > BYTES_MAX {
+        return Err(NoDocument::TooLong);
+    }
+    // The head first: a document of another version may be made otherwise.
+    #[derive(Deserialize)]
+    struct Head {
+        format: String,
+        version: u32,
+    }
+    let head: Head = serde_json::from_slice(bytes)?;
+    if head.format != FORMAT {
+        return Err(NoDocument::Foreign(head.format));
+    }
+    if head.version != VERSION {
+        return Err(NoDocument::Version(head.version));
+    }
+    let Document { mean_nanos, requests, types: entries, .. } = serde_json::from_slice(bytes)?;
+    let (mut types, mut labels) = (Vec::new(), Vec::new());
+    for entry in entries {
+        let Ok(key) = u64::from_str_radix(&entry.r#type, 16) else { continue };
+        types.push(LearnedType {
+            request_type: RequestType(key),
+            mean: Work::from_nanos(entry.mean_nanos),
+            rank: Work::from_nanos(entry.rank_nanos),
+            samples: entry.samples,
+            variation: LearnedVariation {
+                samples: entry.variation_samples,
+                mean: entry.variation_mean_nanos,
+                variance: entry.variation_variance,
+            },
+        });
+        labels.push(Arc::from(entry.label));
+    }
+    Ok((Learned { mean: Work::from_nanos(mean_nanos), requests, types }, labels))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn learned() -> (Learned, Vec<Arc<str>>) {
+        let known = |key| LearnedType {
+            request_type: RequestType(key),
+            mean: Work::from_nanos(1_234_567),
+            rank: Work::from_nanos(1_300_000),
+            samples: 41,
+            variation: LearnedVariation { samples: 41, mean: 1_250_000.5, variance: 0.25 },
+        };
+        let labels = vec![Arc::from("shop: SELECT \"ü\" = $?\n"), Arc::from("shop: INSERT")];
+        (
+            Learned { mean: Work::from_nanos(999), requests: 12, types: vec![known(u64::MAX), known(7)] },
+            labels,
+        )
+    }
+
+    fn written() -> String {
+        let (learned, labels) = learned();
+        String::from_utf8(write("shop", SystemTime::now(), &learned, &labels)).unwrap()
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        assert_eq!(read(written().as_bytes()).unwrap(), learned());
+    }
+
+    #[test]
+    fn what_is_not_ours_is_told() {
+        let why = |text: &str| read(text.as_bytes()).unwrap_err().to_string();
+        assert!(why(&written()[1..]).contains("damaged"));
+        assert!(why("[1, 2]").contains("damaged"));
+        assert!(why(&written().replace("\"requests\"", "\"request\"")).contains("damaged"));
+        assert!(why(&written().replace(FORMAT, "something")).contains("something"));
+        assert!(why(&written().replace("\"version\": 1", "\"version\": 2")).contains("version 2"));
+        assert!(why(&"[".repeat(BYTES_MAX + 1)).contains("longer"));
+        assert!(why(&"[".repeat(100_000)).contains("damaged"));
+    }
+
+    #[test]
+    fn types_that_have_no_number_are_left_out() {
+        let (learned, labels) = read(written().replace("0000000000000007", "seven").as_bytes()).unwrap();
+        assert_eq!((learned.types.len(), labels.len()), (1, 1));
+    }
+}

@@ -41,6 +41,9 @@ const SERVER_MESSAGE_MAX: usize = 4 * 1024 * 1024;
 /// The most that one read takes: a buffer that has grown for a long message isn't filled for its own sake.
 const READ_MAX: usize = 64 * 1024;
 
+/// The smallest length word of a row.
+const ROW_MIN: usize = 6;
+
 /// Room in a buffer from which a read goes there directly. With less it goes through the thread's scratch buffer, so
 /// that the buffer grows to what came and not to what could have come.
 const DIRECT_READ_MIN: usize = 16 * 1024;
@@ -435,11 +438,13 @@ impl Relay<'_> {
 }
 
 /// Bytes of complete rows and copy data at the start of the buffer: most of all traffic, and nothing to look at.
-fn passing(input: &[u8]) -> usize {
+pub(super) fn passing(input: &[u8]) -> usize {
     let mut end = 0;
-    while let Some([b'D' | b'd', a, b, c, d]) = input.get(end..end + HEADER_LEN) {
+    while let Some([tag @ (b'D' | b'd'), a, b, c, d]) = input.get(end..end + HEADER_LEN) {
         let length = u32::from_be_bytes([*a, *b, *c, *d]) as usize;
-        if !(HEADER_LEN - 1..OUTPUT_MAX).contains(&length) || input.len() - end < length + 1 {
+        // A row counts its columns. What is shorter is for others to judge.
+        let shortest = if *tag == b'D' { ROW_MIN } else { HEADER_LEN - 1 };
+        if !(shortest..OUTPUT_MAX).contains(&length) || input.len() - end < length + 1 {
             break;
         }
         end += length + 1;
@@ -492,13 +497,14 @@ mod tests {
 
     #[test]
     fn complete_rows_pass_together_and_nothing_else_does() {
-        let mut input = [row(10), row(0), row(100)].concat();
+        let mut input = [row(10), row(2), row(100)].concat();
         let rows = input.len();
         input.extend_from_slice(b"C\0\0\0\x05\0");
         assert_eq!(passing(&input), rows);
         assert_eq!(passing(&input[..rows - 1]), rows - 105);
         assert_eq!(passing(&row(OUTPUT_MAX)), 0);
         assert_eq!(passing(b"D\0\0\0\0"), 0);
+        assert_eq!((passing(&row(1)), passing(b"d\0\0\0\x04")), (0, 5));
         assert_eq!(passing(b"D\0\0"), 0);
     }
 }

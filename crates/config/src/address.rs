@@ -42,7 +42,8 @@ impl Address {
         match self {
             Self::Unix(_) => true,
             Self::Inet { host, .. } => {
-                host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
+                let is_loopback = |ip: IpAddr| ip.to_canonical().is_loopback();
+                host.eq_ignore_ascii_case("localhost") || host.parse().is_ok_and(is_loopback)
             }
         }
     }

@@ -259,5 +259,6 @@ fn addresses_know_whether_others_can_reach_them() {
     let listen =
         |address: &str| world(&format!("{MINIMAL}listen = \"{address}\"\n")).gates[0].listen.is_local();
     assert!(listen("127.0.0.1:1") && listen("[::1]:1") && listen("localhost:1") && listen("/run"));
+    assert!(listen("LocalHost:1") && listen("[::ffff:127.0.0.1]:1"));
     assert!(!listen("0.0.0.0:1") && !listen("10.0.0.1:1") && !listen("db.example:1"));
 }

@@ -232,15 +232,12 @@ pub(crate) fn authentication(gate: &config::Gate) -> Result<Arc<Authentication>,
 /// What the PostgreSQL gate is told beside the policy.
 ///
 /// # Errors
-/// An address that is none, or a file that can't be used (both were looked at before, but a file may have changed since).
+/// A file that can't be used (it was looked at before, but may have changed since).
 pub(crate) fn told(gate: &config::Gate, commands: &Commands) -> Result<Settings, String> {
-    let parsed = |address: &config::Address| {
-        address.to_string().parse::<proxy::Address>().map_err(|error| error.to_string())
-    };
     let keepalive = proxy::Keepalive { idle: gate.keepalive, ..proxy::Keepalive::default() };
     Ok(Settings {
         name: gate.name.clone(),
-        listen: parsed(&gate.listen)?,
+        listen: address(&gate.listen),
         pooling: match gate.pooling {
             config::Pooling::Transaction => postgres::Pooling::Transaction,
             config::Pooling::Session => postgres::Pooling::Session,
@@ -266,8 +263,15 @@ pub(crate) fn told(gate: &config::Gate, commands: &Commands) -> Result<Settings,
         auth: authentication(gate)?,
         observe: gate.mode == Mode::Observe,
         console: console(gate, commands),
-        ..Settings::new(parsed(&gate.upstream)?)
+        ..Settings::new(address(&gate.upstream))
     })
+}
+
+fn address(configured: &config::Address) -> proxy::Address {
+    match configured {
+        config::Address::Inet { host, port } => proxy::Address::inet(host, *port),
+        config::Address::Unix(path) => proxy::Address::Unix(path.clone()),
+    }
 }
 
 /// The console of a gate: who may use it, and what `SHOW CONFIG` shows.

@@ -18,5 +18,5 @@ pub mod tls;
 mod upstream;
 
 pub use stream::Keepalive;
-pub use upstream::address::{Address, AddressError, ConnectError};
+pub use upstream::address::{Address, ConnectError};
 pub use upstream::resolver::{Answer, Lookup};

@@ -45,8 +45,8 @@ impl World {
         let options =
             PrivateServerOptions { authentication: Authentication::Md5, ..PrivateServerOptions::default() };
         let server = PrivateServer::start(&options).unwrap();
-        let mut settings = Settings::new(format!("127.0.0.1:{}", server.port()).parse().unwrap());
-        settings.listen = "127.0.0.1:0".parse().unwrap();
+        let mut settings = Settings::new(Address::inet("127.0.0.1", server.port()));
+        settings.listen = Address::inet("127.0.0.1", 0);
         settings.connections = CONNECTIONS;
         settings.pooling = pooling;
         settings.logins_max = 4;

@@ -58,8 +58,8 @@ impl World {
                 if answer.is_empty() { Err(std::io::Error::other("no resolver")) } else { Ok(answer) }
             })
         });
-        let mut settings = Settings::new("db.example:5432".parse().unwrap());
-        settings.listen = "127.0.0.1:0".parse().unwrap();
+        let mut settings = Settings::new(Address::inet("db.example", 5432));
+        settings.listen = Address::inet("127.0.0.1", 0);
         settings.lookup = lookup;
         settings.dns_ttl = Duration::from_millis(20);
         settings.ask_cores = false;

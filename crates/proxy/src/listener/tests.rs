@@ -16,7 +16,7 @@ fn bounds(sockets_max: usize, drain_timeout: Duration) -> impl Fn() -> Bounds {
 const FOREVER: Duration = Duration::from_secs(3600);
 
 async fn local() -> (Listener, String) {
-    let address = "127.0.0.1:0".parse().unwrap();
+    let address = Address::inet("127.0.0.1", 0);
     let listener = Listener::bind(&address, Keepalive::default()).await.unwrap();
     let address = listener.address().to_string();
     (listener, address)
@@ -125,7 +125,7 @@ async fn a_socket_file_is_replaced_only_if_nobody_listens_on_it() {
 
 #[tokio::test]
 async fn a_port_in_use_is_an_error() {
-    let (_listener, address) = local().await;
-    let second = Listener::bind(&address.parse().unwrap(), Keepalive::default()).await;
+    let (listener, _) = local().await;
+    let second = Listener::bind(&listener.address(), Keepalive::default()).await;
     assert_eq!(second.unwrap_err().kind(), io::ErrorKind::AddrInUse);
 }

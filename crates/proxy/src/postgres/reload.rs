@@ -26,7 +26,9 @@ impl Status {
 
 impl Shared {
     fn reload(&self, settings: Settings, policy: Policy) {
-        let old = self.settings();
+        // Held from the look to the change: an operator's RECONNECT may come at the same time.
+        let mut place = self.settings.write();
+        let old = Arc::clone(&place);
         let settings = Settings {
             name: old.name.clone(),
             listen: old.listen.clone(),
@@ -39,7 +41,8 @@ impl Shared {
         };
         let Settings { connections, logins_max, max_clients, generation, ask_cores, .. } = settings;
         let endpoint = Arc::new(Endpoint::new(&settings));
-        *self.settings.write() = Arc::new(settings);
+        *place = Arc::new(settings);
+        drop(place);
         *self.endpoint.write() = Arc::clone(&endpoint);
         self.cancel.change(max_clients as usize, endpoint);
         self.clients.set(max_clients);

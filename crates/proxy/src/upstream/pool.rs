@@ -232,12 +232,12 @@ impl Pools {
         }
     }
 
-    /// Other bounds from now on, and perhaps another generation. Idle connections beyond them are closed; the others
-    /// go as they are given back.
+    /// Other bounds from now on, and perhaps a newer generation (an older one comes from somebody who was overtaken).
+    /// Idle connections beyond them are closed; the others go as they are given back.
     pub(crate) fn change(&self, connections: u32, waiting_max: u32, generation: u64) {
         let mut state = self.state.lock();
         (state.connections, state.waiting_max) = (connections, waiting_max);
-        if state.generation != generation {
+        if generation > state.generation {
             state.generation = generation;
             for pool in state.pools.iter_mut().flatten() {
                 pool.newest = 0;

@@ -429,3 +429,20 @@ async fn older_connections_serve_until_a_newer_one_is_there_and_go_as_they_come_
     assert_eq!(world.heard(lease.pool()), 1);
     assert_eq!(world.pools.take(lease.pool()).unwrap().generation, 1);
 }
+
+#[tokio::test]
+async fn a_generation_is_never_followed_by_an_older_one() {
+    let world = World::new(2);
+    world.pools.change(2, 1, 2);
+    let (mut newest, _theirs) = server();
+    newest.generation = 2;
+    let lease = world.pools.join(user_key("ann"), newest, Instant::now()).await.unwrap();
+    // Two changes that were made at the same time are told in any order.
+    world.pools.change(2, 1, 1);
+    let (mut older, _theirs) = server();
+    older.generation = 1;
+    let _other = world.pools.join(user_key("ann"), older, Instant::now()).await.unwrap();
+    world.pools.maintain();
+    assert_eq!(world.sizes(), [("ann".to_owned(), 1)]);
+    assert_eq!(world.pools.take(lease.pool()).unwrap().generation, 2);
+}

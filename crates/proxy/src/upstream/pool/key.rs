@@ -1,5 +1,7 @@
 //! What makes server connections interchangeable.
 
+use std::collections::BTreeMap;
+
 /// Start-up parameters that are tracked per session and set on each server connection as needed, in lower case. They
 /// don't part the pools. (`search_path` isn't reported by servers before PostgreSQL 18, so it does.)
 pub(super) const TRACKED: [&str; 7] = [
@@ -38,6 +40,8 @@ impl PoolKey {
 /// last one counts, as it does in the server.
 pub(crate) fn key(parameters: &[(String, String)]) -> PoolKey {
     let mut key = PoolKey { user: String::new(), database: String::new(), parameters: Vec::new() };
+    // A start-up packet has room for thousands of them, and comes from anybody.
+    let mut untracked = BTreeMap::new();
     for (name, value) in parameters {
         let folded = name.to_ascii_lowercase();
         match folded.as_str() {
@@ -46,15 +50,12 @@ pub(crate) fn key(parameters: &[(String, String)]) -> PoolKey {
             _ if name == "database" => key.database.clone_from(value),
             // Protocol options aren't settings of the session.
             _ if folded.starts_with("_pq_.") || TRACKED.contains(&folded.as_str()) => {}
-            _ => match key.parameters.iter_mut().find(|(known, _)| *known == folded) {
-                Some((_, known)) => known.clone_from(value),
-                None => key.parameters.push((folded, value.clone())),
-            },
+            _ => _ = untracked.insert(folded, value.clone()),
         }
     }
     if key.database.is_empty() {
         key.database.clone_from(&key.user);
     }
-    key.parameters.sort_unstable();
+    key.parameters.extend(untracked);
     key
 }

@@ -112,17 +112,7 @@ const STATS: &[Column] = &[
     ("avg_query_time", Int),
     ("avg_wait_time", Int),
 ];
-const STATS_TOTALS: &[Column] = &[
-    ("database", Text),
-    ("xact_count", Int),
-    ("query_count", Int),
-    ("bytes_received", Int),
-    ("bytes_sent", Int),
-    ("xact_time", Int),
-    ("query_time", Int),
-    ("wait_time", Int),
-];
-const STATS_AVERAGES: &[Column] = &[
+const STATS_SHORT: &[Column] = &[
     ("database", Text),
     ("xact_count", Int),
     ("query_count", Int),
@@ -187,8 +177,7 @@ pub(super) fn columns(list: List) -> &'static [Column] {
         List::Lists => LISTS,
         List::State => STATE,
         List::Stats => STATS,
-        List::StatsTotals => STATS_TOTALS,
-        List::StatsAverages => STATS_AVERAGES,
+        List::StatsTotals | List::StatsAverages => STATS_SHORT,
         List::Types => TYPES,
         List::Queue => QUEUE,
         List::Pinned => PINNED,

@@ -253,7 +253,7 @@ pub const GATE: &[Field] = &[
         key: "logins_max",
         takes: "1 to 10000",
         default: Value("16"),
-        doc: "The most logins at once. They take server connections beside the budget of `connections`, until they join a pool.",
+        doc: "The most logins at once. They take server connections beside the budget of `connections`, until they join a pool. Of those that wait, the next is from where fewest are under way; a quarter is kept from an address that has the others.",
         reason: "A server hashes passwords on its own cores: a storm of logins must not take them all.",
         reloadable: true,
     },

@@ -13,8 +13,10 @@ pub mod postgres;
 mod quota;
 pub mod shadow;
 pub mod shutdown;
+mod source;
 mod stream;
 pub mod tls;
+mod turns;
 mod upstream;
 
 pub use stream::Keepalive;

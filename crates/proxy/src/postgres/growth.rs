@@ -10,6 +10,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use super::Shared;
 use super::login::open::{OpenError, open};
 use super::refusal::Refusal;
+use crate::source::Source;
 use crate::upstream::pool::growth::{Failure, Opening};
 
 /// How often pools are looked after though nothing was heard of them: pauses after failures end.
@@ -43,7 +44,7 @@ pub(crate) async fn grow(shared: &Arc<Shared>) {
 }
 
 async fn fill(shared: Arc<Shared>, opening: Opening) {
-    let _place = shared.logins.take().await;
+    let _place = shared.logins.take(Source::Gate).await;
     let settings = shared.settings();
     let parameters = opening.key.parameters();
     let connecting = open(&settings, &parameters, opening.key.user(), &opening.credentials);

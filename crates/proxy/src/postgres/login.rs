@@ -40,10 +40,13 @@ use super::refusal::Refusal;
 use super::server::Server;
 use super::{LoggedIn, Places, Settings, Shared, cores};
 use crate::stream::{Peer, Stream};
+use crate::turns::Turn;
 use crate::upstream::pool::{Lease, growth, key};
 use handshake::Accepted;
 use open::OpenError;
 use opening::{Opening, Wish};
+#[cfg(feature = "garbage")]
+pub(crate) use relay::expects_binding;
 pub(crate) use relay::probe_trust;
 
 mod handshake;
@@ -334,10 +337,11 @@ impl<'a> Login<'a> {
 
     /// Waits for a place among the logins, as long as the client does: a server process isn't to be started for one
     /// that has given up, least of all in a storm of retries.
-    async fn wait_for_turn(&mut self) -> Result<OwnedSemaphorePermit, End> {
+    async fn wait_for_turn(&mut self) -> Result<Turn, End> {
+        let source = self.client.peer().into();
         tokio::select! {
             biased;
-            place = self.shared.logins.take() => Ok(place),
+            turn = self.shared.logins.take(source) => Ok(turn),
             () = gone(&mut self.client, &mut self.input) => Err(End::Silent),
         }
     }

@@ -19,6 +19,7 @@ use crate::quota::Quota;
 use crate::shutdown::Shutdown;
 use crate::stream::{Keepalive, Stream};
 use crate::tls;
+use crate::turns::Turns;
 use crate::upstream::address::Address;
 use crate::upstream::pool::{Lease, Pools};
 use crate::upstream::resolver::Lookup;
@@ -224,8 +225,8 @@ pub(crate) struct Shared {
     pub(crate) openings: growth::OpeningCounts,
     /// How logins ended.
     login_counts: view::LoginCounts,
-    /// Logins in progress, first come, first served.
-    pub(crate) logins: Quota,
+    /// Logins in progress.
+    pub(crate) logins: Turns,
     /// Session mode: server connections, first come, first served.
     budget: Quota,
     /// Clients past their first message.
@@ -262,7 +263,7 @@ impl Shared {
             failures: auth::failures::Failures::default(),
             openings: growth::OpeningCounts::default(),
             login_counts: view::LoginCounts::default(),
-            logins: Quota::new(settings.logins_max),
+            logins: Turns::new(settings.logins_max),
             budget: Quota::new(settings.connections),
             clients: Quota::new(settings.max_clients),
             visitors: Quota::new(console::VISITORS_MAX),

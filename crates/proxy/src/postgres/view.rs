@@ -113,7 +113,7 @@ impl GateView for Status {
         let counts = &self.0.login_counts;
         ClientsView {
             connected: usize::try_from(Self::clients(self)).unwrap_or(usize::MAX),
-            logging_in: self.0.logins.taken(),
+            logging_in: self.0.logins.taken() as usize,
             logins_succeeded: counts.succeeded.load(Ordering::Relaxed),
             logins_failed: counts.failed.load(Ordering::Relaxed),
             refused: counts.refused.load(Ordering::Relaxed),

@@ -5,10 +5,8 @@
 //! Successful logins cost nothing, however many.
 //!
 //! The map is bounded: it forgets the address that has been quiet for longest, which an attacker with more addresses
-//! than [`ADDRESSES_MAX`] can bring about; then nothing but `logins_max` bounds him. IPv6 addresses count by their /64,
-//! the smallest network that is given to one customer. All processes on this machine that come by a Unix socket are one.
+//! than [`ADDRESSES_MAX`] can bring about; then nothing but `logins_max` bounds him. What an address is says [`Source`].
 
-use std::net::{IpAddr, Ipv6Addr};
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
@@ -16,34 +14,13 @@ use lru::LruCache;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::source::Source;
 use crate::stream::Peer;
 
 /// The most addresses that are remembered; each takes about 100 bytes.
 pub(crate) const ADDRESSES_MAX: usize = 10_000;
 /// The time in which a full bucket leaks empty.
 const PERIOD: Duration = Duration::from_secs(60);
-
-/// Where failures come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Source {
-    Unix,
-    Network(IpAddr),
-}
-
-impl From<Peer> for Source {
-    fn from(peer: Peer) -> Self {
-        match peer {
-            Peer::Unix => Self::Unix,
-            Peer::Inet(address) => Self::Network(match address.ip().to_canonical() {
-                IpAddr::V6(ip) => {
-                    let [a, b, c, d, ..] = ip.segments();
-                    IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
-                }
-                v4 => v4,
-            }),
-        }
-    }
-}
 
 /// What is in a bucket, as of a moment.
 #[derive(Clone, Copy, Debug)]
@@ -101,6 +78,8 @@ impl Failures {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use super::*;
 
     fn peer(text: &str) -> Peer {

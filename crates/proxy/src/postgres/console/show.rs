@@ -264,7 +264,7 @@ impl<'a> Look<'a> {
             ("pools", rows.len() as u64),
             ("free_clients", u64::from(settings.max_clients).saturating_sub(clients)),
             ("used_clients", sum(|row| row.sessions)),
-            ("login_clients", self.shared.logins.taken() as u64),
+            ("login_clients", u64::from(self.shared.logins.taken())),
             ("free_servers", u64::from(settings.connections).saturating_sub(connections)),
             ("used_servers", connections),
             ("idle_servers", idle),

@@ -146,7 +146,7 @@ fn without_binding(challenge: &Authentication<'_>, client: &Stream, server: &Str
 
 /// Whether the client's first SASL message binds to a channel, or says that it could have: then a server that offers to
 /// bind takes the login for one under attack (RFC 5802, section 6).
-fn expects_binding(initial: &[u8]) -> bool {
+pub(crate) fn expects_binding(initial: &[u8]) -> bool {
     let Some(end) = initial.iter().position(|byte| *byte == 0) else { return false };
     // Behind the mechanism's name and a length: the GS2 header's flag.
     matches!(initial.get(end + 5), Some(b'y' | b'p'))

@@ -2,6 +2,7 @@
 
 mod opening;
 mod real;
+mod turns;
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -16,6 +17,7 @@ use super::relay::may_relay_trust;
 use super::*;
 use crate::gate::Driver;
 use crate::shutdown::{Trigger, shutdown};
+use crate::source::Source;
 use crate::stream::Peer;
 use crate::upstream::address::Address;
 
@@ -139,7 +141,7 @@ async fn read_startup(stream: &mut UnixStream) -> Vec<u8> {
     message
 }
 
-async fn read(stream: &mut UnixStream, count: usize) -> Vec<u8> {
+async fn read(stream: &mut (impl AsyncReadExt + Unpin), count: usize) -> Vec<u8> {
     let mut bytes = vec![0; count];
     stream.read_exact(&mut bytes).await.unwrap();
     bytes
@@ -547,7 +549,7 @@ async fn a_server_that_is_down_does_not_keep_a_gate_from_starting() {
 #[tokio::test]
 async fn a_client_that_gives_up_before_its_turn_starts_no_server_process() {
     let world = World::new(|settings| settings.logins_max = 1);
-    let _taken = world.shared.logins.take().await;
+    let _taken = world.shared.logins.take(Source::Gate).await;
     let (mut client, login) = world.client();
     client.write_all(&startup(3 << 16, &[("user", "ann")])).await.unwrap();
     drop(client);

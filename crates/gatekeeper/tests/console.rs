@@ -10,7 +10,9 @@ mod support;
 use std::process::{Command, Output};
 
 use gate::Scene;
-use gate::client::{Client, bind, close, describe, execute, fetch, group, parse, query, sync, synced};
+use gate::client::{
+    Client, bind, bind_to, close, describe, execute, fetch, group, parse, query, sync, synced,
+};
 use support::{Gate, python};
 
 /// The virtual database.
@@ -168,6 +170,12 @@ fn the_extended_protocol_works_step_by_step() {
     assert_eq!(console.query("ROLLBACK"), "C(ROLLBACK) Z(I)");
     assert_eq!(console.query("SHOW standard_conforming_strings"), "T D(on) C(SHOW) Z(I)");
     assert_eq!(console.query("; ;"), "I Z(I)");
+    // What a session may hold is bounded, and what takes another's place needs none of its own.
+    let open: Vec<u8> = (0..9).flat_map(|number| bind_to(&number.to_string())).collect();
+    let again = [parse("", "SHOW STATE"), open.clone(), sync()].concat();
+    assert_eq!(console.ask(&again), format!("1 {}E(54000) Z(I)", "2 ".repeat(8)));
+    let again = [open[..open.len() - bind_to("8").len()].to_vec(), bind_to("0"), sync()].concat();
+    assert_eq!(console.ask(&again), format!("{}Z(I)", "2 ".repeat(9)));
     // What is no message ends the session, with a word.
     assert_eq!(console.ask(b"B\0\0\0\x05x"), "F(08P01) closed");
 }

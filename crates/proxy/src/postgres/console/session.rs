@@ -32,8 +32,10 @@ use crate::stream::Stream;
 
 /// The longest that a client may take to read an answer.
 const SEND_LIMIT: Duration = Duration::from_secs(60);
-/// The most statements, and portals, that a session may have at once.
-const NAMES_MAX: usize = 256;
+/// The most statements that a session may have at once.
+const STATEMENTS_MAX: usize = 256;
+/// The most portals: each may hold a whole list, with a row for each client.
+const PORTALS_MAX: usize = 8;
 /// Answers are sent when so much has gathered, so that a long list takes no more memory than its rows.
 const OUTPUT_MAX: usize = 256 * 1024;
 
@@ -300,7 +302,7 @@ impl Session<'_> {
             [one] => parse(one)?,
             _ => return Err(Failure::new("42601", "a prepared statement holds one command")),
         };
-        if self.statements.len() >= NAMES_MAX {
+        if self.statements.len() >= STATEMENTS_MAX && !self.statements.contains_key(&name) {
             return Err(Failure::new("54000", "too many prepared statements"));
         }
         self.statements.insert(name, command);
@@ -314,10 +316,10 @@ impl Session<'_> {
         let command = self.statements.get(&*name).ok_or_else(missing)?.clone();
         let formats = result_formats(rest)
             .ok_or_else(|| Failure::protocol("the console's commands take no parameters"))?;
-        if self.portals.len() >= NAMES_MAX {
+        let portal = String::from_utf8_lossy(portal).into_owned();
+        if self.portals.len() >= PORTALS_MAX && !self.portals.contains_key(&portal) {
             return Err(Failure::new("54000", "too many portals"));
         }
-        let portal = String::from_utf8_lossy(portal).into_owned();
         self.portals.insert(portal, Portal { command, formats, table: None, sent: 0 });
         backend::write_bind_complete(&mut self.output);
         Ok(())
@@ -400,7 +402,7 @@ impl Session<'_> {
 }
 
 /// The formats of the results in a Bind, behind its names; `None` if it brings parameters. Lengths have been checked.
-fn result_formats(rest: &[u8]) -> Option<Vec<Format>> {
+pub(crate) fn result_formats(rest: &[u8]) -> Option<Vec<Format>> {
     let mut rest = rest;
     let mut number = || {
         let (head, tail) = rest.split_first_chunk::<2>()?;

@@ -128,9 +128,10 @@ async def cancelled_task():
     connection = await asyncpg.connect()
     with psycopg.connect(autocommit=True, **upstream()) as watcher:
 
+        # Where it is only being parsed a cancel would be for that, and what comes behind it would run.
         def running():
             return watcher.execute(
-                "SELECT 1 FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%cancelled-task%' AND pid <> pg_backend_pid()"
+                "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND query LIKE '%cancelled-task%'"
             ).fetchall()
 
         task = asyncio.create_task(connection.fetchval("/* cancelled-task */ SELECT pg_sleep($1::int)", 600))

@@ -170,6 +170,37 @@ fn a_pinned_session_ends_with_its_connection() {
     scene.settled();
 }
 
+#[test]
+fn a_session_that_ends_with_its_connection_hears_whether_its_statement_was_done() {
+    let mut scene = Scene::start("lost_own", &["pooling = \"session\"", "connections = 3"]);
+    scene.setup("CREATE TABLE t (a int)");
+    let mut lock = scene.direct();
+    lock.run("BEGIN; LOCK TABLE t");
+    let [mut ended, mut open, mut cut] = scene.clients();
+    // The server itself says that it wasn't.
+    ended.send(&query("INSERT INTO t VALUES (1)"));
+    scene.until_blocked();
+    scene.terminate("wait_event_type = 'Lock'");
+    assert_eq!(ended.answers(), "F(57P01) closed");
+    // An impatient end of the gate cuts off what runs, and may have time for a last word. What is in a transaction is
+    // rolled back; of the rest nobody knows.
+    cut.send(&query("INSERT INTO t VALUES (2)"));
+    scene.until_blocked();
+    open.run("BEGIN");
+    open.send(&query("SELECT 'within', pg_sleep(600)"));
+    scene.until_runs("within");
+    scene.gate.signal("TERM");
+    scene.gate.signal("TERM");
+    let (open, cut) = (open.answers(), cut.answers());
+    assert!(["F(57P01) closed", "closed"].contains(&open.as_str()), "{open}");
+    assert!(["F(08007) closed", "closed"].contains(&cut.as_str()), "{cut}");
+    assert_eq!(scene.gate.wait().code(), Some(0));
+    // It was done.
+    lock.run("COMMIT");
+    until("the statement is over", || scene.processes_where("query LIKE 'INSERT%'").is_empty());
+    assert_eq!(lock.column("SELECT a FROM t"), ["2"]);
+}
+
 /// A server that lets everybody in and answers each query with nothing; one that says `last` hears in the same write that
 /// the server shuts down.
 fn closing_server(status: u8) -> u16 {

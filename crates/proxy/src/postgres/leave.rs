@@ -4,7 +4,8 @@
 //!   finishes, its result is thrown away. Otherwise the statement is canceled. Then what is open is rolled back, and the
 //!   server connection goes back to its pool, healthy; it is closed only if that takes too long.
 //! * A server connection lost before anything was sent costs nothing; with a statement unanswered, the outcome is
-//!   unknown (08007); within a transaction, the transaction is gone (08006). The session lives on, unless it was pinned.
+//!   unknown (08007); within a transaction, the transaction is gone (08006). The session lives on, unless it was
+//!   pinned, or the connection its own: then the same is said by its last word.
 
 use std::future::poll_fn;
 use std::time::Duration;
@@ -141,18 +142,17 @@ impl Session {
         if in_message {
             return Flow::Close;
         }
+        let is_undone = in_transaction && !exchange.commits;
         if keeps_state {
-            Refusal::session_lost(said).write(&mut self.client.output);
+            let refusal =
+                if is_undone { Refusal::session_lost(said) } else { Refusal::session_lost_unanswered(said) };
+            refusal.write(&mut self.client.output);
             self.client.flush().await;
             return Flow::Close;
         }
-        let refusal = if in_transaction && !exchange.commits {
-            Refusal::transaction_lost(said)
-        } else {
-            Refusal::outcome_unknown(said)
-        };
-        self.transaction =
-            if in_transaction && !exchange.commits { Transaction::lost(None) } else { Transaction::Idle };
+        let refusal =
+            if is_undone { Refusal::transaction_lost(said) } else { Refusal::outcome_unknown(said) };
+        self.transaction = if is_undone { Transaction::lost(None) } else { Transaction::Idle };
         self.refuse(&refusal, synced)
     }
 

@@ -6,7 +6,7 @@
 //! | canceled while it waited | `57014` | the session lives on |
 //! | a statement after a refused BEGIN | `25P02` | until ROLLBACK |
 //! | connection lost within a transaction | `08006` | the transaction has failed |
-//! | connection lost with the outcome unknown | `08007` | the session lives on |
+//! | connection lost with the outcome unknown | `08007` | the session lives on; with state of its own there it ends |
 //! | no connection can be had any more, or we drain | `57P01` | the session ends |
 //! | a broken message | `08P01` | the session ends |
 //! | a message or a number of statements beyond our bounds | `54000` | the session ends / lives on |
@@ -17,6 +17,9 @@ use std::time::Duration;
 use admission::Reason;
 use bytes::BytesMut;
 use wire::postgres::backend::{Error, Severity, write_error, write_notice};
+
+/// What a server process says whose server has crashed.
+const CRASH: &str = "57P02";
 
 /// An ErrorResponse of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -162,6 +165,15 @@ impl Refusal {
         Self { severity: Severity::Fatal, ..refusal }
     }
 
+    /// The same while a statement was unanswered that may have been done. A server that ends a session in order has said
+    /// of it that it wasn't; one that crashes, or says nothing, hasn't.
+    pub(crate) fn session_lost_unanswered(server_said: Option<&str>) -> Self {
+        match server_said {
+            Some(said) if !said.starts_with(CRASH) => Self::session_lost(server_said),
+            _ => Self { severity: Severity::Fatal, ..Self::outcome_unknown(server_said) },
+        }
+    }
+
     /// No connection of this user and database is left, and only a login can bring another.
     pub(crate) fn pool_is_gone() -> Self {
         Self::fatal(
@@ -252,10 +264,24 @@ mod tests {
 
     #[test]
     fn what_ends_the_session_is_fatal() {
-        for refusal in [Refusal::pool_is_gone(), Refusal::shutting_down(), Refusal::protocol_violation("x")] {
+        let unanswered = Refusal::session_lost_unanswered;
+        for refusal in [
+            Refusal::pool_is_gone(),
+            Refusal::shutting_down(),
+            Refusal::protocol_violation("x"),
+            unanswered(None),
+        ] {
             let mut out = BytesMut::new();
             refusal.write(&mut out);
             assert!(parse_error(&out[5..]).is_fatal());
         }
+    }
+
+    #[test]
+    fn only_a_server_that_ends_in_order_says_that_a_statement_was_not_done() {
+        let code = |said| Refusal::session_lost_unanswered(said).code;
+        assert_eq!(code(Some("57P01 terminating connection due to administrator command")), "57P01");
+        assert_eq!(code(Some("57P02 terminating connection because of crash")), "08007");
+        assert_eq!(code(None), "08007");
     }
 }

@@ -1,12 +1,13 @@
 //! Workers at work, until they are told to pause: then each ends what it does and rests, so that what has become of it
 //! can be looked at.
 
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::ledger::Ledger;
+use crate::mode::Door;
 use crate::worker::{Habit, Worker};
 
 /// The pause between two attempts of a worker whose server or gate is away.
@@ -33,26 +34,26 @@ pub(crate) struct Crew {
     threads: Vec<JoinHandle<()>>,
     pub(crate) ledger: Arc<Ledger>,
     /// Where they log in.
-    pub(crate) port: Arc<AtomicU16>,
+    pub(crate) door: Arc<Door>,
 }
 
 impl Crew {
     /// Workers who pause.
-    pub(crate) fn new(count: usize, port: u16, user: &'static str, habit: Habit) -> Self {
+    pub(crate) fn new(count: usize, door: Door, user: &'static str, habit: Habit) -> Self {
         let shared = Arc::new(Shared {
             order: Mutex::new((Order::Pause, 0)),
             changed: Condvar::new(),
             done: (0..count).map(|_| AtomicU64::new(0)).collect(),
             has_failed: AtomicBool::new(false),
         });
-        let (ledger, port) = (Arc::new(Ledger::default()), Arc::new(AtomicU16::new(port)));
+        let (ledger, door) = (Arc::new(Ledger::default()), Arc::new(door));
         let start = |index: usize| {
             let shared = Arc::clone(&shared);
-            let worker = Worker::new(format!("w{index}"), index as u64, &ledger, &port, user, habit);
+            let worker = Worker::new(format!("w{index}"), index as u64, &ledger, &door, user, habit);
             std::thread::spawn(move || shared.run(index, worker))
         };
         let threads = (0..count).map(start).collect();
-        Self { shared, threads, ledger, port }
+        Self { shared, threads, ledger, door }
     }
 
     /// Lets them work.
@@ -105,6 +106,11 @@ impl Shared {
         let _alarm = Alarm(&self.has_failed);
         loop {
             let mut order = self.lock();
+            if order.0 == Order::Pause {
+                drop(order);
+                worker.rest();
+                order = self.lock();
+            }
             if order.0 == Order::Pause {
                 order.1 += 1;
                 while order.0 == Order::Pause {

@@ -2,21 +2,25 @@
 //! because of it.
 //!
 //! What is heard are the words of `gate::client`, with two differences: notices are left out, and `d(text)` has its copy
-//! data with it.
+//! data with it. A challenge is answered where it is heard.
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::TcpStream;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
+use postgres_protocol::authentication::sasl::{ChannelBinding, ScramSha256};
 use rustix::net::sockopt::set_socket_linger;
-use wire::postgres::backend::{parse_backend_key, parse_error};
+use wire::postgres::authentication::{SaslInitial, write_sasl_initial, write_sasl_response};
+use wire::postgres::backend::{Authentication, parse_authentication, parse_backend_key, parse_error};
 use wire::postgres::codec::backend_frame;
-use wire::postgres::startup::write_cancel;
+use wire::postgres::startup::{write_cancel, write_ssl_request};
 
 use crate::gate::DATABASE;
 use crate::gate::client::{self, query, terminate, values};
+use crate::mode::{Door, PASSWORD, Wire};
 use crate::support::chance::Chance;
 
 /// How long an answer may take. Only a hang takes so long.
@@ -52,28 +56,64 @@ pub(crate) enum Death {
     GoodBye,
 }
 
+/// Where a client connects to.
+#[derive(Clone)]
+pub(crate) enum Place {
+    /// A port, in the clear.
+    Port(u16),
+    /// The gate of the moment, with TLS.
+    Encrypted(Arc<Door>),
+}
+
+impl Place {
+    /// The gate of the moment, with TLS or without.
+    pub(crate) fn any(door: &Arc<Door>, chance: &mut Chance) -> Self {
+        if chance.once_in(2) { Self::Encrypted(Arc::clone(door)) } else { Self::Port(door.port()) }
+    }
+
+    /// Connects without a word of PostgreSQL's.
+    fn connect(&self) -> Option<Wire> {
+        let (port, door) = match self {
+            Self::Port(port) => (*port, None),
+            Self::Encrypted(door) => (door.port(), Some(door)),
+        };
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+        stream.set_read_timeout(Some(READ_BOUND)).ok()?;
+        stream.set_nodelay(true).ok()?;
+        let Some(door) = door else { return Some(Wire::Clear(stream)) };
+        let mut request = BytesMut::new();
+        write_ssl_request(&mut request);
+        stream.write_all(&request).ok()?;
+        let mut answer = [0];
+        // A gate that ends may have no answer any more.
+        stream.read_exact(&mut answer).ok()?;
+        assert_eq!(answer, *b"S", "the answer to an SSLRequest");
+        // The handshake is done by the first that is sent or read.
+        Some(Wire::Encrypted(Box::new(door.authority.connect(stream, None, None))))
+    }
+}
+
 pub(crate) struct Line {
-    stream: TcpStream,
+    wire: Wire,
     input: BytesMut,
-    key: (i32, Vec<u8>),
-    port: u16,
+    scram: Option<ScramSha256>,
+    pub(crate) key: (i32, Vec<u8>),
+    place: Place,
     /// What was said and heard last, for a failure's message.
     recent: VecDeque<String>,
 }
 
 impl Line {
     /// Connects without a word; `None` if nobody listens.
-    pub(crate) fn connect(port: u16) -> Option<Self> {
-        let stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
-        stream.set_read_timeout(Some(READ_BOUND)).ok()?;
-        stream.set_nodelay(true).ok()?;
+    pub(crate) fn connect(place: Place) -> Option<Self> {
+        let wire = place.connect()?;
         let (input, key, recent) = (BytesMut::new(), (0, Vec::new()), VecDeque::new());
-        Some(Self { stream, input, key, port, recent })
+        Some(Self { wire, input, scram: None, key, place, recent })
     }
 
     /// Connects and logs in; `None` if that fails.
-    pub(crate) fn login(port: u16, user: &str) -> Option<Self> {
-        let mut line = Self::connect(port)?;
+    pub(crate) fn login(place: Place, user: &str) -> Option<Self> {
+        let mut line = Self::connect(place)?;
         line.send(&startup(user));
         (line.hear(&["Z(I)"]) == Heard::Whole).then_some(line)
     }
@@ -81,7 +121,7 @@ impl Line {
     /// Sends as much as the other side takes; the answers tell whether it was heard.
     pub(crate) fn send(&mut self, bytes: &[u8]) {
         self.remember(format!("> {}", bytes[..bytes.len().min(200)].escape_ascii()));
-        let _ = self.stream.write_all(bytes);
+        self.wire.send(bytes);
     }
 
     fn remember(&mut self, what: String) {
@@ -161,7 +201,7 @@ impl Line {
 
     fn fill(&mut self) -> bool {
         let mut buffer = [0; 16 * 1024];
-        match self.stream.read(&mut buffer) {
+        match self.wire.read(&mut buffer, READ_BOUND) {
             Ok(count) => {
                 self.input.extend_from_slice(&buffer[..count]);
                 count > 0
@@ -175,15 +215,17 @@ impl Line {
 
     /// Reads some bytes of whatever comes, without looking at them.
     pub(crate) fn sip(&mut self) {
-        if self.is_answered() {
-            self.fill();
-        }
+        self.is_answered();
     }
 
     fn read_as(&mut self, tag: u8, body: &[u8]) -> Option<String> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end_matches('\0').to_owned();
         Some(match tag {
-            b'S' | b'R' | b'N' => return None,
+            b'R' => {
+                self.challenged(body);
+                return None;
+            }
+            b'S' | b'N' => return None,
             b'K' => {
                 let (process_id, secret) = parse_backend_key(body).expect("a key");
                 self.key = (process_id, secret.to_vec());
@@ -199,38 +241,66 @@ impl Line {
         })
     }
 
+    /// Answers what a login is asked for.
+    fn challenged(&mut self, body: &[u8]) {
+        let mut out = BytesMut::new();
+        match parse_authentication(body).expect("a challenge") {
+            Authentication::Sasl { .. } => {
+                let scram = ScramSha256::new(PASSWORD.as_bytes(), ChannelBinding::unsupported());
+                let initial = SaslInitial { mechanism: b"SCRAM-SHA-256", data: Some(scram.message()) };
+                write_sasl_initial(&mut out, &initial);
+                self.scram = Some(scram);
+            }
+            Authentication::SaslContinue(data) => {
+                let scram = self.scram.as_mut().expect("an exchange has begun");
+                scram.update(data).expect("a challenge to us");
+                write_sasl_response(&mut out, scram.message());
+            }
+            Authentication::SaslFinal(data) => {
+                let mut scram = self.scram.take().expect("an exchange has begun");
+                scram.finish(data).expect("the signature of who knows the secret");
+            }
+            Authentication::Ok => {}
+            other => panic!("asked for {other:?}"),
+        }
+        if !out.is_empty() {
+            self.send(&out);
+        }
+    }
+
     /// Asks that what this session does is canceled. Returns when that has been done: later it could hit what this
     /// session does next.
     pub(crate) fn cancel(&self) {
         let mut request = BytesMut::new();
         write_cancel(&mut request, self.key.0, &self.key.1);
-        if let Some(mut canceler) = Self::connect(self.port) {
+        if let Some(mut canceler) = Self::connect(self.place.clone()) {
             canceler.send(&request);
             assert_eq!(canceler.word(), None, "an answer to a cancel request");
         }
     }
 
     /// Whether something has come, after a moment at most.
-    pub(crate) fn is_answered(&self) -> bool {
-        let _ = self.stream.set_read_timeout(Some(MOMENT));
-        let answered = match self.stream.peek(&mut [0]) {
-            Ok(_) => true,
-            Err(error) => !is_time_out(&error),
-        };
-        let _ = self.stream.set_read_timeout(Some(READ_BOUND));
-        answered || !self.input.is_empty()
+    pub(crate) fn is_answered(&mut self) -> bool {
+        let mut buffer = [0; 16 * 1024];
+        match self.wire.read(&mut buffer, MOMENT) {
+            Ok(count) => {
+                self.input.extend_from_slice(&buffer[..count]);
+                true
+            }
+            Err(error) => !is_time_out(&error) || !self.input.is_empty(),
+        }
     }
 
     /// Ends.
     pub(crate) fn die(mut self, death: Death) {
         match death {
             Death::Reset => {
-                let _ = set_socket_linger(&self.stream, Some(Duration::ZERO));
+                let _ = set_socket_linger(self.wire.tcp(), Some(Duration::ZERO));
             }
             Death::Close => {}
             Death::GoodBye => self.send(&terminate()),
             Death::HalfClose => {
-                let _ = self.stream.shutdown(Shutdown::Write);
+                self.wire.end();
                 // To the end of whatever is still said.
                 while self.word().is_some() {}
             }

@@ -1,6 +1,7 @@
 //! Clients, server connections, servers and gatekeepers that end at any moment, under load, in seeded rounds. After each
 //! round the gate owes nobody anything, its pool is whole, no acknowledged transaction is missing, none was repeated, and
-//! nobody has seen what was another's.
+//! nobody has seen what was another's. Rounds differ in the gate's mode (who authenticates, whose server connections are,
+//! whether those have TLS), and clients in whether they come with TLS; of all modes there are equally many rounds.
 
 // Helpers of tests panic as tests do; clippy only knows functions marked as tests.
 #![allow(clippy::panic)]
@@ -10,6 +11,7 @@ mod crew;
 mod gate;
 mod ledger;
 mod line;
+mod mode;
 mod relay;
 mod rounds;
 mod stage;
@@ -20,9 +22,11 @@ mod worker;
 
 use bench::postgres::Stop;
 
+use line::Place;
+use mode::Mode;
 use relay::{Cut, Direction, Relay};
 use rounds::rounds;
-use stage::{CONNECTIONS, Stage, USER, WORKERS, signal};
+use stage::{Stage, USER, WORKERS, signal};
 use support::chance::Chance;
 use worker::Habit;
 
@@ -50,10 +54,10 @@ fn prelude(stage: &Stage, chance: &mut Chance) {
 
 #[test]
 fn clients_are_killed_in_every_state() {
-    let stage = stage(Habit::All);
-    stage.fill_up();
+    let mut stage = stage(Habit::All);
     for round in rounds("clients_are_killed_in_every_state", ROUNDS) {
         let mut chance = round.chance();
+        stage.enter(Mode::of(round.seed));
         let before = stage.check();
         prelude(&stage, &mut chance);
         let mut costs_a_connection = false;
@@ -61,16 +65,15 @@ fn clients_are_killed_in_every_state() {
         for victim in 0..VICTIMS {
             let state = victims::STATES[(round.seed as usize * VICTIMS + victim) % victims::STATES.len()];
             costs_a_connection |= state.may_cost_a_connection();
-            victims.push((state, state.reach(stage.gate.port(), &stage.crew.ledger, &mut chance)));
+            let place = Place::any(&stage.crew.door, &mut chance);
+            victims.push((state, state.reach(place, &stage.crew.ledger, &mut chance)));
         }
         for (state, line) in victims {
             line.die(state.death(&mut chance));
         }
         stage.until_all_worked();
         let after = stage.check();
-        if costs_a_connection {
-            stage.fill_up();
-        } else {
+        if !costs_a_connection {
             assert_eq!(after, before, "server connections were closed\n{}", stage.gate.log_tail());
         }
     }
@@ -79,14 +82,15 @@ fn clients_are_killed_in_every_state() {
 
 #[test]
 fn server_processes_are_killed() {
-    let stage = stage(Habit::All);
+    let mut stage = stage(Habit::All);
     for round in rounds("server_processes_are_killed", ROUNDS) {
         let mut chance = round.chance();
+        stage.enter(Mode::of(round.seed));
         prelude(&stage, &mut chance);
         if round.seed % CRASH_EVERY == 0 {
             stage.processes().first().into_iter().for_each(|pid| signal("KILL", pid));
         } else {
-            let count = 1 + chance.below(CONNECTIONS as usize);
+            let count = 1 + chance.below(WORKERS.min(stage.connections_max() as usize));
             stage.see(&format!(
                 "SELECT pg_terminate_backend(pid) FROM (SELECT pid FROM pg_stat_activity \
                  WHERE usename = '{USER}' ORDER BY hashint8(pid + {}) LIMIT {count}) victims",
@@ -95,7 +99,6 @@ fn server_processes_are_killed() {
         }
         stage.until_all_worked();
         stage.check();
-        stage.fill_up();
     }
     stage.report("server processes killed");
 }
@@ -105,12 +108,12 @@ fn the_server_is_restarted() {
     let mut stage = stage(Habit::All);
     for round in rounds("the_server_is_restarted", ROUNDS) {
         let mut chance = round.chance();
+        stage.enter(Mode::of(round.seed));
         prelude(&stage, &mut chance);
         let how = *chance.choose(&[Stop::Fast, Stop::Immediate]);
         stage.server.restart(how).expect("PostgreSQL starts again");
         stage.until_all_worked();
         stage.check();
-        stage.fill_up();
     }
     stage.report("server restarted");
 }
@@ -119,9 +122,10 @@ fn the_server_is_restarted() {
 fn the_connection_to_the_server_is_cut() {
     let server = stage::server();
     let relay = Relay::start(server.port());
-    let stage = Stage::new(server, relay.port, Habit::All);
+    let mut stage = Stage::new(server, relay.port, Habit::All);
     for round in rounds("the_connection_to_the_server_is_cut", ROUNDS) {
         let mut chance = round.chance();
+        stage.enter(Mode::of(round.seed));
         prelude(&stage, &mut chance);
         let direction = *chance.choose(&[Direction::ToServer, Direction::ToGate, Direction::ToGate]);
         let most = if direction == Direction::ToServer { 5_000 } else { 200_000 };
@@ -133,7 +137,6 @@ fn the_connection_to_the_server_is_cut() {
         });
         stage.until_all_worked();
         stage.check();
-        stage.fill_up();
     }
     stage.report("connection cut");
 }
@@ -143,6 +146,7 @@ fn the_gatekeeper_is_ended_under_load() {
     let mut stage = stage(Habit::Patient);
     for round in rounds("the_gatekeeper_is_ended_under_load", ROUNDS) {
         let mut chance = round.chance();
+        stage.enter(Mode::of(round.seed));
         prelude(&stage, &mut chance);
         stage.until_done(WORKERS as u64);
         let pid = stage.gate.pid().to_string();

@@ -2,22 +2,21 @@
 
 use std::collections::BTreeSet;
 use std::process::Command;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bench::postgres::{Authentication, PrivateServer, PrivateServerOptions};
 
 use crate::crew::Crew;
 use crate::gate::{is_settled, pooled};
-use crate::line::Line;
+use crate::line::{Line, Place};
+use crate::mode::{Door, Mode, SECRET};
 use crate::support::Gate;
+use crate::support::certificates::Authority;
 use crate::worker::Habit;
 
 /// Who the workers are for the server.
 pub(crate) const USER: &str = "worker";
-/// The gate's server connections: fewer than workers, so that some always wait.
-pub(crate) const CONNECTIONS: u64 = 4;
-/// How many there are.
+/// How many workers there are.
 pub(crate) const WORKERS: usize = 6;
 /// How long a condition may take to hold. Only a hang takes so long.
 const BOUND: Duration = Duration::from_secs(60);
@@ -31,15 +30,23 @@ pub(crate) struct Stage {
     pub(crate) server: PrivateServer,
     /// Where the gate finds the server.
     upstream: u16,
+    mode: Mode,
 }
 
-/// Starts a server with a ledger.
+/// Starts a server with a ledger, which asks the workers for their password, and has TLS for who wants it.
 pub(crate) fn server() -> PrivateServer {
+    let certificate = Authority::new("the server's authority").issue("the server", &["localhost"]);
     let setting = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let server = PrivateServer::start(&PrivateServerOptions {
-        // The kills are about what follows the login.
+        // The superuser only looks on.
         authentication: Authentication::Trust,
+        access_rules: vec![format!("host all {USER} 127.0.0.1/32 scram-sha-256")],
+        files: vec![
+            ("server.crt".to_owned(), certificate.certificate),
+            ("server.key".to_owned(), certificate.key),
+        ],
         settings: vec![
+            setting("ssl", "on"),
             // An acknowledged commit survives a crash of the server, if not of the machine.
             setting("synchronous_commit", "on"),
             // Whose client is gone notices it also while it sleeps.
@@ -49,31 +56,49 @@ pub(crate) fn server() -> PrivateServer {
     })
     .expect("PostgreSQL starts");
     let script = format!(
-        "CREATE TABLE ledger (number bigint, owner text); CREATE ROLE {USER} LOGIN; \
+        "CREATE TABLE ledger (number bigint, owner text); CREATE ROLE {USER} LOGIN PASSWORD '{SECRET}'; \
          GRANT ALL ON ledger TO {USER}; GRANT TEMP ON DATABASE postgres TO {USER}"
     );
     server.psql(&script).expect("the ledger is created");
     server
 }
 
-/// A gate in front of the server, or of what is in between.
-pub(crate) fn gate(upstream: u16) -> Gate {
-    // Which types are long, and what goes first, is learned from the machine's speed, which is no matter here.
-    let settings = [&format!("connections = {CONNECTIONS}"), "long_limit = 0", "order = \"fifo\""];
-    Gate::start(upstream, &settings.map(str::to_owned))
-}
-
 impl Stage {
+    /// With a gate in front of the server, or of what is in between.
     pub(crate) fn new(server: PrivateServer, upstream: u16, habit: Habit) -> Self {
-        let gate = gate(upstream);
-        let crew = Crew::new(WORKERS, gate.port(), USER, habit);
-        Self { crew, gate, server, upstream }
+        let authority = Authority::new("the tests' authority");
+        authority.files("gate", &authority.issue("gate", &["localhost"]));
+        let mode = Mode::of(0);
+        let gate = Gate::start(upstream, &mode.lines(USER, &authority));
+        let door = Door::new(authority);
+        door.lead_to(gate.port(), mode);
+        let crew = Crew::new(WORKERS, door, USER, habit);
+        Self { crew, gate, server, upstream, mode }
     }
 
     /// Starts another gate, whose predecessor has ended.
     pub(crate) fn start_gate(&mut self) {
-        self.gate = gate(self.upstream);
-        self.crew.port.store(self.gate.port(), Ordering::Relaxed);
+        let door = &self.crew.door;
+        self.gate = Gate::start(self.upstream, &self.mode.lines(USER, &door.authority));
+        door.lead_to(self.gate.port(), self.mode);
+    }
+
+    /// Begins a round while nobody works: has a gate in this mode, with a full pool.
+    pub(crate) fn enter(&mut self, mode: Mode) {
+        if self.mode != mode {
+            signal("TERM", &self.gate.pid().to_string());
+            assert_eq!(self.gate.wait().code(), Some(0), "{}", self.gate.log_tail());
+            self.until("the server has no session left", || self.processes().is_empty());
+            self.check_ledger();
+            self.mode = mode;
+            self.start_gate();
+        }
+        self.fill_up();
+    }
+
+    /// The gate's server connections in this round.
+    pub(crate) fn connections_max(&self) -> u64 {
+        self.mode.connections()
     }
 
     /// Waits until a condition holds, and fails with what is known if it never does.
@@ -95,9 +120,22 @@ impl Stage {
     pub(crate) fn until_all_worked(&self) {
         let before = self.crew.done();
         self.until("everybody can work again", || {
+            self.nudge();
             self.crew.done().iter().zip(&before).all(|(done, before)| done > before)
         });
         self.pause();
+    }
+
+    /// A pool whose connections were lost fills up by itself, soon; a login, as others would come in, is quicker. Without
+    /// credentials the sessions have heard of it, and log in again.
+    fn nudge(&self) {
+        if self.mode.asks && !self.mode.is_session && self.connections() == 0 {
+            drop(self.login());
+        }
+    }
+
+    fn login(&self) -> Option<Line> {
+        Line::login(Place::Port(self.gate.port()), USER)
     }
 
     /// Returns when everybody rests.
@@ -110,7 +148,8 @@ impl Stage {
     pub(crate) fn see(&self, sql: &str) -> Vec<String> {
         let mut rows = None;
         self.until("the server answers", || {
-            rows = Line::login(self.server.port(), self.server.user()).and_then(|mut line| line.column(sql));
+            rows = Line::login(Place::Port(self.server.port()), self.server.user())
+                .and_then(|mut line| line.column(sql));
             rows.is_some()
         });
         rows.unwrap_or_default()
@@ -144,11 +183,20 @@ impl Stage {
         self.crew.ledger.check(&self.see(&self.crew.ledger.question()));
     }
 
-    /// Logins fill the pool up again, as they would in a day's work.
+    /// Logins fill the pool up again, as they would in a day's work. Where sessions have connections of their own,
+    /// nobody has any while all rest.
     pub(crate) fn fill_up(&self) {
+        let whole = if self.mode.is_session { 0 } else { self.connections_max() };
+        let mut sessions = Vec::new();
         self.until("logins fill the pool up", || {
-            self.connections() == CONNECTIONS || {
-                drop(Line::login(self.gate.port(), USER));
+            self.connections() == whole || {
+                // A login by relay leaves its connection; a gate that asks itself opens as many as there are sessions.
+                if !self.mode.asks {
+                    sessions.clear();
+                }
+                if (sessions.len() as u64) < whole {
+                    sessions.extend(self.login());
+                }
                 false
             }
         });
@@ -165,7 +213,13 @@ impl Stage {
 impl Drop for Stage {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("{:#}\n{}\n{}", self.gate.status(), self.gate.log_tail(), self.server.log_tail());
+            eprintln!(
+                "{:?}\n{:#?}\n{}\n{}",
+                self.mode,
+                self.gate.try_status(),
+                self.gate.log_tail(),
+                self.server.log_tail()
+            );
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::gate::client::{bind_to, copy_data, copy_done, fetch, flush, group, parse, query, sync, synced};
 use crate::ledger::{Fate, Ledger};
-use crate::line::{Death, Heard, Line, startup};
+use crate::line::{Death, Heard, Line, Place, startup};
 use crate::stage::USER;
 use crate::support::chance::Chance;
 
@@ -12,6 +12,7 @@ pub(crate) enum State {
     Silent,
     HalfStartup,
     LoginUnderWay,
+    Challenged,
     Idle,
     HalfMessage,
     Querying,
@@ -38,10 +39,11 @@ pub(crate) enum State {
 }
 
 /// All of them.
-pub(crate) const STATES: [State; 26] = [
+pub(crate) const STATES: [State; 27] = [
     State::Silent,
     State::HalfStartup,
     State::LoginUnderWay,
+    State::Challenged,
     State::Idle,
     State::HalfMessage,
     State::Querying,
@@ -89,8 +91,8 @@ impl State {
     }
 
     /// Brings a client there. Its answers are awaited only where the state needs it.
-    pub(crate) fn reach(self, port: u16, ledger: &Ledger, chance: &mut Chance) -> Line {
-        let mut line = Line::connect(port).expect("the gate listens");
+    pub(crate) fn reach(self, place: Place, ledger: &Ledger, chance: &mut Chance) -> Line {
+        let mut line = Line::connect(place.clone()).expect("the gate listens");
         match self {
             Self::Silent => return line,
             Self::HalfStartup => {
@@ -102,9 +104,14 @@ impl State {
                 line.send(&startup(USER));
                 return line;
             }
+            Self::Challenged => {
+                line.send(&startup(USER));
+                line.sip();
+                return line;
+            }
             _ => {}
         }
-        let mut line = Line::login(port, USER).expect("the gate lets them in");
+        let mut line = Line::login(place, USER).expect("the gate lets them in");
         match self {
             Self::AnyByte => {
                 let script = script(ledger, chance);
@@ -124,7 +131,8 @@ impl State {
             assert_eq!(line.ask(&bytes, expected), Heard::Whole, "{self:?}");
         };
         match self {
-            Self::Silent | Self::HalfStartup | Self::LoginUnderWay | Self::AnyByte | Self::Idle => {}
+            Self::Silent | Self::HalfStartup | Self::LoginUnderWay | Self::Challenged => {}
+            Self::AnyByte | Self::Idle => {}
             Self::HalfMessage => {
                 let whole = query("SELECT 'never'");
                 say(whole[..1 + chance.below(whole.len() - 1)].to_vec(), &[]);

@@ -2,13 +2,13 @@
 //! answer has its own name in it: what is anybody else's fails.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering};
 
 use crate::gate::client::{
     close, copy_data, copy_done, copy_fail, execute, group, parse, query, sync, synced,
 };
 use crate::ledger::{Fate, Ledger};
-use crate::line::{Heard, Line};
+use crate::line::{Death, Heard, Line, Place};
+use crate::mode::Door;
 use crate::support::chance::Chance;
 use crate::support::raw;
 
@@ -33,7 +33,7 @@ pub(crate) struct Worker {
     pub(crate) name: String,
     pub(crate) chance: Chance,
     pub(crate) ledger: Arc<Ledger>,
-    port: Arc<AtomicU16>,
+    door: Arc<Door>,
     user: &'static str,
     habit: Habit,
     line: Option<Line>,
@@ -50,19 +50,19 @@ impl Worker {
         name: String,
         seed: u64,
         ledger: &Arc<Ledger>,
-        port: &Arc<AtomicU16>,
+        door: &Arc<Door>,
         user: &'static str,
         habit: Habit,
     ) -> Self {
-        let (chance, ledger, port) = (Chance::new(seed), Arc::clone(ledger), Arc::clone(port));
+        let (chance, ledger, door) = (Chance::new(seed), Arc::clone(ledger), Arc::clone(door));
         let (line, is_prepared, application, work_mem, serial) = (None, false, None, None, 0);
-        Self { name, chance, ledger, port, user, habit, line, is_prepared, application, work_mem, serial }
+        Self { name, chance, ledger, door, user, habit, line, is_prepared, application, work_mem, serial }
     }
 
     /// Does one thing, after a login if there is no session. Returns whether it was done as if there were no faults.
     pub(crate) fn work(&mut self) -> bool {
         if self.line.is_none() {
-            self.line = Line::login(self.port.load(Ordering::Relaxed), self.user);
+            self.line = Line::login(Place::any(&self.door, &mut self.chance), self.user);
             (self.is_prepared, self.application, self.work_mem) = (false, None, None);
             if self.line.is_none() {
                 return false;
@@ -79,10 +79,18 @@ impl Worker {
             10 => self.reads_much(),
             11 => self.copies_in(),
             12 => self.copies_out(),
+            13 if self.door.is_session() && self.chance.once_in(2) => self.keeps_its_process(),
             13 => self.sets(),
             14 => self.pins(),
             _ if self.habit == Habit::Patient => self.reads_much(),
             _ => self.cancels(),
+        }
+    }
+
+    /// Rests: where a session has a server connection of its own, that is given back.
+    pub(crate) fn rest(&mut self) {
+        if self.door.is_session() {
+            self.line.take().into_iter().for_each(|line| line.die(Death::GoodBye));
         }
     }
 
@@ -99,7 +107,7 @@ impl Worker {
         let heard = line.hear(expected);
         match &heard {
             Heard::Closed(code) => {
-                let known = ["57P01", "57P03"];
+                let known = ["57P01", "57P03", "08007"];
                 assert!(code.as_deref().is_none_or(|code| known.contains(&code)), "{heard:?}");
                 self.line = None;
             }
@@ -137,9 +145,10 @@ impl Worker {
                     _ => panic!("{heard:?} outside of a transaction"),
                 }
             }
-            // The last word says that it was not done.
-            Heard::Closed(Some(_)) => Fate::Absent,
             Heard::Closed(None) => Fate::Unknown,
+            Heard::Closed(Some(code)) if code == "08007" => Fate::Unknown,
+            // Any other last word says that it was not done.
+            Heard::Closed(Some(_)) => Fate::Absent,
         };
         self.note(number, fate);
         *heard == Heard::Whole
@@ -180,7 +189,14 @@ impl Worker {
     fn within(&mut self, bytes: &[u8], expected: &[&str]) -> bool {
         match self.ask(bytes, expected) {
             Heard::Whole => true,
-            Heard::Closed(_) => false,
+            Heard::Closed(code) => {
+                assert_ne!(
+                    code.as_deref(),
+                    Some("08007"),
+                    "within a transaction that was not to be committed"
+                );
+                false
+            }
             Heard::Error(code, status) => {
                 assert_eq!(status, "E", "{code} within a transaction");
                 assert_ne!(code, "08007", "within a transaction that was not to be committed");
@@ -357,6 +373,13 @@ impl Worker {
         let work_mem = format!("D({})", self.work_mem.as_deref().unwrap_or(WORK_MEM));
         self.ask(&query("SHOW application_name"), &["T", &application, "C(SHOW)", "Z(I)"]) == Heard::Whole
             && self.ask(&query("SHOW work_mem"), &["T", &work_mem, "C(SHOW)", "Z(I)"]) == Heard::Whole
+    }
+
+    /// Finds itself in the server process that its login told of.
+    fn keeps_its_process(&mut self) -> bool {
+        let Some(line) = &self.line else { return false };
+        let own = format!("D({})", line.key.0);
+        self.ask(&synced("SELECT pg_backend_pid()"), &["1", "2", &own, "C(SELECT 1)", "Z(I)"]) == Heard::Whole
     }
 
     /// Has something of its own on a server connection for a while.

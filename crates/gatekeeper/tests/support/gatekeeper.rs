@@ -127,9 +127,14 @@ impl Gate {
 
     /// The only gate in `/status`.
     pub(crate) fn status(&self) -> Value {
-        let text = self.get("status").unwrap_or_else(|| panic!("no status\n{}", self.log_tail()));
+        self.try_status().unwrap_or_else(|| panic!("no status\n{}", self.log_tail()))
+    }
+
+    /// The same, unless the process has ended.
+    pub(crate) fn try_status(&self) -> Option<Value> {
+        let text = self.get("status")?;
         let status: Value = serde_json::from_str(&text).expect("the status is JSON");
-        status["gates"][0].clone()
+        Some(status["gates"][0].clone())
     }
 
     /// What it answers at `/metrics`.

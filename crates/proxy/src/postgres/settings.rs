@@ -147,10 +147,12 @@ impl SessionSettings {
         changed.unwrap_or_else(|| self.settings.get(name).map(|text| &text[..]))
     }
 
-    /// Whether there is room to carry one more setting.
+    /// Whether one more setting can be carried: there is room for it, and its text means the same wherever it is sent.
+    /// Where a backslash in a literal is an escape, one with a backslash doesn't: connections are as they come.
     pub(crate) fn can_carry(&self, text: &[u8]) -> bool {
         text.len() <= CARRIED_TEXT_MAX
             && std::str::from_utf8(text).is_ok()
+            && (self.reported.reading().standard_strings || !text.contains(&b'\\'))
             && self.settings.len() + self.open.len() < CARRIED_MAX
     }
 
@@ -380,6 +382,16 @@ mod tests {
         assert!(
             other.difference(&session.reported, &state).unwrap().contains("default_transaction_isolation")
         );
+    }
+
+    #[test]
+    fn a_text_that_connections_would_read_otherwise_is_not_carried() {
+        let mut session = session();
+        let text = br"SET x.y = 'it\'s; RESET ALL; --'";
+        assert!(session.can_carry(text));
+        session.reported.set("standard_conforming_strings", "off");
+        assert!(!session.can_carry(text));
+        assert!(session.can_carry(b"SET x.y = 'its'"));
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub use checked::{
 };
 pub use effective::{Row, controller_name, effective, rows};
 pub use error::{Error, Errors, Origin, Position};
-pub use raw::{ADMIN, Field, FieldDefault, GATE, LOG};
+pub use raw::{ADMIN, Field, FieldDefault, Form, GATE, LOG};
 pub use reference::reference;
 pub use reload::{Change, Reload, reload};
 
@@ -109,11 +109,12 @@ pub fn from_flags_with(
 ) -> Result<World, Errors> {
     let mut text = String::new();
     if let Some(listen) = admin {
-        text += &format!("[admin]\nlisten = {}\n", raw::literal("listen", listen));
+        text += &format!("[admin]\nlisten = {}\n", raw::literal(Form::Text, listen));
     }
     text += "[[gate]]\n";
     for (key, value) in gate {
-        text += &format!("{key} = {}\n", raw::literal(key, value));
+        let form = raw::GATE.iter().find(|field| field.key == *key).map_or(Form::Any, |field| field.form);
+        text += &format!("{key} = {}\n", raw::literal(form, value));
     }
     parse_with(Origin::CommandLine, &text, examine)
 }

@@ -23,6 +23,8 @@ pub(crate) use values::{
 pub struct Field {
     /// Its name.
     pub key: &'static str,
+    /// How a value is understood that was typed without quotes, as flags are.
+    pub form: Form,
     /// What it takes, with the unit.
     pub takes: &'static str,
     /// What holds when it is absent.
@@ -33,6 +35,15 @@ pub struct Field {
     pub reason: &'static str,
     /// Whether a running gate could take a new value without being restarted.
     pub reloadable: bool,
+}
+
+/// How a value is understood that was typed without quotes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A text, whatever it looks like: an address, a name, a path.
+    Text,
+    /// The number or boolean that it looks like, or else a text.
+    Any,
 }
 
 /// What holds when a key is absent.
@@ -60,6 +71,7 @@ use FieldDefault::{Derived, Required, Value};
 /// The keys of `[admin]`.
 pub const ADMIN: &[Field] = &[Field {
     key: "listen",
+    form: Form::Text,
     takes: "`\"host:port\"` or `\"none\"`",
     default: Value("\"127.0.0.1:6433\""),
     doc: "Where `/metrics`, `/healthz`, `/readyz`, `/status` and `/types` are served over HTTP.",
@@ -71,6 +83,7 @@ pub const ADMIN: &[Field] = &[Field {
 pub const LOG: &[Field] = &[
     Field {
         key: "format",
+        form: Form::Any,
         takes: "`\"text\"` or `\"json\"`",
         default: Value("\"text\""),
         doc: "How a line of the log is written (to standard error).",
@@ -79,6 +92,7 @@ pub const LOG: &[Field] = &[
     },
     Field {
         key: "level",
+        form: Form::Any,
         takes: "`\"error\"`, `\"warn\"`, `\"info\"`, `\"debug\"` or `\"trace\"`",
         default: Value("\"info\""),
         doc: "The least important level that is written. The environment variable `RUST_LOG` overrides it.",
@@ -91,6 +105,7 @@ pub const LOG: &[Field] = &[
 pub const GATE: &[Field] = &[
     Field {
         key: "name",
+        form: Form::Text,
         takes: "letters, digits, `-` and `_`, at most 64",
         default: Value("\"postgres\""),
         doc: "The gate's name in metrics, logs and commands; unique.",
@@ -99,6 +114,7 @@ pub const GATE: &[Field] = &[
     },
     Field {
         key: "protocol",
+        form: Form::Any,
         takes: "`\"postgres\"`",
         default: Value("\"postgres\""),
         doc: "What the protected service speaks.",
@@ -107,6 +123,7 @@ pub const GATE: &[Field] = &[
     },
     Field {
         key: "listen",
+        form: Form::Text,
         takes: "`\"host:port\"`, a socket directory or `\"unix:/path\"`",
         default: Value("\"127.0.0.1:6432\""),
         doc: "Where clients connect. In a directory the socket is `.s.PGSQL.6432`, so that `psql -h DIRECTORY -p 6432` finds it.",
@@ -115,6 +132,7 @@ pub const GATE: &[Field] = &[
     },
     Field {
         key: "upstream",
+        form: Form::Text,
         takes: "`\"host:port\"`, a socket directory or `\"unix:/path\"`",
         default: Required,
         doc: "Where the protected server listens. No user and no password: every client logs in to the server as itself, through the gate (or by it, see `auth`).",
@@ -123,6 +141,7 @@ pub const GATE: &[Field] = &[
     },
     Field {
         key: "connections",
+        form: Form::Any,
         takes: "1 to 10000",
         default: Value("20"),
         doc: "The budget of server connections of the whole gate, over all users and databases. A client that waits holds none.",
@@ -131,6 +150,7 @@ pub const GATE: &[Field] = &[
     },
     Field {
         key: "capacity",
+        form: Form::Any,
         takes: "an amount of work as a duration, `\"none\"`, or who finds it: `\"auto\"`, `\"incremental-steps\"`, `\"parabola\"`, `\"vegas\"`, `\"gradient2\"`, `\"aimd\"`",
         default: Value("\"none\""),
         doc: "How much may be in flight, beside the connections and the long lane. An amount: the sum of what the requests in flight are expected to take, in the unit of the estimator (`cost`); a request that is larger runs when nothing else is in flight. `\"auto\"`: so many requests as complete the most work, found by trials while requests wait; below saturation it bounds nothing. The others are published methods, to compare with.",
@@ -139,6 +159,7 @@ pub const GATE: &[Field] = &[
     },
     Field {
         key: "long_limit",
+        form: Form::Any,
         takes: "1 to 10000, or 0 or `\"none\"` for no long lane",
         default: Derived("the number of the server's cores if it tells, else 4"),
         doc: "The most long requests in flight. A request is long if its type is expected to take more than 3 times the mean; short ones never wait behind it. A type that varies too much within itself (coefficient of variation above 1) isn't limited.",
@@ -147,6 +168,7 @@ pub const GATE: &[Field] = &[
     },
     Field {
         key: "order",
+        form: Form::Any,
         takes: "`\"fifo\"` or `\"shortest-first\"`",
         default: Value("\"shortest-first\""),
         doc: "Who goes next of those that wait: the first to come, or the one expected to take least, within the bounds of `aging`.",
@@ -155,6 +177,7 @@ pub const GATE: &[Field] = &[
     },
     Field {
         key: "aging",
+        form: Form::Any,
         takes: "a number from 0, or `\"none\"`",
         default: Value("5"),
         doc: "With `order = \"shortest-first\"`: a waiting request may be overtaken by at most this many times its own work (or by `aging_floor`, if that is more). 0 is FIFO; `\"none\"` lets it be overtaken without bound.",
@@ -163,6 +186,7 @@ pub const GATE: &[Field] = &[
     },
     Field {
         key: "aging_floor",
+        form: Form::Any,
         takes: "a duration from 0",
         default: Value("\"1s\""),
         doc: "How long overtaking may delay any waiting request, however short it is itself. In work that is as many times as much as there are `connections`, which serve side by side.",
@@ -171,6 +195,7 @@ pub const GATE: &[Field] = &[
     },
     Field {
         key: "cost",
+        form: Form::Any,
         takes: "`\"moving-average\"` or `\"ewma\"`",
         default: Value("\"moving-average\""),
         doc: "How the work of a request type is estimated from the upstream times of its latest executions.",
@@ -179,6 +204,7 @@ pub const GATE: &[Field] = &[
     },
     Field {
         key: "cost_window",
+        form: Form::Any,
         takes: "1 to 1024 executions",
         default: Value("32"),
         doc: "How many executions the moving average is taken over. With `cost = \"ewma\"` the newest execution weighs 2 / (`cost_window` + 1), which gives the same mean age.",
@@ -187,6 +213,7 @@ pub const GATE: &[Field] = &[
     },
     Field {
         key: "queue_max",
+        form: Form::Any,
         takes: "0 to 10000000 requests",
         default: Value("100000"),
         doc: "The most requests that may wait; one more is refused at once. 0 refuses whatever can't start at once.",
@@ -195,6 +222,7 @@ pub const GATE: &[Field] = &[
     },
     Field {
         key: "queue_timeout",
+        form: Form::Any,
         takes: "a duration up to 24 h",
         default: Value("\"120s\""),
         doc: "The longest that a request may wait before it is refused.",
@@ -203,6 +231,7 @@ pub const GATE: &[Field] = &[
     },
     Field {
         key: "mode",
+        form: Form::Any,
         takes: "`\"enforce\"` or `\"observe\"`",
         default: Value("\"enforce\""),
         doc: "Whether the gate decides, or lets everything pass and reports what it would have done. Observing uses session pooling and no budget of connections.",
@@ -211,6 +240,7 @@ pub const GATE: &[Field] = &[
     },
     Field {
         key: "pooling",
+        form: Form::Any,
         takes: "`\"transaction\"` or `\"session\"`",
         default: Value("\"transaction\""),
         doc: "Whether a client holds a server connection for each transaction or for its whole session.",
@@ -219,6 +249,7 @@ pub const GATE: &[Field] = &[
     },
     Field {
         key: "pinned_max",
+        form: Form::Any,
         takes: "1 to `connections`",
         default: Derived("half of `connections`, at least 1"),
         doc: "The most connections that sessions may keep to themselves because their state can't be shared (temporary tables, session advisory locks, `LISTEN` …). A statement that would pin one more is refused.",
@@ -227,6 +258,7 @@ pub const GATE: &[Field] = &[
     },
     Field {
         key: "max_clients",
+        form: Form::Any,
         takes: "1 to 1000000",
         default: Value("10000"),
         doc: "The most clients connected at once; one more is told so and closed. Each takes a file descriptor.",
@@ -235,6 +267,7 @@ pub const GATE: &[Field] = &[
     },
     Field {
         key: "login_timeout",
+        form: Form::Any,
         takes: "a duration up to 24 h",
         default: Value("\"15s\""),
         doc: "How long a client may take to log in.",
@@ -243,6 +276,7 @@ pub const GATE: &[Field] = &[
     },
     Field {
         key: "connect_timeout",
+        form: Form::Any,
         takes: "a duration up to 24 h",
         default: Value("\"5s\""),
         doc: "How long connecting to the server may take, over all of its addresses.",
@@ -251,6 +285,7 @@ pub const GATE: &[Field] = &[
     },
     Field {
         key: "logins_max",
+        form: Form::Any,
         takes: "1 to 10000",
         default: Value("16"),
         doc: "The most logins at once. They take server connections beside the budget of `connections`, until they join a pool. Of those that wait, the next is from where fewest are under way; a quarter is kept from an address that has the others.",
@@ -259,6 +294,7 @@ pub const GATE: &[Field] = &[
     },
     Field {
         key: "keepalive",
+        form: Form::Any,
         takes: "a duration from 1 s up to 24 h",
         default: Value("\"60s\""),
         doc: "How long a TCP connection may be silent before the system asks whether the other side still lives.",
@@ -267,6 +303,7 @@ pub const GATE: &[Field] = &[
     },
     Field {
         key: "tls_mode",
+        form: Form::Any,
         takes: "`\"disable\"`, `\"prefer\"` (or `\"allow\"`), `\"require\"`, `\"verify-ca\"` or `\"verify-full\"`",
         default: Derived("`\"prefer\"` with a `tls_cert`, `\"disable\"` without"),
         doc: "TLS with clients that come by TCP: none, for who asks for it, for all, for all with a certificate that `tls_client_ca` has signed, or with one whose common name is also the user's name. Cancel requests are taken in the clear in any mode, as older clients send no others.",
@@ -275,6 +312,7 @@ pub const GATE: &[Field] = &[
     },
     Field {
         key: "tls_cert",
+        form: Form::Text,
         takes: "a path",
         default: Derived("none"),
         doc: "The gate's certificate for clients: a PEM file, with those between it and its root behind it. Read again on reload.",
@@ -283,6 +321,7 @@ pub const GATE: &[Field] = &[
     },
     Field {
         key: "tls_key",
+        form: Form::Text,
         takes: "a path",
         default: Derived("none"),
         doc: "The private key of `tls_cert`: a PEM file without a passphrase, which only its owner can read (0600, or 0640 if root owns it). Read again on reload.",
@@ -291,6 +330,7 @@ pub const GATE: &[Field] = &[
     },
     Field {
         key: "tls_client_ca",
+        form: Form::Text,
         takes: "a path",
         default: Derived("none: clients are asked for no certificate"),
         doc: "Who signs clients' certificates (PEM). A client that shows one is refused unless it is signed by these, whatever the mode; `verify-ca` and `verify-full` refuse clients that show none. Read again on reload.",
@@ -299,6 +339,7 @@ pub const GATE: &[Field] = &[
     },
     Field {
         key: "upstream_tls_mode",
+        form: Form::Any,
         takes: "`\"disable\"`, `\"allow\"`, `\"prefer\"`, `\"require\"`, `\"verify-ca\"` or `\"verify-full\"`",
         default: Derived(
             "`\"verify-full\"` with an `upstream_tls_ca`; else `\"disable\"` for a server on this machine and `\"prefer\"` for any other",
@@ -309,6 +350,7 @@ pub const GATE: &[Field] = &[
     },
     Field {
         key: "upstream_tls_ca",
+        form: Form::Text,
         takes: "a path",
         default: Derived("none"),
         doc: "Who signs the server's certificate (PEM); a certificate in this file is trusted itself, too. With `\"require\"` it makes that `\"verify-ca\"`, as in libpq. Read again on reload.",
@@ -317,6 +359,7 @@ pub const GATE: &[Field] = &[
     },
     Field {
         key: "upstream_tls_cert",
+        form: Form::Text,
         takes: "a path",
         default: Derived("none"),
         doc: "The gate's certificate for the server, should it ask (`clientcert` and `cert` in pg_hba.conf). Read again on reload.",
@@ -325,6 +368,7 @@ pub const GATE: &[Field] = &[
     },
     Field {
         key: "upstream_tls_key",
+        form: Form::Text,
         takes: "a path",
         default: Derived("none"),
         doc: "The private key of `upstream_tls_cert`, under the rules of `tls_key`. Read again on reload.",
@@ -333,6 +377,7 @@ pub const GATE: &[Field] = &[
     },
     Field {
         key: "dns_ttl",
+        form: Form::Any,
         takes: "a duration from 0 up to 24 h",
         default: Value("\"15s\""),
         doc: "How often the server's name is looked up, and how long an answer is used (for longer while the resolver fails). All addresses of an answer are tried. A connection to an address that two answers in a row lack is closed when it is idle. 0: looked up for every connection, and no connection is closed.",
@@ -341,6 +386,7 @@ pub const GATE: &[Field] = &[
     },
     Field {
         key: "allow_trust_relay",
+        form: Form::Any,
         takes: "`true` or `false`",
         default: Value("false"),
         doc: "Start even if the server lets logins in without a challenge (`trust`) and `listen` can be reached from elsewhere.",
@@ -349,6 +395,7 @@ pub const GATE: &[Field] = &[
     },
     Field {
         key: "auth",
+        form: Form::Any,
         takes: "`\"relay\"`, `\"scram-sha-256\"`, `\"md5\"` or `\"trust\"`",
         default: Value("\"relay\""),
         doc: "How clients prove who they are. `\"relay\"`: the server asks them, through the gate, at each login. Otherwise the gate asks (users with a SCRAM secret are asked by SCRAM with `\"md5\"`, too; `\"trust\"` only looks whether the user is known), logs in to the server itself with what it knows or has taken over from the client's proof, and refills its pools without any login.",
@@ -357,6 +404,7 @@ pub const GATE: &[Field] = &[
     },
     Field {
         key: "users_file",
+        form: Form::Text,
         takes: "a path",
         default: Derived("none"),
         doc: "Who may log in, in PgBouncer's format: `\"user\" \"secret\"` a line, the secret being what `pg_authid.rolpassword` holds, or a password, or empty for none. Refused if everybody may read it.",
@@ -365,6 +413,7 @@ pub const GATE: &[Field] = &[
     },
     Field {
         key: "auth_user",
+        form: Form::Text,
         takes: "a user's name",
         default: Derived("none: nobody is asked"),
         doc: "Looks users up on the server that `users_file` doesn't have, over a connection of its own beside `connections`. Its own password, if the server wants one, is in `users_file`.",
@@ -373,6 +422,7 @@ pub const GATE: &[Field] = &[
     },
     Field {
         key: "auth_database",
+        form: Form::Text,
         takes: "a database's name",
         default: Value("\"postgres\""),
         doc: "Where `auth_user` asks.",
@@ -381,6 +431,7 @@ pub const GATE: &[Field] = &[
     },
     Field {
         key: "auth_query",
+        form: Form::Text,
         takes: "a statement with `$1`",
         default: Derived(
             "name and `rolpassword` out of `pg_catalog.pg_authid`, for roles that may log in and passwords that are still valid",
@@ -391,6 +442,7 @@ pub const GATE: &[Field] = &[
     },
     Field {
         key: "login_failures_max",
+        form: Form::Any,
         takes: "1 to 1000000, or 0 or `\"none\"` for no bound",
         default: Value("100"),
         doc: "The most failed logins of one address (of IPv6: one /64) in a minute; further logins from there are refused until the minute has passed. Successful logins aren't counted.",
@@ -399,6 +451,7 @@ pub const GATE: &[Field] = &[
     },
     Field {
         key: "allow_cleartext",
+        form: Form::Any,
         takes: "`true` or `false`",
         default: Value("false"),
         doc: "Send a password in clear text to a server on another machine that asks for it, without TLS.",
@@ -407,6 +460,7 @@ pub const GATE: &[Field] = &[
     },
     Field {
         key: "upstream_channel_binding",
+        form: Form::Any,
         takes: "`\"disable\"`, `\"prefer\"` or `\"require\"`",
         default: Value("\"prefer\""),
         doc: "Whether the gate's own logins to the server (with any `auth` but `\"relay\"`) are bound to their TLS channel, with the meaning of libpq's `channel_binding`: never, where the server offers it, or else there is no login. Who takes the server's offer away on the way is found out by `\"prefer\"`, too.",
@@ -415,6 +469,7 @@ pub const GATE: &[Field] = &[
     },
     Field {
         key: "on_disconnect",
+        form: Form::Any,
         takes: "`\"default\"`, `\"cancel\"` or `\"finish\"`",
         default: Value("\"default\""),
         doc: "What becomes of a running statement whose client is gone. `\"cancel\"` cancels and rolls back, `\"finish\"` lets it end, and `\"default\"` finishes a COMMIT, an autocommitted write and whatever ran when the client said good-bye, and cancels the rest.",
@@ -423,6 +478,7 @@ pub const GATE: &[Field] = &[
     },
     Field {
         key: "drain_timeout",
+        form: Form::Any,
         takes: "a duration from 0 up to 24 h",
         default: Value("\"30s\""),
         doc: "After SIGTERM: how long transactions may take to end before they are cut off. A second signal cuts them off at once.",
@@ -431,6 +487,7 @@ pub const GATE: &[Field] = &[
     },
     Field {
         key: "state_file",
+        form: Form::Text,
         takes: "an absolute path, or `\"none\"`",
         default: Value("\"none\""),
         doc: "Where what was learned of request types is kept across restarts: written every minute and at the end, read at the start. It holds shapes of statements, never a literal. A file that can't be used is put aside with a warning.",
@@ -439,6 +496,7 @@ pub const GATE: &[Field] = &[
     },
     Field {
         key: "admin_users",
+        form: Form::Text,
         takes: "a list of user names, as `[\"ann\", \"bob\"]` or `\"ann, bob\"`",
         default: Value("[]"),
         doc: "Who may use the console, the virtual database `gatekeeper` (also called `pgbouncer`): look at everything, pause, resume, end sessions, reload, shut down. There is no console unless somebody is named here or in `stats_users`.",
@@ -447,6 +505,7 @@ pub const GATE: &[Field] = &[
     },
     Field {
         key: "stats_users",
+        form: Form::Text,
         takes: "a list of user names",
         default: Value("[]"),
         doc: "Who may use the console to look, and nothing else: for dashboards and exporters.",
@@ -455,6 +514,7 @@ pub const GATE: &[Field] = &[
     },
     Field {
         key: "admin_database",
+        form: Form::Text,
         takes: "a name",
         default: Value("\"postgres\""),
         doc: "The server's database to which the login of a console user is relayed, to see whether the server knows him. Nothing is asked there. A user who comes by a Unix socket from a process of the gatekeeper's own user (or root) isn't asked for a password.",
@@ -463,6 +523,7 @@ pub const GATE: &[Field] = &[
     },
     Field {
         key: "types_max",
+        form: Form::Any,
         takes: "1 to 10000",
         default: Value("1000"),
         doc: "The most request types known at once; the least recently used one is counted as `other`. Each takes about 10 KB.",
@@ -471,6 +532,7 @@ pub const GATE: &[Field] = &[
     },
     Field {
         key: "suspend_after",
+        form: Form::Any,
         takes: "a duration from 0 up to 24 h",
         default: Value("\"1s\""),
         doc: "A transaction that is idle for longer gives its work back (not its connection) until its next statement.",

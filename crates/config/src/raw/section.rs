@@ -2,7 +2,7 @@
 
 use toml::de::{DeTable, DeValue};
 
-use super::{Complaint, Field};
+use super::{Complaint, Field, Form};
 use crate::error::{Error, Position, quoted};
 
 /// Keys that people know from elsewhere, and the answer.
@@ -158,26 +158,11 @@ fn without_secrets(value: &str) -> String {
     if value.contains('@') || lower.contains("password") { "\"…\"".to_owned() } else { quoted(value) }
 }
 
-/// What somebody typed after a flag as a TOML value: an address or a name as a string; anything else as the number or
-/// boolean that it looks like, or a string too.
-pub(crate) fn literal(key: &str, text: &str) -> String {
-    let is_word = matches!(
-        key,
-        "name"
-            | "listen"
-            | "upstream"
-            | "state_file"
-            | "admin_users"
-            | "stats_users"
-            | "admin_database"
-            | "users_file"
-            | "auth_user"
-            | "auth_database"
-            | "auth_query"
-    ) || ["_cert", "_key", "_ca"].iter().any(|end| key.ends_with(end));
+/// What somebody typed after a flag as a TOML value.
+pub(crate) fn literal(form: Form, text: &str) -> String {
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'-'))
         && DeValue::parse(text).is_ok();
-    if !is_word && (is_number || matches!(text, "true" | "false")) {
+    if form == Form::Any && (is_number || matches!(text, "true" | "false")) {
         text.to_owned()
     } else {
         toml::Value::from(text).to_string()

@@ -79,7 +79,7 @@ fn a_notification_reaches_who_listens_unasked_and_nobody_after_it() {
 #[test]
 fn a_transaction_that_the_server_times_out_has_failed() {
     let (scene, mut client, mut other) =
-        scene_with("idle_transaction", "idle_in_transaction_session_timeout = '50ms'");
+        scene_with("idle_transaction", "idle_in_transaction_session_timeout = '300ms'");
     client.run("BEGIN");
     client.run("INSERT INTO t VALUES (1)");
     scene.until("the gate knows of it", || scene.gate.status()["pools"][0]["connections"] == 1);
@@ -95,7 +95,7 @@ fn a_transaction_that_the_server_times_out_has_failed() {
 
 #[test]
 fn connections_that_the_server_times_out_leave_the_pool_and_come_back() {
-    let (scene, mut client, _other) = scene_with("idle_session", "idle_session_timeout = '50ms'");
+    let (scene, mut client, _other) = scene_with("idle_session", "idle_session_timeout = '300ms'");
     scene.until("they are gone, and known to be", || {
         scene.gate.status()["pools"][0]["connections"] == 0 && scene.processes().is_empty()
     });
@@ -108,7 +108,7 @@ fn connections_that_the_server_times_out_leave_the_pool_and_come_back() {
 
 #[test]
 fn a_statement_that_the_server_times_out_costs_no_connection() {
-    let (scene, mut client, mut other) = scene_with("statement_times_out", "statement_timeout = '50ms'");
+    let (scene, mut client, mut other) = scene_with("statement_times_out", "statement_timeout = '300ms'");
     let before = scene.lasting_processes();
     assert!(client.query("SELECT pg_sleep(600)").ends_with("E(57014) Z(I)"));
     assert!(client.said.message.contains("statement timeout"), "{:?}", client.said);

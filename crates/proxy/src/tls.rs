@@ -16,6 +16,9 @@ mod acceptor;
 mod binding;
 mod connector;
 mod files;
+#[cfg(feature = "garbage")]
+#[doc(hidden)]
+pub mod garbage;
 mod names;
 mod verifier;
 

@@ -3,9 +3,13 @@
 //! One function for each fuzz target. The fuzzer (`make fuzz`) looks for bytes that break them; what it kept of its way
 //! lies in `fuzz/corpus`, and a test runs it through the same functions.
 
+use std::time::{Duration, SystemTime};
+
+use admission::{Capacity, Cost, Order, Policy};
 use config::{Origin, effective};
-use wire::postgres::codec::{Frame, backend_frame, frontend_frame};
-use wire::postgres::{ProtocolError, backend, frontend, startup};
+use proxy::gate::Driver;
+use wire::postgres::codec::{Frame, HEADER_LEN, backend_frame, frontend_frame};
+use wire::postgres::{ProtocolError, authentication as login, backend, frontend, scram, startup};
 use wire::sql::lexer::Lexer;
 use wire::sql::{Dialect, Kind, comment, describe, fingerprint, statements};
 
@@ -21,6 +25,8 @@ pub const TARGETS: &[Target] = &[
     ("startup", start_up),
     ("frontend", front_end),
     ("backend", back_end),
+    ("authentication", authentication),
+    ("scram_message", scram_messages),
     ("lexer", lex),
     ("sql", sql),
     ("comment", comments),
@@ -28,6 +34,14 @@ pub const TARGETS: &[Target] = &[
     ("exchange", proxy::postgres::garbage::exchange),
     ("idle_server", proxy::postgres::garbage::idle_server),
     ("cores", proxy::postgres::garbage::cores),
+    ("passing", proxy::postgres::garbage::passing),
+    ("scram", proxy::postgres::garbage::scram),
+    ("sasl_initial", proxy::postgres::garbage::sasl_initial),
+    ("users", proxy::postgres::garbage::users),
+    ("rows", proxy::postgres::garbage::rows),
+    ("console", proxy::postgres::garbage::console),
+    ("certificate", proxy::tls::garbage::certificate),
+    ("learned", learned),
 ];
 
 /// Runs the target of that name.
@@ -126,6 +140,56 @@ pub fn back_end(data: &[u8]) {
     });
 }
 
+/// A login's messages, the server's and the client's: what can be written reads the same.
+pub fn authentication(data: &[u8]) {
+    use backend::Authentication;
+    if let Ok(asked) = backend::parse_authentication(data) {
+        let again = Written::new(|out| match &asked {
+            Authentication::Ok => backend::write_authentication_ok(out),
+            Authentication::Md5 { salt } => login::write_md5_challenge(out, *salt),
+            Authentication::Sasl { mechanisms } => login::write_sasl(out, mechanisms),
+            Authentication::SaslContinue(text) => login::write_sasl_continue(out, text),
+            Authentication::SaslFinal(text) => login::write_sasl_final(out, text),
+            _ => {}
+        });
+        assert!(again.is_empty() || backend::parse_authentication(&again[HEADER_LEN..]) == Ok(asked));
+    }
+    if let Ok(initial) = login::parse_sasl_initial(data) {
+        let again = Written::new(|out| login::write_sasl_initial(out, &initial));
+        assert_eq!(&again[HEADER_LEN..], data);
+    }
+    if let Ok(password) = login::parse_password(data) {
+        let again = Written::new(|out| login::write_password(out, password));
+        assert_eq!(&again[HEADER_LEN..], data);
+    }
+}
+
+/// SCRAM's messages, whatever each of them is taken for: what is read can be written, and read again.
+pub fn scram_messages(data: &[u8]) {
+    if let Ok(first) = scram::parse_client_first(data) {
+        assert_eq!([first.header, first.bare].concat().as_bytes(), data);
+        let again = [first.header, &scram::client_first_bare(first.nonce)].concat();
+        let read = scram::parse_client_first(again.as_bytes()).expect("what was written is valid");
+        assert_eq!((read.binding, read.header, read.nonce), (first.binding, first.header, first.nonce));
+    }
+    if let Ok(first) = scram::parse_server_first(data) {
+        assert!(first.iterations > 0 && first.salt.len() <= scram::SALT_MAX);
+        let again = scram::server_first(first.nonce, &first.salt, first.iterations);
+        assert_eq!(scram::parse_server_first(again.as_bytes()), Ok(first));
+    }
+    if let Ok(last) = scram::parse_client_final(data) {
+        assert!(data.starts_with(last.without_proof.as_bytes()));
+        let again = scram::client_final_without_proof(&last.channel, last.nonce);
+        let again = scram::client_final(&again, &last.proof);
+        let read = scram::parse_client_final(again.as_bytes()).expect("what was written is valid");
+        assert_eq!((read.channel, read.nonce, read.proof), (last.channel, last.nonce, last.proof));
+    }
+    if let Ok(signature) = scram::parse_server_final(data) {
+        let again = scram::server_final(&signature);
+        assert_eq!(scram::parse_server_final(again.as_bytes()), Ok(signature));
+    }
+}
+
 /// The first byte chooses how literals are read; the rest is the text.
 fn text(data: &[u8]) -> (bool, &[u8]) {
     data.split_first().map_or((true, data), |(first, rest)| (first & 1 == 0, rest))
@@ -192,4 +256,30 @@ pub fn configuration(data: &[u8]) {
         }
         Err(errors) => assert!(!errors.list.is_empty() && !errors.to_string().is_empty()),
     }
+}
+
+/// What a gate had learned, from a file: whatever it says, a gate can live with it, and write down what it took.
+pub fn learned(data: &[u8]) {
+    const TYPES_MAX: usize = 100;
+    let Ok((learned, labels)) = proxy::learned::read(data) else { return };
+    assert_eq!(learned.types.len(), labels.len());
+    let policy = Policy {
+        capacity: Capacity::Unlimited,
+        connections: 4,
+        long_limit: Some(2),
+        cost: Cost::DEFAULT,
+        order: Order::Fifo,
+        queue_max: 10,
+        queue_timeout: Duration::from_secs(1),
+        pinned_max: 1,
+        types_max: TYPES_MAX,
+        suspend_after: Duration::from_secs(1),
+    };
+    let driver = Driver::new("g", policy, 1);
+    driver.recall(&learned, &labels);
+    let (kept, labels) = driver.learned();
+    assert!(kept.types.len() <= learned.types.len().min(TYPES_MAX));
+    let written = proxy::learned::write("g", SystemTime::UNIX_EPOCH, &kept, &labels);
+    let (read, names) = proxy::learned::read(&written).expect("what was written is valid");
+    assert_eq!((read.types.len(), names), (kept.types.len(), labels));
 }

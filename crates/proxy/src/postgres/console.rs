@@ -14,9 +14,13 @@ mod lists;
 mod session;
 mod show;
 mod table;
-mod words;
+pub(crate) mod words;
 
+#[cfg(feature = "garbage")]
+pub(crate) use session::result_formats;
 pub(crate) use session::serve;
+#[cfg(feature = "garbage")]
+pub(crate) use table::Format;
 
 /// The names of the virtual database: ours, and the one that tools made for PgBouncer ask for.
 const DATABASES: [&str; 2] = ["gatekeeper", "pgbouncer"];

@@ -1,5 +1,5 @@
 //! Bodies of fuzz targets for what is private here: an exchange whose client and server say anything at any time, and
-//! texts that only a server sends.
+//! texts that only a server sends; logins and the console in files of their own.
 
 use std::sync::Arc;
 
@@ -17,6 +17,12 @@ use super::prepared::Registry;
 use super::settings::{ServerState, SessionSettings};
 use super::state::State;
 use super::transaction::Transaction;
+
+mod console;
+mod login;
+
+pub use console::console;
+pub use login::{rows, sasl_initial, scram, users};
 
 /// Type bytes that a client's messages are made with.
 const CLIENT_TAGS: &[u8] = b"QPBDECHSFdcf";
@@ -64,6 +70,17 @@ pub fn idle_server(data: &[u8]) {
     }
     let mut other = parameters.clone();
     assert!(other.unite(&mut parameters) && parameters.iter().count() <= data.len());
+}
+
+/// Rows and copy data that pass without being looked at: whole messages, and no others.
+pub fn passing(data: &[u8]) {
+    let passing = super::forward::passing(data);
+    let mut rest = &data[..passing];
+    while let Ok(Some(frame)) = backend_frame(rest) {
+        assert!(matches!(frame.tag, b'D' | b'd') && frame.len <= rest.len());
+        rest = &rest[frame.len..];
+    }
+    assert!(rest.is_empty(), "messages pass as a whole");
 }
 
 /// What a server's machine says of its processors.

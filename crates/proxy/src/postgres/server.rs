@@ -217,7 +217,7 @@ fn query(sql: &str) -> io::Result<BytesMut> {
 }
 
 /// The first value of a DataRow.
-fn first_column(body: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn first_column(body: &[u8]) -> Option<Vec<u8>> {
     let length = body.get(2..6)?;
     let length = i32::from_be_bytes(length.try_into().ok()?);
     let length = usize::try_from(length).ok()?;

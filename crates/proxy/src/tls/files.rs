@@ -24,8 +24,12 @@ pub(super) fn identity(
 
 /// All certificates of a file, at least one.
 pub(super) fn certificates(path: &Path, file: File) -> Result<Vec<CertificateDer<'static>>, FileFault> {
-    let pem = read(path).map_err(|error| unreadable(file, &error))?;
-    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+    certificates_in(&read(path).map_err(|error| unreadable(file, &error))?, file)
+}
+
+/// All certificates of what a file holds, at least one.
+pub(super) fn certificates_in(pem: &[u8], file: File) -> Result<Vec<CertificateDer<'static>>, FileFault> {
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     match found {
         Ok(found) if found.is_empty() => Err(FileFault::new(file, "holds no certificate")
             .hint("it must be a PEM file with a section BEGIN CERTIFICATE")),
@@ -60,10 +64,15 @@ fn key(path: &Path) -> Result<PrivateKeyDer<'static>, FileFault> {
         return Err(fault(format!("can be read or written by others (its mode is {mode:04o})"))
             .hint(format!("chmod 0600 {}", path.display())));
     }
-    let pem = read_open(&mut source).map_err(|error| unreadable(File::Key, &error))?;
-    match PrivateKeyDer::from_pem_slice(&pem) {
+    key_in(&read_open(&mut source).map_err(|error| unreadable(File::Key, &error))?)
+}
+
+/// The key in what a file holds.
+pub(super) fn key_in(pem: &[u8]) -> Result<PrivateKeyDer<'static>, FileFault> {
+    let fault = |why: String| FileFault::new(File::Key, why);
+    match PrivateKeyDer::from_pem_slice(pem) {
         Ok(key) => Ok(key),
-        Err(_) if is_encrypted(&pem) => Err(fault("is encrypted with a passphrase".to_owned())
+        Err(_) if is_encrypted(pem) => Err(fault("is encrypted with a passphrase".to_owned())
             .hint("decrypt it: openssl pkey -in KEY -out NEW (and chmod 0600 NEW)")),
         Err(error) => Err(fault(format!("holds no private key: {error}"))
             .hint("it must be a PEM file with a section BEGIN PRIVATE KEY")),

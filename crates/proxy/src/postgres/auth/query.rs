@@ -66,7 +66,7 @@ struct Connection {
 }
 
 /// Why there is no answer.
-enum AskError {
+pub(crate) enum AskError {
     /// The connection is lost; another may do better.
     Lost,
     /// The server refused the statement, or answered what is no answer.
@@ -195,7 +195,7 @@ async fn question(server: &mut Server, sql: &str, user: &str) -> Result<Option<U
         let message = Message::read(&mut server.stream, &mut server.input, Sender::Server).await;
         let message = message.map_err(|_| AskError::Lost)?;
         match message.tag() {
-            b'D' => found.push(row(&message)?),
+            b'D' => found.push(row(message.body())?),
             b'E' => {
                 let fields = parse_error(message.body());
                 // The message of a FATAL error is the last one.
@@ -222,9 +222,9 @@ async fn question(server: &mut Server, sql: &str, user: &str) -> Result<Option<U
 }
 
 /// Name and secret out of a row.
-fn row(message: &Message) -> Result<(String, User), AskError> {
+pub(crate) fn row(body: &[u8]) -> Result<(String, User), AskError> {
     let refused = |why: &str| AskError::Refused(why.to_owned());
-    let mut rest = message.body();
+    let mut rest = body;
     let columns = if rest.remaining() >= 2 { rest.get_u16() } else { 0 };
     if columns < 2 {
         return Err(refused("it must return two columns: the user's name and its secret"));

@@ -104,7 +104,8 @@ impl Users {
         Self::parse(text).map_err(|(line, why, hint)| UsersError { line: Some(line), ..wrong(why, hint) })
     }
 
-    fn parse(text: &str) -> Result<Self, (usize, String, Option<String>)> {
+    /// Reads a text. What is wrong comes with its line, and what to do.
+    pub(crate) fn parse(text: &str) -> Result<Self, (usize, String, Option<String>)> {
         const FORM: &str = "write \"user\" \"secret\", with both in double quotes";
         let mut users = Self::default();
         for (index, line) in text.lines().enumerate() {

@@ -113,7 +113,7 @@ pub fn from_flags_with(
     }
     text += "[[gate]]\n";
     for (key, value) in gate {
-        let form = raw::GATE.iter().find(|field| field.key == *key).map_or(Form::Any, |field| field.form);
+        let form = GATE.iter().find(|field| field.key == *key).map_or(Form::Any, |field| field.form);
         text += &format!("{key} = {}\n", raw::literal(form, value));
     }
     parse_with(Origin::CommandLine, &text, examine)

@@ -155,15 +155,10 @@ impl Driver {
 
     /// The gate's state now.
     pub fn snapshot(&self) -> Snapshot {
-        let now = self.clock.now();
-        let mut wakes = Wakes::default();
-        let mut inner = self.inner.lock();
-        inner.gate.handle_timeout(now);
-        inner.drain(None, &mut wakes);
-        let snapshot = inner.gate.snapshot();
-        drop(inner);
-        wakes.send(&self.name);
-        snapshot
+        self.change(|gate, now| {
+            gate.handle_timeout(now);
+            gate.snapshot()
+        })
     }
 
     /// What the gate has learned, with the name of each type: to be kept across restarts.
@@ -179,17 +174,12 @@ impl Driver {
 
     /// Knows from now on what another gate had learned; `labels` are the names of its types, one for each.
     pub fn recall(&self, learned: &Learned, labels: &[Arc<str>]) {
-        let mut wakes = Wakes::default();
-        let now = self.clock.now();
-        let mut inner = self.inner.lock();
-        for (known, label) in learned.types.iter().zip(labels) {
-            inner.observer.describe(&TypeName { key: known.request_type, label: Arc::clone(label) });
-        }
-        inner.gate.recall(now, learned);
-        inner.drain(None, &mut wakes);
-        self.arm(&inner.gate, now);
-        drop(inner);
-        wakes.send(&self.name);
+        self.settle(|inner, now| {
+            for (known, label) in learned.types.iter().zip(labels) {
+                inner.observer.describe(&TypeName { key: known.request_type, label: Arc::clone(label) });
+            }
+            inner.gate.recall(now, learned);
+        });
     }
 
     /// Requests of these pools wait from now on, and no others for that reason.
@@ -240,10 +230,27 @@ impl Driver {
 
     /// Changes the gate, then delivers what follows from it.
     pub(crate) fn change<R>(&self, change: impl FnOnce(&mut Decider, Instant) -> R) -> R {
+        self.settle(|inner, now| change(&mut inner.gate, now))
+    }
+
+    /// Takes a request out of the queue. `false`: it doesn't wait any more, its verdict is under way.
+    fn leave(&self, ticket: Ticket) -> bool {
+        // Both at once: dispatched in between it would be in flight for nobody, and for good.
+        self.settle(|inner, now| {
+            let is_waiting = inner.waiters.remove(&ticket).is_some();
+            if is_waiting {
+                inner.gate.cancel(now, ticket);
+            }
+            is_waiting
+        })
+    }
+
+    /// Changes something under the lock, then delivers what follows from it.
+    fn settle<R>(&self, change: impl FnOnce(&mut Inner, Instant) -> R) -> R {
         let mut wakes = Wakes::default();
         let now = self.clock.now();
         let mut inner = self.inner.lock();
-        let result = change(&mut inner.gate, now);
+        let result = change(&mut inner, now);
         inner.drain(None, &mut wakes);
         self.arm(&inner.gate, now);
         drop(inner);
@@ -338,9 +345,7 @@ impl Drop for Waiting {
             return;
         }
         let ticket = self.ticket;
-        let queued = self.driver.inner.lock().waiters.remove(&ticket).is_some();
-        if queued {
-            self.driver.change(|gate, now| gate.cancel(now, ticket));
+        if self.driver.leave(ticket) {
             return;
         }
         // The verdict is under way to a receiver that nobody polls any more. The send follows the lock's release, so
@@ -372,3 +377,6 @@ impl Drop for Pinned {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -19,7 +19,7 @@
 //! **How far.** The first trial is a quarter of home, because a collapse (locks, deadlocks) is by then deep and its cure
 //! small; upwards a quarter more. A gain is followed in the same direction with larger steps; a loss halves the step (in
 //! logarithms); when neither direction gains with the smallest step, both rest, twice as long each time, up to
-//! [`REST_MAX`], and wake when the completed work changes by a quarter.
+//! [`REST_MAX`], and wake when requests are completed at another pace (`pace.rs`).
 //!
 //! | constant | | why |
 //! |---|---|---|
@@ -33,11 +33,13 @@
 //! is. A service whose speed swings by itself with the rhythm of the alternation deceives it. A cliff between home and
 //! home · 1.25 is met. What contends only among themselves should have a bound of their own.
 
+mod pace;
 mod stretch;
 mod trial;
 
 use super::{Control, Move, Sample};
 use crate::time::{Duration, Instant};
+use pace::Pace;
 use stretch::{Stretch, Yield};
 use trial::{Trial, Verdict};
 
@@ -55,10 +57,6 @@ const STEP_MAX: f64 = 2.0;
 const REST_MIN: Duration = Duration::from_secs(2);
 /// … and at most for so long.
 const REST_MAX: Duration = Duration::from_secs(60);
-/// Completed work that has changed by so much (in logarithms) wakes both.
-const CHANGED: f64 = 0.25;
-/// How much of a stretch under the present bound enters the mean that this is judged by.
-const WEIGHT: f64 = 0.2;
 /// A change of the bound has settled when so many have completed as were in flight, or after this time.
 const SETTLED: Duration = Duration::from_secs(3);
 
@@ -108,8 +106,8 @@ pub(crate) struct Auto {
     in_flight: u32,
     waited_for: bool,
     until: Instant,
-    /// ln of the rate that is usual under the present bound.
-    usual: Option<f64>,
+    /// What is usual under the present bound.
+    pace: Pace,
     moved: Option<Move>,
 }
 
@@ -131,7 +129,7 @@ impl Auto {
             in_flight: 0,
             waited_for: false,
             until: Instant::ZERO,
-            usual: None,
+            pace: Pace::default(),
             moved: None,
         }
     }
@@ -191,13 +189,8 @@ impl Auto {
         if !end.saturated {
             return;
         }
-        let rate = libm::log(end.rate);
-        let usual = *self.usual.get_or_insert(rate);
-        if (rate - usual).abs() > CHANGED.max(3.0 * libm::sqrt(end.noise)) {
+        if self.pace.has_changed(end.pace) {
             (self.down, self.up) = (Side::new(STEP_MAX), Side::new(UP));
-            self.usual = Some(rate);
-        } else {
-            self.usual = Some(usual + WEIGHT * (rate - usual));
         }
         if let Some(direction) = self.due(now) {
             self.trials += 1;
@@ -253,7 +246,7 @@ impl Auto {
         if accepted {
             self.moved = Some(Move { from: self.base, to: self.other, gain });
             self.base = self.other;
-            self.usual = None;
+            self.pace = Pace::default();
             let side = self.side(direction);
             side.step = (side.step * side.step).min(STEP_MAX);
             (side.due, side.rest) = (now, REST_MIN);

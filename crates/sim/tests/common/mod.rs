@@ -1,6 +1,8 @@
 //! What the laboratory's own tests share: policies and scenarios to start from.
 #![allow(dead_code, reason = "each test crate uses its part")]
 
+pub(crate) mod capacity;
+
 use admission::{Capacity, Cost, Duration, Order, Policy, Work};
 use sim::{Arrivals, Distribution, Kind, Mix, Rate, Scenario, Source, Upstream};
 

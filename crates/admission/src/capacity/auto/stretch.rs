@@ -36,6 +36,8 @@ pub(super) struct Yield {
     pub(super) noise: f64,
     /// How many completed.
     pub(super) completions: u32,
+    /// How many of them in a second.
+    pub(super) pace: f64,
     /// Whether requests waited for room nearly all the time.
     pub(super) saturated: bool,
 }
@@ -74,6 +76,7 @@ impl Stretch {
             rate: work / seconds,
             noise: (self.squares + mean * mean) / (work * work),
             completions: self.completions,
+            pace: (f64::from(self.completions) + 0.5) / seconds,
             saturated: self.waited_for.as_secs_f64() >= SATURATED * seconds,
         }
     }

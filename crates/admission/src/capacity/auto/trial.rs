@@ -3,7 +3,8 @@
 //! Each B is compared with the mean of the As around it, so that a drift of the service's speed cancels. What is judged is
 //! d = ln(rate of B / rate of A):
 //!
-//! * After one or two pairs, only an effect that is large ([`LARGE`]) and far beyond chance.
+//! * At any time an effect that is large ([`LARGE`]), far beyond chance, and there against each of the neighbors: a service
+//!   that stood still during one of them deceives a mean.
 //! * From three pairs on, by the spread of the pairs themselves (Student's t): the noise that each completion would make
 //!   by itself is far too pessimistic where the service is busy all the time.
 //!
@@ -50,6 +51,9 @@ pub(super) struct Trial {
     pairs: usize,
     sum: f64,
     squares: f64,
+    /// The same sum, if of the two stretches around each B only the better one is compared with it, or only the worse.
+    against_better: f64,
+    against_worse: f64,
     noise: f64,
     /// Of those with enough completions.
     told: bool,
@@ -58,7 +62,17 @@ pub(super) struct Trial {
 impl Trial {
     /// Begins with a stretch under the present bound.
     pub(super) fn new(first: Yield) -> Self {
-        Self { last: first, other: None, pairs: 0, sum: 0.0, squares: 0.0, noise: 0.0, told: true }
+        Self {
+            last: first,
+            other: None,
+            pairs: 0,
+            sum: 0.0,
+            squares: 0.0,
+            against_better: 0.0,
+            against_worse: 0.0,
+            noise: 0.0,
+            told: true,
+        }
     }
 
     /// A stretch under the other bound has ended.
@@ -74,6 +88,8 @@ impl Trial {
         };
         let difference = libm::log(2.0 * other.rate / (before.rate + present.rate));
         self.pairs += 1;
+        self.against_better += libm::log(other.rate / before.rate.max(present.rate));
+        self.against_worse += libm::log(other.rate / before.rate.min(present.rate));
         self.sum += difference;
         self.squares += difference * difference;
         self.noise += other.noise + (before.noise + present.noise) / 4.0;
@@ -88,8 +104,12 @@ impl Trial {
         }
         let mean = self.sum / pairs;
         let by_chance = libm::sqrt(self.noise) / pairs;
-        if mean.abs() > LARGE && mean.abs() > BEYOND_CHANCE * by_chance {
-            return Some(if mean > 0.0 { Verdict::Better(libm::exp(mean) - 1.0) } else { Verdict::Worse });
+        let at_once = LARGE.max(BEYOND_CHANCE * by_chance);
+        if self.against_better / pairs > at_once {
+            return Some(Verdict::Better(libm::exp(mean) - 1.0));
+        }
+        if self.against_worse / pairs < -at_once {
+            return Some(Verdict::Worse);
         }
         let undecided = (self.pairs >= PAIRS_MAX).then_some(Verdict::Same);
         if self.pairs < 3 || !self.told {
@@ -108,5 +128,60 @@ impl Trial {
         } else {
             undecided
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn a(rate: f64) -> Yield {
+        Yield { rate, noise: 0.03, completions: 32, pace: rate, saturated: true }
+    }
+
+    /// The verdict after so many pairs of these rates, the same each time.
+    fn after(pairs: usize, present: f64, other: f64) -> Option<Verdict> {
+        let mut trial = Trial::new(a(present));
+        for turn in 0..pairs {
+            // A spread of 1 %, and a drift of 2 % a pair, which the neighbors cancel.
+            let (swing, drift) = (if turn % 2 == 0 { 1.01 } else { 0.99 }, libm::pow(1.02, turn as f64));
+            trial.tried(a(other * swing * drift * libm::sqrt(1.02)));
+            trial.returned(a(present * drift * 1.02));
+        }
+        trial.verdict()
+    }
+
+    #[test]
+    fn what_is_twice_as_good_or_half_as_good_is_told_at_once() {
+        assert!(matches!(after(1, 100.0, 250.0), Some(Verdict::Better(gain)) if gain > 1.0));
+        assert_eq!(after(1, 100.0, 40.0), Some(Verdict::Worse));
+        assert_eq!(after(1, 100.0, 110.0), None);
+    }
+
+    #[test]
+    fn a_small_gain_is_told_by_the_spread_of_the_pairs() {
+        assert!(matches!(after(6, 100.0, 110.0), Some(Verdict::Better(_))));
+        assert_eq!(after(6, 100.0, 90.0), Some(Verdict::Worse));
+        assert_eq!(after(6, 100.0, 100.0), Some(Verdict::NoWorse));
+    }
+
+    #[test]
+    fn a_service_that_stood_still_during_one_stretch_deceives_nobody() {
+        let mut trial = Trial::new(a(1.0));
+        trial.tried(a(100.0));
+        trial.returned(a(100.0));
+        assert_eq!(trial.verdict(), None);
+    }
+
+    #[test]
+    fn where_next_to_nothing_completes_nothing_is_told() {
+        let still = Yield { completions: 0, noise: 2.0, ..a(0.05) };
+        let mut trial = Trial::new(still);
+        for _ in 0..PAIRS_MAX {
+            assert_eq!(trial.verdict(), None);
+            trial.tried(still);
+            trial.returned(still);
+        }
+        assert_eq!(trial.verdict(), Some(Verdict::Same));
     }
 }

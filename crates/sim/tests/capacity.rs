@@ -1,0 +1,95 @@
+//! Finding the capacity: `auto` in front of six services, overloaded from a cold start, against the best fixed capacity
+//! of those tried on the same arrivals. (`cargo bench -p sim --bench capacity` is the whole table, with hours and seeds.)
+
+mod common;
+
+use admission::{Capacity, Controller, Duration, Event, Instant};
+use common::capacity::{goodput_between, policy, scenario, service};
+use sim::{Run, Scenario, run};
+
+const AUTO: Capacity = Capacity::Found(Controller::Auto);
+
+/// Twice what the cores could do, from the first second.
+fn overloaded(number: usize, seed: u64, capacity: Capacity, connections: u32) -> Scenario {
+    let duration = Duration::from_secs(70);
+    Scenario { duration, ..scenario(number, seed, policy(capacity, connections), 2.0) }
+}
+
+fn played(scenario: &Scenario) -> Run {
+    run(scenario).expect("a sound run")
+}
+
+fn moves(run: &Run) -> String {
+    let of = |&(at, event): &(Instant, Event)| match event {
+        Event::CapacityMoved { from, to, gain } => {
+            let why = gain.map_or("nothing lost".to_owned(), |gain| format!("{:+.0} %", gain * 100.0));
+            Some(format!("{:6.1} s  {from:3} → {to:<3} {why}\n", at.as_nanos() as f64 / 1e9))
+        }
+        _ => None,
+    };
+    run.events.iter().filter_map(of).collect()
+}
+
+/// From the fortieth second of a cold start on at least 95 % of the best of these.
+fn reaches_the_best_of(number: usize, seed: u64, fixed: &[u32]) {
+    let good = |run: &Run| goodput_between(run, 40, 70);
+    let found = played(&overloaded(number, seed, AUTO, 1_000));
+    let best =
+        fixed.iter().map(|&fixed| good(&played(&overloaded(number, seed, Capacity::Unlimited, fixed))));
+    let best = best.fold(0.0, f64::max);
+    let (name, _) = service(number, seed);
+    let share = good(&found) / best;
+    assert!(share >= 0.95, "{name}: {share:.3} of {best:.0}/s\n{}", moves(&found));
+}
+
+#[test]
+fn a_plateau_before_a_cliff_is_not_left() {
+    reaches_the_best_of(0, 11, &[4, 20]);
+}
+
+#[test]
+fn a_deadlocked_service_is_taken_back_to_what_it_bears() {
+    reaches_the_best_of(1, 11, &[1, 2, 3]);
+}
+
+#[test]
+fn the_room_for_a_hot_lock_is_found() {
+    reaches_the_best_of(2, 11, &[4, 6, 8]);
+}
+
+#[test]
+fn a_memory_that_would_not_come_back_is_never_filled() {
+    reaches_the_best_of(3, 11, &[4, 20]);
+}
+
+#[test]
+fn the_peak_of_a_service_that_thrashes_is_found() {
+    reaches_the_best_of(4, 11, &[8, 16, 24, 32]);
+}
+
+#[test]
+fn a_service_that_does_not_collapse_loses_nothing() {
+    reaches_the_best_of(5, 11, &[4, 20]);
+}
+
+/// Below saturation nothing is tried, so that the trace is that of a gate without a capacity.
+#[test]
+fn below_saturation_it_is_not_there() {
+    for number in [0, 5] {
+        let at = |capacity| {
+            let duration = Duration::from_secs(60);
+            played(&Scenario { duration, ..scenario(number, 12, policy(capacity, 1_000), 0.6) })
+        };
+        let (found, unlimited) = (at(AUTO), at(Capacity::Unlimited));
+        assert_eq!(moves(&found), "");
+        let means = [&found, &unlimited].map(|run| run.summary.overall.response.mean);
+        assert!(means[0] <= 1.01 * means[1], "{means:?}");
+    }
+}
+
+#[test]
+fn the_way_down_from_a_deadlock_is_short() {
+    let run = played(&overloaded(1, 11, AUTO, 1_000));
+    let expected = "   5.0 s   20 → 5   +1246 %\n   6.4 s    5 → 3   +167 %\n   7.0 s    3 → 2   +108 %\n";
+    assert_eq!(moves(&run), expected);
+}

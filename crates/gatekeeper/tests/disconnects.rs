@@ -179,6 +179,7 @@ fn a_failed_transaction_and_an_open_batch_whose_client_is_gone_are_rolled_back()
     drop(client);
     scene.until("it has ended", || scene.processes_where("state <> 'idle'").is_empty());
     scene.settled();
+    assert_eq!(scene.rows("t"), "0");
 }
 
 #[test]

@@ -15,6 +15,27 @@ use super::prepared::Prepared;
 use super::state::State;
 use super::transaction::{Control, Transaction};
 
+/// How far a batch has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// To its Sync: it is whole.
+    Sync,
+    /// To a Flush: the client wants the answers before it goes on.
+    Flush,
+    /// To where it is sent on, though more of it may be there: it has grown long, or the session holds the connection
+    /// of an open transaction, or a simple Query ends it.
+    More,
+    /// To where the client paused.
+    Pause,
+}
+
+impl Until {
+    /// Whether the client awaits ReadyForQuery; otherwise the rest of its batch is still to come.
+    pub(crate) fn is_whole(self) -> bool {
+        self == Self::Sync
+    }
+}
+
 /// What a batch is about.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
@@ -75,6 +96,11 @@ pub(crate) fn read(state: &State, bytes: &[u8]) -> Result<Batch, ProtocolError> 
 }
 
 impl Batch {
+    /// Nothing of it runs: it prepares, describes or closes.
+    pub(crate) fn prepares_only(&self) -> bool {
+        !self.binds && self.executes == 0
+    }
+
     fn about(&mut self, statement: &Arc<Prepared>) {
         if !statement.analysis.is_control {
             self.is_control = false;
@@ -104,32 +130,48 @@ fn messages(bytes: &[u8]) -> impl Iterator<Item = Result<(usize, Message<'_>), P
     })
 }
 
+/// What was answered without the server.
+pub(crate) struct Answered {
+    pub(crate) out: BytesMut,
+    /// How much of the batch that answers: a batch that ends a refused transaction may go on with something for the
+    /// server.
+    pub(crate) length: usize,
+    /// The answer ends with an error: what follows up to the Sync is to be skipped.
+    pub(crate) skips: bool,
+}
+
 /// Answers a batch of transaction control without the server, if that can be done; `None` leaves everything as it
-/// was. Otherwise the answers, and how much of the batch they answer: a batch that ends a refused transaction may go on
-/// with something for the server.
+/// was.
 pub(crate) fn answer_locally(
     state: &mut State,
     transaction: &mut Transaction,
     bytes: &[u8],
     batch: &Batch,
-) -> Option<(BytesMut, usize)> {
+) -> Option<Answered> {
     let before = transaction.clone();
     let refused = matches!(transaction, Transaction::Refused(_));
     let mut answer =
         Local { out: BytesMut::new(), parsed: batch.parsed.iter(), bound: Vec::new(), failed: false };
     let mut undo = Vec::new();
+    let mut synced = false;
+    let mut is_ours = true;
     for (start, message) in messages(bytes).map_while(Result::ok) {
-        if answer.message(state, transaction, &message, &mut undo) {
-            continue;
+        synced = message == Message::Sync;
+        is_ours = answer.message(state, transaction, &message, &mut undo);
+        if !is_ours && refused {
+            return Some(Answered { out: answer.out, length: start, skips: false });
         }
-        if refused {
-            return Some((answer.out, start));
+        if !is_ours {
+            break;
         }
-        *transaction = before;
-        undo.into_iter().rev().for_each(|change| state.statements.undo(change));
-        return None;
     }
-    Some((answer.out, bytes.len()))
+    // A portal that is still to run is no use here: what follows in the batch may be the server's.
+    if is_ours && (synced || refused || answer.failed || answer.bound.is_empty()) {
+        return Some(Answered { out: answer.out, length: bytes.len(), skips: answer.failed });
+    }
+    *transaction = before;
+    undo.into_iter().rev().for_each(|change| state.statements.undo(change));
+    None
 }
 
 struct Local<'a> {
@@ -194,9 +236,9 @@ impl Local<'_> {
                 backend::write_close_complete(&mut self.out);
             }
             Message::Execute { portal, .. } => {
-                let bound = self.bound.iter().find(|(known, _)| known == portal);
-                let Some((_, statement)) = bound else { return refused && self.fail(transaction) };
-                let statement = Arc::clone(statement);
+                let bound = self.bound.iter().position(|(known, _)| known == portal);
+                let Some(bound) = bound else { return refused && self.fail(transaction) };
+                let (_, statement) = self.bound.swap_remove(bound);
                 return self.execute(state, transaction, &statement);
             }
             _ => {}

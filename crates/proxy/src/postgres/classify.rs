@@ -11,7 +11,7 @@ use std::time::Duration;
 use admission::RequestType;
 use bytes::Bytes;
 use wire::sql::fingerprint::push_size;
-use wire::sql::statement::{Kind, Statement};
+use wire::sql::statement::{CopyDirection, Kind, Statement};
 use wire::sql::{Description, Pins, describe};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
@@ -47,6 +47,8 @@ pub(crate) struct Analysis {
     pub(crate) deallocates: Option<Option<Bytes>>,
     /// It is known to change nothing.
     pub(crate) reads_only: bool,
+    /// It asks the client for copy data.
+    pub(crate) is_copy_in: bool,
     /// It ends a transaction by COMMIT.
     pub(crate) commits: bool,
     /// How long after its arrival its answer is of use, if the application says so.
@@ -133,6 +135,7 @@ pub(crate) fn analyze(sql: &[u8], reading: Reading) -> Analysis {
     analysis.pins = description.effects().pins;
     for statement in statements {
         analysis.commits |= matches!(statement.kind, Kind::Commit { .. } | Kind::CommitPrepared);
+        analysis.is_copy_in |= statement.kind == Kind::Copy { direction: CopyDirection::FromClient };
         analysis.is_immediate |= matches!(statement.kind, Kind::CommitPrepared | Kind::RollbackPrepared);
         if matches!(&statement.kind, Kind::Set { .. }) && statement.text.len() > CARRIED_TEXT_MAX {
             analysis.pins = analysis.pins.union(Pins::SET_CONFIG);

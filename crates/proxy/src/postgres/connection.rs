@@ -4,6 +4,10 @@
 //! nothing but transaction control, otherwise ask the gate, take a server connection, carry the exchange, and give the
 //! connection back when no transaction is open.
 //!
+//! A client may wait within its batch for an error that the server would already have sent. So a batch is gathered for as
+//! long as more of it comes; when the client pauses, what has come is a unit, and the exchange takes the rest. In an open
+//! transaction there is nothing to be learned from the rest before, and no reason to wait for a pause.
+//!
 //! # Ownership
 //!
 //! The session's task owns the client's socket and, while a transaction is open or the session is pinned, one server
@@ -22,10 +26,10 @@ use wire::postgres::backend::{self, Status};
 use wire::postgres::codec::{HEADER_LEN, frontend_frame};
 use wire::postgres::frontend;
 
-use super::batch::{self, Batch};
+use super::batch::{self, Batch, Until};
 use super::classify::Analysis;
 use super::exchange::{Exchange, Scope};
-use super::forward::{Channel, End, MESSAGE_MAX, Parts, Relay};
+use super::forward::{Channel, End, MESSAGE_MAX, PAUSE, Parts, Relay};
 use super::leave::watch;
 use super::pins::Pins;
 use super::reject::{Refusal, warn_no_transaction};
@@ -68,14 +72,21 @@ enum Unit {
     Query {
         length: usize,
     },
-    /// Extended messages; `synced`: up to and with a Sync.
+    /// Extended messages.
     Batch {
         length: usize,
-        synced: bool,
+        until: Until,
     },
     Function {
         length: usize,
     },
+}
+
+/// What came of waiting for the client.
+enum Waited {
+    Heard,
+    /// The client has paused within its batch.
+    Paused,
 }
 
 /// What of a query is left for the server.
@@ -176,7 +187,7 @@ impl Session {
         };
         match unit {
             Unit::Query { length } => self.serve_query(length).await,
-            Unit::Batch { length, synced } => self.serve_batch(length, synced).await,
+            Unit::Batch { length, until } => self.serve_batch(length, until).await,
             Unit::Function { length } => self.serve_function(length).await,
         }
     }
@@ -192,8 +203,13 @@ impl Session {
                 if let Some(frame) = frame.filter(|frame| frame.len > MESSAGE_MAX) {
                     return Err(Some(Refusal::message_too_large(frame.len, MESSAGE_MAX)));
                 }
-                self.wait_for_client(scanned).await?;
-                continue;
+                match self.wait_for_client(scanned).await? {
+                    Waited::Heard => continue,
+                    Waited::Paused if self.transaction.is_open() => {
+                        return Ok(Unit::Batch { length: scanned, until: Until::More });
+                    }
+                    Waited::Paused => return Ok(Unit::Batch { length: scanned, until: Until::Pause }),
+                }
             };
             let length = scanned + frame.len;
             match frame.tag {
@@ -209,32 +225,43 @@ impl Session {
                 _ if self.skipping => self.client.input.advance(length),
                 // Copy messages after a COPY has failed, as the protocol allows.
                 b'd' | b'c' | b'f' if scanned == 0 => self.client.input.advance(length),
-                b'Q' | b'F' if scanned > 0 => return Ok(Unit::Batch { length: scanned, synced: false }),
+                b'Q' | b'F' if scanned > 0 => {
+                    return Ok(Unit::Batch { length: scanned, until: Until::More });
+                }
                 b'Q' => return Ok(Unit::Query { length }),
                 b'F' => return Ok(Unit::Function { length }),
-                b'S' => return Ok(Unit::Batch { length, synced: true }),
-                b'H' => return Ok(Unit::Batch { length, synced: false }),
+                b'S' => return Ok(Unit::Batch { length, until: Until::Sync }),
+                b'H' => return Ok(Unit::Batch { length, until: Until::Flush }),
                 b'p' => {
                     return Err(Some(Refusal::protocol_violation("a password message without a request")));
                 }
-                _ if length > BATCH_MAX => return Ok(Unit::Batch { length, synced: false }),
+                _ if length > BATCH_MAX => return Ok(Unit::Batch { length, until: Until::More }),
                 _ => scanned = length,
             }
         }
     }
 
-    /// Waits for more of the client, while watching what else may happen.
-    async fn wait_for_client(&mut self, gathered: usize) -> Result<(), Option<Refusal>> {
+    /// Waits for more of the client, while watching what else may happen. `gathered`: bytes of a batch that has begun.
+    async fn wait_for_client(&mut self, gathered: usize) -> Result<Waited, Option<Refusal>> {
         self.client.flush().await;
         let is_idle = gathered == 0 && self.client.input.is_empty() && !self.transaction.is_open();
         let end = if is_idle { Phase::Draining } else { Phase::Aborting };
         self.to_server = BytesMut::new();
+        let is_open = self.transaction.is_open();
+        let pause = async {
+            match gathered {
+                0 => std::future::pending().await,
+                _ if is_open => {}
+                _ => tokio::time::sleep(PAUSE).await,
+            }
+        };
         tokio::select! {
             biased;
-            there = self.client.fill() => if there { Ok(()) } else { Err(None) },
+            there = self.client.fill() => if there { Ok(Waited::Heard) } else { Err(None) },
             () = self.ending.reached(end) => Err(Some(Refusal::shutting_down())),
             () = self.place.killed() => Err(Some(Refusal::killed())),
-            heard = watch(&mut self.server) => self.heard_while_idle(heard),
+            said = watch(&mut self.server) => self.heard_while_idle(said).map(|()| Waited::Heard),
+            () = pause => Ok(Waited::Paused),
         }
     }
 
@@ -307,7 +334,7 @@ impl Session {
         .await
     }
 
-    async fn serve_batch(&mut self, length: usize, synced: bool) -> Flow {
+    async fn serve_batch(&mut self, length: usize, until: Until) -> Flow {
         let batch = match batch::read(&self.state, &self.client.input[..length]) {
             Ok(batch) => batch,
             Err(error) => return self.violation(&error.to_string()).await,
@@ -316,27 +343,32 @@ impl Session {
         if (batch.is_control || refused) && self.defers() && !self.transaction.is_open() {
             let bytes = &self.client.input[..length];
             let answer = batch::answer_locally(&mut self.state, &mut self.transaction, bytes, &batch);
-            if let Some((out, answered)) = answer {
-                self.client.output.extend_from_slice(&out);
-                self.client.input.advance(answered);
+            if let Some(answered) = answer {
+                self.client.output.extend_from_slice(&answered.out);
+                self.client.input.advance(answered.length);
+                self.skipping = answered.skips;
                 return Flow::Continue;
             }
         }
-        self.forward_batch(length, synced, batch).await
+        self.forward_batch(length, until, batch).await
     }
 
-    async fn forward_batch(&mut self, length: usize, synced: bool, batch: Batch) -> Flow {
+    async fn forward_batch(&mut self, length: usize, until: Until, batch: Batch) -> Flow {
         let frames = self.client.take(length);
         let explicit = !matches!(self.transaction, Transaction::Idle);
+        // With a connection of its own, a client that pauses behind its Parse keeps what the server holds for the batch
+        // (its time-outs run), and is most likely to go on with a Bind. On a shared one, nobody keeps it for a Parse.
+        let may_go_on = until == Until::Pause && !self.state.shared;
+        let is_preparation = batch.prepares_only() && !explicit && !may_go_on;
         let mut analysis = match &batch.first {
             // A statement that is prepared and not run costs alike, whatever it is.
-            Some(first) if batch.binds || batch.executes > 0 || explicit => Cow::Borrowed(&first.analysis),
+            Some(first) if !is_preparation => Cow::Borrowed(&first.analysis),
             _ => Cow::Owned(Analysis::prepare()),
         };
         if batch.executes > 1 {
             analysis.to_mut().add_size(batch.executes);
         }
-        let admitted = self.admit(&analysis, synced).await;
+        let admitted = self.admit(&analysis, until.is_whole()).await;
         if let Err(flow) = admitted {
             return flow;
         }
@@ -346,6 +378,12 @@ impl Session {
             while let Some(frame) = frontend_frame(rest)? {
                 exchange.client_frame(scope, &rest[..frame.len], out)?;
                 rest = &rest[frame.len..];
+            }
+            match until {
+                Until::Sync => {}
+                _ if is_preparation => exchange.end_batch(out),
+                Until::Pause => exchange.flush(out),
+                Until::Flush | Until::More => {}
             }
             Ok(())
         })
@@ -411,6 +449,7 @@ impl Session {
             clock,
             client_time: Duration::ZERO,
             parts: Parts::default(),
+            rests: false,
         };
         let end = match encoded {
             Ok(()) => {

@@ -10,6 +10,19 @@
 //! An exchange is done when nothing is due, no batch is open (every extended message is followed by a Sync) and no COPY
 //! runs. The server connection can't go to another client before.
 //!
+//! # A client that pauses within a batch
+//!
+//! The server keeps answers back until a Sync or Flush, errors excepted. Who waits for the client must know whether the
+//! server still works, so a pause is followed by a Flush of ours. A batch that has only prepared, or that has failed, holds
+//! nothing in the server that is worth the connection: a Sync of ours ends it, its ReadyForQuery is swallowed, and what
+//! the client sends next is another batch (or, behind an error, is dropped up to the Sync that the client still owes).
+//!
+//! # A Sync behind a COPY
+//!
+//! libpq sends one behind the Execute, before it knows that a COPY begins, and another one behind the data. The server
+//! ignores the first, if it reads it within the COPY: a COPY that fails before leaves it, and answers both. So the first
+//! is held back until the server has said whether it awaits data, and then dropped.
+//!
 //! # A deferred BEGIN
 //!
 //! It precedes the client's first statement as extended messages *without a Sync of their own*. If one of them fails,
@@ -17,6 +30,7 @@
 //! transaction that it believes in.
 
 use std::collections::VecDeque;
+use std::mem;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -105,6 +119,10 @@ pub(crate) struct Exchange {
     batch_open: bool,
     /// The server reads copy data.
     copy_in: bool,
+    /// It has done so, for the statement that was executed last.
+    has_copied: bool,
+    /// The client's Sync is held back until it is known whether a COPY begins.
+    sync_held: bool,
     /// An ErrorResponse was seen.
     pub(crate) failed: bool,
     /// The simple Query that was sent follows no batch of the client's, so that no Sync of the client's will come.
@@ -127,6 +145,10 @@ pub(crate) struct Exchange {
     explicit: bool,
     /// A portal was made, or something ran.
     binds: bool,
+    /// The client has asked for its answers with a Flush.
+    asks: bool,
+    /// The server was asked for the answers to all that it was sent.
+    flushed: bool,
     /// The exchange has ended with an error before the client's Sync: up to that, its messages are to be dropped.
     pub(crate) client_owes_sync: bool,
 }
@@ -138,21 +160,38 @@ impl Exchange {
         Self { reads_only: true, parsed, explicit, ..Self::default() }
     }
 
-    /// A client may prepare, ask for the answers with Flush and think for a while before it goes on (asyncpg does).
-    /// Nothing of that is a transaction yet, so the server connection needn't wait: a Sync of ours ends the batch, and
-    /// the client's next messages are another one.
+    /// A client may prepare, ask for the answers with Flush and think for a while before it goes on (asyncpg does), or
+    /// hear of an error and leave its Sync for later. Nothing of that is a transaction, so the server connection needn't
+    /// wait: the batch ends here, and the client's next messages are another one.
     pub(crate) fn end_early(&mut self, out: &mut BytesMut) {
-        if self.batch_open && self.steps.is_empty() && !self.copy_in && !self.explicit && !self.binds {
-            frontend::write_sync(out);
-            self.steps.push_back(Step::OwnSync);
-            self.client_owes_sync = std::mem::take(&mut self.skipping);
-            self.batch_open = false;
+        let holds_nothing = self.skipping || (self.asks && !self.binds);
+        if self.batch_open && self.steps.is_empty() && !self.copy_in && !self.explicit && holds_nothing {
+            self.end_batch(out);
         }
+    }
+
+    /// Ends the batch by a Sync of ours: the client hasn't sent its own yet.
+    pub(crate) fn end_batch(&mut self, out: &mut BytesMut) {
+        frontend::write_sync(out);
+        self.steps.push_back(Step::OwnSync);
+        self.client_owes_sync |= mem::take(&mut self.skipping);
+        self.batch_open = false;
+    }
+
+    /// Whether the server may keep back answers that the client hasn't asked for.
+    pub(crate) fn may_be_kept_back(&self) -> bool {
+        self.batch_open && !self.flushed && !self.copy_in && !self.steps.is_empty()
+    }
+
+    /// Asks the server for the answers to all that it was sent.
+    pub(crate) fn flush(&mut self, out: &mut BytesMut) {
+        frontend::write_flush(out);
+        self.flushed = true;
     }
 
     /// Whether all is answered.
     pub(crate) fn is_done(&self) -> bool {
-        self.steps.is_empty() && !self.batch_open && !self.copy_in
+        self.steps.is_empty() && !self.batch_open && !self.copy_in && !self.sync_held
     }
 
     /// Whether the client's next messages belong to this exchange.
@@ -167,7 +206,12 @@ impl Exchange {
 
     /// Whether the server waits for the client and not the client for the server.
     pub(crate) fn is_client_paced(&self) -> bool {
-        self.copy_in || (self.batch_open && self.steps.is_empty())
+        self.copy_in || self.is_paused()
+    }
+
+    /// Whether the client is within a batch, and all that it has said so far is answered.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.batch_open && !self.copy_in && self.steps.is_empty()
     }
 
     /// Whether the server reads copy data.
@@ -185,15 +229,30 @@ impl Exchange {
         }
     }
 
-    /// The client is gone: ends what it left open, so that the server comes to an end too.
+    /// The client is gone: ends what it left open, so that the server comes to an end too. To be called again whenever
+    /// the server has said something. What a client hasn't synced isn't committed for it.
     pub(crate) fn abandon(&mut self, out: &mut BytesMut) {
-        if std::mem::take(&mut self.copy_in) {
+        let copied = mem::take(&mut self.copy_in);
+        if copied {
             frontend::write_copy_fail(out, b"the client is gone");
         }
-        if std::mem::take(&mut self.batch_open) {
-            frontend::write_sync(out);
-            self.skipping = false;
-            self.steps.push_back(Step::Sync);
+        if !self.batch_open {
+            return;
         }
+        if self.binds && !copied && !self.skipping {
+            if !self.steps.is_empty() {
+                // One of them may begin a COPY, in which what follows would be taken for something else.
+                if !mem::replace(&mut self.flushed, true) {
+                    frontend::write_flush(out);
+                }
+                return;
+            }
+            // The error is for nobody, and says nothing of the statements used.
+            self.used.clear();
+            self.doom(Refusal::no_such_statement(b""), out);
+        }
+        frontend::write_sync(out);
+        self.steps.push_back(Step::Sync);
+        (self.skipping, self.batch_open) = (false, false);
     }
 }

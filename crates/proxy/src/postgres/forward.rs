@@ -5,6 +5,10 @@
 //! [`INPUT_MAX`] bytes of it wait here, so that a slow reader slows its own statement and costs no memory. Rows and copy
 //! data longer than a buffer pass in parts. Both sides are served in one loop: a client that writes a long pipeline
 //! before it reads can't block itself.
+//!
+//! A client that pauses within a batch thinks, once the server has answered what it was sent: the gate is told so, as it
+//! is between the statements of a transaction. To know, the server is asked with a Flush when the client has been silent
+//! for a [`PAUSE`].
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -15,6 +19,7 @@ use std::{io, mem};
 
 use bytes::{Buf, BufMut, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::time::timeout;
 use wire::postgres::ProtocolError;
 use wire::postgres::backend::parse_error;
 use wire::postgres::codec::{Frame, HEADER_LEN, backend_frame, frontend_frame};
@@ -23,6 +28,7 @@ use super::exchange::{Exchange, Scope};
 use super::server::Server;
 use super::state::State;
 use crate::clock::Clock;
+use crate::permit::Permit;
 use crate::stream::Stream;
 
 /// The most bytes that wait for a client to read them before the server is read on.
@@ -47,6 +53,11 @@ const ROW_MIN: usize = 6;
 /// Room in a buffer from which a read goes there directly. With less it goes through the thread's scratch buffer, so
 /// that the buffer grows to what came and not to what could have come.
 const DIRECT_READ_MIN: usize = 16 * 1024;
+
+/// A client that is silent for so long within a batch has paused: it may wait for an error, or think. Shorter silences
+/// are the network's, between two packets of one batch; all drivers known send a batch at once. Longer ones would delay
+/// an error that the client waits for.
+pub(super) const PAUSE: Duration = Duration::from_millis(20);
 
 thread_local! {
     /// Where reads of unknown length end first. One for each thread that serves sessions, and not one for each session.
@@ -181,6 +192,8 @@ pub(crate) struct Relay<'a> {
     /// How long the server waited for the client.
     pub(crate) client_time: Duration,
     pub(crate) parts: Parts,
+    /// The gate was told that the client thinks.
+    pub(crate) rests: bool,
 }
 
 impl Relay<'_> {
@@ -202,9 +215,25 @@ impl Relay<'_> {
             if self.client.is_gone {
                 return End::ClientGone;
             }
+            self.rest();
             if let Err(end) = self.transfer().await {
                 return end;
             }
+        }
+    }
+
+    /// The client is within a batch and has got all answers so far: it thinks.
+    fn rest(&mut self) {
+        if !self.rests && self.exchange.is_paused() && !self.owes_server() {
+            self.session.permit.iter().for_each(Permit::idle);
+            self.rests = true;
+        }
+    }
+
+    /// It goes on.
+    fn resume(&mut self) {
+        if mem::take(&mut self.rests) {
+            self.session.permit.iter().for_each(Permit::resume);
         }
     }
 
@@ -354,6 +383,7 @@ impl Relay<'_> {
     }
 
     fn client_frame(&mut self, frame: Frame) -> Result<(), End> {
+        self.resume();
         let Server { parameters, session_state, .. } = &mut *self.server;
         let bytes = &self.client.input[..frame.len];
         let (exchange, output, to_server) =
@@ -376,7 +406,13 @@ impl Relay<'_> {
         let paced = self.client.output.len() >= OUTPUT_MAX
             || (self.exchange.is_client_paced() && self.to_server.is_empty());
         let since = paced.then(|| self.clock.now());
-        let moved = poll_fn(|context| self.poll_transfer(context)).await;
+        let may_be_kept_back = self.exchange.may_be_kept_back() && !self.owes_server();
+        let moving = poll_fn(|context| self.poll_transfer(context));
+        let moved = if may_be_kept_back { timeout(PAUSE, moving).await } else { Ok(moving.await) };
+        let moved = moved.unwrap_or_else(|_silence| {
+            self.exchange.flush(self.to_server);
+            Ok(())
+        });
         if let Some(since) = since {
             self.client_time += self.clock.now().since(since);
         }

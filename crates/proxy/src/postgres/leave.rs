@@ -188,6 +188,8 @@ impl Session {
             _ if self.is_killed => exchange.commits,
             OnDisconnect::Finish => true,
             OnDisconnect::Cancel => false,
+            // What it hasn't synced will not be committed: there is nothing to finish.
+            OnDisconnect::Auto if exchange.awaits_sync() => exchange.commits,
             OnDisconnect::Auto => {
                 self.terminated
                     || exchange.commits
@@ -211,6 +213,7 @@ impl Session {
             clock: self.shared.driver.clock(),
             client_time: Duration::ZERO,
             parts,
+            rests: false,
         };
         let end = if finish {
             tokio::select! {

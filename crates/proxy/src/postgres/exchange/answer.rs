@@ -61,7 +61,17 @@ impl Exchange {
             client.extend_from_slice(frame);
         }
         self.answer_locally(client);
+        if self.sync_held && self.steps.is_empty() {
+            self.send_held_sync(server);
+        }
         Ok(())
+    }
+
+    /// No COPY begins.
+    fn send_held_sync(&mut self, server: &mut BytesMut) {
+        frontend::write_sync(server);
+        self.steps.push_back(Step::Sync);
+        self.sync_held = false;
     }
 
     /// Gives the answers of ours whose turn it is.
@@ -107,6 +117,7 @@ impl Exchange {
 
     fn begin_copy_in(&mut self) {
         self.copy_in = true;
+        (self.has_copied, self.sync_held) = (true, false);
         if matches!(self.steps.front(), Some(Step::Execute { .. })) {
             // Whatever followed the Execute in the batch is read, and ignored, as part of the copy; the client sends
             // another Sync after its data.
@@ -153,7 +164,9 @@ impl Exchange {
 
     /// Drops what the server skips, and undoes it.
     fn skip_to_sync(&mut self, scope: &mut Scope<'_>, server: &mut BytesMut) {
-        let end = self.steps.iter().position(|step| matches!(step, Step::Sync));
+        let end = self.steps.iter().position(|step| matches!(step, Step::Sync | Step::OwnSync));
+        // The server skips to our Sync, the client's messages are to be skipped to its own.
+        self.client_owes_sync |= end.is_some_and(|end| matches!(self.steps[end], Step::OwnSync));
         let skipped: Vec<Step> = self.steps.drain(..end.unwrap_or(self.steps.len())).collect();
         let mut skipped_query = false;
         for step in skipped.into_iter().rev() {
@@ -174,6 +187,8 @@ impl Exchange {
             frontend::write_sync(server);
             self.steps.push_back(Step::Sync);
             self.batch_open = false;
+        } else if self.sync_held {
+            self.send_held_sync(server);
         } else if end.is_none() {
             self.skipping = true;
             self.batch_open = true;

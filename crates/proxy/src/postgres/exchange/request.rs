@@ -83,14 +83,23 @@ impl Exchange {
         if self.skipping && message != Message::Sync {
             return Ok(());
         }
+        self.flushed = message == Message::Flush;
         match message {
+            Message::Sync if self.is_about_to_copy() => {
+                self.flush(out);
+                (self.sync_held, self.batch_open) = (true, false);
+                return Ok(());
+            }
             Message::Sync => {
                 out.extend_from_slice(frame);
                 self.steps.push_back(Step::Sync);
                 (self.skipping, self.batch_open) = (false, false);
                 return Ok(());
             }
-            Message::Flush => out.extend_from_slice(frame),
+            Message::Flush => {
+                out.extend_from_slice(frame);
+                self.asks = true;
+            }
             Message::Parse { name, sql, parameter_types } => {
                 self.parse(scope, name, sql, parameter_types, out);
             }
@@ -130,6 +139,12 @@ impl Exchange {
         Ok(())
     }
 
+    /// Whether the server will ask for copy data next, unless it errs.
+    fn is_about_to_copy(&self) -> bool {
+        let Some(Step::Execute { statement: Some(statement), .. }) = self.steps.back() else { return false };
+        statement.analysis.is_copy_in && !self.has_copied
+    }
+
     fn parse(&mut self, scope: &mut Scope<'_>, name: &[u8], sql: &[u8], types: &[u8], out: &mut BytesMut) {
         let statement = self.parsed.pop_front().unwrap_or_else(|| scope.session.prepare(name, sql, types));
         let client_name = Bytes::copy_from_slice(name);
@@ -140,6 +155,9 @@ impl Exchange {
             return self.doom(Refusal::too_many_statements(CLIENT_STATEMENTS_MAX), out);
         }
         if !scope.session.shared {
+            if name.is_empty() {
+                scope.server.statements.unnamed = Some(statement.id);
+            }
             frontend::write_parse(out, name, sql, types);
             let undo = Some(scope.session.statements.set(name, Some(Arc::clone(&statement))));
             self.steps.push_back(Step::Parse { id: 0, named: false, undo, client_name, visible: true });
@@ -200,6 +218,15 @@ impl Exchange {
         self.steps.push_back(Step::Parse { id, named, undo: None, client_name, visible: false });
     }
 
+    /// The same on a connection of the session's own, which lacks only transaction control whose Parse was answered here.
+    fn ensure_control(&mut self, scope: &mut Scope<'_>, name: &[u8], out: &mut BytesMut) {
+        let unnamed =
+            scope.session.statements.get(b"").filter(|it| name.is_empty() && it.analysis.is_control);
+        if let Some(statement) = unnamed.cloned() {
+            self.ensure(scope, &statement, false, out);
+        }
+    }
+
     fn make_room(&mut self, scope: &mut Scope<'_>, id: u64, out: &mut BytesMut) {
         if let Some(evicted) = scope.server.statements.insert(id) {
             frontend::write_close(out, Target::Statement, server_name(evicted).as_bytes());
@@ -236,7 +263,10 @@ impl Exchange {
                 }
                 frontend::write_bind(out, portal, server_name.as_bytes(), rest);
             }
-            _ => frontend::write_bind(out, portal, name, rest),
+            _ => {
+                self.ensure_control(scope, name, out);
+                frontend::write_bind(out, portal, name, rest);
+            }
         }
         self.steps.push_back(Step::Bind { statement: named, visible: true });
     }
@@ -272,7 +302,11 @@ impl Exchange {
                 frontend::write_describe(out, target, server_name.as_bytes());
                 described = Some(statement).filter(|_| !name.is_empty());
             }
-            _ => out.extend_from_slice(frame),
+            Target::Statement => {
+                self.ensure_control(scope, name, out);
+                out.extend_from_slice(frame);
+            }
+            Target::Portal => out.extend_from_slice(frame),
         }
         self.steps.push_back(Step::Describe { statement: described });
     }
@@ -307,6 +341,7 @@ impl Exchange {
             };
         }
         out.extend_from_slice(frame);
+        self.has_copied = false;
         self.steps.push_back(Step::Execute { statement, visible: true });
     }
 
@@ -323,7 +358,7 @@ impl Exchange {
     }
 
     /// Makes the server fail here, so that its transaction fails as the client's does, and answers with `refusal`.
-    fn doom(&mut self, refusal: Refusal, out: &mut BytesMut) {
+    pub(super) fn doom(&mut self, refusal: Refusal, out: &mut BytesMut) {
         frontend::write_describe(out, Target::Statement, NO_STATEMENT);
         self.steps.push_back(Step::Doomed(refusal));
     }

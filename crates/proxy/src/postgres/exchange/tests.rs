@@ -12,6 +12,8 @@ use crate::postgres::prepared::{Registry, SERVER_STATEMENTS_MAX};
 use crate::postgres::settings::SessionSettings;
 use crate::postgres::transaction::Transaction;
 
+mod endings;
+
 /// A session, a server connection and what goes between them.
 struct Dialogue {
     session: State,
@@ -378,76 +380,16 @@ fn a_query_that_a_batchs_error_skips_waits_for_the_clients_sync() {
 }
 
 #[test]
-fn a_preparation_that_is_flushed_ends_early_and_frees_the_connection() {
-    let mut dialogue = Dialogue::new();
-    dialogue.client(|out| {
-        frontend::write_parse(out, b"s", b"SELECT 1", &[]);
-        frontend::write_describe(out, Target::Statement, b"s");
-        frontend::write_flush(out);
-    });
-    dialogue.server(backend::write_parse_complete);
-    dialogue.server(backend::write_parameter_description_empty);
-    dialogue.server(backend::write_no_data);
-    dialogue.exchange.end_early(&mut dialogue.to_server);
-    assert_eq!(dialogue.take_to_server(), "S");
-    assert_eq!(dialogue.server(ready(Status::Idle)), "", "the client has sent no Sync yet");
-    assert!(dialogue.exchange.is_done() && !dialogue.exchange.client_owes_sync);
-}
-
-#[test]
-fn a_flushed_batch_that_has_bound_something_does_not_end_early() {
-    let mut dialogue = Dialogue::new();
-    dialogue.client(|out| {
-        frontend::write_parse(out, b"", b"SELECT 1", &[]);
-        frontend::write_bind(out, b"", b"", &[]);
-        frontend::write_flush(out);
-    });
-    dialogue.server(|out| {
-        backend::write_parse_complete(out);
-        backend::write_bind_complete(out);
-    });
-    dialogue.exchange.end_early(&mut dialogue.to_server);
-    assert_eq!(dialogue.take_to_server(), "");
-}
-
-#[test]
-fn a_sync_sent_before_the_copy_began_is_part_of_the_copy() {
-    let mut dialogue = Dialogue::new();
-    dialogue.client(run(b"", b"COPY t FROM STDIN"));
-    dialogue.server(|out| {
-        backend::write_parse_complete(out);
-        backend::write_bind_complete(out);
-        out.extend_from_slice(b"G\0\0\0\x07\0\0\0");
-    });
-    assert!(dialogue.exchange.is_copy_in());
-    assert_eq!(dialogue.client(|out| out.extend_from_slice(b"d\0\0\0\x05xc\0\0\0\x04S\0\0\0\x04")), "d c S");
-    dialogue.server(|out| backend::write_command_complete(out, b"COPY 1"));
-    assert!(!dialogue.exchange.is_done());
-    dialogue.server(ready(Status::Idle));
-    assert!(dialogue.exchange.is_done());
-}
-
-#[test]
-fn a_copy_of_a_simple_query_ends_without_a_sync() {
-    let mut dialogue = Dialogue::new();
-    dialogue.client(|out| frontend::write_query(out, b"COPY t FROM STDIN"));
-    dialogue.server(|out| out.extend_from_slice(b"G\0\0\0\x07\0\0\0"));
-    assert!(dialogue.exchange.is_copy_in() && !dialogue.exchange.awaits_sync());
-}
-
-#[test]
-fn copy_data_that_comes_after_the_copy_has_failed_is_dropped() {
-    let mut dialogue = Dialogue::new();
-    dialogue.client(run(b"", b"COPY t FROM STDIN"));
-    dialogue.server(|out| {
-        backend::write_parse_complete(out);
-        backend::write_bind_complete(out);
-        out.extend_from_slice(b"G\0\0\0\x07\0\0\0");
-    });
-    dialogue.server(error("22P04"));
-    assert_eq!(dialogue.client(|out| out.extend_from_slice(b"d\0\0\0\x05xc\0\0\0\x04S\0\0\0\x04")), "S");
-    dialogue.server(ready(Status::Idle));
-    assert!(dialogue.exchange.is_done());
+fn transaction_control_that_was_answered_here_is_prepared_on_a_connection_of_the_sessions_own_when_it_is_used()
+ {
+    let mut dialogue = Dialogue::with(session(&Arc::default(), false), ServerState::default());
+    let begin = dialogue.session.prepare(b"", b"BEGIN", &[]);
+    dialogue.session.statements.set(b"", Some(begin));
+    assert_eq!(dialogue.client(bind(b"")), "P:BEGIN B E S");
+    assert_eq!(dialogue.server(backend::write_parse_complete), "");
+    dialogue.server(done);
+    dialogue.begin(None);
+    assert_eq!(dialogue.client(|out| frontend::write_describe(out, Target::Statement, b"")), "D");
 }
 
 #[test]
@@ -524,20 +466,4 @@ fn a_session_with_a_connection_of_its_own_keeps_its_names() {
     let mut dialogue = Dialogue::with(session(&Arc::default(), false), ServerState::default());
     assert_eq!(dialogue.client(run(b"s", b"SELECT 1")), "Ps:SELECT 1 Bs E S");
     assert_eq!(dialogue.client(|out| frontend::write_close(out, Target::Statement, b"s")), "Cs");
-}
-
-#[test]
-fn a_client_that_is_gone_leaves_nothing_open() {
-    let mut dialogue = Dialogue::new();
-    dialogue.client(run(b"", b"COPY t FROM STDIN"));
-    dialogue.server(|out| {
-        backend::write_parse_complete(out);
-        backend::write_bind_complete(out);
-        out.extend_from_slice(b"G\0\0\0\x07\0\0\0");
-    });
-    dialogue.exchange.abandon(&mut dialogue.to_server);
-    assert_eq!(dialogue.take_to_server(), "f S");
-    dialogue.server(error("57014"));
-    dialogue.server(ready(Status::Idle));
-    assert!(dialogue.exchange.is_done());
 }

@@ -58,6 +58,20 @@ fn a_session_of_its_own_is_its_server_process_and_its_statements_are_the_servers
 }
 
 #[test]
+fn an_empty_statement_asks_after_the_server_process_of_a_session_of_its_own() {
+    let scene = Scene::start("own_ping", &["pooling = \"session\"", "connections = 1"]);
+    let dispatched = || scene.gate.status()["requests"]["dispatched_total"].as_u64().expect("a figure");
+    for (ping, alive) in [(query(";"), "I Z(I)"), (synced("-- ping"), "1 2 I Z(I)")] {
+        let mut client = scene.client();
+        let before = dispatched();
+        assert_eq!(client.ask(&ping), alive);
+        assert_eq!(dispatched(), before + 1);
+        scene.terminate("true");
+        assert!(client.ask(&ping).starts_with("F("), "{:?}", client.said);
+    }
+}
+
+#[test]
 fn logins_beyond_the_budget_of_sessions_wait_and_are_refused_in_the_end() {
     let lines = ["pooling = \"session\"", "connections = 1", "queue_timeout = \"100ms\""];
     let scene = Scene::start("late_login", &lines);

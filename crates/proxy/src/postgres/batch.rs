@@ -282,6 +282,10 @@ pub(crate) fn control(
 ) -> Control {
     use wire::postgres::backend::Status;
     use wire::sql::Kind;
+    if !state.shared && statement.kind == Kind::Empty && matches!(transaction, Transaction::Idle) {
+        // A ping is to find out whether the session's server process lives.
+        return Control::Forward;
+    }
     if let (Kind::Deallocate { name }, true) =
         (&statement.kind, state.shared && !state.pins.has_sql_prepared())
     {

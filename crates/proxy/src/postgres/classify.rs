@@ -23,6 +23,8 @@ use crate::observe::TypeName;
 const PREPARE: &str = "prepare";
 /// The type of fast-path function calls.
 const FUNCTION_CALL: &str = "function call";
+/// The type of a text without a statement: a ping.
+const EMPTY: &str = "empty";
 /// The type of what can't be lexed.
 const UNPARSED: &str = "unparsed";
 
@@ -53,7 +55,7 @@ pub(crate) struct Analysis {
     pub(crate) commits: bool,
     /// How long after its arrival its answer is of use, if the application says so.
     pub(crate) timeout: Option<Duration>,
-    /// It must not be made to wait: it releases the locks of a prepared transaction.
+    /// It must not be made to wait: it releases the locks of a prepared transaction, or only asks who is there.
     pub(crate) is_immediate: bool,
 }
 
@@ -136,7 +138,8 @@ pub(crate) fn analyze(sql: &[u8], reading: Reading) -> Analysis {
     for statement in statements {
         analysis.commits |= matches!(statement.kind, Kind::Commit { .. } | Kind::CommitPrepared);
         analysis.is_copy_in |= statement.kind == Kind::Copy { direction: CopyDirection::FromClient };
-        analysis.is_immediate |= matches!(statement.kind, Kind::CommitPrepared | Kind::RollbackPrepared);
+        analysis.is_immediate |=
+            matches!(statement.kind, Kind::CommitPrepared | Kind::RollbackPrepared | Kind::Empty);
         if matches!(&statement.kind, Kind::Set { .. }) && statement.text.len() > CARRIED_TEXT_MAX {
             analysis.pins = analysis.pins.union(Pins::SET_CONFIG);
         }
@@ -170,6 +173,7 @@ fn type_of(description: &Description<'_>) -> Analysis {
         return Analysis::named(&tag);
     }
     match &description.fingerprint {
+        Some(shape) if shape.label.is_empty() => Analysis::named(EMPTY),
         Some(shape) => Analysis { type_hash: shape.hash, label: shape.label.clone(), ..Analysis::default() },
         None => Analysis::named(UNPARSED),
     }
@@ -287,6 +291,14 @@ mod tests {
     }
 
     #[test]
+    fn a_ping_has_a_name_and_is_immediate() {
+        for ping in ["", ";", " ; ; ", "-- ping"] {
+            assert_eq!(read(ping).label, EMPTY, "{ping:?}");
+            assert!(read(ping).is_immediate, "{ping:?}");
+        }
+    }
+
+    #[test]
     fn only_statements_that_change_the_session_are_noted() {
         assert!(read("SELECT 1; SELECT 2").notes.is_empty());
         let notes = read("SELECT 1; SET x.y = 1; COMMIT").notes;
@@ -336,7 +348,6 @@ mod tests {
             "SELECT pg_advisory_lock(1)",
             "COMMIT PREPARED",
             "COMMIT PREPARED a",
-            "",
         ];
         for sql in queued {
             assert!(!read(sql).is_immediate, "{sql}");

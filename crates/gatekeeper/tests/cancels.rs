@@ -3,8 +3,10 @@
 mod gate;
 mod support;
 
-use gate::Scene;
-use gate::client::{group, query, sync, synced};
+use bench::postgres::{Authentication, PrivateServer, PrivateServerOptions};
+use gate::client::{Client, group, query, sync, synced};
+use gate::{DATABASE, Scene};
+use support::{Gate, postgresql_18};
 
 #[test]
 fn a_running_statement_is_canceled_in_the_server() {
@@ -112,4 +114,43 @@ fn a_late_cancel_and_a_wrong_one_hit_nobody() {
     }
     scene.until("nobody is running", || scene.figure("in_flight") == 0);
     scene.settled();
+}
+
+#[test]
+fn a_client_of_a_newer_server_gets_the_newer_protocol_and_a_long_key() {
+    let options = PrivateServerOptions {
+        authentication: Authentication::Trust,
+        binaries: Some(postgresql_18()),
+        ..PrivateServerOptions::default()
+    };
+    let server = PrivateServer::start(&options).expect("PostgreSQL 18 starts");
+    for pooling in ["transaction", "session"] {
+        let lines =
+            [format!("pooling = \"{pooling}\""), "connections = 4".to_owned(), "long_limit = 0".to_owned()];
+        let gate = Gate::start(server.port(), &lines);
+        let greeted = |version: u32| {
+            let mut client = Client::connect(gate.port());
+            let greeting = client.start_version(3 << 16 | version, server.user(), DATABASE);
+            (greeting, client)
+        };
+        // Before the first login nobody knows what the server speaks.
+        let (greeting, first) = greeted(2);
+        assert_eq!((greeting.as_str(), first.key.1.len()), ("v Z(I)", 4));
+        for (version, expected, length) in [(0, "Z(I)", 4), (2, "Z(I)", 32), (3, "v Z(I)", 32)] {
+            let (greeting, mut client) = greeted(version);
+            assert_eq!((greeting.as_str(), client.key.1.len()), (expected, length));
+            client.send(&query("SELECT pg_sleep(600)"));
+            let runs = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query = 'SELECT pg_sleep(600)'";
+            gate::until("it runs", || server.psql(runs).expect("the server tells").trim() == "1");
+            if length == 32 {
+                let key = client.key.clone();
+                client.key.1.truncate(4);
+                client.cancel(gate.port());
+                assert_eq!(server.psql(runs).expect("the server tells").trim(), "1", "a part is not the key");
+                client.key = key;
+            }
+            client.cancel(gate.port());
+            assert!(client.answers().ends_with("E(57014) Z(I)"));
+        }
+    }
 }

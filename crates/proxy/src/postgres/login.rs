@@ -282,6 +282,7 @@ impl<'a> Login<'a> {
         };
         let Accepted { mut server, notices } = accepted.map_err(late)??;
         server.generation = settings.generation;
+        shared.spoken.learn(&server.parameters);
         if settings.ask_cores && shared.cores.is_first_to_ask() {
             self.ask_cores(&mut server, deadline).await?;
         }

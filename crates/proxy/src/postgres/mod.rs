@@ -62,6 +62,7 @@ pub(crate) mod settings;
 mod state;
 mod stats;
 mod transaction;
+mod version;
 mod view;
 
 /// How often the pools look after their idle connections.
@@ -239,6 +240,8 @@ pub(crate) struct Shared {
     stats: stats::Stats,
     /// What is known of the server's cores.
     cores: cores::Known,
+    /// And of its version of the protocol.
+    spoken: version::Spoken,
 }
 
 impl Shared {
@@ -270,6 +273,7 @@ impl Shared {
             roster: Arc::default(),
             stats: stats::Stats::default(),
             cores: cores::Known::default(),
+            spoken: version::Spoken::default(),
             endpoint: RwLock::new(endpoint),
             settings: RwLock::new(Arc::new(settings)),
         }

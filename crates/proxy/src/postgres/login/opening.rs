@@ -169,9 +169,13 @@ impl<'a> Opening<'a> {
         }
         self.demand_tls(user(&parameters))?;
         let options = protocol_options(&parameters);
-        // 3.1 was never given out: who asks for it gets what was before.
-        let (newest, key_length) =
-            if minor < 2 { (PROTOCOL_3_0, KeyLength::Short) } else { (PROTOCOL_3_2, KeyLength::Long) };
+        // 3.1 was never given out: who asks for it gets what was before. The console is the gate's own.
+        let newest = match minor {
+            0 | 1 => PROTOCOL_3_0,
+            _ if knocks => PROTOCOL_3_2,
+            _ => self.shared.spoken.newest(),
+        };
+        let key_length = if newest == PROTOCOL_3_0 { KeyLength::Short } else { KeyLength::Long };
         if newest & 0xffff != u32::from(minor) || !options.is_empty() {
             let mut out = BytesMut::new();
             write_negotiate_protocol_version(&mut out, newest, &options);

@@ -5,15 +5,21 @@ use wire::postgres::startup::write_negotiate_protocol_version;
 use super::*;
 
 #[tokio::test]
-async fn newer_versions_and_options_are_negotiated_away() {
+async fn versions_newer_than_the_servers_and_options_are_negotiated_away() {
     let world = World::ordinary();
-    const CASES: [(u32, u32, &[&str]); 4] = [
-        (3 << 16 | 1, 3 << 16, &[]),
-        (3 << 16, 3 << 16, &["_pq_.a", "_pq_.b"]),
-        (3 << 16 | 2, 3 << 16 | 2, &["_pq_.a"]),
-        (3 << 16 | 9999, 3 << 16 | 2, &["_pq_.a"]),
+    const CASES: [(u32, &str, u32, &[&str]); 7] = [
+        (3 << 16 | 2, "", 3 << 16, &[]),
+        (3 << 16 | 1, "18.1", 3 << 16, &[]),
+        (3 << 16, "18.1", 3 << 16, &["_pq_.a", "_pq_.b"]),
+        (3 << 16 | 2, "18.1", 3 << 16 | 2, &["_pq_.a"]),
+        (3 << 16 | 9999, "18.1", 3 << 16 | 2, &["_pq_.a"]),
+        (3 << 16 | 2, "15.9", 3 << 16, &[]),
+        (3 << 16 | 9999, "15.9", 3 << 16, &["_pq_.a"]),
     ];
-    for (version, newest, options) in CASES {
+    for (version, of_server, newest, options) in CASES {
+        let mut reported = Parameters::default();
+        reported.set("server_version", of_server);
+        world.shared.spoken.learn(&reported);
         let (mut client, login) = world.client();
         let mut parameters = vec![("user", "ann")];
         parameters.extend(options.iter().map(|option| (*option, "1")));

@@ -5,7 +5,7 @@ use std::sync::{Mutex, Weak};
 use bench::postgres::{Authentication as Method, PrivateServer, PrivateServerOptions};
 use tokio_postgres::NoTls;
 use tokio_postgres::error::SqlState;
-use wire::postgres::startup::{PROTOCOL_3_2, write_negotiate_protocol_version};
+use wire::postgres::startup::{PROTOCOL_3_0, PROTOCOL_3_2, write_negotiate_protocol_version};
 
 use super::super::super::server::QueryError;
 use super::*;
@@ -128,19 +128,27 @@ async fn a_password_that_the_server_does_not_ask_for_is_no_reason_to_refuse_on_t
 }
 
 #[tokio::test]
-async fn a_newer_protocol_is_negotiated_down_to_what_the_gate_speaks() {
+async fn a_newer_protocol_is_negotiated_down_to_what_the_server_speaks() {
     let database = Database::shared();
     let gate = database.gate(|_| {});
-    let (ours, mut client) = UnixStream::pair().unwrap();
-    let parameters = [("user", "trusted_user"), ("database", "postgres"), ("_pq_.test", "1")];
-    client.write_all(&startup(3 << 16 | 3, &parameters)).await.unwrap();
-    let session = login(&gate, Stream::unix(ours)).await.unwrap();
-    let mut expected = BytesMut::new();
-    write_negotiate_protocol_version(&mut expected, PROTOCOL_3_2, &["_pq_.test"]);
-    expected.extend_from_slice(ACCEPT);
-    assert_eq!(read(&mut client, expected.len()).await, expected);
-    drop(session);
-    assert!(rest(&mut client).await.ends_with(b"Z\0\0\0\x05I"));
+    // As long as no server has told, it is what they all speak.
+    for (said, newest) in [(None, PROTOCOL_3_0), (Some("18.1"), PROTOCOL_3_2), (Some("15.9"), PROTOCOL_3_0)] {
+        if let Some(version) = said {
+            let mut reported = Parameters::default();
+            reported.set("server_version", version);
+            gate.spoken.learn(&reported);
+        }
+        let (ours, mut client) = UnixStream::pair().unwrap();
+        let parameters = [("user", "trusted_user"), ("database", "postgres"), ("_pq_.test", "1")];
+        client.write_all(&startup(3 << 16 | 3, &parameters)).await.unwrap();
+        let session = login(&gate, Stream::unix(ours)).await.unwrap();
+        let mut expected = BytesMut::new();
+        write_negotiate_protocol_version(&mut expected, newest, &["_pq_.test"]);
+        expected.extend_from_slice(ACCEPT);
+        assert_eq!(read(&mut client, expected.len()).await, expected);
+        drop(session);
+        assert!(rest(&mut client).await.ends_with(b"Z\0\0\0\x05I"));
+    }
 }
 
 #[tokio::test]

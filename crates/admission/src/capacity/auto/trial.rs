@@ -5,8 +5,9 @@
 //!
 //! * At any time an effect that is large ([`LARGE`]), far beyond chance, and there against each of the neighbors: a service
 //!   that stood still during one of them deceives a mean.
-//! * From three pairs on, by the spread of the pairs themselves (Student's t): the noise that each completion would make
-//!   by itself is far too pessimistic where the service is busy all the time.
+//! * From four pairs on, by the spread of the pairs themselves (Student's t): the noise that each completion would make
+//!   by itself is far too pessimistic where the service is busy all the time. A gain must exceed that noise once, all the
+//!   same, since the spread is looked at after each pair.
 //!
 //! It ends undecided after [`PAIRS_MAX`] pairs.
 
@@ -26,6 +27,8 @@ const LOSS: f64 = 0.02;
 const ERROR_MIN: f64 = 0.002;
 /// Pairs with fewer completions tell nothing by their spread: a service that stands still looks steady.
 const COMPLETIONS: u32 = 16;
+/// Fewer pairs may lie close together by chance.
+const SPREAD: usize = 4;
 /// Student's t for 99 % on two sides, by degrees of freedom from 1.
 const STUDENT: [f64; 9] = [63.7, 9.92, 5.84, 4.60, 4.03, 3.71, 3.50, 3.36, 3.25];
 
@@ -112,14 +115,14 @@ impl Trial {
             return Some(Verdict::Worse);
         }
         let undecided = (self.pairs >= PAIRS_MAX).then_some(Verdict::Same);
-        if self.pairs < 3 || !self.told {
+        if self.pairs < SPREAD || !self.told {
             return undecided;
         }
         let variance = ((self.squares - self.sum * mean) / (pairs - 1.0)).max(0.0);
         let error =
             libm::sqrt(variance / pairs).max(ERROR_MIN) * STUDENT[(self.pairs - 2).min(STUDENT.len() - 1)];
         let (low, high) = (mean - error, mean + error);
-        if low > 0.0 && mean > GAIN {
+        if low > 0.0 && mean > GAIN.max(by_chance) {
             Some(Verdict::Better(libm::exp(mean) - 1.0))
         } else if low > -LOSS {
             Some(Verdict::NoWorse)

@@ -46,13 +46,8 @@ pub enum Error {
     #[error("{0}")]
     Experiment(String),
     /// The plot could not be drawn.
-    #[error("could not draw {path}: {problem}")]
-    Plot {
-        /// Where it should have been written.
-        path: String,
-        /// What the drawing library said.
-        problem: String,
-    },
+    #[error(transparent)]
+    Plot(#[from] sim::plot::Undrawn),
     /// The user interrupted the experiment.
     #[error("interrupted")]
     Interrupted,

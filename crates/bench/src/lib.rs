@@ -12,7 +12,6 @@ pub mod load;
 pub mod long_lane;
 pub mod pgbench;
 pub mod pgbouncer;
-pub mod plot;
 pub mod postgres;
 mod process;
 pub mod proxy_cost;

@@ -17,11 +17,11 @@ use crate::gatekeeper::Gatekeeper;
 use crate::load::CpuMeter;
 use crate::pgbench::{self, Amount, Protocol, Run};
 use crate::pgbouncer::PgBouncer;
-use crate::plot::{Curve, Panel, Plot, Scale};
 use crate::postgres::{PrivateServer, PrivateServerOptions};
 use crate::process::blocking;
 use crate::stats::{Rounds, percentile};
 use crate::table::{self, Figures, count, ratio, spread};
+use sim::plot::{Curve, Panel, Plot, Scale};
 
 /// Server connections of each proxy.
 pub const POOL: u32 = 20;
@@ -240,7 +240,7 @@ impl Report {
         std::fs::create_dir_all(output).map_err(failed)?;
         let text = serde_json::to_string_pretty(self).map_err(std::io::Error::from).map_err(failed)?;
         std::fs::write(output.join("proxy-cost.json"), text).map_err(failed)?;
-        self.plot().write(&output.join("proxy-cost.svg"))
+        Ok(self.plot().write(&output.join("proxy-cost.svg"))?)
     }
 
     fn plot(&self) -> Plot {

@@ -245,7 +245,7 @@ impl World {
 }
 
 /// The table `[key]`, or an empty one where it is absent or isn't a table; and where it stands.
-fn single_table<'a>(
+pub(crate) fn single_table<'a>(
     top: &'a DeTable<'a>,
     key: &str,
     empty: &'a DeTable<'a>,
@@ -388,6 +388,18 @@ fn read_gate(section: &mut Section<'_>) -> Gate {
     }
 }
 
+/// The gate of a scenario: all of a gate's keys may be there, but only the name and the policy's matter.
+pub(crate) fn read_simulated(section: &mut Section<'_>) -> (String, Policy, LongLimit) {
+    if section.has("upstream") {
+        let gate = read_gate(section);
+        return (gate.name, gate.policy, gate.long_limit);
+    }
+    let cost_window = section.read("cost_window", |value| number(value, 1, Cost::WINDOW_MAX));
+    let aging_floor = section.read("aging_floor", raw::at_most_a_day);
+    let (policy, long_limit) = read_policy(section, cost_window, aging_floor);
+    (section.read("name", name), policy, long_limit)
+}
+
 fn read_policy(section: &mut Section<'_>, cost_window: u32, aging_floor: Duration) -> (Policy, LongLimit) {
     let errors_before = section.error_count();
     let connections = section.read("connections", |value| number(value, 1, 10_000));
@@ -476,7 +488,7 @@ fn refuse_collisions(section: &mut Section<'_>, gate: &Gate, others: &[Gate], ad
     }
 }
 
-fn number(value: &DeValue<'_>, least: u32, most: u32) -> Result<u32, Complaint> {
+pub(crate) fn number(value: &DeValue<'_>, least: u32, most: u32) -> Result<u32, Complaint> {
     let number = raw::integer(value, u64::from(least)..=u64::from(most))?;
     Ok(u32::try_from(number).unwrap_or(most))
 }

@@ -17,6 +17,7 @@ mod error;
 mod raw;
 mod reference;
 mod reload;
+mod scenario;
 
 pub use address::Address;
 pub use checked::{
@@ -26,9 +27,10 @@ pub use checked::{
 };
 pub use effective::{Row, controller_name, effective, rows};
 pub use error::{Error, Errors, Origin, Position};
-pub use raw::{ADMIN, Field, FieldDefault, Form, GATE, LOG};
-pub use reference::reference;
+pub use raw::{ADMIN, Field, FieldDefault, Form, GATE, LOG, SCENARIO, SOURCE, TYPE, UPSTREAM};
+pub use reference::{reference, scenario_reference};
 pub use reload::{Change, Reload, reload};
+pub use scenario::{Experiment, WITHOUT_GATE, load_scenario};
 
 /// The longest config file that is read, in bytes: a thousand gates with every key.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;

@@ -8,14 +8,16 @@
 
 use toml::de::DeValue;
 
+mod scenario;
 mod section;
 mod values;
 
+pub use scenario::{SCENARIO, SOURCE, TYPE, UPSTREAM};
 pub(crate) use section::{Section, hint_for_unknown, literal, unknown_key};
 pub(crate) use values::CONTROLLERS;
 pub(crate) use values::{
-    Complaint, aging, at_most_a_day, boolean, bound, capacity, choice, integer, long_limit, some_text,
-    some_time, text, users,
+    Complaint, aging, amount, amount_or_steps, at_most_a_day, boolean, bound, capacity, choice, integer,
+    long_limit, long_time, some_text, some_time, steps, text, time_or_none, users, weights,
 };
 
 /// One key.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::raw::{ADMIN, Field, FieldDefault, GATE, LOG};
+use crate::raw::{ADMIN, Field, FieldDefault, GATE, LOG, SCENARIO, SOURCE, TYPE, UPSTREAM};
 
 const HEAD: &str = "\
 # Configuration
@@ -29,16 +29,42 @@ log has every error. *Reload* says whether a key takes its new value then; for o
 as it is until a restart.
 ";
 
-/// The page.
+const SCENARIO_HEAD: &str = "\
+# Scenario files
+
+<!-- Generated from crates/config/src/raw/scenario.rs. To write it anew: `UPDATE_REFERENCE=1 cargo test -p config --test reference` -->
+
+What `gatekeeper simulate FILE` reads; [the guide](../guide/simulate.md) says how. TOML, with at least one `[[type]]` and
+one `[[source]]`. Below a `[[gate]]` stand the [keys of a configuration](config.md); `upstream` isn't required, and what
+has nothing to do with admission is read and not used. Where `long_limit` is left out, the service tells its cores.
+";
+
+/// The page of a configuration's keys.
 pub fn reference() -> String {
     let mut page = HEAD.to_owned();
-    section(&mut page, "`[admin]`", "The listener for metrics, health and commands.", ADMIN);
-    section(&mut page, "`[log]`", "What the process writes to standard error.", LOG);
-    section(&mut page, "`[[gate]]`", "One protected service; there may be several.", GATE);
+    section(&mut page, "`[admin]`", "The listener for metrics, health and commands.", ADMIN, reload);
+    section(&mut page, "`[log]`", "What the process writes to standard error.", LOG, reload);
+    section(&mut page, "`[[gate]]`", "One protected service; there may be several.", GATE, reload);
     page
 }
 
-fn section(page: &mut String, title: &str, about: &str, fields: &[Field]) {
+/// The page of a scenario's keys.
+pub fn scenario_reference() -> String {
+    let mut page = SCENARIO_HEAD.to_owned();
+    let nothing = |_: &Field| String::new();
+    section(&mut page, "`[scenario]`", "The experiment as a whole.", SCENARIO, nothing);
+    section(&mut page, "`[[type]]`", "A request type.", TYPE, nothing);
+    section(&mut page, "`[[source]]`", "Clients that send alike; there may be several.", SOURCE, nothing);
+    section(&mut page, "`[upstream]`", "The protected service.", UPSTREAM, nothing);
+    page
+}
+
+/// Whether a running gate takes a new value.
+fn reload(field: &Field) -> String {
+    format!("- Reload: {}\n", if field.reloadable { "yes" } else { "no" })
+}
+
+fn section(page: &mut String, title: &str, about: &str, fields: &[Field], more: impl Fn(&Field) -> String) {
     // Writing to a string cannot fail.
     let _ = writeln!(page, "\n## {title}\n\n{about}");
     for field in fields {
@@ -47,11 +73,14 @@ fn section(page: &mut String, title: &str, about: &str, fields: &[Field]) {
             FieldDefault::Derived(words) => words.to_owned(),
             FieldDefault::Required => "none: required".to_owned(),
         };
-        let reload = if field.reloadable { "yes" } else { "no" };
         let _ = write!(
             page,
-            "\n### `{}`\n\n{}\n\n- Takes: {}\n- Default: {default}\n- Why: {}\n- Reload: {reload}\n",
-            field.key, field.doc, field.takes, field.reason
+            "\n### `{}`\n\n{}\n\n- Takes: {}\n- Default: {default}\n- Why: {}\n{}",
+            field.key,
+            field.doc,
+            field.takes,
+            field.reason,
+            more(field)
         );
     }
 }

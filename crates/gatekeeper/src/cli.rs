@@ -1,5 +1,6 @@
 //! The command line. The flags of a gate are made from the keys of the configuration, so that both always agree.
 
+use std::num::NonZero;
 use std::path::PathBuf;
 
 use clap::{Arg, ArgMatches, Args, Command as ClapCommand, Error, FromArgMatches, Parser, Subcommand};
@@ -22,6 +23,8 @@ pub(crate) enum Command {
         /// The file.
         file: PathBuf,
     },
+    /// Try gates out on a scenario, in virtual time: what runs is what was simulated.
+    Simulate(SimulateArgs),
     /// Show what a running gatekeeper has learned of each request type.
     Types(TypesArgs),
 }
@@ -50,6 +53,21 @@ pub(crate) struct TypesArgs {
     /// Print JSON, with all that is known.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SimulateArgs {
+    /// The scenario.
+    pub(crate) file: PathBuf,
+    /// Where a plot goes (and rows): a directory, which is made.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
+    /// Write a CSV file with a row for each request of each run.
+    #[arg(long, requires = "output")]
+    pub(crate) rows: bool,
+    /// How many runs go at the same time [default: one for each core]. The results are the same.
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<NonZero<usize>>,
 }
 
 const GATE_HEADING: &str = "One gate, without a file";
@@ -150,7 +168,7 @@ mod tests {
         let words = ["gatekeeper", "run"].iter().chain(args);
         match Cli::try_parse_from(words)?.command {
             Command::Run(args) => Ok(args.gate.given),
-            Command::Check { .. } | Command::Types(_) => Ok(Vec::new()),
+            Command::Check { .. } | Command::Simulate(_) | Command::Types(_) => Ok(Vec::new()),
         }
     }
 

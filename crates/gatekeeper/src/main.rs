@@ -31,6 +31,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Run(args) => commands::run(&args),
         Command::Check { file } => commands::check(&file).and_then(|text| print(&text)),
+        Command::Simulate(args) => commands::simulate(&args).and_then(|text| print(&text)),
         Command::Types(args) => commands::types(&args).and_then(|text| print(&text)),
     };
     let (message, code) = match result {

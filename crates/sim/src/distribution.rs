@@ -107,7 +107,7 @@ impl Distribution {
     }
 
     /// What is wrong with its parameters.
-    pub(crate) fn fault(&self) -> Option<&'static str> {
+    pub fn fault(&self) -> Option<&'static str> {
         match self {
             Self::Lognormal { cv, .. } if !(cv.is_finite() && *cv >= 0.0) => {
                 Some("a coefficient of variation must be a number from 0")

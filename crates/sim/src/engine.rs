@@ -433,6 +433,7 @@ impl<'a, O: Observer> Engine<'a, O> {
             std::mem::take(&mut self.since);
         let sample = Sample {
             at: now,
+            since: self.scenario.tick,
             load: snapshot.load,
             capacity: snapshot.capacity,
             capacity_found: snapshot.capacity_found,

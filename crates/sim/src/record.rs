@@ -68,6 +68,8 @@ impl Row {
 pub struct Sample {
     /// When.
     pub at: Instant,
+    /// How long ago the one before was taken, or the run began.
+    pub since: Duration,
     /// Work in flight.
     pub load: Work,
     /// The most work that may be in flight, if that is what bounds it.

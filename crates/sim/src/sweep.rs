@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use crate::engine::run;
+use crate::engine::{Observer, run_with};
 use crate::error::Error;
 use crate::record::Run;
 use crate::scenario::Scenario;
@@ -17,6 +17,16 @@ pub fn sweep<T: Send>(
     threads: Option<NonZero<usize>>,
     digest: impl Fn(usize, Result<Run, Error>) -> T + Sync,
 ) -> Vec<T> {
+    sweep_with(scenarios, threads, |_| (), |index, run, ()| digest(index, run))
+}
+
+/// The same, each run with an observer of its own, which `digest` gets back.
+pub fn sweep_with<O: Observer, T: Send>(
+    scenarios: &[Scenario],
+    threads: Option<NonZero<usize>>,
+    observer: impl Fn(usize) -> O + Sync,
+    digest: impl Fn(usize, Result<Run, Error>, O) -> T + Sync,
+) -> Vec<T> {
     let threads = threads.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZero::get);
     let next = AtomicUsize::new(0);
     let results: Vec<Mutex<Option<T>>> = scenarios.iter().map(|_| Mutex::new(None)).collect();
@@ -26,7 +36,9 @@ pub fn sweep<T: Send>(
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let Some(scenario) = scenarios.get(index) else { return };
-                    let result = digest(index, run(scenario));
+                    let mut watches = observer(index);
+                    let run = run_with(scenario, &mut watches);
+                    let result = digest(index, run, watches);
                     if let Ok(mut place) = results[index].lock() {
                         *place = Some(result);
                     }

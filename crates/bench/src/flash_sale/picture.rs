@@ -1,9 +1,9 @@
 //! The flash sale as a picture: answers, backlog and the short reads' response time over time.
 
 use super::report::{Report, RoundReport, VariantReport};
-use crate::plot::{Curve, Panel, Plot, Scale};
 use crate::stats::Rounds;
 use crate::table::{count, seconds};
+use sim::plot::{Curve, Panel, Plot, Scale};
 
 /// The picture of the sale.
 pub(super) fn of(report: &Report) -> Plot {

@@ -139,7 +139,7 @@ impl Report {
         let json = serde_json::to_string_pretty(self)
             .map_err(|error| Error::Experiment(format!("the figures can't be written as JSON: {error}")))?;
         fs::write(&self.figures, json).map_err(Error::io(format!("writing {}", self.figures.display())))?;
-        picture::of(self).write(&self.plot)
+        Ok(picture::of(self).write(&self.plot)?)
     }
 
     /// Everything that a person wants to read: tables, judgment, caveats, and where the rest is.

@@ -8,6 +8,8 @@ use toml::de::DeValue;
 
 /// No time-out is longer: who means "never" should say what he waits for.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// No simulation lasts longer: its clock has room for 584 years.
+const LONG_TIME_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 60 * 60);
 /// The longest name of a user: PostgreSQL's own bound.
 const USER_BYTES_MAX: usize = 63;
 /// The most users in a list.
@@ -113,6 +115,75 @@ pub(crate) fn some_time(value: &DeValue<'_>) -> Result<Duration, Complaint> {
 pub(crate) fn at_most_a_day(value: &DeValue<'_>) -> Result<Duration, Complaint> {
     let time = duration(value)?;
     if time > DAY { Err(Complaint::new("must be at most \"24h\"")) } else { Ok(time) }
+}
+
+/// A duration of a simulation, which may last for years.
+pub(crate) fn long_time(value: &DeValue<'_>) -> Result<Duration, Complaint> {
+    let time = duration(value)?;
+    if time > LONG_TIME_MAX { Err(Complaint::new("must be at most \"10years\"")) } else { Ok(time) }
+}
+
+/// Such a duration; `None` for none.
+pub(crate) fn time_or_none(value: &DeValue<'_>) -> Result<Option<Duration>, Complaint> {
+    match value {
+        DeValue::String(text) if text == "none" => Ok(None),
+        other => long_time(other).map(Some),
+    }
+}
+
+/// A number from 0.
+pub(crate) fn amount(value: &DeValue<'_>) -> Result<f64, Complaint> {
+    let number = match value {
+        DeValue::Integer(number) => number.as_str().parse::<f64>().ok(),
+        DeValue::Float(number) => number.as_str().parse().ok(),
+        _ => None,
+    };
+    let number = number.ok_or_else(|| Complaint::new(format!("{} isn't a number", what(value))))?;
+    if number.is_finite() && number >= 0.0 {
+        Ok(number)
+    } else {
+        Err(Complaint::new("must be a number from 0"))
+    }
+}
+
+/// Steps of an amount, in order of time: `[["0s", 100], ["1m", 200]]`.
+pub(crate) fn steps(value: &DeValue<'_>) -> Result<Vec<(Duration, f64)>, Complaint> {
+    let wrong =
+        || Complaint::new("isn't a list of steps").hint("write such as [[\"0s\", 100], [\"1m\", 200]]");
+    let DeValue::Array(values) = value else { return Err(wrong()) };
+    let step = |value: &DeValue<'_>| match value {
+        DeValue::Array(pair) if pair.len() == 2 => {
+            Ok((long_time(pair[0].get_ref())?, amount(pair[1].get_ref())?))
+        }
+        _ => Err(wrong()),
+    };
+    let steps = values.iter().map(|value| step(value.get_ref())).collect::<Result<Vec<_>, _>>()?;
+    if steps.is_sorted_by(|a, b| a.0 < b.0) {
+        Ok(steps)
+    } else {
+        Err(Complaint::new("the steps aren't in order of time"))
+    }
+}
+
+/// One amount from the beginning on, or steps of it.
+pub(crate) fn amount_or_steps(value: &DeValue<'_>) -> Result<Vec<(Duration, f64)>, Complaint> {
+    match value {
+        DeValue::Array(_) => steps(value),
+        other => Ok(vec![(Duration::ZERO, amount(other)?)]),
+    }
+}
+
+/// Names with an amount each: `{ read = 95, report = 5 }`.
+pub(crate) fn weights(value: &DeValue<'_>) -> Result<Vec<(String, f64)>, Complaint> {
+    let DeValue::Table(table) = value else {
+        let hint = "write such as { read = 95, report = 5 }";
+        return Err(Complaint::new(format!("{} isn't a table", what(value))).hint(hint));
+    };
+    let weights = table.iter().map(|(key, value)| {
+        let name: &str = key.get_ref();
+        Ok((name.to_owned(), amount(value.get_ref())?))
+    });
+    weights.collect()
 }
 
 fn duration(value: &DeValue<'_>) -> Result<Duration, Complaint> {

@@ -10,8 +10,6 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::series::DashedLineSeries;
 
-use crate::Error;
-
 /// Width of the picture, in pixels.
 const WIDTH: u32 = 960;
 /// Height of one panel.
@@ -30,9 +28,17 @@ const LEGEND_LINE: i32 = 40;
 const LETTER_WIDTH: i32 = 7;
 /// What zero is drawn as on a logarithmic axis: a nanosecond, far below anything measured here.
 const SMALLEST_POSITIVE: f64 = 1e-9;
-/// Vermilion, reddish purple, blue and bluish green of Okabe and Ito.
-const PALETTE: [RGBColor; 4] =
-    [RGBColor(213, 94, 0), RGBColor(204, 121, 167), RGBColor(0, 114, 178), RGBColor(0, 158, 115)];
+/// Vermilion, reddish purple, blue, bluish green, orange, sky blue and black of Okabe and Ito: an odd number, so that
+/// with every other curve dashed the first fourteen differ.
+const PALETTE: [RGBColor; 7] = [
+    RGBColor(213, 94, 0),
+    RGBColor(204, 121, 167),
+    RGBColor(0, 114, 178),
+    RGBColor(0, 158, 115),
+    RGBColor(230, 159, 0),
+    RGBColor(86, 180, 233),
+    RGBColor(0, 0, 0),
+];
 const INK: RGBColor = RGBColor(33, 37, 41);
 const SOFT_INK: RGBColor = RGBColor(73, 80, 87);
 const GRID: RGBColor = RGBColor(226, 230, 234);
@@ -87,6 +93,16 @@ pub struct Plot {
     pub panels: Vec<Panel>,
 }
 
+/// A plot that could not be drawn.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("could not draw {path}: {problem}")]
+pub struct Undrawn {
+    /// Where it should have been written.
+    pub path: String,
+    /// What the drawing library said.
+    pub problem: String,
+}
+
 type Drawn<T> = Result<T, String>;
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
@@ -95,8 +111,8 @@ impl Plot {
     ///
     /// # Errors
     /// If the file can't be written.
-    pub fn write(&self, path: &Path) -> Result<(), Error> {
-        self.draw(path).map_err(|problem| Error::Plot { path: path.display().to_string(), problem })
+    pub fn write(&self, path: &Path) -> Result<(), Undrawn> {
+        self.draw(path).map_err(|problem| Undrawn { path: path.display().to_string(), problem })
     }
 
     fn draw(&self, path: &Path) -> Drawn<()> {

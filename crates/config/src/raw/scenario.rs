@@ -1,0 +1,304 @@
+//! The keys of a scenario file.
+
+use super::FieldDefault::{Derived, Required, Value};
+use super::{Field, Form};
+
+const fn field(
+    key: &'static str,
+    takes: &'static str,
+    default: super::FieldDefault,
+    doc: &'static str,
+    reason: &'static str,
+) -> Field {
+    Field { key, form: Form::Any, takes, default, doc, reason, reloadable: false }
+}
+
+const TIME: &str = "a duration";
+const DISTRIBUTION: &str = "a distribution of times: `\"5ms\"` (always that), `\"exponential 5ms\"`, `\"lognormal 5ms cv 0.5\"`, `\"hyperexponential 5ms cv 3\"`, `\"uniform 1ms to 9ms\"` or `\"pareto 1.1 from 1ms to 10s\"`";
+
+/// The keys of `[scenario]`.
+pub const SCENARIO: &[Field] = &[
+    field(
+        "seed",
+        "0 to 2^53",
+        Value("1"),
+        "Where all chance comes from. The same seed gives the same run, on every machine.",
+        "Any number will do.",
+    ),
+    field(
+        "seeds",
+        "1 to 1000",
+        Value("1"),
+        "How many runs each gate has, with this seed and those that follow it. All gates meet the same ones.",
+        "One is quick; several say how much is chance.",
+    ),
+    field(
+        "duration",
+        TIME,
+        Value("\"10m\""),
+        "For how long requests arrive.",
+        "Long enough for most services; near saturation take hours.",
+    ),
+    field(
+        "warm_up",
+        "a duration below `duration`",
+        Value("\"1m\""),
+        "What happens before isn't measured.",
+        "Estimates are learned and queues have filled by then.",
+    ),
+    field(
+        "end",
+        "`\"drained\"` or `\"cut\"`",
+        Value("\"drained\""),
+        "Whether the requests that are left at the end are served, or cut off.",
+        "Cut off, the longest would be missing from the means; cut where draining would take too long.",
+    ),
+    field(
+        "in_time",
+        "a duration, or `\"none\"`",
+        Value("\"none\""),
+        "The longest response time that counts as goodput.",
+        "Only you know what your callers wait for.",
+    ),
+    field(
+        "tick",
+        TIME,
+        Value("\"1s\""),
+        "The interval of the plots.",
+        "A thousand points in a quarter of an hour.",
+    ),
+    field(
+        "requests_max",
+        "1 to 100000000",
+        Value("20000000"),
+        "The most requests of a run, tries again included.",
+        "A request takes 90 bytes of memory.",
+    ),
+    field(
+        "without_gate",
+        "`true` or `false`",
+        Value("true"),
+        "Whether the service is also run without any gate.",
+        "What a gate is worth shows beside the service as it is.",
+    ),
+    field(
+        "config",
+        "a file, relative to this one",
+        Derived("none: the gates stand in this file"),
+        "A configuration of Gatekeeper whose gates are simulated, as they are.",
+        "What was simulated is what runs.",
+    ),
+];
+
+/// The keys of a `[[type]]`.
+pub const TYPE: &[Field] = &[
+    field("name", "a name, unique", Required, "The request type.", "It can't be guessed."),
+    field("service_time", DISTRIBUTION, Required, "How long one takes alone.", "It can't be guessed."),
+    field(
+        "weight",
+        "0 to 1000000",
+        Value("1"),
+        "How much one counts in what makes the service collapse.",
+        "Requests are alike unless you know better.",
+    ),
+    field(
+        "lock",
+        "a name",
+        Derived("none"),
+        "The lock that it needs, with `collapse = \"locks\"`.",
+        "Most need none.",
+    ),
+];
+
+/// The keys of a `[[source]]`.
+pub const SOURCE: &[Field] = &[
+    field(
+        "arrivals",
+        "`\"poisson\"`, `\"regular\"`, `\"on-off\"`, `\"closed\"` or `\"replay\"`",
+        Value("\"poisson\""),
+        "How requests come. Closed: each of `clients` thinks, sends, waits for the answer. All others come whether or not the ones before were answered.",
+        "Many independent callers look like that.",
+    ),
+    field(
+        "rate",
+        "a number of requests per second, or steps: `[[\"0s\", 100], [\"1m\", 200]]`",
+        Derived("none: `utilization` says it"),
+        "How many arrive (Poisson, regular).",
+        "Either this or `utilization`.",
+    ),
+    field(
+        "utilization",
+        "a number (1 is all that the service can do), or steps",
+        Derived("none: `rate` says it"),
+        "How many arrive, as a part of what the service can do of this mix at full speed.",
+        "Saturation is then at 1, whatever the types take.",
+    ),
+    field("on_rate", "requests per second", Value("0"), "The rate of the first phase (on-off).", "Say it."),
+    field(
+        "on_lasts",
+        DISTRIBUTION,
+        Value("\"10s\""),
+        "How long that phase lasts.",
+        "A burst that people notice.",
+    ),
+    field("off_rate", "requests per second", Value("0"), "The rate of the other phase (on-off).", "Silence."),
+    field("off_lasts", DISTRIBUTION, Value("\"10s\""), "How long that phase lasts.", "As long as the first."),
+    field("clients", "1 to 1000000", Value("100"), "How many clients there are (closed).", "A small crowd."),
+    field(
+        "think",
+        DISTRIBUTION,
+        Value("\"exponential 7s\""),
+        "How long a client thinks before each request (closed).",
+        "The mean of TPC-W's customers.",
+    ),
+    field(
+        "think_max",
+        "a duration, or `\"none\"`",
+        Value("\"none\""),
+        "The longest that a client thinks.",
+        "TPC-W cuts at ten times the mean.",
+    ),
+    field(
+        "replay",
+        "a CSV file, relative to this one: seconds, type, and if known the seconds that it took alone",
+        Derived("none"),
+        "The requests as they were recorded.",
+        "With `arrivals = \"replay\"`.",
+    ),
+    field(
+        "mix",
+        "a table: `{ read = 95, report = 5 }`",
+        Derived("all types alike"),
+        "The share of each type; a type that isn't named has none.",
+        "It can't be guessed.",
+    ),
+    field("from", TIME, Value("\"0s\""), "When these clients begin.", "At once."),
+    field("until", "a duration, or `\"none\"`", Value("\"none\""), "When they end.", "With the scenario."),
+    field(
+        "timeout",
+        "a duration, or `\"none\"`",
+        Value("\"none\""),
+        "How long a client waits for its answer before it gives up.",
+        "Say how patient yours are.",
+    ),
+    field(
+        "abandoned",
+        "`\"canceled\"` or `\"runs-on\"`",
+        Value("\"canceled\""),
+        "What the service does with a request in flight whose client has given up.",
+        "The gate passes a cancellation on.",
+    ),
+    field(
+        "retries",
+        "0 to 1000",
+        Value("0"),
+        "How often a client tries again after it gave up or was refused.",
+        "Retries make overload worse: say if yours do.",
+    ),
+    field(
+        "back_off",
+        TIME,
+        Value("\"1s\""),
+        "How long before the first further try; it doubles with each.",
+        "What most libraries do.",
+    ),
+    field(
+        "deadline",
+        "a duration, or `\"none\"`",
+        Value("\"none\""),
+        "How long after its arrival the gate is told that a request is of no use any more.",
+        "Few clients tell.",
+    ),
+];
+
+/// The keys of `[upstream]`.
+pub const UPSTREAM: &[Field] = &[
+    field(
+        "service",
+        "`\"sharing\"`, `\"fifo\"`, `\"shortest-first\"` or `\"shortest-remaining\"`",
+        Value("\"sharing\""),
+        "How it serves what is in flight: all at once (`cores` shared), or `cores` at a time and the others in this order. The last two look at true service times: yardsticks.",
+        "A database without contention shares its cores.",
+    ),
+    field("cores", "1 to 10000", Value("1"), "How many cores, or servers.", "Say how many yours has."),
+    field(
+        "collapse",
+        "`\"none\"`, `\"cliff\"`, `\"deadlocks\"`, `\"locks\"`, `\"memory\"` or `\"thrashing\"`",
+        Value("\"none\""),
+        "How it loses speed when too much is in flight (sharing only).",
+        "Many a service doesn't.",
+    ),
+    field(
+        "plateau",
+        "0 to 1000000",
+        Value("64"),
+        "Cliff: the most weight at full speed.",
+        "Measured on a hot row.",
+    ),
+    field(
+        "after",
+        "above 0, at most 1",
+        Value("0.2"),
+        "Cliff, memory: the part of the speed that is left.",
+        "As steep as measured.",
+    ),
+    field("best", "0 to 1000000", Value("2"), "Deadlocks: up to so much weight there are none.", "Measured."),
+    field(
+        "worst",
+        "0 to 1000000",
+        Value("8"),
+        "Deadlocks: from so much on it is as bad as it gets.",
+        "Measured.",
+    ),
+    field("factor", "a number from 1", Value("40"), "Deadlocks: so many times slower then.", "Measured."),
+    field(
+        "handover",
+        "a number from 0",
+        Value("0.05"),
+        "Locks: how much each one that waits slows the holder.",
+        "Fits what was measured at 100 clients.",
+    ),
+    field(
+        "burn",
+        "a number from 0",
+        Value("0.2"),
+        "Locks: the part of a core that each one that waits burns.",
+        "The processor is busy when a hot row collapses.",
+    ),
+    field(
+        "limit",
+        "0 to 1000000",
+        Value("64"),
+        "Memory: the most weight that it holds.",
+        "Say how much yours holds.",
+    ),
+    field(
+        "recovers_below",
+        "0 to 1000000, or `\"none\"`",
+        Value("\"none\""),
+        "Memory: with less weight than this it is fast again.",
+        "Killed for lack of memory, it isn't.",
+    ),
+    field(
+        "half",
+        "a number above 0",
+        Value("40"),
+        "Thrashing: the weight at which half of the speed is lost.",
+        "A peak near two requests for each core.",
+    ),
+    field("power", "0 to 100", Value("2"), "Thrashing: how steeply.", "Smoothly."),
+    field(
+        "speed",
+        "steps: `[[\"5m\", 0.5], [\"6m\", 1]]`",
+        Value("[]"),
+        "By what its speed is multiplied from each time on. A stall is 0, drift is many small steps.",
+        "It stays as it is.",
+    ),
+    field(
+        "round_trip",
+        TIME,
+        Value("\"0s\""),
+        "How long an answer is under way: the request is in flight for so much longer, and keeps no core busy.",
+        "The gate stands beside the service.",
+    ),
+];

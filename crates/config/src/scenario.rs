@@ -1,0 +1,440 @@
+//! Scenario files: text in, experiments that can be run out, or every error.
+//!
+//! The gates of a scenario are read by the code that reads those of a configuration (and may be a configuration, as it
+//! is), so that what was simulated is what runs. Here alone other files are read than the one that was named: the
+//! configuration and the recorded requests that it names, relative to it.
+
+mod distribution;
+mod replay;
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+use std::time::Duration;
+
+use admission::Policy;
+use sim::{
+    Abandoned, Arrivals, Collapse, Distribution, End, Kind, Mix, Patience, Phase, Rate, Scenario, Service,
+    Source, Upstream,
+};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::checked::{self, LongLimit, single_table};
+use crate::error::{Error, Errors, Origin, Position};
+use crate::raw::{
+    self, Complaint, GATE, SCENARIO, SOURCE, Section, TYPE, UPSTREAM, hint_for_unknown, unknown_key,
+};
+
+/// What the service is called when no gate stands before it.
+pub const WITHOUT_GATE: &str = "without a gate";
+/// The most types, sources or gates of a file.
+const TABLES_MAX: usize = 1000;
+
+/// Experiments that differ in their gate: the same requests meet each of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Experiment {
+    /// The gates by name, in the order of the file (the service without one first, if it is run).
+    pub variants: Vec<(String, Scenario)>,
+    /// How many runs each has, with this many seeds from the scenario's on.
+    pub seeds: u64,
+}
+
+/// Reads and checks a scenario file, and the files that it names.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn load_scenario(path: &Path) -> Result<Experiment, Errors> {
+    let origin = Origin::File(path.to_owned());
+    let text = read_file(path, crate::FILE_BYTES_MAX)
+        .map_err(|complaint| Errors::one(origin.clone(), Error::new(complaint.why)))?;
+    let mut errors = Vec::new();
+    let (document, syntax) = DeTable::parse_recoverable(&text);
+    for error in &syntax {
+        let position = Some(Position::of(&text, error.span().map_or(0, |span| span.start)));
+        errors.push(Error { position, ..Error::new(format!("isn't TOML: {}", error.message())) });
+    }
+    let experiment = if syntax.is_empty() {
+        let directory = path.parent().unwrap_or(Path::new(""));
+        Reader { text: &text, directory, errors: &mut errors }.experiment(&document)?
+    } else {
+        None
+    };
+    match experiment {
+        Some(experiment) if errors.is_empty() => Ok(experiment),
+        _ => Err(Errors::new(origin, errors)),
+    }
+}
+
+/// A file as text, if it isn't longer than this.
+fn read_file(path: &Path, most: u64) -> Result<String, Complaint> {
+    let mut text = String::new();
+    let read = File::open(path).and_then(|file| file.take(most + 1).read_to_string(&mut text));
+    match read {
+        Ok(_) if text.len() as u64 > most => Err(Complaint::new(format!("is longer than {most} bytes"))),
+        Ok(_) => Ok(text),
+        Err(error) => Err(Complaint::new(format!("cannot be read: {error}"))),
+    }
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    directory: &'a Path,
+    errors: &'a mut Vec<Error>,
+}
+
+/// One of several tables, and where it stands.
+type Table<'d> = (&'d DeTable<'d>, usize);
+
+impl<'a> Reader<'a> {
+    /// `None`: there are errors. An error: of the configuration that the file names.
+    fn experiment(mut self, document: &Spanned<DeTable<'_>>) -> Result<Option<Experiment>, Errors> {
+        let top = document.get_ref();
+        const SECTIONS: [&str; 5] = ["scenario", "type", "source", "upstream", "gate"];
+        for key in top.keys().filter(|key| !SECTIONS.contains(&&**key.get_ref())) {
+            let hint = hint_for_unknown(key.get_ref(), &SECTIONS);
+            self.errors.push(unknown_key(key.get_ref(), Position::of(self.text, key.span().start), hint));
+        }
+        let types = self.types(top);
+        let upstream = self.upstream(top);
+        let mut sources = Vec::new();
+        for (number, table) in self.tables(top, "source", true).into_iter().enumerate() {
+            sources.extend(self.source(number, table, &types, &upstream));
+        }
+        let kinds = types.into_iter().map(|(kind, _)| kind).collect();
+        let placeholder = Source::new(Arrivals::Poisson(Rate::constant(0.0)), Mix::Shares(Vec::new()));
+        let base = Scenario { sources, ..Scenario::new(no_gate(), kinds, placeholder, upstream) };
+        let empty = DeTable::new();
+        let (table, at) = single_table(top, "scenario", &empty, self.text, self.errors);
+        let section = &mut self.section("scenario".to_owned(), (table, at), SCENARIO);
+        let base = read_scenario(section, base);
+        let seeds = section.read("seeds", |value| raw::integer(value, 1..=1000));
+        let without_gate = section.read("without_gate", raw::boolean);
+        let config = section.read_given("config", raw::text);
+        let mut variants = Vec::new();
+        if without_gate {
+            variants.push((WITHOUT_GATE.to_owned(), no_gate()));
+        }
+        if let Some(file) = config {
+            let world = crate::load(&self.directory.join(file))?;
+            let gates = world.gates.iter();
+            variants.extend(
+                gates.map(|gate| (gate.name.clone(), simulated(&gate.policy, gate.long_limit, &base))),
+            );
+        }
+        self.gates(top, &base, &mut variants);
+        if variants.is_empty() {
+            let hint = Some("write [[gate]], or name a `config`, or leave `without_gate` on".to_owned());
+            self.errors.push(Error { hint, ..Error::new("there is no gate") });
+        }
+        let with = |(name, policy)| (name, Scenario { policy, ..base.clone() });
+        let experiment = Experiment { variants: variants.into_iter().map(with).collect(), seeds };
+        if self.errors.is_empty() {
+            // What no single key is to blame for.
+            for (_, scenario) in &experiment.variants {
+                if let Err(error) = scenario.check() {
+                    self.errors.push(Error::new(error.to_string()));
+                    break;
+                }
+            }
+        }
+        Ok(self.errors.is_empty().then_some(experiment))
+    }
+
+    fn section<'s>(
+        &'s mut self,
+        name: String,
+        (table, at): Table<'s>,
+        fields: &'static [raw::Field],
+    ) -> Section<'s> {
+        Section::open(name, table, fields, (self.text, at), self.errors)
+    }
+
+    /// All tables `[[key]]`.
+    fn tables<'d>(&mut self, top: &'d DeTable<'d>, key: &str, required: bool) -> Vec<Table<'d>> {
+        let mut complain = |start: Option<usize>, why: String| {
+            let position = start.map(|start| Position::of(self.text, start));
+            let hint = Some(format!("write [[{key}]] with its keys below"));
+            self.errors.push(Error { position, hint, ..Error::new(why) });
+        };
+        let values = match top.get(key).map(|value| (value.get_ref(), value.span().start)) {
+            Some((DeValue::Array(values), _)) => values,
+            Some((_, start)) => {
+                complain(Some(start), format!("{key} isn't a list (two brackets: there may be several)"));
+                return Vec::new();
+            }
+            None if required => {
+                complain(None, format!("there is no {key}"));
+                return Vec::new();
+            }
+            None => return Vec::new(),
+        };
+        if values.len() > TABLES_MAX {
+            complain(None, format!("there are more than {TABLES_MAX} of {key}"));
+        }
+        let mut tables = Vec::new();
+        for value in values.iter().take(TABLES_MAX) {
+            match value.get_ref() {
+                DeValue::Table(table) => tables.push((table, value.span().start)),
+                _ => complain(Some(value.span().start), format!("a {key} isn't a table")),
+            }
+        }
+        tables
+    }
+
+    /// The types, and the name of the lock of each.
+    fn types(&mut self, top: &DeTable<'_>) -> Vec<(Kind, Option<String>)> {
+        let mut types: Vec<(Kind, Option<String>)> = Vec::new();
+        let mut locks: Vec<String> = Vec::new();
+        for (number, table) in self.tables(top, "type", true).into_iter().enumerate() {
+            let mut section = self.section(titled("type", number, table.0), table, TYPE);
+            let name = required(&mut section, "name", raw::some_text).unwrap_or_default();
+            if types.iter().any(|(other, _)| other.name == name) {
+                section.complain("name", Complaint::new("another type has this name"));
+            }
+            let service_time = required(&mut section, "service_time", distribution::read);
+            let lock = section.read_given("lock", raw::some_text);
+            let number_of = |lock: &String| {
+                let known = locks.iter().position(|other| other == lock);
+                known.unwrap_or_else(|| {
+                    locks.push(lock.clone());
+                    locks.len() - 1
+                }) as u32
+            };
+            let kind = Kind {
+                weight: section.read("weight", |value| checked::number(value, 0, 1_000_000)),
+                lock: lock.as_ref().map(number_of),
+                ..Kind::new(name, service_time.unwrap_or(Distribution::Fixed(Duration::ZERO)))
+            };
+            types.push((kind, lock));
+        }
+        types
+    }
+
+    fn upstream(&mut self, top: &DeTable<'_>) -> Upstream {
+        let empty = DeTable::new();
+        let (table, at) = single_table(top, "upstream", &empty, self.text, self.errors);
+        let mut section = self.section("upstream".to_owned(), (table, at), UPSTREAM);
+        let cores = section.read("cores", |value| checked::number(value, 1, 10_000));
+        let collapse = read_collapse(&mut section);
+        const SERVICES: &[(&str, u8)] =
+            &[("sharing", 0), ("fifo", 1), ("shortest-first", 2), ("shortest-remaining", 3)];
+        let service = match section.read("service", |value| raw::choice(value, SERVICES)) {
+            0 => Service::Sharing { cores, collapse },
+            1 => Service::Fifo { servers: cores },
+            2 => Service::ShortestFirst { servers: cores },
+            _ => Service::ShortestRemaining { servers: cores },
+        };
+        Upstream {
+            service,
+            speed: section.read("speed", raw::steps),
+            round_trip: section.read("round_trip", raw::at_most_a_day),
+        }
+    }
+
+    fn source(
+        &mut self,
+        number: usize,
+        table: Table<'_>,
+        types: &[(Kind, Option<String>)],
+        upstream: &Upstream,
+    ) -> Option<Source> {
+        let directory = self.directory;
+        let mut section = self.section(titled("source", number, table.0), table, SOURCE);
+        let shares = read_mix(&mut section, types);
+        let kinds: Vec<Kind> = types.iter().map(|(kind, _)| kind.clone()).collect();
+        let full = f64::from(upstream.cores()) / Scenario::mean_service_time(&kinds, &shares);
+        let arrivals = read_arrivals(&mut section, full, |file| {
+            replay::read(&directory.join(file), types.iter().map(|(kind, _)| kind.name.as_str()))
+        });
+        const ABANDONED: &[(&str, Abandoned)] =
+            &[("canceled", Abandoned::Canceled), ("runs-on", Abandoned::RunsOn)];
+        Some(Source {
+            arrivals: arrivals?,
+            mix: Mix::Shares(shares),
+            patience: Patience {
+                timeout: section.read("timeout", raw::time_or_none),
+                abandoned: section.read("abandoned", |value| raw::choice(value, ABANDONED)),
+                retries: section.read("retries", |value| checked::number(value, 0, 1000)),
+                back_off: section.read("back_off", raw::at_most_a_day),
+            },
+            deadline: section.read("deadline", raw::time_or_none),
+            from: section.read("from", raw::long_time),
+            until: section.read("until", raw::time_or_none),
+        })
+    }
+
+    fn gates(&mut self, top: &DeTable<'_>, base: &Scenario, variants: &mut Vec<(String, Policy)>) {
+        for (number, table) in self.tables(top, "gate", false).into_iter().enumerate() {
+            let mut section = self.section(titled("gate", number, table.0), table, GATE);
+            let (name, policy, long_limit) = checked::read_simulated(&mut section);
+            if variants.iter().any(|(other, _)| *other == name) {
+                let hint = "say how each is to be called in the table";
+                section.complain("name", Complaint::new("another gate has this name").hint(hint));
+            }
+            variants.push((name, simulated(&policy, long_limit, base)));
+        }
+    }
+}
+
+/// A gate that isn't there.
+fn no_gate() -> Policy {
+    Policy {
+        capacity: admission::Capacity::Unlimited,
+        connections: u32::MAX,
+        long_limit: None,
+        cost: admission::Cost::DEFAULT,
+        order: admission::Order::Fifo,
+        queue_max: usize::MAX,
+        queue_timeout: Duration::MAX,
+        pinned_max: 1,
+        types_max: 10_000,
+        suspend_after: Duration::from_secs(1),
+    }
+}
+
+/// The policy before this service, which tells of its cores.
+fn simulated(policy: &Policy, long_limit: LongLimit, base: &Scenario) -> Policy {
+    match long_limit {
+        LongLimit::AskServer => Policy { long_limit: Some(base.upstream.cores()), ..policy.clone() },
+        LongLimit::Fixed(_) | LongLimit::NoLane => policy.clone(),
+    }
+}
+
+/// How errors call a table: by its name, else by its number.
+fn titled(what: &str, number: usize, table: &DeTable<'_>) -> String {
+    match table.get("name").map(Spanned::get_ref) {
+        Some(DeValue::String(name)) => format!("{what} {name:?}"),
+        _ => format!("{what} {}", number + 1),
+    }
+}
+
+fn required<T>(
+    section: &mut Section<'_>,
+    key: &str,
+    parse: impl Fn(&DeValue<'_>) -> Result<T, Complaint>,
+) -> Option<T> {
+    let value = section.read_given(key, parse);
+    if value.is_none() && !section.has(key) {
+        section.complain(key, Complaint::new("is missing"));
+    }
+    value
+}
+
+fn read_scenario(section: &mut Section<'_>, base: Scenario) -> Scenario {
+    const ENDS: &[(&str, End)] = &[("drained", End::Drained), ("cut", End::Cut)];
+    let scenario = Scenario {
+        seed: section.read("seed", |value| raw::integer(value, 0..=1 << 53)),
+        duration: section.read("duration", raw::long_time),
+        warm_up: section.read("warm_up", raw::long_time),
+        end: section.read("end", |value| raw::choice(value, ENDS)),
+        in_time: section.read("in_time", raw::time_or_none),
+        tick: section.read("tick", raw::some_time),
+        requests_max: section.read("requests_max", |value| checked::number(value, 1, 100_000_000)) as usize,
+        ..base
+    };
+    if scenario.warm_up >= scenario.duration {
+        section.complain("warm_up", Complaint::new("must be shorter than `duration`"));
+    }
+    scenario
+}
+
+fn read_mix(section: &mut Section<'_>, types: &[(Kind, Option<String>)]) -> Vec<f64> {
+    let Some(given) = section.read_given("mix", raw::weights) else { return vec![1.0; types.len()] };
+    let mut shares = vec![0.0; types.len()];
+    for (name, weight) in given {
+        match types.iter().position(|(kind, _)| kind.name == name) {
+            Some(at) => shares[at] = weight,
+            None => {
+                let names: Vec<_> = types.iter().map(|(kind, _)| kind.name.as_str()).collect();
+                let complaint = Complaint::new(format!("names the type {name:?}, which isn't there"));
+                let hint = hint_for_unknown(&name, &names);
+                section.complain("mix", Complaint { hint, ..complaint });
+            }
+        }
+    }
+    shares
+}
+
+/// `full`: how many a second the service can do. `None`: there are errors.
+fn read_arrivals(
+    section: &mut Section<'_>,
+    full: f64,
+    replay: impl Fn(&str) -> Result<Arrivals, Complaint>,
+) -> Option<Arrivals> {
+    const KINDS: &[(&str, u8)] =
+        &[("poisson", 0), ("regular", 1), ("on-off", 2), ("closed", 3), ("replay", 4)];
+    let kind = section.read("arrivals", |value| raw::choice(value, KINDS));
+    let phase = |section: &mut Section<'_>, rate, lasts| Phase {
+        rate: section.read(rate, raw::amount),
+        lasts: section.read(lasts, distribution::read),
+    };
+    let think = section.read("think", distribution::read);
+    let think_max = section.read("think_max", raw::time_or_none);
+    let clients = section.read("clients", |value| checked::number(value, 1, 1_000_000));
+    let (on, off) = (phase(section, "on_rate", "on_lasts"), phase(section, "off_rate", "off_lasts"));
+    match kind {
+        0 => Some(Arrivals::Poisson(read_rate(section, full)?)),
+        1 => Some(Arrivals::Regular(read_rate(section, full)?)),
+        2 => Some(Arrivals::OnOff { on, off }),
+        3 => Some(Arrivals::Closed { clients, think, think_max }),
+        _ => required(section, "replay", |value| replay(&raw::text(value)?)),
+    }
+}
+
+fn read_rate(section: &mut Section<'_>, full: f64) -> Option<Rate> {
+    let rate = section.read_given("rate", raw::amount_or_steps);
+    let utilization = section.read_given("utilization", raw::amount_or_steps);
+    match (rate, utilization) {
+        (Some(steps), None) => Some(Rate::steps(steps)),
+        (None, Some(steps)) => {
+            let scaled = steps.into_iter().map(|(at, part)| (at, part * full));
+            Some(Rate::steps(scaled.collect::<Vec<_>>()))
+        }
+        (Some(_), Some(_)) => {
+            section.complain(
+                "utilization",
+                Complaint::new("says what `rate` says already").hint("leave one out"),
+            );
+            None
+        }
+        (None, None) => {
+            if !section.has("rate") && !section.has("utilization") {
+                let hint = "write how many a second, or `utilization`";
+                section.complain("rate", Complaint::new("is missing").hint(hint));
+            }
+            None
+        }
+    }
+}
+
+fn read_collapse(section: &mut Section<'_>) -> Collapse {
+    const COLLAPSES: &[(&str, u8)] =
+        &[("none", 0), ("cliff", 1), ("deadlocks", 2), ("locks", 3), ("memory", 4), ("thrashing", 5)];
+    let weight =
+        |section: &mut Section<'_>, key| section.read(key, |value| checked::number(value, 0, 1_000_000));
+    let after = section.read("after", raw::amount);
+    let recovers = |value: &DeValue<'_>| raw::bound(value, 1_000_000);
+    match section.read("collapse", |value| raw::choice(value, COLLAPSES)) {
+        0 => Collapse::None,
+        1 => Collapse::Cliff { plateau: weight(section, "plateau"), after },
+        2 => Collapse::Deadlocks {
+            best: weight(section, "best"),
+            worst: weight(section, "worst"),
+            factor: section.read("factor", raw::amount),
+        },
+        3 => Collapse::Locks {
+            handover: section.read("handover", raw::amount),
+            burn: section.read("burn", raw::amount),
+        },
+        4 => Collapse::Memory {
+            limit: weight(section, "limit"),
+            after,
+            recovers_below: section.read("recovers_below", recovers).map(|below| below as u32),
+        },
+        _ => Collapse::Thrashing {
+            half: section.read("half", raw::amount),
+            power: section.read("power", |value| checked::number(value, 0, 100)),
+        },
+    }
+}

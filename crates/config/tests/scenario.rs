@@ -1,0 +1,243 @@
+//! Scenario files: what they mean, and everything that is wrong with one.
+
+#![expect(clippy::unwrap_used, reason = "a helper of tests fails like a test")]
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use admission::{Capacity, Order, Work};
+use config::{Experiment, WITHOUT_GATE, load_scenario};
+use sim::{Abandoned, Arrivals, Collapse, Distribution, End, Mix, Rate, Service};
+use tempfile::TempDir;
+
+const SMALL: &str = r#"
+[[type]]
+name = "read"
+service_time = "exponential 1ms"
+
+[[source]]
+rate = 100
+"#;
+
+fn directory(files: &[(&str, &str)]) -> TempDir {
+    let directory = TempDir::new().unwrap();
+    for (name, text) in files {
+        fs::write(directory.path().join(name), text).unwrap();
+    }
+    directory
+}
+
+fn read(text: &str) -> Result<Experiment, Vec<String>> {
+    let directory = directory(&[("s.toml", text)]);
+    load_scenario(&directory.path().join("s.toml")).map_err(|errors| {
+        let place = format!("{}/", directory.path().display());
+        errors.to_string().replace(&place, "").lines().map(str::to_owned).collect()
+    })
+}
+
+#[test]
+fn a_type_and_a_source_are_enough() {
+    let experiment = read(SMALL).unwrap();
+    assert_eq!(experiment.seeds, 1);
+    let [(name, scenario)] = &experiment.variants[..] else { panic!("{experiment:?}") };
+    assert_eq!(name, WITHOUT_GATE);
+    assert_eq!((scenario.duration, scenario.warm_up), (Duration::from_secs(600), Duration::from_secs(60)));
+    assert_eq!(scenario.sources[0].arrivals, Arrivals::Poisson(Rate::constant(100.0)));
+    assert_eq!(scenario.upstream.service, Service::Sharing { cores: 1, collapse: Collapse::None });
+}
+
+#[test]
+fn everything_can_be_said() {
+    let text = r#"
+[scenario]
+seed = 7
+seeds = 3
+duration = "2h"
+warm_up = "0s"
+end = "cut"
+in_time = "1s"
+tick = "500ms"
+without_gate = false
+
+[[type]]
+name = "read"
+service_time = "lognormal 1ms cv 0.5"
+
+[[type]]
+name = "order"
+service_time = "2ms"
+weight = 3
+lock = "item"
+
+[[source]]
+utilization = [["0s", 0.5], ["1m", 1.5]]
+mix = { read = 3, order = 1 }
+timeout = "10s"
+abandoned = "runs-on"
+retries = 2
+back_off = "100ms"
+deadline = "5s"
+from = "1s"
+until = "1h"
+
+[[source]]
+arrivals = "closed"
+clients = 5
+think = "7s"
+think_max = "70s"
+mix = { order = 1 }
+
+[upstream]
+cores = 2
+collapse = "locks"
+handover = 0.1
+speed = [["10m", 0.5], ["11m", 1]]
+round_trip = "1ms"
+
+[[gate]]
+name = "found"
+capacity = "auto"
+
+[[gate]]
+name = "paper"
+capacity = "100ms"
+long_limit = "none"
+order = "fifo"
+"#;
+    let experiment = read(text).unwrap();
+    assert_eq!(experiment.seeds, 3);
+    let [(found, first), (paper, second)] = &experiment.variants[..] else { panic!("{experiment:?}") };
+    assert_eq!((found.as_str(), paper.as_str()), ("found", "paper"));
+    assert!(matches!(first.policy.capacity, Capacity::Found(_)));
+    assert_eq!(first.policy.long_limit, Some(2), "the service tells of its cores");
+    assert_eq!(second.policy.capacity, Capacity::Fixed(Work::from_nanos(100_000_000)));
+    assert_eq!((second.policy.long_limit, second.policy.order), (None, Order::Fifo));
+    assert_eq!(first.types[1].service_time, Distribution::Fixed(Duration::from_millis(2)));
+    assert_eq!((first.types[1].weight, first.types[1].lock, first.types[0].lock), (3, Some(0), None));
+    assert_eq!((first.seed, first.end), (7, End::Cut));
+    let source = &first.sources[0];
+    // 3 reads of 1 ms for an order of 2 ms: two cores can do 1600 a second.
+    let rate = Rate::steps([(Duration::ZERO, 800.0), (Duration::from_secs(60), 2400.0)]);
+    assert_eq!(source.arrivals, Arrivals::Poisson(rate));
+    assert_eq!(source.mix, Mix::Shares(vec![3.0, 1.0]));
+    assert_eq!((source.patience.retries, source.patience.abandoned), (2, Abandoned::RunsOn));
+    assert_eq!(first.sources[1].mix, Mix::Shares(vec![0.0, 1.0]));
+}
+
+#[test]
+fn a_configuration_is_simulated_as_it_is() {
+    let config = "[[gate]]\nname = \"shop\"\nupstream = \"db:5432\"\nconnections = 7\nlong_limit = 3\nmax_clients = 50\n";
+    let scenario = format!("[scenario]\nconfig = \"g.toml\"\n{SMALL}");
+    let files = directory(&[("s.toml", &scenario), ("g.toml", config)]);
+    let experiment = load_scenario(&files.path().join("s.toml")).unwrap();
+    let (name, scenario) = &experiment.variants[1];
+    assert_eq!(
+        (name.as_str(), scenario.policy.connections, scenario.policy.long_limit),
+        ("shop", 7, Some(3))
+    );
+    let world = config::load(&files.path().join("g.toml")).unwrap();
+    assert_eq!(world.gates[0].policy, scenario.policy, "what was simulated is what runs");
+
+    let pasted = read(&format!("{SMALL}\n{config}")).unwrap();
+    assert_eq!(pasted.variants[1].1.policy, scenario.policy);
+
+    fs::write(files.path().join("g.toml"), "[[gate]]\nupstream = \"db\"\nconections = 7\n").unwrap();
+    let said = load_scenario(&files.path().join("s.toml")).unwrap_err().to_string();
+    assert!(said.contains("g.toml:3: gate: conections: there is no such key; did you mean"), "{said}");
+}
+
+#[test]
+fn recorded_requests_are_read_from_beside_the_scenario() {
+    let text = SMALL.replace("rate = 100", "arrivals = \"replay\"\nreplay = \"r.csv\"");
+    let files = directory(&[("s.toml", &text), ("r.csv", "0.5,read,0.001\n")]);
+    let experiment = load_scenario(&files.path().join("s.toml")).unwrap();
+    assert!(
+        matches!(&experiment.variants[0].1.sources[0].arrivals, Arrivals::Replayed(all) if all.len() == 1)
+    );
+    fs::write(files.path().join("r.csv"), "0.5,write\n").unwrap();
+    let said = load_scenario(&files.path().join("s.toml")).unwrap_err().to_string();
+    assert!(
+        said.contains("s.toml:8: source 1: replay = \"r.csv\": line 1: there is no type \"write\""),
+        "{said}"
+    );
+}
+
+#[test]
+fn everything_that_is_wrong_is_said_at_once_with_its_line() {
+    let text = r#"[scenario]
+duration = 10
+sed = 1
+
+[[type]]
+name = "read"
+service_time = "exponential"
+
+[[type]]
+name = "read"
+
+[[source]]
+mix = { raed = 1 }
+rate = -1
+
+[[source]]
+arrivals = "closed"
+clients = 0
+
+[upstream]
+cores = "two"
+
+[[gate]]
+conections = 5
+
+[gates]
+"#;
+    let expected = [
+        "s.toml:2: scenario: duration = 10: needs a unit; write \"10s\"",
+        "s.toml:3: scenario: sed: there is no such key; did you mean `seed`?",
+        "s.toml:7: type \"read\": service_time = \"exponential\": isn't a distribution of times; write such as",
+        "s.toml:9: type \"read\": service_time: is missing",
+        "s.toml:10: type \"read\": name = \"read\": another type has this name",
+        "s.toml:13: source 1: mix = { raed = 1 }: names the type \"raed\", which isn't there; did you mean `read`?",
+        "s.toml:14: source 1: rate = -1: must be a number from 0",
+        "s.toml:18: source 2: clients = 0: must be from 1 to 1000000",
+        "s.toml:21: upstream: cores = \"two\": a string isn't a whole number",
+        "s.toml:24: gate 1: conections: there is no such key; did you mean `connections`?",
+        "s.toml:26: gates: there is no such key; did you mean `gate`?",
+    ];
+    let said = read(text).unwrap_err();
+    assert_eq!(said.len(), expected.len(), "{said:#?}");
+    for (said, expected) in said.iter().zip(expected) {
+        assert!(said.starts_with(expected), "{said}\n{expected}");
+    }
+}
+
+#[test]
+fn what_is_missing_is_said() {
+    let said = read("").unwrap_err().join("\n");
+    assert!(said.contains("there is no type") && said.contains("there is no source"), "{said}");
+    assert!(read("[[type]\n").unwrap_err()[0].contains("isn't TOML"));
+    let silent = SMALL.replace("rate = 100", "");
+    assert!(read(&silent).unwrap_err()[0].contains("rate: is missing; write how many a second"), "{silent}");
+    let twice = SMALL.replace("rate = 100", "rate = 100\nutilization = 1");
+    assert!(read(&twice).unwrap_err()[0].contains("says what `rate` says already"));
+    let nothing = format!("[scenario]\nwithout_gate = false\n{SMALL}");
+    assert!(read(&nothing).unwrap_err()[0].contains("there is no gate"));
+    let gone = load_scenario(Path::new("/nonexistent/s.toml")).unwrap_err().to_string();
+    assert!(gone.contains("/nonexistent/s.toml: cannot be read"), "{gone}");
+}
+
+#[test]
+fn the_example_scenarios_can_be_run() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+    let mut count = 0;
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "toml") {
+            let experiment = load_scenario(&path).unwrap_or_else(|errors| panic!("{errors}"));
+            assert!(experiment.variants.len() > 1, "{}", path.display());
+            count += 1;
+        }
+    }
+    assert!(count >= 3);
+}

@@ -1,0 +1,142 @@
+//! The result of a simulation as text: a line for each gate, and the mean response time of each type.
+
+use std::fmt::Write as _;
+
+use comfy_table::{CellAlignment, Table, presets};
+use config::Experiment;
+use sim::{Figures, Times};
+
+use super::Outcome;
+
+/// The longest name that is shown, in characters.
+const NAME_CHARS_MAX: usize = 18;
+
+/// Both tables. Where there are several seeds, figures are means over them.
+pub(super) fn of(experiment: &Experiment, outcomes: &[Outcome]) -> String {
+    let mut text = overall(experiment, outcomes);
+    text.push('\n');
+    text += &by_type(experiment, outcomes);
+    text.push('\n');
+    let one = outcomes.first().map(|outcome| &outcome.summary);
+    let seconds = one.map_or(0.0, |summary| summary.window);
+    let seeds =
+        if experiment.seeds == 1 { "1 seed".to_owned() } else { format!("{} seeds", experiment.seeds) };
+    let trace = outcomes.iter().fold(0u64, |folded, outcome| folded.rotate_left(7) ^ outcome.trace);
+    // Writing to a string cannot fail.
+    let _ =
+        writeln!(text, "{seconds} s measured, {seeds}; the same requests met each gate; trace {trace:016x}");
+    text
+}
+
+fn overall(experiment: &Experiment, outcomes: &[Outcome]) -> String {
+    let mut table = plain();
+    table.set_header([
+        "gate",
+        "served/s",
+        "in time/s",
+        "refused",
+        "gave up",
+        "mean",
+        "±",
+        "p50",
+        "p95",
+        "p99",
+        "waiting",
+        "in flight",
+    ]);
+    for (variant, (name, _)) in experiment.variants.iter().enumerate() {
+        let summaries: Vec<_> = outcomes
+            .iter()
+            .filter(|outcome| outcome.variant == variant)
+            .map(|outcome| &outcome.summary)
+            .collect();
+        let mean = |of: &dyn Fn(&sim::Summary) -> f64| {
+            summaries.iter().map(|summary| of(summary)).sum::<f64>() / summaries.len().max(1) as f64
+        };
+        let response = |of: fn(&Times) -> f64| time(mean(&|summary| of(&summary.overall.response)));
+        let share = |of: fn(&Figures) -> u64| {
+            let part = mean(&|summary| of(&summary.overall) as f64 / summary.overall.arrived.max(1) as f64);
+            format!("{:.1}%", part * 100.0)
+        };
+        // Runs with other seeds are independent: the interval of their mean is narrower by √n.
+        let half_width =
+            mean(&|summary| summary.overall.response.half_width) / (summaries.len() as f64).sqrt();
+        table.add_row([
+            cut(name),
+            format!("{:.1}", mean(&|summary| summary.overall.throughput)),
+            format!("{:.1}", mean(&|summary| summary.overall.goodput)),
+            share(|figures| figures.rejected),
+            share(|figures| figures.timed_out),
+            response(|times| times.mean),
+            time(half_width),
+            response(|times| times.p50),
+            response(|times| times.p95),
+            response(|times| times.p99),
+            format!("{:.1}", mean(&|summary| summary.queued)),
+            format!("{:.1}", mean(&|summary| summary.in_flight)),
+        ]);
+    }
+    lines(&mut table)
+}
+
+fn by_type(experiment: &Experiment, outcomes: &[Outcome]) -> String {
+    let Some((_, scenario)) = experiment.variants.first() else { return String::new() };
+    let mut table = plain();
+    let gates = experiment.variants.iter().map(|(name, _)| cut(name));
+    table.set_header(["mean of those served".to_owned()].into_iter().chain(gates));
+    for (at, kind) in scenario.types.iter().enumerate() {
+        let cell = |variant: usize| {
+            let of_variant = outcomes.iter().filter(|outcome| outcome.variant == variant);
+            let (sum, count) = of_variant.fold((0.0, 0.0), |(sum, count), outcome| {
+                let response = outcome.summary.types[at].response;
+                let served = response.count as f64;
+                (sum + response.mean * served, count + served)
+            });
+            if count == 0.0 { "–".to_owned() } else { time(sum / count) }
+        };
+        table.add_row([cut(&kind.name)].into_iter().chain((0..experiment.variants.len()).map(cell)));
+    }
+    lines(&mut table)
+}
+
+fn plain() -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table
+}
+
+fn lines(table: &mut Table) -> String {
+    for (index, column) in table.column_iter_mut().enumerate() {
+        if index == 0 {
+            column.set_padding((0, 1));
+        } else {
+            column.set_padding((1, 0));
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let mut text = String::new();
+    for line in table.lines() {
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    text
+}
+
+fn cut(name: &str) -> String {
+    if name.chars().count() <= NAME_CHARS_MAX {
+        return name.to_owned();
+    }
+    name.chars().take(NAME_CHARS_MAX - 1).chain(['…']).collect()
+}
+
+/// A time with three digits or so and its unit.
+pub(super) fn time(seconds: f64) -> String {
+    let millis = seconds * 1e3;
+    match millis {
+        _ if !seconds.is_finite() => "–".to_owned(),
+        _ if millis < 0.1 => format!("{:.0}µs", millis * 1e3),
+        _ if millis < 10.0 => format!("{millis:.2}ms"),
+        _ if millis < 1000.0 => format!("{millis:.0}ms"),
+        _ if seconds < 100.0 => format!("{seconds:.1}s"),
+        _ => format!("{seconds:.0}s"),
+    }
+}

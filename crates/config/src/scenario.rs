@@ -6,6 +6,7 @@
 
 mod distribution;
 mod replay;
+mod sessions;
 
 use std::fs::File;
 use std::io::Read as _;
@@ -242,16 +243,16 @@ impl<'a> Reader<'a> {
         let directory = self.directory;
         let mut section = self.section(titled("source", number, table.0), table, SOURCE);
         let shares = read_mix(&mut section, types);
+        let names: Vec<&str> = types.iter().map(|(kind, _)| kind.name.as_str()).collect();
+        let sessions = section.read_given("sessions", |value| sessions::read(value, &names));
         let kinds: Vec<Kind> = types.iter().map(|(kind, _)| kind.clone()).collect();
         let full = f64::from(upstream.cores()) / Scenario::mean_service_time(&kinds, &shares);
-        let arrivals = read_arrivals(&mut section, full, |file| {
-            replay::read(&directory.join(file), types.iter().map(|(kind, _)| kind.name.as_str()))
-        });
+        let arrivals = read_arrivals(&mut section, full, |file| replay::read(&directory.join(file), &names));
         const ABANDONED: &[(&str, Abandoned)] =
             &[("canceled", Abandoned::Canceled), ("runs-on", Abandoned::RunsOn)];
         Some(Source {
             arrivals: arrivals?,
-            mix: Mix::Shares(shares),
+            mix: sessions.map_or(Mix::Shares(shares), Mix::Sessions),
             patience: Patience {
                 timeout: section.read("timeout", raw::time_or_none),
                 abandoned: section.read("abandoned", |value| raw::choice(value, ABANDONED)),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use admission::{Capacity, Order, Work};
 use config::{Experiment, WITHOUT_GATE, load_scenario};
-use sim::{Abandoned, Arrivals, Collapse, Distribution, End, Mix, Rate, Service};
+use sim::{Abandoned, Arrivals, Collapse, Distribution, End, Mix, Rate, Service, Sessions};
 use tempfile::TempDir;
 
 const SMALL: &str = r#"
@@ -145,6 +145,29 @@ fn a_configuration_is_simulated_as_it_is() {
     fs::write(files.path().join("g.toml"), "[[gate]]\nupstream = \"db\"\nconections = 7\n").unwrap();
     let said = load_scenario(&files.path().join("s.toml")).unwrap_err().to_string();
     assert!(said.contains("g.toml:3: gate: conections: there is no such key; did you mean"), "{said}");
+}
+
+#[test]
+fn sessions_are_read_by_the_names_of_the_types() {
+    let types = "[[type]]\nname = \"home\"\nservice_time = \"1ms\"\n[[type]]\nname = \"search\"\nservice_time = \"2ms\"\n";
+    let with = |next: &str| {
+        let source = "[[source]]\narrivals = \"closed\"\n";
+        format!("{types}{source}sessions = {{ first = \"home\", lasts = \"15m\", next = {next} }}\n")
+    };
+    let experiment = read(&with("{ home = { home = 1, search = 3 }, search = { home = 1 } }")).unwrap();
+    let lasts = Some(Distribution::Fixed(Duration::from_secs(900)));
+    let next = vec![vec![1.0, 3.0], vec![1.0, 0.0]];
+    assert_eq!(experiment.variants[0].1.sources[0].mix, Mix::Sessions(Sessions { first: 0, next, lasts }));
+    for (next, why) in [
+        ("{ home = { search = 1 } }", "leads to \"search\", but doesn't say what comes next after it"),
+        ("{ hom = { search = 1 } }", "names the type \"hom\", which isn't there; did you mean `home`?"),
+        ("{}", "says of no type what comes next"),
+    ] {
+        let said = read(&with(next)).unwrap_err().join("\n");
+        assert!(said.contains("s.toml:9: source 1: sessions = ") && said.contains(why), "{said}");
+    }
+    let open = with("{ home = { home = 1 } }").replace("arrivals = \"closed\"", "rate = 1");
+    assert!(read(&open).unwrap_err()[0].contains("only the clients of a closed loop have sessions"));
 }
 
 #[test]

@@ -140,3 +140,35 @@ pub(crate) enum What {
     Landed = 6,
     CutOff = 7,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_small() {
+        assert!(size_of::<Row>() <= 80, "{}", size_of::<Row>());
+    }
+
+    #[test]
+    fn a_trace_depends_on_what_when_whose_and_in_which_order() {
+        let of = |notes: &[(What, u64, u32)]| {
+            let mut trace = Trace::new();
+            notes.iter().for_each(|&(what, now, row)| trace.note(what, now, row));
+            trace.value()
+        };
+        let (first, second) = ((What::Arrived, 5, 0), (What::Dispatched, 5, 0));
+        let all = [
+            of(&[]),
+            of(&[first, second]),
+            of(&[second, first]),
+            of(&[first, (What::Dispatched, 6, 0)]),
+            of(&[first, (What::Dispatched, 5, 1)]),
+            of(&[first, (What::Rejected, 5, 0)]),
+        ];
+        let mut distinct = all.to_vec();
+        distinct.sort_unstable();
+        distinct.dedup();
+        assert_eq!(distinct.len(), all.len());
+    }
+}

@@ -72,7 +72,7 @@ pub const SCENARIO: &[Field] = &[
         "1 to 100000000",
         Value("20000000"),
         "The most requests of a run, tries again included.",
-        "A request takes 90 bytes of memory.",
+        "A request takes about a hundred bytes of memory.",
     ),
     field(
         "without_gate",
@@ -171,6 +171,13 @@ pub const SOURCE: &[Field] = &[
         Derived("all types alike"),
         "The share of each type; a type that isn't named has none.",
         "It can't be guessed.",
+    ),
+    field(
+        "sessions",
+        "a table: `{ first = \"home\", lasts = \"exponential 15m\", next = { home = { search = 2, home = 1 }, … } }`",
+        Derived("none: each request is drawn from `mix`"),
+        "What a client of a closed loop sends next depends on what it sent last: for each type the weights of those that may follow. A session begins with `first`, and anew with the next request after it has lasted for `lasts` (for ever, if that is left out).",
+        "Clients that go from page to page aren't independent draws.",
     ),
     field("from", TIME, Value("\"0s\""), "When these clients begin.", "At once."),
     field("until", "a duration, or `\"none\"`", Value("\"none\""), "When they end.", "With the scenario."),

@@ -14,9 +14,9 @@ const BYTES_MAX: u64 = 1 << 28;
 const SECONDS_MAX: f64 = 1e9;
 
 /// Reads it. A first line that doesn't begin with a number is a heading.
-pub(super) fn read<'n>(path: &Path, names: impl Iterator<Item = &'n str>) -> Result<Arrivals, Complaint> {
+pub(super) fn read(path: &Path, names: &[&str]) -> Result<Arrivals, Complaint> {
     let text = read_file(path, BYTES_MAX)?;
-    parse(&text, &names.collect::<Vec<_>>())
+    parse(&text, names)
 }
 
 fn parse(text: &str, names: &[&str]) -> Result<Arrivals, Complaint> {

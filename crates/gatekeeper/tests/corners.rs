@@ -288,3 +288,19 @@ fn a_statement_prepared_by_other_settings_is_its_sessions_own() {
     }
     scene.settled();
 }
+
+#[test]
+fn settings_with_comments_go_where_their_session_goes() {
+    let (scene, mut first, mut second) = scene("commented");
+    first.run("SET statement_timeout = '5s' -- by the shop");
+    first.run("SET work_mem = '7MB' /* by the shop */");
+    // One connection for both: what the other one finds is its own, and so is what the first finds then.
+    for _ in 0..2 {
+        assert_ne!(second.query("SHOW work_mem"), "T D(7MB) C(SHOW) Z(I)");
+        assert_eq!(first.query("SHOW work_mem"), "T D(7MB) C(SHOW) Z(I)");
+        assert_eq!(first.query("SHOW statement_timeout"), "T D(5s) C(SHOW) Z(I)");
+    }
+    first.run("SET work_mem TO DEFAULT -- again");
+    assert_eq!(first.query("SHOW work_mem"), second.query("SHOW work_mem"));
+    scene.settled();
+}

@@ -11,8 +11,9 @@ use std::time::Duration;
 use admission::RequestType;
 use bytes::Bytes;
 use wire::sql::fingerprint::push_size;
+use wire::sql::lexer::{Lexer, TokenKind};
 use wire::sql::statement::{CopyDirection, Kind, Statement};
-use wire::sql::{Description, Pins, describe};
+use wire::sql::{Description, Dialect, Pins, describe};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::parameters::Reading;
@@ -213,13 +214,15 @@ fn note(statement: &Statement<'_>) -> Note {
     }
 }
 
-/// Whether a SET ends with the keyword DEFAULT: then it is a RESET. (In quotes it would be a value.)
+/// Whether a SET ends with the keyword DEFAULT, comments aside: then it is a RESET. (In quotes it would be a value.)
 fn ends_with_default(text: &[u8]) -> bool {
-    let text = text.trim_ascii_end();
-    let text = text.strip_suffix(b";").unwrap_or(text).trim_ascii_end();
-    let word = text.len().saturating_sub(b"DEFAULT".len());
-    let is_end_of_word = |byte: &u8| byte.is_ascii_whitespace() || *byte == b'=';
-    text[word..].eq_ignore_ascii_case(b"DEFAULT") && text[..word].last().is_some_and(is_end_of_word)
+    // In what precedes the last word it doesn't matter how a backslash is read.
+    let mut lexer = Lexer::new(text, Dialect::Postgres { standard_strings: true });
+    let tokens = std::iter::from_fn(|| lexer.next_token().ok().flatten());
+    let last = tokens.filter(|token| !matches!(token.kind, TokenKind::Comment | TokenKind::Semicolon)).last();
+    last.is_some_and(|token| {
+        token.kind == TokenKind::Word && token.text(text).eq_ignore_ascii_case(b"DEFAULT")
+    })
 }
 
 #[cfg(test)]
@@ -233,7 +236,11 @@ mod tests {
 
     #[test]
     fn set_to_default_is_a_reset() {
-        for sql in ["SET application_name TO DEFAULT", "set application_name=default ;"] {
+        for sql in [
+            "SET application_name TO DEFAULT",
+            "set application_name=default ;",
+            "SET application_name TO DEFAULT /*app='shop'*/ -- really",
+        ] {
             let notes = read(sql).notes;
             assert!(matches!(&notes[0], Note::Reset { name } if name == "application_name"), "{sql}");
         }

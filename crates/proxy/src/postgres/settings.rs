@@ -57,6 +57,9 @@ pub(crate) const CARRIED_TEXT_MAX: usize = 4096;
 /// `SET SESSION CHARACTERISTICS AS TRANSACTION …` goes by this name; it sets three settings by a grammar of its own.
 pub(crate) const CHARACTERISTICS: &str = "session characteristics";
 
+/// Ends a statement of a client's among others: the text may end with a comment, which goes on to the end of the line.
+const END: &str = "\n;";
+
 /// What sessions have left on one server connection.
 #[derive(Debug, Default)]
 pub(crate) struct ServerState {
@@ -238,7 +241,7 @@ impl SessionSettings {
         for (name, text) in &self.settings {
             if server.settings.get(name) != Some(text) {
                 sql.push_str(&String::from_utf8_lossy(text));
-                sql.push(';');
+                sql.push_str(END);
             }
         }
         (!sql.is_empty()).then_some(sql)
@@ -275,7 +278,7 @@ fn carried(parameters: &Parameters) -> impl Iterator<Item = (&'static str, &str)
 fn combined(name: &str, before: Option<&Bytes>, text: Bytes) -> Bytes {
     match before {
         Some(before) if name == CHARACTERISTICS && before.len() + text.len() < CARRIED_TEXT_MAX => {
-            [&before[..], b"; ", &text[..]].concat().into()
+            [&before[..], END.as_bytes(), &text[..]].concat().into()
         }
         _ => text,
     }
@@ -330,7 +333,7 @@ mod tests {
         first.end(true, &mut state);
         assert_eq!(first.difference(&first.reported, &state), None);
         let sql = first.difference(&first.reported, &ServerState::default()).unwrap();
-        assert_eq!(sql, "SET statement_timeout = '5s';");
+        assert_eq!(sql, "SET statement_timeout = '5s'\n;");
         let second = session();
         let sql = second.difference(&second.reported, &state).unwrap();
         assert_eq!(sql, "RESET \"statement_timeout\";");
@@ -377,10 +380,24 @@ mod tests {
         session.changed(set(CHARACTERISTICS, "SET SESSION CHARACTERISTICS AS TRANSACTION DEFERRABLE"));
         session.end(true, &mut state);
         let sql = session.difference(&session.reported, &ServerState::default()).unwrap();
-        assert!(sql.contains("READ ONLY; SET") && sql.contains("DEFERRABLE"));
+        assert!(sql.contains("READ ONLY\n;SET") && sql.contains("DEFERRABLE"));
         let other = SessionSettings::new(session.reported.clone());
         assert!(
             other.difference(&session.reported, &state).unwrap().contains("default_transaction_isolation")
+        );
+    }
+
+    #[test]
+    fn a_comment_behind_one_setting_hides_no_other() {
+        let (mut session, mut state) = (session(), ServerState::default());
+        session.changed(set("statement_timeout", "SET statement_timeout = '5s' -- by the shop"));
+        session.changed(set("work_mem", "SET work_mem = '1GB'"));
+        session.end(true, &mut state);
+        let sql = session.difference(&session.reported, &ServerState::default()).unwrap();
+        let statements: Vec<_> = wire::sql::statements(sql.as_bytes(), true).map(|it| it.text).collect();
+        assert_eq!(
+            statements,
+            [&b"SET statement_timeout = '5s' -- by the shop"[..], b"SET work_mem = '1GB'"]
         );
     }
 

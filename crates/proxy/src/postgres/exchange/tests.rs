@@ -458,7 +458,7 @@ fn settings_are_carried_when_they_are_committed_and_not_when_an_error_takes_them
     dialogue.server(|out| backend::write_command_complete(out, b"SET"));
     dialogue.server(ready(Status::Idle));
     let difference = dialogue.session.settings.difference(&dialogue.parameters, &ServerState::default());
-    assert_eq!(difference.as_deref(), Some("SET work_mem = '1GB';"));
+    assert_eq!(difference.as_deref(), Some("SET work_mem = '1GB'\n;"));
 }
 
 #[test]

@@ -36,6 +36,9 @@ struct Scene {
     server: ServerState,
     parameters: Parameters,
     exchange: Exchange,
+    /// Up to the client's Sync everything is dropped.
+    skipping: bool,
+    is_gone: bool,
     /// The client's messages of a batch that isn't complete.
     batch: BytesMut,
     to_server: BytesMut,
@@ -106,6 +109,8 @@ impl Scene {
             server: ServerState::default(),
             parameters: Parameters::default(),
             exchange: Exchange::default(),
+            skipping: false,
+            is_gone: false,
             batch: BytesMut::new(),
             to_server: BytesMut::new(),
             to_client: BytesMut::new(),
@@ -118,13 +123,22 @@ impl Scene {
         let goes_on = match choice >> 5 {
             0..=2 => self.client(CLIENT_TAGS[index % CLIENT_TAGS.len()], body),
             3..=5 => self.server(SERVER_TAGS[index % SERVER_TAGS.len()], body),
-            6 => {
+            // The client pauses.
+            6 if index % 2 == 0 => {
                 self.exchange.end_early(&mut self.to_server);
                 true
             }
+            6 => {
+                if self.exchange.may_be_kept_back() {
+                    self.exchange.flush(&mut self.to_server);
+                }
+                true
+            }
+            // It is gone for good.
             _ => {
+                self.is_gone = true;
                 self.exchange.abandon(&mut self.to_server);
-                false
+                !self.exchange.is_done()
             }
         };
         self.check();
@@ -138,6 +152,13 @@ impl Scene {
         frame.put_slice(body);
         let Ok(Some(_)) = frontend_frame(&frame) else { return true };
         if frontend::parse(tag, &frame[HEADER_LEN..]).is_err() {
+            return true;
+        }
+        if self.is_gone {
+            return true;
+        }
+        if self.skipping {
+            self.skipping = tag != b'S';
             return true;
         }
         if !self.exchange.is_done() {
@@ -158,8 +179,9 @@ impl Scene {
         let Ok(batch) = batch::read(&self.session, &bytes) else { return false };
         if batch.is_control {
             let answer = batch::answer_locally(&mut self.session, &mut self.transaction, &bytes, &batch);
-            if let Some((out, _)) = answer {
-                self.to_client.extend_from_slice(&out);
+            if let Some(answered) = answer {
+                self.to_client.extend_from_slice(&answered.out);
+                self.skipping = answered.skips;
                 return true;
             }
         }
@@ -208,11 +230,17 @@ impl Scene {
         if exchange.server_frame(&mut scope, &frame, &mut self.to_client, &mut self.to_server).is_err() {
             return false;
         }
+        if self.is_gone {
+            exchange.abandon(&mut self.to_server);
+            self.to_client.clear();
+        }
         if exchange.is_done() {
+            self.skipping |= std::mem::take(&mut exchange.client_owes_sync);
             let status = exchange.status.unwrap_or(Status::Idle);
             self.transaction =
                 if status == Status::Idle { Transaction::Idle } else { Transaction::Open(status) };
             self.settle();
+            return !self.is_gone;
         }
         true
     }

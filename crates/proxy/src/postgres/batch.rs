@@ -1,7 +1,7 @@
 //! Batches of the extended protocol, read before they are sent: what a batch is about decides whether it waits, and
 //! some need no server at all.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::BytesMut;
@@ -57,37 +57,34 @@ pub(crate) struct Batch {
 /// What the client did wrong.
 pub(crate) fn read(state: &State, bytes: &[u8]) -> Result<Batch, ProtocolError> {
     let mut batch = Batch { is_control: true, ..Batch::default() };
-    // Names that this batch gives, the latest last.
-    let mut named: Vec<(&[u8], Arc<Prepared>)> = Vec::new();
-    let mut bound: Vec<&[u8]> = Vec::new();
+    // Looked up by hash: a batch has room for tens of thousands of names.
+    let mut named: HashMap<&[u8], Arc<Prepared>> = HashMap::new();
+    let mut bound: HashSet<&[u8]> = HashSet::new();
     for message in messages(bytes) {
         match message?.1 {
             Message::Parse { name, sql, parameter_types } => {
                 let statement = state.prepare(name, sql, parameter_types);
                 batch.about(&statement);
                 batch.parsed.push_back(Arc::clone(&statement));
-                named.push((name, statement));
+                named.insert(name, statement);
             }
             Message::Bind { portal, statement, .. } => {
-                bound.push(portal);
+                bound.insert(portal);
                 batch.binds = true;
-                let own =
-                    named.iter().rev().find(|(name, _)| *name == statement).map(|(_, statement)| statement);
-                match own.or_else(|| state.statements.get(statement)) {
+                match named.get(statement).or_else(|| state.statements.get(statement)) {
                     Some(statement) => batch.about(&Arc::clone(statement)),
                     None => batch.is_control = false,
                 }
             }
             Message::Execute { portal, .. } => {
                 batch.executes += 1;
-                batch.is_control &= bound.contains(&portal);
+                batch.is_control &= bound.contains(portal);
             }
             Message::Describe { target: Target::Statement, name } => {
-                let own = named.iter().any(|(known, _)| *known == name);
-                batch.is_control &=
-                    own || state.statements.get(name).is_some_and(|it| it.analysis.is_control);
+                batch.is_control &= named.contains_key(name)
+                    || state.statements.get(name).is_some_and(|it| it.analysis.is_control);
             }
-            Message::Describe { target: Target::Portal, name } => batch.is_control &= bound.contains(&name),
+            Message::Describe { target: Target::Portal, name } => batch.is_control &= bound.contains(name),
             Message::FunctionCall => batch.is_control = false,
             _ => {}
         }
@@ -151,7 +148,7 @@ pub(crate) fn answer_locally(
     let before = transaction.clone();
     let refused = matches!(transaction, Transaction::Refused(_));
     let mut answer =
-        Local { out: BytesMut::new(), parsed: batch.parsed.iter(), bound: Vec::new(), failed: false };
+        Local { out: BytesMut::new(), parsed: batch.parsed.iter(), bound: HashMap::new(), failed: false };
     let mut undo = Vec::new();
     let mut synced = false;
     let mut is_ours = true;
@@ -178,7 +175,7 @@ struct Local<'a> {
     out: BytesMut,
     parsed: std::collections::vec_deque::Iter<'a, Arc<Prepared>>,
     /// Portals of this batch.
-    bound: Vec<(Vec<u8>, Arc<Prepared>)>,
+    bound: HashMap<Vec<u8>, Arc<Prepared>>,
     /// An error was answered: all up to the Sync is skipped.
     failed: bool,
 }
@@ -213,8 +210,7 @@ impl Local<'_> {
             Message::Bind { portal, statement, .. } => {
                 let known = state.statements.get(statement).filter(|it| it.analysis.is_control);
                 let Some(statement) = known.cloned() else { return refused && self.fail(transaction) };
-                self.bound.retain(|(known, _)| known != portal);
-                self.bound.push((portal.to_vec(), statement));
+                self.bound.insert(portal.to_vec(), statement);
                 backend::write_bind_complete(&mut self.out);
             }
             Message::Describe { target, name } => {
@@ -236,9 +232,8 @@ impl Local<'_> {
                 backend::write_close_complete(&mut self.out);
             }
             Message::Execute { portal, .. } => {
-                let bound = self.bound.iter().position(|(known, _)| known == portal);
-                let Some(bound) = bound else { return refused && self.fail(transaction) };
-                let (_, statement) = self.bound.swap_remove(bound);
+                let bound = self.bound.remove(*portal);
+                let Some(statement) = bound else { return refused && self.fail(transaction) };
                 return self.execute(state, transaction, &statement);
             }
             _ => {}

@@ -29,7 +29,7 @@
 //! the server skips what follows, also a simple Query, up to a Sync: the client's statement can't run outside the
 //! transaction that it believes in.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::mem;
 use std::sync::Arc;
 
@@ -136,7 +136,7 @@ pub(crate) struct Exchange {
     /// The status of the last ReadyForQuery.
     pub(crate) status: Option<Status>,
     /// The last statement that was bound to the unnamed portal, and those bound to named ones.
-    portals: Vec<(Bytes, Option<Arc<Prepared>>)>,
+    portals: HashMap<Bytes, Option<Arc<Prepared>>>,
     /// Named statements used, in case their plans turn out to be stale.
     used: Vec<u64>,
     /// Statements of the batch that were read before it was sent, in order.

@@ -249,8 +249,7 @@ impl Exchange {
         if named.as_ref().is_some_and(|statement| statement.is_stale()) {
             return self.doom(Refusal::stale_plan(), out);
         }
-        self.portals.retain(|(known, _)| known != portal);
-        self.portals.push((Bytes::copy_from_slice(portal), statement.clone()));
+        self.portals.insert(Bytes::copy_from_slice(portal), statement.clone());
         match statement {
             Some(statement) if scope.session.deallocates(&statement) => {
                 return self.local(backend::write_bind_complete, None);
@@ -347,7 +346,7 @@ impl Exchange {
 
     /// The statement that a portal was made of.
     fn bound(&self, portal: &[u8]) -> Option<&Arc<Prepared>> {
-        self.portals.iter().find(|(known, _)| known == portal).and_then(|(_, statement)| statement.as_ref())
+        self.portals.get(portal)?.as_ref()
     }
 
     /// An answer of ours, in its place.

@@ -242,7 +242,7 @@ impl Local<'_> {
     }
 
     fn execute(&mut self, state: &mut State, transaction: &mut Transaction, prepared: &Prepared) -> bool {
-        for statement in statements(&prepared.sql, true) {
+        for statement in statements(&prepared.sql, prepared.analysis.reading.standard_strings) {
             match control(state, transaction, &statement) {
                 Control::Tag(tag) => backend::write_command_complete(&mut self.out, tag),
                 Control::TagWithWarning(tag) => {

@@ -293,7 +293,8 @@ impl Session {
         let before = self.transaction.clone();
         let refused = matches!(before, Transaction::Refused(_));
         let mut out = BytesMut::new();
-        for statement in wire::sql::statements(sql, true) {
+        let reading = self.state.settings.reported.reading();
+        for statement in wire::sql::statements(sql, reading.standard_strings) {
             match batch::control(&mut self.state, &mut self.transaction, &statement) {
                 Control::Tag(tag) => backend::write_command_complete(&mut out, tag),
                 Control::TagWithWarning(tag) => {

@@ -8,6 +8,8 @@
 // Helpers of tests panic as tests do; clippy only knows functions marked as tests.
 #![allow(clippy::panic)]
 
+#[path = "conformance/psycopg.rs"]
+mod psycopg;
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,6 +47,7 @@ CREATE ROLE pgx_scram SUPERUSER LOGIN PASSWORD 'secret';
 CREATE ROLE " tricky, ' } "" \\ test user " SUPERUSER PASSWORD 'secret';
 CREATE DATABASE pqgo OWNER pqgo;
 CREATE DATABASE pgx_test;
+CREATE DATABASE psycopg_test;
 \c pqgo
 CREATE EXTENSION hstore;
 \c pgx_test
@@ -120,7 +123,7 @@ impl Suite {
     }
 
     /// Runs the suite at a port. `only` and `without` are regular expressions of tests' names.
-    fn run(&self, server: &PrivateServer, port: u16, only: &str, without: &str) -> Outcome {
+    fn run_matching(&self, server: &PrivateServer, port: u16, only: &str, without: &str) -> Outcome {
         let mut outcome = Outcome::default();
         for package in self.packages {
             let mut command = Command::new("go");
@@ -182,8 +185,8 @@ impl Outcome {
 
 /// The written list of a suite: `mode test: reason`, where the mode is `transaction` or `both`. A test whose reason
 /// begins with "not run" would hold up the suite for minutes; one with "now and then" may pass.
-fn expected(suite: &Suite, mode: &str) -> BTreeMap<String, String> {
-    let path = tests_directory().join("conformance").join(format!("{}.txt", suite.checks));
+fn expected(list: &str, mode: &str) -> BTreeMap<String, String> {
+    let path = tests_directory().join("conformance").join(format!("{list}.txt"));
     let text = std::fs::read_to_string(&path).expect("the list is there");
     let entries = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).map(|line| {
         let (modes, rest) = line.split_once(' ').expect("a mode");
@@ -195,7 +198,7 @@ fn expected(suite: &Suite, mode: &str) -> BTreeMap<String, String> {
 
 /// Whether an entry of a list is about this test, or about the test that this is a part of.
 fn covers(entry: &str, test: &str) -> bool {
-    test.strip_prefix(entry).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    test.strip_prefix(entry).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '[']))
 }
 
 /// A regular expression of exactly these top-level tests.
@@ -211,7 +214,38 @@ fn exactly<'a>(tests: impl Iterator<Item = &'a String>) -> String {
     format!("^({})$", names.into_iter().collect::<Vec<_>>().join("|"))
 }
 
-fn conforms(suite: &Suite) {
+/// A suite as it is run: at a port, of all tests only these (all, if there are none), and without those.
+trait Runs {
+    /// The driver, for messages.
+    fn name(&self) -> &str;
+    /// The name of its list.
+    fn list(&self) -> &str;
+    fn run(&self, server: &PrivateServer, port: u16, only: &BTreeSet<String>, without: &[&String])
+    -> Outcome;
+}
+
+impl Runs for Suite {
+    fn name(&self) -> &str {
+        self.module
+    }
+
+    fn list(&self) -> &str {
+        self.checks
+    }
+
+    fn run(
+        &self,
+        server: &PrivateServer,
+        port: u16,
+        only: &BTreeSet<String>,
+        without: &[&String],
+    ) -> Outcome {
+        let only = if only.is_empty() { ".".to_owned() } else { exactly(only.iter()) };
+        self.run_matching(server, port, &only, &exactly(without.iter().copied()))
+    }
+}
+
+fn conforms(suite: &impl Runs) {
     let options = PrivateServerOptions {
         access_rules: ACCESS_RULES.map(str::to_owned).to_vec(),
         max_connections: 200,
@@ -220,8 +254,9 @@ fn conforms(suite: &Suite) {
     };
     let server = PrivateServer::start(&options).expect("PostgreSQL starts");
     server.psql(SETUP).expect("the suites' databases are made");
-    let direct = suite.run(&server, server.port(), ".", "");
-    println!("{}: directly: {}", suite.module, summary(&direct));
+    let all = BTreeSet::new();
+    let direct = suite.run(&server, server.port(), &all, &[]);
+    println!("{}: directly: {}", suite.name(), summary(&direct));
     let mut problems = String::new();
     for (mode, lines) in [
         ("transaction", ["connections = 40", "pinned_max = 39"].as_slice()),
@@ -229,11 +264,11 @@ fn conforms(suite: &Suite) {
     ] {
         let settings: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
         let gate = Gate::start(server.port(), &settings);
-        let expected = expected(suite, mode);
-        let unrun =
-            exactly(expected.iter().filter(|(_, why)| why.starts_with("not run")).map(|(test, _)| test));
-        let outcome = suite.run(&server, gate.port(), ".", &unrun);
-        println!("{}: {mode} pooling: {}", suite.module, summary(&outcome));
+        let expected = expected(suite.list(), mode);
+        let unrun: Vec<_> =
+            expected.iter().filter(|(_, why)| why.starts_with("not run")).map(|(test, _)| test).collect();
+        let outcome = suite.run(&server, gate.port(), &all, &unrun);
+        println!("{}: {mode} pooling: {}", suite.name(), summary(&outcome));
         let surprising: BTreeSet<_> = outcome
             .failed
             .difference(&direct.failed)
@@ -244,7 +279,7 @@ fn conforms(suite: &Suite) {
         let again = if surprising.is_empty() {
             Outcome::default()
         } else {
-            suite.run(&server, gate.port(), &exactly(surprising.iter()), "")
+            suite.run(&server, gate.port(), &surprising, &[])
         };
         for test in surprising.intersection(&again.failed) {
             writeln!(problems, "{mode}: {test} fails\n{}", again.said_of(test)).expect("a string takes it");
@@ -280,15 +315,24 @@ fn lib_pqs_own_suite_passes_but_for_what_is_listed() {
     conforms(&LIB_PQ);
 }
 
+#[test]
+#[ignore = "wants a checkout of psycopg's repository: see CONTRIBUTING.md"]
+fn psycopgs_own_suite_passes_but_for_what_is_listed() {
+    conforms(&psycopg::Psycopg::at_hand());
+}
+
 /// Every entry of a list has a reason, and is there once.
 #[test]
 fn the_lists_are_well_formed() {
-    for suite in [&PGX, &LIB_PQ] {
-        for mode in ["transaction", "session"] {
-            for (test, reason) in expected(suite, mode) {
-                assert!(test.contains("Test") && reason.len() > 20, "{test}: {reason}");
-            }
+    for list in [PGX.checks, LIB_PQ.checks, psycopg::LIST] {
+        for (test, reason) in expected(list, "transaction") {
+            assert!(["Test", "::test_"].iter().any(|mark| test.contains(mark)), "{test}");
+            assert!(reason.len() > 20, "{test}: {reason}");
         }
+        // A session of its own is as good as the server itself.
+        assert_eq!(expected(list, "session"), BTreeMap::new(), "{list}");
+    }
+    for suite in [&PGX, &LIB_PQ] {
         assert!(Path::new(&suite.source()).is_dir(), "{} is not there (`make setup`)", suite.module);
     }
 }

@@ -1,5 +1,14 @@
 //! Who gets in: by relay, by a users file, by `auth_query`, and what the gate does in their name afterwards. Each against
-//! a real server, with wrong, expired, renamed and unknown users.
+//! a real server, with wrong, expired, renamed and unknown users:
+//!
+//! | who decides | wrong password | expired | renamed | unknown |
+//! |---|---|---|---|---|
+//! | the server, by relay | `by_relay_the_server_decides` | the same | the same | the same |
+//! | a file of SCRAM secrets | `a_users_file_with_scram_secrets_needs_no_password` | the same, by the server | the same, by the server | the same: to the file, and to both |
+//! | a file of passwords and md5 hashes | `a_users_file_with_passwords_and_hashes_serves_every_method_of_the_server` | the same, by the server | the same, by the server | the same |
+//! | a file, without a challenge | – | `trust_lets_in_whom_the_file_knows`, by the server | the same, by the server | the same |
+//! | `auth_query` | `auth_query_hears_of_every_change_at_once` | the same, with connections in the pool | the same | the same |
+//! | keys taken over, without a login | `keys_of_an_old_password_fit_no_more` | `keys_of_who_has_expired_was_renamed_or_may_not_log_in_open_nothing` | the same | the same: the role is gone |
 
 // Helpers of tests are outside of `#[test]` functions, where clippy.toml's allowances don't reach.
 #![allow(clippy::unwrap_used, clippy::panic)]
@@ -65,13 +74,33 @@ async fn a_users_file_with_passwords_and_hashes_serves_every_method_of_the_serve
     }
     assert_eq!(gate.refused("none", "").await, DENIED);
     assert_eq!(gate.refused("unknown", "right").await, DENIED);
+    // What the file knows nothing of, the server finds out when the gate logs in.
+    stage.sql(
+        "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE usename ~ '^(md5|clear)_';
+         ALTER ROLE md5_user VALID UNTIL '2001-01-01'; ALTER ROLE clear_user VALID UNTIL '2001-01-01';
+         ALTER ROLE md5_hash RENAME TO md5_renamed",
+    );
+    let gate = stage.gate(&[]);
+    for user in ["md5_user", "clear_user", "md5_renamed"] {
+        assert_eq!(gate.refused(user, "right").await, DENIED, "{user}");
+    }
+    // Of a name that it doesn't know any more it asks SCRAM, for which a hash won't do.
+    assert_eq!(gate.refused("md5_hash", "right").await, "28000");
     gate.assert_nothing_leaked();
 }
 
 #[tokio::test]
 async fn trust_lets_in_whom_the_file_knows() {
-    let stage = Stage::start(&["auth = \"trust\""], "\"t_ann\" \"right\"\n\"t_gone\" \"right\"\n");
-    stage.sql("CREATE ROLE t_ann LOGIN PASSWORD 'right'; CREATE ROLE t_bob LOGIN PASSWORD 'right'");
+    let known = ["t_ann", "t_gone", "t_old", "t_eve"].map(|user| format!("\"{user}\" \"right\"\n"));
+    let stage = Stage::start(&["auth = \"trust\""], &known.concat());
+    stage.sql(
+        "CREATE ROLE t_ann LOGIN PASSWORD 'right'; CREATE ROLE t_bob LOGIN PASSWORD 'right';
+         CREATE ROLE t_old LOGIN PASSWORD 'right' VALID UNTIL '2001-01-01';
+         CREATE ROLE t_eve LOGIN PASSWORD 'right'; ALTER ROLE t_eve RENAME TO t_renamed",
+    );
+    for user in ["t_old", "t_eve", "t_renamed"] {
+        assert_eq!(stage.refused(user, "right").await, DENIED, "{user}");
+    }
     assert_eq!(stage.who("t_ann", "whatever").await, "t_ann");
     assert_eq!(stage.refused("t_bob", "right").await, DENIED);
     assert_eq!(stage.refused("t_gone", "right").await, DENIED);
@@ -187,6 +216,32 @@ async fn keys_of_an_old_password_fit_no_more() {
     assert_eq!(stage.refused("o_ann", "new").await, DENIED);
     assert_eq!(stage.processes("o_ann"), 0);
     drop(session);
+}
+
+#[tokio::test]
+async fn keys_of_who_has_expired_was_renamed_or_may_not_log_in_open_nothing() {
+    for (prefix, change, said) in [
+        ("kx", "ALTER ROLE kx_ann VALID UNTIL '2001-01-01'", DENIED),
+        ("kn", "ALTER ROLE kn_ann RENAME TO kn_eve", DENIED),
+        ("kl", "ALTER ROLE kl_ann NOLOGIN", "28000"),
+        ("kg", "DROP ROLE kg_ann", DENIED),
+    ] {
+        let stage = Stage::with_secrets(prefix, &[SCRAM, "connections = 2"]);
+        let user = format!("{prefix}_ann");
+        let session = stage.client(&user, "right").await.unwrap();
+        // By its process, since a role that is gone has no name any more.
+        let pid: i32 = session.query_one("SELECT pg_backend_pid()", &[]).await.unwrap().get(0);
+        stage.sql(change);
+        stage.sql(&format!("SELECT pg_terminate_backend({pid}, 60000)"));
+        let failed = "pool_refills_total{gate=\"postgres\",outcome=\"failure\"}";
+        stage.until("the server has refused the keys", || stage.metric(failed) >= 1.0).await;
+        let refilled = stage.metric("pool_refills_total{gate=\"postgres\",outcome=\"success\"}");
+        assert_eq!(refilled as u32, 0, "{change}");
+        // The secret in the file is right, and the server has the last word.
+        assert_eq!(stage.refused(&user, "right").await, said, "{change}");
+        stage.assert_nothing_leaked();
+        drop(session);
+    }
 }
 
 #[tokio::test]

@@ -77,6 +77,28 @@ fn a_notification_reaches_who_listens_unasked_and_nobody_after_it() {
 }
 
 #[test]
+fn a_session_knows_its_own_notifications_by_the_process_id_of_its_login() {
+    for pooling in ["transaction", "session"] {
+        let user = format!("notifier_{pooling}");
+        let scene = Scene::start(&user, &["connections = 2", &format!("pooling = \"{pooling}\"")]);
+        let [mut listener, mut other] = scene.clients();
+        assert_eq!(listener.query("LISTEN channel"), "C(LISTEN) Z(I)");
+        assert_eq!(listener.query("NOTIFY channel"), "C(NOTIFY) A Z(I)");
+        assert_eq!(listener.notifier, listener.key.0);
+        // Asked for in an exchange of its own, and told later.
+        assert_eq!(listener.query("BEGIN; NOTIFY channel, 'late'"), "C(BEGIN) C(NOTIFY) Z(T)");
+        assert_eq!(listener.query("COMMIT"), "C(COMMIT) A Z(I)");
+        assert_eq!(listener.notifier, listener.key.0);
+        // Others' are told of by the server process that they used.
+        let process =
+            other.column("SELECT pg_backend_pid() FROM (SELECT pg_notify('channel', 'other')) told");
+        assert_eq!(listener.answer(), "A");
+        assert_eq!(process, [listener.notifier.to_string()]);
+        assert_ne!(listener.notifier, listener.key.0);
+    }
+}
+
+#[test]
 fn a_transaction_that_the_server_times_out_has_failed() {
     let (scene, mut client, mut other) =
         scene_with("idle_transaction", "idle_in_transaction_session_timeout = '300ms'");

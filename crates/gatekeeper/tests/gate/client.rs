@@ -129,13 +129,15 @@ pub(crate) struct Client {
     pub(crate) said: Said,
     /// What a cancel request must name.
     pub(crate) key: (i32, Vec<u8>),
+    /// The process id in the last notification.
+    pub(crate) notifier: i32,
 }
 
 impl Client {
     /// Speaks over a connection that stands.
     pub(crate) fn over(stream: impl Duplex + 'static) -> Self {
         let (input, said, key) = (BytesMut::new(), Said::default(), (0, Vec::new()));
-        Self { stream: Box::new(stream), input, said, key }
+        Self { stream: Box::new(stream), input, said, key, notifier: 0 }
     }
 
     /// Connects by TCP without a word.
@@ -301,7 +303,7 @@ impl Client {
         assert_eq!(self.query("COMMIT"), "C(COMMIT) Z(I)");
     }
 
-    fn word(&mut self, tag: u8, body: &[u8]) -> Option<String> {
+    fn word(&mut self, tag: u8, mut body: &[u8]) -> Option<String> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end_matches('\0').to_owned();
         Some(match tag {
             b'S' | b'R' => return None,
@@ -321,6 +323,10 @@ impl Client {
                 };
                 let letter = if fields.is_fatal() { 'F' } else { tag as char };
                 format!("{letter}({})", fields.code())
+            }
+            b'A' => {
+                self.notifier = body.get_i32();
+                "A".to_owned()
             }
             b'D' => format!("D({})", values(&body[2..]).join(",")),
             b'V' => format!("V({})", values(body).join(",")),

@@ -13,6 +13,7 @@
 //! [`SETTLE_LIMIT`], nobody knows when the signal will come, and the server connection has to be closed.
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -94,6 +95,10 @@ struct TargetState {
     is_unconfirmed: bool,
 }
 
+/// Process ids that are only ours: Linux gives out none from 2^22 on, and others stay far below. So nobody takes another's
+/// notifications for its own, or ends a stranger's process by what its login told it.
+const OWN_IDS: RangeInclusive<i32> = 1 << 22..=i32::MAX;
+
 #[derive(Default)]
 enum Activity {
     #[default]
@@ -126,8 +131,8 @@ impl Registry {
         *self.bound.lock() = (sessions_max, endpoint);
     }
 
-    /// A key for a new session: a positive process id that no living session has (old drivers refuse negative ones),
-    /// and a random secret. `None`: there are `sessions_max` already.
+    /// A key for a new session: a positive process id that no living session has (old drivers refuse negative ones), nor
+    /// any process of the server, and a random secret. `None`: there are `sessions_max` already.
     pub(crate) fn register(self: &Arc<Self>, length: KeyLength) -> Option<Registration> {
         self.register_as(None, length)
     }
@@ -149,9 +154,9 @@ impl Registry {
         if sessions.len() >= sessions_max {
             return None;
         }
-        let mut process_id = wanted.unwrap_or_else(|| random.random_range(1..=i32::MAX));
+        let mut process_id = wanted.unwrap_or_else(|| random.random_range(OWN_IDS));
         while sessions.contains_key(&process_id) {
-            process_id = random.random_range(1..=i32::MAX);
+            process_id = random.random_range(OWN_IDS);
         }
         let secret = Secret { bytes: random.random(), length };
         let target = Arc::new(Target::default());

@@ -151,9 +151,11 @@ impl Session {
         let counters = shared.stats.of(database);
         let pins = Pins::new(Arc::clone(&shared.pins), Arc::clone(&place.card.pins));
         let ending = Ending::new(&shared.shutdown);
+        let mut state = State::new(gate, database.into(), settings, sharing, registry, pins);
+        state.process_id = cancel.key().0;
         Self {
             client: Channel::new(client, client_input, cancels_leavers),
-            state: State::new(gate, database.into(), settings, sharing, registry, pins),
+            state,
             transaction: Transaction::default(),
             server,
             cancel,

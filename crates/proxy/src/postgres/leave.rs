@@ -10,7 +10,7 @@
 use std::future::poll_fn;
 use std::time::Duration;
 
-use bytes::{Buf, BytesMut};
+use bytes::BytesMut;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 use wire::postgres::backend::{self, Status, parse_error};
@@ -78,8 +78,8 @@ impl Session {
     /// The server has said something while the client was silent.
     pub(super) fn heard_while_idle(&mut self, heard: Heard) -> Result<(), Option<Refusal>> {
         match heard {
-            Heard::Messages(messages) => {
-                self.note_parameters(&messages);
+            Heard::Messages(mut messages) => {
+                self.note_messages(&mut messages);
                 self.client.output.extend_from_slice(&messages);
                 Ok(())
             }
@@ -98,13 +98,16 @@ impl Session {
         }
     }
 
-    fn note_parameters(&mut self, mut messages: &[u8]) {
+    fn note_messages(&mut self, mut messages: &mut [u8]) {
         while let Ok(Some(frame)) = backend_frame(messages) {
-            let Some(body) = messages.get(HEADER_LEN..frame.len) else { return };
-            if let (b'S', Ok((name, value))) = (frame.tag, backend::parse_parameter_status(body)) {
+            let Some((message, rest)) = messages.split_at_mut_checked(frame.len) else { return };
+            let parameter = backend::parse_parameter_status(&message[HEADER_LEN..]);
+            if let (b'S', Ok((name, value))) = (frame.tag, parameter) {
                 self.state.settings.reported.set(name, value);
+            } else if let Some(server) = &self.server {
+                self.state.own_notification(&server.session_state, message);
             }
-            messages.advance(frame.len);
+            messages = rest;
         }
     }
 

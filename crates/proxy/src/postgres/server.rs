@@ -91,7 +91,7 @@ impl Server {
     pub(crate) fn new(stream: Stream, input: BytesMut, greeting: Greeting) -> Self {
         let Greeting { parameters, process_id, secret } = greeting;
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-        let (pool, session_state) = (PoolId::default(), ServerState::default());
+        let (pool, session_state) = (PoolId::default(), ServerState::of(process_id));
         let route = Route::of(&stream);
         Self {
             stream,

@@ -63,6 +63,8 @@ const END: &str = "\n;";
 /// What sessions have left on one server connection.
 #[derive(Debug, Default)]
 pub(crate) struct ServerState {
+    /// Its server process; 0 where it isn't known.
+    pub(crate) process_id: i32,
     /// Its prepared statements.
     pub(crate) statements: ServerStatements,
     /// Unreported settings that are not at the connection's default, with the statement that set them.
@@ -70,6 +72,11 @@ pub(crate) struct ServerState {
 }
 
 impl ServerState {
+    /// Of a new connection.
+    pub(crate) fn of(process_id: i32) -> Self {
+        Self { process_id, ..Self::default() }
+    }
+
     /// DISCARD ALL has run.
     pub(crate) fn discard_all(&mut self) {
         self.statements.clear();

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use admission::{Reason, RequestType};
+use wire::postgres::codec::HEADER_LEN;
 
 use super::classify::{self, Analysis};
 use super::pins::Pins;
 use super::prepared::{ClientStatements, Prepared, Registry};
-use super::settings::SessionSettings;
+use super::settings::{ServerState, SessionSettings};
 use crate::gate::Pinned;
 use crate::observe::TypeName;
 use crate::permit::Permit;
@@ -18,6 +19,8 @@ pub(crate) struct State {
     pub(crate) gate: Arc<str>,
     /// The database, for request types.
     pub(crate) database: Arc<str>,
+    /// The process id that the login told of.
+    pub(crate) process_id: i32,
     /// The client's prepared statements.
     pub(crate) statements: ClientStatements,
     /// The client's settings.
@@ -45,6 +48,7 @@ impl State {
         Self {
             gate,
             database,
+            process_id: 0,
             statements: ClientStatements::default(),
             settings,
             pins,
@@ -76,6 +80,16 @@ impl State {
     /// Whether the statement is a DEALLOCATE that is ours to answer: the names are the client's, not the server's.
     pub(crate) fn deallocates(&self, statement: &Prepared) -> bool {
         self.shared && statement.analysis.deallocates.is_some() && !self.pins.has_sql_prepared()
+    }
+
+    /// Changes a message of the server's, if it is a notification that the session has sent itself: clients know their
+    /// own by the process id that their login told of, which isn't the server's where connections are shared.
+    pub(crate) fn own_notification(&self, server: &ServerState, message: &mut [u8]) {
+        let Some((b'A', rest)) = message.split_first_mut() else { return };
+        let Some(notifier) = rest.get_mut(HEADER_LEN - 1..HEADER_LEN + 3) else { return };
+        if server.process_id > 0 && *notifier == server.process_id.to_be_bytes() {
+            notifier.copy_from_slice(&self.process_id.to_be_bytes());
+        }
     }
 
     /// Keeps the connection beyond the request in flight.

@@ -62,6 +62,8 @@ async fn keys_are_positive_and_different_and_bounded() {
         world.registry.register(KeyLength::Short).unwrap(),
     );
     assert!(one.key().0 > 0 && two.key().0 > 0 && one.key().0 != two.key().0);
+    // No process of a server on Linux has such an id.
+    assert!(one.key().0 >= 4_194_304 && two.key().0 >= 4_194_304);
     assert!(world.registry.register(KeyLength::Short).is_none());
     drop(one);
     assert!(world.registry.register(KeyLength::Short).is_some());

@@ -58,7 +58,9 @@ impl Exchange {
             _ => {}
         }
         if visible {
+            let start = client.len();
             client.extend_from_slice(frame);
+            scope.session.own_notification(scope.server, &mut client[start..]);
         }
         self.answer_locally(client);
         if self.sync_held && self.steps.is_empty() {

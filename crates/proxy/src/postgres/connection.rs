@@ -56,7 +56,7 @@ pub(super) const CANCEL_LIMIT: Duration = Duration::from_secs(5);
 pub(crate) async fn serve(shared: Arc<Shared>, logged_in: LoggedIn) {
     let mut session = Session::new(shared, logged_in);
     while session.serve_unit().await == Flow::Continue {}
-    session.close().await;
+    Box::pin(session.close()).await;
 }
 
 /// Whether the session goes on.

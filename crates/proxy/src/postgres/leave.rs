@@ -182,8 +182,13 @@ impl Session {
         Flow::Close
     }
 
-    /// The client is gone in mid-exchange.
-    pub(super) async fn without_client(&mut self, mut exchange: Exchange, parts: Parts) -> Flow {
+    /// The client is gone in mid-exchange. In a box of its own: what few sessions come to needs more room than the rest of
+    /// a session, and each that is idle would hold it.
+    pub(super) async fn without_client(&mut self, exchange: Exchange, parts: Parts) -> Flow {
+        Box::pin(self.end_exchange(exchange, parts)).await
+    }
+
+    async fn end_exchange(&mut self, mut exchange: Exchange, parts: Parts) -> Flow {
         self.client.is_gone = true;
         let autocommit = matches!(self.transaction, Transaction::Idle);
         let finish = match self.shared.settings().on_disconnect {

@@ -1,5 +1,5 @@
-//! Ten thousand clients that are connected and say nothing: what memory does each take, and do they slow down the few
-//! that work?
+//! Ten thousand clients that are connected and say nothing: what memory does each take, in the clear and with TLS, and do
+//! they slow down the few that work beside them?
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +9,7 @@ use tokio_postgres::Client;
 
 use crate::Error;
 use crate::alternate::{Display, alternate};
+use crate::encryption::{Identity, Trust};
 use crate::gatekeeper::Gatekeeper;
 use crate::load::Target;
 use crate::pgbench::{self, Amount, Protocol, Run};
@@ -29,9 +30,9 @@ const SCALE: u32 = 10;
 /// How the experiment is run.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Clients in all.
+    /// Clients that are idle.
     pub clients: u32,
-    /// Those of them that work.
+    /// Clients that work beside them.
     pub active: u32,
     /// Rounds of the comparison.
     pub rounds: usize,
@@ -52,6 +53,8 @@ pub struct Report {
     pub bytes_per_client: f64,
     /// Resident memory before the first of them, in bytes.
     pub bytes_before: f64,
+    /// Resident memory for each of as many idle clients with TLS, in bytes.
+    pub bytes_per_encrypted_client: f64,
     /// Throughput of the active ones alone, by round.
     pub alone: Vec<f64>,
     /// Throughput beside the idle ones, by round.
@@ -79,14 +82,10 @@ pub async fn run(options: &Options, display: &Display) -> Result<Report, Error> 
     };
     let (server, quiet, crowded) = blocking(start).await?;
     // A first client, so that pools, threads and tables are there.
-    let target = Target::parse(&server.dsn_through(crowded.port()))?;
-    let first = connect(&target).await?;
-    let resident = || resident_memory(crowded.pid()).map(|bytes| bytes as f64);
-    let bytes_before = resident()?;
-    let idle = options.clients.saturating_sub(options.active);
-    display.now(format!("connecting {idle} clients"));
-    let clients = connect_all(&target, idle as usize).await?;
-    let bytes_per_client = (resident()? - bytes_before) / f64::from(idle.max(1));
+    let way = Way::Clear(Target::parse(&server.dsn_through(crowded.port()))?);
+    let first = way.connect().await?;
+    display.now(format!("connecting {} clients", options.clients));
+    let (clients, Memory { bytes_before, bytes_per_client }) = crowd(&crowded, &way, options.clients).await?;
     let ports = [quiet.port(), crowded.port()];
     let run = Run {
         protocol: Protocol::Simple,
@@ -104,20 +103,63 @@ pub async fn run(options: &Options, display: &Display) -> Result<Report, Error> 
     if lost > 0 {
         return Err(Error::Experiment(format!("{lost} idle clients were cut off")));
     }
+    drop((clients, first, crowded));
+    display.now(format!("connecting {} clients with TLS", options.clients));
+    let bytes_per_encrypted_client = encrypted(&server, options.clients, clients_max).await?;
     let mut results = results.into_iter();
     let (alone, beside) = (results.next().unwrap_or_default(), results.next().unwrap_or_default());
-    Ok(Report { clients: idle, active: options.active, bytes_per_client, bytes_before, alone, beside })
+    let (clients, active) = (options.clients, options.active);
+    Ok(Report { clients, active, bytes_per_client, bytes_before, bytes_per_encrypted_client, alone, beside })
+}
+
+/// Resident memory for each of so many idle clients with TLS, in bytes.
+async fn encrypted(server: &Arc<PrivateServer>, count: u32, clients_max: u32) -> Result<f64, Error> {
+    let identity = Identity::new()?;
+    let keys = [
+        ("max_clients".to_owned(), clients_max.to_string()),
+        ("tls_cert".to_owned(), format!("\"{}\"", identity.certificate().display())),
+        ("tls_key".to_owned(), format!("\"{}\"", identity.key().display())),
+    ];
+    let port = server.port();
+    let gate = blocking(move || Gatekeeper::start(port, &keys)).await?;
+    let target = Target::parse(&server.dsn_through(gate.port()))?;
+    let way = Way::Encrypted(target, identity.trust.clone());
+    let _first = way.connect().await?;
+    let (_clients, memory) = crowd(&gate, &way, count).await?;
+    Ok(memory.bytes_per_client)
+}
+
+/// What a gatekeeper's clients take.
+struct Memory {
+    bytes_before: f64,
+    bytes_per_client: f64,
+}
+
+/// Connects so many clients.
+async fn crowd(gate: &Gatekeeper, way: &Way, count: u32) -> Result<(Vec<Client>, Memory), Error> {
+    let resident = || resident_memory(gate.pid()).map(|bytes| bytes as f64);
+    let bytes_before = resident()?;
+    let clients = connect_all(way, count as usize).await?;
+    let bytes_per_client = (resident()? - bytes_before) / f64::from(count.max(1));
+    Ok((clients, Memory { bytes_before, bytes_per_client }))
+}
+
+/// How clients come.
+#[derive(Clone)]
+enum Way {
+    Clear(Target),
+    Encrypted(Target, Trust),
 }
 
 /// So many clients, a few logging in at a time.
-async fn connect_all(target: &Target, count: usize) -> Result<Vec<Client>, Error> {
+async fn connect_all(way: &Way, count: usize) -> Result<Vec<Client>, Error> {
     let mut lanes = tokio::task::JoinSet::new();
     for lane in 0..LOGINS {
-        let target = target.clone();
+        let way = way.clone();
         lanes.spawn(async move {
             let mut clients = Vec::new();
             for _ in (lane..count).step_by(LOGINS) {
-                clients.push(connect(&target).await?);
+                clients.push(way.connect().await?);
             }
             Ok::<_, Error>(clients)
         });
@@ -130,11 +172,16 @@ async fn connect_all(target: &Target, count: usize) -> Result<Vec<Client>, Error
     Ok(clients)
 }
 
-/// A client that has run a statement and then says nothing.
-async fn connect(target: &Target) -> Result<Client, Error> {
-    let client = target.connect().await?;
-    client.simple_query("SELECT 1").await.map_err(Error::database("asking SELECT 1"))?;
-    Ok(client)
+impl Way {
+    /// A client that has run a statement and then says nothing.
+    async fn connect(&self) -> Result<Client, Error> {
+        let client = match self {
+            Self::Clear(target) => target.connect().await?,
+            Self::Encrypted(target, trust) => target.connect_encrypted(trust).await?,
+        };
+        client.simple_query("SELECT 1").await.map_err(Error::database("asking SELECT 1"))?;
+        Ok(client)
+    }
 }
 
 impl Report {
@@ -151,12 +198,13 @@ impl Report {
         let throughput = self.throughput_ratio();
         paragraph(&format!(
             "{} idle clients take {:.1} KiB of the gatekeeper's memory each, beside {:.1} MiB (goal: at most {:.0} KiB, \
-             {}).",
+             {}); with TLS {:.1} KiB.",
             count(f64::from(self.clients)),
             self.bytes_per_client / 1024.0,
             self.bytes_before / 1024.0 / 1024.0,
             MEMORY_GOAL / 1024.0,
-            reached(self.bytes_per_client <= MEMORY_GOAL)
+            reached(self.bytes_per_client <= MEMORY_GOAL),
+            self.bytes_per_encrypted_client / 1024.0
         )) + &paragraph(&format!(
             "{} active clients: {} transactions per second alone, {} beside the idle ones: {} times as many (goal: at \
              least {THROUGHPUT_GOAL}, {}).",
@@ -176,10 +224,11 @@ mod tests {
     #[test]
     fn verdicts_come_from_the_figures() {
         let report = |bytes_per_client: f64, beside: f64| Report {
-            clients: 9_500,
+            clients: 10_000,
             active: 500,
             bytes_per_client,
             bytes_before: 1e7,
+            bytes_per_encrypted_client: 2e4,
             alone: vec![100.0, 200.0],
             beside: vec![beside, 2.0 * beside],
         };

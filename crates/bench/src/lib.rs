@@ -3,6 +3,7 @@
 //! It drives the `gatekeeper` binary as a process, as a user would, and knows nothing of the proxy's insides.
 
 pub mod alternate;
+mod encryption;
 pub mod error;
 pub mod flash_sale;
 pub mod gatekeeper;

@@ -76,10 +76,10 @@ struct ProxyCostArguments {
 
 #[derive(Debug, Args)]
 struct IdleClientsArguments {
-    /// Clients in all
+    /// Clients that are connected and say nothing
     #[arg(long, default_value_t = 10_000)]
     clients: u32,
-    /// Those of them that work
+    /// Clients that work beside them
     #[arg(long, default_value_t = 500)]
     active: u32,
     /// Rounds of the comparison

@@ -17,10 +17,12 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
-use tokio_postgres::config::Host;
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::tls::MakeTlsConnect;
+use tokio_postgres::{Client, NoTls, Socket};
 
 use crate::Error;
+use crate::encryption::Trust;
 
 /// Connections that are opened at the same time: more would be a storm of its own.
 const OPENING_MAX: usize = 8;
@@ -62,7 +64,25 @@ impl Target {
     /// # Errors
     /// If it can't be opened within half a minute.
     pub async fn connect(&self) -> Result<Client, Error> {
-        let attempt = tokio::time::timeout(CONNECT_TIMEOUT, self.config.connect(NoTls)).await;
+        self.connect_with(NoTls).await
+    }
+
+    /// Opens one connection with TLS to who shows this certificate.
+    ///
+    /// # Errors
+    /// As [`Target::connect`].
+    pub(crate) async fn connect_encrypted(&self, trust: &Trust) -> Result<Client, Error> {
+        let mut target = self.clone();
+        target.config.ssl_mode(SslMode::Require);
+        target.connect_with(trust.clone()).await
+    }
+
+    async fn connect_with<T>(&self, tls: T) -> Result<Client, Error>
+    where
+        T: MakeTlsConnect<Socket>,
+        T::Stream: Send + 'static,
+    {
+        let attempt = tokio::time::timeout(CONNECT_TIMEOUT, self.config.connect(tls)).await;
         let (client, connection) = attempt
             .map_err(|_| Error::Experiment(format!("no connection within {CONNECT_TIMEOUT:?}")))?
             .map_err(Error::database("connecting"))?;

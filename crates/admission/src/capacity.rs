@@ -59,8 +59,15 @@ pub(crate) trait Control: core::fmt::Debug + Send {
     /// So many connections there are.
     fn set_top(&mut self, top: u32);
 
-    /// What it has moved since it was asked.
-    fn take_move(&mut self) -> Option<Move>;
+    /// What it has found; while it tries another number, that isn't what is in force.
+    fn found(&self) -> u32 {
+        self.most()
+    }
+
+    /// By which share more is completed since it has moved, if that was why.
+    fn gain(&self) -> Option<f64> {
+        None
+    }
 
     /// The comparison that it makes: what a type counts for may change between two, but not within one.
     fn trial(&self) -> u64 {
@@ -76,7 +83,35 @@ pub(crate) enum Room {
     /// So much work.
     Fixed(Fixed),
     /// So many requests.
-    Found(Controller, Box<dyn Control>),
+    Found(Found),
+}
+
+/// A number of requests that a controller finds.
+#[derive(Debug)]
+pub(crate) struct Found {
+    controller: Controller,
+    control: Box<dyn Control>,
+    /// What was told of it last.
+    told: u32,
+}
+
+impl Found {
+    fn new(controller: Controller, top: u32) -> Self {
+        let control = control(controller, top);
+        Self { controller, told: control.found(), control }
+    }
+
+    /// What it has moved since this was asked.
+    pub(crate) fn take_move(&mut self) -> Option<Move> {
+        let to = self.control.found();
+        let from = core::mem::replace(&mut self.told, to);
+        (from != to).then(|| Move { from, to, gain: self.control.gain() })
+    }
+
+    /// Who finds it.
+    pub(crate) fn control(&mut self) -> &mut dyn Control {
+        self.control.as_mut()
+    }
 }
 
 impl Room {
@@ -86,15 +121,15 @@ impl Room {
         match capacity {
             Capacity::Unlimited => Self::Unlimited,
             Capacity::Fixed(most) => Self::Fixed(Fixed::new(most)),
-            Capacity::Found(controller) => Self::Found(controller, control(controller, top)),
+            Capacity::Found(controller) => Self::Found(Found::new(controller, top)),
         }
     }
 
     /// What the operator chooses from now on. A controller that goes on keeps what it has found.
     pub(crate) fn change(&mut self, capacity: Capacity, connections: u32) {
         match self {
-            Self::Found(controller, control) if capacity == Capacity::Found(*controller) => {
-                control.set_top(connections.clamp(1, FOUND_MAX));
+            Self::Found(found) if capacity == Capacity::Found(found.controller) => {
+                found.control.set_top(connections.clamp(1, FOUND_MAX));
             }
             _ => *self = Self::new(capacity, connections),
         }
@@ -106,7 +141,7 @@ impl Room {
         match self {
             Self::Unlimited => true,
             Self::Fixed(fixed) => in_flight == 0 || fixed.admits(load(), work),
-            Self::Found(_, control) => in_flight < control.most(),
+            Self::Found(found) => in_flight < found.control.most(),
         }
     }
 
@@ -114,22 +149,22 @@ impl Room {
     pub(crate) fn most_work(&self) -> Option<Work> {
         match self {
             Self::Fixed(fixed) => Some(fixed.most()),
-            Self::Unlimited | Self::Found(..) => None,
+            Self::Unlimited | Self::Found(_) => None,
         }
     }
 
     /// The most requests that may be in flight, if that is what bounds it.
     pub(crate) fn most_requests(&self) -> Option<u32> {
         match self {
-            Self::Found(_, control) => Some(control.most()),
+            Self::Found(found) => Some(found.control.most()),
             Self::Unlimited | Self::Fixed(_) => None,
         }
     }
 
-    /// The controller, if there is one.
-    pub(crate) fn control(&mut self) -> Option<&mut dyn Control> {
+    /// What a controller finds, if there is one.
+    pub(crate) fn found(&mut self) -> Option<&mut Found> {
         match self {
-            Self::Found(_, control) => Some(control.as_mut()),
+            Self::Found(found) => Some(found),
             Self::Unlimited | Self::Fixed(_) => None,
         }
     }

@@ -212,7 +212,8 @@ impl Gate {
             Outcome::Failure if !record.canceled => self.types.at_mut(kind).estimate.fail(took),
             Outcome::Success | Outcome::Failure | Outcome::Canceled => {}
         }
-        if let Some(control) = self.room.control() {
+        if let Some(found) = self.room.found() {
+            let control = found.control();
             let sample = Sample {
                 work: self.types.at_mut(kind).counts_for(control.trial()),
                 upstream_time: completion.upstream_time,

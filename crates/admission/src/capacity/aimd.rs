@@ -6,7 +6,7 @@
 //!
 //! When it fails: it knows nothing but a time-out, so that it climbs until requests take five seconds.
 
-use super::{Control, Move, Sample};
+use super::{Control, Sample};
 use crate::time::{Duration, Instant};
 
 const LEAST: u32 = 20;
@@ -20,14 +20,13 @@ const BACKOFF: u32 = 90;
 pub(crate) struct Aimd {
     limit: u32,
     top: u32,
-    moved: Option<Move>,
 }
 
 impl Aimd {
     /// Up to `top`.
     pub(crate) fn new(top: u32) -> Self {
         let top = top.min(MOST);
-        Self { limit: LEAST.min(top), top, moved: None }
+        Self { limit: LEAST.min(top), top }
     }
 }
 
@@ -39,22 +38,16 @@ impl Control for Aimd {
     fn observe(&mut self, _now: Instant, _in_flight: u32, _waited_for: bool) {}
 
     fn complete(&mut self, _now: Instant, sample: &Sample) {
-        let from = self.limit;
         if !sample.success || sample.upstream_time > TIMEOUT {
             self.limit = self.limit * BACKOFF / 100;
         } else if sample.in_flight * 2 >= self.limit {
             self.limit += 1;
         }
         self.limit = self.limit.max(LEAST).min(self.top);
-        self.moved = Some(Move { from, to: self.limit, gain: None }).filter(|a| a.from != a.to);
     }
 
     fn set_top(&mut self, top: u32) {
         self.top = top.min(MOST);
         self.limit = self.limit.min(self.top);
-    }
-
-    fn take_move(&mut self) -> Option<Move> {
-        self.moved.take()
     }
 }

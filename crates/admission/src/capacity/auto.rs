@@ -37,7 +37,7 @@ mod pace;
 mod stretch;
 mod trial;
 
-use super::{Control, Move, Sample};
+use super::{Control, Sample};
 use crate::time::{Duration, Instant};
 use pace::Pace;
 use stretch::{Stretch, Yield};
@@ -108,7 +108,8 @@ pub(crate) struct Auto {
     until: Instant,
     /// What is usual under the present bound.
     pace: Pace,
-    moved: Option<Move>,
+    /// By which share more is completed since the last move, if that was why.
+    gain: Option<f64>,
 }
 
 impl Auto {
@@ -130,7 +131,7 @@ impl Auto {
             waited_for: false,
             until: Instant::ZERO,
             pace: Pace::default(),
-            moved: None,
+            gain: None,
         }
     }
 
@@ -244,8 +245,7 @@ impl Auto {
         let is_neighbor = self.base.abs_diff(self.other) <= 1;
         self.trial = None;
         if accepted {
-            self.moved = Some(Move { from: self.base, to: self.other, gain });
-            self.base = self.other;
+            (self.base, self.gain) = (self.other, gain);
             self.pace = Pace::default();
             let side = self.side(direction);
             side.step = (side.step * side.step).min(STEP_MAX);
@@ -306,20 +306,44 @@ impl Control for Auto {
     }
 
     fn set_top(&mut self, top: u32) {
+        let was_home = self.base == self.home;
         self.top = top;
         self.home = top.min(HOME);
-        if self.base > top || self.in_force > top {
-            self.base = self.base.min(top);
-            self.in_force = self.base;
+        let base = if was_home { self.home } else { self.base.min(top) };
+        if base != self.base || self.in_force > top {
+            (self.base, self.in_force, self.gain) = (base, base, None);
             self.trial = None;
+            self.stage = Stage::Measuring(Stretch::new(self.until));
         }
     }
 
-    fn take_move(&mut self) -> Option<Move> {
-        self.moved.take()
+    fn found(&self) -> u32 {
+        self.base
+    }
+
+    fn gain(&self) -> Option<f64> {
+        self.gain
     }
 
     fn trial(&self) -> u64 {
         self.trials
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_at_home_moves_with_it_and_who_is_not_keeps_what_was_found() {
+        let mut auto = Auto::new(4);
+        auto.set_top(100);
+        assert_eq!((auto.most(), auto.found()), (HOME, HOME));
+        auto.base = 3;
+        auto.in_force = 3;
+        auto.set_top(10);
+        assert_eq!(auto.most(), 3);
+        auto.set_top(2);
+        assert_eq!((auto.most(), auto.found()), (2, 2));
     }
 }

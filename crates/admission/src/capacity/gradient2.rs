@@ -9,7 +9,7 @@
 //! When it fails: it never goes below 20; in a long incident M follows S and the limit opens again (drift of the ideal); a mix
 //! that becomes longer looks like a queue; the cold start's M is whatever it began with.
 
-use super::{Control, Move, Sample};
+use super::{Control, Sample};
 use crate::time::{Duration, Instant};
 
 const LEAST: f64 = 20.0;
@@ -33,7 +33,6 @@ pub(crate) struct Gradient2 {
     sum: f64,
     count: u32,
     in_flight: u32,
-    moved: Option<Move>,
 }
 
 impl Gradient2 {
@@ -49,7 +48,6 @@ impl Gradient2 {
             sum: 0.0,
             count: 0,
             in_flight: 0,
-            moved: None,
         }
     }
 
@@ -86,18 +84,12 @@ impl Control for Gradient2 {
         if now.since(since) < WINDOW || self.count < SAMPLES {
             return;
         }
-        let from = self.most();
         self.update((self.sum / f64::from(self.count)).max(1e-9));
         (self.since, self.sum, self.count, self.in_flight) = (Some(now), 0.0, 0, 0);
-        self.moved = Some(Move { from, to: self.most(), gain: None }).filter(|a| a.from != a.to);
     }
 
     fn set_top(&mut self, top: u32) {
         self.top = f64::from(top).min(MOST);
         self.limit = self.limit.min(self.top);
-    }
-
-    fn take_move(&mut self) -> Option<Move> {
-        self.moved.take()
     }
 }

@@ -17,7 +17,7 @@
 //! nothing completes, it doesn't move at all.
 
 use super::interval::Interval;
-use super::{Control, Move, Sample};
+use super::{Control, Sample};
 use crate::time::Instant;
 
 /// Where it begins: as the other controllers, to compare them.
@@ -37,25 +37,16 @@ pub(crate) struct IncrementalSteps {
     up: bool,
     top: f64,
     interval: Interval,
-    moved: Option<Move>,
 }
 
 impl IncrementalSteps {
     /// Up to `top`.
     pub(crate) fn new(top: u32) -> Self {
         let top = f64::from(top);
-        Self {
-            bound: START.min(top),
-            before: None,
-            up: true,
-            top,
-            interval: Interval::default(),
-            moved: None,
-        }
+        Self { bound: START.min(top), before: None, up: true, top, interval: Interval::default() }
     }
 
     fn step(&mut self, throughput: f64, in_flight: f64) {
-        let from = self.most();
         let before = self.before.replace(throughput).unwrap_or(throughput);
         let change = if before > 0.0 { throughput / before - 1.0 } else { 0.0 };
         if self.bound > in_flight * (1.0 + ABOVE) + 1.0 {
@@ -67,7 +58,6 @@ impl IncrementalSteps {
             self.bound += if self.up { size } else { -size };
         }
         self.bound = self.bound.clamp(1.0, self.top);
-        self.moved = Some(Move { from, to: self.most(), gain: Some(change) }).filter(|a| a.from != a.to);
     }
 }
 
@@ -91,9 +81,5 @@ impl Control for IncrementalSteps {
     fn set_top(&mut self, top: u32) {
         self.top = f64::from(top);
         self.bound = self.bound.min(self.top);
-    }
-
-    fn take_move(&mut self) -> Option<Move> {
-        self.moved.take()
     }
 }

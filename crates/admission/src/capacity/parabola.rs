@@ -10,7 +10,7 @@
 //! plateau makes the sign of a₂ chance, so that it jumps; and drift of the service's speed tilts the parabola.
 
 use super::interval::Interval;
-use super::{Control, Move, Sample};
+use super::{Control, Sample};
 use crate::time::Instant;
 
 const START: f64 = 20.0;
@@ -31,7 +31,6 @@ pub(crate) struct Parabola {
     products: [f64; 3],
     top: f64,
     interval: Interval,
-    moved: Option<Move>,
 }
 
 impl Parabola {
@@ -45,12 +44,10 @@ impl Parabola {
             products: [0.0; 3],
             top,
             interval: Interval::default(),
-            moved: None,
         }
     }
 
     fn step(&mut self, throughput: f64, in_flight: f64) {
-        let from = self.most();
         let mut power = 1.0;
         for k in 0..5 {
             self.powers[k] = MEMORY * self.powers[k] + power;
@@ -68,7 +65,6 @@ impl Parabola {
         };
         self.bound = target.clamp(self.bound - reach, self.bound + reach).clamp(1.0, self.top);
         self.up = !self.up;
-        self.moved = Some(Move { from, to: self.most(), gain: None }).filter(|a| a.from != a.to);
     }
 
     /// a₁ and a₂ by Cramer's rule, if what was seen tells them.
@@ -93,6 +89,10 @@ impl Control for Parabola {
         most.clamp(1.0, self.top) as u32
     }
 
+    fn found(&self) -> u32 {
+        self.bound as u32
+    }
+
     fn observe(&mut self, now: Instant, in_flight: u32, _waited_for: bool) {
         self.interval.observe(now, in_flight);
     }
@@ -108,10 +108,6 @@ impl Control for Parabola {
     fn set_top(&mut self, top: u32) {
         self.top = f64::from(top);
         self.bound = self.bound.min(self.top);
-    }
-
-    fn take_move(&mut self) -> Option<Move> {
-        self.moved.take()
     }
 }
 

@@ -8,7 +8,7 @@
 //! When it fails: requests of one type are taken to cost the same, so that any mix of short and long ones looks like a
 //! queue; a T₀ taken anew under load makes the load the ideal; a service that works best at one or two never stays there.
 
-use super::{Control, Move, Sample};
+use super::{Control, Sample};
 use crate::time::Instant;
 
 const START: f64 = 20.0;
@@ -24,14 +24,13 @@ pub(crate) struct Vegas {
     /// T₀ in seconds; 0: none yet.
     ideal: f64,
     seen: f64,
-    moved: Option<Move>,
 }
 
 impl Vegas {
     /// Up to `top`.
     pub(crate) fn new(top: u32) -> Self {
         let top = f64::from(top).min(MOST);
-        Self { limit: START.min(top), top, ideal: 0.0, seen: 0.0, moved: None }
+        Self { limit: START.min(top), top, ideal: 0.0, seen: 0.0 }
     }
 
     fn update(&mut self, sample: &Sample, took: f64) {
@@ -60,7 +59,6 @@ impl Control for Vegas {
     fn observe(&mut self, _now: Instant, _in_flight: u32, _waited_for: bool) {}
 
     fn complete(&mut self, _now: Instant, sample: &Sample) {
-        let from = self.most();
         let took = sample.upstream_time.as_secs_f64().max(1e-9);
         self.seen += 1.0;
         if self.seen >= RENEWED_AFTER * self.limit {
@@ -70,15 +68,10 @@ impl Control for Vegas {
         } else {
             self.update(sample, took);
         }
-        self.moved = Some(Move { from, to: self.most(), gain: None }).filter(|a| a.from != a.to);
     }
 
     fn set_top(&mut self, top: u32) {
         self.top = f64::from(top).min(MOST);
         self.limit = self.limit.min(self.top);
-    }
-
-    fn take_move(&mut self) -> Option<Move> {
-        self.moved.take()
     }
 }

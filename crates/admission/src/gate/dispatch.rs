@@ -33,12 +33,13 @@ impl Gate {
     fn has_found_room(&mut self, now: Instant) -> bool {
         let in_flight = self.ledger.count();
         let waits = !self.waiting.is_empty();
-        let Some(control) = self.room.control() else {
+        let Some(found) = self.room.found() else {
             return false;
         };
+        let control = found.control();
         let before = control.most();
         control.observe(now, in_flight, waits && in_flight >= before);
-        let (after, moved) = (control.most(), control.take_move());
+        let (after, moved) = (control.most(), found.take_move());
         if let Some(Move { from, to, gain }) = moved {
             self.report(Event::CapacityMoved { from, to, gain });
         }

@@ -12,8 +12,8 @@ use std::hint::black_box;
 use std::time::Instant as Clock;
 
 use admission::{
-    Capacity, Completion, Connection, Cost, Duration, Entry, Gate, Instant, Order, Outcome, Policy, PoolId,
-    Request, RequestType, Ticket, Work,
+    Capacity, Completion, Connection, Cost, Duration, Entry, Gate, Instant, LongLimit, Order, Outcome,
+    Policy, PoolId, Request, RequestType, Ticket, Work,
 };
 use criterion::{Criterion, criterion_group, criterion_main};
 
@@ -35,14 +35,14 @@ impl Crowd {
         let policy = Policy {
             capacity: Capacity::Unlimited,
             connections: 1,
-            long_limit,
+            long_limit: long_limit.map(LongLimit::Fixed),
             cost: Cost::DEFAULT,
             order,
             queue_max: 2 * WAITING,
             queue_timeout: Duration::from_secs(1 << 30),
             pinned_max: 0,
             types_max: 1_000,
-            suspend_after: Duration::from_secs(1),
+            ..Policy::default()
         };
         let mut gate = Gate::new(policy, Instant::ZERO, 1);
         gate.set_pool(Instant::ZERO, PoolId::default(), u32::MAX);

@@ -20,6 +20,12 @@ pub enum Reason {
     QueueTimeout,
     /// Its own deadline passed while it waited.
     Deadline,
+    /// It could not have made its own deadline, given the queue ahead.
+    DeadlineUnreachable,
+    /// Everybody has waited for too long (CoDel).
+    QueueDelay,
+    /// The target of the response time could not have been held.
+    Target,
     /// Pinning its session would hold more than `pinned_max` connections.
     PinnedMax,
 }
@@ -31,6 +37,9 @@ impl Reason {
             Self::QueueFull => "queue_full",
             Self::QueueTimeout => "queue_timeout",
             Self::Deadline => "deadline",
+            Self::DeadlineUnreachable => "deadline_unreachable",
+            Self::QueueDelay => "queue_delay",
+            Self::Target => "target",
             Self::PinnedMax => "pinned_max",
         }
     }

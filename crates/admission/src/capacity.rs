@@ -5,7 +5,7 @@
 //! times, which grow with what is in flight, so that a bound in such work would move by itself whenever it is reached.
 
 mod aimd;
-mod auto;
+pub(crate) mod auto;
 mod fixed;
 mod gradient2;
 mod incremental_steps;
@@ -34,6 +34,8 @@ pub(crate) struct Sample {
     pub(crate) success: bool,
     /// How many were in flight, itself included.
     pub(crate) in_flight: u32,
+    /// Whether it is one of those whose number in flight is looked for.
+    pub(crate) own: bool,
 }
 
 /// A controller has moved what it found.
@@ -67,6 +69,16 @@ pub(crate) trait Control: core::fmt::Debug + Send {
     /// By which share more is completed since it has moved, if that was why.
     fn gain(&self) -> Option<f64> {
         None
+    }
+
+    /// While held it begins no comparison: two at a time would disturb each other.
+    fn hold(&mut self, held: bool) {
+        let _ = held;
+    }
+
+    /// Whether it compares now.
+    fn is_comparing(&self) -> bool {
+        false
     }
 
     /// The comparison that it makes: what a type counts for may change between two, but not within one.
@@ -108,7 +120,7 @@ impl Found {
         (from != to).then(|| Move { from, to, gain: self.control.gain() })
     }
 
-    /// Who finds it.
+    /// The controller that finds it.
     pub(crate) fn control(&mut self) -> &mut dyn Control {
         self.control.as_mut()
     }

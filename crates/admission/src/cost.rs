@@ -2,7 +2,8 @@
 //! (Gatekeeper, section 3.1: service times at peak differ from those when idle, so only online estimates are of use).
 //!
 //! What is learned is the time that the service was busy with a request that succeeded. Around the estimator proper
-//! ([`moving_average`] or [`ewma`]) stands what keeps it from learning nonsense:
+//! ([`moving_average`] or [`ewma`]) stands what keeps it from learning nonsense. The steady estimate is an [`ewma`] of the
+//! time that executions would have taken alone instead of the time that they took (`pace.rs`).
 //!
 //! * **Outliers.** A sample counts for at most [`CLIP`] times what was expected of it *when it arrived*. All that a spike
 //!   or a pause of the process caught in flight is clipped by the estimate from before it, so that it can't escalate
@@ -17,10 +18,12 @@
 //! Nothing is forgotten by the clock: an idle night leaves the estimates as they were.
 
 mod ewma;
+mod modes;
 mod moving_average;
 mod overall;
 mod variation;
 
+pub(crate) use modes::Modes;
 pub(crate) use overall::Overall;
 
 use crate::learned::LearnedType;
@@ -43,6 +46,13 @@ const SETTLED: usize = 5;
 /// Over so many executions the mean is taken by which types are put in order: long enough for a type to keep its place
 /// among others while contention makes its estimate rise and fall, short enough to follow a service within seconds.
 const RANKED_OVER: u64 = 256;
+
+/// The steady estimate is a mean of what executions did, not of how long that took, so that it needn't follow the load.
+/// With as much memory as the service's speed has, it is good to 4 % where the coefficient of variation is 1.
+const STEADY_OVER: f64 = 256.0;
+
+/// From so many samples on, a type needs none that can't be believed.
+const FIRM: u64 = 32;
 
 /// After so many failures and no success a type is known by its failures.
 const FAILURES: u64 = 3;
@@ -74,6 +84,7 @@ impl Estimator {
         match cost {
             Cost::MovingAverage { window } => Self::MovingAverage(MovingAverage::new(window)),
             Cost::Ewma { weight } => Self::Ewma(Ewma::new(weight)),
+            Cost::Steady => Self::Ewma(Ewma::new(1.0 / STEADY_OVER)),
         }
     }
 
@@ -139,6 +150,16 @@ impl Estimate {
     /// The coefficient of variation.
     pub(crate) fn variation(&self) -> f64 {
         self.variation.coefficient()
+    }
+
+    /// The mean of what they took, if enough were seen.
+    pub(crate) fn mean(&self) -> Option<Work> {
+        self.is_settled().then(|| Work::from_nanos(self.estimator.mean()))
+    }
+
+    /// What its requests take of the service, without what sharing it adds; `None` while too few were seen.
+    pub(crate) fn demand(&self) -> Option<Work> {
+        self.is_settled().then(|| self.variation.recent()).filter(|recent| *recent > 0.0).map(from_f64)
     }
 
     /// Whether it varies too much within itself to be limited.
@@ -217,13 +238,26 @@ impl Estimate {
         Work::from_nanos(sample)
     }
 
+    /// So much work, as far as it can be believed: where it can't, what was expected.
+    pub(crate) fn believed(&self, done: u64, trust: f64) -> Work {
+        if !self.is_settled() || self.samples < FIRM || trust >= 1.0 {
+            return Work::from_nanos(done);
+        }
+        let mean = self.estimator.mean() as f64;
+        Work::from_nanos((mean + trust * (done as f64 - mean)) as u64)
+    }
+
     fn take_in(&mut self, sample: u64) {
         self.estimator.learn(sample);
-        self.variation.learn(sample as f64);
         // The first ones are taken in together, when there are enough of them.
         let weight = self.taken_in.min(RANKED_OVER - 1) + 1;
         self.taken_in += 1;
         self.steady += (sample as f64 - self.steady) / weight as f64;
+    }
+
+    /// What the same request took of the service, in nanoseconds, without what sharing it adds.
+    pub(crate) fn vary(&mut self, demand: f64) {
+        self.variation.learn(demand);
     }
 
     /// A request has failed after this time.
@@ -235,6 +269,20 @@ impl Estimate {
     /// Its first request has been in flight for so long that it is called long, whatever becomes of it.
     pub(crate) fn call(&mut self, age: Work) {
         self.called = Some(self.called.unwrap_or(0).max(age.as_nanos()));
+    }
+
+    /// In another unit from now on, so many of which are one of before. (Only what is steady is ever measured in
+    /// another unit; a moving average would have to forget.)
+    pub(crate) fn rescale(&mut self, change: f64) {
+        if let Estimator::Ewma(mean) = &mut self.estimator {
+            mean.rescale(change);
+        }
+        for early in &mut self.early {
+            *early = (*early as f64 * change) as u64;
+        }
+        self.steady *= change;
+        self.failed *= change;
+        self.called = self.called.map(|called| (called as f64 * change) as u64);
     }
 
     /// What is to be kept across restarts; `None` without a success.
@@ -257,7 +305,7 @@ impl Estimate {
             for _ in 0..learned.samples.min(u64::from(Cost::WINDOW_MAX)) {
                 estimate.estimator.learn(mean);
             }
-            estimate.variation = Variation::recalled(learned.variation);
+            estimate.variation = Variation::recalled(learned.variation, mean as f64);
             estimate.steady = learned.rank.as_nanos() as f64;
             estimate.taken_in = learned.samples.min(RANKED_OVER);
         }
@@ -272,6 +320,10 @@ impl Estimate {
             self.estimator.learn(mean);
         }
     }
+}
+
+fn from_f64(nanos: f64) -> Work {
+    Work::from_nanos((nanos as u64).max(1))
 }
 
 #[cfg(test)]

@@ -96,6 +96,51 @@ pub enum Event {
         /// controller would be without reasons; or the controller isn't one that goes by what is completed.
         gain: Option<f64>,
     },
+    /// Types that contend with one another were found. An [`Event::GroupJoined`] for each of them follows.
+    GroupFormed {
+        /// Which group; a number is never used twice.
+        group: u64,
+        /// So many of their requests were in flight before.
+        from: u32,
+        /// So many may be in flight from now on.
+        to: u32,
+        /// By which share more is completed.
+        gain: f64,
+    },
+    /// A type belongs to a group from now on.
+    GroupJoined {
+        /// Which group.
+        group: u64,
+        /// Which type.
+        request_type: RequestType,
+    },
+    /// A group's bound has moved.
+    GroupMoved {
+        /// Which group.
+        group: u64,
+        /// So many of its requests might be in flight before.
+        from: u32,
+        /// So many may be in flight from now on.
+        to: u32,
+        /// Why: by which share more is completed. `None`: nothing is lost by it.
+        gain: Option<f64>,
+    },
+    /// A group was dissolved: nothing is lost without it any more, or nobody had to wait for it.
+    GroupDissolved {
+        /// Which group.
+        group: u64,
+        /// So many of its requests might be in flight at the end.
+        most: u32,
+    },
+    /// The long lane's limit in force has moved by what was found of the service.
+    LongLimitMoved {
+        /// So many long requests might be in flight before.
+        from: u32,
+        /// So many may be in flight from now on.
+        to: u32,
+        /// How many requests the service works on at once; `None`: that can't be told.
+        parallelism: Option<u32>,
+    },
     /// A type was forgotten: what it did counts for `other` from now on.
     TypeForgotten {
         /// Which.

@@ -2,7 +2,7 @@
 //!
 //! The shell tells it what happens and when; after every call it drains [`Gate::poll`] for what to do and
 //! [`Gate::poll_event`] for what to report. Between two calls nothing that could start waits: every change ends by
-//! dispatching whatever may start now (`gate/dispatch.rs`). A request waits in one of four lines:
+//! dispatching whatever may start now (`gate/dispatch.rs`). A request waits in one of these lines:
 //!
 //! | line | who | order |
 //! |---|---|---|
@@ -10,9 +10,12 @@
 //! | short | all but the following; of an unknown type only the first | the policy's |
 //! | long | types of much work, if there is a long lane (`lanes.rs`) | the policy's |
 //! | its type's | the others of a type not yet known | arrival |
+//! | its group's | who had their turn while their group was full (`contention.rs`) | the policy's |
 //!
-//! `gate/timers.rs` has what happens by the clock alone, `gate/types.rs` what happens when a type changes its lane.
+//! `gate/timers.rs` has what happens by the clock alone, `gate/types.rs` what happens when a type changes its lane,
+//! `gate/contention.rs` what concerns groups of types that contend with one another.
 
+mod contention;
 mod dispatch;
 mod timers;
 mod types;
@@ -21,19 +24,22 @@ mod watch;
 use alloc::collections::{BTreeSet, VecDeque};
 
 use crate::action::{Action, Reason};
-use crate::capacity::{Room, Sample};
+use crate::capacity::Room;
 use crate::connections::Connections;
+use crate::contention::Contention;
 use crate::event::Event;
 use crate::lanes::Lanes;
 use crate::ledger::{Ledger, Meter};
 use crate::order::Sequence;
-use crate::policy::Policy;
+use crate::pace::{Pace, Parallelism};
+use crate::policy::{Cost, Policy};
 use crate::rejection::deadline::Deadlines;
 use crate::rejection::queue_length::{IMMEDIATE_MAX, is_full};
+use crate::rejection::{Asked, Refusal};
 use crate::request::{Completion, Connection, Entry, Outcome, Pin, PoolId, Request, RequestType, Ticket};
 use crate::snapshot::{Snapshot, TypeSnapshot};
 use crate::tickets::{Line, List, Place, Seat, Through, Tickets};
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 use crate::types::Types;
 
 /// The most events kept for a shell that doesn't drain them; beyond it the oldest are lost, and counted.
@@ -48,9 +54,12 @@ pub struct Gate {
     tickets: Tickets,
     types: Types,
     ledger: Ledger,
+    pace: Pace,
     room: Room,
     connections: Connections,
     lanes: Lanes,
+    refusal: Refusal,
+    contention: Contention,
     immediate: Sequence,
     short: Sequence,
     long: Sequence,
@@ -73,20 +82,20 @@ pub struct Gate {
 
 impl Gate {
     /// A gate where nothing has happened. No pool has a connection yet: tell with [`Gate::set_pool`]. `seed` is the only
-    /// source of chance; none of the present policies needs any.
+    /// source of chance, which some rules for refusing need.
     pub fn new(policy: Policy, now: Instant, seed: u64) -> Self {
-        let _ = seed;
         let budget = policy.connections.max(1);
-        let mut lanes = Lanes::default();
-        lanes.set_limit(policy.long_limit, budget);
         Self {
             now,
             tickets: Tickets::default(),
             types: Types::new(policy.types_max, policy.cost),
             ledger: Ledger::default(),
+            pace: Pace::new(now, policy.cost == Cost::Steady),
             room: Room::new(policy.capacity, budget),
             connections: Connections::new(budget),
-            lanes,
+            lanes: Lanes::new(policy.long_limit, budget),
+            refusal: Refusal::new(policy.rejection.clone(), now, seed),
+            contention: Contention::new(policy.contention.clone(), now),
             immediate: Sequence::new(),
             short: Sequence::new(),
             long: Sequence::new(),
@@ -109,11 +118,12 @@ impl Gate {
         let now = self.advance(now);
         let (kind, forgotten) = self.types.find(request.request_type, now);
         self.report_forgotten(forgotten);
+        self.join_given(kind);
         // What is in flight may have made its type long, or the mean may have moved: seats may be free.
-        if self.relane(now, kind) {
+        if self.relane(kind) {
             self.dispatch(now);
         }
-        let work = self.expected(now, kind);
+        let work = self.expected(kind);
         let slot = self.tickets.insert(now, request, kind, Meter::new(work));
         self.tickets.at_mut(slot).settled = self.types.at(kind).estimate.is_settled();
         let ticket = self.tickets.ticket(slot);
@@ -139,25 +149,47 @@ impl Gate {
         if Deadlines::has_passed(now, self.tickets.at(slot).request.deadline) {
             return self.reject(now, slot, Reason::Deadline);
         }
+        let record = self.tickets.at(slot);
+        let it = Asked { request_type: record.request.request_type, work: record.meter.work };
+        if let Some(reason) = self.refusal.arrive(now, it, self.present()) {
+            return self.reject(now, slot, reason);
+        }
         let line = self.line_of(slot);
-        if self.is_free_for(now, slot, line) {
+        if self.is_free_for(slot, line) {
             self.start(now, slot);
         } else if is_full(self.queued(), self.policy.queue_max) {
             self.reject(now, slot, Reason::QueueFull);
+        } else if self.is_hopeless(now, slot, line) {
+            self.reject(now, slot, Reason::DeadlineUnreachable);
         } else {
             self.wait(slot, line);
         }
+    }
+
+    /// Whether a newcomer to this line can't make its deadline.
+    fn is_hopeless(&self, now: Instant, slot: u32, line: Line) -> bool {
+        let record = self.tickets.at(slot);
+        let Some(deadline) = record.request.deadline else {
+            return false;
+        };
+        let ahead = match line {
+            Line::Short if self.policy.order.is_fifo() => self.short.len(),
+            Line::Long if self.policy.order.is_fifo() => self.long.len(),
+            _ => self.types.at(record.kind).queued as usize,
+        };
+        let own = Duration::from_nanos(record.meter.work.as_nanos());
+        self.refusal.is_hopeless(now, deadline, ahead, own)
     }
 
     /// The service has answered, the transaction is open, the client thinks. After `suspend_after` the gate suspends.
     pub fn idle(&mut self, now: Instant, ticket: Ticket) {
         let now = self.advance(now);
         if let Some(slot) = self.in_flight(ticket).filter(|&slot| self.tickets.at(slot).meter.is_busy()) {
-            self.pause(now, slot);
+            self.pause(slot);
             self.tickets.at_mut(slot).idle_since = Some(now);
             self.idle.insert((now, slot));
             self.set_thinking(slot, true);
-            self.send_scout(now, self.tickets.at(slot).kind);
+            self.send_scout(self.tickets.at(slot).kind);
             self.dispatch(now);
         }
     }
@@ -169,10 +201,11 @@ impl Gate {
             return;
         };
         self.wake(slot);
-        self.run(now, slot);
+        self.run(slot);
         self.set_thinking(slot, false);
         if self.tickets.at(slot).suspended {
             self.unsuspend(slot);
+            self.join_group(slot);
             self.reseat(slot);
             self.report(Event::Resumed { ticket });
         }
@@ -183,7 +216,7 @@ impl Gate {
     pub fn suspend(&mut self, now: Instant, ticket: Ticket) {
         let now = self.advance(now);
         if let Some(slot) = self.in_flight(ticket) {
-            self.give_work_back(now, slot);
+            self.give_work_back(slot);
             self.dispatch(now);
         }
     }
@@ -195,34 +228,16 @@ impl Gate {
             return self.cancel(now, ticket);
         };
         let in_flight = self.ledger.count();
-        let kind = self.land(now, slot);
+        self.learn_contention(now, slot, completion.upstream_time.into(), completion.outcome);
+        let kind = self.land(slot);
+        self.teach(slot, &completion);
+        self.show_controllers(now, kind, completion, in_flight);
         let record = self.tickets.at(slot);
-        let took = completion.upstream_time.into();
-        match completion.outcome {
-            Outcome::Success if !record.canceled => {
-                let expected = record.settled.then_some(record.meter.work);
-                let estimate = &mut self.types.at_mut(kind).estimate;
-                let sample = estimate.learn(took, expected);
-                if estimate.is_settled() {
-                    self.lanes.learn(sample);
-                } else {
-                    self.lanes.learn_first(sample);
-                }
-            }
-            Outcome::Failure if !record.canceled => self.types.at_mut(kind).estimate.fail(took),
-            Outcome::Success | Outcome::Failure | Outcome::Canceled => {}
+        if completion.outcome != Outcome::Canceled {
+            let response = record.dispatched.since(record.arrived).saturating_add(completion.upstream_time);
+            let it = Asked { request_type: record.request.request_type, work: record.meter.work };
+            self.refusal.complete(now, it, response);
         }
-        if let Some(found) = self.room.found() {
-            let control = found.control();
-            let sample = Sample {
-                work: self.types.at_mut(kind).counts_for(control.trial()),
-                upstream_time: completion.upstream_time,
-                success: completion.outcome == Outcome::Success,
-                in_flight,
-            };
-            control.complete(now, &sample);
-        }
-        let record = self.tickets.at(slot);
         self.report(Event::Completed {
             ticket,
             request_type: record.request.request_type,
@@ -305,7 +320,12 @@ impl Gate {
         self.connections.set_budget(budget);
         self.lanes.set_limit(policy.long_limit, budget);
         self.room.change(policy.capacity, budget);
+        self.refusal.change(policy.rejection.clone(), now);
+        if !self.contention.is(&policy.contention) {
+            self.change_contention(now, &policy.contention);
+        }
         self.types.change(policy.types_max, policy.cost);
+        self.pace.set_progress(policy.cost == Cost::Steady);
         self.policy = policy;
         self.forget_surplus(now);
         if lines_change {
@@ -340,14 +360,20 @@ impl Gate {
         self.events_lost
     }
 
+    /// On how many requests the service works at once; `None` until that was seen.
+    pub fn parallelism(&self) -> Option<Parallelism> {
+        self.pace.parallelism()
+    }
+
     /// The state at the latest instant that the gate was told.
     pub fn snapshot(&self) -> Snapshot {
         let types = self.types.kinds().filter_map(|kind| self.snapshot_of(kind)).collect();
         let queued = self.waiting.len() as usize;
         Snapshot {
-            load: self.ledger.load(self.now),
+            load: self.ledger.load(self.pace.reading()),
             capacity: self.room.most_work(),
             capacity_found: self.room.most_requests(),
+            parallelism: self.pace.parallelism(),
             connections: self.connections.budget(),
             connections_in_use: self.connections.in_use(),
             pinned: self.connections.pinned(),
@@ -356,8 +382,17 @@ impl Gate {
             suspended: self.suspended,
             long_in_flight: self.lanes.in_flight(),
             long_limit: self.lanes.limit(),
+            refusing: self.refusal.state(),
+            retry_after: self.retry_after(),
             types,
+            groups: self.snapshot_of_groups(),
         }
+    }
+
+    /// When somebody who is refused now may try again: when the queue will have drained, at the rate at which requests
+    /// really complete; within a second and a minute.
+    pub fn retry_after(&self) -> Duration {
+        self.refusal.retry_after(self.now, self.waiting.len() as usize)
     }
 
     /// `other` only if it was ever used.
@@ -367,13 +402,19 @@ impl Gate {
         (known.key.is_some() || used).then(|| TypeSnapshot {
             request_type: known.key,
             lane: known.lane,
-            work: self.expected(self.now, kind),
-            rank: known.estimate.rank().unwrap_or_else(|| self.expected(self.now, kind)),
+            work: self.expected(kind),
+            rank: known.estimate.rank().unwrap_or_else(|| self.expected(kind)),
             variation: known.estimate.variation(),
+            modes: known.modes.told(self.pace.unit()),
             samples: known.estimate.samples(),
             in_flight: known.in_flight.len(),
             queued: known.queued,
         })
+    }
+
+    /// How many wait, or the service is busy with.
+    fn present(&self) -> u32 {
+        self.waiting.len().saturating_add(self.ledger.busy_count())
     }
 
     /// How many wait that may be made to wait.
@@ -403,24 +444,28 @@ impl Gate {
         let Some(record) = self.tickets.remove(slot) else {
             return;
         };
-        self.relane(now, record.kind);
-        self.send_scout(now, record.kind);
+        self.relane(record.kind);
+        self.send_scout(record.kind);
         self.types.rest(record.kind);
         self.forget_surplus(now);
     }
 
     /// Takes a request out of flight: its work, its connection, its seat. Returns its type.
-    fn land(&mut self, now: Instant, slot: u32) -> u32 {
+    fn land(&mut self, slot: u32) -> u32 {
         self.stop_clocks(slot);
         self.wake(slot);
         let record = self.tickets.at_mut(slot);
-        self.ledger.off(now, &mut record.meter);
+        self.ledger.off(self.pace.reading(), &mut record.meter);
         let (kind, pool) = (record.kind, record.request.pool);
         let gives_back = record.request.connection == Connection::Needed && !record.pinned;
         if record.suspended {
             self.unsuspend(slot);
         }
         self.set_thinking(slot, false);
+        self.leave_group(slot);
+        if self.tickets.at(slot).seated {
+            self.lanes.served(!self.long.is_empty());
+        }
         self.take_seat(slot, Seat::Free);
         if gives_back {
             self.connections.give_back(pool);

@@ -7,18 +7,32 @@
 //! * **Long** is a type whose expected work is more than [`CUTOFF`] × the mean over requests (anything from 1 to 10 works,
 //!   finding 10). It stays long until it falls below [`HYSTERESIS`] of that, so that it doesn't flap. While fewer than
 //!   [`KNOWN`] requests have completed the cutoff is at least [`FLOOR`].
-//! * A type whose own coefficient of variation exceeds 1 isn't limited (finding 3).
+//!   It is measured in what requests take of the service, without what sharing it adds (`lanes/width.rs`): what they take beside
+//!   others rises and falls with the load, for some types sooner than for others.
+//! * **How many** longs may be in flight the operator states, or [`width`] finds. Until it has, there is no limit but three
+//!   quarters of the connections, or what the operator or the server told: that harms nobody below saturation.
+//! * A type whose own coefficient of variation is too high isn't limited (finding 3; `cost/variation.rs` has the bound and
+//!   its reasons). It waits among the shorts, but leaves the last quarter of the connections to others.
+//! * **Among the longs** the order is shortest first with aging; the floor of aging is for short requests and doesn't hold here
+//!   (finding 5). With X = 3 the rarest and largest type is no slower than without a gate, with 5 it is by 8 %
+//!   (`docs/results/no-harm.md`).
 //! * **A single request** in flight, busy for longer than the cutoff (at least [`FLOOR`]: below that, age is scheduling
 //!   noise), counts as long from then on, whatever its type: it occupies the lane, so that no more longs are started.
 //! * **Bypass.** A long that has been overtaken, since it came to its line, by more short work than its allowance goes
 //!   first for the next connection and may exceed the capacity, within the lane's limit. It never blocks the shorts
 //!   behind it: that destroys everything (finding 6).
 
+mod width;
+
 use alloc::collections::BTreeSet;
 
 use crate::connections::spare;
 use crate::cost::Overall;
+use crate::policy::LongLimit;
 use crate::work::Work;
+use width::Width;
+
+pub(crate) use width::{Readings, Usual};
 
 /// Long is more than so many means.
 const CUTOFF: u64 = 3;
@@ -31,24 +45,80 @@ const FIRST: u64 = 10;
 /// So many completions are "little".
 const KNOWN: f64 = 32.0;
 
+/// The lane was full for long if so many times its limit were served and there always were others.
+const STRAINED: u32 = 32;
+/// The same where its limit was proved.
+const STRAINED_PROVED: u32 = 256;
+
 /// The state of the long lane.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Lanes {
-    /// `None`: there is no long lane.
+    /// What the operator states; `None`: there is no long lane.
+    stated: Option<LongLimit>,
+    /// What is in force.
     limit: Option<u32>,
+    connections: u32,
+    /// What is found of the service.
+    pub(crate) width: Width,
+    /// Longs served since the last one for which none waited.
+    strained: u32,
     /// Long requests in flight, without the suspended ones.
     in_flight: u32,
     /// All short work dispatched so far, in nanoseconds.
     short_work: u64,
     overall: Overall,
+    /// The same of what requests take of the service, without what sharing it adds.
+    demand: Overall,
     /// Waiting longs by the short work at which they go first.
     patience: BTreeSet<(u64, u32)>,
 }
 
 impl Lanes {
+    /// A lane, or none, in which nothing has happened.
+    pub(crate) fn new(limit: Option<LongLimit>, connections: u32) -> Self {
+        let mut lanes = Self {
+            stated: None,
+            limit: None,
+            connections,
+            width: Width::new(),
+            strained: 0,
+            in_flight: 0,
+            short_work: 0,
+            overall: Overall::default(),
+            demand: Overall::default(),
+            patience: BTreeSet::new(),
+        };
+        lanes.set_limit(limit, connections);
+        lanes
+    }
+
     /// The limit that the operator states, within what so many connections allow.
-    pub(crate) fn set_limit(&mut self, limit: Option<u32>, connections: u32) {
-        self.limit = limit.map(|limit| limit.max(1).min(spare(connections)));
+    pub(crate) fn set_limit(&mut self, limit: Option<LongLimit>, connections: u32) {
+        (self.stated, self.connections) = (limit, connections);
+        self.limit = limit.map(|limit| {
+            let most = match limit {
+                LongLimit::Fixed(limit) => limit,
+                LongLimit::Found { prior } => self.width.enough().or(prior).unwrap_or(u32::MAX),
+            };
+            most.max(1).min(spare(connections))
+        });
+    }
+
+    /// A long request has been served, while others waited for the lane or not.
+    pub(crate) fn served(&mut self, others_wait: bool) {
+        self.strained = if others_wait { self.strained + 1 } else { 0 };
+        let times = if self.width.is_proved() { STRAINED_PROVED } else { STRAINED };
+        if self.limit.is_some_and(|limit| self.strained >= times.saturating_mul(limit)) {
+            self.strained = 0;
+            self.width.widen();
+        }
+    }
+
+    /// Puts in force what was found of the service. The limit before and after, if it has moved.
+    pub(crate) fn follow(&mut self) -> Option<(u32, u32)> {
+        let before = self.limit?;
+        self.set_limit(self.stated, self.connections);
+        self.limit.filter(|&after| after != before).map(|after| (before, after))
     }
 
     pub(crate) fn limit(&self) -> Option<u32> {
@@ -81,6 +151,8 @@ impl Lanes {
     pub(crate) fn recall(&mut self, mean: Work, requests: u64) {
         if self.overall.samples() == 0.0 {
             self.overall = Overall::recalled(mean, requests);
+            // Next to the types, which are recalled as what they took beside others.
+            self.demand = Overall::recalled(mean, requests);
         }
     }
 
@@ -106,21 +178,29 @@ impl Lanes {
         self.overall.learn(sample.min(Work::from_nanos(most)));
     }
 
-    /// Whether so much expected work makes a type long, which is long already or not.
-    pub(crate) fn is_long(&self, work: Work, already: bool) -> bool {
-        let cutoff = self.cutoff();
-        let bound = if already { cutoff / 100 * HYSTERESIS } else { cutoff };
-        work.as_nanos() > bound
+    /// All work is in another unit from now on, so many of which are one of before.
+    pub(crate) fn rescale(&mut self, change: f64) {
+        self.overall.rescale(change);
     }
 
-    fn cutoff(&self) -> u64 {
-        let cutoff = self.overall.mean().as_nanos().saturating_mul(CUTOFF);
-        if self.overall.samples() < KNOWN { cutoff.max(FLOOR.as_nanos()) } else { cutoff }
+    /// What a request has taken of the service, in nanoseconds.
+    pub(crate) fn learn_demand(&mut self, demand: f64) {
+        self.demand.learn(Work::from_nanos(demand as u64));
+    }
+
+    /// Whether it makes a type long that its requests take so much of the service.
+    pub(crate) fn is_long_by_demand(&self, demand: Work, already: bool) -> bool {
+        demand.as_nanos() > bound(cutoff(&self.demand), already)
+    }
+
+    /// Whether so much expected work makes a type long, which is long already or not.
+    pub(crate) fn is_long(&self, work: Work, already: bool) -> bool {
+        work.as_nanos() > bound(cutoff(&self.overall), already)
     }
 
     /// A single request busy for this long counts as long.
     pub(crate) fn age_cutoff(&self) -> Work {
-        Work::from_nanos(self.cutoff().max(FLOOR.as_nanos()))
+        Work::from_nanos(cutoff(&self.overall).max(FLOOR.as_nanos()))
     }
 
     /// A short request was dispatched.
@@ -149,4 +229,15 @@ impl Lanes {
     pub(crate) fn most_impatient(&self) -> Option<(u64, u32)> {
         self.patience.first().copied()
     }
+}
+
+/// Long is more than this, by a mean over requests.
+fn cutoff(overall: &Overall) -> u64 {
+    let cutoff = overall.mean().as_nanos().saturating_mul(CUTOFF);
+    if overall.samples() < KNOWN { cutoff.max(FLOOR.as_nanos()) } else { cutoff }
+}
+
+/// For a type that is long already, less is enough.
+fn bound(cutoff: u64, already: bool) -> u64 {
+    if already { cutoff / 100 * HYSTERESIS } else { cutoff }
 }

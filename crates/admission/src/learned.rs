@@ -21,6 +21,26 @@ pub struct Learned {
     pub requests: u64,
     /// The types, the least recently used first.
     pub types: Vec<LearnedType>,
+    /// How fast the service is, by how many are in flight.
+    pub speeds: Vec<LearnedSpeed>,
+}
+
+/// How fast a service is with so many in flight.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LearnedSpeed {
+    /// How many.
+    pub in_flight: u32,
+    /// How many times as fast as with one in flight, all together.
+    pub speed: f64,
+    /// From how many executions that was learned.
+    pub executions: u64,
+}
+
+impl LearnedSpeed {
+    /// Whether a gate can have learned this. A file may say anything.
+    pub(crate) fn is_possible(&self) -> bool {
+        self.executions > 0 && self.speed.is_finite() && self.speed > 1e-6 && self.speed < 1e6
+    }
 }
 
 /// What a gate has learned of one type.

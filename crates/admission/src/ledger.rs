@@ -115,6 +115,8 @@ pub(crate) struct Ledger {
     fixed: u128,
     overdue: Growing,
     charged: u64,
+    /// Of those, how many the service is busy with.
+    busy: u64,
 }
 
 impl Ledger {
@@ -127,6 +129,11 @@ impl Ledger {
     /// How many requests are charged.
     pub(crate) fn count(&self) -> u32 {
         u32::try_from(self.charged).unwrap_or(u32::MAX)
+    }
+
+    /// How many requests the service is busy with.
+    pub(crate) fn busy_count(&self) -> u32 {
+        u32::try_from(self.busy).unwrap_or(u32::MAX)
     }
 
     /// The service starts, or goes on, with a request.
@@ -166,6 +173,7 @@ impl Ledger {
             State::Busy | State::Idle => self.fixed += u128::from(meter.fixed()),
         }
         self.charged += 1;
+        self.busy += u64::from(meter.is_busy());
     }
 
     fn take(&mut self, meter: &Meter) {
@@ -175,6 +183,7 @@ impl Ledger {
             State::Busy | State::Idle => self.fixed -= u128::from(meter.fixed()),
         }
         self.charged -= 1;
+        self.busy -= u64::from(meter.is_busy());
     }
 }
 

@@ -9,7 +9,9 @@ extern crate std;
 
 mod action;
 mod capacity;
+mod chance;
 mod connections;
+mod contention;
 mod cost;
 mod event;
 mod gate;
@@ -17,6 +19,7 @@ mod lanes;
 mod learned;
 mod ledger;
 mod order;
+mod pace;
 mod policy;
 mod rejection;
 mod request;
@@ -29,11 +32,15 @@ mod work;
 pub use action::{Action, Reason};
 pub use event::{Event, Lane};
 pub use gate::{EVENTS_MAX, Gate};
-pub use learned::{Learned, LearnedType, LearnedVariation};
-pub use policy::{Capacity, Controller, Cost, Order, Policy, PolicyError};
+pub use learned::{Learned, LearnedSpeed, LearnedType, LearnedVariation};
+pub use pace::Parallelism;
+pub use policy::{
+    Capacity, Contention, Controller, Cost, Given, Goal, LongLimit, Order, Policy, PolicyError, Rejection,
+    Targets, Tuning, YakshaSettings,
+};
 pub use request::{
     Completion, Connection, Entry, Outcome, Pin, PoolId, PoolSet, Request, RequestType, Ticket,
 };
-pub use snapshot::{Queued, Snapshot, TypeSnapshot};
+pub use snapshot::{GroupSnapshot, Mode, Queued, Refusing, Snapshot, TypeSnapshot};
 pub use time::{Duration, Instant};
 pub use work::Work;

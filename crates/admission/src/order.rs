@@ -20,9 +20,21 @@ impl Order {
             Self::Fifo => 0,
             Self::ShortestFirst { aging: None, .. } => UNBOUNDED,
             Self::ShortestFirst { .. } if self.is_fifo() => 0,
-            Self::ShortestFirst { aging: Some(aging), floor } => {
-                let scaled = (aging * work.as_nanos() as f64) as u64;
-                scaled.max(floor.as_nanos()).min(ALLOWANCE_MAX)
+            Self::ShortestFirst { floor, .. } => {
+                self.allowance_among_longs(work).max(floor.as_nanos()).min(ALLOWANCE_MAX)
+            }
+        }
+    }
+
+    /// How much of the long lane's work may overtake another of it: the floor is there for short requests, whose multiples
+    /// would bind at once.
+    pub(crate) fn allowance_among_longs(self, work: Work) -> u64 {
+        match self {
+            Self::Fifo => 0,
+            Self::ShortestFirst { aging: None, .. } => UNBOUNDED,
+            Self::ShortestFirst { .. } if self.is_fifo() => 0,
+            Self::ShortestFirst { aging: Some(aging), .. } => {
+                ((aging * work.as_nanos() as f64) as u64).min(ALLOWANCE_MAX)
             }
         }
     }

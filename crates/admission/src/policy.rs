@@ -1,5 +1,9 @@
 //! The policy of one gate: what the operator chooses.
 
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use crate::request::RequestType;
 use crate::time::Duration;
 use crate::work::Work;
 
@@ -16,6 +20,8 @@ pub enum Cost {
         /// In (0, 1].
         weight: f64,
     },
+    /// The mean of what executions would have taken alone, which the load doesn't change (`pace.rs` says how).
+    Steady,
 }
 
 impl Cost {
@@ -68,15 +74,161 @@ pub enum Controller {
     Aimd,
 }
 
+/// Who is refused, beside those for whom the queue is full or who have waited for too long. The files under `rejection/`
+/// say how, and when each fails.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Rejection {
+    /// Nobody.
+    #[default]
+    Nobody,
+    /// Who can't make its own deadline, given the queue ahead; at once.
+    Deadline,
+    /// Who is next, while all have waited for too long (CoDel, RFC 8289).
+    Codel {
+        /// A queue wait that is too long if the least of an interval is.
+        target: Duration,
+        /// For so long.
+        interval: Duration,
+    },
+    /// Who would make responses slower than they should be. Ours.
+    Target(Targets),
+    /// At random, as a PI controller finds (Yaksha, IWQoS 2004).
+    Yaksha(YakshaSettings),
+}
+
+/// The response times to hold.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Targets {
+    /// Of all requests together.
+    pub all: Goal,
+    /// Of single types besides, at most [`Targets::TYPES_MAX`].
+    pub types: BTreeMap<RequestType, Goal>,
+}
+
+impl Targets {
+    /// The most types with targets of their own.
+    pub const TYPES_MAX: usize = 1_000;
+
+    /// A mean response time of all requests.
+    pub fn mean(mean: Duration) -> Self {
+        Self { all: Goal { mean: Some(mean), p95: None }, types: BTreeMap::new() }
+    }
+
+    /// A time within which 95 % of all requests are answered.
+    pub fn p95(p95: Duration) -> Self {
+        Self { all: Goal { mean: None, p95: Some(p95) }, types: BTreeMap::new() }
+    }
+}
+
+/// A response time to hold: queue wait and upstream time together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Goal {
+    /// Its mean.
+    pub mean: Option<Duration>,
+    /// What 95 % stay below.
+    pub p95: Option<Duration>,
+}
+
+impl Goal {
+    /// Whether there is nothing to hold.
+    pub const fn is_none(&self) -> bool {
+        self.mean.is_none() && self.p95.is_none()
+    }
+
+    fn is_possible(&self) -> bool {
+        [self.mean, self.p95].iter().flatten().all(|time| !time.is_zero())
+    }
+}
+
+/// The parameters of Yaksha's controller.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct YakshaSettings {
+    /// The mean response time to hold, T_ref.
+    pub target: Duration,
+    /// λ₀: so many requests a second the design assumes.
+    pub arrivals: f64,
+    /// Whether it goes on from there.
+    pub tuning: Tuning,
+    /// 1/f_T: from one step of the controller to the next.
+    pub interval: Duration,
+    /// Over how long response times are smoothed.
+    pub smoothing: Duration,
+    /// Over how long the probability of admission is averaged, to tune.
+    pub averaging: Duration,
+}
+
+impl YakshaSettings {
+    /// Self-tuned, with what `rejection/yaksha.rs` gives reasons for.
+    pub const fn new(target: Duration) -> Self {
+        Self {
+            target,
+            arrivals: 50.0,
+            tuning: Tuning::SelfTuned,
+            interval: Duration::from_secs(1),
+            smoothing: Duration::from_secs(10),
+            averaging: Duration::from_secs(10),
+        }
+    }
+}
+
+/// How Yaksha's gains are chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tuning {
+    /// Anew at each step, from how many are let in.
+    SelfTuned,
+    /// Once, for the arrivals of the design.
+    Static,
+}
+
+/// Which types that contend with one another are held back together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Contention {
+    /// None.
+    #[default]
+    None,
+    /// Those that are found by observation (`contention.rs`).
+    Auto,
+    /// These: a yardstick for experiments. At most eight groups.
+    Given(Vec<Given>),
+}
+
+/// A group of types whose bound is given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Given {
+    /// Its types.
+    pub types: Vec<RequestType>,
+    /// The most of their requests that may be in flight, at least 1.
+    pub most: u32,
+}
+
+/// The most long requests in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LongLimit {
+    /// The operator's number.
+    Fixed(u32),
+    /// As many as keep the service busy, found from what is observed (`lanes/width.rs`).
+    Found {
+        /// What holds until it is found, such as the server's cores; `None`: no limit but the connections'.
+        prior: Option<u32>,
+    },
+}
+
+impl LongLimit {
+    /// Found, and nobody tells anything beforehand.
+    pub const FOUND: Self = Self::Found { prior: None };
+}
+
 /// Everything that the operator chooses for one gate. Units are in the types.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
     /// What bounds what is in flight.
     pub capacity: Capacity,
+    /// Which types are held back together.
+    pub contention: Contention,
     /// The budget of upstream connections of the whole gate, at least 1.
     pub connections: u32,
     /// The most long requests in flight; `None`: no long lane.
-    pub long_limit: Option<u32>,
+    pub long_limit: Option<LongLimit>,
     /// The estimator.
     pub cost: Cost,
     /// The order of service.
@@ -91,6 +243,29 @@ pub struct Policy {
     pub types_max: usize,
     /// A transaction idle for longer gives its work back.
     pub suspend_after: Duration,
+    /// Who else is refused.
+    pub rejection: Rejection,
+}
+
+/// A budget of 20 connections, first come, first served, and nothing else; what a gate does unless it is told otherwise is
+/// the configuration's to say.
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            capacity: Capacity::Unlimited,
+            contention: Contention::None,
+            connections: 20,
+            long_limit: None,
+            cost: Cost::DEFAULT,
+            order: Order::Fifo,
+            queue_max: 100_000,
+            queue_timeout: Duration::from_secs(120),
+            pinned_max: 10,
+            types_max: 1_000,
+            suspend_after: Duration::from_secs(1),
+            rejection: Rejection::Nobody,
+        }
+    }
 }
 
 impl Policy {
@@ -103,7 +278,7 @@ impl Policy {
         if self.connections == 0 {
             return Err(PolicyError::NoConnections);
         }
-        if self.long_limit == Some(0) {
+        if self.long_limit == Some(LongLimit::Fixed(0)) {
             return Err(PolicyError::NoLongs);
         }
         match self.cost {
@@ -111,14 +286,33 @@ impl Policy {
                 return Err(PolicyError::Window);
             }
             Cost::Ewma { weight } if !(weight > 0.0 && weight <= 1.0) => return Err(PolicyError::Weight),
-            Cost::MovingAverage { .. } | Cost::Ewma { .. } => {}
+            Cost::MovingAverage { .. } | Cost::Ewma { .. } | Cost::Steady => {}
         }
         match self.order {
             Order::ShortestFirst { aging: Some(aging), .. } if aging.is_nan() || aging < 0.0 => {
-                Err(PolicyError::Aging)
+                return Err(PolicyError::Aging);
             }
-            Order::ShortestFirst { .. } | Order::Fifo => Ok(()),
+            Order::ShortestFirst { .. } | Order::Fifo => {}
         }
+        self.rejection.check()
+    }
+}
+
+impl Rejection {
+    fn check(&self) -> Result<(), PolicyError> {
+        let is_bad = match self {
+            Self::Nobody | Self::Deadline => false,
+            Self::Codel { target, interval } => target.is_zero() || interval.is_zero(),
+            Self::Target(targets) => {
+                let mut goals = targets.types.values().chain([&targets.all]);
+                !goals.all(Goal::is_possible) || targets.types.len() > Targets::TYPES_MAX
+            }
+            Self::Yaksha(YakshaSettings { target, arrivals, interval, smoothing, averaging, tuning: _ }) => {
+                let times = [target, interval, smoothing, averaging];
+                times.iter().any(|time| time.is_zero()) || !(arrivals.is_finite() && *arrivals > 0.0)
+            }
+        };
+        if is_bad { Err(PolicyError::Rejection) } else { Ok(()) }
     }
 }
 
@@ -135,6 +329,8 @@ pub enum PolicyError {
     Weight,
     /// `aging` is negative or not a number.
     Aging,
+    /// A target or another parameter of the rejection isn't above zero.
+    Rejection,
 }
 
 impl core::fmt::Display for PolicyError {
@@ -145,6 +341,7 @@ impl core::fmt::Display for PolicyError {
             Self::Window => "the moving average's window must be from 1 to 1024 executions",
             Self::Weight => "the weight must be above 0 and at most 1",
             Self::Aging => "aging must be a number that isn't negative",
+            Self::Rejection => "the targets and times of the rejection must be above zero",
         })
     }
 }

@@ -1,9 +1,163 @@
-//! Who is not worth serving: the length of the queue, the time in it, and the request's own deadline.
+//! Who is not worth serving.
 //!
-//! Nothing else is refused (the paper refuses nothing at all); a refusal always has a reason. Each rule is a file. An
-//! immediate request, which holds others up while it waits, is refused only for the time in the queue (and at
+//! Always: the length of the queue, the time in it, and the request's own deadline. Beside these one rule ([`Refuse`]),
+//! which the operator chooses; the paper refuses nobody at all. A refusal always has a reason. An immediate request, which
+//! holds others up while it waits, is refused only for the time in the queue (and at
 //! [`Line::Immediate`](crate::tickets::Line)'s own bound).
 
+mod codel;
 pub(crate) mod deadline;
+mod drain;
 pub(crate) mod queue_length;
 pub(crate) mod queue_timeout;
+mod target;
+mod yaksha;
+
+use alloc::boxed::Box;
+
+use crate::action::Reason;
+use crate::chance::Chance;
+use crate::policy::Rejection;
+use crate::request::RequestType;
+use crate::snapshot::Refusing;
+use crate::time::{Duration, Instant};
+use crate::work::Work;
+use drain::Drain;
+
+/// What a rule is told of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    pub(crate) request_type: RequestType,
+    /// What was expected of it when it arrived.
+    pub(crate) work: Work,
+}
+
+/// A rule that refuses some requests. Nothing that it does needs a timer: what its state would have become by the clock
+/// alone it works out when it is asked next.
+pub(crate) trait Refuse: core::fmt::Debug + Send {
+    /// Until now so many were present (waiting, or the service busy with them) since the last time that this was told.
+    fn pass(&mut self, now: Instant, present: u32) {
+        let _ = (now, present);
+    }
+
+    /// One of this type is present from now on,
+    fn enter(&mut self, now: Instant, request_type: RequestType) {
+        let _ = (now, request_type);
+    }
+
+    /// and not any more.
+    fn leave(&mut self, now: Instant, request_type: RequestType) {
+        let _ = (now, request_type);
+    }
+
+    /// A request arrives where so many are present. Why it is refused, if it is.
+    fn arrive(&mut self, now: Instant, it: Asked, present: u32, chance: &mut Chance) -> Option<Reason> {
+        let _ = (now, it, present, chance);
+        None
+    }
+
+    /// A request would be dispatched that has waited for so long, and others wait behind it (or not). Why it is refused
+    /// instead, if it is.
+    fn dispatch(&mut self, now: Instant, waited: Duration, others_wait: bool) -> Option<Reason> {
+        let _ = (now, waited, others_wait);
+        None
+    }
+
+    /// A request was served in so long a response time.
+    fn complete(&mut self, now: Instant, it: Asked, response: Duration) {
+        let _ = (now, it, response);
+    }
+
+    /// What it knows and does.
+    fn state(&self) -> Refusing {
+        Refusing::default()
+    }
+}
+
+/// Nobody is refused beside those that are always.
+#[derive(Debug)]
+struct Nobody;
+
+impl Refuse for Nobody {}
+
+/// The rule in force, and what every rule may need to know.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    policy: Rejection,
+    rule: Box<dyn Refuse>,
+    drain: Drain,
+    chance: Chance,
+}
+
+impl Refusal {
+    /// What the operator chose.
+    pub(crate) fn new(policy: Rejection, now: Instant, seed: u64) -> Self {
+        let rule = rule(&policy, now);
+        Self { policy, rule, drain: Drain::new(now), chance: Chance::new(seed) }
+    }
+
+    /// What the operator chooses from now on. A rule that stays the same keeps what it has learned.
+    pub(crate) fn change(&mut self, policy: Rejection, now: Instant) {
+        if self.policy != policy {
+            self.rule = rule(&policy, now);
+            self.policy = policy;
+        }
+    }
+
+    /// Until now so many were present.
+    pub(crate) fn pass(&mut self, now: Instant, present: u32) {
+        self.drain.pass(now, present);
+        self.rule.pass(now, present);
+    }
+
+    /// One of this type waits, or the service is busy with it, from now on.
+    pub(crate) fn enter(&mut self, now: Instant, request_type: RequestType) {
+        self.rule.enter(now, request_type);
+    }
+
+    /// Not any more.
+    pub(crate) fn leave(&mut self, now: Instant, request_type: RequestType) {
+        self.rule.leave(now, request_type);
+    }
+
+    /// A request arrives where so many are present.
+    pub(crate) fn arrive(&mut self, now: Instant, it: Asked, present: u32) -> Option<Reason> {
+        self.rule.arrive(now, it, present, &mut self.chance)
+    }
+
+    /// A request that would be made to wait behind so many others, and is expected to take so long itself, must have
+    /// ended in time. Whether it is refused, as it can't.
+    pub(crate) fn is_hopeless(&self, now: Instant, deadline: Instant, ahead: usize, own: Duration) -> bool {
+        self.policy == Rejection::Deadline && deadline::is_hopeless(&self.drain, now, deadline, ahead, own)
+    }
+
+    /// A request would be dispatched.
+    pub(crate) fn dispatch(&mut self, now: Instant, waited: Duration, others_wait: bool) -> Option<Reason> {
+        self.rule.dispatch(now, waited, others_wait)
+    }
+
+    /// A request has ended at the service.
+    pub(crate) fn complete(&mut self, now: Instant, it: Asked, response: Duration) {
+        self.drain.complete(now);
+        self.rule.complete(now, it, response);
+    }
+
+    /// When somebody who is refused now may try again, with so many in the queue.
+    pub(crate) fn retry_after(&self, now: Instant, queued: usize) -> Duration {
+        self.drain.retry_after(now, queued)
+    }
+
+    /// What the rule knows and does.
+    pub(crate) fn state(&self) -> Refusing {
+        self.rule.state()
+    }
+}
+
+fn rule(policy: &Rejection, now: Instant) -> Box<dyn Refuse> {
+    match policy {
+        Rejection::Nobody | Rejection::Deadline => Box::new(Nobody),
+        Rejection::Codel { target, interval } => Box::new(codel::Codel::new(*target, *interval)),
+        Rejection::Target(targets) => Box::new(target::Target::new(targets, now)),
+        Rejection::Yaksha(settings) => Box::new(yaksha::Yaksha::new(*settings, now)),
+    }
+}

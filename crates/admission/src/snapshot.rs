@@ -3,8 +3,9 @@
 use alloc::vec::Vec;
 
 use crate::event::Lane;
+use crate::pace::Parallelism;
 use crate::request::{PoolId, RequestType, Ticket};
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 use crate::work::Work;
 
 /// The state of a gate at one instant.
@@ -16,6 +17,8 @@ pub struct Snapshot {
     pub capacity: Option<Work>,
     /// The most requests that may be in flight now, if a controller finds that.
     pub capacity_found: Option<u32>,
+    /// On how many requests the service works at once, as far as that was seen.
+    pub parallelism: Option<Parallelism>,
     /// The budget of connections.
     pub connections: u32,
     /// Connections in use: in flight, suspended or pinned.
@@ -32,8 +35,42 @@ pub struct Snapshot {
     pub long_in_flight: u32,
     /// The long lane's limit in force.
     pub long_limit: Option<u32>,
+    /// What the rule for refusing knows and does.
+    pub refusing: Refusing,
+    /// When somebody who is refused now may try again: the queue will have drained by then.
+    pub retry_after: Duration,
     /// The known types.
     pub types: Vec<TypeSnapshot>,
+    /// The groups of types that contend with one another, without those that are on trial.
+    pub groups: Vec<GroupSnapshot>,
+}
+
+/// One group of types that contend with one another.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GroupSnapshot {
+    /// Which; never used twice.
+    pub number: u64,
+    /// Its types.
+    pub types: Vec<RequestType>,
+    /// The most of its requests that may be in flight now.
+    pub most: u32,
+    /// Its requests in flight, without the suspended ones.
+    pub in_flight: u32,
+    /// Its requests that wait because of it: they had their turn.
+    pub aside: usize,
+}
+
+/// What a rule for refusing knows and does; each tells what it has.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Refusing {
+    /// Refused with this probability (Yaksha's p_d).
+    pub probability: Option<f64>,
+    /// Yaksha's A and B, per second.
+    pub gains: Option<(f64, f64)>,
+    /// The time that it goes by: a mean response time, or a queue wait.
+    pub measured: Option<Duration>,
+    /// So many may be present (wait or be in flight) before the next is refused.
+    pub bound: Option<f64>,
 }
 
 /// One request that waits.
@@ -53,6 +90,15 @@ pub struct Queued {
     pub since: Instant,
 }
 
+/// An amount of work around which executions of a type gather.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Mode {
+    /// Its middle.
+    pub work: Work,
+    /// Which part of the executions, from 0 to 1.
+    pub share: f64,
+}
+
 /// One request type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TypeSnapshot {
@@ -64,10 +110,13 @@ pub struct TypeSnapshot {
     pub work: Work,
     /// What its requests are put in order by, next to others'.
     pub rank: Work,
-    /// The coefficient of variation of its upstream times.
+    /// The coefficient of variation of what its requests take, without what sharing the service adds.
     pub variation: f64,
     /// How many executions it was learned from.
     pub samples: u64,
+    /// Around which amounts of work its executions gather, the least first; empty while little is known. In the time that
+    /// they take alone, whatever the estimator.
+    pub modes: Vec<Mode>,
     /// Requests in flight.
     pub in_flight: u32,
     /// Requests that wait.

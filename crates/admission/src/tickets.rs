@@ -32,6 +32,10 @@ pub(crate) enum Line {
     Short,
     /// The line of the longs.
     Long,
+    /// It has had its turn, and waits for room in the group in this place.
+    Aside(u8),
+    /// The same in the line of the longs: it waits for room in their lane as well.
+    AsideLong(u8),
     /// Behind the one request of its type that is out to find what the type costs.
     Type,
 }
@@ -62,6 +66,8 @@ pub(crate) struct Record {
     pub(crate) age_alarm: Option<Instant>,
     /// Since when the client thinks.
     pub(crate) idle_since: Option<Instant>,
+    /// In flight: what was given to it, as the pace names it.
+    pub(crate) lap: Option<u32>,
     /// As long: it goes first once this much short work was dispatched.
     pub(crate) patience: u64,
     /// It has a seat in the long lane.
@@ -77,6 +83,12 @@ pub(crate) struct Record {
     pub(crate) suspended: bool,
     pub(crate) canceled: bool,
     pub(crate) pinned: bool,
+    /// It is counted among those in flight of its type.
+    pub(crate) flying: bool,
+    /// The place of the group that it is counted in, while it is in flight.
+    pub(crate) group: Option<u8>,
+    /// By which the clocks know it while it is in flight, if they run.
+    pub(crate) flight: Option<u32>,
     links: [Link; 2],
 }
 
@@ -147,6 +159,7 @@ impl Tickets {
             dispatched: now,
             age_alarm: None,
             idle_since: None,
+            lap: None,
             patience: u64::MAX,
             seated: false,
             heavy: false,
@@ -156,6 +169,9 @@ impl Tickets {
             suspended: false,
             canceled: false,
             pinned: false,
+            flying: false,
+            group: None,
+            flight: None,
             links: [Link { before: NONE, after: NONE }; 2],
         };
         self.arrivals += 1;
@@ -266,6 +282,6 @@ mod tests {
 
     #[test]
     fn a_record_is_small() {
-        assert!(size_of::<Option<Record>>() <= 176, "{}", size_of::<Option<Record>>());
+        assert!(size_of::<Option<Record>>() <= 184, "{}", size_of::<Option<Record>>());
     }
 }

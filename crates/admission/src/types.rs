@@ -6,10 +6,13 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use crate::cost::Estimate;
+use crate::contention::Contends;
+use crate::cost::{Estimate, Modes};
 use crate::event::Lane;
+use crate::lanes::Usual;
 use crate::learned::LearnedType;
 use crate::ledger::Growing;
+use crate::pace::Center;
 use crate::policy::Cost;
 use crate::request::RequestType;
 use crate::tickets::{List, Through};
@@ -27,6 +30,11 @@ pub(crate) struct Type {
     /// `None`: `other`.
     pub(crate) key: Option<RequestType>,
     pub(crate) estimate: Estimate,
+    /// What is typical of it, for the pace.
+    pub(crate) center: Center,
+    pub(crate) modes: Modes,
+    /// What the clocks of the service's parallelism usually show for it.
+    pub(crate) usual: Usual,
     pub(crate) lane: Lane,
     /// Its requests in flight that have used more than was expected.
     pub(crate) overdue: Growing,
@@ -42,6 +50,8 @@ pub(crate) struct Type {
     pub(crate) queued: u32,
     /// The work by which its waiting requests are put in order.
     pub(crate) rank: Work,
+    /// Whether it contends with others, as far as that is known.
+    pub(crate) contends: Contends,
     /// What its requests count for, and in which comparison.
     counted: f64,
     counted_in: Option<u64>,
@@ -54,6 +64,9 @@ impl Type {
         Self {
             key,
             estimate: Estimate::new(cost),
+            center: Center::default(),
+            modes: Modes::default(),
+            usual: Usual::default(),
             lane: Lane::Unknown,
             overdue: Growing::default(),
             in_flight: List::new(Through::Type),
@@ -62,6 +75,7 @@ impl Type {
             scout: None,
             queued: 0,
             rank: Work::ZERO,
+            contends: Contends::default(),
             counted: 0.0,
             counted_in: None,
             idle_before: NONE,
@@ -92,11 +106,12 @@ impl Type {
     }
 
     /// What one of its requests counts for in a comparison of throughputs: what is usual for its type, as it was when
-    /// this comparison began, in seconds.
-    pub(crate) fn counts_for(&mut self, comparison: u64) -> f64 {
+    /// this comparison began, in seconds. Those that wait for one another share their time: `share` of them at once.
+    pub(crate) fn counts_for(&mut self, comparison: u64, share: f64) -> f64 {
         if self.counted_in != Some(comparison) {
             self.counted_in = Some(comparison);
-            self.counted = self.estimate.rank().map_or(1e-3, |work| work.as_nanos() as f64 * 1e-9);
+            let rank = self.estimate.rank().map_or(1e-3, |work| work.as_nanos() as f64 * 1e-9);
+            self.counted = rank / share;
         }
         self.counted
     }
@@ -263,6 +278,14 @@ impl Types {
             for record in &mut self.records {
                 record.estimate.change(cost);
             }
+        }
+    }
+
+    /// All work is in another unit from now on, so many of which are one of before.
+    pub(crate) fn rescale(&mut self, change: f64) {
+        for record in &mut self.records {
+            record.estimate.rescale(change);
+            record.rank = record.rank.times(change);
         }
     }
 

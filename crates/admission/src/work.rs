@@ -33,6 +33,12 @@ impl Work {
         Self(self.0.saturating_add(other.0))
     }
 
+    /// So many times as much.
+    #[must_use]
+    pub(crate) fn times(self, factor: f64) -> Self {
+        Self((self.0 as f64 * factor) as u64)
+    }
+
     /// The difference, at least [`Work::ZERO`].
     #[must_use]
     pub const fn saturating_sub(self, other: Self) -> Self {

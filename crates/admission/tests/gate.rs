@@ -3,8 +3,8 @@
 mod shell;
 
 use admission::{
-    Connection, Cost, Duration, EVENTS_MAX, Entry, Event, Gate, Instant, Lane, Order, Outcome, Policy,
-    PolicyError, Reason, Request, RequestType,
+    Connection, Cost, Duration, EVENTS_MAX, Entry, Event, Gate, Instant, Lane, LongLimit, Order, Outcome,
+    Policy, PolicyError, Reason, Request, RequestType,
 };
 use shell::{MS, Shell, ms, paper, policy, pool, request};
 
@@ -463,7 +463,7 @@ fn a_policy_that_can_not_be_is_named() {
     assert_eq!(policy().check(), Ok(()));
     let wrong = [
         (Policy { connections: 0, ..policy() }, PolicyError::NoConnections),
-        (Policy { long_limit: Some(0), ..policy() }, PolicyError::NoLongs),
+        (Policy { long_limit: Some(LongLimit::Fixed(0)), ..policy() }, PolicyError::NoLongs),
         (Policy { cost: Cost::MovingAverage { window: 0 }, ..policy() }, PolicyError::Window),
         (Policy { cost: Cost::MovingAverage { window: 1_025 }, ..policy() }, PolicyError::Window),
         (Policy { cost: Cost::Ewma { weight: 0.0 }, ..policy() }, PolicyError::Weight),

@@ -4,7 +4,8 @@ mod history;
 mod shell;
 
 use admission::{
-    Capacity, Connection, Duration, Entry, Event, Lane, Order, Outcome, Policy, Reason, Request, Ticket,
+    Capacity, Connection, Duration, Entry, Event, Lane, LongLimit, Order, Outcome, Policy, Reason, Request,
+    Ticket,
 };
 use history::check;
 use proptest::prelude::*;
@@ -114,7 +115,8 @@ fn shorts_never_wait_behind_longs() {
 fn longs_can_never_take_all_connections() {
     let pairs = [(1, 1), (2, 1), (3, 2), (4, 3), (20, 15)];
     for (connections, most) in pairs {
-        let mut shell = experienced(Policy { connections, long_limit: Some(100), ..policy() });
+        let mut shell =
+            experienced(Policy { connections, long_limit: Some(LongLimit::Fixed(100)), ..policy() });
         let reports = arrive(&mut shell, REPORT, 50);
         assert_eq!(shell.count(&reports), most, "{connections} connections");
         assert_eq!(shell.snapshot().long_limit, Some(most as u32));
@@ -123,11 +125,11 @@ fn longs_can_never_take_all_connections() {
 
 #[test]
 fn longs_can_not_take_all_connections_of_a_pool_either_when_the_pools_fill_the_budget() {
-    let mut shell = experienced(Policy { connections: 8, long_limit: Some(6), ..policy() });
+    let mut shell = experienced(Policy { connections: 8, long_limit: Some(LongLimit::Fixed(6)), ..policy() });
     shell.gate.set_pool(shell.at(), pool(0), 4);
     let reports = arrive(&mut shell, REPORT, 10);
     assert_eq!(shell.count(&reports), 4, "the budget has room: the pool can grow");
-    let mut shell = experienced(Policy { connections: 8, long_limit: Some(6), ..policy() });
+    let mut shell = experienced(Policy { connections: 8, long_limit: Some(LongLimit::Fixed(6)), ..policy() });
     shell.gate.set_pool(shell.at(), pool(0), 4);
     shell.gate.set_pool(shell.at(), pool(1), 4);
     let reports = arrive(&mut shell, REPORT, 10);
@@ -143,12 +145,12 @@ fn a_type_that_varies_too_much_within_itself_is_not_limited() {
     }
     assert_eq!(shell.lane(REPORT), Lane::Variable);
     let reports = arrive(&mut shell, REPORT, 20);
-    assert_eq!(shell.count(&reports), 20);
+    assert_eq!(shell.count(&reports), 15, "by nothing but that it leaves the last connections to others");
 }
 
 #[test]
 fn a_single_request_that_outlives_the_cutoff_takes_a_seat_in_the_lane() {
-    let mut shell = experienced(Policy { long_limit: Some(1), ..policy() });
+    let mut shell = experienced(Policy { long_limit: Some(LongLimit::Fixed(1)), ..policy() });
     let stuck = shell.arrive(SHORT);
     shell.pass(1_000 * MS);
     let report = shell.arrive(REPORT);
@@ -174,7 +176,7 @@ fn when_a_type_turns_out_long_what_is_in_flight_takes_seats_in_the_lane() {
 
 #[test]
 fn a_suspended_long_gives_its_seat_back_and_keeps_its_connection() {
-    let mut shell = experienced(Policy { long_limit: Some(1), ..policy() });
+    let mut shell = experienced(Policy { long_limit: Some(LongLimit::Fixed(1)), ..policy() });
     let first = shell.arrive(REPORT);
     let second = shell.arrive(REPORT);
     shell.gate.idle(shell.at(), first);
@@ -259,7 +261,7 @@ fn those_held_back_behind_an_unknown_type_count_in_the_queue_and_time_out() {
 
 #[test]
 fn a_held_connection_counts_in_the_lane_but_takes_none() {
-    let mut shell = experienced(Policy { long_limit: Some(1), ..policy() });
+    let mut shell = experienced(Policy { long_limit: Some(LongLimit::Fixed(1)), ..policy() });
     let first = shell.send(Request { connection: Connection::Held, ..request(REPORT) });
     let second = shell.send(Request { connection: Connection::Held, ..request(REPORT) });
     assert_eq!(shell.count(&[first, second]), 1);
@@ -340,7 +342,7 @@ fn one_pause_does_not_make_a_long_type_short() {
 #[test]
 fn a_long_type_whose_cost_falls_below_the_cutoff_passes_freely_again() {
     let mut shell = experienced(policy());
-    for _ in 0..40 {
+    for _ in 0..160 {
         shell.teach(REPORT, MS, 1);
         shell.teach(SHORT, MS, 4);
     }
@@ -366,7 +368,12 @@ fn no_short_starts_while_a_long_that_has_lost_its_patience_could() {
     let histories = (1..8_u32, 1..4_u32, 0..6_u64, 0..30_u64, prop::collection::vec(step, 50..300));
     check(2_000, histories, |(connections, long_limit, times, floor, steps)| {
         let order = Order::ShortestFirst { aging: Some(0.1 + times as f64 * 0.1), floor: ms(floor) };
-        let mut shell = experienced(Policy { connections, long_limit: Some(long_limit), order, ..policy() });
+        let mut shell = experienced(Policy {
+            connections,
+            long_limit: Some(LongLimit::Fixed(long_limit)),
+            order,
+            ..policy()
+        });
         for kind in REPORT + 1..REPORT + 3 {
             shell.teach(kind, kind * 30 * MS, 6);
             shell.teach(SHORT, MS, 90);

@@ -8,14 +8,16 @@
 mod history;
 
 use admission::{
-    Action, Capacity, Completion, Connection, Controller, Cost, Duration, Entry, Event, Gate, Instant, Lane,
-    Order, Outcome, Pin, Policy, PoolId, PoolSet, Reason, Request, RequestType, Snapshot, Ticket, Work,
+    Action, Capacity, Completion, Connection, Contention, Controller, Cost, Duration, Entry, Event, Gate,
+    Given, Goal, Instant, Lane, LongLimit, Order, Outcome, Pin, Policy, PoolId, PoolSet, Reason, Rejection,
+    Request, RequestType, Snapshot, Targets, Ticket, Tuning, Work, YakshaSettings,
 };
 use history::{MS, check, pool};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
 const POOLS: u8 = 3;
+const KINDS: usize = 6;
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -75,24 +77,76 @@ fn capacity() -> impl Strategy<Value = Capacity> {
     ]
 }
 
+fn contention() -> impl Strategy<Value = Contention> {
+    let given = |range: std::ops::Range<u64>, most| Given { types: range.map(RequestType).collect(), most };
+    prop_oneof![
+        Just(Contention::None),
+        Just(Contention::Auto),
+        (1..3_u32).prop_map(move |most| Contention::Given(vec![given(0..2, most)])),
+        (1..3_u32, 1..3_u32)
+            .prop_map(move |(one, two)| Contention::Given(vec![given(0..1, one), given(3..5, two)])),
+    ]
+}
+
+fn rejection() -> impl Strategy<Value = Rejection> {
+    let ms = Duration::from_millis;
+    let yaksha = |tuning| {
+        let settings = YakshaSettings { tuning, interval: ms(20), ..YakshaSettings::new(ms(5)) };
+        Rejection::Yaksha(YakshaSettings { smoothing: ms(50), averaging: ms(50), ..settings })
+    };
+    prop_oneof![
+        3 => Just(Rejection::Nobody),
+        1 => Just(Rejection::Deadline),
+        1 => Just(Rejection::Codel { target: ms(2), interval: ms(10) }),
+        1 => Just(yaksha(Tuning::SelfTuned)),
+        1 => Just(yaksha(Tuning::Static)),
+        1 => Just(Rejection::Target(Targets::mean(ms(3)))),
+        1 => Just(Rejection::Target(Targets::p95(ms(9)))),
+        1 => Just(of_types()),
+    ]
+}
+
+/// Targets of two types, one of all besides.
+fn of_types() -> Rejection {
+    let goal = |mean, p95: Option<u64>| Goal {
+        mean: Some(Duration::from_millis(mean)),
+        p95: p95.map(Duration::from_millis),
+    };
+    let types = BTreeMap::from([(RequestType(1), goal(1, None)), (RequestType(2), goal(9, Some(20)))]);
+    Rejection::Target(Targets { all: goal(5, None), types })
+}
+
+fn cost() -> impl Strategy<Value = Cost> {
+    prop_oneof![Just(Cost::MovingAverage { window: 8 }), Just(Cost::Ewma { weight: 0.1 }), Just(Cost::Steady),]
+}
+
+fn long_limit() -> impl Strategy<Value = LongLimit> {
+    let prior = prop::option::of(1..5_u32);
+    prop_oneof![(1..5_u32).prop_map(LongLimit::Fixed), prior.prop_map(|prior| LongLimit::Found { prior })]
+}
+
 fn a_policy() -> impl Strategy<Value = Policy> {
     let limits =
-        (capacity(), 1..9_u32, prop::option::of(1..5_u32), 0..20_usize, 1..100_u64, 0..4_u32, 0..8_usize);
-    (limits, order(), any::<bool>()).prop_map(|(limits, order, ewma)| {
-        let (capacity, connections, long_limit, queue_max, timeout, pinned_max, types_max) = limits;
-        Policy {
-            capacity,
-            connections,
-            long_limit,
-            cost: if ewma { Cost::Ewma { weight: 0.1 } } else { Cost::MovingAverage { window: 8 } },
-            order,
-            queue_max,
-            queue_timeout: Duration::from_millis(timeout),
-            pinned_max,
-            types_max,
-            suspend_after: Duration::from_millis(10),
-        }
-    })
+        (capacity(), 1..9_u32, prop::option::of(long_limit()), 0..20_usize, 1..100_u64, 0..4_u32, 0..8_usize);
+    (limits, order(), rejection(), cost(), contention()).prop_map(
+        |(limits, order, rejection, cost, contention)| {
+            let (capacity, connections, long_limit, queue_max, timeout, pinned_max, types_max) = limits;
+            Policy {
+                capacity,
+                contention,
+                connections,
+                long_limit,
+                cost,
+                order,
+                queue_max,
+                queue_timeout: Duration::from_millis(timeout),
+                pinned_max,
+                types_max,
+                suspend_after: Duration::from_millis(10),
+                rejection,
+            }
+        },
+    )
 }
 
 fn outcome() -> impl Strategy<Value = Outcome> {
@@ -100,7 +154,7 @@ fn outcome() -> impl Strategy<Value = Outcome> {
 }
 
 fn op() -> impl Strategy<Value = Op> {
-    let arrive = (0..6_u64, 0..POOLS, 0..10_u8, prop::option::weighted(0.1, 0..30_u64)).prop_map(
+    let arrive = (0..KINDS as u64, 0..POOLS, 0..10_u8, prop::option::weighted(0.1, 0..30_u64)).prop_map(
         |(kind, pool, special, deadline)| Op::Arrive {
             kind,
             pool,
@@ -161,21 +215,28 @@ struct World {
     held_up: PoolSet,
     arrived: usize,
     ended: usize,
+    /// Whether what requests have used was always counted in time.
+    by_time: bool,
+    /// Who was refused last, and why.
+    refused: Option<(Ticket, Reason)>,
     /// It has been the same from the beginning.
     same_policy: bool,
+    /// The fewest types that there was room for.
+    types_min: usize,
     trace: Vec<String>,
 }
 
 impl World {
     fn new(policy: Policy) -> Self {
         let mut gate = Gate::new(policy.clone(), Instant::ZERO, 1);
-        let totals = [2, 3, 1];
+        let (totals, types_min) = ([2, 3, 1], policy.types_max);
         for (index, total) in totals.into_iter().enumerate() {
             gate.set_pool(Instant::ZERO, pool(index as u8), total);
         }
         let (alive, pins, trace) = (BTreeMap::new(), Vec::new(), Vec::new());
         let (in_use, pinned, arrived, ended, now) = ([0; POOLS as usize], 0, 0, 0, 0);
         Self {
+            by_time: policy.cost != Cost::Steady,
             gate,
             policy,
             now,
@@ -187,7 +248,9 @@ impl World {
             held_up: PoolSet::NONE,
             arrived,
             ended,
+            refused: None,
             same_policy: true,
+            types_min,
             trace,
         }
     }
@@ -246,10 +309,15 @@ impl World {
                 self.gate.set_pool(now, pool(index), total);
             }
             Op::SetPolicy(ref policy) => {
+                // What was due before is refused by what held before.
+                self.gate.handle_timeout(now);
+                self.settle(true);
                 self.same_policy = false;
                 self.alive.values_mut().for_each(|known| known.short = false);
                 self.policy = (**policy).clone();
+                self.types_min = self.types_min.min(self.policy.types_max);
                 self.gate.set_policy(now, self.policy.clone());
+                self.by_time &= self.policy.cost != Cost::Steady;
             }
             Op::HoldUp(pools) => self.hold_up(pools),
             Op::Pass { nanos, answered } => self.pass(nanos, answered),
@@ -269,6 +337,7 @@ impl World {
         self.gate.handle_timeout(self.at());
         self.settle(true);
         let (waiting, short) = (self.waiting(), self.is_short(kind));
+        let is_idle = self.alive.is_empty();
         let ticket = self.gate.arrive(self.at(), request);
         self.arrived += 1;
         let short = short && self.is_short(kind);
@@ -287,6 +356,22 @@ impl World {
         self.settle(true);
         assert!(self.waiting() <= waiting.max(self.policy.queue_max), "more wait than may");
         assert!(!immediate || held || self.alive.contains_key(&ticket), "an immediate request was refused");
+        if let Some((_, reason)) = self.refused.filter(|(refused, _)| is_idle && *refused == ticket) {
+            let by_chance = matches!(self.policy.rejection, Rejection::Yaksha(_));
+            assert!(by_chance || is_of_the_queue(reason), "{reason:?} though nobody else is there");
+        }
+    }
+
+    /// Whether the policy has a rule that refuses for this reason.
+    fn may_refuse(&self, reason: Reason) -> bool {
+        match reason {
+            Reason::DeadlineUnreachable => self.policy.rejection == Rejection::Deadline,
+            Reason::QueueDelay => matches!(self.policy.rejection, Rejection::Codel { .. }),
+            Reason::Target => {
+                matches!(self.policy.rejection, Rejection::Yaksha(_) | Rejection::Target(_))
+            }
+            _ => true,
+        }
     }
 
     /// Whether this type passes freely.
@@ -407,12 +492,19 @@ impl World {
                 | Event::Completed { .. }
                 | Event::LaneChanged { .. }
                 | Event::CapacityMoved { .. }
+                | Event::GroupFormed { .. }
+                | Event::GroupJoined { .. }
+                | Event::GroupMoved { .. }
+                | Event::GroupDissolved { .. }
+                | Event::LongLimitMoved { .. }
                 | Event::TypeForgotten { .. } => {}
             }
         }
         while let Some(action) = self.gate.poll() {
             self.trace.push(format!("{} {action:?}", self.now));
-            if let Action::Reject(ticket, _) = action {
+            if let Action::Reject(ticket, reason) = action {
+                assert!(self.may_refuse(reason), "{reason:?} under another rule");
+                self.refused = Some((ticket, reason));
                 assert!(!self.alive.remove(&ticket).expect("alive").in_flight);
                 self.ended += 1;
             }
@@ -425,6 +517,10 @@ impl World {
     fn dispatch(&mut self, ticket: Ticket, work: Work) {
         let request = self.alive.get(&ticket).expect("alive").request;
         assert!(!self.is_held_up(&request), "dispatched though it is held up");
+        // With less room for types than there are types, one of the group may be among `other`.
+        if request.entry == Entry::Queued && self.types_min >= KINDS {
+            assert!(!self.is_group_full(&request), "more of a group than may be");
+        }
         let known = self.alive.get_mut(&ticket).expect("alive");
         assert!(!known.in_flight, "dispatched twice");
         known.in_flight = true;
@@ -449,7 +545,22 @@ impl World {
             self.alive.values().filter(|known| known.in_flight).map(|known| self.charge(known)).sum();
         let in_flight = self.alive.values().filter(|known| known.in_flight).count();
         let suspended = self.alive.values().filter(|known| known.suspended).count();
-        assert_eq!(snapshot.load.as_nanos(), load, "load");
+        if self.by_time {
+            assert_eq!(snapshot.load.as_nanos(), load, "load");
+        } else {
+            // Progress is not faster than time, and what was expected is charged at least.
+            let least: u64 = self
+                .alive
+                .values()
+                .filter(|known| known.in_flight && !known.suspended)
+                .map(|known| known.work)
+                .sum();
+            assert!(
+                (least..=load).contains(&snapshot.load.as_nanos()),
+                "load {:?} of {least} to {load}",
+                snapshot.load
+            );
+        }
         assert_eq!((snapshot.in_flight, snapshot.suspended), (in_flight, suspended));
         assert_eq!(self.gate.in_flight_of(PoolSet::ALL), in_flight);
         assert_eq!(snapshot.queued, self.alive.len() - in_flight);
@@ -468,6 +579,7 @@ impl World {
         if self.policy.capacity == Capacity::Unlimited {
             let waits =
                 |known: &&Known| !known.in_flight && (known.short || !lanes) && self.could_start(known);
+            // Who waits because its group is full holds up nobody else.
             assert!(self.alive.values().find(waits).is_none(), "it waits for nothing");
         }
         if lanes && self.same_policy {
@@ -482,6 +594,17 @@ impl World {
         }
     }
 
+    /// Whether so many of a request's group are in flight as may be.
+    fn is_group_full(&self, request: &Request) -> bool {
+        let Contention::Given(given) = &self.policy.contention else { return false };
+        given.iter().filter(|group| group.types.contains(&request.request_type)).any(|group| {
+            let counts = |known: &&Known| {
+                known.in_flight && !known.suspended && group.types.contains(&known.request.request_type)
+            };
+            self.alive.values().filter(counts).count() >= group.most as usize
+        })
+    }
+
     fn charge(&self, known: &Known) -> u64 {
         if known.suspended {
             return 0;
@@ -493,7 +616,9 @@ impl World {
         let index = known.request.pool.index();
         let free = self.in_use[index] < self.totals[index]
             && self.in_use.iter().sum::<u32>() < self.policy.connections;
-        (free || known.request.connection == Connection::Held) && !self.is_held_up(&known.request)
+        (free || known.request.connection == Connection::Held)
+            && !self.is_held_up(&known.request)
+            && !self.is_group_full(&known.request)
     }
 
     /// Everything ends: nothing may be left.
@@ -520,6 +645,11 @@ impl World {
         assert_eq!(self.gate.snapshot().types, before, "an idle night teaches nothing");
         assert_eq!(self.arrived, self.ended);
     }
+}
+
+/// Whether who is refused for it may be alone: its time is over, or it has no connection to wait for.
+fn is_of_the_queue(reason: Reason) -> bool {
+    !matches!(reason, Reason::Target | Reason::QueueDelay)
 }
 
 fn run(policy: &Policy, ops: &[Op]) -> Vec<String> {

@@ -213,7 +213,7 @@ impl World {
             queue_timeout: Duration::from_secs(1 << 30),
             pinned_max: 0,
             types_max: 100,
-            suspend_after: Duration::from_secs(1),
+            ..Policy::default()
         };
         let mut gate = Gate::new(policy.clone(), Instant::ZERO, 1);
         gate.set_pool(Instant::ZERO, pool(0), u32::MAX);

@@ -40,8 +40,8 @@ mod trial;
 use super::{Control, Sample};
 use crate::time::{Duration, Instant};
 use pace::Pace;
-use stretch::{Stretch, Yield};
-use trial::{Trial, Verdict};
+use stretch::Stretch;
+use trial::{Pairs, Verdict, Yields};
 
 /// Where it begins, and returns to.
 const HOME: u32 = 20;
@@ -98,8 +98,17 @@ pub(crate) struct Auto {
     /// The other bound, while it is in force.
     other: u32,
     in_force: u32,
-    trial: Option<(Direction, Trial)>,
+    trial: Option<(Direction, Pairs)>,
     trials: u64,
+    /// How many of them have ended.
+    ended: u64,
+    /// Whether it bounds some types only.
+    partly: bool,
+    /// What the work of those counts for, beside that of the others.
+    weight: f64,
+    /// Others wait that will have their room.
+    crowded: bool,
+    held: bool,
     down: Side,
     up: Side,
     stage: Stage,
@@ -115,7 +124,19 @@ pub(crate) struct Auto {
 impl Auto {
     /// Up to `top`.
     pub(crate) fn new(top: u32) -> Self {
-        let home = top.min(HOME);
+        Self::at(Instant::ZERO, top.min(HOME), top)
+    }
+
+    /// For some of the types, of which so many are in flight now: that is home, and as far as it looks. It tries
+    /// `first` to begin with.
+    pub(crate) fn of_some(now: Instant, home: u32, first: u32) -> Self {
+        let mut auto = Self::at(now, home, home);
+        auto.partly = true;
+        auto.down.step = f64::from(home) / f64::from(first.max(1));
+        auto
+    }
+
+    fn at(now: Instant, home: u32, top: u32) -> Self {
         Self {
             home,
             top,
@@ -124,12 +145,17 @@ impl Auto {
             in_force: home,
             trial: None,
             trials: 0,
+            ended: 0,
+            partly: false,
+            weight: 1.0,
+            crowded: false,
+            held: false,
             down: Side::new(DOWN),
             up: Side::new(UP),
-            stage: Stage::Measuring(Stretch::new(Instant::ZERO)),
+            stage: Stage::Measuring(Stretch::new(now)),
             in_flight: 0,
             waited_for: false,
-            until: Instant::ZERO,
+            until: now,
             pace: Pace::default(),
             gain: None,
         }
@@ -148,36 +174,36 @@ impl Auto {
     fn look(&mut self, now: Instant) {
         match &self.stage {
             Stage::Settling { since, left } => {
-                let settled = *left == 0 && self.in_flight <= self.in_force;
-                if settled || now.since(*since) >= SETTLED {
+                let settled = *left == 0 && self.in_flight <= self.in_force && !self.crowded;
+                if settled || now.since(*since) >= self.settled_after() {
                     self.stage = Stage::Measuring(Stretch::new(now));
                 }
             }
             Stage::Measuring(stretch) => {
-                if stretch.is_over(now, self.in_force) {
-                    let end = stretch.end(now);
-                    self.end(now, end);
+                if stretch.is_over(now, self.in_force, self.partly) {
+                    let (all, own) = (stretch.end(now), self.partly.then(|| stretch.end_of_own(now)));
+                    self.end(now, Yields { all, own });
                 }
             }
         }
     }
 
     /// A stretch has ended.
-    fn end(&mut self, now: Instant, end: Yield) {
+    fn end(&mut self, now: Instant, end: Yields) {
         let trying = self.in_force != self.base;
         let Some((direction, trial)) = &mut self.trial else {
             return self.watch(now, end);
         };
         if trying {
-            trial.tried(end);
+            trial.add(end);
             return self.put(now, self.base);
         }
-        if !end.saturated {
+        if !end.all.saturated {
             // Whether nobody waits because of the other bound or of the hour: there is nothing to find any more.
             return self.stop(now);
         }
-        trial.returned(end);
-        let (direction, verdict) = (*direction, trial.verdict());
+        trial.add(end);
+        let (direction, verdict) = (*direction, trial.verdict(*direction == Direction::Down, self.weight));
         match verdict {
             None => self.put(now, self.other),
             Some(verdict) => self.conclude(now, direction, verdict),
@@ -185,19 +211,26 @@ impl Auto {
     }
 
     /// A stretch without a trial has ended.
-    fn watch(&mut self, now: Instant, end: Yield) {
+    fn watch(&mut self, now: Instant, end: Yields) {
         self.stage = Stage::Measuring(Stretch::new(now));
-        if !end.saturated {
+        if !end.all.saturated {
             return;
         }
-        if self.pace.has_changed(end.pace) {
-            (self.down, self.up) = (Side::new(STEP_MAX), Side::new(UP));
+        if self.pace.has_changed(end.own.unwrap_or(end.all).pace) {
+            self.down = Side::new(STEP_MAX);
+            if !self.partly {
+                self.up = Side::new(UP);
+            }
         }
-        if let Some(direction) = self.due(now) {
+        if let Some(direction) = self.due(now).filter(|_| !self.held) {
             self.trials += 1;
             self.other = self.beside(direction);
-            self.trial = Some((direction, Trial::new(end)));
-            self.put(now, self.other);
+            // What the types count for is fixed now; with some of them just bounded that is not what it was.
+            let first = Some(end).filter(|_| !self.partly);
+            self.trial = Some((direction, Pairs::new(first)));
+            if first.is_some() {
+                self.put(now, self.other);
+            }
         }
     }
 
@@ -222,6 +255,10 @@ impl Auto {
         }
     }
 
+    fn settled_after(&self) -> Duration {
+        if self.partly { SETTLED / 2 } else { SETTLED }
+    }
+
     fn side(&mut self, direction: Direction) -> &mut Side {
         match direction {
             Direction::Down => &mut self.down,
@@ -244,6 +281,7 @@ impl Auto {
         let accepted = gain.is_some() || verdict == Verdict::NoWorse && self.leads_home(direction);
         let is_neighbor = self.base.abs_diff(self.other) <= 1;
         self.trial = None;
+        self.ended += 1;
         if accepted {
             (self.base, self.gain) = (self.other, gain);
             self.pace = Pace::default();
@@ -271,6 +309,7 @@ impl Auto {
     /// Ends a trial that leads to nothing.
     fn stop(&mut self, now: Instant) {
         self.trial = None;
+        self.ended += 1;
         self.put(now, self.base);
     }
 
@@ -299,8 +338,8 @@ impl Control for Auto {
     fn complete(&mut self, now: Instant, sample: &Sample) {
         self.pass(now);
         match &mut self.stage {
-            Stage::Settling { left, .. } => *left = left.saturating_sub(1),
-            Stage::Measuring(stretch) if sample.success => stretch.complete(sample.work),
+            Stage::Settling { left, .. } => *left = left.saturating_sub(u32::from(sample.own)),
+            Stage::Measuring(stretch) if sample.success => stretch.complete(sample),
             Stage::Measuring(_) => {}
         }
     }
@@ -325,8 +364,44 @@ impl Control for Auto {
         self.gain
     }
 
+    fn hold(&mut self, held: bool) {
+        self.held = held;
+    }
+
+    fn is_comparing(&self) -> bool {
+        self.trial.is_some()
+    }
+
     fn trial(&self) -> u64 {
         self.trials
+    }
+}
+
+impl Auto {
+    /// Where it is without reasons.
+    pub(crate) fn home(&self) -> u32 {
+        self.home
+    }
+
+    /// What the work of those that it bounds counts for, beside that of the others.
+    pub(crate) fn weigh(&mut self, weight: f64) {
+        self.weight = weight;
+    }
+
+    /// Whether so many others wait that those alone would be measured. A lower bound leaves room for them, and shows what
+    /// it is good for only when they have gone through.
+    pub(crate) fn crowd(&mut self, others_wait: bool) {
+        self.crowded = others_wait && self.in_force < self.base;
+    }
+
+    /// How many comparisons have ended.
+    pub(crate) fn ended(&self) -> u64 {
+        self.ended
+    }
+
+    /// Whether it measures now, and then whether under another bound than the present one.
+    pub(crate) fn measures_other(&self) -> Option<bool> {
+        matches!(self.stage, Stage::Measuring(_)).then_some(self.in_force != self.base)
     }
 }
 

@@ -29,6 +29,11 @@ impl Ewma {
         self.mean += weight * (sample as f64 - self.mean);
     }
 
+    /// In another unit from now on, so many of which are one of before.
+    pub(crate) fn rescale(&mut self, change: f64) {
+        self.mean *= change;
+    }
+
     pub(crate) fn mean(&self) -> u64 {
         self.mean as u64
     }

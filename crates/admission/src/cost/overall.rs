@@ -28,6 +28,11 @@ impl Overall {
         Self { samples: samples as f64, mean: mean.as_nanos() as f64 }
     }
 
+    /// In another unit from now on, so many of which are one of before.
+    pub(crate) fn rescale(&mut self, change: f64) {
+        self.mean *= change;
+    }
+
     pub(crate) fn mean(&self) -> Work {
         Work::from_nanos(self.mean as u64)
     }

@@ -4,10 +4,11 @@
 //! of the long line, a head being the first request whose class of connection is free (those skipped aren't overtaken:
 //! they wait for something else). The short head goes first, except before a long that has lost its patience
 //! (`lanes.rs`), or under FIFO before a long that arrived earlier. A head that doesn't fit the capacity blocks all behind
-//! it in its line: no backfilling. A short head that doesn't fit also blocks the longs, which would take its room.
+//! it in its line: no backfilling. A short head that doesn't fit also blocks the longs, which would take its room. A head
+//! whose group is full steps aside; once its group has room it goes before what arrived later (`gate/contention.rs`).
 
 use super::Gate;
-use crate::action::Action;
+use crate::action::{Action, Reason};
 use crate::capacity::Move;
 use crate::event::{Event, Lane};
 use crate::order::Class;
@@ -15,13 +16,23 @@ use crate::request::Connection;
 use crate::tickets::{Line, Place};
 use crate::time::Instant;
 
+/// Who goes next, and whether it fits the capacity.
+struct Head {
+    slot: u32,
+    fits: bool,
+}
+
 impl Gate {
     /// Dispatches all that may start now.
     pub(super) fn dispatch(&mut self, now: Instant) {
         loop {
-            while let Some(slot) = self.next(now) {
-                self.stop_waiting(slot);
-                self.start(now, slot);
+            while let Some(slot) = self.next() {
+                if let Some(reason) = self.refuses_next(now, slot) {
+                    self.reject(now, slot, reason);
+                } else {
+                    self.stop_waiting(slot);
+                    self.start(now, slot);
+                }
             }
             if !self.has_found_room(now) {
                 return;
@@ -29,45 +40,78 @@ impl Gate {
         }
     }
 
-    /// Shows the controller of the capacity what is in flight now. Whether it lets more in than before.
+    /// Why the one that would start now is refused instead, if it is.
+    fn refuses_next(&mut self, now: Instant, slot: u32) -> Option<Reason> {
+        let record = self.tickets.at(slot);
+        if record.place == Place::Waiting(Line::Immediate) {
+            return None;
+        }
+        self.refusal.dispatch(now, now.since(record.arrived), self.waiting.len() > 1)
+    }
+
+    /// Shows the controllers what is in flight now. Whether one lets more in than before.
     fn has_found_room(&mut self, now: Instant) -> bool {
+        let in_groups = self.contention.looks() && self.have_groups_found_room(now);
         let in_flight = self.ledger.count();
-        let waits = !self.waiting.is_empty();
+        let waits = self.waiting.len() as usize > self.aside();
+        let held = self.contention.looks() && self.contention.holds_capacity(now);
         let Some(found) = self.room.found() else {
-            return false;
+            return in_groups;
         };
         let control = found.control();
+        control.hold(held);
         let before = control.most();
         control.observe(now, in_flight, waits && in_flight >= before);
         let (after, moved) = (control.most(), found.take_move());
         if let Some(Move { from, to, gain }) = moved {
             self.report(Event::CapacityMoved { from, to, gain });
         }
-        after > before && waits
+        in_groups || after > before && waits
     }
 
-    /// The next that may start now.
-    fn next(&self, now: Instant) -> Option<u32> {
+    /// The next that may start now. Heads whose group is full step aside.
+    fn next(&mut self) -> Option<u32> {
         if self.waiting.is_empty() {
             return None;
         }
         if let Some(slot) = self.immediate.first(self.connections.open_to_immediate()) {
             return Some(slot);
         }
+        loop {
+            let aside = self.aside_head();
+            let head = self.head();
+            let earlier = |a: u32, b: u32| self.tickets.at(a).sequence < self.tickets.at(b).sequence;
+            match (aside, head) {
+                (None, None) => return None,
+                (Some(aside), None) => return Some(aside).filter(|&slot| self.fits(slot)),
+                (Some(aside), Some(head)) if earlier(aside, head.slot) => {
+                    return Some(aside).filter(|&slot| self.fits(slot));
+                }
+                (_, Some(Head { slot, fits })) => match self.full_group_of(slot) {
+                    Some(group) => self.step_aside(slot, group),
+                    None => return fits.then_some(slot),
+                },
+            }
+        }
+    }
+
+    /// The head of the lines: who goes next of all that didn't step aside.
+    fn head(&self) -> Option<Head> {
+        let if_it_fits = |slot| Head { slot, fits: self.fits(slot) };
         let open = self.connections.open_to_shorts();
         let short = self.short.first(open);
         let Some(long) = self.long_head() else {
-            return short.filter(|&slot| self.fits(now, slot));
+            return short.map(if_it_fits);
         };
         if self.has_lost_patience(long) {
-            return Some(long);
+            return Some(Head { slot: long, fits: true });
         }
         let head = match short {
             Some(short) if self.arrived_first(long, short) => long,
             Some(short) => short,
             None => long,
         };
-        self.fits(now, head).then_some(head)
+        Some(if_it_fits(head))
     }
 
     /// The first long that could start if it fits.
@@ -78,9 +122,9 @@ impl Gate {
         self.long.first(self.connections.open_to_longs())
     }
 
-    fn fits(&self, now: Instant, slot: u32) -> bool {
+    fn fits(&self, slot: u32) -> bool {
         let work = self.tickets.at(slot).meter.work;
-        self.room.admits(|| self.ledger.load(now), self.ledger.count(), work)
+        self.room.admits(|| self.ledger.load(self.pace.reading()), self.ledger.count(), work)
     }
 
     /// Under FIFO the lanes' heads go by arrival.
@@ -103,7 +147,7 @@ impl Gate {
     }
 
     /// Whether a newcomer to this line may start without joining it: nothing that could start is there before it.
-    pub(super) fn is_free_for(&self, now: Instant, slot: u32, line: Line) -> bool {
+    pub(super) fn is_free_for(&self, slot: u32, line: Line) -> bool {
         let open = self.connections.open_to_shorts();
         let class = self.class_of(slot, line);
         let free = match line {
@@ -118,16 +162,16 @@ impl Gate {
                     && self.long.first(open_to_longs).is_none()
                     && self.short.first(open).is_none()
             }
-            Line::Nowhere | Line::Immediate | Line::Type => false,
+            Line::Nowhere | Line::Immediate | Line::Type | Line::Aside(_) | Line::AsideLong(_) => false,
         };
-        free && self.fits(now, slot)
+        free && self.full_group_of(slot).is_none() && self.aside_head().is_none() && self.fits(slot)
     }
 
-    fn class_of(&self, slot: u32, line: Line) -> Class {
+    pub(super) fn class_of(&self, slot: u32, line: Line) -> Class {
         let record = self.tickets.at(slot);
         match record.request.connection {
             Connection::Held => Class::held(record.request.pool),
-            Connection::Needed if line == Line::Short && self.is_unknown(record.kind) => {
+            Connection::Needed if may_scout(line) && self.spares_connections(record.kind) => {
                 Class::fresh(record.request.pool)
             }
             Connection::Needed => Class::pooled(record.request.pool),
@@ -136,6 +180,11 @@ impl Gate {
 
     fn is_unknown(&self, kind: u32) -> bool {
         self.lanes.is_on() && self.types.at(kind).lane == Lane::Unknown
+    }
+
+    /// Whether its requests leave the last connections to others although they wait among the shorts.
+    fn spares_connections(&self, kind: u32) -> bool {
+        self.lanes.is_on() && matches!(self.types.at(kind).lane, Lane::Unknown | Lane::Variable)
     }
 
     /// Where a request of this type waits.
@@ -153,6 +202,7 @@ impl Gate {
     pub(super) fn wait(&mut self, slot: u32, line: Line) {
         self.tickets.append(&mut self.waiting, slot);
         let record = self.tickets.at(slot);
+        self.refusal.enter(self.now, record.request.request_type);
         let (kind, deadline) = (record.kind, record.request.deadline);
         if line != Line::Immediate {
             self.deadlines.wait(slot, deadline);
@@ -166,6 +216,7 @@ impl Gate {
         self.leave(slot);
         self.tickets.unlink(&mut self.waiting, slot);
         let record = self.tickets.at(slot);
+        self.refusal.leave(self.now, record.request.request_type);
         let (kind, deadline) = (record.kind, record.request.deadline);
         self.deadlines.stop_waiting(slot, deadline);
         self.types.at_mut(kind).queued -= 1;
@@ -177,8 +228,11 @@ impl Gate {
         let record = self.tickets.at_mut(slot);
         record.place = Place::Waiting(line);
         let (kind, work) = (record.kind, record.meter.work);
-        let work =
-            if matches!(line, Line::Short | Line::Long) { self.types.at_mut(kind).rank(work) } else { work };
+        let work = if !matches!(line, Line::Nowhere | Line::Immediate | Line::Type) {
+            self.types.at_mut(kind).rank(work)
+        } else {
+            work
+        };
         let record = self.tickets.at_mut(slot);
         let allowance = self.policy.order.allowance(work);
         match line {
@@ -192,9 +246,24 @@ impl Gate {
             }
             Line::Long => {
                 record.patience = self.lanes.wait(slot, allowance);
-                self.long.insert(slot, class, work.as_nanos(), allowance);
+                let among_longs = self.policy.order.allowance_among_longs(work);
+                self.long.insert(slot, class, work.as_nanos(), among_longs);
             }
             Line::Type => self.tickets.append(&mut self.types.at_mut(kind).held_back, slot),
+            Line::Aside(place) => {
+                if self.is_unknown(kind) {
+                    self.types.at_mut(kind).scout = Some(slot);
+                }
+                if let Some(group) = self.contention.group_mut(place) {
+                    group.aside.insert(slot, class, work.as_nanos(), allowance);
+                }
+            }
+            Line::AsideLong(place) => {
+                if let Some(group) = self.contention.group_mut(place) {
+                    let among_longs = self.policy.order.allowance_among_longs(work);
+                    group.aside_long.insert(slot, class, work.as_nanos(), among_longs);
+                }
+            }
         }
     }
 
@@ -221,6 +290,13 @@ impl Gate {
                 self.lanes.stop_waiting(slot, patience);
             }
             Line::Type => self.tickets.unlink(&mut self.types.at_mut(kind).held_back, slot),
+            Line::Aside(place) | Line::AsideLong(place) => {
+                self.leave_aside(slot, place);
+                let known = self.types.at_mut(kind);
+                if known.scout == Some(slot) {
+                    known.scout = None;
+                }
+            }
         }
     }
 
@@ -235,7 +311,8 @@ impl Gate {
             self.connections.take(request.pool);
         }
         self.tickets.append(&mut self.types.at_mut(kind).in_flight, slot);
-        self.run(now, slot);
+        self.run(slot);
+        self.join_group(slot);
         self.reseat(slot);
         if !self.tickets.at(slot).seated {
             self.lanes.pass(work);
@@ -244,4 +321,9 @@ impl Gate {
         self.actions.push_back(Action::Dispatch(ticket));
         self.report(Event::Dispatched { ticket, request_type: request.request_type, work, queue_wait });
     }
+}
+
+/// Whether the one that is out to find what its type costs may stand in this line.
+fn may_scout(line: Line) -> bool {
+    matches!(line, Line::Short | Line::Aside(_))
 }

@@ -23,8 +23,10 @@ impl Gate {
     pub(super) fn advance(&mut self, now: Instant) -> Instant {
         self.now = self.now.max(now);
         let now = self.now;
-        self.charge_overdue(now);
-        let changed = [self.expire(now), self.suspend_idle(now), self.look_at_ages(now)];
+        self.pace.advance(now);
+        self.refusal.pass(now, self.present());
+        self.charge_overdue();
+        let changed = [self.expire(now), self.suspend_idle(now), self.look_at_ages()];
         if changed.contains(&true) {
             self.dispatch(now);
         }
@@ -36,7 +38,7 @@ impl Gate {
         let timeout = self.waiting.first().map(|slot| self.times_out(slot));
         let deadline = self.deadlines.next().map(|(deadline, _)| deadline);
         let suspension = self.idle.first().map(|&(since, _)| since.after(self.policy.suspend_after));
-        let scout = self.scouts.first().map(|&(alarm, _)| alarm);
+        let scout = self.scouts.first().map(|&(alarm, _)| self.pace.when(alarm));
         [timeout, deadline, suspension, scout].into_iter().flatten().min()
     }
 
@@ -44,9 +46,10 @@ impl Gate {
         queue_timeout::due(self.tickets.at(slot).arrived, self.policy.queue_timeout)
     }
 
-    fn charge_overdue(&mut self, now: Instant) {
+    fn charge_overdue(&mut self) {
+        let reading = self.pace.reading();
         while let Some(&(due, slot)) = self.overdue.first()
-            && due <= now
+            && due <= reading
         {
             self.overdue.pop_first();
             let record = self.tickets.at_mut(slot);
@@ -74,14 +77,14 @@ impl Gate {
         while let Some(&(since, slot)) = self.idle.first()
             && since.after(self.policy.suspend_after) <= now
         {
-            self.give_work_back(now, slot);
+            self.give_work_back(slot);
             any = true;
         }
         any
     }
 
     /// Suspends a request in flight.
-    pub(super) fn give_work_back(&mut self, now: Instant, slot: u32) {
+    pub(super) fn give_work_back(&mut self, slot: u32) {
         self.stop_clocks(slot);
         self.wake(slot);
         let record = self.tickets.at_mut(slot);
@@ -89,14 +92,15 @@ impl Gate {
             return;
         }
         record.suspended = true;
-        self.ledger.off(now, &mut record.meter);
+        self.ledger.off(self.pace.reading(), &mut record.meter);
         let kind = record.kind;
         self.suspended += 1;
         self.set_thinking(slot, true);
+        self.leave_group(slot);
         self.reseat(slot);
         let ticket = self.tickets.ticket(slot);
         self.report(Event::Suspended { ticket });
-        self.send_scout(now, kind);
+        self.send_scout(kind);
     }
 
     /// A suspended request isn't any more.
@@ -122,22 +126,23 @@ impl Gate {
         }
     }
 
-    fn look_at_ages(&mut self, now: Instant) -> bool {
+    fn look_at_ages(&mut self) -> bool {
+        let reading = self.pace.reading();
         let mut any = false;
         loop {
             let alarm = [self.ages.first(), self.scouts.first()].into_iter().flatten().min().copied();
-            let Some((_, slot)) = alarm.filter(|&(due, _)| due <= now) else {
+            let Some((_, slot)) = alarm.filter(|&(due, _)| due <= reading) else {
                 return any;
             };
-            any |= self.look_at_age(now, slot);
+            any |= self.look_at_age(slot);
         }
     }
 
     /// A busy request may have outlived the long cutoff. Whether its type is known by that.
-    fn look_at_age(&mut self, now: Instant, slot: u32) -> bool {
+    fn look_at_age(&mut self, slot: u32) -> bool {
         self.clear_age_alarm(slot);
         let record = self.tickets.at_mut(slot);
-        let used = record.meter.used(now);
+        let used = record.meter.used(self.pace.reading());
         if used < self.lanes.age_cutoff() {
             self.set_age_alarm(slot);
             return false;
@@ -147,16 +152,28 @@ impl Gate {
         let unknown = self.types.at(kind).lane == Lane::Unknown;
         if unknown {
             self.types.at_mut(kind).estimate.call(used);
-            self.relane(now, kind);
+            self.relane(kind);
         }
         self.reseat(slot);
         unknown
     }
 
     /// The service is busy with this request from now on.
-    pub(super) fn run(&mut self, now: Instant, slot: u32) {
+    pub(super) fn run(&mut self, slot: u32) {
         let record = self.tickets.at_mut(slot);
-        self.ledger.busy(now, &mut record.meter);
+        match record.lap {
+            Some(lap) => self.pace.go_on(lap),
+            None => record.lap = Some(self.pace.start()),
+        }
+        match record.flight {
+            Some(flight) => self.lanes.width.resume(self.now, flight),
+            None if self.lanes.is_on() && record.meter.used(self.pace.reading()) == Work::ZERO => {
+                record.flight = Some(self.lanes.width.begin(self.now));
+            }
+            None => {}
+        }
+        self.ledger.busy(self.pace.reading(), &mut record.meter);
+        self.refusal.enter(self.now, record.request.request_type);
         let meter = record.meter;
         if meter.is_overdue() {
             let kind = record.kind;
@@ -168,15 +185,24 @@ impl Gate {
     }
 
     /// The service is no longer busy with it; the client thinks.
-    pub(super) fn pause(&mut self, now: Instant, slot: u32) {
+    pub(super) fn pause(&mut self, slot: u32) {
         self.stop_clocks(slot);
-        self.ledger.idle(now, &mut self.tickets.at_mut(slot).meter);
+        self.ledger.idle(self.pace.reading(), &mut self.tickets.at_mut(slot).meter);
     }
 
     /// A busy request stops being one: its alarms go, and its type no longer learns from its age.
     pub(super) fn stop_clocks(&mut self, slot: u32) {
         let record = self.tickets.at(slot);
         let (kind, meter) = (record.kind, record.meter);
+        if meter.is_busy() {
+            self.refusal.leave(self.now, record.request.request_type);
+        }
+        if let Some(lap) = record.lap.filter(|_| meter.is_busy()) {
+            self.pace.stop(lap);
+        }
+        if let Some(flight) = record.flight.filter(|_| meter.is_busy()) {
+            self.lanes.width.pause(self.now, flight);
+        }
         if meter.is_overdue() {
             self.types.at_mut(kind).overdue.remove(&meter);
         } else if meter.is_busy() {

@@ -9,22 +9,33 @@ use alloc::vec::Vec;
 
 use super::Gate;
 use crate::event::{Event, Lane};
+use crate::lanes::Readings;
 use crate::learned::Learned;
-use crate::request::Connection;
+use crate::pace::Done;
+use crate::policy::Cost;
+use crate::request::{Completion, Connection, Outcome};
 use crate::tickets::{Line, Place, Seat};
 use crate::time::Instant;
 use crate::work::Work;
 
+/// A type whose requests in flight raise what is expected of it by this factor has become another.
+const OUTLIVED: u64 = 2;
+
 impl Gate {
     /// The expected work of a request of this type, if it arrived now.
-    pub(super) fn expected(&self, now: Instant, kind: u32) -> Work {
+    pub(super) fn expected(&self, kind: u32) -> Work {
         let known = self.types.at(kind);
-        known.estimate.expected(now, &known.overdue, self.lanes.mean())
+        known.estimate.expected(self.pace.reading(), &known.overdue, self.lanes.mean())
     }
 
     /// What is to be kept across restarts.
     pub fn learned(&self) -> Learned {
-        Learned { mean: self.lanes.mean(), requests: self.lanes.requests(), types: self.types.learned() }
+        Learned {
+            mean: self.lanes.mean(),
+            requests: self.lanes.requests(),
+            types: self.types.learned(),
+            speeds: self.pace.learned(),
+        }
     }
 
     /// Knows from now on what another gate had learned, as far as it doesn't know it itself. Of more types than there
@@ -32,21 +43,67 @@ impl Gate {
     pub fn recall(&mut self, now: Instant, learned: &Learned) {
         let now = self.advance(now);
         self.lanes.recall(learned.mean, learned.requests);
+        self.pace.recall(&learned.speeds);
         let room = self.policy.types_max.min(learned.types.len());
         for known in &learned.types[learned.types.len() - room..] {
             if let Some(kind) = self.types.recall(known, now) {
-                self.relane(now, kind);
+                self.relane(kind);
             }
         }
         self.dispatch(now);
     }
 
+    /// A request has ended: its type learns from it, and the pace from what its type is known for.
+    pub(super) fn teach(&mut self, slot: u32, completion: &Completion) {
+        let record = self.tickets.at_mut(slot);
+        let (kind, canceled) = (record.kind, record.canceled);
+        let expected = record.settled.then_some(record.meter.work);
+        let readings = record.flight.take().map(|flight| self.lanes.width.end(flight));
+        let Some(lap) = record.lap.take() else { return };
+        let known = self.types.at_mut(kind);
+        let is_steady = self.policy.cost == Cost::Steady;
+        match completion.outcome {
+            Outcome::Success if !canceled => {
+                // What shares a record with others isn't alike, and teaches nothing of the service.
+                let Done { amount, trust } = match known.key {
+                    Some(_) => self.pace.learn(lap, &mut known.center),
+                    None => self.pace.done(lap),
+                };
+                known.modes.learn(amount);
+                let took = if is_steady {
+                    known.estimate.believed((amount * self.pace.unit()) as u64, trust)
+                } else {
+                    completion.upstream_time.into()
+                };
+                let sample = known.estimate.learn(took, expected);
+                // An outlier counts for as much less in what was busy as in what is learned.
+                let share = (sample.as_nanos() as f64 / took.as_nanos().max(1) as f64).min(1.0);
+                let busy = completion.upstream_time.as_nanos() as f64 * share;
+                self.learn(kind, sample, busy, readings);
+                if let Some(change) = self.pace.take_change().filter(|_| is_steady) {
+                    self.types.rescale(change);
+                    self.lanes.rescale(change);
+                }
+            }
+            Outcome::Failure if !canceled => {
+                let took = if is_steady {
+                    Work::from_nanos(self.pace.progress(lap) as u64)
+                } else {
+                    completion.upstream_time.into()
+                };
+                known.estimate.fail(took);
+            }
+            Outcome::Success | Outcome::Failure | Outcome::Canceled => {}
+        }
+        self.pace.let_go(lap);
+    }
+
     /// Puts a type in the lane where it belongs now. Whether that is another.
-    pub(super) fn relane(&mut self, now: Instant, kind: u32) -> bool {
-        let work = self.expected(now, kind);
+    pub(super) fn relane(&mut self, kind: u32) -> bool {
+        let work = self.expected(kind);
         let known = self.types.at(kind);
         let already = matches!(known.lane, Lane::Long | Lane::Variable);
-        let long = known.estimate.is_called() || self.lanes.is_long(work, already);
+        let long = known.estimate.is_called() || self.is_long(kind, work, already);
         let lane = match long {
             _ if !known.estimate.is_known() => Lane::Unknown,
             false => Lane::Short,
@@ -75,6 +132,43 @@ impl Gate {
         true
     }
 
+    /// Whether what its requests take of the service makes a type long. What they take beside others rises and falls with
+    /// the load, for some types sooner than for others; it counts only while nothing better is known, or while its requests in flight
+    /// have outlived what was expected by so much that the type must have become another.
+    fn is_long(&self, kind: u32, work: Work, already: bool) -> bool {
+        let known = self.types.at(kind);
+        let usual = known.estimate.mean().map_or(work, |mean| mean.max(Work::from_nanos(1)));
+        let outlived = work.as_nanos() >= usual.as_nanos().saturating_mul(OUTLIVED);
+        match known.estimate.demand() {
+            Some(demand) if !outlived => self.lanes.is_long_by_demand(demand, already),
+            _ => self.lanes.is_long(work, already),
+        }
+    }
+
+    /// A request has succeeded: the lanes learn what it counts for, and what it took of the service of the nanoseconds that this
+    /// was busy with it.
+    fn learn(&mut self, kind: u32, sample: Work, busy: f64, readings: Option<Readings>) {
+        let known = self.types.at_mut(kind);
+        let settled = known.estimate.is_settled();
+        if settled {
+            self.lanes.learn(sample);
+        } else {
+            self.lanes.learn_first(sample);
+        }
+        let Some(readings) = readings else {
+            return known.estimate.vary(busy);
+        };
+        self.lanes.width.learn(&mut known.usual, &readings);
+        let demand = busy * self.lanes.width.share(&readings);
+        known.estimate.vary(demand);
+        if settled {
+            self.lanes.learn_demand(demand);
+        }
+        if let Some((from, to)) = self.lanes.follow() {
+            self.report(Event::LongLimitMoved { from, to, parallelism: self.lanes.width.found() });
+        }
+    }
+
     /// The type is known: those that waited for that join the line of its lane.
     fn let_go(&mut self, work: Work, kind: u32) {
         let known = self.types.at(kind);
@@ -90,13 +184,13 @@ impl Gate {
     }
 
     /// If a type is still unknown and its scout is gone, the next one goes.
-    pub(super) fn send_scout(&mut self, now: Instant, kind: u32) {
+    pub(super) fn send_scout(&mut self, kind: u32) {
         let known = self.types.at(kind);
         if known.lane != Lane::Unknown || known.is_scouting() {
             return;
         }
         if let Some(slot) = known.held_back.first() {
-            let work = self.expected(now, kind);
+            let work = self.expected(kind);
             self.leave(slot);
             self.tickets.at_mut(slot).meter.work = work;
             self.join(slot, Line::Short);
@@ -128,10 +222,11 @@ impl Gate {
         let record = self.tickets.at(slot);
         let seat = match self.types.at(record.kind).lane {
             _ if !self.lanes.is_on() => Seat::Free,
-            Lane::Unknown => Seat::Fresh,
+            // Without a limit of their own, but they leave the last connections to others.
+            Lane::Unknown | Lane::Variable => Seat::Fresh,
             Lane::Long => Seat::Long,
             Lane::Short if record.outlived => Seat::Long,
-            Lane::Short | Lane::Variable => Seat::Free,
+            Lane::Short => Seat::Free,
         };
         self.take_seat(slot, seat);
     }

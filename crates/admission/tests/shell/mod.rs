@@ -2,8 +2,8 @@
 #![allow(dead_code, reason = "each test crate uses its part")]
 
 use admission::{
-    Action, Capacity, Completion, Connection, Cost, Duration, Entry, Event, Gate, Instant, Lane, Order,
-    Outcome, Policy, PoolId, Reason, Request, RequestType, Snapshot, Ticket, Work,
+    Action, Capacity, Completion, Connection, Cost, Duration, Entry, Event, Gate, Instant, Lane, LongLimit,
+    Order, Outcome, Policy, PoolId, Reason, Request, RequestType, Snapshot, Ticket, Work,
 };
 
 pub(crate) const MS: u64 = 1_000_000;
@@ -21,14 +21,14 @@ pub(crate) fn policy() -> Policy {
     Policy {
         capacity: Capacity::Unlimited,
         connections: 20,
-        long_limit: Some(4),
+        long_limit: Some(LongLimit::Fixed(4)),
         cost: Cost::DEFAULT,
         order: Order::ShortestFirst { aging: Some(5.0), floor: ms(1_000) },
         queue_max: 100_000,
         queue_timeout: Duration::from_secs(120),
         pinned_max: 10,
         types_max: 1_000,
-        suspend_after: Duration::from_secs(1),
+        ..Policy::default()
     }
 }
 

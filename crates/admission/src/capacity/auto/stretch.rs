@@ -1,5 +1,6 @@
 //! What was completed in one stretch of time, under one bound.
 
+use crate::capacity::Sample;
 use crate::time::{Duration, Instant};
 
 /// A stretch has so many completions at least …
@@ -8,6 +9,10 @@ const COMPLETIONS: u32 = 32;
 const TURNS: u32 = 3;
 /// It is so long at least: a shorter one is made of the scheduling of processes.
 const SHORTEST: Duration = Duration::from_millis(50);
+/// Where only some types are bounded: so long that what the others bring along by chance, and what they had in the queue,
+/// isn't most of it.
+const SHORTEST_OF_SOME: Duration = Duration::from_millis(300);
+const LONGEST_OF_SOME: Duration = Duration::from_secs(2);
 /// From here on a few completions are enough …
 const LONG: Duration = Duration::from_secs(3);
 const FEW: u32 = 8;
@@ -20,10 +25,17 @@ const SATURATED: f64 = 0.8;
 #[derive(Clone, Debug)]
 pub(super) struct Stretch {
     since: Instant,
+    all: Tally,
+    /// Of those whose number in flight is looked for.
+    own: Tally,
+    waited_for: Duration,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Tally {
     completions: u32,
     work: f64,
     squares: f64,
-    waited_for: Duration,
 }
 
 /// What came of it.
@@ -44,14 +56,15 @@ pub(super) struct Yield {
 
 impl Stretch {
     pub(super) fn new(now: Instant) -> Self {
-        Self { since: now, completions: 0, work: 0.0, squares: 0.0, waited_for: Duration::ZERO }
+        Self { since: now, all: Tally::default(), own: Tally::default(), waited_for: Duration::ZERO }
     }
 
     /// A request was served that counts for so much.
-    pub(super) fn complete(&mut self, work: f64) {
-        self.completions += 1;
-        self.work += work;
-        self.squares += work * work;
+    pub(super) fn complete(&mut self, sample: &Sample) {
+        self.all.add(sample.work);
+        if sample.own {
+            self.own.add(sample.work);
+        }
     }
 
     /// Requests waited for room for so long.
@@ -60,24 +73,43 @@ impl Stretch {
     }
 
     /// Whether it ends, with so many that may be in flight.
-    pub(super) fn is_over(&self, now: Instant, most: u32) -> bool {
+    pub(super) fn is_over(&self, now: Instant, most: u32, partly: bool) -> bool {
         let elapsed = now.since(self.since);
-        let many = self.completions >= COMPLETIONS.max(most.saturating_mul(TURNS));
-        many && elapsed >= SHORTEST || self.completions >= FEW && elapsed >= LONG || elapsed >= LONGEST
+        let (shortest, longest) =
+            if partly { (SHORTEST_OF_SOME, LONGEST_OF_SOME) } else { (SHORTEST, LONGEST) };
+        let many = self.own.completions >= COMPLETIONS.max(most.saturating_mul(TURNS));
+        many && elapsed >= shortest || self.own.completions >= FEW && elapsed >= LONG || elapsed >= longest
     }
 
     /// What came of it until now.
     pub(super) fn end(&self, now: Instant) -> Yield {
+        self.came_of(now, &self.all)
+    }
+
+    /// The same of those whose number in flight is looked for alone.
+    pub(super) fn end_of_own(&self, now: Instant) -> Yield {
+        self.came_of(now, &self.own)
+    }
+
+    fn came_of(&self, now: Instant, tally: &Tally) -> Yield {
         let seconds = now.since(self.since).as_secs_f64().max(1e-9);
         // Half a completion more than there were, so that none at all has a logarithm and a variance, too.
-        let mean = if self.completions > 0 { self.work / f64::from(self.completions) } else { 1.0 };
-        let work = self.work + mean / 2.0;
+        let mean = if tally.completions > 0 { tally.work / f64::from(tally.completions) } else { 1.0 };
+        let work = tally.work + mean / 2.0;
         Yield {
             rate: work / seconds,
-            noise: (self.squares + mean * mean) / (work * work),
-            completions: self.completions,
-            pace: (f64::from(self.completions) + 0.5) / seconds,
+            noise: (tally.squares + mean * mean) / (work * work),
+            completions: tally.completions,
+            pace: (f64::from(tally.completions) + 0.5) / seconds,
             saturated: self.waited_for.as_secs_f64() >= SATURATED * seconds,
         }
+    }
+}
+
+impl Tally {
+    fn add(&mut self, work: f64) {
+        self.completions += 1;
+        self.work += work;
+        self.squares += work * work;
     }
 }

@@ -11,6 +11,8 @@
 //!
 //! It ends undecided after [`PAIRS_MAX`] pairs.
 
+use alloc::vec::Vec;
+
 use super::stretch::Yield;
 
 /// The most pairs.
@@ -43,6 +45,78 @@ pub(super) enum Verdict {
     Worse,
     /// There is no difference that could be seen.
     Same,
+}
+
+/// What came of a stretch: of all, and of those that are bounded if that isn't all.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Yields {
+    pub(super) all: Yield,
+    pub(super) own: Option<Yield>,
+}
+
+/// A trial of a bound on all types, or on some: what all complete, and beside it what those complete that are bounded.
+///
+/// What the others complete follows what arrives for them, whose chance hides a change in the few that are bounded. But
+/// who completes more when fewer of it are in flight takes nothing from anybody, so that a gain of its own is a gain. What
+/// its work counts for may become known during the trial, so that the stretches are kept, and judged anew each time.
+#[derive(Debug)]
+pub(super) struct Pairs {
+    /// A B A B … A
+    stretches: Vec<Yields>,
+}
+
+impl Pairs {
+    /// Begins with a stretch under the present bound, if there is one already that counts what is counted from now on.
+    pub(super) fn new(first: Option<Yields>) -> Self {
+        Self { stretches: first.into_iter().collect() }
+    }
+
+    /// Another stretch has ended, under the other bound or, in turn, under the present one.
+    pub(super) fn add(&mut self, stretch: Yields) {
+        self.stretches.push(stretch);
+    }
+
+    /// What can be said by now of a bound that is lower than the present one, or not; `None`: go on. The work of those
+    /// that are bounded counts for `weight` of what it is said to be.
+    pub(super) fn verdict(&self, lower: bool, weight: f64) -> Option<Verdict> {
+        let all = self.trial(|yields| Some(yields.weighed(weight)))?;
+        let Some(own) = self.trial(|yields| yields.own) else { return all.verdict() };
+        match (all.verdict(), own.verdict()) {
+            // More room for those that contend helps nobody else: then it is chance, or a backlog.
+            (Some(Verdict::Better(_)), Some(Verdict::Worse)) if !lower => Some(Verdict::Worse),
+            (Some(Verdict::Better(gain)), _) => Some(Verdict::Better(gain)),
+            (Some(Verdict::Worse), _) => Some(Verdict::Worse),
+            (_, Some(Verdict::Better(_))) if lower => Some(Verdict::Better(all.gain())),
+            (_, Some(Verdict::Worse)) => Some(Verdict::Worse),
+            (Some(Verdict::NoWorse), Some(Verdict::NoWorse | Verdict::Better(_))) => Some(Verdict::NoWorse),
+            (Some(_), Some(_)) => Some(Verdict::Same),
+            (None, _) | (_, None) => None,
+        }
+    }
+
+    fn trial(&self, of: impl Fn(&Yields) -> Option<Yield>) -> Option<Trial> {
+        let mut trial = Trial::new(of(self.stretches.first()?)?);
+        for pair in self.stretches[1..].chunks_exact(2) {
+            trial.tried(of(&pair[0])?);
+            trial.returned(of(&pair[1])?);
+        }
+        Some(trial)
+    }
+}
+
+impl Yields {
+    /// What all completed, if the work of those that are bounded counts for so much of what it is said to be.
+    fn weighed(&self, weight: f64) -> Yield {
+        let Some(own) = self.own.filter(|_| weight < 1.0) else { return self.all };
+        let rate = self.all.rate - (1.0 - weight) * own.rate;
+        if rate <= 0.0 {
+            return self.all;
+        }
+        // Variances of work a second: what is taken off the own part is taken off its variance squared.
+        let variance = |one: &Yield| one.noise * one.rate * one.rate;
+        let left = variance(&self.all) - (1.0 - weight * weight) * variance(&own);
+        Yield { rate, noise: left.max(0.0) / (rate * rate), ..self.all }
+    }
 }
 
 /// The pairs so far.
@@ -97,6 +171,11 @@ impl Trial {
         self.squares += difference * difference;
         self.noise += other.noise + (before.noise + present.noise) / 4.0;
         self.told &= other.completions + present.completions >= COMPLETIONS;
+    }
+
+    /// By which share more is completed, on the mean of the pairs.
+    fn gain(&self) -> f64 {
+        libm::exp(self.sum / (self.pairs.max(1) as f64)) - 1.0
     }
 
     /// What can be said by now; `None`: go on.

@@ -1,0 +1,303 @@
+//! One group of types that contend: how many of its requests may be in flight, and what speaks for it.
+//!
+//! Its number is found by the controller of `capacity/auto.rs`, whose home is the number that were in flight when the group
+//! was suspected: there it does nothing. What it observes are the group's own requests, what it judges by is the work that
+//! all types complete, and what the group's complete.
+//!
+//! **Evidence** that these types contend with one another, and not with all, is collected within the first trial. In it
+//! the group has n in flight and k in turn. By how much does the time of its requests fall, and by how much that of the
+//! others'? On a service that shares what it has, both fall alike.
+//!
+//! * Its own falls by more than twice as much ([`MORE`]): they contend with one another. A member whose own time fell by
+//!   less than half of that (in logarithms) isn't one.
+//! * Too few of the others are served to compare with, or their time falls as much, but nearly all of what is in flight
+//!   ([`MOST`]) is the group's, and a quarter more is completed: whoever it contends with, it is the one to hold.
+//!
+//! Types of which others are never seen are no group: how many of all may be in flight is the capacity's.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::{KINDS_MAX, Type};
+use crate::capacity::auto::Auto;
+use crate::capacity::{Control, Sample};
+use crate::order::Sequence;
+use crate::request::RequestType;
+use crate::time::{Duration, Instant};
+
+/// The group's own time falls by more than so many times what the others' does.
+const MORE: f64 = 2.0;
+/// Nearly all of what is in flight.
+const MOST: f64 = 2.0 / 3.0;
+/// What a trial must gain if only the numbers in flight speak for the group.
+const LARGE: f64 = 0.25;
+/// Fewer completions say nothing of a time.
+const FEW: u32 = 6;
+/// The first bound that is tried is a quarter of what is in flight, at most this: where locks are hot nearly every small
+/// number is near the best, and every large one far.
+const FIRST: u32 = 4;
+/// The place of the others among the times.
+const OTHERS: usize = KINDS_MAX;
+
+/// What bounds a group.
+#[derive(Debug)]
+pub(super) enum Hold {
+    /// So many, as the operator of an experiment says.
+    Fixed(u32),
+    /// So many as are found.
+    Found(Box<Auto>),
+    /// Nothing any more: those that wait aside go on, then the group is gone.
+    Released,
+}
+
+/// A group.
+#[derive(Debug)]
+pub(crate) struct Group {
+    /// Never used twice.
+    pub(crate) number: u64,
+    /// Its types: their places and their keys.
+    pub(crate) kinds: Vec<(u32, RequestType)>,
+    pub(super) hold: Hold,
+    /// Requests of it in flight, without the suspended ones.
+    pub(crate) in_flight: u32,
+    /// Those that had their turn and wait for room in the group.
+    pub(crate) aside: Sequence,
+    /// The same from the line of the longs.
+    pub(crate) aside_long: Sequence,
+    /// Whether a trial has spoken for it.
+    pub(crate) formed: bool,
+    /// Whether it is tried in place of one of fewer types.
+    pub(crate) again: bool,
+    pub(crate) began: Instant,
+    /// Since when it is counted for how long its requests waited, and for how long they did.
+    pub(crate) counted_since: Instant,
+    pub(crate) waited: Duration,
+    waits: bool,
+    until: Instant,
+    /// What was told of its bound last.
+    pub(crate) told: u32,
+    evidence: Evidence,
+}
+
+/// What was seen under the present bound, and under the other.
+#[derive(Debug, Default)]
+struct Evidence {
+    phases: [Phase; 2],
+    under_way: Option<usize>,
+    since: Instant,
+    in_flight: [u32; 2],
+}
+
+#[derive(Debug, Default)]
+struct Phase {
+    /// Sums of logarithms of times, of each member and of the others.
+    logs: [f64; KINDS_MAX + 1],
+    counts: [u32; KINDS_MAX + 1],
+    /// Integrals of what was in flight, in nanoseconds: of the group, of all.
+    in_flight: [f64; 2],
+    time: f64,
+}
+
+impl Group {
+    pub(super) fn new(now: Instant, number: u64, kinds: Vec<(u32, RequestType)>, hold: Hold) -> Self {
+        Self {
+            number,
+            kinds,
+            formed: matches!(hold, Hold::Fixed(_)),
+            told: match hold {
+                Hold::Fixed(most) => most,
+                Hold::Found(_) | Hold::Released => u32::MAX,
+            },
+            hold,
+            again: false,
+            in_flight: 0,
+            aside: Sequence::new(),
+            aside_long: Sequence::new(),
+            began: now,
+            counted_since: now,
+            waited: Duration::ZERO,
+            waits: false,
+            until: now,
+            evidence: Evidence::default(),
+        }
+    }
+
+    /// A group of which so many are in flight, to be found out.
+    pub(super) fn suspected(
+        now: Instant,
+        number: u64,
+        kinds: Vec<(u32, RequestType)>,
+        in_flight: u32,
+    ) -> Self {
+        let first = (in_flight / 4).clamp(1, FIRST);
+        Self::new(now, number, kinds, Hold::Found(Box::new(Auto::of_some(now, in_flight, first))))
+    }
+
+    /// The most of its requests that may be in flight.
+    pub(crate) fn most(&self) -> u32 {
+        match &self.hold {
+            Hold::Fixed(most) => *most,
+            Hold::Found(auto) => auto.most(),
+            Hold::Released => u32::MAX,
+        }
+    }
+
+    /// What was found.
+    pub(crate) fn found(&self) -> u32 {
+        match &self.hold {
+            Hold::Found(auto) => auto.found(),
+            Hold::Fixed(_) | Hold::Released => self.most(),
+        }
+    }
+
+    /// Whether one more may start.
+    pub(crate) fn has_room(&self) -> bool {
+        self.in_flight < self.most()
+    }
+
+    /// How many wait for room in it.
+    pub(crate) fn waiting(&self) -> usize {
+        self.aside.len() + self.aside_long.len()
+    }
+
+    /// Whether nothing is bounded by it any more.
+    pub(crate) fn is_released(&self) -> bool {
+        matches!(self.hold, Hold::Released)
+    }
+
+    pub(super) fn auto(&self) -> Option<&Auto> {
+        match &self.hold {
+            Hold::Found(auto) => Some(auto),
+            Hold::Fixed(_) | Hold::Released => None,
+        }
+    }
+
+    pub(super) fn auto_mut(&mut self) -> Option<&mut Auto> {
+        match &mut self.hold {
+            Hold::Found(auto) => Some(auto),
+            Hold::Fixed(_) | Hold::Released => None,
+        }
+    }
+
+    /// Whether it compares two bounds now.
+    pub(crate) fn is_comparing(&self) -> bool {
+        self.auto().is_some_and(Control::is_comparing)
+    }
+
+    /// So many of it and of all are in flight from now on, and of it others wait (or not).
+    pub(crate) fn observe(&mut self, now: Instant, all: u32, waits: bool, others_wait: bool) {
+        if self.waits {
+            self.waited += now.since(self.until);
+        }
+        (self.waits, self.until) = (waits, now);
+        let (in_flight, weight) = (self.in_flight, self.weight());
+        if let Some(auto) = self.auto_mut() {
+            auto.weigh(weight);
+            auto.crowd(others_wait);
+            auto.observe(now, in_flight, waits);
+        }
+        if !self.formed {
+            let phase = self.auto().and_then(Auto::measures_other).map(usize::from);
+            self.evidence.pass(now, phase, in_flight, all);
+        }
+    }
+
+    /// A request has ended, of the type in this place, after this time.
+    pub(crate) fn complete(&mut self, now: Instant, kind: u32, sample: &Sample) {
+        let member = self.kinds.iter().position(|&(member, _)| member == kind);
+        let own = member.is_some();
+        if !self.formed && sample.success {
+            let log = libm::log((sample.upstream_time.as_secs_f64() / sample.work.max(1e-9)).max(1e-9));
+            self.evidence.add(member.unwrap_or(OTHERS), log);
+        }
+        if let Some(auto) = self.auto_mut() {
+            auto.complete(now, &Sample { own, ..*sample });
+        }
+    }
+
+    /// What the work of its requests counts for. An upstream time is no work for who spends it waiting for one another:
+    /// before it is known what they take, by how much more than the others' their time fell; then a part for each of
+    /// those that are in flight together.
+    pub(super) fn weight(&self) -> f64 {
+        if self.formed {
+            return 1.0;
+        }
+        match (self.evidence.fell_by(0..OTHERS), self.evidence.fell_by(OTHERS..OTHERS + 1)) {
+            (Some(own), Some(others)) if own > others => libm::exp(others - own),
+            (Some(own), None) if own > 0.0 => libm::exp(-own),
+            _ => 1.0,
+        }
+    }
+
+    /// What an upstream time of one of its requests is divided by to have the work in it.
+    pub(crate) fn share(&self) -> f64 {
+        if self.formed { f64::from(self.found()) } else { 1.0 }
+    }
+
+    /// Whether what was seen in the trial, which gained so much, says that these types contend with one another.
+    pub(super) fn is_evident(&self, gain: f64) -> bool {
+        let Evidence { phases: [present, other], .. } = &self.evidence;
+        let [own, all] = [0, 1].map(|which| present.in_flight[which] / present.time.max(1.0));
+        let fell_by = |places: core::ops::Range<usize>| self.evidence.fell_by(places);
+        let by_itself = match (fell_by(0..OTHERS), fell_by(OTHERS..OTHERS + 1)) {
+            (Some(own), Some(others)) => own - others > libm::log(MORE),
+            _ => false,
+        };
+        // A group of all is none: how many of all may be in flight is the capacity's.
+        if other.counts[OTHERS] < FEW {
+            return false;
+        }
+        by_itself || own >= MOST * all && gain >= LARGE
+    }
+
+    /// The members whose time hardly fell, which the group lets go. Never all.
+    pub(super) fn strangers(&self) -> Vec<u32> {
+        let others = self.evidence.fell_by(OTHERS..OTHERS + 1).unwrap_or(0.0);
+        let Some(own) = self.evidence.fell_by(0..OTHERS) else { return Vec::new() };
+        let hardly = |&at: &usize| {
+            self.evidence.fell_by(at..at + 1).is_some_and(|by| by - others < 0.5 * (own - others))
+        };
+        let strangers: Vec<u32> = (0..self.kinds.len()).filter(hardly).map(|at| self.kinds[at].0).collect();
+        if strangers.len() < self.kinds.len() { strangers } else { Vec::new() }
+    }
+
+    /// It lets this type go.
+    pub(super) fn let_go(&mut self, kind: u32) {
+        self.kinds.retain(|&(member, _)| member != kind);
+    }
+}
+
+impl Evidence {
+    fn pass(&mut self, now: Instant, phase: Option<usize>, own: u32, all: u32) {
+        if let Some(before) = self.under_way {
+            let time = now.since(self.since).as_nanos() as f64;
+            let seen = &mut self.phases[before];
+            seen.time += time;
+            for which in 0..2 {
+                seen.in_flight[which] += time * f64::from(self.in_flight[which]);
+            }
+        }
+        (self.under_way, self.since, self.in_flight) = (phase, now, [own, all]);
+    }
+
+    fn add(&mut self, place: usize, log: f64) {
+        if let Some(phase) = self.under_way {
+            self.phases[phase].logs[place] += log;
+            self.phases[phase].counts[place] += 1;
+        }
+    }
+
+    /// By how much the mean logarithm of the times of these was lower under the other bound.
+    fn fell_by(&self, places: core::ops::Range<usize>) -> Option<f64> {
+        let mean = |phase: &Phase| {
+            let count: u32 = phase.counts[places.clone()].iter().sum();
+            (count >= FEW).then(|| phase.logs[places.clone()].iter().sum::<f64>() / f64::from(count))
+        };
+        Some(mean(&self.phases[0])? - mean(&self.phases[1])?)
+    }
+}
+
+/// Whether this type is (still) one of this group's.
+pub(super) fn is_member(known: &Type, key: RequestType, place: usize) -> bool {
+    known.key == Some(key) && known.contends.group == Some(place as u8)
+}

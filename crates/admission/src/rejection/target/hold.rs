@@ -1,0 +1,346 @@
+//! Holding one target, of all requests or of a type: how many may be present now.
+//!
+//! The law is in [`super`]; here are its state and its parameters, each with its reason.
+
+use super::model;
+use super::offered::Offered;
+use crate::policy::Goal;
+use crate::rejection::drain::Drain;
+use crate::time::{Duration, Instant};
+use crate::work::Work;
+
+/// The time constant of the feedback, in seconds: a debt is paid back in it, so that a step has settled within five; much
+/// shorter, and what varies by itself is held down, which leaves the service idle.
+const PATIENCE: f64 = 4.0;
+/// The feedback multiplies what the model says by at most this: the credit of a calm time, for the calm seconds and the
+/// busy ones of a load near 1 to make the target together;
+const TRIM_UP: f64 = 6.0;
+/// or divides it by that: enough for a service at a third of its speed until the drain rate has followed, and little to
+/// pay back after a stall.
+const TRIM_DOWN: f64 = 3.0;
+/// The drain rate is of so many completions at least: where a few pages take most of the work (a coefficient of variation
+/// of 4 in the mix) it is within 13 % of the truth,
+const REMEMBERED: f64 = 1_000.0;
+/// and of so many seconds. Where the long ones fill the place, the short ones are refused for seconds, and few complete:
+/// a rate that followed would refuse even more. What changes faster is for the feedback.
+const MEMORY: f64 = 10.0;
+/// The mean work is of so many arrivals.
+const MIX: f64 = 1_000.0;
+/// For so long after a refusal the target is what limits; before it, too few late ones are no news.
+const LIMITS: Duration = Duration::from_secs(5);
+/// The p95 is taken for so many means, before anything is known: 1.2 in a queue that is first come first served, 3 for
+/// exponential times.
+const SPREAD: f64 = 2.0;
+/// It may turn out to be from this part of that to so many times as much.
+const SPREAD_TRIM: f64 = 4.0;
+/// The share of late ones that a p95 allows.
+const LATE: f64 = 0.05;
+/// How far one late request moves the logarithm of the spread at most: noise of 9 %,
+const LATE_STEP: f64 = 0.05;
+/// and so many late ones a second, for services that are fast.
+const LATE_PACE: f64 = 2.5;
+/// The model is asked anew when the offered load or what is asked has changed by this part.
+const STALE: f64 = 0.05;
+
+/// Whose target it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// Of all requests.
+    All,
+    /// Of a type: if refusing its own isn't enough, others have to be refused.
+    Type,
+}
+
+/// The state of one target.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    scope: Scope,
+    /// In seconds.
+    mean: Option<f64>,
+    p95: Option<f64>,
+    drain: Drain,
+    offered: Offered,
+    /// The mean work of those that arrive, refused or not, in nanoseconds; and of how many.
+    usual: f64,
+    seen: f64,
+    until: Instant,
+    /// When one was refused last.
+    refused: Option<Instant>,
+    /// By how much the response times of late are above the target, in request-seconds.
+    debt: f64,
+    /// The logarithm of how many times [`SPREAD`] the p95 is of the mean.
+    spread: f64,
+    answers: [Answer; 2],
+}
+
+/// One target by its mean.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    /// A mean response time, in seconds.
+    target: f64,
+    /// So many requests would be present on average.
+    allowed: f64,
+    /// The logarithm of what the feedback divides that by.
+    strain: f64,
+}
+
+/// What the model has said, and of what.
+#[derive(Clone, Copy, Debug, Default)]
+struct Answer {
+    offered: f64,
+    times: f64,
+    per_time: f64,
+}
+
+impl Answer {
+    fn ask(&mut self, offered: f64, times: f64) -> f64 {
+        if !times.is_finite() {
+            return times;
+        }
+        let is_near = |now: f64, then: f64| (now - then).abs() <= STALE * then;
+        if !(is_near(offered, self.offered) && is_near(times, self.times)) {
+            *self = Self { offered, times, per_time: model::bound(offered, times) / times.max(1e-9) };
+        }
+        self.per_time * times
+    }
+}
+
+impl Hold {
+    pub(crate) fn new(goal: Goal, scope: Scope, now: Instant) -> Self {
+        Self {
+            scope,
+            mean: goal.mean.map(|mean| mean.as_secs_f64()),
+            p95: goal.p95.map(|p95| p95.as_secs_f64()),
+            drain: Drain::remembering(now, REMEMBERED, MEMORY),
+            offered: Offered::new(now),
+            usual: 0.0,
+            seen: 0.0,
+            until: now,
+            refused: None,
+            debt: 0.0,
+            spread: 0.0,
+            answers: [Answer::default(); 2],
+        }
+    }
+
+    /// Until now so many were present.
+    pub(crate) fn pass(&mut self, now: Instant, present: u32) {
+        self.drain.pass(now, present);
+        let passed = now.since(self.until).as_secs_f64();
+        self.until = now;
+        self.owe(f64::from(present) * passed);
+    }
+
+    /// One was served in so long.
+    pub(crate) fn complete(&mut self, now: Instant, response: Duration) {
+        self.drain.complete(now);
+        self.owe(-self.mean.unwrap_or(0.0));
+        if let Some(p95) = self.p95 {
+            self.spread(now, response.as_secs_f64() > p95);
+        }
+    }
+
+    /// Time was spent by those who are present; or one has ended, for whom so much was allowed.
+    fn owe(&mut self, seconds: f64) {
+        let Some(mean) = self.mean else { return };
+        let allowed = (self.drain.rate(self.until) * mean).max(1.0);
+        let most = match self.scope {
+            Scope::All => libm::log(TRIM_DOWN),
+            Scope::Type => libm::log(TRIM_DOWN * allowed),
+        };
+        let unit = PATIENCE * allowed;
+        self.debt = (self.debt + seconds).clamp(-unit * libm::log(TRIM_UP), unit * most);
+    }
+
+    /// One was late, or not.
+    fn spread(&mut self, now: Instant, late: bool) {
+        let step = LATE_STEP.min(LATE_PACE / self.drain.rate(now));
+        let moved = match late {
+            true => step * (1.0 - LATE),
+            false if self.limits(now) => -step * LATE,
+            false => 0.0,
+        };
+        let most = libm::log(SPREAD_TRIM);
+        self.spread = (self.spread + moved).clamp(-most, most);
+    }
+
+    fn limits(&self, now: Instant) -> bool {
+        self.refused.is_some_and(|refused| now.since(refused) <= LIMITS)
+    }
+
+    /// One arrives that is expected to take so much. Whether it may join so many; `dither` is uniform from 0 to 1, so that
+    /// a bound between two numbers is met on average.
+    pub(crate) fn admits(&mut self, now: Instant, work: Work, present: u32, dither: f64) -> bool {
+        self.seen = (self.seen + 1.0).min(MIX);
+        self.usual += (work.as_nanos() as f64 - self.usual) / self.seen;
+        self.offered.arrive(now);
+        let usual = self.drain.rate(now) * self.mean.or(self.p95).unwrap_or(f64::INFINITY);
+        if f64::from(present) > usual && self.offered.surges() && !self.limits(now) {
+            // Credit is for the bursts of a calm time.
+            self.debt = self.debt.max(0.0);
+        }
+        let admits = f64::from(present) + dither < self.bound(now).max(1.0);
+        if !admits {
+            self.refused = Some(now);
+        }
+        admits
+    }
+
+    /// How many may be present.
+    pub(crate) fn bound(&mut self, now: Instant) -> f64 {
+        let rate = self.drain.rate(now);
+        if !rate.is_finite() {
+            return f64::INFINITY;
+        }
+        let offered = self.offered.rate(now) / rate;
+        let times =
+            |held: Option<Held>| held.map_or(f64::INFINITY, |held| held.allowed * libm::exp(-held.strain));
+        let [mean, p95] = self.held(rate).map(times);
+        let [by_mean, by_p95] = &mut self.answers;
+        by_mean.ask(offered, mean).min(by_p95.ask(offered, p95))
+    }
+
+    /// The targets at this drain rate: by the mean, and by the p95.
+    fn held(&self, rate: f64) -> [Option<Held>; 2] {
+        let mean = self.mean.map(|mean| {
+            let allowed = rate * mean;
+            Held { target: mean, allowed, strain: self.debt / (PATIENCE * allowed.max(1.0)) }
+        });
+        let p95 = self.p95.map(|p95| {
+            let target = p95 / SPREAD;
+            Held { target, allowed: rate * target, strain: self.spread }
+        });
+        [mean, p95]
+    }
+
+    /// As the target of a type: how many may be present of *all* requests, whose state that is. While refusing its own
+    /// is enough, this is many times what the model says; the nearer its own bound is to one, the nearer it is to that.
+    pub(crate) fn bound_on_all(&self, now: Instant, all: &Self) -> f64 {
+        let (own, rate) = (self.drain.rate(now), all.drain.rate(now));
+        if !(own.is_finite() && rate.is_finite()) || self.usual <= 0.0 {
+            return f64::INFINITY;
+        }
+        let offered = all.offered.rate(now) / rate;
+        let bound = |held: Option<Held>| {
+            held.map_or(f64::INFINITY, |held| {
+                let alike = rate * held.target * all.usual / self.usual;
+                model::bound(offered, alike * held.allowed.max(1.0) * libm::exp(-held.strain))
+            })
+        };
+        let [mean, p95] = self.held(own);
+        bound(mean).min(bound(p95))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+    const WORK: Work = Work::from_nanos(20 * MS);
+
+    /// One server that takes 20 ms for each, in front of which a hold of this goal stands.
+    struct Site {
+        hold: Hold,
+        now: u64,
+        present: u32,
+        /// When the one in service ends.
+        ends: Option<u64>,
+        arrived: std::collections::VecDeque<u64>,
+        responses: std::vec::Vec<u64>,
+        refused: u32,
+    }
+
+    impl Site {
+        fn new(goal: Goal) -> Self {
+            let hold = Hold::new(goal, Scope::All, Instant::ZERO);
+            let (arrived, responses) = Default::default();
+            Self { hold, now: 0, present: 0, ends: None, arrived, responses, refused: 0 }
+        }
+
+        fn pass_to(&mut self, now: u64) {
+            self.hold.pass(Instant::from_nanos(now), self.present);
+            self.now = now;
+        }
+
+        /// For so long, one arriving every so often.
+        fn run(&mut self, millis: u64, gap: u64) {
+            let end = self.now + millis * MS;
+            let mut next = self.now + gap;
+            while next < end {
+                while let Some(ends) = self.ends.filter(|&ends| ends <= next) {
+                    self.pass_to(ends);
+                    let arrived = self.arrived.pop_front().expect("one in service");
+                    self.present -= 1;
+                    self.responses.push(ends - arrived);
+                    self.hold.complete(Instant::from_nanos(ends), Duration::from_nanos(ends - arrived));
+                    self.ends = (self.present > 0).then_some(ends + 20 * MS);
+                }
+                self.pass_to(next);
+                if self.hold.admits(Instant::from_nanos(next), WORK, self.present, 0.5) {
+                    self.present += 1;
+                    self.arrived.push_back(next);
+                    self.ends = self.ends.or(Some(next + 20 * MS));
+                } else {
+                    self.refused += 1;
+                }
+                next += gap;
+            }
+        }
+
+        fn mean(&self, from: usize) -> f64 {
+            let of = &self.responses[from..];
+            of.iter().sum::<u64>() as f64 / of.len() as f64 / MS as f64
+        }
+    }
+
+    fn mean(ms: u64) -> Goal {
+        Goal { mean: Some(Duration::from_millis(ms)), p95: None }
+    }
+
+    #[test]
+    fn a_step_to_ten_times_is_held_from_the_beginning() {
+        let mut site = Site::new(mean(150));
+        site.run(20_000, 40 * MS);
+        assert_eq!(site.refused, 0);
+        let before = site.responses.len();
+        site.run(5_000, 2 * MS);
+        assert!((site.mean(before) / 150.0 - 1.0).abs() < 0.3, "{}", site.mean(before));
+        let settled = site.responses.len();
+        site.run(60_000, 2 * MS);
+        assert!((site.mean(settled) / 150.0 - 1.0).abs() < 0.05, "{}", site.mean(settled));
+        let most = site.responses[before..].iter().max().expect("some") / MS;
+        assert!(most < 600, "no overshoot: {most} ms");
+    }
+
+    #[test]
+    fn credit_and_debt_are_bounded() {
+        let mut site = Site::new(mean(150));
+        site.run(3_600_000, 40 * MS);
+        let allowed = site.hold.drain.rate(Instant::from_nanos(site.now)) * 0.15;
+        assert!(site.hold.debt >= -PATIENCE * allowed * 1.9, "{} after an hour", site.hold.debt);
+        site.pass_to(site.now + 3_600_000 * MS);
+        site.hold.pass(Instant::from_nanos(site.now + 3_600_000 * MS), 8);
+        assert!(site.hold.debt <= PATIENCE * 1.2 * allowed, "{} after a stall", site.hold.debt);
+    }
+
+    #[test]
+    fn a_p95_is_held_by_the_share_of_late_ones() {
+        let p95 = Duration::from_millis(150);
+        let mut site = Site::new(Goal { mean: None, p95: Some(p95) });
+        site.run(20_000, 3 * MS);
+        let settled = site.responses.len();
+        site.run(60_000, 3 * MS);
+        let late = site.responses[settled..].iter().filter(|&&took| took > 150 * MS).count() as f64
+            / (site.responses.len() - settled) as f64;
+        assert!((0.02..0.08).contains(&late), "{late}");
+    }
+
+    #[test]
+    fn nobody_is_refused_where_nobody_is() {
+        let mut hold = Hold::new(mean(1), Scope::All, Instant::ZERO);
+        hold.pass(Instant::from_nanos(1_000 * MS), 5);
+        assert!(!hold.admits(Instant::from_nanos(1_000 * MS), WORK, 1, 0.999));
+        assert!(hold.admits(Instant::from_nanos(1_000 * MS), WORK, 0, 0.999));
+    }
+}

@@ -1,0 +1,151 @@
+//! Who is refused by a rule that the operator chose, and what who is refused is told.
+
+mod shell;
+
+use admission::{
+    Duration, Event, Instant, Order, Policy, Reason, Rejection, Request, Ticket, Work, YakshaSettings,
+};
+use shell::{MS, Shell, paper, request};
+
+const TEN: u64 = 10;
+const FIVE: u64 = 5;
+
+/// A gate that lets one in at a time, and has seen that ten requests take 100 ms.
+fn one_at_a_time(order: Order, rejection: Rejection) -> Shell {
+    let policy = Policy { connections: 1, rejection, ..paper(1_000_000, order) };
+    let mut shell = Shell::new(policy);
+    shell.teach(TEN, 10 * MS, 40);
+    shell.teach(FIVE, 5 * MS, 1);
+    shell
+}
+
+fn before(shell: &Shell, millis: u64, kind: u64) -> Request {
+    Request { deadline: Some(Instant::from_nanos(shell.now + millis * MS)), ..request(kind) }
+}
+
+#[test]
+fn who_cannot_make_its_deadline_given_the_queue_ahead_is_refused_at_once() {
+    let mut shell = one_at_a_time(Order::Fifo, Rejection::Deadline);
+    let running = shell.arrive(TEN);
+    let queue: Vec<Ticket> = (0..10).map(|_| shell.arrive(TEN)).collect();
+    // Ten ahead at 100/s and 10 ms of its own: 110 ms, of which 80 % are certain.
+    let hopeless = shell.send(before(&shell, 80, TEN));
+    assert_eq!(shell.reason(hopeless), Some(Reason::DeadlineUnreachable));
+    let hopeful = shell.send(before(&shell, 100, TEN));
+    assert_eq!(shell.reason(hopeful), None);
+    assert!(queue.iter().all(|&ticket| shell.reason(ticket).is_none()));
+    shell.succeed(running, 10 * MS);
+}
+
+#[test]
+fn who_can_start_at_once_is_never_refused_for_a_deadline_to_come() {
+    let mut shell = one_at_a_time(Order::Fifo, Rejection::Deadline);
+    let late = shell.send(before(&shell, 1, TEN));
+    assert!(shell.is_dispatched(late));
+}
+
+#[test]
+fn what_it_may_overtake_is_not_ahead_of_it() {
+    let shortest = Order::ShortestFirst { aging: None, floor: Work::ZERO };
+    let mut shell = one_at_a_time(shortest, Rejection::Deadline);
+    shell.arrive(TEN);
+    for _ in 0..10 {
+        shell.arrive(TEN);
+    }
+    let short = shell.send(before(&shell, 30, FIVE));
+    assert_eq!(shell.reason(short), None);
+    let long = shell.send(before(&shell, 30, TEN));
+    assert_eq!(shell.reason(long), Some(Reason::DeadlineUnreachable));
+}
+
+#[test]
+fn before_the_drain_rate_is_known_nobody_is_hopeless() {
+    let policy = Policy { connections: 1, rejection: Rejection::Deadline, ..paper(1_000_000, Order::Fifo) };
+    let mut shell = Shell::new(policy);
+    shell.teach(TEN, 10 * MS, 10);
+    for _ in 0..10 {
+        shell.arrive(TEN);
+    }
+    let hurried = shell.send(before(&shell, 30, TEN));
+    assert_eq!(shell.reason(hurried), None);
+}
+
+#[test]
+fn codel_refuses_the_head_of_a_queue_that_stays() {
+    let (target, interval) = (Duration::from_millis(5), Duration::from_millis(100));
+    let mut shell = one_at_a_time(Order::Fifo, Rejection::Codel { target, interval });
+    let mut running = shell.arrive(TEN);
+    let queue: Vec<Ticket> = (0..40).map(|_| shell.arrive(TEN)).collect();
+    for _ in 0..30 {
+        shell.pass(10 * MS);
+        shell.succeed(running, 10 * MS);
+        running = *shell.dispatched.last().expect("one of the queue");
+    }
+    // The first wait is 10 ms; an interval later the next is refused, then one after 100 and 71 ms.
+    let refused: Vec<usize> = shell.rejected.iter().map(|(ticket, _)| place(&queue, *ticket)).collect();
+    assert_eq!(refused, [10, 21, 30]);
+    assert!(shell.rejected.iter().all(|(_, reason)| *reason == Reason::QueueDelay));
+}
+
+fn place(queue: &[Ticket], ticket: Ticket) -> usize {
+    queue.iter().position(|&other| other == ticket).expect("of the queue")
+}
+
+#[test]
+fn yaksha_refuses_by_the_gates_seed_and_nobody_once_it_has_rested() {
+    let yaksha = Rejection::Yaksha(YakshaSettings::new(Duration::from_millis(2)));
+    let policy = Policy { rejection: yaksha, ..paper(1_000_000, Order::Fifo) };
+    let run = || {
+        let mut shell = Shell::new(policy.clone());
+        for _ in 0..3_000 {
+            let ticket = shell.arrive(TEN);
+            shell.pass(10 * MS);
+            if shell.is_dispatched(ticket) {
+                shell.succeed(ticket, 10 * MS);
+            }
+        }
+        shell
+    };
+    let mut shell = run();
+    assert!(shell.rejected.len() > 100, "five times the target: {}", shell.rejected.len());
+    assert!(shell.rejected.iter().all(|(_, reason)| *reason == Reason::Target));
+    assert_eq!(shell.rejected, run().rejected);
+    let probability = shell.gate.snapshot().refusing.probability;
+    assert!(probability.is_some_and(|probability| probability > 0.0));
+    shell.pass(3_600_000 * MS);
+    for _ in 0..100 {
+        let ticket = shell.arrive(TEN);
+        assert_eq!(shell.reason(ticket), None);
+    }
+}
+
+#[test]
+fn who_is_refused_is_told_how_long_the_queue_takes_to_drain() {
+    let mut shell = one_at_a_time(Order::Fifo, Rejection::Nobody);
+    assert_eq!(shell.gate.retry_after(), Duration::from_secs(1));
+    for _ in 0..501 {
+        shell.arrive(TEN);
+    }
+    let seconds = shell.gate.retry_after().as_secs_f64();
+    assert!((4.5..5.5).contains(&seconds), "500 at 100/s: {seconds} s");
+}
+
+#[test]
+fn a_refusal_is_reported_with_its_reason() {
+    let codel = Rejection::Codel { target: Duration::from_millis(1), interval: Duration::from_millis(1) };
+    let mut shell = one_at_a_time(Order::Fifo, codel);
+    let mut running = shell.arrive(TEN);
+    for _ in 0..4 {
+        shell.arrive(TEN);
+    }
+    for _ in 0..2 {
+        shell.pass(10 * MS);
+        shell.succeed(running, 10 * MS);
+        running = *shell.dispatched.last().expect("one of the queue");
+    }
+    let waited = Duration::from_millis(20);
+    let told = shell.events.iter().any(|event| {
+        matches!(event, Event::Rejected { reason: Reason::QueueDelay, queue_wait, .. } if *queue_wait == waited)
+    });
+    assert!(told, "{:?}", shell.events);
+}

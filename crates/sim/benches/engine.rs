@@ -5,14 +5,14 @@
 
 use std::hint::black_box;
 
-use admission::{Capacity, Cost, Duration, Order, Policy, Work};
+use admission::{Capacity, Cost, Duration, LongLimit, Order, Policy, Work};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use sim::{Arrivals, Collapse, Distribution, Kind, Mix, Rate, Scenario, Source, Upstream, run};
 
 /// Requests of one run.
 const REQUESTS: u64 = 200_000;
 
-fn policy(order: Order, connections: u32, long_limit: Option<u32>) -> Policy {
+fn policy(order: Order, connections: u32, long_limit: Option<LongLimit>) -> Policy {
     Policy {
         capacity: Capacity::Unlimited,
         connections,
@@ -23,7 +23,7 @@ fn policy(order: Order, connections: u32, long_limit: Option<u32>) -> Policy {
         queue_timeout: Duration::from_secs(120),
         pinned_max: 1,
         types_max: 1_000,
-        suspend_after: Duration::from_secs(1),
+        ..Policy::default()
     }
 }
 
@@ -45,9 +45,23 @@ fn benchmark(c: &mut Criterion) {
     let shares = vec![73.0, 17.0, 5.0, 5.0];
     let aging = Order::ShortestFirst { aging: Some(5.0), floor: Work::from_nanos(1_000_000_000) };
     let sharing = Upstream::sharing(2, Collapse::None);
+    let steady = Policy { cost: Cost::Steady, ..policy(aging, 20, Some(LongLimit::Fixed(2))) };
     let cases = [
         ("fifo", scenario(policy(Order::Fifo, 1, None), one(), vec![1.0], Upstream::server())),
-        ("default", scenario(policy(aging, 20, Some(2)), several(), shares.clone(), sharing.clone())),
+        (
+            "default",
+            scenario(
+                policy(aging, 20, Some(LongLimit::Fixed(2))),
+                several(),
+                shares.clone(),
+                sharing.clone(),
+            ),
+        ),
+        ("steady", scenario(steady, several(), shares.clone(), sharing.clone())),
+        (
+            "lane found",
+            scenario(policy(aging, 20, Some(LongLimit::FOUND)), several(), shares.clone(), sharing.clone()),
+        ),
         ("no gate", scenario(policy(Order::Fifo, u32::MAX, None), several(), shares, sharing)),
     ];
     let mut group = c.benchmark_group("requests");

@@ -65,7 +65,7 @@ impl Distribution {
     }
 
     /// The mean of the lesser of it and `most`, in seconds. (Exact where clients think that way; else the plain mean.)
-    pub(crate) fn mean_at_most(&self, most: Option<Duration>) -> f64 {
+    pub fn mean_at_most(&self, most: Option<Duration>) -> f64 {
         match (self, most) {
             (Self::Exponential { mean }, Some(most)) if !mean.is_zero() => {
                 self.mean() * -libm::expm1(-(most.as_secs_f64() / mean.as_secs_f64()))

@@ -126,6 +126,7 @@ impl<'a, O: Observer> Engine<'a, O> {
         let gate_seed = Chance::new(seed, Purpose::Gate, 0).bits();
         let mut gate = Gate::new(scenario.policy.clone(), Instant::ZERO, gate_seed);
         gate.set_pool(Instant::ZERO, PoolId::default(), u32::MAX);
+        gate.recall(Instant::ZERO, &scenario.known());
         let loads = scenario.types.iter().map(|kind| Load { weight: kind.weight, lock: kind.lock }).collect();
         let (from, to) = (nanos(scenario.warm_up), nanos(scenario.duration));
         let mut agenda = Agenda::default();
@@ -145,7 +146,7 @@ impl<'a, O: Observer> Engine<'a, O> {
             scenario,
             observer,
             gate,
-            server: Server::new(&scenario.upstream.service, loads),
+            server: Server::new(&scenario.upstream, loads),
             feeds,
             samplers: scenario.types.iter().map(|kind| Distribution::sampler(&kind.service_time)).collect(),
             retries: Chance::new(seed, Purpose::Retries, 0),
@@ -306,10 +307,13 @@ impl<'a, O: Observer> Engine<'a, O> {
     fn serve(&mut self) {
         let Some(number) = self.server.finish(self.now) else { return };
         self.books.given += self.rows[number as usize].service_time.as_nanos() as f64;
-        let round_trip = nanos(self.scenario.upstream.round_trip);
-        if round_trip > 0 {
+        let upstream = &self.scenario.upstream;
+        let waits =
+            (self.rows[number as usize].service_time.as_nanos() as f64 * upstream.input_output) as u64;
+        let away = nanos(upstream.round_trip).saturating_add(waits);
+        if away > 0 {
             self.rows[number as usize].handle = UNDER_WAY;
-            self.agenda.add(self.now + round_trip, Due::Land(number));
+            self.agenda.add(self.now.saturating_add(away), Due::Land(number));
         } else {
             self.land(number, Ended::Success);
         }
@@ -333,7 +337,9 @@ impl<'a, O: Observer> Engine<'a, O> {
             self.end(number, Outcome::Completed);
         }
         let ticket = self.tickets[number as usize];
-        self.gate.complete(now, ticket, Completion { outcome, upstream_time });
+        // Who doesn't learn hears of no success; to the gate the request has ended either way.
+        let told = if self.scenario.learning { outcome } else { Ended::Canceled };
+        self.gate.complete(now, ticket, Completion { outcome: told, upstream_time });
         if completed {
             self.think(number);
         }

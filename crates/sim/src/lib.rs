@@ -6,20 +6,20 @@
 //! is [`admission::Gate`], and the services that look at true service times are yardsticks.
 //!
 //! ```
-//! use admission::{Capacity, Cost, Duration, Order, Policy};
+//! use admission::{Capacity, Cost, Duration, LongLimit, Order, Policy};
 //! use sim::{Arrivals, Collapse, Distribution, Kind, Mix, Rate, Scenario, Source, Upstream, run};
 //!
 //! let policy = Policy {
 //!     capacity: Capacity::Unlimited,
 //!     connections: 20,
-//!     long_limit: Some(2),
+//!     long_limit: Some(LongLimit::FOUND),
 //!     cost: Cost::DEFAULT,
 //!     order: Order::Fifo,
 //!     queue_max: 100_000,
 //!     queue_timeout: Duration::from_secs(120),
 //!     pinned_max: 1,
 //!     types_max: 1_000,
-//!     suspend_after: Duration::from_secs(1),
+//!     ..Policy::default()
 //! };
 //! let millis = Duration::from_millis;
 //! let types = vec![
@@ -59,6 +59,7 @@ mod laws;
 pub mod plot;
 mod record;
 mod scenario;
+pub mod search;
 mod sources;
 mod summary;
 mod sweep;

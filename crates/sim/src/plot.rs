@@ -26,6 +26,8 @@ const LEGEND_Y: i32 = 92;
 const LEGEND_LINE: i32 = 40;
 /// Width of an average letter of the legend.
 const LETTER_WIDTH: i32 = 7;
+/// Radius of a mark.
+const MARK_SIZE: i32 = 6;
 /// What zero is drawn as on a logarithmic axis: a nanosecond, far below anything measured here.
 const SMALLEST_POSITIVE: f64 = 1e-9;
 /// Vermilion, reddish purple, blue, bluish green, orange, sky blue and black of Okabe and Ito: an odd number, so that
@@ -54,6 +56,24 @@ pub struct Curve {
     pub band: Vec<(f64, f64, f64)>,
 }
 
+/// What a curve is compared with: numbers from elsewhere, such as a paper's.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Mark {
+    /// A value that stands in the place of one of this variant.
+    Point {
+        /// Where on the axis.
+        at: f64,
+        /// What is said to be there.
+        value: f64,
+        /// The variant, by index.
+        variant: usize,
+    },
+    /// Something that is said to happen there, without a value.
+    At(f64),
+    /// A value that is said to hold everywhere.
+    Level(f64),
+}
+
 /// How the values of a panel are laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
@@ -74,6 +94,8 @@ pub struct Panel {
     pub show: fn(f64) -> String,
     /// One curve per variant.
     pub curves: Vec<Curve>,
+    /// What they are compared with.
+    pub marks: Vec<Mark>,
 }
 
 /// A picture of several panels.
@@ -85,6 +107,8 @@ pub struct Plot {
     pub subtitle: String,
     /// The variants, in the order of every panel's curves.
     pub variants: Vec<String>,
+    /// Whose the marks are, if there are any.
+    pub marks: Option<String>,
     /// What runs from left to right.
     pub axis: &'static str,
     /// How long that axis is (in seconds, where it is time).
@@ -112,10 +136,19 @@ impl Plot {
     /// # Errors
     /// If the file can't be written.
     pub fn write(&self, path: &Path) -> Result<(), Undrawn> {
-        self.draw(path).map_err(|problem| Undrawn { path: path.display().to_string(), problem })
+        self.write_labeled(path, &|place| format!("{place}"))
     }
 
-    fn draw(&self, path: &Path) -> Drawn<()> {
+    /// The same; `label` says what is written below a place on the axis that runs from left to right, so that it need not
+    /// be linear.
+    ///
+    /// # Errors
+    /// If the file can't be written.
+    pub fn write_labeled(&self, path: &Path, label: &dyn Fn(f64) -> String) -> Result<(), Undrawn> {
+        self.draw(path, label).map_err(|problem| Undrawn { path: path.display().to_string(), problem })
+    }
+
+    fn draw(&self, path: &Path, label: &dyn Fn(f64) -> String) -> Drawn<()> {
         let panels = u32::try_from(self.panels.len()).map_err(said)?;
         let size = (WIDTH, HEAD_HEIGHT + PANEL_HEIGHT * panels + FOOT_HEIGHT);
         let root = SVGBackend::new(path, size).into_drawing_area();
@@ -124,7 +157,7 @@ impl Plot {
         let (body, _foot) = body.split_vertically(PANEL_HEIGHT * panels);
         self.draw_head(&head)?;
         for (area, panel) in body.split_evenly((self.panels.len(), 1)).iter().zip(&self.panels) {
-            self.draw_panel(area, panel)?;
+            self.draw_panel(area, panel, label)?;
         }
         root.present().map_err(said)
     }
@@ -145,10 +178,17 @@ impl Plot {
             area.draw(&text).map_err(said)?;
             left += LEGEND_LINE + 8 + LETTER_WIDTH * i32::try_from(name.chars().count()).map_err(said)? + 30;
         }
+        if let Some(name) = &self.marks {
+            let place = (left + MARK_SIZE, LEGEND_Y);
+            area.draw(&Circle::new(place, MARK_SIZE, WHITE.filled())).map_err(said)?;
+            area.draw(&Circle::new(place, MARK_SIZE, INK.stroke_width(3))).map_err(said)?;
+            area.draw(&Text::new(name.clone(), (left + 2 * MARK_SIZE + 10, LEGEND_Y - 7), small))
+                .map_err(said)?;
+        }
         Ok(())
     }
 
-    fn draw_panel(&self, area: &Area<'_>, panel: &Panel) -> Drawn<()> {
+    fn draw_panel(&self, area: &Area<'_>, panel: &Panel, label: &dyn Fn(f64) -> String) -> Drawn<()> {
         let heading = (FONT, 16).into_font().style(FontStyle::Bold).color(&INK);
         area.draw(&Text::new(panel.title.clone(), (MARGIN, 12), heading)).map_err(said)?;
         let (low, high) = panel.range();
@@ -174,7 +214,7 @@ impl Plot {
             .axis_style(AXIS)
             .x_labels(9)
             .y_labels(labels)
-            .x_label_formatter(&|second| format!("{second}"))
+            .x_label_formatter(&|place| label(*place))
             .y_label_formatter(&show)
             .x_desc(self.axis)
             .label_style(small.clone())
@@ -197,7 +237,36 @@ impl Plot {
             }
             .map_err(said)?;
         }
+        for line in panel.marks.iter().filter_map(|mark| mark.line((low, high), self.seconds, panel)) {
+            chart.draw_series(DashedLineSeries::new(line, 2, 4, SOFT_INK.stroke_width(2))).map_err(said)?;
+        }
+        for mark in &panel.marks {
+            let Mark::Point { at, value, variant } = *mark else { continue };
+            let place = (at, panel.place(value));
+            let (style, _) = stroke(variant);
+            let drawn = [WHITE.filled(), style.color.stroke_width(3)];
+            chart.draw_series(drawn.map(|style| Circle::new(place, MARK_SIZE, style))).map_err(said)?;
+        }
         Ok(())
+    }
+}
+
+impl Mark {
+    /// The ends of the line that it is drawn as, if it is one.
+    fn line(self, (low, high): (f64, f64), right: f64, panel: &Panel) -> Option<[(f64, f64); 2]> {
+        match self {
+            Self::Point { .. } => None,
+            Self::At(at) => Some([(at, low), (at, high)]),
+            Self::Level(value) => Some([(0.0, panel.place(value)), (right, panel.place(value))]),
+        }
+    }
+
+    /// The value that it stands at, if it has one.
+    const fn value(self) -> Option<f64> {
+        match self {
+            Self::Point { value, .. } | Self::Level(value) => Some(value),
+            Self::At(_) => None,
+        }
     }
 }
 
@@ -208,7 +277,8 @@ impl Panel {
             let points = self.curves.iter().flat_map(|curve| curve.points.iter().map(|point| point.1));
             let bands =
                 self.curves.iter().flat_map(|curve| curve.band.iter().flat_map(|band| [band.1, band.2]));
-            points.chain(bands).map(|value| self.place(value))
+            let marks = self.marks.iter().filter_map(|mark| mark.value());
+            points.chain(bands).chain(marks).map(|value| self.place(value))
         };
         let highest = values().fold(f64::NEG_INFINITY, f64::max);
         match self.scale {
@@ -274,7 +344,9 @@ mod tests {
     fn panel(scale: Scale, points: Vec<(f64, f64)>) -> Panel {
         let band = points.iter().map(|&(time, value)| (time, value * 0.5, value * 2.0)).collect();
         let curves = vec![Curve { points, band }, Curve::default()];
-        Panel { title: "Waiting requests".to_owned(), scale, show: |value| format!("{value:.3}"), curves }
+        let marks = vec![Mark::Point { at: 1.0, value: 40.0, variant: 1 }, Mark::At(0.5), Mark::Level(0.3)];
+        let show = |value: f64| format!("{value:.3}");
+        Panel { title: "Waiting requests".to_owned(), scale, show, curves, marks }
     }
 
     #[test]
@@ -286,13 +358,15 @@ mod tests {
             title: "A sale".to_owned(),
             subtitle: "three rounds".to_owned(),
             variants: vec!["direct".to_owned(), "gated".to_owned()],
+            marks: Some("from elsewhere".to_owned()),
             axis: "seconds",
             seconds: 2.0,
             panels: vec![panel(Scale::Linear, points.clone()), panel(Scale::Logarithmic, points)],
         };
         plot.write(&path).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
-        for expected in ["<svg", "A sale", "three rounds", "direct", "gated", "Waiting requests", "<polyline"]
+        for expected in
+            ["<svg", "A sale", "three rounds", "direct", "gated", "from elsewhere", "<circle", "<polyline"]
         {
             assert!(text.contains(expected), "{expected}");
         }
@@ -306,6 +380,7 @@ mod tests {
             title: String::new(),
             subtitle: String::new(),
             variants: vec![],
+            marks: Some("from elsewhere".to_owned()),
             axis: "seconds",
             seconds: 1.0,
             panels,
@@ -315,7 +390,7 @@ mod tests {
 
     #[test]
     fn a_logarithmic_axis_spans_whole_decades() {
-        assert_eq!(panel(Scale::Logarithmic, vec![(0.0, 0.02), (1.0, 3.0)]).range(), (-2.0, 1.0));
+        assert_eq!(panel(Scale::Logarithmic, vec![(0.0, 0.02), (1.0, 3.0)]).range(), (-2.0, 2.0));
     }
 
     #[test]
@@ -324,6 +399,7 @@ mod tests {
             title: String::new(),
             subtitle: String::new(),
             variants: vec![],
+            marks: Some("from elsewhere".to_owned()),
             axis: "seconds",
             seconds: 1.0,
             panels: vec![panel(Scale::Linear, vec![])],

@@ -1,6 +1,6 @@
 //! An experiment as a value: who asks for what, when, of which service, behind which gate.
 
-use admission::{Duration, Instant, Policy, RequestType};
+use admission::{Duration, Instant, Learned, LearnedType, LearnedVariation, Policy, RequestType, Work};
 
 use crate::arrivals::Arrivals;
 use crate::clients::{Mix, Patience};
@@ -33,6 +33,8 @@ pub struct Scenario {
     pub tick: Duration,
     /// Which of the gate's events are kept.
     pub keep: Keep,
+    /// Whether the gate learns what types cost; else it goes on with what is known of them ([`Kind::known`]).
+    pub learning: bool,
     /// The most requests, tries again included.
     pub requests_max: usize,
 }
@@ -48,6 +50,8 @@ pub struct Kind {
     pub weight: u32,
     /// The lock that it needs ([`crate::Collapse::Locks`]).
     pub lock: Option<u32>,
+    /// What the gate expects one to take when the run begins, as if it had learned that before.
+    pub known: Option<Duration>,
 }
 
 /// Some clients.
@@ -63,6 +67,8 @@ pub struct Source {
     pub deadline: Option<Duration>,
     /// They begin then,
     pub from: Duration,
+    /// the clients of a closed loop one after another, each at a random instant within this time (none: with a think time),
+    pub joining: Duration,
     /// and end then, if not with the scenario.
     pub until: Option<Duration>,
 }
@@ -88,14 +94,22 @@ pub enum Keep {
 impl Kind {
     /// An ordinary type.
     pub fn new(name: impl Into<String>, service_time: Distribution) -> Self {
-        Self { name: name.into(), service_time, weight: 1, lock: None }
+        Self { name: name.into(), service_time, weight: 1, lock: None, known: None }
     }
 }
 
 impl Source {
     /// Clients that wait for ever, from the beginning to the end.
     pub fn new(arrivals: Arrivals, mix: Mix) -> Self {
-        Self { arrivals, mix, patience: Patience::ENDLESS, deadline: None, from: Duration::ZERO, until: None }
+        Self {
+            arrivals,
+            mix,
+            patience: Patience::ENDLESS,
+            deadline: None,
+            from: Duration::ZERO,
+            joining: Duration::ZERO,
+            until: None,
+        }
     }
 }
 
@@ -114,6 +128,7 @@ impl Scenario {
             in_time: None,
             tick: Duration::from_secs(1),
             keep: Keep::Rare,
+            learning: true,
             requests_max: 20_000_000,
         }
     }
@@ -121,6 +136,18 @@ impl Scenario {
     /// What the gate calls the type with this index.
     pub const fn request_type(kind: usize) -> RequestType {
         RequestType(kind as u64)
+    }
+
+    /// What the gate knows when the run begins.
+    pub(crate) fn known(&self) -> Learned {
+        // As many executions as the longest window holds, all alike.
+        let samples = u64::from(admission::Cost::WINDOW_MAX);
+        let known = self.types.iter().enumerate().filter_map(|(at, kind)| {
+            let mean = Work::from(kind.known?);
+            let variation = LearnedVariation { samples, mean: mean.as_nanos() as f64, variance: 0.0 };
+            Some(LearnedType { request_type: Self::request_type(at), mean, rank: mean, samples, variation })
+        });
+        Learned { types: known.collect(), ..Learned::default() }
     }
 
     /// The instant so long after the beginning.

@@ -16,6 +16,7 @@ pub(crate) struct Feed {
     flow: Flow,
     draw: Draw,
     from: u64,
+    joining: u64,
     until: u64,
     /// When its next request arrives, if it is an open loop.
     next: u64,
@@ -49,15 +50,25 @@ impl Feed {
             },
         };
         let until = source.until.map_or(end, |until| nanos(until).min(end));
-        Self { flow, draw: Draw::new(&source.mix), from, until, next: u64::MAX }
+        Self {
+            flow,
+            draw: Draw::new(&source.mix),
+            from,
+            joining: nanos(source.joining),
+            until,
+            next: u64::MAX,
+        }
     }
 
-    /// Finds the first arrival, or lets all clients think before their first request.
+    /// Finds the first arrival, or lets all clients think before their first request, or join.
     pub(crate) fn begin(&mut self, source: u16, agenda: &mut Agenda) {
         self.find_next();
         let Flow::Closed { clients, think, think_max } = &mut self.flow else { return };
         for (number, client) in clients.iter_mut().enumerate() {
-            let thinks = think.sample(&mut client.chance).min(*think_max);
+            let thinks = match self.joining {
+                0 => think.sample(&mut client.chance).min(*think_max),
+                joining => (client.chance.unit() * joining as f64) as u64,
+            };
             agenda.add(self.from.saturating_add(thinks), Due::Send(source, number as u32));
         }
     }

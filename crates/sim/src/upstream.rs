@@ -24,10 +24,16 @@ use sharing::Sharing;
 pub struct Upstream {
     /// How it serves.
     pub service: Service,
+    /// A service that shares its cores: the most that it serves at once, the others wait inside in order of arrival;
+    /// `None`: all.
+    pub at_once: Option<u32>,
     /// By what its speed is multiplied from each time on (1 before the first), in order.
     pub speed: Vec<(Duration, f64)>,
     /// How long an answer is under way: the request counts as in flight for so much longer.
     pub round_trip: Duration,
+    /// For each unit of work that a request takes of a core, so much time it waits for what isn't one, such as a disk. It
+    /// does so at its end, in flight, and holds nobody up. 0: it only computes.
+    pub input_output: f64,
 }
 
 /// How a service serves what is in flight.
@@ -60,7 +66,7 @@ pub enum Service {
 impl Upstream {
     /// A service at its full speed, beside the gate.
     pub const fn new(service: Service) -> Self {
-        Self { service, speed: Vec::new(), round_trip: Duration::ZERO }
+        Self { service, at_once: None, speed: Vec::new(), round_trip: Duration::ZERO, input_output: 0.0 }
     }
 
     /// One server that serves one at a time, in order of arrival.
@@ -100,8 +106,17 @@ impl Upstream {
         if self.cores() == 0 {
             return Some("a service needs at least one server or core");
         }
+        if self.at_once == Some(0) {
+            return Some("a service that serves none at once never serves any");
+        }
+        if self.at_once.is_some() && !matches!(self.service, Service::Sharing { .. }) {
+            return Some("only a service that shares its cores serves so many at once");
+        }
         if self.speed.iter().any(|(_, factor)| !(factor.is_finite() && *factor >= 0.0)) {
             return Some("a speed must be a number from 0");
+        }
+        if !(self.input_output.is_finite() && self.input_output >= 0.0) {
+            return Some("what is waited for each unit of work must be a number from 0");
         }
         if !self.speed.is_sorted_by(|a, b| a.0 < b.0) {
             return Some("the steps of a speed must be in order of time");
@@ -141,8 +156,8 @@ enum Kind {
 }
 
 impl Server {
-    pub(crate) fn new(service: &Service, loads: Vec<Load>) -> Self {
-        let kind = match service {
+    pub(crate) fn new(upstream: &Upstream, loads: Vec<Load>) -> Self {
+        let kind = match &upstream.service {
             Service::Fifo { servers } => Kind::Queueing(Queueing::new(*servers, queueing::Next::Earliest)),
             Service::ShortestFirst { servers } => {
                 Kind::Queueing(Queueing::new(*servers, queueing::Next::Shortest))
@@ -150,7 +165,9 @@ impl Server {
             Service::ShortestRemaining { servers } => {
                 Kind::Queueing(Queueing::new(*servers, queueing::Next::LeastLeft))
             }
-            Service::Sharing { cores, collapse } => Kind::Sharing(Sharing::new(*cores, collapse, loads)),
+            Service::Sharing { cores, collapse } => {
+                Kind::Sharing(Sharing::new(*cores, collapse, upstream.at_once, loads))
+            }
         };
         Self { kind, rows: Vec::new(), free: Vec::new(), now: 0, done: 0.0 }
     }

@@ -44,6 +44,12 @@ pub enum Collapse {
         /// It recovers when less than this is in flight; `None`: never.
         recovers_below: Option<u32>,
     },
+    /// As it was measured: the speed at some weights in flight, straight lines between them, level before the first and
+    /// beyond the last.
+    Measured {
+        /// Weight in flight, and by what the speed of the cores is then multiplied; in order.
+        points: Vec<(u32, f64)>,
+    },
     /// Thrashing with a smooth peak: what more requests gain by keeping cores busy is outweighed, little by little, by what
     /// they cost. c·(1 − (1 − 1/c)ⁿ) / (1 + (n / half)^power).
     Thrashing {
@@ -69,6 +75,18 @@ impl Collapse {
     /// What is wrong with its parameters.
     pub(crate) fn fault(&self) -> Option<&'static str> {
         let part = |part: f64| part > 0.0 && part <= 1.0;
+        if let Self::Measured { points } = self {
+            let is_speed = |&(_, speed): &(u32, f64)| speed.is_finite() && speed > 0.0;
+            return if points.is_empty() {
+                Some("a measured curve needs at least one point")
+            } else if !points.iter().all(is_speed) {
+                Some("a measured speed must be a number above 0")
+            } else if !points.is_sorted_by(|a, b| a.0 < b.0) {
+                Some("the points of a measured curve must be in order of what is in flight")
+            } else {
+                None
+            };
+        }
         match *self {
             Self::Cliff { after, .. } | Self::Memory { after, .. } if !part(after) => {
                 Some("the part of the speed that is left must be above 0 and at most 1")
@@ -121,6 +139,7 @@ impl Efficiency {
             _ => most.min(count as f64),
         };
         let left = |weight: usize| match *collapse {
+            Collapse::Measured { ref points } => interpolated(points, weight as f64),
             Collapse::Cliff { plateau, after } if weight > plateau as usize => after,
             Collapse::Deadlocks { best, worst, factor } => {
                 let weight = (weight as f64).clamp(f64::from(best), f64::from(worst));
@@ -158,6 +177,18 @@ impl Efficiency {
     }
 }
 
+/// What a curve of straight lines is at this weight.
+fn interpolated(points: &[(u32, f64)], weight: f64) -> f64 {
+    let at = points.partition_point(|point| f64::from(point.0) <= weight);
+    match (at.checked_sub(1).and_then(|before| points.get(before)), points.get(at)) {
+        (Some(&(from, low)), Some(&(to, high))) => {
+            low + (high - low) * (weight - f64::from(from)) / f64::from(to - from)
+        }
+        (Some(&(_, speed)), None) | (None, Some(&(_, speed))) => speed,
+        (None, None) => 1.0,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,6 +213,19 @@ mod tests {
         let speeds = speeds(2, &Collapse::DEADLOCKS, &[1, 2, 8, 100]);
         assert_eq!(speeds[..2], [1.0, 2.0]);
         assert!((speeds[2] - 2.0 / 40.0).abs() < 1e-12 && (speeds[3] - speeds[2]).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_measured_curve_is_straight_between_its_points_and_level_outside() {
+        let measured = Collapse::Measured { points: vec![(2, 1.2), (4, 0.8), (10, 0.2)] };
+        assert_eq!(measured.fault(), None);
+        let found = speeds(1, &measured, &[0, 1, 2, 3, 4, 7, 10, 5000]);
+        for (found, expected) in found.iter().zip([0.0, 1.2, 1.2, 1.0, 0.8, 0.5, 0.2, 0.2]) {
+            assert!((found - expected).abs() < 1e-12, "{found} {expected}");
+        }
+        for points in [vec![], vec![(1, 0.0)], vec![(2, 1.0), (2, 0.5)]] {
+            assert!(Collapse::Measured { points }.fault().is_some());
+        }
     }
 
     #[test]

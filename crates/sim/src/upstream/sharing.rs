@@ -7,6 +7,9 @@
 //! With `n` requests that need no lock and `nₗ` that need lock l, each request that can run gets a share
 //! min(1, c / units) of a core, where units = n + Σ (1 + burn·(nₗ − 1)); those of lock l have together what one gets,
 //! divided by 1 + handover·(nₗ − 1).
+//!
+//! A service may share its cores among so many at most (limited processor sharing; Nair, Wierman and Zwart, Performance
+//! Evaluation 2010): the others wait inside, in order of arrival, and count in what makes it collapse.
 
 use super::Load;
 use super::collapse::{Collapse, Efficiency};
@@ -26,6 +29,13 @@ pub(super) struct Sharing {
     clocks: Vec<Clock>,
     /// The type of each handle.
     kinds: Vec<u32>,
+    /// The most that are served at once.
+    at_once: usize,
+    /// Those that wait inside, by the order of their coming, and what each takes.
+    waiting: Heap,
+    waiting_work: Vec<f64>,
+    came: f64,
+    /// All inside.
     count: usize,
     weight: u64,
     factor: f64,
@@ -42,7 +52,7 @@ struct Clock {
 }
 
 impl Sharing {
-    pub(super) fn new(cores: u32, collapse: &Collapse, loads: Vec<Load>) -> Self {
+    pub(super) fn new(cores: u32, collapse: &Collapse, at_once: Option<u32>, loads: Vec<Load>) -> Self {
         let locks = match *collapse {
             Collapse::Locks { handover, burn } => Some((handover, burn)),
             _ => None,
@@ -62,6 +72,10 @@ impl Sharing {
             clocks: (0..=known.len()).map(|_| Clock::default()).collect(),
             loads,
             kinds: Vec::new(),
+            at_once: at_once.map_or(usize::MAX, |most| most as usize),
+            waiting: Heap::default(),
+            waiting_work: Vec::new(),
+            came: 0.0,
             count: 0,
             weight: 0,
             factor: 1.0,
@@ -72,16 +86,32 @@ impl Sharing {
         let index = handle as usize;
         if index >= self.kinds.len() {
             self.kinds.resize(index + 1, 0);
+            self.waiting_work.resize(index + 1, 0.0);
         }
         self.kinds[index] = kind;
         self.count += 1;
         self.weight += u64::from(self.loads[kind as usize].weight);
-        let clock = &mut self.clocks[self.clock_of[kind as usize]];
+        if self.served() > self.at_once {
+            self.came += 1.0;
+            self.waiting.insert(handle, self.came);
+            self.waiting_work[index] = work;
+        } else {
+            self.serve(handle, work);
+        }
+        self.set_rates();
+    }
+
+    /// How many are being served.
+    fn served(&self) -> usize {
+        self.count - self.waiting.len()
+    }
+
+    fn serve(&mut self, handle: u32, work: f64) {
+        let clock = &mut self.clocks[self.clock_of[self.kinds[handle as usize] as usize]];
         if clock.ends.is_empty() {
             clock.shows = 0.0;
         }
         clock.ends.insert(handle, clock.shows + work);
-        self.set_rates();
     }
 
     /// How long until the next one ends.
@@ -101,11 +131,20 @@ impl Sharing {
     /// Takes one out. What was left of it.
     pub(super) fn stop(&mut self, handle: u32) -> f64 {
         let kind = self.kinds[handle as usize] as usize;
-        let clock = &mut self.clocks[self.clock_of[kind]];
-        let end = clock.ends.remove(handle).unwrap_or(clock.shows);
-        let left = end - clock.shows;
         self.count -= 1;
         self.weight -= u64::from(self.loads[kind].weight);
+        let left = if self.waiting.remove(handle).is_some() {
+            self.waiting_work[handle as usize]
+        } else {
+            let clock = &mut self.clocks[self.clock_of[kind]];
+            let end = clock.ends.remove(handle).unwrap_or(clock.shows);
+            let left = end - clock.shows;
+            if let Some((_, next)) = self.waiting.first() {
+                self.waiting.remove(next);
+                self.serve(next, self.waiting_work[next as usize]);
+            }
+            left
+        };
         self.set_rates();
         left
     }
@@ -116,9 +155,10 @@ impl Sharing {
     }
 
     fn set_rates(&mut self) {
-        let speed = self.factor * self.efficiency.speed(self.count, self.weight);
+        let served = self.served();
+        let speed = self.factor * self.efficiency.speed(served, self.weight);
         let Some((handover, burn)) = self.locks else {
-            self.clocks[0].rate = if self.count == 0 { 0.0 } else { speed / self.count as f64 };
+            self.clocks[0].rate = if served == 0 { 0.0 } else { speed / served as f64 };
             return;
         };
         let lengths = self.clocks[1..].iter().map(|clock| clock.ends.len()).filter(|&len| len > 0);

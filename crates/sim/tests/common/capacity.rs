@@ -74,7 +74,7 @@ pub(crate) fn policy(capacity: Capacity, connections: u32) -> Policy {
         queue_timeout: Duration::from_secs(2),
         pinned_max: 1,
         types_max: 1_000,
-        suspend_after: Duration::from_secs(1),
+        ..Policy::default()
     }
 }
 

@@ -2,8 +2,12 @@
 #![allow(dead_code, reason = "each test crate uses its part")]
 
 pub(crate) mod capacity;
+pub(crate) mod contention;
+pub(crate) mod cost;
+pub(crate) mod no_harm;
+pub(crate) mod target;
 
-use admission::{Capacity, Cost, Duration, Order, Policy, Work};
+use admission::{Capacity, Cost, Duration, LongLimit, Order, Policy, Work};
 use sim::{Arrivals, Distribution, Kind, Mix, Rate, Scenario, Source, Upstream};
 
 pub(crate) const ANY: u32 = u32::MAX;
@@ -28,7 +32,7 @@ pub(crate) fn gate(order: Order, connections: u32) -> Policy {
         queue_timeout: Duration::from_secs(1 << 40),
         pinned_max: 1,
         types_max: 10_000,
-        suspend_after: seconds(1),
+        ..Policy::default()
     }
 }
 
@@ -44,7 +48,7 @@ pub(crate) const SHORTEST: Order = Order::ShortestFirst { aging: None, floor: Wo
 pub(crate) fn default_gate(long_limit: u32) -> Policy {
     let order = Order::ShortestFirst { aging: Some(5.0), floor: Work::from_nanos(20_000_000_000) };
     Policy {
-        long_limit: Some(long_limit),
+        long_limit: Some(LongLimit::Fixed(long_limit)),
         queue_max: 100_000,
         queue_timeout: seconds(120),
         ..gate(order, 20)

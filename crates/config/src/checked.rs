@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use admission::{Cost, Order, Policy, Work};
+use admission::{Contention, Cost, Order, Policy, Work};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -17,14 +17,14 @@ mod tls;
 pub use tls::{Identity, Tls, TlsMode, UpstreamTls, UpstreamTlsMode};
 pub(crate) use tls::{MODES as TLS_MODES, UPSTREAM_MODES};
 
+mod rejection;
+
+pub(crate) use rejection::{RULES, TUNINGS, rule_of};
+
 mod auth;
 
 pub use auth::{Auth, AuthMethod, AuthQuery, ChannelBinding};
 pub(crate) use auth::{CHANNEL_BINDINGS, METHODS};
-
-/// The long lane's limit where the server doesn't tell of its cores: the smallest machine that a busy database is
-/// likely to have.
-pub const LONG_LIMIT_FALLBACK: u32 = 4;
 
 /// The most gates of one process.
 const GATES_MAX: usize = 64;
@@ -45,11 +45,27 @@ pub struct World {
     pub gates: Vec<Gate>,
 }
 
-/// The admin listener.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The admin listener; by its own default there is none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Admin {
     /// Where it listens (TCP only), if anywhere.
     pub listen: Option<Address>,
+    /// The Unix socket where it also listens, and takes changes.
+    pub socket: Option<PathBuf>,
+    /// The mode of that socket's file.
+    pub socket_mode: SocketMode,
+    /// Where the token is with which it takes changes over TCP.
+    pub token_file: Option<PathBuf>,
+}
+
+/// Who may open a socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SocketMode {
+    /// Its owner: 0600.
+    #[default]
+    Owner,
+    /// Its group as well: 0660.
+    Group,
 }
 
 /// The log.
@@ -91,8 +107,8 @@ pub enum Protocol {
 /// The limit of the long lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LongLimit {
-    /// As many as the server has cores, if it tells; [`LONG_LIMIT_FALLBACK`] else.
-    AskServer,
+    /// As many as keep the service busy, found from what is observed; the server's cores until then, if it tells.
+    Auto,
     /// So many.
     Fixed(u32),
     /// There is no long lane.
@@ -128,6 +144,26 @@ pub enum OnDisconnect {
     Finish,
 }
 
+/// The trace of a gate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trace {
+    /// Its file, if there is one.
+    pub file: Option<PathBuf>,
+    /// The longest file, in megabytes.
+    pub megabytes_max: u32,
+    /// Whether another file begins when one is full.
+    pub full: TraceFull,
+}
+
+/// What happens when a trace is as long as it may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TraceFull {
+    /// Nothing more is written.
+    Stop,
+    /// Another file begins, the full one is kept, the one before it isn't.
+    Rotate,
+}
+
 /// One gate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gate {
@@ -139,7 +175,7 @@ pub struct Gate {
     pub listen: Address,
     /// Where the service listens.
     pub upstream: Address,
-    /// Everything that the gate decides by. Its `long_limit` holds the fallback where the server is to be asked.
+    /// Everything that the gate decides by. Its `long_limit` doesn't know yet what the server may tell of its cores.
     pub policy: Policy,
     /// Where the long lane's limit comes from.
     pub long_limit: LongLimit,
@@ -177,6 +213,8 @@ pub struct Gate {
     pub drain_timeout: Duration,
     /// Where what was learned is kept, if anywhere.
     pub state_file: Option<PathBuf>,
+    /// Where each request is written down, if anywhere.
+    pub trace: Trace,
     /// Who may use the console.
     pub admin_users: Vec<String>,
     /// Who may use the console to look.
@@ -199,7 +237,22 @@ pub(crate) const POOLINGS: &[(&str, Pooling)] =
     &[("transaction", Pooling::Transaction), ("session", Pooling::Session)];
 pub(crate) const ON_DISCONNECT: &[(&str, OnDisconnect)] =
     &[("default", OnDisconnect::Default), ("cancel", OnDisconnect::Cancel), ("finish", OnDisconnect::Finish)];
-const COSTS: &[(&str, bool)] = &[("moving-average", false), ("ewma", true)];
+pub(crate) const TRACE_FULL: &[(&str, TraceFull)] =
+    &[("stop", TraceFull::Stop), ("rotate", TraceFull::Rotate)];
+pub(crate) const SOCKET_MODES: &[(&str, SocketMode)] =
+    &[("0600", SocketMode::Owner), ("0660", SocketMode::Group)];
+
+/// How the work of a type is estimated; the window is a key of its own.
+#[derive(Clone, Copy, Debug)]
+enum Estimator {
+    MovingAverage,
+    Ewma,
+    Steady,
+}
+
+const COSTS: &[(&str, Estimator)] =
+    &[("moving-average", Estimator::MovingAverage), ("ewma", Estimator::Ewma), ("steady", Estimator::Steady)];
+const CONTENTIONS: &[(&str, bool)] = &[("auto", true), ("none", false)];
 const ORDERS: &[(&str, bool)] = &[("fifo", true), ("shortest-first", false)];
 
 impl World {
@@ -272,10 +325,29 @@ fn read_admin(section: &mut Section<'_>) -> Admin {
         text => Address::parse(text, ADMIN_PORT).map(Some),
     });
     if matches!(listen, Some(Address::Unix(_))) {
-        section
-            .complain("listen", Complaint::new("is a Unix socket").hint("write \"host:port\" or \"none\""));
+        let hint = "write \"host:port\" or \"none\" here, and the path as `socket`";
+        section.complain("listen", Complaint::new("is a Unix socket").hint(hint));
     }
-    Admin { listen }
+    let path = |value: &DeValue<'_>| match raw::some_text(value)?.as_str() {
+        "none" => Ok(None),
+        text => Ok(Some(PathBuf::from(text))),
+    };
+    Admin {
+        listen,
+        socket: section.read("socket", admin_socket),
+        socket_mode: section.read("socket_mode", |value| raw::choice(value, SOCKET_MODES)),
+        token_file: section.read("token_file", path),
+    }
+}
+
+fn admin_socket(value: &DeValue<'_>) -> Result<Option<PathBuf>, Complaint> {
+    let text = raw::some_text(value)?;
+    let path = text.strip_prefix("unix:").unwrap_or(&text);
+    if path == "none" {
+        return Ok(None);
+    }
+    let Address::Unix(path) = Address::parse(&format!("unix:{path}"), ADMIN_PORT)? else { return Ok(None) };
+    Ok(Some(path))
 }
 
 fn read_log(section: &mut Section<'_>) -> Log {
@@ -381,7 +453,12 @@ fn read_gate(section: &mut Section<'_>) -> Gate {
         auth: auth::read(section, listen_is_local, allow_trust_relay),
         on_disconnect: section.read("on_disconnect", |value| raw::choice(value, ON_DISCONNECT)),
         drain_timeout: section.read("drain_timeout", raw::at_most_a_day),
-        state_file: section.read("state_file", state_file),
+        state_file: section.read("state_file", absolute_file),
+        trace: Trace {
+            file: section.read("trace_file", absolute_file),
+            megabytes_max: section.read("trace_max", |value| number(value, 1, 1_000_000)),
+            full: section.read("trace_full", |value| raw::choice(value, TRACE_FULL)),
+        },
         admin_users: section.read("admin_users", raw::users),
         stats_users: section.read("stats_users", raw::users),
         admin_database: section.read("admin_database", database),
@@ -389,15 +466,15 @@ fn read_gate(section: &mut Section<'_>) -> Gate {
 }
 
 /// The gate of a scenario: all of a gate's keys may be there, but only the name and the policy's matter.
-pub(crate) fn read_simulated(section: &mut Section<'_>) -> (String, Policy, LongLimit) {
+pub(crate) fn read_simulated(section: &mut Section<'_>) -> (String, Policy) {
     if section.has("upstream") {
         let gate = read_gate(section);
-        return (gate.name, gate.policy, gate.long_limit);
+        return (gate.name, gate.policy);
     }
     let cost_window = section.read("cost_window", |value| number(value, 1, Cost::WINDOW_MAX));
     let aging_floor = section.read("aging_floor", raw::at_most_a_day);
-    let (policy, long_limit) = read_policy(section, cost_window, aging_floor);
-    (section.read("name", name), policy, long_limit)
+    let (policy, _) = read_policy(section, cost_window, aging_floor);
+    (section.read("name", name), policy)
 }
 
 fn read_policy(section: &mut Section<'_>, cost_window: u32, aging_floor: Duration) -> (Policy, LongLimit) {
@@ -410,17 +487,14 @@ fn read_policy(section: &mut Section<'_>, cost_window: u32, aging_floor: Duratio
         let why = format!("is more than `connections` ({connections})");
         section.complain("pinned_max", Complaint::new(why).hint("leave it out for half of them"));
     }
-    let long_limit = match section.read_given("long_limit", raw::long_limit) {
-        None => LongLimit::AskServer,
-        Some(None) => LongLimit::NoLane,
-        Some(Some(limit)) => LongLimit::Fixed(u32::try_from(limit).unwrap_or(u32::MAX)),
-    };
+    let long_limit = section.read("long_limit", raw::long_limit);
     let policy = Policy {
         capacity: section.read("capacity", raw::capacity),
+        contention: read_contention(section),
         connections,
         long_limit: match long_limit {
-            LongLimit::AskServer => Some(LONG_LIMIT_FALLBACK),
-            LongLimit::Fixed(limit) => Some(limit),
+            LongLimit::Auto => Some(admission::LongLimit::FOUND),
+            LongLimit::Fixed(limit) => Some(admission::LongLimit::Fixed(limit)),
             LongLimit::NoLane => None,
         },
         cost: read_cost(section, cost_window),
@@ -430,16 +504,25 @@ fn read_policy(section: &mut Section<'_>, cost_window: u32, aging_floor: Duratio
         pinned_max,
         types_max: section.read("types_max", |value| number(value, 1, 10_000)) as usize,
         suspend_after: section.read("suspend_after", raw::at_most_a_day),
+        rejection: rejection::read(section),
     };
     (policy, long_limit)
 }
 
-fn read_cost(section: &mut Section<'_>, window: u32) -> Cost {
-    if section.read("cost", |value| raw::choice(value, COSTS)) {
-        // The mean age of what an EWMA remembers is (1 - w) / w, of a window (n - 1) / 2: equal at w = 2 / (n + 1).
-        Cost::Ewma { weight: 2.0 / (f64::from(window) + 1.0) }
+fn read_contention(section: &mut Section<'_>) -> Contention {
+    if section.read("contention", |value| raw::choice(value, CONTENTIONS)) {
+        Contention::Auto
     } else {
-        Cost::MovingAverage { window }
+        Contention::None
+    }
+}
+
+fn read_cost(section: &mut Section<'_>, window: u32) -> Cost {
+    match section.read("cost", |value| raw::choice(value, COSTS)) {
+        // The mean age of what an EWMA remembers is (1 - w) / w, of a window (n - 1) / 2: equal at w = 2 / (n + 1).
+        Estimator::Ewma => Cost::Ewma { weight: 2.0 / (f64::from(window) + 1.0) },
+        Estimator::MovingAverage => Cost::MovingAverage { window },
+        Estimator::Steady => Cost::Steady,
     }
 }
 
@@ -480,8 +563,14 @@ fn refuse_collisions(section: &mut Section<'_>, gate: &Gate, others: &[Gate], ad
     if is_fixed && admin.listen.as_ref() == Some(&gate.listen) {
         section.complain("listen", Complaint::new("the admin listener is there"));
     }
+    if matches!((&gate.listen, &admin.socket), (Address::Unix(path), Some(socket)) if path == socket) {
+        section.complain("listen", Complaint::new("the admin listener's socket is there"));
+    }
     if gate.state_file.is_some() && others.iter().any(|other| other.state_file == gate.state_file) {
         section.complain("state_file", Complaint::new("another gate keeps its state there"));
+    }
+    if gate.trace.file.is_some() && others.iter().any(|other| other.trace.file == gate.trace.file) {
+        section.complain("trace_file", Complaint::new("another gate writes its trace there"));
     }
     if gate.listen == gate.upstream {
         section.complain("upstream", Complaint::new("is the gate itself (`listen`)"));
@@ -504,7 +593,7 @@ fn name(value: &DeValue<'_>) -> Result<String, Complaint> {
     }
 }
 
-fn state_file(value: &DeValue<'_>) -> Result<Option<PathBuf>, Complaint> {
+fn absolute_file(value: &DeValue<'_>) -> Result<Option<PathBuf>, Complaint> {
     let path = match raw::text(value)?.as_str() {
         "none" => return Ok(None),
         text => PathBuf::from(text),

@@ -6,12 +6,13 @@ use std::fmt::{self, Write as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use admission::{Capacity, Controller, Cost, Order, Policy};
+use admission::{Capacity, Contention, Controller, Cost, Order, Policy, Rejection};
 
 use crate::address::Address;
 use crate::checked::{
-    Auth, CHANNEL_BINDINGS, FORMATS, Gate, Identity, LEVELS, LONG_LIMIT_FALLBACK, LongLimit, METHODS, MODES,
-    Mode, ON_DISCONNECT, POOLINGS, PROTOCOLS, Pooling, TLS_MODES, UPSTREAM_MODES, World,
+    Auth, CHANNEL_BINDINGS, FORMATS, Gate, Identity, LEVELS, LongLimit, METHODS, MODES, Mode, ON_DISCONNECT,
+    POOLINGS, PROTOCOLS, Pooling, RULES, SOCKET_MODES, TLS_MODES, TRACE_FULL, TUNINGS, UPSTREAM_MODES, World,
+    rule_of,
 };
 use crate::raw::CONTROLLERS;
 
@@ -46,6 +47,12 @@ fn lines(world: &World) -> Lines {
         Some(address) => out.text("listen", address),
         None => out.text("listen", "none"),
     }
+    let path = |path: &Option<PathBuf>| {
+        path.as_ref().map_or_else(|| "none".to_owned(), |path| path.display().to_string())
+    };
+    out.text("socket", path(&world.admin.socket));
+    out.text("socket_mode", name_of(SOCKET_MODES, &world.admin.socket_mode));
+    out.text("token_file", path(&world.admin.token_file));
     out.section("log", None);
     out.header("\n[log]");
     out.text("format", name_of(FORMATS, &world.log.format));
@@ -88,22 +95,26 @@ fn admission(out: &mut Lines, gate: &Gate) {
         Cost::Ewma { weight } => {
             format!("the moving mean of a type's upstream times, the newest weighing {weight:.4}")
         }
+        Cost::Steady => "the mean time that a type's executions would have taken alone".to_owned(),
     };
-    match capacity {
-        Capacity::Fixed(work) => out.time("capacity", Duration::from_nanos(work.as_nanos())),
-        Capacity::Found(controller) => out.text("capacity", name_of(CONTROLLERS, controller)),
-        Capacity::Unlimited => {
-            out.text("capacity", "none");
-            out.note("no capacity: only connections and the long lane limit what is in flight");
-        }
+    out.text("capacity", capacity_text(*capacity));
+    if *capacity == Capacity::Unlimited {
+        out.note("no capacity: only connections and the long lane limit what is in flight");
     }
+    out.text("contention", if gate.policy.contention == Contention::None { "none" } else { "auto" });
     out.note(&format!("the unit of work and of capacity: {unit}"));
-    out.text("cost", if matches!(cost, Cost::Ewma { .. }) { "ewma" } else { "moving-average" });
+    let name = match cost {
+        Cost::MovingAverage { .. } => "moving-average",
+        Cost::Ewma { .. } => "ewma",
+        Cost::Steady => "steady",
+    };
+    out.text("cost", name);
     out.value("cost_window", gate.cost_window);
     match gate.long_limit {
-        LongLimit::AskServer => out.note(&format!(
-            "long_limit: the server is asked for its cores at the start; {LONG_LIMIT_FALLBACK} if it doesn't tell"
-        )),
+        LongLimit::Auto => {
+            out.text("long_limit", "auto");
+            out.note("long_limit: found while requests are served; until then the server's cores if it tells, else no limit");
+        }
         LongLimit::Fixed(limit) => out.value("long_limit", limit),
         LongLimit::NoLane => out.text("long_limit", "none"),
     }
@@ -125,8 +136,35 @@ fn admission(out: &mut Lines, gate: &Gate) {
     }
     out.value("queue_max", gate.policy.queue_max);
     out.time("queue_timeout", gate.policy.queue_timeout);
+    rejection(out, &gate.policy.rejection);
     out.value("types_max", gate.policy.types_max);
     out.time("suspend_after", gate.policy.suspend_after);
+}
+
+fn rejection(out: &mut Lines, rejection: &Rejection) {
+    out.text("rejection", rejection_name(rejection));
+    match rejection {
+        Rejection::Nobody | Rejection::Deadline => {}
+        Rejection::Codel { target, interval } => {
+            out.time("codel_target", *target);
+            out.time("codel_interval", *interval);
+        }
+        Rejection::Target(targets) => {
+            for (key, time) in [("target", targets.all.mean), ("target_p95", targets.all.p95)] {
+                if let Some(time) = time {
+                    out.time(key, time);
+                }
+            }
+        }
+        Rejection::Yaksha(settings) => {
+            out.time("target", settings.target);
+            out.value("yaksha_arrivals", settings.arrivals);
+            out.text("yaksha_tuning", name_of(TUNINGS, &settings.tuning));
+            out.time("yaksha_interval", settings.interval);
+            out.time("yaksha_smoothing", settings.smoothing);
+            out.time("yaksha_averaging", settings.averaging);
+        }
+    }
 }
 
 fn sessions(out: &mut Lines, gate: &Gate) {
@@ -156,6 +194,12 @@ fn operation(out: &mut Lines, gate: &Gate) {
         Some(path) => out.text("state_file", path.display()),
         None => out.text("state_file", "none"),
     }
+    match &gate.trace.file {
+        Some(path) => out.text("trace_file", path.display()),
+        None => out.text("trace_file", "none"),
+    }
+    out.value("trace_max", gate.trace.megabytes_max);
+    out.text("trace_full", name_of(TRACE_FULL, &gate.trace.full));
     out.value("admin_users", toml::Value::from(gate.admin_users.clone()));
     out.value("stats_users", toml::Value::from(gate.stats_users.clone()));
     out.text("admin_database", &gate.admin_database);
@@ -198,6 +242,22 @@ fn tls(out: &mut Lines, gate: &Gate) {
 fn identity(out: &mut Lines, certificate: &'static str, key: &'static str, identity: Option<&Identity>) {
     out.path(certificate, identity.map(|identity| &identity.certificate));
     out.path(key, identity.map(|identity| &identity.key));
+}
+
+/// The name that a rule for refusing has in a configuration.
+pub fn rejection_name(rejection: &Rejection) -> &'static str {
+    name_of(RULES, &rule_of(rejection))
+}
+
+/// A capacity as it is written in a configuration.
+pub fn capacity_text(capacity: Capacity) -> String {
+    match capacity {
+        Capacity::Fixed(work) => {
+            humantime::format_duration(Duration::from_nanos(work.as_nanos())).to_string()
+        }
+        Capacity::Found(controller) => controller_name(controller).to_owned(),
+        Capacity::Unlimited => "none".to_owned(),
+    }
 }
 
 /// The name that a controller has in a configuration.

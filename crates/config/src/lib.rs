@@ -21,16 +21,16 @@ mod scenario;
 
 pub use address::Address;
 pub use checked::{
-    Admin, Auth, AuthMethod, AuthQuery, ChannelBinding, Gate, Identity, LONG_LIMIT_FALLBACK, Log, LogFormat,
-    LogLevel, LongLimit, Mode, OnDisconnect, Pooling, Protocol, Tls, TlsMode, UpstreamTls, UpstreamTlsMode,
-    World,
+    Admin, Auth, AuthMethod, AuthQuery, ChannelBinding, Gate, Identity, Log, LogFormat, LogLevel, LongLimit,
+    Mode, OnDisconnect, Pooling, Protocol, SocketMode, Tls, TlsMode, Trace, TraceFull, UpstreamTls,
+    UpstreamTlsMode, World,
 };
-pub use effective::{Row, controller_name, effective, rows};
+pub use effective::{Row, capacity_text, controller_name, effective, rejection_name, rows};
 pub use error::{Error, Errors, Origin, Position};
-pub use raw::{ADMIN, Field, FieldDefault, Form, GATE, LOG, SCENARIO, SOURCE, TYPE, UPSTREAM};
+pub use raw::{ADMIN, Field, FieldDefault, Form, GATE, LOG, SCENARIO, SOURCE, SWEEP, TYPE, UPSTREAM};
 pub use reference::{reference, scenario_reference};
 pub use reload::{Change, Reload, reload};
-pub use scenario::{Experiment, WITHOUT_GATE, load_scenario};
+pub use scenario::{Experiment, Sweep, WITHOUT_GATE, load_scenario};
 
 /// The longest config file that is read, in bytes: a thousand gates with every key.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -90,6 +90,39 @@ fn parse_with(origin: Origin, text: &str, examine: Examine<'_>) -> Result<World,
     let mut errors = Vec::new();
     let world = World::read(text, &mut errors, examine);
     if errors.is_empty() { Ok(world) } else { Err(Errors::new(origin, errors)) }
+}
+
+/// The first gate of a world with some of its keys as typed on the command line, and all others as they are.
+///
+/// # Errors
+/// Everything that is wrong with it, by the names of the flags.
+pub fn amended(world: &World, gate: &[(&str, String)]) -> Result<World, Errors> {
+    let is_given = |key: &str| gate.iter().any(|(given, _)| *given == key);
+    let name = world.gates.first().map(|gate| gate.name.as_str());
+    let mut text = "[[gate]]\n".to_owned();
+    for row in rows(world).into_iter().filter(|row| row.gate.as_deref() == name && row.gate.is_some()) {
+        // Half of the connections unless it is told, and so it must follow them.
+        let follows = row.key == "pinned_max" && is_given("connections");
+        if !is_given(row.key) && !follows {
+            text += &format!("{} = {}\n", row.key, row.value);
+        }
+    }
+    for (key, value) in gate {
+        let form = GATE.iter().find(|field| field.key == *key).map_or(Form::Any, |field| field.form);
+        text += &format!("{key} = {}\n", raw::literal(form, value));
+    }
+    parse(Origin::CommandLine, &text)
+}
+
+/// Reads a capacity out of the text that the key `capacity` takes.
+///
+/// # Errors
+/// What is wrong with it, and what to write instead.
+pub fn capacity(text: &str) -> Result<admission::Capacity, String> {
+    raw::capacity(&toml::de::DeValue::String(text.into())).map_err(|complaint| match complaint.hint {
+        Some(hint) => format!("{}; {hint}", complaint.why),
+        None => complaint.why,
+    })
 }
 
 /// Checks a world that is given on the command line: the keys of its only gate, and where the admin listener is.

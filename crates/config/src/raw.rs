@@ -12,12 +12,12 @@ mod scenario;
 mod section;
 mod values;
 
-pub use scenario::{SCENARIO, SOURCE, TYPE, UPSTREAM};
+pub use scenario::{SCENARIO, SOURCE, SWEEP, TYPE, UPSTREAM};
 pub(crate) use section::{Section, hint_for_unknown, literal, unknown_key};
 pub(crate) use values::CONTROLLERS;
 pub(crate) use values::{
-    Complaint, aging, amount, amount_or_steps, at_most_a_day, boolean, bound, capacity, choice, integer,
-    long_limit, long_time, some_text, some_time, steps, text, time_or_none, users, weights,
+    Complaint, aging, amount, amount_or_steps, at_most_a_day, boolean, bound, capacity, choice, curve,
+    integer, list, long_limit, long_time, some_text, some_time, steps, text, time_or_none, users, weights,
 };
 
 /// One key.
@@ -71,15 +71,44 @@ impl Field {
 use FieldDefault::{Derived, Required, Value};
 
 /// The keys of `[admin]`.
-pub const ADMIN: &[Field] = &[Field {
-    key: "listen",
-    form: Form::Text,
-    takes: "`\"host:port\"` or `\"none\"`",
-    default: Value("\"127.0.0.1:6433\""),
-    doc: "Where `/metrics`, `/healthz`, `/readyz`, `/status` and `/types` are served over HTTP.",
-    reason: "Loopback, because it asks nobody who they are: request types tell the shape of your statements, though never a literal. The port after the gate's.",
-    reloadable: false,
-}];
+pub const ADMIN: &[Field] = &[
+    Field {
+        key: "listen",
+        form: Form::Text,
+        takes: "`\"host:port\"` or `\"none\"`",
+        default: Value("\"127.0.0.1:6433\""),
+        doc: "Where `/metrics`, `/healthz`, `/readyz`, `/status` and `/types` are served over HTTP. Changes are refused there without a `token_file`.",
+        reason: "Loopback, because it asks nobody who they are: request types tell the shape of your statements, though never a literal. The port after the gate's.",
+        reloadable: false,
+    },
+    Field {
+        key: "socket",
+        form: Form::Text,
+        takes: "an absolute path, as `\"/run/gatekeeper/admin.sock\"` or `\"unix:/path\"`, or `\"none\"`",
+        default: Value("\"none\""),
+        doc: "A Unix socket where the same is served, and changes are taken too (`gatekeeper calibrate`): who may open it may change a gate.",
+        reason: "Where a service may write is the operator's to say (with systemd: `RuntimeDirectory=gatekeeper`).",
+        reloadable: false,
+    },
+    Field {
+        key: "socket_mode",
+        form: Form::Text,
+        takes: "`\"0600\"` or `\"0660\"`",
+        default: Value("\"0600\""),
+        doc: "Who may open the `socket`: its owner, or its group as well.",
+        reason: "Who may change a gate can stop the service.",
+        reloadable: false,
+    },
+    Field {
+        key: "token_file",
+        form: Form::Text,
+        takes: "a path, or `\"none\"`",
+        default: Value("\"none\""),
+        doc: "A file with a token of 16 to 1024 characters without spaces: a change over `listen` is taken from who sends it (`Authorization: Bearer …`). Refused if others can read the file. Read again on reload.",
+        reason: "Without one nobody on the network can change anything. What is sent isn't encrypted: beyond loopback put something in between that is.",
+        reloadable: true,
+    },
+];
 
 /// The keys of `[log]`.
 pub const LOG: &[Field] = &[
@@ -160,12 +189,21 @@ pub const GATE: &[Field] = &[
         reloadable: true,
     },
     Field {
+        key: "contention",
+        form: Form::Any,
+        takes: "`\"auto\"` or `\"none\"`",
+        default: Value("\"none\""),
+        doc: "What is done about types that contend with one another: for hot rows, or one lock. `\"auto\"`: they are found while requests wait, by trials, and are held back together, in a number that completes the most work; the other types pass. Forgotten when it passes. The log says which types, why, and how many.",
+        reason: "Nothing is done that was not asked for: below saturation `auto` does nothing, in an overload without contention its trials cost about one percent. With hot rows it completes several times as much, and spares those that have nothing to do with them: recommended wherever a few rows can become everybody's, with `capacity = \"auto\"` or without.",
+        reloadable: true,
+    },
+    Field {
         key: "long_limit",
         form: Form::Any,
-        takes: "1 to 10000, or 0 or `\"none\"` for no long lane",
-        default: Derived("the number of the server's cores if it tells, else 4"),
-        doc: "The most long requests in flight. A request is long if its type is expected to take more than 3 times the mean; short ones never wait behind it. A type that varies too much within itself (coefficient of variation above 1) isn't limited.",
-        reason: "As many long requests as cores keep every core busy; more only slow one another and the short ones.",
+        takes: "`\"auto\"`, 1 to 10000, or 0 or `\"none\"` for no long lane",
+        default: Value("\"auto\""),
+        doc: "The most long requests in flight. A request is long if its type is expected to take more than 3 times the mean; short ones never wait behind it. A type that varies too much within itself (coefficient of variation above 1.3) isn't limited. `\"auto\"`: as many as keep the service busy, found from how long requests take beside others, whatever its cores, disks and round trips; until that is known, as many as the server has cores if it tells, else no limit but three quarters of the connections.",
+        reason: "As many long requests as cores keep every core busy, a few more where they wait for disks; more only slow one another and the short ones. Nobody knows the number, and it changes with the machine.",
         reloadable: true,
     },
     Field {
@@ -181,7 +219,7 @@ pub const GATE: &[Field] = &[
         key: "aging",
         form: Form::Any,
         takes: "a number from 0, or `\"none\"`",
-        default: Value("5"),
+        default: Value("3"),
         doc: "With `order = \"shortest-first\"`: a waiting request may be overtaken by at most this many times its own work (or by `aging_floor`, if that is more). 0 is FIFO; `\"none\"` lets it be overtaken without bound.",
         reason: "The largest of the values that the Gatekeeper paper tried (1, 3, 5): most of the gain, and still a bound.",
         reloadable: true,
@@ -198,9 +236,9 @@ pub const GATE: &[Field] = &[
     Field {
         key: "cost",
         form: Form::Any,
-        takes: "`\"moving-average\"` or `\"ewma\"`",
+        takes: "`\"moving-average\"`, `\"ewma\"` or `\"steady\"`",
         default: Value("\"moving-average\""),
-        doc: "How the work of a request type is estimated from the upstream times of its latest executions.",
+        doc: "How the work of a request type is estimated: from the upstream times of its latest executions, or (`\"steady\"`) from what those would have taken alone. Upstream times grow with what is in flight, and fall when it does; a steady estimate stays, and a type that was learned while the server was overloaded isn't thought to be long for ever. How fast the server works with how many in flight is learned for that.",
         reason: "The published method: plain, and it forgets an outlier for good after `cost_window` executions.",
         reloadable: true,
     },
@@ -209,7 +247,7 @@ pub const GATE: &[Field] = &[
         form: Form::Any,
         takes: "1 to 1024 executions",
         default: Value("32"),
-        doc: "How many executions the moving average is taken over. With `cost = \"ewma\"` the newest execution weighs 2 / (`cost_window` + 1), which gives the same mean age.",
+        doc: "How many executions the moving average is taken over. With `cost = \"ewma\"` the newest execution weighs 2 / (`cost_window` + 1), which gives the same mean age. `\"steady\"` has a memory of its own, 256 executions.",
         reason: "An estimate within 9 % where executions vary by half of their mean, 18 % where they vary by all of it; more would see the load change too late.",
         reloadable: true,
     },
@@ -229,6 +267,96 @@ pub const GATE: &[Field] = &[
         default: Value("\"120s\""),
         doc: "The longest that a request may wait before it is refused.",
         reason: "Longer than nearly anybody waits; lower it to what your callers wait for.",
+        reloadable: true,
+    },
+    Field {
+        key: "target",
+        form: Form::Any,
+        takes: "a duration",
+        default: Derived("none"),
+        doc: "The mean response time (queue wait and upstream time) to hold, by refusing at once what would exceed it. Every type is refused alike. Below what the service can do in that time nobody is.",
+        reason: "What your callers can bear, nobody else knows. It should be several times what a request takes when the service is idle: below that nothing can hold it.",
+        reloadable: true,
+    },
+    Field {
+        key: "target_p95",
+        form: Form::Any,
+        takes: "a duration",
+        default: Derived("none"),
+        doc: "The response time that 95 % of all requests stay below, held in the same way. With both targets the stricter one binds.",
+        reason: "A mean says little to who waits; 5 % late is what a promise usually allows.",
+        reloadable: true,
+    },
+    Field {
+        key: "rejection",
+        form: Form::Any,
+        takes: "`\"none\"`, `\"target\"`, `\"deadline\"`, `\"codel\"` or `\"yaksha\"`",
+        default: Derived("`\"target\"` with a `target` or a `target_p95`, else `\"none\"`"),
+        doc: "Who is refused, beside those for whom the queue is full and those who have waited for `queue_timeout`. `\"target\"`: who would make the response time exceed the target. `\"deadline\"`: at once, who can't make its own deadline given the queue ahead (for PostgreSQL: the statement timeout that the session has set). `\"codel\"`: who is next, while everybody has waited for too long. `\"yaksha\"`: at random, with the probability that holds the mean response time at `target`. The last two are published methods, to compare with.",
+        reason: "A target is stated to be held; without one, time and length refuse what is hopeless.",
+        reloadable: true,
+    },
+    Field {
+        key: "codel_target",
+        form: Form::Any,
+        takes: "a duration",
+        default: Value("\"5ms\""),
+        doc: "With `rejection = \"codel\"`: a queue wait that is too long if even the shortest of a `codel_interval` is.",
+        reason: "As published (RFC 8289); 5 % of the interval.",
+        reloadable: true,
+    },
+    Field {
+        key: "codel_interval",
+        form: Form::Any,
+        takes: "a duration",
+        default: Value("\"100ms\""),
+        doc: "With `rejection = \"codel\"`: for how long every wait must be too long before the first request is refused.",
+        reason: "As published: about the longest round trip of the internet. Where requests take longer than 5 ms, raise both alike.",
+        reloadable: true,
+    },
+    Field {
+        key: "yaksha_arrivals",
+        form: Form::Any,
+        takes: "requests per second above 0",
+        default: Value("50"),
+        doc: "With `rejection = \"yaksha\"`: the load λ₀ that the controller is designed for.",
+        reason: "The capacity of the site in the paper; a self-tuned controller goes on from there.",
+        reloadable: true,
+    },
+    Field {
+        key: "yaksha_tuning",
+        form: Form::Any,
+        takes: "`\"self\"` or `\"static\"`",
+        default: Value("\"self\""),
+        doc: "With `rejection = \"yaksha\"`: whether the gains follow what is let in, or stay those of `yaksha_arrivals`.",
+        reason: "What the paper proposes; the other is what it compares with.",
+        reloadable: true,
+    },
+    Field {
+        key: "yaksha_interval",
+        form: Form::Any,
+        takes: "a duration",
+        default: Value("\"1s\""),
+        doc: "With `rejection = \"yaksha\"`: from one step of the controller to the next.",
+        reason: "The paper doesn't say; ten steps in its time constant of 10 s.",
+        reloadable: true,
+    },
+    Field {
+        key: "yaksha_smoothing",
+        form: Form::Any,
+        takes: "a duration",
+        default: Value("\"10s\""),
+        doc: "With `rejection = \"yaksha\"`: over how long response times are smoothed.",
+        reason: "The paper doesn't say; what it plots is smoothed over 10 s.",
+        reloadable: true,
+    },
+    Field {
+        key: "yaksha_averaging",
+        form: Form::Any,
+        takes: "a duration",
+        default: Value("\"10s\""),
+        doc: "With `rejection = \"yaksha\"`: over how long the share of requests that are let in is averaged, to tune.",
+        reason: "As published: long enough for the share to converge.",
         reloadable: true,
     },
     Field {
@@ -494,6 +622,33 @@ pub const GATE: &[Field] = &[
         default: Value("\"none\""),
         doc: "Where what was learned of request types is kept across restarts: written every minute and at the end, read at the start. It holds shapes of statements, never a literal. A file that can't be used is put aside with a warning.",
         reason: "Where a service may write is the operator's to say (with systemd: `StateDirectory=gatekeeper` and a file in `/var/lib/gatekeeper`). Without it a restarted gate learns anew, one request of each type at a time.",
+        reloadable: false,
+    },
+    Field {
+        key: "trace_file",
+        form: Form::Text,
+        takes: "an absolute path, or `\"none\"`",
+        default: Value("\"none\""),
+        doc: "Where each request is written down, for `gatekeeper replay`: when it came, of which type, how long it waited and ran. It holds shapes of statements, never a literal. A file that is there at the start goes to `FILE.1`.",
+        reason: "Some 35 bytes a request are for those who want to look at them.",
+        reloadable: false,
+    },
+    Field {
+        key: "trace_max",
+        form: Form::Any,
+        takes: "1 to 1000000 megabytes",
+        default: Value("256"),
+        doc: "The longest `trace_file`.",
+        reason: "Seven million requests: hours of most services, and no disk is full.",
+        reloadable: false,
+    },
+    Field {
+        key: "trace_full",
+        form: Form::Any,
+        takes: "`\"stop\"` or `\"rotate\"`",
+        default: Value("\"stop\""),
+        doc: "What happens when the `trace_file` is as long as it may be: nothing more is written, or it goes to `FILE.1`, in place of the one before it, and another one begins.",
+        reason: "Who records for an experiment wants its beginning. Rotate to have the latest at hand, at twice the length.",
         reloadable: false,
     },
     Field {

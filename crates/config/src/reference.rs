@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::raw::{ADMIN, Field, FieldDefault, GATE, LOG, SCENARIO, SOURCE, TYPE, UPSTREAM};
+use crate::raw::{ADMIN, Field, FieldDefault, GATE, LOG, SCENARIO, SOURCE, SWEEP, TYPE, UPSTREAM};
 
 const HEAD: &str = "\
 # Configuration
@@ -36,7 +36,7 @@ const SCENARIO_HEAD: &str = "\
 
 What `gatekeeper simulate FILE` reads; [the guide](../guide/simulate.md) says how. TOML, with at least one `[[type]]` and
 one `[[source]]`. Below a `[[gate]]` stand the [keys of a configuration](config.md); `upstream` isn't required, and what
-has nothing to do with admission is read and not used. Where `long_limit` is left out, the service tells its cores.
+has nothing to do with admission is read and not used.
 ";
 
 /// The page of a configuration's keys.
@@ -53,6 +53,9 @@ pub fn scenario_reference() -> String {
     let mut page = SCENARIO_HEAD.to_owned();
     let nothing = |_: &Field| String::new();
     section(&mut page, "`[scenario]`", "The experiment as a whole.", SCENARIO, nothing);
+    let sweep =
+        "Every gate is run at each of these points. Without this table there is one, as the sources say.";
+    section(&mut page, "`[sweep]`", sweep, SWEEP, nothing);
     section(&mut page, "`[[type]]`", "A request type.", TYPE, nothing);
     section(&mut page, "`[[source]]`", "Clients that send alike; there may be several.", SOURCE, nothing);
     section(&mut page, "`[upstream]`", "The protected service.", UPSTREAM, nothing);

@@ -73,6 +73,8 @@ pub fn reload(running: &World, asked: &World) -> Result<Reload, String> {
     }
     let mut world = World { gates, ..asked.clone() };
     world.admin.listen.clone_from(&running.admin.listen);
+    world.admin.socket.clone_from(&running.admin.socket);
+    world.admin.socket_mode = running.admin.socket_mode;
     world.log.format = running.log.format;
     let mut kept: Vec<_> = changes(&rows(&world), &rows(asked));
     let is_among = |name: &str, world: &World| world.gates.iter().any(|gate| gate.name == name);
@@ -105,6 +107,7 @@ fn merged(running: &Gate, asked: &World) -> Gate {
         pooling: running.pooling,
         keepalive: running.keepalive,
         state_file: running.state_file.clone(),
+        trace: running.trace.clone(),
         ..asked.clone()
     };
     gate.policy.types_max = running.policy.types_max;

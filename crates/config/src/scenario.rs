@@ -7,6 +7,7 @@
 mod distribution;
 mod replay;
 mod sessions;
+mod sweep;
 
 use std::fs::File;
 use std::io::Read as _;
@@ -21,11 +22,13 @@ use sim::{
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::checked::{self, LongLimit, single_table};
+use crate::checked::{self, single_table};
 use crate::error::{Error, Errors, Origin, Position};
 use crate::raw::{
     self, Complaint, GATE, SCENARIO, SOURCE, Section, TYPE, UPSTREAM, hint_for_unknown, unknown_key,
 };
+
+pub use sweep::Sweep;
 
 /// What the service is called when no gate stands before it.
 pub const WITHOUT_GATE: &str = "without a gate";
@@ -39,6 +42,8 @@ pub struct Experiment {
     pub variants: Vec<(String, Scenario)>,
     /// How many runs each has, with this many seeds from the scenario's on.
     pub seeds: u64,
+    /// What is varied from point to point, if anything.
+    pub sweep: Option<Sweep>,
 }
 
 /// Reads and checks a scenario file, and the files that it names.
@@ -91,7 +96,7 @@ impl<'a> Reader<'a> {
     /// `None`: there are errors. An error: of the configuration that the file names.
     fn experiment(mut self, document: &Spanned<DeTable<'_>>) -> Result<Option<Experiment>, Errors> {
         let top = document.get_ref();
-        const SECTIONS: [&str; 5] = ["scenario", "type", "source", "upstream", "gate"];
+        const SECTIONS: [&str; 6] = ["scenario", "type", "source", "upstream", "gate", "sweep"];
         for key in top.keys().filter(|key| !SECTIONS.contains(&&**key.get_ref())) {
             let hint = hint_for_unknown(key.get_ref(), &SECTIONS);
             self.errors.push(unknown_key(key.get_ref(), Position::of(self.text, key.span().start), hint));
@@ -119,21 +124,20 @@ impl<'a> Reader<'a> {
         if let Some(file) = config {
             let world = crate::load(&self.directory.join(file))?;
             let gates = world.gates.iter();
-            variants.extend(
-                gates.map(|gate| (gate.name.clone(), simulated(&gate.policy, gate.long_limit, &base))),
-            );
+            variants.extend(gates.map(|gate| (gate.name.clone(), gate.policy.clone())));
         }
-        self.gates(top, &base, &mut variants);
+        self.gates(top, &mut variants);
         if variants.is_empty() {
             let hint = Some("write [[gate]], or name a `config`, or leave `without_gate` on".to_owned());
             self.errors.push(Error { hint, ..Error::new("there is no gate") });
         }
+        let sweep = self.sweep(top, &base);
         let with = |(name, policy)| (name, Scenario { policy, ..base.clone() });
-        let experiment = Experiment { variants: variants.into_iter().map(with).collect(), seeds };
+        let experiment = Experiment { variants: variants.into_iter().map(with).collect(), seeds, sweep };
         if self.errors.is_empty() {
             // What no single key is to blame for.
-            for (_, scenario) in &experiment.variants {
-                if let Err(error) = scenario.check() {
+            for (variant, point) in experiment.places() {
+                if let Err(error) = experiment.scenario(variant, point, 0).check() {
                     self.errors.push(Error::new(error.to_string()));
                     break;
                 }
@@ -203,6 +207,7 @@ impl<'a> Reader<'a> {
                 }) as u32
             };
             let kind = Kind {
+                known: section.read_given("known", raw::some_time),
                 weight: section.read("weight", |value| checked::number(value, 0, 1_000_000)),
                 lock: lock.as_ref().map(number_of),
                 ..Kind::new(name, service_time.unwrap_or(Distribution::Fixed(Duration::ZERO)))
@@ -220,6 +225,7 @@ impl<'a> Reader<'a> {
         let collapse = read_collapse(&mut section);
         const SERVICES: &[(&str, u8)] =
             &[("sharing", 0), ("fifo", 1), ("shortest-first", 2), ("shortest-remaining", 3)];
+        let at_once = section.read("at_once", |value| raw::bound(value, 1_000_000)).map(|most| most as u32);
         let service = match section.read("service", |value| raw::choice(value, SERVICES)) {
             0 => Service::Sharing { cores, collapse },
             1 => Service::Fifo { servers: cores },
@@ -228,8 +234,10 @@ impl<'a> Reader<'a> {
         };
         Upstream {
             service,
+            at_once,
             speed: section.read("speed", raw::steps),
             round_trip: section.read("round_trip", raw::at_most_a_day),
+            input_output: section.read("input_output", raw::amount),
         }
     }
 
@@ -244,7 +252,7 @@ impl<'a> Reader<'a> {
         let mut section = self.section(titled("source", number, table.0), table, SOURCE);
         let shares = read_mix(&mut section, types);
         let names: Vec<&str> = types.iter().map(|(kind, _)| kind.name.as_str()).collect();
-        let sessions = section.read_given("sessions", |value| sessions::read(value, &names));
+        let sessions = section.read_given("sessions", |value| sessions::read(value, &names, directory));
         let kinds: Vec<Kind> = types.iter().map(|(kind, _)| kind.clone()).collect();
         let full = f64::from(upstream.cores()) / Scenario::mean_service_time(&kinds, &shares);
         let arrivals = read_arrivals(&mut section, full, |file| replay::read(&directory.join(file), &names));
@@ -261,19 +269,20 @@ impl<'a> Reader<'a> {
             },
             deadline: section.read("deadline", raw::time_or_none),
             from: section.read("from", raw::long_time),
+            joining: section.read("joining", raw::long_time),
             until: section.read("until", raw::time_or_none),
         })
     }
 
-    fn gates(&mut self, top: &DeTable<'_>, base: &Scenario, variants: &mut Vec<(String, Policy)>) {
+    fn gates(&mut self, top: &DeTable<'_>, variants: &mut Vec<(String, Policy)>) {
         for (number, table) in self.tables(top, "gate", false).into_iter().enumerate() {
             let mut section = self.section(titled("gate", number, table.0), table, GATE);
-            let (name, policy, long_limit) = checked::read_simulated(&mut section);
+            let (name, policy) = checked::read_simulated(&mut section);
             if variants.iter().any(|(other, _)| *other == name) {
                 let hint = "say how each is to be called in the table";
                 section.complain("name", Complaint::new("another gate has this name").hint(hint));
             }
-            variants.push((name, simulated(&policy, long_limit, base)));
+            variants.push((name, policy));
         }
     }
 }
@@ -290,15 +299,7 @@ fn no_gate() -> Policy {
         queue_timeout: Duration::MAX,
         pinned_max: 1,
         types_max: 10_000,
-        suspend_after: Duration::from_secs(1),
-    }
-}
-
-/// The policy before this service, which tells of its cores.
-fn simulated(policy: &Policy, long_limit: LongLimit, base: &Scenario) -> Policy {
-    match long_limit {
-        LongLimit::AskServer => Policy { long_limit: Some(base.upstream.cores()), ..policy.clone() },
-        LongLimit::Fixed(_) | LongLimit::NoLane => policy.clone(),
+        ..Policy::default()
     }
 }
 
@@ -331,6 +332,7 @@ fn read_scenario(section: &mut Section<'_>, base: Scenario) -> Scenario {
         end: section.read("end", |value| raw::choice(value, ENDS)),
         in_time: section.read("in_time", raw::time_or_none),
         tick: section.read("tick", raw::some_time),
+        learning: section.read("learning", raw::boolean),
         requests_max: section.read("requests_max", |value| checked::number(value, 1, 100_000_000)) as usize,
         ..base
     };
@@ -410,8 +412,15 @@ fn read_rate(section: &mut Section<'_>, full: f64) -> Option<Rate> {
 }
 
 fn read_collapse(section: &mut Section<'_>) -> Collapse {
-    const COLLAPSES: &[(&str, u8)] =
-        &[("none", 0), ("cliff", 1), ("deadlocks", 2), ("locks", 3), ("memory", 4), ("thrashing", 5)];
+    const COLLAPSES: &[(&str, u8)] = &[
+        ("none", 0),
+        ("cliff", 1),
+        ("deadlocks", 2),
+        ("locks", 3),
+        ("memory", 4),
+        ("thrashing", 5),
+        ("measured", 6),
+    ];
     let weight =
         |section: &mut Section<'_>, key| section.read(key, |value| checked::number(value, 0, 1_000_000));
     let after = section.read("after", raw::amount);
@@ -433,6 +442,7 @@ fn read_collapse(section: &mut Section<'_>) -> Collapse {
             after,
             recovers_below: section.read("recovers_below", recovers).map(|below| below as u32),
         },
+        6 => Collapse::Measured { points: section.read("measured", raw::curve) },
         _ => Collapse::Thrashing {
             half: section.read("half", raw::amount),
             power: section.read("power", |value| checked::number(value, 0, 100)),

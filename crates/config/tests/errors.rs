@@ -67,7 +67,6 @@ fn what_comes_later_is_named() {
         ("protocol = \"mysql\"", "is not there yet; only \"postgres\" is"),
         ("protocol = \"http\"", "is not there yet; only \"postgres\" is"),
         ("protocol = \"smtp\"", "isn't known; write \"postgres\""),
-        ("long_limit = \"auto\"", "isn't a limit; leave it out: then the server is asked for its cores"),
     ]);
 }
 
@@ -83,7 +82,7 @@ fn numbers_have_bounds() {
         ("pinned_max = 0", "must be from 1 to 10000"),
         ("pinned_max = 21", "is more than `connections` (20); leave it out for half of them"),
         ("long_limit = 10001", "must be from 0 to 10000"),
-        ("long_limit = \"few\"", "isn't a limit; write a whole number, or \"none\""),
+        ("long_limit = \"few\"", "isn't a limit; write \"auto\", a whole number, or \"none\""),
         ("cost_window = 0", "must be from 1 to 1024"),
         ("cost_window = 1025", "must be from 1 to 1024"),
         ("queue_max = 10000001", "must be from 0 to 10000000"),
@@ -101,7 +100,7 @@ fn names_are_chosen_from_those_that_are_known() {
     assert_each(&[
         ("order = \"sjf\"", "isn't known; write \"fifo\" or \"shortest-first\""),
         ("order = 1", "an integer isn't a string; write \"fifo\" or \"shortest-first\""),
-        ("cost = \"mean\"", "isn't known; write \"moving-average\" or \"ewma\""),
+        ("cost = \"mean\"", "isn't known; write \"moving-average\" or \"ewma\" or \"steady\""),
         ("mode = \"shadow\"", "isn't known; write \"enforce\" or \"observe\""),
         ("pooling = \"statement\"", "isn't known; write \"transaction\" or \"session\""),
         ("on_disconnect = \"kill\"", "isn't known; write \"default\" or \"cancel\" or \"finish\""),
@@ -114,6 +113,31 @@ fn names_are_chosen_from_those_that_are_known() {
         "g.toml:2: log: format = \"xml\": isn't known; write \"text\" or \"json\"\n\
          g.toml:3: log: level = \"loud\": isn't known; write \"error\" or \"warn\" or \"info\" or \"debug\" or \"trace\""
     );
+}
+
+#[test]
+fn a_target_and_who_holds_it_belong_together() {
+    assert_each(&[
+        (
+            "rejection = \"yaksha\"",
+            "needs a `target`; add the mean response time to hold, such as target = \"150ms\"",
+        ),
+        (
+            "rejection = \"target\"",
+            "needs a `target`; add the mean response time to hold, such as target = \"150ms\", or target_p95",
+        ),
+        ("target = 150", "needs a unit; write \"150s\""),
+        ("yaksha_arrivals = 0", "must be more than 0"),
+        ("codel_target = \"0s\"", "must be more than zero"),
+    ]);
+    assert_eq!(
+        complaints("[[gate]]\nupstream = \"db:5432\"\ntarget = \"1s\"\nrejection = \"codel\"\n"),
+        "g.toml:3: gate: target = \"1s\": isn't held by this `rejection`; leave out `rejection`, and target is held; \
+         or leave it out"
+    );
+    let yaksha =
+        "[[gate]]\nupstream = \"db:5432\"\ntarget = \"1s\"\ntarget_p95 = \"2s\"\nrejection = \"yaksha\"\n";
+    assert!(complaints(yaksha).starts_with("g.toml:4: gate: target_p95 = \"2s\": isn't held"));
 }
 
 #[test]
@@ -200,13 +224,33 @@ fn the_admin_listener_is_tcp_or_none() {
         |line: &str| complaints(&format!("[admin]\nlisten = {line}\n[[gate]]\nupstream = \"db:5432\"\n"));
     assert_eq!(
         of_admin("\"unix:/run/admin\""),
-        "g.toml:2: admin: listen = \"unix:/run/admin\": is a Unix socket; write \"host:port\" or \"none\""
+        "g.toml:2: admin: listen = \"unix:/run/admin\": is a Unix socket; write \"host:port\" or \"none\" here, and the path as `socket`"
     );
     assert_eq!(
         of_admin("\"6433\""),
         "g.toml:2: admin: listen = \"6433\": has no host; write \"127.0.0.1:6433\""
     );
     assert!(of_admin("\"127.0.0.1:6432\"").ends_with("the admin listener is there"));
+    assert_eq!(
+        of_admin("\"none\"\nsocket = \"run/a\""),
+        "g.toml:3: admin: socket = \"run/a\": is a relative path; write an absolute one: \"unix:/run/…\""
+    );
+    assert_eq!(
+        of_admin("\"none\"\nsocket_mode = \"0666\""),
+        "g.toml:3: admin: socket_mode = \"0666\": isn't known; write \"0600\" or \"0660\""
+    );
+}
+
+#[test]
+fn a_capacity_by_itself_is_read_and_written_as_in_a_file() {
+    for text in ["none", "auto", "20s", "1m 30s", "250ms"] {
+        let capacity = config::capacity(text).expect("it is one");
+        assert_eq!(config::capacity_text(capacity), text);
+    }
+    let said = |text| config::capacity(text).expect_err("it is none");
+    assert_eq!(said("20"), "needs a unit; write \"20s\"");
+    assert!(said("much").starts_with("isn't known; write an amount of work such as"), "{}", said("much"));
+    assert!(config::capacity("0s").is_err() && config::capacity("").is_err());
 }
 
 #[test]

@@ -110,7 +110,7 @@ order = "fifo"
     let [(found, first), (paper, second)] = &experiment.variants[..] else { panic!("{experiment:?}") };
     assert_eq!((found.as_str(), paper.as_str()), ("found", "paper"));
     assert!(matches!(first.policy.capacity, Capacity::Found(_)));
-    assert_eq!(first.policy.long_limit, Some(2), "the service tells of its cores");
+    assert_eq!(first.policy.long_limit, Some(admission::LongLimit::FOUND), "nobody tells of cores");
     assert_eq!(second.policy.capacity, Capacity::Fixed(Work::from_nanos(100_000_000)));
     assert_eq!((second.policy.long_limit, second.policy.order), (None, Order::Fifo));
     assert_eq!(first.types[1].service_time, Distribution::Fixed(Duration::from_millis(2)));
@@ -134,7 +134,7 @@ fn a_configuration_is_simulated_as_it_is() {
     let (name, scenario) = &experiment.variants[1];
     assert_eq!(
         (name.as_str(), scenario.policy.connections, scenario.policy.long_limit),
-        ("shop", 7, Some(3))
+        ("shop", 7, Some(admission::LongLimit::Fixed(3)))
     );
     let world = config::load(&files.path().join("g.toml")).unwrap();
     assert_eq!(world.gates[0].policy, scenario.policy, "what was simulated is what runs");
@@ -168,6 +168,84 @@ fn sessions_are_read_by_the_names_of_the_types() {
     }
     let open = with("{ home = { home = 1 } }").replace("arrivals = \"closed\"", "rate = 1");
     assert!(read(&open).unwrap_err()[0].contains("only the clients of a closed loop have sessions"));
+}
+
+#[test]
+fn sessions_may_stand_in_a_file_of_their_own() {
+    let text =
+        SMALL.replace("rate = 100", "arrivals = \"closed\"\nsessions = \"pages.toml\"\njoining = \"20s\"");
+    let files =
+        directory(&[("s.toml", &text), ("pages.toml", "first = \"read\"\n[next]\nread = { read = 1 }\n")]);
+    let experiment = load_scenario(&files.path().join("s.toml")).unwrap();
+    let source = &experiment.variants[0].1.sources[0];
+    assert_eq!(source.mix, Mix::Sessions(Sessions { first: 0, next: vec![vec![1.0]], lasts: None }));
+    assert_eq!(source.joining, Duration::from_secs(20));
+    fs::write(files.path().join("pages.toml"), "first = \"write\"\n[next]\n").unwrap();
+    let said = load_scenario(&files.path().join("s.toml")).unwrap_err().to_string();
+    assert!(said.contains("pages.toml names the type \"write\", which isn't there"), "{said}");
+    fs::remove_file(files.path().join("pages.toml")).unwrap();
+    let said = load_scenario(&files.path().join("s.toml")).unwrap_err().to_string();
+    assert!(said.contains("pages.toml cannot be read"), "{said}");
+}
+
+#[test]
+fn a_sweep_over_clients_keeps_the_proportion_of_the_sources() {
+    let closed = |clients| format!("[[source]]\narrivals = \"closed\"\nclients = {clients}\n");
+    let types = SMALL.split("[[source]]").next().unwrap();
+    let text = format!("{types}{}{}[sweep]\nclients = [4, 10]\n", closed(1), closed(3));
+    let experiment = read(&text).unwrap();
+    let clients = |point| {
+        let scenario = experiment.scenario(0, point, 5);
+        assert_eq!(scenario.seed, 6);
+        let count = |source: &sim::Source| match source.arrivals {
+            Arrivals::Closed { clients, .. } => clients,
+            _ => 0,
+        };
+        scenario.sources.iter().map(count).collect::<Vec<_>>()
+    };
+    assert_eq!((experiment.points(), clients(0), clients(1)), (2, vec![1, 3], vec![2, 8]));
+}
+
+#[test]
+fn a_sweep_over_utilization_is_of_what_the_service_can_do() {
+    let experiment =
+        read(&format!("{SMALL}[upstream]\ncores = 2\n[sweep]\nutilization = [0.5, 1.2]\n")).unwrap();
+    let rate = |point| experiment.scenario(0, point, 0).sources[0].arrivals.clone();
+    assert_eq!(rate(0), Arrivals::Poisson(Rate::constant(1000.0)));
+    assert_eq!(rate(1), Arrivals::Poisson(Rate::constant(2400.0)));
+    assert_eq!(read(SMALL).unwrap().points(), 1);
+}
+
+#[test]
+fn a_sweep_that_cannot_be_is_said() {
+    let said = |sweep: &str| read(&format!("{SMALL}[sweep]\n{sweep}\n")).unwrap_err().join("\n");
+    assert!(said("clients = [10]").contains("needs a closed source"));
+    assert!(said("clients = []").contains("is empty"));
+    assert!(said("clients = [0]").contains("from 1 to 1000000"));
+    assert!(said("clients = 10").contains("isn't a list"));
+    assert!(said("").contains("clients: is missing"));
+    assert!(said("clients = [1]\nutilization = [1]").contains("can't both be varied"));
+    assert!(said("client = [1]").contains("clients"));
+}
+
+#[test]
+fn a_service_may_be_as_it_was_measured_and_a_gate_told_what_types_take() {
+    let text = SMALL.replace("1ms\"", "1ms\"\nknown = \"3ms\"").replace(
+        "[[source]]",
+        "[scenario]\nlearning = false\n[upstream]\nat_once = 8\ncollapse = \"measured\"\nmeasured = [[1, 1.0], [50, 0.5]]\n[[source]]",
+    );
+    let experiment = read(&text).unwrap();
+    let scenario = &experiment.variants[0].1;
+    assert_eq!((scenario.learning, scenario.types[0].known), (false, Some(Duration::from_millis(3))));
+    let collapse = Collapse::Measured { points: vec![(1, 1.0), (50, 0.5)] };
+    assert_eq!(scenario.upstream.service, Service::Sharing { cores: 1, collapse });
+    assert_eq!(scenario.upstream.at_once, Some(8));
+    let said = |from: &str, to: &str| read(&text.replace(from, to)).unwrap_err().join("\n");
+    assert!(said("[50, 0.5]", "[0, 0.5]").contains("in order"));
+    assert!(said("[50, 0.5]", "[50, 0]").contains("above 0"));
+    assert!(said("[[1, 1.0], [50, 0.5]]", "[]").contains("at least one point"));
+    assert!(said("[[1, 1.0], [50, 0.5]]", "3").contains("isn't a list of points"));
+    assert!(said("at_once = 8", "at_once = 8\nservice = \"fifo\"").contains("shares its cores"));
 }
 
 #[test]

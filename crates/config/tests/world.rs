@@ -2,12 +2,14 @@
 
 #![expect(clippy::panic, reason = "a helper of tests fails like a test")]
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use admission::{Capacity, Controller, Cost, Order, Work};
+use admission::{Capacity, Controller, Cost, Goal, Order, Rejection, Targets, Tuning, Work, YakshaSettings};
 use config::{
     ADMIN, Address, Auth, AuthMethod, AuthQuery, ChannelBinding, Field, FieldDefault, GATE, LOG, LongLimit,
-    Mode, OnDisconnect, Origin, Pooling, TlsMode, UpstreamTlsMode, World, effective, parse,
+    Mode, OnDisconnect, Origin, Pooling, SocketMode, TlsMode, Trace, TraceFull, UpstreamTlsMode, World,
+    effective, parse,
 };
 
 const MINIMAL: &str = "[[gate]]\nupstream = \"db:5432\"\n";
@@ -16,6 +18,9 @@ const MINIMAL: &str = "[[gate]]\nupstream = \"db:5432\"\n";
 const FULL: &str = r#"
 [admin]
 listen = "none"
+socket = "/run/gatekeeper/admin.sock"
+socket_mode = "0660"
+token_file = "/etc/gatekeeper/token"
 
 [log]
 format = "json"
@@ -28,6 +33,7 @@ listen = "/run/gatekeeper"
 upstream = "unix:/run/postgresql/.s.PGSQL.5433"
 connections = 9
 capacity = "20s"
+contention = "auto"
 long_limit = 2
 order = "shortest-first"
 aging = 2.5
@@ -62,7 +68,17 @@ on_disconnect = "cancel"
 drain_timeout = "0s"
 types_max = 5
 suspend_after = "0s"
+rejection = "yaksha"
+target = "150ms"
+yaksha_arrivals = 823.5
+yaksha_tuning = "static"
+yaksha_interval = "2s"
+yaksha_smoothing = "3s"
+yaksha_averaging = "4s"
 state_file = "/var/lib/gatekeeper/shop.json"
+trace_file = "/var/lib/gatekeeper/shop.trace"
+trace_max = 9
+trace_full = "rotate"
 admin_users = ["ann", "bob"]
 stats_users = "exporter, prober"
 admin_database = "shop"
@@ -80,6 +96,9 @@ upstream_tls_cert = "/etc/client.pem"
 upstream_tls_key = "/etc/client.key"
 long_limit = "none"
 order = "fifo"
+rejection = "codel"
+codel_target = "50ms"
+codel_interval = "1s"
 on_disconnect = "finish"
 
 [[gate]]
@@ -88,6 +107,15 @@ listen = "localhost:0"
 upstream = "10.0.0.3:5432"
 long_limit = 0
 aging = "none"
+rejection = "deadline"
+cost = "steady"
+
+[[gate]]
+name = "fourth"
+listen = "localhost:1"
+upstream = "10.0.0.4:5432"
+target = "200ms"
+target_p95 = "500ms"
 "#;
 
 fn world(text: &str) -> World {
@@ -103,9 +131,9 @@ fn only_the_upstream_is_required() {
     assert_eq!((gate.mode, gate.pooling), (Mode::Enforce, Pooling::Transaction));
     let policy = &gate.policy;
     assert_eq!((policy.connections, policy.pinned_max, policy.capacity), (20, 10, Capacity::Unlimited));
-    assert_eq!((gate.long_limit, policy.long_limit), (LongLimit::AskServer, Some(4)));
+    assert_eq!((gate.long_limit, policy.long_limit), (LongLimit::Auto, Some(admission::LongLimit::FOUND)));
     let floor = Work::from(Duration::from_secs(20));
-    assert_eq!(policy.order, Order::ShortestFirst { aging: Some(5.0), floor });
+    assert_eq!(policy.order, Order::ShortestFirst { aging: Some(3.0), floor });
     assert_eq!(policy.cost, Cost::DEFAULT);
     assert_eq!((policy.queue_max, policy.queue_timeout), (100_000, Duration::from_secs(120)));
     assert_eq!((policy.types_max, policy.suspend_after), (1000, Duration::from_secs(1)));
@@ -118,6 +146,11 @@ fn every_key_is_heard() {
     let world = world(FULL);
     let gate = &world.gates[0];
     assert_eq!(world.admin.listen, None);
+    assert_eq!(world.admin.socket.as_deref(), Some("/run/gatekeeper/admin.sock".as_ref()));
+    assert_eq!(world.admin.socket_mode, SocketMode::Group);
+    let file = Some("/var/lib/gatekeeper/shop.trace".into());
+    assert_eq!(gate.trace, Trace { file, megabytes_max: 9, full: TraceFull::Rotate });
+    assert_eq!(world.admin.token_file.as_deref(), Some("/etc/gatekeeper/token".as_ref()));
     assert_eq!(gate.listen, Address::Unix("/run/gatekeeper/.s.PGSQL.6432".into()));
     assert_eq!(gate.upstream, Address::Unix("/run/postgresql/.s.PGSQL.5433".into()));
     let identity = gate.tls.identity.as_ref().expect("an identity");
@@ -138,10 +171,14 @@ fn every_key_is_heard() {
     let policy = &gate.policy;
     assert_eq!((policy.connections, policy.pinned_max), (9, 9));
     assert_eq!(policy.capacity, Capacity::Fixed(Work::from(Duration::from_secs(20))));
-    assert_eq!((gate.long_limit, policy.long_limit), (LongLimit::Fixed(2), Some(2)));
+    assert_eq!(
+        (gate.long_limit, policy.long_limit),
+        (LongLimit::Fixed(2), Some(admission::LongLimit::Fixed(2)))
+    );
     let floor = Work::from(Duration::from_millis(9 * 250));
     assert_eq!(policy.order, Order::ShortestFirst { aging: Some(2.5), floor });
     assert_eq!(policy.cost, Cost::Ewma { weight: 0.1 });
+    assert_eq!(world.gates[2].policy.cost, Cost::Steady);
     assert_eq!((policy.queue_max, policy.queue_timeout), (0, Duration::from_secs(90)));
     assert_eq!((policy.types_max, policy.suspend_after), (5, Duration::ZERO));
     assert_eq!((gate.mode, gate.pooling), (Mode::Observe, Pooling::Session));
@@ -149,6 +186,21 @@ fn every_key_is_heard() {
     assert_eq!((gate.login_timeout, gate.connect_timeout), (Duration::from_secs(1), Duration::from_secs(2)));
     assert_eq!((gate.keepalive, gate.drain_timeout), (Duration::from_secs(4), Duration::ZERO));
     assert!(gate.allow_trust_relay);
+    let yaksha = YakshaSettings {
+        target: Duration::from_millis(150),
+        arrivals: 823.5,
+        tuning: Tuning::Static,
+        interval: Duration::from_secs(2),
+        smoothing: Duration::from_secs(3),
+        averaging: Duration::from_secs(4),
+    };
+    assert_eq!(policy.rejection, Rejection::Yaksha(yaksha));
+    let codel = Rejection::Codel { target: Duration::from_millis(50), interval: Duration::from_secs(1) };
+    assert_eq!(world.gates[1].policy.rejection, codel);
+    assert_eq!(world.gates[2].policy.rejection, Rejection::Deadline);
+    let all = Goal { mean: Some(Duration::from_millis(200)), p95: Some(Duration::from_millis(500)) };
+    let targets = Targets { all, types: BTreeMap::new() };
+    assert_eq!(world.gates[3].policy.rejection, Rejection::Target(targets));
     let query = |database: &str, sql: Option<&str>| AuthQuery {
         user: "lookup".to_owned(),
         database: database.to_owned(),
@@ -223,7 +275,7 @@ fn the_effective_configuration_tells_what_was_derived() {
         "connections = 20\npinned_max = 10\n",
         "# no capacity: only connections and the long lane limit what is in flight\n",
         "# the unit of work and of capacity: the mean upstream time of a type's last 32 executions\n",
-        "# long_limit: the server is asked for its cores at the start; 4 if it doesn't tell\n",
+        "long_limit = \"auto\"\n",
         "# at most 36 server connections: connections + logins_max\n",
         "queue_timeout = \"2m\"\n",
     ] {
@@ -261,4 +313,18 @@ fn addresses_know_whether_others_can_reach_them() {
     assert!(listen("127.0.0.1:1") && listen("[::1]:1") && listen("localhost:1") && listen("/run"));
     assert!(listen("LocalHost:1") && listen("[::ffff:127.0.0.1]:1"));
     assert!(!listen("0.0.0.0:1") && !listen("10.0.0.1:1") && !listen("db.example:1"));
+}
+
+#[test]
+fn a_gate_is_amended_with_some_keys_and_keeps_the_others() {
+    let running = world(
+        "[[gate]]\nname = \"shop\"\nupstream = \"db:5432\"\nconnections = 8\npinned_max = 8\nqueue_max = 7",
+    );
+    let flags = [("connections", "4".to_owned()), ("order", "fifo".to_owned())];
+    let gate = config::amended(&running, &flags).unwrap().gates.remove(0);
+    let policy = &gate.policy;
+    assert_eq!((policy.connections, policy.pinned_max, policy.queue_max), (4, 2, 7));
+    assert_eq!((policy.order, gate.name.as_str()), (Order::Fifo, "shop"));
+    let errors = config::amended(&running, &[("order", "lifo".to_owned())]).unwrap_err().to_string();
+    assert!(errors.starts_with("--order \"lifo\": isn't known"), "{errors}");
 }

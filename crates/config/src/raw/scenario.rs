@@ -75,6 +75,13 @@ pub const SCENARIO: &[Field] = &[
         "A request takes about a hundred bytes of memory.",
     ),
     field(
+        "learning",
+        "`true` or `false`",
+        Value("true"),
+        "Whether the gates learn what requests take; else they go on with what the types say is `known`.",
+        "Gates learn. Without it shows what estimates made offline are worth.",
+    ),
+    field(
         "without_gate",
         "`true` or `false`",
         Value("true"),
@@ -107,6 +114,31 @@ pub const TYPE: &[Field] = &[
         Derived("none"),
         "The lock that it needs, with `collapse = \"locks\"`.",
         "Most need none.",
+    ),
+    field(
+        "known",
+        TIME,
+        Derived("none: the gate learns it"),
+        "How long the gate expects one to take when the run begins, as if it had learned that before.",
+        "A gate begins with what it was told, or knows nothing.",
+    ),
+];
+
+/// The keys of `[sweep]`.
+pub const SWEEP: &[Field] = &[
+    field(
+        "clients",
+        "a list of numbers from 1 to 1000000: `[50, 100, 200]`",
+        Derived("none"),
+        "How many clients there are in all, for sources with `arrivals = \"closed\"`; several share them in the proportion of their `clients`.",
+        "Either this or `utilization`.",
+    ),
+    field(
+        "utilization",
+        "a list of numbers from 0: `[0.5, 0.9, 1.2]`",
+        Derived("none"),
+        "How many requests arrive, as a part of what the service can do of the mix at full speed: `\"poisson\"` or `\"regular\"` arrivals, from one source with a `mix`.",
+        "Either this or `clients`.",
     ),
 ];
 
@@ -174,12 +206,19 @@ pub const SOURCE: &[Field] = &[
     ),
     field(
         "sessions",
-        "a table: `{ first = \"home\", lasts = \"exponential 15m\", next = { home = { search = 2, home = 1 }, … } }`",
+        "a table: `{ first = \"home\", lasts = \"exponential 15m\", next = { home = { search = 2, home = 1 }, … } }`, or a file with these three keys, relative to this one",
         Derived("none: each request is drawn from `mix`"),
         "What a client of a closed loop sends next depends on what it sent last: for each type the weights of those that may follow. A session begins with `first`, and anew with the next request after it has lasted for `lasts` (for ever, if that is left out).",
         "Clients that go from page to page aren't independent draws.",
     ),
     field("from", TIME, Value("\"0s\""), "When these clients begin.", "At once."),
+    field(
+        "joining",
+        TIME,
+        Value("\"0s\""),
+        "Closed: they come one after another, each at a random instant within this time.",
+        "All at once, each after a think time.",
+    ),
     field("until", "a duration, or `\"none\"`", Value("\"none\""), "When they end.", "With the scenario."),
     field(
         "timeout",
@@ -229,8 +268,15 @@ pub const UPSTREAM: &[Field] = &[
     ),
     field("cores", "1 to 10000", Value("1"), "How many cores, or servers.", "Say how many yours has."),
     field(
+        "at_once",
+        "1 to 1000000, or `\"none\"`",
+        Value("\"none\""),
+        "The most that it serves at once (sharing only); the others wait inside, in order of arrival, and count as in flight.",
+        "Most serve all that come.",
+    ),
+    field(
         "collapse",
-        "`\"none\"`, `\"cliff\"`, `\"deadlocks\"`, `\"locks\"`, `\"memory\"` or `\"thrashing\"`",
+        "`\"none\"`, `\"cliff\"`, `\"deadlocks\"`, `\"locks\"`, `\"memory\"`, `\"thrashing\"` or `\"measured\"`",
         Value("\"none\""),
         "How it loses speed when too much is in flight (sharing only).",
         "Many a service doesn't.",
@@ -293,6 +339,13 @@ pub const UPSTREAM: &[Field] = &[
         "Thrashing: the weight at which half of the speed is lost.",
         "A peak near two requests for each core.",
     ),
+    field(
+        "measured",
+        "pairs of weight in flight and a factor above 0: `[[1, 1.0], [50, 0.9], [100, 0.4]]`",
+        Value("[]"),
+        "Measured: by what the speed of all cores is multiplied with so much weight in flight; straight lines between the points.",
+        "It must be measured.",
+    ),
     field("power", "0 to 100", Value("2"), "Thrashing: how steeply.", "Smoothly."),
     field(
         "speed",
@@ -307,5 +360,12 @@ pub const UPSTREAM: &[Field] = &[
         Value("\"0s\""),
         "How long an answer is under way: the request is in flight for so much longer, and keeps no core busy.",
         "The gate stands beside the service.",
+    ),
+    field(
+        "input_output",
+        "a number from 0",
+        Value("0"),
+        "For each second that a request takes of a core, so many seconds it then waits for what isn't one, such as a disk.",
+        "What is in memory needs no disk.",
     ),
 ];

@@ -6,6 +6,8 @@ use std::time::Duration;
 use admission::{Capacity, Controller};
 use toml::de::DeValue;
 
+use crate::checked::LongLimit;
+
 /// No time-out is longer: who means "never" should say what he waits for.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// No simulation lasts longer: its clock has room for 584 years.
@@ -165,6 +167,40 @@ pub(crate) fn steps(value: &DeValue<'_>) -> Result<Vec<(Duration, f64)>, Complai
     }
 }
 
+/// Whole numbers, in order, with an amount each: `[[1, 1.0], [50, 0.9]]`.
+pub(crate) fn curve(value: &DeValue<'_>) -> Result<Vec<(u32, f64)>, Complaint> {
+    let wrong = || Complaint::new("isn't a list of points").hint("write such as [[1, 1.0], [50, 0.9]]");
+    let DeValue::Array(values) = value else { return Err(wrong()) };
+    let point = |value: &DeValue<'_>| match value {
+        DeValue::Array(pair) if pair.len() == 2 => {
+            let at = integer(pair[0].get_ref(), 0..=1_000_000)? as u32;
+            Ok((at, amount(pair[1].get_ref())?))
+        }
+        _ => Err(wrong()),
+    };
+    values.iter().map(|value| point(value.get_ref())).collect()
+}
+
+/// A list of what `each` takes, not empty.
+pub(crate) fn list<T>(
+    value: &DeValue<'_>,
+    each: impl Fn(&DeValue<'_>) -> Result<T, Complaint>,
+) -> Result<Vec<T>, Complaint> {
+    match value {
+        DeValue::Array(values) if values.len() > LIST_MAX => {
+            Err(Complaint::new(format!("has more than {LIST_MAX} values")))
+        }
+        DeValue::Array(values) if !values.is_empty() => {
+            values.iter().map(|value| each(value.get_ref())).collect()
+        }
+        DeValue::Array(_) => Err(Complaint::new("is empty").hint("write at least one value")),
+        other => Err(Complaint::new(format!("{} isn't a list", what(other))).hint("write such as [1, 2, 3]")),
+    }
+}
+
+/// The longest list.
+const LIST_MAX: usize = 1000;
+
 /// One amount from the beginning on, or steps of it.
 pub(crate) fn amount_or_steps(value: &DeValue<'_>) -> Result<Vec<(Duration, f64)>, Complaint> {
     match value {
@@ -239,15 +275,18 @@ pub(crate) fn capacity(value: &DeValue<'_>) -> Result<Capacity, Complaint> {
     }
 }
 
-/// The long lane's limit; `None` for no long lane.
-pub(crate) fn long_limit(value: &DeValue<'_>) -> Result<Option<u64>, Complaint> {
+/// The long lane's limit.
+pub(crate) fn long_limit(value: &DeValue<'_>) -> Result<LongLimit, Complaint> {
     match value {
-        DeValue::String(text) if text == "none" => Ok(None),
-        DeValue::String(text) if text == "auto" => {
-            Err(Complaint::new("isn't a limit").hint("leave it out: then the server is asked for its cores"))
+        DeValue::String(text) if text == "none" => Ok(LongLimit::NoLane),
+        DeValue::String(text) if text == "auto" => Ok(LongLimit::Auto),
+        DeValue::String(_) => {
+            Err(Complaint::new("isn't a limit").hint("write \"auto\", a whole number, or \"none\""))
         }
-        DeValue::String(_) => Err(Complaint::new("isn't a limit").hint("write a whole number, or \"none\"")),
-        other => Ok(Some(integer(other, 0..=10_000)?).filter(|limit| *limit > 0)),
+        other => match integer(other, 0..=10_000)? {
+            0 => Ok(LongLimit::NoLane),
+            limit => Ok(LongLimit::Fixed(u32::try_from(limit).unwrap_or(u32::MAX))),
+        },
     }
 }
 

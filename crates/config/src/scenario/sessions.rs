@@ -1,15 +1,27 @@
 //! The sessions of clients: a Markov chain over the types, written with their names.
 
+use std::path::Path;
+
 use sim::{Distribution, Sessions};
 use toml::de::{DeTable, DeValue};
 
-use super::distribution;
+use super::{distribution, read_file};
 use crate::raw::{self, Complaint, hint_for_unknown};
 
 const KEYS: [&str; 3] = ["first", "lasts", "next"];
 
-/// Reads them. `names`: of all types.
-pub(super) fn read(value: &DeValue<'_>, names: &[&str]) -> Result<Sessions, Complaint> {
+/// Reads them, from a file of their own (relative to `directory`) if one is named. `names`: of all types.
+pub(super) fn read(value: &DeValue<'_>, names: &[&str], directory: &Path) -> Result<Sessions, Complaint> {
+    let DeValue::String(file) = value else { return table(value, names) };
+    let text = read_file(&directory.join(&**file), crate::FILE_BYTES_MAX)
+        .map_err(|complaint| Complaint::new(format!("{file} {}", complaint.why)))?;
+    let document = DeTable::parse(&text)
+        .map_err(|error| Complaint::new(format!("{file} isn't TOML: {}", error.message())))?;
+    table(&DeValue::Table(document.into_inner()), names)
+        .map_err(|complaint| Complaint { why: format!("{file} {}", complaint.why), ..complaint })
+}
+
+fn table(value: &DeValue<'_>, names: &[&str]) -> Result<Sessions, Complaint> {
     let form = "write such as { first = \"home\", next = { home = { search = 1 }, search = { home = 1 } } }";
     let wrong = |why: &str| Complaint::new(why).hint(form);
     let DeValue::Table(table) = value else { return Err(wrong("isn't a table")) };

@@ -1,0 +1,100 @@
+//! Who is refused: the rule, and the keys that it alone reads.
+
+use std::collections::BTreeMap;
+
+use admission::{Goal, Rejection, Targets, Tuning, YakshaSettings};
+
+use crate::raw::{self, Complaint, Section};
+
+/// The rules by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rule {
+    Nobody,
+    Deadline,
+    Codel,
+    Yaksha,
+    Target,
+}
+
+pub(crate) const RULES: &[(&str, Rule)] = &[
+    ("none", Rule::Nobody),
+    ("target", Rule::Target),
+    ("deadline", Rule::Deadline),
+    ("codel", Rule::Codel),
+    ("yaksha", Rule::Yaksha),
+];
+
+pub(crate) const TUNINGS: &[(&str, Tuning)] = &[("self", Tuning::SelfTuned), ("static", Tuning::Static)];
+
+/// The name of the rule of a policy.
+pub(crate) fn rule_of(rejection: &Rejection) -> Rule {
+    match rejection {
+        Rejection::Nobody => Rule::Nobody,
+        Rejection::Deadline => Rule::Deadline,
+        Rejection::Codel { .. } => Rule::Codel,
+        Rejection::Yaksha(_) => Rule::Yaksha,
+        Rejection::Target(_) => Rule::Target,
+    }
+}
+
+pub(super) fn read(section: &mut Section<'_>) -> Rejection {
+    let goal = Goal {
+        mean: section.read_given("target", raw::some_time),
+        p95: section.read_given("target_p95", raw::some_time),
+    };
+    let has_target = ["target", "target_p95"].iter().any(|key| section.has(key));
+    let unless_said = if has_target { Rule::Target } else { Rule::Nobody };
+    let rule = section.read_given("rejection", |value| raw::choice(value, RULES)).unwrap_or(unless_said);
+    let codel = Rejection::Codel {
+        target: section.read("codel_target", raw::some_time),
+        interval: section.read("codel_interval", raw::some_time),
+    };
+    let yaksha = YakshaSettings {
+        target: goal.mean.unwrap_or_default(),
+        arrivals: section.read("yaksha_arrivals", arrivals),
+        tuning: section.read("yaksha_tuning", |value| raw::choice(value, TUNINGS)),
+        interval: section.read("yaksha_interval", raw::some_time),
+        smoothing: section.read("yaksha_smoothing", raw::some_time),
+        averaging: section.read("yaksha_averaging", raw::some_time),
+    };
+    check_targets(section, rule, has_target);
+    match rule {
+        Rule::Nobody => Rejection::Nobody,
+        Rule::Deadline => Rejection::Deadline,
+        Rule::Codel => codel,
+        Rule::Yaksha => Rejection::Yaksha(yaksha),
+        Rule::Target => Rejection::Target(Targets { all: goal, types: BTreeMap::new() }),
+    }
+}
+
+/// A target and who holds it belong together.
+fn check_targets(section: &mut Section<'_>, rule: Rule, has_target: bool) {
+    let unheld = |key: &str| {
+        let hint = format!("leave out `rejection`, and {key} is held; or leave it out");
+        Complaint::new("isn't held by this `rejection`").hint(hint)
+    };
+    match rule {
+        Rule::Target if !has_target => {
+            let hint = "add the mean response time to hold, such as target = \"150ms\", or target_p95";
+            section.complain("rejection", Complaint::new("needs a `target`").hint(hint));
+        }
+        Rule::Yaksha if !section.has("target") => {
+            let hint = "add the mean response time to hold, such as target = \"150ms\"";
+            section.complain("rejection", Complaint::new("needs a `target`").hint(hint));
+        }
+        Rule::Yaksha if section.has("target_p95") => section.complain("target_p95", unheld("target_p95")),
+        Rule::Nobody | Rule::Deadline | Rule::Codel => {
+            for key in ["target", "target_p95"] {
+                if section.has(key) {
+                    section.complain(key, unheld(key));
+                }
+            }
+        }
+        Rule::Yaksha | Rule::Target => {}
+    }
+}
+
+fn arrivals(value: &toml::de::DeValue<'_>) -> Result<f64, Complaint> {
+    let arrivals = raw::amount(value)?;
+    if arrivals > 0.0 { Ok(arrivals) } else { Err(Complaint::new("must be more than 0")) }
+}

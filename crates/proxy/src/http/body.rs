@@ -1,0 +1,228 @@
+//! Bodies on their way: a request's towards the service, and a response's towards the client.
+//!
+//! Neither is kept: what one side sends is taken as the other side takes it, a frame at a time. A request's body may have
+//! a beginning that was read while the request waited.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use tokio::time::{Instant, Sleep, sleep};
+
+use super::access::Record;
+use super::flight::Flight;
+
+/// What is read of a request's body while the request waits: it tells that its client has gone, if that stands behind it.
+pub(crate) const READ_AHEAD: usize = 64 * 1024;
+
+/// Why a body ended before its end.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Broken {
+    /// One of the two connections is lost, or says what it may not.
+    #[error(transparent)]
+    Http(#[from] hyper::Error),
+    /// The client sends nothing.
+    #[error("the client sent nothing of its body for {0:?}")]
+    Late(Duration),
+}
+
+/// A request's body.
+#[derive(Debug, Default)]
+pub(crate) struct ToService {
+    ahead: VecDeque<Frame<Bytes>>,
+    rest: Option<Incoming>,
+    read: usize,
+    wait_max: Duration,
+    waiting: Option<Pin<Box<Sleep>>>,
+    /// Whether something of it has been taken, so that it can't be sent again.
+    taken: bool,
+}
+
+impl ToService {
+    /// What a client sends, who may pause for so long.
+    pub(crate) fn new(incoming: Incoming, wait_max: Duration) -> Self {
+        let rest = (!incoming.is_end_stream()).then_some(incoming);
+        Self { rest, wait_max, ..Self::default() }
+    }
+
+    /// Whether it can be sent once more: nothing is missing of it.
+    pub(crate) fn is_whole(&self) -> bool {
+        !self.taken
+    }
+
+    /// Whether there is nothing in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ahead.is_empty() && self.rest.is_none()
+    }
+
+    /// Reads on, up to [`READ_AHEAD`] bytes; then, or at the end, never resolves. Cancel-safe.
+    ///
+    /// # Errors
+    /// The client has gone, or sends what isn't a body.
+    pub(crate) async fn read_ahead(&mut self) -> Result<std::convert::Infallible, Broken> {
+        while self.read < READ_AHEAD
+            && let Some(rest) = &mut self.rest
+        {
+            match rest.frame().await {
+                Some(frame) => {
+                    let frame = frame?;
+                    // A frame without bytes counts as well: nobody may send any number of them.
+                    self.read += frame.data_ref().map_or(0, Bytes::len).max(64);
+                    self.ahead.push_back(frame);
+                }
+                None => self.rest = None,
+            }
+        }
+        std::future::pending().await
+    }
+}
+
+impl Body for ToService {
+    type Data = Bytes;
+    type Error = Broken;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        let this = self.get_mut();
+        if let Some(frame) = this.ahead.pop_front() {
+            this.taken = true;
+            return Poll::Ready(Some(Ok(frame)));
+        }
+        let Some(rest) = &mut this.rest else { return Poll::Ready(None) };
+        this.taken = true;
+        match Pin::new(rest).poll_frame(context) {
+            Poll::Ready(frame) => {
+                this.waiting = None;
+                if frame.is_none() {
+                    this.rest = None;
+                }
+                Poll::Ready(frame.map(|frame| frame.map_err(Broken::from)))
+            }
+            Poll::Pending => {
+                let wait_max = this.wait_max;
+                let waiting = this.waiting.get_or_insert_with(|| Box::pin(sleep(wait_max)));
+                ready!(waiting.as_mut().poll(context));
+                waiting.as_mut().reset(Instant::now() + wait_max);
+                Poll::Ready(Some(Err(Broken::Late(wait_max))))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.ahead.is_empty() && self.rest.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let ahead: u64 = self.ahead.iter().filter_map(Frame::data_ref).map(|data| data.len() as u64).sum();
+        let mut hint = self.rest.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint);
+        if let Some(upper) = hint.upper() {
+            hint.set_upper(upper.saturating_add(ahead));
+        }
+        hint.set_lower(hint.lower().saturating_add(ahead));
+        hint
+    }
+}
+
+/// A response's body.
+#[derive(Debug)]
+pub(crate) struct ToClient {
+    source: Source,
+    record: Option<Box<Record>>,
+}
+
+#[derive(Debug)]
+enum Source {
+    /// The gate's own words.
+    Own(Full<Bytes>),
+    /// What the service sends, and what ends when that does.
+    Passed(Incoming, Flight),
+}
+
+impl ToClient {
+    /// The gate's own words.
+    pub(crate) fn own(text: impl Into<Bytes>) -> Self {
+        Self { source: Source::Own(Full::new(text.into())), record: None }
+    }
+
+    /// What the service sends.
+    pub(crate) fn passed(incoming: Incoming, flight: Flight) -> Self {
+        Self { source: Source::Passed(incoming, flight), record: None }
+    }
+
+    /// To be written down when it has ended, in whatever way.
+    pub(crate) fn note(&mut self, mut record: Box<Record>) {
+        if self.is_end_stream() {
+            record.complete();
+        }
+        self.record = Some(record);
+    }
+}
+
+impl Source {
+    fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        match self {
+            Self::Own(body) => Pin::new(body)
+                .poll_frame(context)
+                .map(|frame| frame.map(|frame| frame.map_err(|never| match never {}))),
+            Self::Passed(incoming, flight) => {
+                flight.asked();
+                let frame = ready!(Pin::new(&mut *incoming).poll_frame(context));
+                match &frame {
+                    None => flight.land(),
+                    Some(Err(_)) => flight.crash(),
+                    // The end may be known with the last frame, and nobody need ask again.
+                    Some(Ok(_)) if incoming.is_end_stream() => flight.land(),
+                    Some(Ok(_)) => flight.answered(),
+                }
+                Poll::Ready(frame.map(|frame| frame.map_err(Broken::from)))
+            }
+        }
+    }
+}
+
+impl Body for ToClient {
+    type Data = Bytes;
+    type Error = Broken;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        let this = self.get_mut();
+        let frame = ready!(this.source.poll_frame(context));
+        if let Some(record) = &mut this.record {
+            match &frame {
+                Some(Ok(frame)) => record.pass(frame.data_ref().map_or(0, Bytes::len)),
+                Some(Err(_)) => this.record = None,
+                None => record.complete(),
+            }
+        }
+        if this.is_end_stream()
+            && let Some(record) = &mut this.record
+        {
+            record.complete();
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.source {
+            Source::Own(body) => body.is_end_stream(),
+            Source::Passed(incoming, _) => incoming.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.source {
+            Source::Own(body) => body.size_hint(),
+            Source::Passed(incoming, _) => incoming.size_hint(),
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! What a request is: its type, and when its answer is of no use any more.
+//!
+//! The type is, first to last: what the application has called requests like this one (its field [`TYPE`] in responses),
+//! the rule of the configuration that fits, the template of its path as it is known (`routes.rs`).
+//!
+//! | field | what it says |
+//! |---|---|
+//! | `grpc-timeout` | a number and one of `H M S m u n`, as gRPC defines it |
+//! | `x-request-timeout` | seconds, or a number with `ms` or `s` |
+//! | `x-client-timeout-ms`, `x-envoy-expected-rq-timeout-ms` | milliseconds |
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use admission::RequestType;
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::{Method, Request};
+use lru::LruCache;
+use parking_lot::Mutex;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+use super::routes::Routes;
+use crate::observe::TypeName;
+
+/// What an application calls the type of the request that it answers.
+pub(crate) const TYPE: HeaderName = HeaderName::from_static("x-gatekeeper-type");
+/// Paths whose name is remembered.
+const NAMED_MAX: NonZeroUsize = NonZeroUsize::new(10_000).expect("not zero");
+/// A longer name is none.
+const NAME_MAX: usize = 64;
+const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
+const REQUEST_TIMEOUT: HeaderName = HeaderName::from_static("x-request-timeout");
+static MILLISECONDS: [HeaderName; 2] = [
+    HeaderName::from_static("x-client-timeout-ms"),
+    HeaderName::from_static("x-envoy-expected-rq-timeout-ms"),
+];
+
+/// A rule of the configuration: requests that fit have this type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TypeRule {
+    /// Only with this method.
+    pub method: Option<String>,
+    /// The segments of the path: `*` is any one, `**` at the end any number.
+    pub path: Vec<String>,
+    /// What requests of the type are called.
+    pub name: String,
+}
+
+/// What the types of one gate's requests are.
+#[derive(Debug)]
+pub(crate) struct Classifier {
+    rules: Vec<(TypeRule, TypeName)>,
+    routes: Routes,
+    /// Names by the hash of method and path.
+    named: Mutex<LruCache<u64, TypeName>>,
+}
+
+/// A request as the gate sees it.
+#[derive(Clone, Debug)]
+pub(crate) struct Classified {
+    pub(crate) name: TypeName,
+    /// The hash of its method and path.
+    path: u64,
+}
+
+impl Classifier {
+    pub(crate) fn new(rules: Vec<TypeRule>) -> Self {
+        let rules = rules.into_iter().map(|rule| {
+            let name = named(&rule.name);
+            (rule, name)
+        });
+        Self { rules: rules.collect(), routes: Routes::new(), named: Mutex::new(LruCache::new(NAMED_MAX)) }
+    }
+
+    /// The type of a request.
+    pub(crate) fn classify<B>(&self, request: &Request<B>) -> Classified {
+        let (method, path) = (request.method(), request.uri().path());
+        let hash = xxh3_64_with_seed(path.as_bytes(), xxh3_64(method.as_str().as_bytes()));
+        if let Some(name) = self.named.lock().get(&hash) {
+            return Classified { name: name.clone(), path: hash };
+        }
+        let rule = self.rules.iter().find(|(rule, _)| rule.fits(method, path));
+        let name = rule.map_or_else(|| self.routes.find(method, path), |(_, name)| name.clone());
+        Classified { name, path: hash }
+    }
+
+    /// What the application has called it holds for the next one.
+    pub(crate) fn learn(&self, classified: &Classified, fields: &HeaderMap) {
+        let Some(name) = fields.get(TYPE).and_then(|name| name.to_str().ok()).filter(|name| is_name(name))
+        else {
+            return;
+        };
+        if classified.name.label.as_ref() != name {
+            self.named.lock().put(classified.path, named(name));
+        }
+    }
+}
+
+fn named(name: &str) -> TypeName {
+    TypeName { key: RequestType(xxh3_64(name.as_bytes())), label: Arc::from(name) }
+}
+
+/// Whether a name can be a label.
+fn is_name(name: &str) -> bool {
+    (1..=NAME_MAX).contains(&name.len()) && name.bytes().all(|byte| (b' '..=b'~').contains(&byte))
+}
+
+impl TypeRule {
+    fn fits(&self, method: &Method, path: &str) -> bool {
+        if self.method.as_deref().is_some_and(|wanted| wanted != method.as_str()) {
+            return false;
+        }
+        let mut segments = path.split('/').filter(|segment| !segment.is_empty());
+        for wanted in &self.path {
+            match (wanted.as_str(), segments.next()) {
+                ("**", _) => return true,
+                ("*", Some(_)) => {}
+                (wanted, Some(segment)) if wanted == segment => {}
+                _ => return false,
+            }
+        }
+        segments.next().is_none()
+    }
+}
+
+/// How long the client waits for the answer, if it says so.
+pub(crate) fn time_out(fields: &HeaderMap) -> Option<Duration> {
+    let text = |name: &HeaderName| {
+        fields.get(name).map(HeaderValue::as_bytes).and_then(|value| std::str::from_utf8(value).ok())
+    };
+    let grpc = text(&GRPC_TIMEOUT).and_then(grpc_time_out);
+    let seconds = text(&REQUEST_TIMEOUT).and_then(request_time_out);
+    let millis = MILLISECONDS.iter().filter_map(text).filter_map(|text| text.trim().parse().ok());
+    grpc.into_iter().chain(seconds).chain(millis.map(Duration::from_millis)).min()
+}
+
+/// A positive number of at most eight digits, and a unit.
+fn grpc_time_out(text: &str) -> Option<Duration> {
+    let (unit_at, unit) = text.char_indices().last()?;
+    let digits = &text[..unit_at];
+    if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let count: u64 = digits.parse().ok()?;
+    Some(match unit {
+        'H' => Duration::from_secs(count * 3_600),
+        'M' => Duration::from_secs(count * 60),
+        'S' => Duration::from_secs(count),
+        'm' => Duration::from_millis(count),
+        'u' => Duration::from_micros(count),
+        'n' => Duration::from_nanos(count),
+        _ => return None,
+    })
+}
+
+fn request_time_out(text: &str) -> Option<Duration> {
+    let text = text.trim();
+    let (number, unit) = match text.strip_suffix("ms") {
+        Some(number) => (number, 1e-3),
+        None => (text.strip_suffix('s').unwrap_or(text), 1.0),
+    };
+    let seconds = number.trim().parse::<f64>().ok()? * unit;
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(method: &str, path: &str) -> Request<()> {
+        Request::builder().method(method).uri(path).body(()).unwrap()
+    }
+
+    fn fields(name: &'static str, value: &str) -> HeaderMap {
+        HeaderMap::from_iter([(HeaderName::from_static(name), HeaderValue::from_str(value).unwrap())])
+    }
+
+    #[test]
+    fn a_deadline_is_read_in_every_form_and_nonsense_is_none() {
+        let ms = Duration::from_millis;
+        let cases = [
+            ("grpc-timeout", "100m", Some(ms(100))),
+            ("grpc-timeout", "2S", Some(ms(2_000))),
+            ("grpc-timeout", "1H", Some(ms(3_600_000))),
+            ("grpc-timeout", "123456789S", None),
+            ("grpc-timeout", "S", None),
+            ("grpc-timeout", "-1S", None),
+            ("grpc-timeout", "5ß", None),
+            ("x-request-timeout", "1.5", Some(ms(1_500))),
+            ("x-request-timeout", "250ms", Some(ms(250))),
+            ("x-request-timeout", "3 s", Some(ms(3_000))),
+            ("x-request-timeout", "-3", None),
+            ("x-request-timeout", "NaN", None),
+            ("x-request-timeout", "1e400", None),
+            ("x-client-timeout-ms", "40", Some(ms(40))),
+            ("x-envoy-expected-rq-timeout-ms", "x", None),
+        ];
+        for (name, value, expected) in cases {
+            assert_eq!(
+                HeaderValue::from_bytes(value.as_bytes()).ok().and_then(|value| {
+                    time_out(&HeaderMap::from_iter([(HeaderName::from_static(name), value)]))
+                }),
+                expected,
+                "{name}: {value}"
+            );
+        }
+    }
+
+    #[test]
+    fn rules_come_before_templates_and_the_application_before_rules() {
+        let rule = |method: Option<&str>, path: &[&str], name: &str| TypeRule {
+            method: method.map(str::to_owned),
+            path: path.iter().map(|&segment| segment.to_owned()).collect(),
+            name: name.to_owned(),
+        };
+        let classifier = Classifier::new(vec![
+            rule(Some("POST"), &["cart", "*"], "cart"),
+            rule(None, &["static", "**"], "static"),
+            rule(None, &[], "home"),
+        ]);
+        let label =
+            |method: &str, path: &str| classifier.classify(&request(method, path)).name.label.to_string();
+        assert_eq!(label("POST", "/cart/7"), "cart");
+        assert_eq!(label("GET", "/cart/7"), "GET /*/*");
+        assert_eq!(label("POST", "/cart/7/8"), "POST /*/*/*");
+        assert_eq!(label("GET", "/static/a/b?c"), "static");
+        assert_eq!(label("GET", "/"), "home");
+        let asked = request("POST", "/cart/7");
+        classifier.learn(&classifier.classify(&asked), &fields("x-gatekeeper-type", "checkout"));
+        assert_eq!(label("POST", "/cart/7"), "checkout");
+        assert_eq!(label("POST", "/cart/8"), "cart");
+        classifier.learn(&classifier.classify(&asked), &fields("x-gatekeeper-type", &"x".repeat(65)));
+        assert_eq!(label("POST", "/cart/7"), "checkout");
+    }
+}

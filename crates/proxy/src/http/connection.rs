@@ -1,0 +1,236 @@
+//! A client's connection, and each of its requests: looked at, typed, admitted, passed on.
+//!
+//! hyper reads and writes the connection; a request is a future of its own, which is dropped when its client resets it or
+//! goes. A request that waits holds its head, at most [`READ_AHEAD`](super::body::READ_AHEAD) of its body, and a place in
+//! the queue, which is given back with it.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use admission::{Connection, Entry, PoolId, Reason};
+use http::header::{self, HeaderName, HeaderValue};
+use http::{Request, Response, Version};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use tokio::time::Instant;
+
+use super::access::Record;
+use super::body::{Broken, ToClient, ToService};
+use super::classify::Classified;
+use super::fields::{self, Fault, From};
+use super::forward::{Upgrading, forward};
+use super::reject::{Refusal, Wanted};
+use super::socket::{Socket, Watched};
+use super::state::Gate;
+use crate::gate::{Arrival, Waiting};
+use crate::permit::Permit;
+
+/// The streams of one HTTP/2 connection at once.
+const STREAMS_MAX: u32 = 250;
+/// What hyper holds of a response for one connection or stream.
+const BUFFER_MAX: usize = 64 * 1024;
+const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+
+/// The client is gone, or will be: nothing more is said to it.
+#[derive(Debug, thiserror::Error)]
+#[error("the client has gone")]
+pub(crate) struct Gone;
+
+/// Serves one connection to its end.
+pub(crate) async fn serve(gate: Arc<Gate>, socket: Socket, watched: Watched, from: From) {
+    let builder = builder(&gate);
+    let service = service_fn(|request| respond(&gate, &watched, from, request));
+    let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(socket), service));
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = gate.shutdown.draining() => {
+            connection.as_mut().graceful_shutdown();
+            tokio::select! {
+                ended = connection.as_mut() => ended,
+                () = gate.aborting() => Ok(()),
+            }
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(gate = gate.driver.name(), %error, "a client's connection ended");
+    }
+}
+
+fn builder(gate: &Gate) -> auto::Builder<TokioExecutor> {
+    let settings = gate.settings();
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(settings.header_timeout)
+        .max_buf_size(settings.header_max.max(BUFFER_MAX));
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(u32::try_from(settings.header_max).unwrap_or(u32::MAX))
+        .max_send_buf_size(BUFFER_MAX)
+        .adaptive_window(true)
+        .keep_alive_interval(Some(settings.header_timeout))
+        .keep_alive_timeout(Duration::from_secs(20));
+    builder
+}
+
+/// Answers one request, in one way or another.
+fn respond<'a>(
+    gate: &'a Arc<Gate>,
+    watched: &'a Watched,
+    from: From,
+    request: Request<Incoming>,
+) -> impl Future<Output = Result<Response<ToClient>, Gone>> + use<> {
+    let (gate, watched) = (Arc::clone(gate), watched.clone());
+    async move {
+        let version = request.version();
+        let wanted = Wanted::by(request.method(), request.headers());
+        let classified = gate.classifier.classify(&request);
+        let log = gate.settings().access_log.as_ref();
+        let mut record = log.map(|log| {
+            log.begin(gate.driver.name(), &classified.name.label, request.method(), request.headers())
+        });
+        let passed = pass(&gate, &watched, from, request, &classified, record.as_deref_mut()).await;
+        let (mut response, reason) = match passed {
+            Ok(response) => (response, None),
+            Err(Ended::Gone) => return Err(Gone),
+            Err(Ended::Refused(refusal)) => {
+                gate.fail();
+                (refusal.respond(&wanted, gate.settings().error_page.as_ref()), Some(refusal.name()))
+            }
+        };
+        if let Some(mut record) = record {
+            record.answer(response.status().as_u16(), reason);
+            response.body_mut().note(record);
+        }
+        if version == Version::HTTP_2 {
+            response.headers_mut().remove(header::CONNECTION);
+        }
+        Ok(response)
+    }
+}
+
+/// Why a request has no response of the service.
+enum Ended {
+    Gone,
+    Refused(Refusal),
+}
+
+impl std::convert::From<Refusal> for Ended {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+async fn pass(
+    gate: &Arc<Gate>,
+    watched: &Watched,
+    from: From,
+    mut request: Request<Incoming>,
+    classified: &Classified,
+    mut record: Option<&mut Record>,
+) -> Result<Response<ToClient>, Ended> {
+    if watched.take_ambiguous() && request.version() == Version::HTTP_11 {
+        return Err(Refusal::Fault(Fault::Length).into());
+    }
+    fields::check(&request).map_err(Refusal::Fault)?;
+    let upgrading =
+        fields::upgrade(&request).map(|to| Upgrading { to, client: hyper::upgrade::on(&mut request) });
+    let expects = request.headers_mut().remove(header::EXPECT).is_some();
+    let arrived = Instant::now();
+    let deadline = super::classify::time_out(request.headers())
+        .map(|time_out| gate.driver.clock().now().after(time_out));
+    let asked = admission::Request {
+        request_type: classified.name.key,
+        pool: PoolId::default(),
+        connection: Connection::Needed,
+        entry: Entry::Queued,
+        deadline,
+    };
+    let is_http2 = request.version() == Version::HTTP_2;
+    let body_timeout = gate.settings().body_timeout;
+    let mut request = request.map(|body| ToService::new(body, body_timeout));
+    let permit = match gate.driver.arrive(asked, || classified.name.clone()) {
+        Arrival::Dispatched(permit) => permit,
+        Arrival::Rejected(reason) => return Err(rejected(gate, reason).into()),
+        Arrival::Waiting(waiting) => {
+            let watched = (!is_http2).then_some(watched);
+            wait(gate, waiting, request.body_mut(), watched, Ahead::unless(expects)).await?
+        }
+    };
+    let held_up = arrived.elapsed();
+    if let Some(record) = record.as_deref_mut() {
+        record.queue_wait = held_up;
+    }
+    fields::readdress(&mut request, &from);
+    let mut response = forward(gate, request, permit, upgrading).await?;
+    if let Some(record) = record {
+        record.upstream = Some(arrived.elapsed().saturating_sub(held_up));
+    }
+    gate.classifier.learn(classified, response.headers());
+    if gate.settings().server_timing
+        && let Ok(timing) = HeaderValue::from_str(&format!("gate;dur={:.3}", held_up.as_secs_f64() * 1e3))
+    {
+        response.headers_mut().append(SERVER_TIMING, timing);
+    }
+    Ok(response)
+}
+
+/// Whether the body is read while its request waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ahead {
+    Read,
+    /// The client sends it when it is asked to, which is once it is needed.
+    Leave,
+}
+
+impl Ahead {
+    fn unless(expects: bool) -> Self {
+        if expects { Self::Leave } else { Self::Read }
+    }
+}
+
+/// With when it may be worth another try: not all at once.
+fn rejected(gate: &Gate, reason: Reason) -> Refusal {
+    let after = gate.driver.retry_after();
+    Refusal::Rejected(reason, after.mul_f64(rand::random_range(1.0..1.5)))
+}
+
+/// Waits for the verdict, and for the client's leaving.
+async fn wait(
+    gate: &Gate,
+    waiting: Waiting,
+    body: &mut ToService,
+    watched: Option<&Watched>,
+    ahead: Ahead,
+) -> Result<Permit, Ended> {
+    let reading = async {
+        match ahead {
+            Ahead::Read => body.read_ahead().await,
+            Ahead::Leave => std::future::pending::<Result<Infallible, Broken>>().await,
+        }
+    };
+    let leaving = async {
+        match watched {
+            Some(watched) => watched.gone().await,
+            // A stream that is reset drops its request by itself.
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        biased;
+        verdict = waiting => verdict.map_err(|reason| rejected(gate, reason).into()),
+        () = leaving => Err(Ended::Gone),
+        broken = reading => match broken {
+            Ok(never) => match never {},
+            Err(_) => Err(Ended::Gone),
+        },
+    }
+}

@@ -1,0 +1,303 @@
+//! The service's side: one address of it, its connections, and whether it is well.
+//!
+//! Connections are kept alive and used again, the newest first, so that what isn't needed grows old and goes. A kept
+//! connection may be closed by the service at the very moment that a request is sent on it. hyper tells when nothing was
+//! sent, and then another connection is tried; else only requests that may be repeated are (RFC 9110, section 9.2.2), and
+//! the others are sent only on connections used within [`FRESH`] or new ones.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use parking_lot::Mutex;
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::{Instant, timeout_at};
+
+use super::body::ToService;
+use crate::stream::{Keepalive, Stream};
+use crate::tls::Connector;
+use crate::upstream::address::{Address, ConnectError};
+
+/// A connection idle for less than this is hardly being closed: no server in use closes earlier.
+pub(crate) const FRESH: Duration = Duration::from_secs(1);
+/// An idle connection is closed after this.
+const IDLE_MAX: Duration = Duration::from_secs(60);
+/// The most that hyper holds of a response.
+const BUFFER_MAX: usize = 128 * 1024;
+/// After a failure an endpoint isn't tried for so long, twice as long each time …
+const DOWN_MIN: Duration = Duration::from_secs(1);
+/// … but at most for so long.
+const DOWN_MAX: Duration = Duration::from_secs(30);
+
+/// How a connection is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speaks {
+    /// HTTP/1.1, or with TLS what both agree on.
+    Http1,
+    /// HTTP/2, in the clear as well.
+    Http2,
+}
+
+/// One connection to the service.
+#[derive(Debug)]
+pub(crate) enum Sender {
+    Http1(http1::SendRequest<ToService>),
+    Http2(http2::SendRequest<ToService>),
+}
+
+#[derive(Debug)]
+struct Idle {
+    sender: http1::SendRequest<ToService>,
+    since: Instant,
+}
+
+/// What is known of an endpoint's health.
+#[derive(Debug, Default)]
+struct Health {
+    /// Failures in a row.
+    failures: u32,
+    /// Not to be tried before.
+    down_until: Option<Instant>,
+}
+
+/// How to reach it.
+#[derive(Clone, Debug)]
+pub(crate) struct Reach {
+    pub(crate) speaks: Speaks,
+    pub(crate) tls: Option<Arc<Connector>>,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) keepalive: Keepalive,
+    /// Idle connections that are kept.
+    pub(crate) idle_max: usize,
+}
+
+/// One address of the service.
+#[derive(Debug)]
+pub(crate) struct Endpoint {
+    pub(crate) address: Address,
+    reach: Reach,
+    in_flight: AtomicU32,
+    connections: Arc<AtomicU32>,
+    idle: Mutex<Vec<Idle>>,
+    /// The one that all share.
+    shared: Mutex<Option<http2::SendRequest<ToService>>>,
+    health: Mutex<Health>,
+}
+
+impl Endpoint {
+    pub(crate) fn new(address: Address, reach: Reach) -> Arc<Self> {
+        Arc::new(Self {
+            address,
+            reach,
+            in_flight: AtomicU32::new(0),
+            connections: Arc::default(),
+            idle: Mutex::default(),
+            shared: Mutex::default(),
+            health: Mutex::default(),
+        })
+    }
+
+    /// Requests that it serves now.
+    pub(crate) fn in_flight(&self) -> u32 {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// Connections to it that exist.
+    pub(crate) fn connections(&self) -> u32 {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Connections to it that nobody uses.
+    pub(crate) fn idle(&self) -> usize {
+        self.idle.lock().len()
+    }
+
+    /// When it may be tried again, if it isn't well.
+    pub(crate) fn down_until(&self) -> Option<Instant> {
+        self.health.lock().down_until.filter(|until| *until > Instant::now())
+    }
+
+    /// It didn't answer, or not as a service that is well does.
+    pub(crate) fn failed(&self, why: &dyn std::fmt::Display) {
+        let mut health = self.health.lock();
+        health.failures = health.failures.saturating_add(1);
+        let pause = DOWN_MIN.saturating_mul(1 << (health.failures - 1).min(10)).min(DOWN_MAX);
+        health.down_until = Some(Instant::now() + pause);
+        if health.failures == 1 {
+            tracing::warn!(endpoint = %self.address, %why, "an endpoint of the service fails");
+        }
+    }
+
+    /// It answered.
+    pub(crate) fn succeeded(&self) {
+        let mut health = self.health.lock();
+        if health.failures > 0 {
+            tracing::info!(endpoint = %self.address, failures = health.failures, "an endpoint of the service is back");
+            *health = Health::default();
+        }
+    }
+
+    /// A connection to send one request on. `may_repeat`: it doesn't matter if the service closes it meanwhile.
+    ///
+    /// # Errors
+    /// None can be had.
+    pub(crate) async fn lease(self: &Arc<Self>, kept: Kept, may_repeat: bool) -> Result<Lease, ConnectError> {
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        let mut lease = Lease { endpoint: Arc::clone(self), sender: None, is_kept: false };
+        if kept == Kept::Allowed
+            && let Some(sender) = self.take_kept(may_repeat).await
+        {
+            (lease.sender, lease.is_kept) = (Some(sender), true);
+            return Ok(lease);
+        }
+        lease.sender = Some(self.connect().await.inspect_err(|error| self.failed(error))?);
+        Ok(lease)
+    }
+
+    async fn take_kept(&self, may_repeat: bool) -> Option<Sender> {
+        if self.reach.speaks == Speaks::Http2 {
+            let shared = self.shared.lock().clone();
+            return shared.filter(|sender| !sender.is_closed()).map(Sender::Http2);
+        }
+        loop {
+            let Idle { mut sender, since } = self.idle.lock().pop()?;
+            let idle = since.elapsed();
+            let is_good = idle < IDLE_MAX && (may_repeat || idle < FRESH) && !sender.is_closed();
+            // Just returned, its task may not have noticed yet that the response is over.
+            if is_good && (sender.is_ready() || sender.ready().await.is_ok()) {
+                return Some(Sender::Http1(sender));
+            }
+        }
+    }
+
+    /// Closes what has been idle for long. What is younger stands behind it.
+    pub(crate) fn close_old(&self) {
+        self.idle.lock().retain(|idle| idle.since.elapsed() < IDLE_MAX && !idle.sender.is_closed());
+    }
+
+    fn keep(&self, sender: http1::SendRequest<ToService>) {
+        let mut idle = self.idle.lock();
+        if idle.len() < self.reach.idle_max && !sender.is_closed() {
+            idle.push(Idle { sender, since: Instant::now() });
+        }
+    }
+
+    async fn connect(&self) -> Result<Sender, ConnectError> {
+        let limit = self.reach.connect_timeout;
+        let late = || ConnectError::Timeout { address: self.address.clone(), limit };
+        timeout_at(Instant::now() + limit, self.open()).await.map_err(|_| late())?
+    }
+
+    async fn open(&self) -> Result<Sender, ConnectError> {
+        let failed = |source| ConnectError::Connect { address: self.address.clone(), source };
+        let stream = match &self.address {
+            Address::Unix(path) => Stream::unix(UnixStream::connect(path).await.map_err(failed)?),
+            Address::Inet { host, .. } => {
+                let found = self.address.resolve().await;
+                let addresses =
+                    found.map_err(|source| ConnectError::Resolve { host: host.clone(), source })?;
+                let socket = TcpStream::connect(addresses.as_slice()).await.map_err(failed)?;
+                Stream::tcp(socket, &self.reach.keepalive).map_err(failed)?
+            }
+        };
+        let untrusted = |source| ConnectError::Tls { address: self.address.clone(), source };
+        match (&self.reach.tls, stream, &self.address) {
+            (Some(tls), Stream::Tcp(socket), Address::Inet { host, .. }) => {
+                let stream = tls.handshake(socket, host).await.map_err(untrusted)?;
+                let agreed_on_2 = stream.get_ref().1.alpn_protocol() == Some(b"h2".as_slice());
+                let speaks = if agreed_on_2 { Speaks::Http2 } else { Speaks::Http1 };
+                self.shake_hands(stream, speaks).await.map_err(failed)
+            }
+            (_, stream, _) => self.shake_hands(stream, self.reach.speaks).await.map_err(failed),
+        }
+    }
+
+    async fn shake_hands<S>(&self, stream: S, speaks: Speaks) -> std::io::Result<Sender>
+    where
+        S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
+    {
+        let failed = |error: hyper::Error| std::io::Error::other(error);
+        let io = TokioIo::new(stream);
+        let counted = Counted::new(&self.connections);
+        match speaks {
+            Speaks::Http1 => {
+                let builder = http1::Builder::new().max_buf_size(BUFFER_MAX).handshake(io).await;
+                let (sender, connection) = builder.map_err(failed)?;
+                tokio::spawn(async move {
+                    let _counted = counted;
+                    // Who waits for the response hears of it.
+                    let _ = connection.with_upgrades().await;
+                });
+                Ok(Sender::Http1(sender))
+            }
+            Speaks::Http2 => {
+                let builder = http2::Builder::new(TokioExecutor::new())
+                    .timer(TokioTimer::new())
+                    .adaptive_window(true)
+                    .handshake(io)
+                    .await;
+                let (sender, connection) = builder.map_err(failed)?;
+                tokio::spawn(async move {
+                    let _counted = counted;
+                    let _ = connection.await;
+                });
+                *self.shared.lock() = Some(sender.clone());
+                Ok(Sender::Http2(sender))
+            }
+        }
+    }
+}
+
+/// Counts a connection for as long as it exists.
+struct Counted(Arc<AtomicU32>);
+
+impl Counted {
+    fn new(count: &Arc<AtomicU32>) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Whether a connection that is there already will do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kept {
+    Allowed,
+    Refused,
+}
+
+/// A connection in use for one request. It counts for its endpoint until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    pub(crate) endpoint: Arc<Endpoint>,
+    pub(crate) sender: Option<Sender>,
+    /// Whether it has served before.
+    pub(crate) is_kept: bool,
+}
+
+impl Lease {
+    /// The response has been read to its end.
+    pub(crate) fn give_back(mut self) {
+        if let Some(Sender::Http1(sender)) = self.sender.take() {
+            self.endpoint.keep(sender);
+        }
+    }
+
+    /// It is lost.
+    pub(crate) fn give_up(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.endpoint.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}

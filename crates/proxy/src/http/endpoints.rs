@@ -1,0 +1,113 @@
+//! Several endpoints of one service: whose turn it is, and whether each is well.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use http::{Request, StatusCode, header};
+use tokio::time::{interval, timeout};
+
+use super::body::ToService;
+use super::endpoint::{Endpoint, Kept, Reach, Sender};
+use crate::upstream::address::Address;
+
+/// How often idle connections are looked through.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// The endpoints of one gate, at least one.
+#[derive(Debug)]
+pub(crate) struct Endpoints {
+    all: Vec<Arc<Endpoint>>,
+    turn: AtomicUsize,
+}
+
+/// How endpoints are asked whether they are well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HealthCheck {
+    /// What is asked for.
+    pub path: String,
+    /// How often.
+    pub interval: Duration,
+    /// How long the answer may take.
+    pub timeout: Duration,
+}
+
+impl Endpoints {
+    pub(crate) fn new(addresses: &[Address], reach: &Reach) -> Self {
+        let all = addresses.iter().map(|address| Endpoint::new(address.clone(), reach.clone())).collect();
+        Self { all, turn: AtomicUsize::new(0) }
+    }
+
+    pub(crate) fn all(&self) -> &[Arc<Endpoint>] {
+        &self.all
+    }
+
+    /// The one with the fewest requests in flight among those that are well; of several the next in turn. If none is
+    /// well, the one that may be so again first: somebody has to try. `but`: one that has just failed, if there is
+    /// another.
+    pub(crate) fn choose(&self, but: Option<&Arc<Endpoint>>) -> Arc<Endpoint> {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.all.len();
+        let in_turn = self.all[turn..].iter().chain(&self.all[..turn]);
+        let rank = |endpoint: &&Arc<Endpoint>| {
+            let failed = but.is_some_and(|but| Arc::ptr_eq(but, endpoint));
+            (failed, endpoint.down_until(), endpoint.in_flight())
+        };
+        Arc::clone(in_turn.min_by_key(rank).unwrap_or(&self.all[0]))
+    }
+
+    /// Asks each endpoint, and closes old connections, until the task is dropped.
+    pub(crate) async fn look(&self, check: Option<&HealthCheck>) {
+        let asking = async {
+            match check {
+                None => std::future::pending().await,
+                Some(check) => {
+                    let mut ticks = interval(check.interval);
+                    loop {
+                        ticks.tick().await;
+                        for endpoint in &self.all {
+                            ask(endpoint, check).await;
+                        }
+                    }
+                }
+            }
+        };
+        let closing = async {
+            let mut ticks = interval(LOOK_EVERY);
+            loop {
+                ticks.tick().await;
+                self.all.iter().for_each(|endpoint| endpoint.close_old());
+            }
+        };
+        let ((), ()) = tokio::join!(asking, closing);
+    }
+}
+
+async fn ask(endpoint: &Arc<Endpoint>, check: &HealthCheck) {
+    match timeout(check.timeout, status(endpoint, check)).await {
+        Ok(Some(status)) if status.is_success() || status.is_redirection() => endpoint.succeeded(),
+        Ok(Some(status)) => endpoint.failed(&format!("its health check answers {status}")),
+        // Already counted: it can't be reached.
+        Ok(None) => {}
+        Err(_) => endpoint.failed(&"its health check takes too long"),
+    }
+}
+
+async fn status(endpoint: &Arc<Endpoint>, check: &HealthCheck) -> Option<StatusCode> {
+    let mut lease = endpoint.lease(Kept::Refused, true).await.ok()?;
+    let request = Request::get(&check.path)
+        .header(header::HOST, endpoint.address.to_string())
+        .header(header::USER_AGENT, "gatekeeper (health check)")
+        .body(ToService::default())
+        .ok()?;
+    let answer = match lease.sender.as_mut()? {
+        Sender::Http1(sender) => sender.send_request(request).await,
+        Sender::Http2(sender) => sender.send_request(request).await,
+    };
+    match answer {
+        Ok(response) => Some(response.status()),
+        Err(error) => {
+            endpoint.failed(&error);
+            None
+        }
+    }
+}

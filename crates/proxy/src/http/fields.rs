@@ -1,0 +1,330 @@
+//! What a proxy does to the fields of a message (RFC 9110, section 7.6; RFC 9112).
+//!
+//! * **Hop by hop**: what is for one connection ends here: what `Connection` nominates, and what old peers forget to.
+//! * **Host**: exactly one, and what the target says if it says it. It passes unchanged: the site knows by it who it is.
+//! * **Who asked**: `X-Forwarded-For`, `-Proto`, `-Host`, and `Forwarded` (RFC 7239) if the request has one. What an
+//!   untrusted client says of itself is dropped.
+//!
+//! No `Via`: a gateway may leave it out of responses, and of the requests that carry it common servers compress none.
+
+use std::net::IpAddr;
+
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::uri::{Authority, PathAndQuery, Uri};
+use http::{Method, Request, Version};
+
+/// For one connection only, nominated or not.
+const HOP_BY_HOP: [HeaderName; 6] = [
+    header::CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    HeaderName::from_static("http2-settings"),
+];
+/// What nobody may have taken out by nominating it: the origin would see another request than the client's.
+const NOT_NOMINATED: [HeaderName; 7] = [
+    header::HOST,
+    header::CONTENT_LENGTH,
+    header::CONTENT_TYPE,
+    header::CONTENT_ENCODING,
+    header::AUTHORIZATION,
+    header::COOKIE,
+    header::SET_COOKIE,
+];
+pub(crate) const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+pub(crate) const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+pub(crate) const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+
+/// Why a request isn't one that may be passed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Fault {
+    /// HTTP/1.1 without Host, or with several.
+    #[error("a request needs exactly one Host field")]
+    Host,
+    /// Its Host is none.
+    #[error("the Host field isn't a host")]
+    BadHost,
+    /// See [`NOT_NOMINATED`].
+    #[error("Connection may not nominate this field")]
+    Nomination,
+    /// See `sniffer.rs`.
+    #[error("both Content-Length and Transfer-Encoding")]
+    Length,
+    /// Transfer-Encoding other than chunked.
+    #[error("a transfer coding that isn't chunked")]
+    Coding,
+    /// The target isn't a path.
+    #[error("the target isn't one for a gateway")]
+    Target,
+    /// Its body isn't what its head says.
+    #[error("the body isn't what the head says")]
+    Body,
+    /// CONNECT or TRACE.
+    #[error("a gateway doesn't serve this method")]
+    Method,
+}
+
+/// Who asks, as far as the connection tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct From {
+    /// `None`: a Unix socket.
+    pub(crate) address: Option<IpAddr>,
+    /// Whether it came over TLS.
+    pub(crate) encrypted: bool,
+    /// Whether it may say for whom it asks.
+    pub(crate) trusted: bool,
+}
+
+/// What a request wants its connection to become, if both it and the service want to (RFC 9110, section 7.8).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Upgrade(pub(crate) HeaderValue);
+
+/// Looks whether a request may be passed on.
+///
+/// # Errors
+/// Why not.
+pub(crate) fn check<B>(request: &Request<B>) -> Result<(), Fault> {
+    if matches!(*request.method(), Method::CONNECT | Method::TRACE) {
+        return Err(Fault::Method);
+    }
+    let fields = request.headers();
+    if request.version() <= Version::HTTP_11 {
+        let mut hosts = fields.get_all(header::HOST).iter();
+        let host = hosts.next();
+        if hosts.next().is_some() || (host.is_none() && request.version() == Version::HTTP_11) {
+            return Err(Fault::Host);
+        }
+        if let Some(host) = host
+            && !host.is_empty()
+            && (Authority::try_from(host.as_bytes()).is_err() || host.as_bytes().contains(&b'@'))
+        {
+            return Err(Fault::BadHost);
+        }
+        let mut codings = fields.get_all(header::TRANSFER_ENCODING).iter();
+        let is_chunked =
+            |coding: &HeaderValue| coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked");
+        if codings.next().is_some_and(|coding| !is_chunked(coding)) || codings.next().is_some() {
+            return Err(Fault::Coding);
+        }
+    } else if fields.contains_key(header::CONNECTION) || fields.contains_key(header::TRANSFER_ENCODING) {
+        // RFC 9113, section 8.2.2: such a message is malformed.
+        return Err(Fault::Nomination);
+    }
+    if fields.contains_key(header::CONTENT_LENGTH) && fields.contains_key(header::TRANSFER_ENCODING) {
+        return Err(Fault::Length);
+    }
+    if nominated(fields).any(|name| NOT_NOMINATED.iter().any(|kept| name.eq_ignore_ascii_case(kept.as_str())))
+    {
+        return Err(Fault::Nomination);
+    }
+    let path = request.uri().path();
+    let is_asterisk = path == "*" && *request.method() == Method::OPTIONS;
+    if !(path.starts_with('/') || is_asterisk || path.is_empty() && request.uri().authority().is_some()) {
+        return Err(Fault::Target);
+    }
+    Ok(())
+}
+
+fn nominated(fields: &HeaderMap) -> impl Iterator<Item = &str> {
+    let values = fields.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).map(str::trim)
+}
+
+/// What the request wants its connection to become. Only HTTP/1.1 knows that.
+pub(crate) fn upgrade<B>(request: &Request<B>) -> Option<Upgrade> {
+    let wants = request.version() == Version::HTTP_11
+        && nominated(request.headers()).any(|name| name.eq_ignore_ascii_case("upgrade"));
+    let to = request.headers().get(header::UPGRADE).filter(|_| wants)?;
+    Some(Upgrade(to.clone()))
+}
+
+/// Takes out what is for one connection only.
+pub(crate) fn strip(fields: &mut HeaderMap) {
+    if fields.contains_key(header::CONNECTION) {
+        let names: Vec<HeaderName> = nominated(fields)
+            .filter(|name| !name.eq_ignore_ascii_case("te"))
+            .filter_map(|name| HeaderName::from_bytes(name.as_bytes()).ok())
+            .collect();
+        for name in names {
+            fields.remove(name);
+        }
+    }
+    for name in HOP_BY_HOP {
+        fields.remove(name);
+    }
+    // Whether the next hop may send trailers is passed on (RFC 9110, section 10.1.4): gRPC asks for it.
+    if let Some(codings) = fields.remove(header::TE)
+        && codings.to_str().is_ok_and(|codings| codings.split(',').any(|coding| coding.trim() == "trailers"))
+    {
+        fields.insert(header::TE, HeaderValue::from_static("trailers"));
+    }
+}
+
+/// Makes of a client's request (that [`check`] has passed) the head of the gate's own.
+pub(crate) fn readdress<B>(request: &mut Request<B>, from: &From) {
+    let target = request.uri().clone().into_parts();
+    strip(request.headers_mut());
+    let fields = request.headers_mut();
+    if let Some(authority) = target.authority
+        && let Ok(host) = HeaderValue::from_str(authority.as_str())
+    {
+        fields.insert(header::HOST, host);
+    }
+    forward_for(fields, from);
+    let path = target.path_and_query.filter(|path| !path.as_str().is_empty());
+    *request.uri_mut() = Uri::from(path.unwrap_or_else(|| PathAndQuery::from_static("/")));
+    *request.version_mut() = Version::HTTP_11;
+}
+
+fn forward_for(fields: &mut HeaderMap, from: &From) {
+    let scheme = HeaderValue::from_static(if from.encrypted { "https" } else { "http" });
+    if !from.trusted {
+        fields.remove(FORWARDED_FOR);
+        fields.remove(FORWARDED_PROTO);
+        fields.remove(FORWARDED_HOST);
+        fields.remove(header::FORWARDED);
+    }
+    fields.entry(FORWARDED_PROTO).or_insert(scheme);
+    if let Some(host) = fields.get(header::HOST).cloned() {
+        fields.entry(FORWARDED_HOST).or_insert(host);
+    }
+    let Some(address) = from.address.map(|address| address.to_canonical()) else { return };
+    append(fields, &FORWARDED_FOR, &address.to_string());
+    if fields.contains_key(header::FORWARDED) {
+        let node = if address.is_ipv6() { format!("for=\"[{address}]\"") } else { format!("for={address}") };
+        append(fields, &header::FORWARDED, &node);
+    }
+}
+
+/// Adds an element to a list, in one field.
+fn append(fields: &mut HeaderMap, name: &HeaderName, element: &str) {
+    let mut list: Vec<u8> = Vec::with_capacity(64);
+    for value in fields.get_all(name) {
+        list.extend_from_slice(value.as_bytes());
+        list.extend_from_slice(b", ");
+    }
+    list.extend_from_slice(element.as_bytes());
+    if let Ok(value) = HeaderValue::from_bytes(&list) {
+        fields.insert(name, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(fields: &[(&str, &str)]) -> Request<()> {
+        let builder = Request::builder().uri("/a?b").header("host", "shop.example");
+        fields.iter().fold(builder, |builder, (name, value)| builder.header(*name, *value)).body(()).unwrap()
+    }
+
+    fn from(trusted: bool) -> From {
+        From { address: Some([192, 0, 2, 7].into()), encrypted: true, trusted }
+    }
+
+    fn passed(fields: &[(&str, &str)], trusted: bool) -> HeaderMap {
+        let mut request = request(fields);
+        check(&request).unwrap();
+        readdress(&mut request, &from(trusted));
+        request.headers().clone()
+    }
+
+    #[test]
+    fn what_is_for_one_connection_ends_here() {
+        let fields = passed(
+            &[
+                ("connection", "keep-alive, X-Secret , upgrade"),
+                ("keep-alive", "timeout=5"),
+                ("proxy-connection", "keep-alive"),
+                ("upgrade", "websocket"),
+                ("x-secret", "1"),
+                ("te", "gzip, trailers"),
+                ("trailer", "x-sum"),
+                ("accept", "*/*"),
+            ],
+            false,
+        );
+        let mut names: Vec<&str> = fields.keys().map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        assert_eq!(
+            names,
+            ["accept", "host", "te", "trailer", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"]
+        );
+        assert_eq!(fields["te"], "trailers");
+    }
+
+    #[test]
+    fn what_an_untrusted_client_says_of_itself_is_dropped() {
+        let said =
+            [("x-forwarded-for", "10.0.0.1"), ("x-forwarded-proto", "http"), ("forwarded", "for=10.0.0.1")];
+        let fields = passed(&said, false);
+        assert_eq!(fields["x-forwarded-for"], "192.0.2.7");
+        assert_eq!(fields["x-forwarded-proto"], "https");
+        assert!(!fields.contains_key("forwarded"));
+        let fields = passed(&said, true);
+        assert_eq!(fields["x-forwarded-for"], "10.0.0.1, 192.0.2.7");
+        assert_eq!(fields["x-forwarded-proto"], "http");
+        assert_eq!(fields["forwarded"], "for=10.0.0.1, for=192.0.2.7");
+    }
+
+    #[test]
+    fn requests_that_two_readers_would_read_differently_are_refused() {
+        let cases: [(&[(&str, &str)], Fault); 7] = [
+            (&[("host", "other.example")], Fault::Host),
+            (&[("content-length", "3"), ("transfer-encoding", "chunked")], Fault::Length),
+            (&[("transfer-encoding", "gzip, chunked")], Fault::Coding),
+            (&[("transfer-encoding", "chunked"), ("transfer-encoding", "identity")], Fault::Coding),
+            (&[("transfer-encoding", "\u{b}chunked")], Fault::Coding),
+            (&[("connection", "close, Content-Length")], Fault::Nomination),
+            (&[("connection", "host")], Fault::Nomination),
+        ];
+        for (fields, fault) in cases {
+            let built = Request::builder().uri("/").header("host", "shop.example");
+            let built = fields.iter().try_fold(built, |built, (name, value)| {
+                HeaderValue::from_bytes(value.as_bytes()).ok().map(|value| built.header(*name, value))
+            });
+            let Some(built) = built else { continue };
+            assert_eq!(check(&built.body(()).unwrap()), Err(fault), "{fields:?}");
+        }
+        let mut none = request(&[]);
+        none.headers_mut().remove(header::HOST);
+        assert_eq!(check(&none), Err(Fault::Host));
+        *none.version_mut() = Version::HTTP_10;
+        assert_eq!(check(&none), Ok(()));
+        for host in ["a b", "user@shop.example", "a/b", "a:b:c"] {
+            let mut bad = request(&[]);
+            bad.headers_mut().insert(header::HOST, HeaderValue::from_str(host).unwrap());
+            assert_eq!(check(&bad), Err(Fault::BadHost), "{host}");
+        }
+    }
+
+    #[test]
+    fn a_target_with_a_host_says_which() {
+        let mut absolute = request(&[]);
+        *absolute.uri_mut() = Uri::from_static("http://other.example:81/x?y");
+        check(&absolute).unwrap();
+        readdress(&mut absolute, &from(false));
+        assert_eq!(
+            (absolute.uri().to_string().as_str(), &absolute.headers()["host"]),
+            ("/x?y", &HeaderValue::from_static("other.example:81"))
+        );
+        let mut star = request(&[]);
+        (*star.uri_mut(), *star.method_mut()) = (Uri::from_static("*"), Method::OPTIONS);
+        check(&star).unwrap();
+        readdress(&mut star, &from(false));
+        assert_eq!(star.uri().path(), "*");
+        for method in [Method::CONNECT, Method::TRACE] {
+            let mut refused = request(&[]);
+            *refused.method_mut() = method;
+            assert_eq!(check(&refused), Err(Fault::Method));
+        }
+    }
+
+    #[test]
+    fn an_upgrade_is_asked_for_by_both_fields() {
+        assert!(upgrade(&request(&[("connection", "Upgrade"), ("upgrade", "websocket")])).is_some());
+        assert!(upgrade(&request(&[("upgrade", "websocket")])).is_none());
+        assert!(upgrade(&request(&[("connection", "upgrade")])).is_none());
+    }
+}

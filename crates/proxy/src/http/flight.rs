@@ -1,0 +1,161 @@
+//! A request from its dispatch to the last byte of its response: what it holds, and for how long the service was busy.
+//!
+//! The upstream time that its type learns is from dispatch to the last byte, without the time that its client left what
+//! was there untaken: a slow client says nothing of what a request costs. While a client takes nothing for [`PATIENCE`],
+//! its request counts as idle (and gives its work back, as any idle one does); a response without a length that goes on
+//! for [`STREAM_AFTER`] is a stream: it was admitted once, holds nothing any more, and teaches nothing.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use admission::Outcome;
+use parking_lot::Mutex;
+use tokio::time::{Instant, interval};
+
+use super::endpoint::Lease;
+use crate::permit::Permit;
+
+/// A client that takes nothing for so long isn't the service's work.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// A response that goes on for so long, and doesn't say for how long, is a stream.
+const STREAM_AFTER: Duration = Duration::from_secs(10);
+/// How often both are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// A response up to this size is in buffers whatever its client does, so nobody looks at it.
+const SMALL: u64 = 64 * 1024;
+
+/// What a request holds that is in flight.
+#[derive(Debug)]
+pub(crate) struct Flight(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+struct State {
+    permit: Option<Permit>,
+    lease: Option<Lease>,
+    dispatched: Instant,
+    outcome: Outcome,
+    /// Since when the client has what there is.
+    untaken_since: Option<Instant>,
+    /// How long that has been so, altogether.
+    untaken: Duration,
+    is_idle: bool,
+    /// Since when it may be a stream.
+    streams_since: Option<Instant>,
+}
+
+impl Flight {
+    /// A response has begun, to a request that was dispatched then.
+    pub(crate) fn new(permit: Permit, lease: Lease, dispatched: Instant, outcome: Outcome) -> Self {
+        Self(Arc::new(Mutex::new(State {
+            permit: Some(permit),
+            lease: Some(lease),
+            dispatched,
+            outcome,
+            untaken_since: None,
+            untaken: Duration::ZERO,
+            is_idle: false,
+            streams_since: None,
+        })))
+    }
+
+    /// The client's side asks for more.
+    pub(crate) fn asked(&self) {
+        let mut state = self.0.lock();
+        if let Some(since) = state.untaken_since.take() {
+            state.untaken += since.elapsed();
+            if std::mem::take(&mut state.is_idle)
+                && let Some(permit) = &state.permit
+            {
+                permit.resume();
+            }
+        }
+    }
+
+    /// The service has sent something, which the client's side has now.
+    pub(crate) fn answered(&self) {
+        self.0.lock().untaken_since = Some(Instant::now());
+    }
+
+    /// The response is complete.
+    pub(crate) fn land(&self) {
+        self.0.lock().end();
+    }
+
+    /// The service broke it off.
+    pub(crate) fn crash(&self) {
+        let mut state = self.0.lock();
+        state.outcome = Outcome::Failure;
+        if let Some(lease) = state.lease.take() {
+            lease.give_up();
+        }
+        state.end();
+    }
+
+    /// It goes on for as long as its client likes, and holds nothing for that: an upgrade, or a stream of events.
+    pub(crate) fn let_go(&self) {
+        let mut state = self.0.lock();
+        if let Some(permit) = state.permit.take() {
+            permit.complete(state.outcome, state.dispatched.elapsed());
+        }
+    }
+}
+
+impl State {
+    fn end(&mut self) {
+        // The connection first: who is dispatched next takes it.
+        if let Some(lease) = self.lease.take() {
+            lease.give_back();
+        }
+        if let Some(permit) = self.permit.take() {
+            permit.complete(self.outcome, self.dispatched.elapsed().saturating_sub(self.untaken));
+        }
+    }
+
+    /// What the clock alone says.
+    fn look(&mut self) {
+        if self.streams_since.is_some_and(|since| since.elapsed() >= STREAM_AFTER) {
+            // Dropped, and not completed: it teaches nothing.
+            self.permit = None;
+        }
+        if !self.is_idle
+            && self.untaken_since.is_some_and(|since| since.elapsed() >= PATIENCE)
+            && let Some(permit) = &self.permit
+        {
+            permit.idle();
+            self.is_idle = true;
+        }
+    }
+}
+
+/// The responses that somebody has to look at.
+#[derive(Debug, Default)]
+pub(crate) struct Flights(Mutex<Vec<Weak<Mutex<State>>>>);
+
+impl Flights {
+    /// Looks at this one from now on, if its response is of a size that needs it.
+    pub(crate) fn watch(&self, flight: &Flight, length: Option<u64>) {
+        if length.is_some_and(|length| length <= SMALL) {
+            return;
+        }
+        if length.is_none() {
+            flight.0.lock().streams_since = Some(Instant::now());
+        }
+        self.0.lock().push(Arc::downgrade(&flight.0));
+    }
+
+    /// Looks until the task is dropped. What is in flight bounds what is looked at.
+    pub(crate) async fn look(&self) {
+        let mut ticks = interval(LOOK_EVERY);
+        loop {
+            ticks.tick().await;
+            let all = {
+                let mut all = self.0.lock();
+                all.retain(|flight| flight.strong_count() > 0);
+                all.clone()
+            };
+            for state in all.iter().filter_map(Weak::upgrade) {
+                state.lock().look();
+            }
+        }
+    }
+}

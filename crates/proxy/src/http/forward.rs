@@ -1,0 +1,248 @@
+//! A dispatched request to the service, and the head of its response back.
+//!
+//! What may be tried again: a request of which nothing was sent, on another endpoint if there is one; and once, on a new
+//! connection, one that was sent on a kept connection which the service closed without a word, if it may be repeated (RFC
+//! 9110, section 9.2.2) and has no body. Anything else may have been done, and the client has to know that.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use admission::Outcome;
+use http::header::{self, HeaderMap, HeaderValue};
+use http::{Method, Request, Response, StatusCode, Version};
+use http_body::Body;
+use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use tokio::io::copy_bidirectional;
+use tokio::time::{Instant, timeout};
+
+use super::body::{Broken, ToClient, ToService};
+use super::endpoint::{Endpoint, Kept, Lease, Sender};
+use super::fields::{Upgrade, strip};
+use super::flight::Flight;
+use super::reject::Refusal;
+use super::state::Gate;
+use crate::permit::Permit;
+
+/// How many connections are tried for one request of which nothing was sent.
+const TRIES: usize = 3;
+
+/// What a client's connection may become.
+pub(crate) struct Upgrading {
+    /// What it asks for.
+    pub(crate) to: Upgrade,
+    /// Its connection, once the answer is sent.
+    pub(crate) client: OnUpgrade,
+}
+
+/// Sends a request and passes its response on.
+///
+/// # Errors
+/// No response can be had.
+pub(crate) async fn forward(
+    gate: &Arc<Gate>,
+    mut request: Request<ToService>,
+    permit: Permit,
+    upgrading: Option<Upgrading>,
+) -> Result<Response<ToClient>, Refusal> {
+    if let Some(upgrading) = &upgrading {
+        request.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+        request.headers_mut().insert(header::UPGRADE, upgrading.to.0.clone());
+    }
+    let dispatched = Instant::now();
+    let limit = gate.settings().upstream_timeout;
+    let answer = timeout(limit, exchange(gate, request, upgrading.is_some())).await;
+    match answer {
+        Ok(Ok((response, lease))) => {
+            let flight = Flight::new(permit, lease, dispatched, outcome(response.status()));
+            pass(gate, response, flight, upgrading)
+        }
+        Ok(Err(refusal)) => {
+            permit.complete(Outcome::Failure, dispatched.elapsed());
+            Err(refusal)
+        }
+        Err(_) => {
+            permit.complete(Outcome::Failure, dispatched.elapsed());
+            Err(Refusal::LateAnswer)
+        }
+    }
+}
+
+/// What the status of a response says of what its request took. A service that fails or refuses has saved itself the work.
+fn outcome(status: StatusCode) -> Outcome {
+    let failed = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
+    if failed { Outcome::Failure } else { Outcome::Success }
+}
+
+async fn exchange(
+    gate: &Gate,
+    mut request: Request<ToService>,
+    upgrades: bool,
+) -> Result<(Response<Incoming>, Lease), Refusal> {
+    let may_repeat = is_idempotent(request.method()) && request.body().is_empty();
+    let mut repeated = None;
+    let (mut kept, mut failed): (Kept, Option<Arc<Endpoint>>) = (Kept::Allowed, None);
+    if upgrades {
+        kept = Kept::Refused;
+    }
+    for _ in 0..TRIES {
+        let endpoint = gate.endpoints().choose(failed.as_ref());
+        let Ok(mut lease) = endpoint.lease(kept, may_repeat).await else {
+            failed = Some(endpoint);
+            continue;
+        };
+        if may_repeat && lease.is_kept && repeated.is_none() {
+            repeated = copy(&request);
+        }
+        match send(&mut lease, request).await {
+            Ok(response) => {
+                endpoint.succeeded();
+                return Ok((response, lease));
+            }
+            Err((error, Some(unsent))) if unsent.body().is_whole() => {
+                tracing::debug!(endpoint = %endpoint.address, %error, "a request was not sent, and is tried again");
+                (request, kept) = (unsent, Kept::Refused);
+            }
+            Err((error, _)) => {
+                if let Some(refusal) = of_client(&error) {
+                    return Err(refusal);
+                }
+                let Some(again) = repeated.take().filter(|_| lease.is_kept) else {
+                    endpoint.failed(&error);
+                    return Err(Refusal::Unreachable);
+                };
+                tracing::debug!(endpoint = %endpoint.address, %error, "a request may be repeated, and is");
+                (request, kept) = (again, Kept::Refused);
+            }
+        }
+    }
+    Err(Refusal::Unreachable)
+}
+
+async fn send(
+    lease: &mut Lease,
+    mut request: Request<ToService>,
+) -> Result<Response<Incoming>, (hyper::Error, Option<Request<ToService>>)> {
+    let sent = match lease.sender.as_mut() {
+        Some(Sender::Http1(sender)) => sender.try_send_request(request).await,
+        Some(Sender::Http2(sender)) => {
+            in_http2(&mut request);
+            sender.try_send_request(request).await
+        }
+        None => unreachable!("a lease has its sender until it is given back"),
+    };
+    sent.map_err(|mut unsent| {
+        let message = unsent.take_message();
+        (unsent.into_error(), message)
+    })
+}
+
+/// HTTP/2 says the host in the target.
+fn in_http2(request: &mut Request<ToService>) {
+    *request.version_mut() = Version::HTTP_2;
+    let host = request.headers_mut().remove(header::HOST);
+    let mut parts = request.uri().clone().into_parts();
+    parts.scheme = Some(http::uri::Scheme::HTTP);
+    parts.authority = host.and_then(|host| host.as_bytes().try_into().ok());
+    if let Ok(uri) = http::Uri::from_parts(parts) {
+        *request.uri_mut() = uri;
+    }
+}
+
+fn is_idempotent(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::PUT | Method::DELETE)
+}
+
+fn copy(request: &Request<ToService>) -> Option<Request<ToService>> {
+    let mut copy = Request::new(ToService::default());
+    *copy.method_mut() = request.method().clone();
+    *copy.uri_mut() = request.uri().clone();
+    *copy.headers_mut() = request.headers().clone();
+    request.body().is_empty().then_some(copy)
+}
+
+/// What went wrong may be that the client's body ended before its end, which says nothing of the service.
+fn of_client(error: &hyper::Error) -> Option<Refusal> {
+    let mut source = error.source();
+    while let Some(cause) = source {
+        if let Some(broken) = cause.downcast_ref::<Broken>() {
+            return Some(match broken {
+                Broken::Late(_) => Refusal::LateBody,
+                Broken::Http(_) => Refusal::Fault(super::fields::Fault::Body),
+            });
+        }
+        source = cause.source();
+    }
+    None
+}
+
+fn pass(
+    gate: &Arc<Gate>,
+    mut response: Response<Incoming>,
+    flight: Flight,
+    upgrading: Option<Upgrading>,
+) -> Result<Response<ToClient>, Refusal> {
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        let Some(upgrading) = upgrading else {
+            flight.crash();
+            return Err(Refusal::Unreachable);
+        };
+        return Ok(switch(gate, response, flight, upgrading));
+    }
+    strip(response.headers_mut());
+    *response.version_mut() = Version::HTTP_11;
+    let (head, body) = response.into_parts();
+    if body.is_end_stream() {
+        flight.land();
+    } else if is_stream(&head.headers) {
+        flight.let_go();
+    } else {
+        gate.flights().watch(&flight, body.size_hint().exact());
+    }
+    Ok(Response::from_parts(head, ToClient::passed(body, flight)))
+}
+
+/// A stream of events goes on for as long as somebody listens.
+fn is_stream(fields: &HeaderMap) -> bool {
+    let kind = fields.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    kind.is_some_and(|kind| kind.trim_start().starts_with("text/event-stream"))
+}
+
+/// Both connections become a tunnel. It was admitted once; from here on it holds nothing but its two sockets.
+fn switch(
+    gate: &Arc<Gate>,
+    mut response: Response<Incoming>,
+    flight: Flight,
+    upgrading: Upgrading,
+) -> Response<ToClient> {
+    let service = hyper::upgrade::on(&mut response);
+    let to = response.headers().get(header::UPGRADE).cloned();
+    strip(response.headers_mut());
+    let fields = response.headers_mut();
+    fields.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    fields.insert(header::UPGRADE, to.unwrap_or(upgrading.to.0));
+    flight.let_go();
+    let gate = Arc::clone(gate);
+    tokio::spawn(async move {
+        let tunnel = async {
+            let (client, service) = tokio::try_join!(upgrading.client, service)?;
+            let (mut client, mut service) = (TokioIo::new(client), TokioIo::new(service));
+            // How it ends is between the two.
+            let _ = copy_bidirectional(&mut client, &mut service).await;
+            Ok::<(), hyper::Error>(())
+        };
+        tokio::select! {
+            ended = tunnel => if let Err(error) = ended {
+                tracing::debug!(%error, "an upgrade came to nothing");
+            },
+            () = gate.aborting() => {}
+        }
+        drop(flight);
+    });
+    Response::from_parts(response.into_parts().0, ToClient::own(""))
+}
+
+/// How long the gate waits for a service that has been sent a request, by default.
+pub(crate) const UPSTREAM_TIMEOUT: Duration = Duration::from_secs(60);

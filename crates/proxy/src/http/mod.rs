@@ -1,0 +1,172 @@
+//! The gate for HTTP, in front of the application servers.
+//!
+//! ```text
+//! socket ─► hyper ─► connection: check, classify ─► Gate ─► forward ─► endpoint ─► service
+//!                                                    └──► reject
+//! ```
+//!
+//! `connection` is a client's connection and its requests; `classify` (with `routes`) says what type a request is;
+//! `forward` sends what is dispatched and passes the response on, `flight` is what that holds meanwhile; `reject` is what
+//! the gate says by itself. `endpoint` and `endpoints` are the service as it is reached. `fields` and `sniffer` know what a
+//! proxy must not pass on, `socket` and `body` carry bytes, `preamble` is the PROXY protocol, `access` the log.
+
+mod access;
+mod body;
+mod classify;
+mod connection;
+mod endpoint;
+mod endpoints;
+mod fields;
+mod flight;
+mod forward;
+mod preamble;
+mod reject;
+mod routes;
+mod sniffer;
+mod socket;
+mod state;
+mod view;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use admission::PoolId;
+use tokio::time::timeout;
+
+pub use access::AccessLog;
+pub use classify::TypeRule;
+pub use endpoint::Speaks;
+pub use endpoints::HealthCheck;
+pub use state::{Network, Settings};
+pub use view::Status;
+
+use connection::serve;
+use fields::From;
+use socket::{Shared, Socket};
+use state::Gate;
+
+use crate::gate::Driver;
+use crate::listener::{Bounds, Listener};
+use crate::shutdown::Shutdown;
+use crate::stream::{Peer, Stream};
+use crate::upstream::address::Address;
+
+/// A gate that listens, and serves nobody yet.
+#[derive(Debug)]
+pub struct Bound {
+    gate: Arc<Gate>,
+    listener: Listener,
+}
+
+/// Why a gate can't begin.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The address can't be had.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// Which.
+        address: Address,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// There is nothing to protect.
+    #[error("no upstream")]
+    NoUpstream,
+}
+
+impl Bound {
+    /// Listens.
+    ///
+    /// # Errors
+    /// The address can't be had.
+    pub async fn new(
+        settings: Settings,
+        driver: Arc<Driver>,
+        shutdown: Shutdown,
+    ) -> Result<Self, StartError> {
+        if settings.upstream.is_empty() {
+            return Err(StartError::NoUpstream);
+        }
+        let listener = Listener::bind(&settings.listen, settings.keepalive)
+            .await
+            .map_err(|source| StartError::Listen { address: settings.listen.clone(), source })?;
+        // Any request can go over any connection, and there can be as many of those as requests in flight.
+        driver.set_pool(PoolId::default(), u32::MAX);
+        Ok(Self { gate: Gate::new(settings, driver, shutdown), listener })
+    }
+
+    /// Where it listens, with the real port.
+    pub fn address(&self) -> Address {
+        self.listener.address()
+    }
+
+    /// What it shows of itself.
+    pub fn status(&self) -> Status {
+        Status::new(Arc::clone(&self.gate), self.address())
+    }
+
+    /// Serves until the gate ends.
+    pub async fn run(self) {
+        let Self { gate, listener } = self;
+        let bounds = || Bounds {
+            sockets_max: gate.settings().max_clients,
+            drain_timeout: gate.settings().drain_timeout,
+        };
+        let serving = listener.serve(bounds, &gate.shutdown, |stream| client(Arc::clone(&gate), stream));
+        let timer = Arc::clone(&gate.driver).run_timer();
+        tokio::select! {
+            () = serving => {}
+            () = timer => {}
+            () = gate.flights().look() => {}
+            () = gate.endpoints().look(gate.settings().health_check.as_ref()) => {}
+        }
+    }
+}
+
+async fn client(gate: Arc<Gate>, stream: Stream) {
+    gate.counts.connected.fetch_add(1, Ordering::Relaxed);
+    let counted = Counted(Arc::clone(&gate));
+    let peer = match stream.peer() {
+        Peer::Inet(address) => Some(address.ip()),
+        Peer::Unix => None,
+    };
+    let (mut shared, is_tcp) = match stream {
+        Stream::Tcp(socket) => (Shared::Tcp(Arc::new(socket)), true),
+        Stream::Unix(socket) => (Shared::Unix(Arc::new(socket)), false),
+        Stream::Tls(_) => unreachable!("a listener doesn't shake hands"),
+    };
+    let mut address = peer;
+    if gate.settings().proxy_protocol {
+        match timeout(gate.settings().header_timeout, preamble::read(&mut shared)).await {
+            Ok(Ok(said)) => address = said.or(peer),
+            Ok(Err(error)) => return tracing::debug!(gate = gate.driver.name(), %error, "closed"),
+            Err(_) => return,
+        }
+    }
+    let stall_max = gate.settings().body_timeout;
+    let tls = gate.settings().tls.clone().filter(|_| is_tcp);
+    let encrypted = tls.is_some();
+    let (socket, watched) = match tls {
+        None => Socket::plain(shared, stall_max),
+        Some(tls) => match timeout(gate.settings().header_timeout, tls.handshake(shared)).await {
+            Ok(Ok(stream)) => Socket::tls(stream, stall_max),
+            Ok(Err(error)) => {
+                return tracing::debug!(gate = gate.driver.name(), %error, "a TLS handshake failed");
+            }
+            Err(_) => return,
+        },
+    };
+    let from = From { address, encrypted, trusted: gate.trusts(address) };
+    serve(gate, socket, watched, from).await;
+    drop(counted);
+}
+
+/// Counts a client for as long as it is there.
+struct Counted(Arc<Gate>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.counts.connected.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,226 @@
+//! What a client is told when the gate answers by itself: the one place where reasons become statuses.
+//!
+//! | what | status | `x-gatekeeper` |
+//! |---|---|---|
+//! | refused by the gate | 503 with `Retry-After` | the reason: `queue_full`, `queue_timeout`, … |
+//! | its deadline has passed, or will have | 504 | `deadline`, `deadline_unreachable` |
+//! | a request that may not be passed on | 400 (405 for its method), and the connection ends | `bad_request` |
+//! | the client's body doesn't come | 408, and the connection ends | `body_timeout` |
+//! | no connection to the service, or it broke off before its answer | 502 | `upstream` |
+//! | the service didn't answer in time | 504 | `upstream_timeout` |
+//!
+//! The field tells these from the service's own errors. Bodies are problem details (RFC 9457), or the operator's page for
+//! those who accept HTML. gRPC hears of it in its own way: `grpc-status` 14 (UNAVAILABLE) or 4 (DEADLINE_EXCEEDED), and
+//! `grpc-retry-pushback-ms`.
+
+use std::time::Duration;
+
+use admission::Reason;
+use bytes::Bytes;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::{Method, Response, StatusCode};
+use serde_json::json;
+
+use super::body::ToClient;
+use super::fields::Fault;
+
+/// Says that the gate has answered, and why.
+pub(crate) const GATEKEEPER: HeaderName = HeaderName::from_static("x-gatekeeper");
+const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+const GRPC_PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
+/// Of a service that has less to give for a while (draft-ietf-httpapi-ratelimit-headers).
+const REDUCED: &str = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
+
+/// Why the gate answers by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// The judge refused it. After how long it may be worth another try.
+    Rejected(Reason, Duration),
+    /// It may not be passed on.
+    Fault(Fault),
+    /// Its body doesn't come.
+    LateBody,
+    /// No answer can be had.
+    Unreachable,
+    /// No answer came.
+    LateAnswer,
+}
+
+/// What a refusal has to fit.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    is_grpc: bool,
+    accepts_html: bool,
+    is_head: bool,
+}
+
+impl Wanted {
+    /// By a request.
+    pub(crate) fn by(method: &Method, fields: &HeaderMap) -> Self {
+        let text = |name| fields.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).unwrap_or("");
+        Self {
+            is_grpc: text(header::CONTENT_TYPE).starts_with("application/grpc"),
+            accepts_html: text(header::ACCEPT).contains("text/html"),
+            is_head: *method == Method::HEAD,
+        }
+    }
+}
+
+impl Refusal {
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::Rejected(Reason::Deadline | Reason::DeadlineUnreachable, _) | Self::LateAnswer => {
+                StatusCode::GATEWAY_TIMEOUT
+            }
+            Self::Rejected(..) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Fault(Fault::Method) => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Fault(_) => StatusCode::BAD_REQUEST,
+            Self::LateBody => StatusCode::REQUEST_TIMEOUT,
+            Self::Unreachable => StatusCode::BAD_GATEWAY,
+        }
+    }
+
+    /// What it is called in the response, in metrics and in the log.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Rejected(reason, _) => reason.as_str(),
+            Self::Fault(_) => "bad_request",
+            Self::LateBody => "body_timeout",
+            Self::Unreachable => "upstream",
+            Self::LateAnswer => "upstream_timeout",
+        }
+    }
+
+    fn detail(&self) -> String {
+        match self {
+            Self::Rejected(Reason::Deadline | Reason::DeadlineUnreachable, _) => {
+                "The deadline of the request has passed, or would pass before its turn.".to_owned()
+            }
+            Self::Rejected(..) => {
+                "The service has as much to do as it can; the request was not begun.".to_owned()
+            }
+            Self::Fault(fault) => format!("{fault}."),
+            Self::LateBody => "The body of the request did not come.".to_owned(),
+            Self::Unreachable => "The service can't be reached, or broke off.".to_owned(),
+            Self::LateAnswer => "The service did not answer in time.".to_owned(),
+        }
+    }
+
+    /// Whether the connection can't be used any more.
+    fn ends_connection(&self) -> bool {
+        matches!(self, Self::Fault(_) | Self::LateBody)
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Rejected(Reason::Deadline | Reason::DeadlineUnreachable, _) => None,
+            Self::Rejected(_, after) => Some(*after),
+            _ => None,
+        }
+    }
+
+    /// The response, `page` being the operator's.
+    pub(crate) fn respond(&self, wanted: &Wanted, page: Option<&Bytes>) -> Response<ToClient> {
+        let mut response = if wanted.is_grpc { self.to_grpc() } else { self.to_http(wanted, page) };
+        let fields = response.headers_mut();
+        fields.insert(GATEKEEPER, HeaderValue::from_static(self.name()));
+        if self.ends_connection() {
+            fields.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+
+    fn to_http(&self, wanted: &Wanted, page: Option<&Bytes>) -> Response<ToClient> {
+        let status = self.status();
+        let (kind, body) = match page.filter(|_| wanted.accepts_html && status.is_server_error()) {
+            Some(page) => ("text/html; charset=utf-8", page.clone()),
+            None => ("application/problem+json", self.problem(status)),
+        };
+        let length = body.len();
+        let body = if wanted.is_head { Bytes::new() } else { body };
+        let mut response = Response::new(ToClient::own(body));
+        *response.status_mut() = status;
+        let fields = response.headers_mut();
+        fields.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+        fields.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+        fields.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if let Some(after) = self.retry_after() {
+            fields.insert(header::RETRY_AFTER, HeaderValue::from(after.as_secs_f64().ceil().max(1.0) as u64));
+        }
+        response
+    }
+
+    fn problem(&self, status: StatusCode) -> Bytes {
+        let is_reduced = matches!(self, Self::Rejected(..));
+        let problem = json!({
+            "type": if is_reduced { REDUCED } else { "about:blank" },
+            "title": status.canonical_reason().unwrap_or("Error"),
+            "status": status.as_u16(),
+            "detail": self.detail(),
+            "reason": self.name(),
+        });
+        Bytes::from(problem.to_string())
+    }
+
+    /// A response of trailers only.
+    fn to_grpc(&self) -> Response<ToClient> {
+        let code = match self {
+            Self::Rejected(Reason::Deadline | Reason::DeadlineUnreachable, _)
+            | Self::LateAnswer
+            | Self::LateBody => 4,
+            Self::Fault(_) => 13,
+            Self::Rejected(..) | Self::Unreachable => 14,
+        };
+        let mut response = Response::new(ToClient::own(Bytes::new()));
+        let fields = response.headers_mut();
+        fields.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+        fields.insert(GRPC_STATUS, HeaderValue::from(code));
+        if let Ok(message) = HeaderValue::from_str(&self.detail().replace('%', "%25")) {
+            fields.insert(GRPC_MESSAGE, message);
+        }
+        if let Some(after) = self.retry_after() {
+            fields.insert(GRPC_PUSHBACK, HeaderValue::from(after.as_millis() as u64));
+        }
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(fields: &[(HeaderName, &'static str)]) -> Wanted {
+        let fields =
+            fields.iter().map(|(name, value)| (name.clone(), HeaderValue::from_static(value))).collect();
+        Wanted::by(&Method::GET, &fields)
+    }
+
+    #[test]
+    fn a_refusal_says_why_in_the_way_of_who_asked() {
+        let full = Refusal::Rejected(Reason::QueueFull, Duration::from_millis(1_200));
+        let page = Bytes::from_static(b"<p>busy");
+        let plain = full.respond(&wanted(&[]), Some(&page));
+        assert_eq!(plain.status(), 503);
+        assert_eq!(plain.headers()["retry-after"], "2");
+        assert_eq!(plain.headers()["x-gatekeeper"], "queue_full");
+        assert_eq!(plain.headers()["content-type"], "application/problem+json");
+        assert!(!plain.headers().contains_key("connection"));
+        let html = full.respond(&wanted(&[(header::ACCEPT, "text/html,*/*")]), Some(&page));
+        assert_eq!(html.headers()["content-type"], "text/html; charset=utf-8");
+        assert_eq!(html.headers()["content-length"], "7");
+        let grpc = full.respond(&wanted(&[(header::CONTENT_TYPE, "application/grpc+proto")]), Some(&page));
+        assert_eq!((grpc.status(), &grpc.headers()["grpc-status"]), (StatusCode::OK, &HeaderValue::from(14)));
+        assert_eq!(grpc.headers()["grpc-retry-pushback-ms"], "1200");
+    }
+
+    #[test]
+    fn what_may_not_be_passed_on_ends_its_connection() {
+        let bad = Refusal::Fault(Fault::Length).respond(&wanted(&[]), None);
+        assert_eq!(
+            (bad.status(), &bad.headers()["connection"]),
+            (StatusCode::BAD_REQUEST, &HeaderValue::from_static("close"))
+        );
+        assert_eq!(Refusal::Fault(Fault::Method).respond(&wanted(&[]), None).status(), 405);
+    }
+}

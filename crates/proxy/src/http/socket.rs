@@ -1,0 +1,327 @@
+//! A client's socket as HTTP needs it: shared, so that a request that waits can watch whether its client is still there.
+//!
+//! hyper owns what it reads from, and while a request waits it reads nothing once it has seen the beginning of a body or
+//! of the next request. A half of the socket stays here ([`Watched`]), from which a second registration with the
+//! system's poller can be made: it hears of the end of the stream without reading, and without a cost for those who
+//! don't wait.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use rustix::io::dup;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf, Ready};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::{Instant, Sleep, sleep};
+use tokio_rustls::server::TlsStream;
+
+use super::sniffer::Sniffer;
+
+/// A TCP or Unix stream that two places know.
+#[derive(Clone, Debug)]
+pub(crate) enum Shared {
+    Tcp(Arc<TcpStream>),
+    Unix(Arc<UnixStream>),
+}
+
+/// What a request knows of its client's connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Watched {
+    socket: Shared,
+    ambiguous: Arc<AtomicBool>,
+}
+
+impl Watched {
+    /// Resolves when the client has gone: it has closed its side, or the connection is lost. Clients that close their
+    /// side and wait for an answer count as gone, as they do with hyper and with the proxies in use.
+    pub(crate) async fn gone(&self) {
+        let watch = async || -> io::Result<()> {
+            match &self.socket {
+                Shared::Tcp(socket) => {
+                    let copy = TcpStream::from_std(dup(socket.as_fd())?.into())?;
+                    end_of(
+                        || copy.ready(Interest::READABLE),
+                        || forget(copy.try_io(Interest::READABLE, blocked)),
+                    )
+                    .await
+                }
+                Shared::Unix(socket) => {
+                    let copy = UnixStream::from_std(dup(socket.as_fd())?.into())?;
+                    end_of(
+                        || copy.ready(Interest::READABLE),
+                        || forget(copy.try_io(Interest::READABLE, blocked)),
+                    )
+                    .await
+                }
+            }
+        };
+        // Out of descriptors: hyper notices most of those who leave.
+        if watch().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Whether a head had two lengths, since the last call.
+    pub(crate) fn take_ambiguous(&self) -> bool {
+        self.ambiguous.load(Ordering::Relaxed) && self.ambiguous.swap(false, Ordering::Relaxed)
+    }
+}
+
+/// Waits for the end of a stream, without reading. `clear` makes the poller tell only of what comes from then on.
+async fn end_of<F: Future<Output = io::Result<Ready>>>(
+    ready: impl Fn() -> F,
+    clear: impl Fn(),
+) -> io::Result<()> {
+    while !ready().await?.is_read_closed() {
+        clear();
+    }
+    Ok(())
+}
+
+/// What a read says that finds nothing.
+fn blocked() -> io::Result<()> {
+    Err(io::ErrorKind::WouldBlock.into())
+}
+
+/// Of a read that finds nothing, only what it does to the readiness matters.
+fn forget(_nothing: io::Result<()>) {}
+
+impl AsyncRead for Shared {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            let read = match self.as_ref().get_ref() {
+                Self::Tcp(socket) => {
+                    ready!(socket.poll_read_ready(context))?;
+                    socket.try_read(buffer.initialize_unfilled())
+                }
+                Self::Unix(socket) => {
+                    ready!(socket.poll_read_ready(context))?;
+                    socket.try_read(buffer.initialize_unfilled())
+                }
+            };
+            match read {
+                Ok(count) => {
+                    buffer.advance(count);
+                    return Poll::Ready(Ok(()));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn poll_write_with(
+        &self,
+        context: &mut Context<'_>,
+        tcp: impl Fn(&TcpStream) -> io::Result<usize>,
+        unix: impl Fn(&UnixStream) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            let written = match self {
+                Self::Tcp(socket) => {
+                    ready!(socket.poll_write_ready(context))?;
+                    tcp(socket)
+                }
+                Self::Unix(socket) => {
+                    ready!(socket.poll_write_ready(context))?;
+                    unix(socket)
+                }
+            };
+            match written {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                written => return Poll::Ready(written),
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Shared {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_with(context, |socket| socket.try_write(bytes), |socket| socket.try_write(bytes))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_write_with(
+            context,
+            |socket| socket.try_write_vectored(slices),
+            |socket| socket.try_write_vectored(slices),
+        )
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let shutdown = match self.as_ref().get_ref() {
+            Self::Tcp(socket) => rustix::net::shutdown(socket, rustix::net::Shutdown::Write),
+            Self::Unix(socket) => rustix::net::shutdown(socket, rustix::net::Shutdown::Write),
+        };
+        Poll::Ready(match shutdown {
+            Ok(()) | Err(rustix::io::Errno::NOTCONN) => Ok(()),
+            Err(error) => Err(error.into()),
+        })
+    }
+}
+
+/// What the bytes of a connection go through.
+#[derive(Debug)]
+enum Carrier {
+    Plain(Shared),
+    Tls(Box<TlsStream<Shared>>),
+}
+
+/// A client's connection as hyper reads and writes it.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    carrier: Carrier,
+    sniffer: Sniffer,
+    ambiguous: Arc<AtomicBool>,
+    /// How long a client may take none of what it asked for.
+    stall_max: Duration,
+    /// When that is over, once something can't be written.
+    stalled: Option<Pin<Box<Sleep>>>,
+}
+
+impl Socket {
+    /// In the clear.
+    pub(crate) fn plain(socket: Shared, stall_max: Duration) -> (Self, Watched) {
+        Self::over(Carrier::Plain(socket.clone()), socket, stall_max)
+    }
+
+    /// After a handshake.
+    pub(crate) fn tls(stream: TlsStream<Shared>, stall_max: Duration) -> (Self, Watched) {
+        let socket = stream.get_ref().0.clone();
+        Self::over(Carrier::Tls(Box::new(stream)), socket, stall_max)
+    }
+
+    fn over(carrier: Carrier, socket: Shared, stall_max: Duration) -> (Self, Watched) {
+        let ambiguous = Arc::new(AtomicBool::new(false));
+        let watched = Watched { socket, ambiguous: Arc::clone(&ambiguous) };
+        (Self { carrier, sniffer: Sniffer::default(), ambiguous, stall_max, stalled: None }, watched)
+    }
+
+    /// Ends a client that takes nothing for too long.
+    fn note<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.stalled = None;
+            return written;
+        }
+        let stall_max = self.stall_max;
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(stall_max)));
+        ready!(stalled.as_mut().poll(context));
+        stalled.as_mut().reset(Instant::now() + stall_max);
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes nothing of the response")))
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let before = buffer.filled().len();
+        ready!(match &mut this.carrier {
+            Carrier::Plain(socket) => Pin::new(socket).poll_read(context, buffer),
+            Carrier::Tls(stream) => Pin::new(&mut **stream).poll_read(context, buffer),
+        })?;
+        this.sniffer.see(&buffer.filled()[before..]);
+        if this.sniffer.take_ambiguous() {
+            this.ambiguous.store(true, Ordering::Relaxed);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let written = match &mut this.carrier {
+            Carrier::Plain(socket) => Pin::new(socket).poll_write(context, bytes),
+            Carrier::Tls(stream) => Pin::new(&mut **stream).poll_write(context, bytes),
+        };
+        this.note(context, written)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let written = match &mut this.carrier {
+            Carrier::Plain(socket) => Pin::new(socket).poll_write_vectored(context, slices),
+            Carrier::Tls(stream) => Pin::new(&mut **stream).poll_write_vectored(context, slices),
+        };
+        this.note(context, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let flushed = match &mut this.carrier {
+            Carrier::Plain(socket) => Pin::new(socket).poll_flush(context),
+            Carrier::Tls(stream) => Pin::new(&mut **stream).poll_flush(context),
+        };
+        this.note(context, flushed)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.get_mut().carrier {
+            Carrier::Plain(socket) => Pin::new(socket).poll_shutdown(context),
+            Carrier::Tls(stream) => Pin::new(&mut **stream).poll_shutdown(context),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    async fn pair() -> (TcpStream, Shared) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (server, _) = listener.accept().await.unwrap();
+        (client, Shared::Tcp(Arc::new(server)))
+    }
+
+    #[tokio::test]
+    async fn a_client_that_has_gone_is_noticed_behind_what_nobody_has_read() {
+        let (mut client, shared) = pair().await;
+        let (_socket, watched) = Socket::plain(shared, Duration::from_secs(1));
+        client.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+        let gone = watched.gone();
+        tokio::pin!(gone);
+        let early = tokio::time::timeout(Duration::from_millis(50), &mut gone).await;
+        assert!(early.is_err(), "bytes that nobody has read aren't the end");
+        client.write_all(b"more").await.unwrap();
+        drop(client);
+        tokio::time::timeout(Duration::from_secs(10), gone).await.expect("noticed");
+    }
+}

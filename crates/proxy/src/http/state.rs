@@ -1,0 +1,210 @@
+//! What all connections of one gate share.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::access::AccessLog;
+use super::classify::{Classifier, TypeRule};
+use super::endpoint::{Reach, Speaks};
+use super::endpoints::{Endpoints, HealthCheck};
+use super::flight::Flights;
+use crate::gate::Driver;
+use crate::shutdown::Shutdown;
+use crate::stream::Keepalive;
+use crate::tls::{Acceptor, Connector};
+use crate::upstream::address::Address;
+
+/// What a gate for HTTP is told.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where clients connect.
+    pub listen: Address,
+    /// Where the service listens: at least one.
+    pub upstream: Vec<Address>,
+    /// What the service speaks.
+    pub speaks: Speaks,
+    /// TLS towards clients.
+    pub tls: Option<Arc<Acceptor>>,
+    /// TLS towards the service.
+    pub upstream_tls: Option<Arc<Connector>>,
+    /// The most clients connected at once.
+    pub max_clients: usize,
+    /// Connections to the service that are kept idle, for each endpoint.
+    pub idle_max: usize,
+    /// How long a connection to the service may take.
+    pub connect_timeout: Duration,
+    /// How long the service may take to its first byte.
+    pub upstream_timeout: Duration,
+    /// How long a client may take for the head of a request, or be idle before its next one.
+    pub header_timeout: Duration,
+    /// How long a client may pause within a body, its own or the one that it is sent.
+    pub body_timeout: Duration,
+    /// The largest head of a request, in bytes.
+    pub header_max: usize,
+    /// How long what runs may take once the gate drains.
+    pub drain_timeout: Duration,
+    /// Who may say for whom it asks.
+    pub trusted_proxies: Vec<Network>,
+    /// Whether each connection begins by saying for whom it is.
+    pub proxy_protocol: bool,
+    /// What requests are called.
+    pub types: Vec<TypeRule>,
+    /// How endpoints are asked whether they are well.
+    pub health_check: Option<HealthCheck>,
+    /// Whether responses tell how long they were held up.
+    pub server_timing: bool,
+    /// What browsers see of a refusal.
+    pub error_page: Option<Bytes>,
+    /// Where a line is written for each request.
+    pub access_log: Option<AccessLog>,
+    /// When the kernel asks a silent peer whether it is there.
+    pub keepalive: Keepalive,
+    /// Whether the gate only watches.
+    pub observe: bool,
+}
+
+impl Settings {
+    /// The defaults, in front of a service.
+    pub fn new(upstream: Vec<Address>) -> Self {
+        Self {
+            listen: Address::inet("127.0.0.1", 8081),
+            upstream,
+            speaks: Speaks::Http1,
+            tls: None,
+            upstream_tls: None,
+            max_clients: 10_000,
+            idle_max: 64,
+            connect_timeout: Duration::from_secs(5),
+            upstream_timeout: super::forward::UPSTREAM_TIMEOUT,
+            header_timeout: Duration::from_secs(60),
+            body_timeout: Duration::from_secs(30),
+            header_max: 64 * 1024,
+            drain_timeout: Duration::from_secs(30),
+            trusted_proxies: Vec::new(),
+            proxy_protocol: false,
+            types: Vec::new(),
+            health_check: None,
+            server_timing: false,
+            error_page: None,
+            access_log: None,
+            keepalive: Keepalive::default(),
+            observe: false,
+        }
+    }
+}
+
+/// A network of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network {
+    /// One of its addresses.
+    pub address: IpAddr,
+    /// So many leading bits are the same in all of them.
+    pub bits: u8,
+}
+
+impl Network {
+    /// Whether an address is in it.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let as_bits = |address: IpAddr| match address.to_canonical() {
+            IpAddr::V4(address) => (u128::from(address.to_bits()) << 96, 32),
+            IpAddr::V6(address) => (address.to_bits(), 128),
+        };
+        let ((ours, size), (theirs, other_size)) = (as_bits(self.address), as_bits(address));
+        let bits = u32::from(self.bits).min(size);
+        size == other_size && (bits == 0 || ours >> (128 - bits) == theirs >> (128 - bits))
+    }
+}
+
+/// Counts beside the judge's.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    /// Clients connected now.
+    pub(crate) connected: AtomicUsize,
+    /// Requests that could not be passed on, or whose response could not be had.
+    pub(crate) failed: AtomicU64,
+}
+
+/// One gate.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    settings: Settings,
+    pub(crate) driver: Arc<Driver>,
+    pub(crate) classifier: Classifier,
+    endpoints: Endpoints,
+    flights: Flights,
+    pub(crate) shutdown: Shutdown,
+    pub(crate) counts: Counts,
+}
+
+impl Gate {
+    pub(crate) fn new(settings: Settings, driver: Arc<Driver>, shutdown: Shutdown) -> Arc<Self> {
+        let reach = Reach {
+            speaks: settings.speaks,
+            tls: settings.upstream_tls.clone(),
+            connect_timeout: settings.connect_timeout,
+            keepalive: settings.keepalive,
+            idle_max: settings.idle_max,
+        };
+        Arc::new(Self {
+            driver,
+            classifier: Classifier::new(settings.types.clone()),
+            endpoints: Endpoints::new(&settings.upstream, &reach),
+            flights: Flights::default(),
+            shutdown,
+            counts: Counts::default(),
+            settings,
+        })
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub(crate) fn endpoints(&self) -> &Endpoints {
+        &self.endpoints
+    }
+
+    pub(crate) fn flights(&self) -> &Flights {
+        &self.flights
+    }
+
+    /// Resolves when everything has to close.
+    pub(crate) async fn aborting(&self) {
+        self.shutdown.aborting().await;
+    }
+
+    /// Whether a client may say for whom it asks.
+    pub(crate) fn trusts(&self, address: Option<IpAddr>) -> bool {
+        // Through a Unix socket comes only who may write to it.
+        address.is_none_or(|address| {
+            self.settings.trusted_proxies.iter().any(|network| network.contains(address))
+        })
+    }
+
+    pub(crate) fn fail(&self) {
+        self.counts.failed.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_holds_its_own_addresses() {
+        let network = |text: &str, bits| Network { address: text.parse().unwrap(), bits };
+        let holds = |network: Network, address: &str| network.contains(address.parse().unwrap());
+        assert!(holds(network("10.0.0.0", 8), "10.255.1.2"));
+        assert!(holds(network("10.0.0.0", 8), "::ffff:10.255.1.2"));
+        assert!(!holds(network("10.0.0.0", 8), "11.0.0.1"));
+        assert!(!holds(network("10.0.0.0", 8), "::10.0.0.1"));
+        assert!(holds(network("0.0.0.0", 0), "1.2.3.4"));
+        assert!(!holds(network("0.0.0.0", 0), "::1"));
+        assert!(holds(network("2001:db8::", 32), "2001:db8:1::7"));
+        assert!(!holds(network("192.0.2.7", 32), "192.0.2.8"));
+    }
+}

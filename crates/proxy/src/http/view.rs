@@ -1,0 +1,85 @@
+//! What a gate for HTTP shows of itself.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use admission::{Capacity, Snapshot};
+
+use super::state::Gate;
+use crate::admin::{ClientsView, GateView, PoolView};
+use crate::observe::{Totals, TypeRow};
+use crate::upstream::address::Address;
+
+/// One gate, as dashboards see it.
+#[derive(Clone, Debug)]
+pub struct Status {
+    gate: Arc<Gate>,
+    listen: Address,
+}
+
+impl Status {
+    pub(crate) fn new(gate: Arc<Gate>, listen: Address) -> Self {
+        Self { gate, listen }
+    }
+}
+
+impl GateView for Status {
+    fn name(&self) -> &str {
+        self.gate.driver.name()
+    }
+
+    fn mode(&self) -> &'static str {
+        if self.gate.settings().observe { "observe" } else { "enforce" }
+    }
+
+    fn listen(&self) -> String {
+        self.listen.to_string()
+    }
+
+    fn upstream(&self) -> String {
+        let all: Vec<String> = self.gate.settings().upstream.iter().map(Address::to_string).collect();
+        all.join(", ")
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        self.gate.driver.snapshot()
+    }
+
+    fn capacity(&self) -> Capacity {
+        self.gate.driver.policy().capacity
+    }
+
+    fn set_capacity(&self, capacity: Capacity) {
+        self.gate.driver.update_policy(|policy| policy.capacity = capacity);
+    }
+
+    fn trace_lost(&self) -> Option<u64> {
+        self.gate.driver.trace_lost()
+    }
+
+    fn types(&self) -> Vec<TypeRow> {
+        self.gate.driver.types()
+    }
+
+    fn totals(&self) -> Totals {
+        self.gate.driver.totals()
+    }
+
+    /// One for each endpoint.
+    fn pools(&self) -> Vec<PoolView> {
+        let pool = |endpoint: &Arc<super::endpoint::Endpoint>| PoolView {
+            user: String::new(),
+            database: endpoint.address.to_string(),
+            connections: endpoint.connections(),
+            idle: u32::try_from(endpoint.idle()).unwrap_or(u32::MAX),
+        };
+        self.gate.endpoints().all().iter().map(pool).collect()
+    }
+
+    fn clients(&self) -> ClientsView {
+        ClientsView {
+            connected: self.gate.counts.connected.load(Ordering::Relaxed),
+            ..ClientsView::default()
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! HTTP/2 on either side, and gRPC's way of using it.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::HeaderValue;
+use http::{HeaderMap, Request, Response, StatusCode, Version};
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::client::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use proxy::admin::GateView;
+use proxy::http::Speaks;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+
+use crate::site::{Body, Site, full, gate, one_at_a_time, service};
+
+async fn client(site: &Site) -> http2::SendRequest<Full<Bytes>> {
+    let socket = TcpStream::connect(site.address).await.unwrap();
+    let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(socket)).await.unwrap();
+    tokio::spawn(connection);
+    sender
+}
+
+fn get(path: &str) -> Request<Full<Bytes>> {
+    Request::get(format!("http://shop.example{path}")).body(Full::default()).unwrap()
+}
+
+/// A service that speaks HTTP/2 in the clear.
+async fn service_of_http2<F>(
+    answer: impl Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
+) -> std::net::SocketAddr
+where
+    F: Future<Output = Response<Body>> + Send + 'static,
+{
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (socket, _) = listener.accept().await.unwrap();
+            let answer = answer.clone();
+            let service = service_fn(move |request| {
+                let answer = answer(request);
+                async move { Ok::<_, Infallible>(answer.await) }
+            });
+            let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+            tokio::spawn(builder.serve_connection(TokioIo::new(socket), service));
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn streams_of_one_connection_become_requests_of_their_own() {
+    let answer = async |request: Request<Incoming>| {
+        assert_eq!(request.version(), Version::HTTP_11);
+        assert_eq!(request.headers()["host"], "shop.example");
+        Response::new(full(request.uri().path().to_owned()))
+    };
+    let site = gate(one_at_a_time(), &[service(answer).await], |_| {}).await;
+    let sender = client(&site).await;
+    let asked = (0..10).map(|number| {
+        let mut sender = sender.clone();
+        tokio::spawn(async move {
+            let response = sender.send_request(get(&format!("/{number}"))).await.unwrap();
+            assert_eq!((response.status(), response.version()), (StatusCode::OK, Version::HTTP_2));
+            let body = response.into_body().collect().await.unwrap().to_bytes();
+            assert_eq!(body, format!("/{number}"));
+        })
+    });
+    for task in asked.collect::<Vec<_>>() {
+        task.await.unwrap();
+    }
+    site.reaches(0, 0).await;
+}
+
+#[tokio::test]
+async fn a_stream_that_is_reset_leaves_the_queue() {
+    let go = Arc::new(Semaphore::new(0));
+    let shared = Arc::clone(&go);
+    let answer = move |_| {
+        let go = Arc::clone(&shared);
+        async move {
+            go.acquire().await.unwrap().forget();
+            Response::new(full(""))
+        }
+    };
+    let site = gate(one_at_a_time(), &[service(answer).await], |_| {}).await;
+    let mut sender = client(&site).await;
+    let first = tokio::spawn(sender.send_request(get("/1")));
+    site.reaches(0, 1).await;
+    let second = tokio::spawn(sender.send_request(get("/2")));
+    site.reaches(1, 1).await;
+    second.abort();
+    site.reaches(0, 1).await;
+    go.add_permits(1);
+    assert_eq!(first.await.unwrap().unwrap().status(), 200);
+    // The connection is lost with all its streams.
+    let third = tokio::spawn(sender.send_request(get("/3")));
+    site.reaches(0, 1).await;
+    third.abort();
+    site.reaches(0, 0).await;
+}
+
+/// Answers a call as a gRPC service does.
+async fn grpc(request: Request<Incoming>) -> Response<Body> {
+    assert_eq!(request.version(), Version::HTTP_2);
+    assert_eq!(request.uri().authority().map(http::uri::Authority::as_str), Some("shop.example"));
+    assert_eq!(request.headers()["te"], "trailers");
+    let asked = request.into_body().collect().await.unwrap().to_bytes();
+    let trailers =
+        HeaderMap::from_iter([(http::HeaderName::from_static("grpc-status"), HeaderValue::from_static("0"))]);
+    let frames = [Frame::data(asked), Frame::trailers(trailers)];
+    let body = StreamBody::new(futures_util::stream::iter(frames.map(Ok::<_, Infallible>)));
+    Response::builder().header("content-type", "application/grpc").body(BodyExt::boxed(body)).unwrap()
+}
+
+fn call() -> Request<Full<Bytes>> {
+    Request::post("http://shop.example/shop.Cart/Add")
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .body(Full::from("message"))
+        .unwrap()
+}
+
+#[tokio::test]
+async fn a_grpc_call_passes_with_its_trailers() {
+    let upstream = service_of_http2(grpc).await;
+    let site = gate(one_at_a_time(), &[upstream], |settings| settings.speaks = Speaks::Http2).await;
+    let mut sender = client(&site).await;
+    for _ in 0..3 {
+        let response = sender.send_request(call()).await.unwrap();
+        let body = response.into_body().collect().await.unwrap();
+        assert_eq!(body.trailers().unwrap()["grpc-status"], "0");
+        assert_eq!(body.to_bytes(), "message");
+    }
+    site.reaches(0, 0).await;
+    // All went over one connection.
+    assert_eq!(site.status.pools()[0].connections, 1);
+}
+
+#[tokio::test]
+async fn a_refused_grpc_call_hears_of_it_in_its_own_way() {
+    let never = service_of_http2(async |_| {
+        std::future::pending::<()>().await;
+        Response::new(full(""))
+    })
+    .await;
+    let policy = admission::Policy { queue_max: 0, ..one_at_a_time() };
+    let site = gate(policy, &[never], |settings| settings.speaks = Speaks::Http2).await;
+    let mut sender = client(&site).await;
+    let first = tokio::spawn(sender.send_request(call()));
+    site.reaches(0, 1).await;
+    let refused = sender.send_request(call()).await.unwrap();
+    assert_eq!(
+        (refused.status(), &refused.headers()["grpc-status"]),
+        (StatusCode::OK, &HeaderValue::from_static("14"))
+    );
+    assert!(refused.headers()["grpc-retry-pushback-ms"].to_str().unwrap().parse::<u64>().unwrap() > 0);
+    let mut late = call();
+    late.headers_mut().insert("grpc-timeout", HeaderValue::from_static("0m"));
+    let late = sender.send_request(late).await.unwrap();
+    assert_eq!(late.headers()["grpc-status"], "4");
+    first.abort();
+    site.reaches(0, 0).await;
+    tokio::time::sleep(Duration::ZERO).await;
+}

@@ -1,0 +1,10 @@
+//! The gate for HTTP in front of a real HTTP server, both on loopback: byte for byte where it matters.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests are tests")]
+
+mod conformance;
+mod encrypted;
+mod http2;
+mod log;
+mod queue;
+mod site;
+mod upgrades;

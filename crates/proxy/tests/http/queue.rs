@@ -1,0 +1,168 @@
+//! Who waits, who leaves, who is refused.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use admission::Policy;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use proxy::admin::GateView;
+use tokio::io::AsyncWriteExt;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use crate::site::{Client, PATIENCE, Site, full, gate, one_at_a_time, service};
+
+/// A service that answers a request for each permit that is added.
+async fn held() -> (std::net::SocketAddr, Arc<Semaphore>) {
+    let go = Arc::new(Semaphore::new(0));
+    let shared = Arc::clone(&go);
+    let answer = move |request: Request<Incoming>| {
+        let go = Arc::clone(&shared);
+        async move {
+            go.acquire().await.unwrap().forget();
+            Response::new(full(request.uri().path().to_owned()))
+        }
+    };
+    (service(answer).await, go)
+}
+
+async fn ask(site: &Site, text: &str) -> Client {
+    let mut client = Client::connect(site).await;
+    client.send(text).await;
+    client
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_the_queue_is_gone_at_once_however_it_leaves() {
+    let (address, go) = held().await;
+    let site = gate(one_at_a_time(), &[address], |_| {}).await;
+    let mut first = ask(&site, "GET /first HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    site.reaches(0, 1).await;
+    let waiting = [
+        "GET /x HTTP/1.1\r\nHost: a\r\n\r\n",
+        // Behind the next request, or a body, or a part of one, the end of the stream can't be read.
+        "GET /x HTTP/1.1\r\nHost: a\r\n\r\nGET /y HTTP/1.1\r\nHost: a\r\n\r\n",
+        "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc",
+        "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 300000\r\n\r\nabc",
+        "POST /x HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n",
+    ];
+    for text in waiting {
+        for reset in [false, true] {
+            let client = ask(&site, text).await;
+            site.reaches(1, 1).await;
+            if reset {
+                socket2::SockRef::from(&client.socket).set_linger(Some(Duration::ZERO)).unwrap();
+            }
+            drop(client);
+            timeout(PATIENCE, site.reaches(0, 1)).await.unwrap_or_else(|_| panic!("{text:?} {reset}"));
+        }
+    }
+    go.add_permits(1);
+    assert_eq!(first.response().await.unwrap().text(), "/first");
+    site.reaches(0, 0).await;
+    assert_eq!(site.status.totals().counts.left, 10);
+}
+
+#[tokio::test]
+async fn a_refusal_says_why_and_costs_the_service_nothing() {
+    let (address, go) = held().await;
+    let policy = Policy { queue_max: 1, ..one_at_a_time() };
+    let site = gate(policy, &[address], |settings| settings.server_timing = true).await;
+    let mut first = ask(&site, "GET /1 HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    site.reaches(0, 1).await;
+    let mut second = ask(&site, "GET /2 HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    site.reaches(1, 1).await;
+    let mut refused = Client::connect(&site).await;
+    let told = refused.get("/3").await;
+    assert_eq!((told.status, told.field("x-gatekeeper")), (503, Some("queue_full")));
+    assert!(told.field("retry-after").unwrap().parse::<u64>().unwrap() >= 1);
+    let problem: serde_json::Value = serde_json::from_slice(&told.body).unwrap();
+    assert_eq!((&problem["status"], &problem["reason"]), (&503.into(), &"queue_full".into()));
+    // Its connection is still good.
+    assert_eq!(refused.get("/4").await.status, 503);
+    go.add_permits(2);
+    assert_eq!(first.response().await.unwrap().text(), "/1");
+    let told = second.response().await.unwrap();
+    assert_eq!(told.text(), "/2");
+    let timing = told.field("server-timing").unwrap();
+    assert!(timing.strip_prefix("gate;dur=").unwrap().parse::<f64>().unwrap() > 0.0, "{timing}");
+    site.reaches(0, 0).await;
+}
+
+#[tokio::test]
+async fn a_request_is_not_sent_after_its_deadline() {
+    let (address, go) = held().await;
+    let site = gate(one_at_a_time(), &[address], |_| {}).await;
+    let mut first = ask(&site, "GET /1 HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    site.reaches(0, 1).await;
+    let mut late = ask(&site, "GET /2 HTTP/1.1\r\nHost: a\r\nX-Request-Timeout: 50ms\r\n\r\n").await;
+    let told = late.response().await.unwrap();
+    assert_eq!((told.status, told.field("x-gatekeeper")), (504, Some("deadline")));
+    go.add_permits(1);
+    assert_eq!(first.response().await.unwrap().status, 200);
+    site.reaches(0, 0).await;
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_in_flight_gives_its_place_to_the_next() {
+    let (address, go) = held().await;
+    let site = gate(one_at_a_time(), &[address], |_| {}).await;
+    for _ in 0..3 {
+        let client = ask(&site, "GET /1 HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        site.reaches(0, 1).await;
+        drop(client);
+        site.reaches(0, 0).await;
+    }
+    go.add_permits(10);
+    let mut client = Client::connect(&site).await;
+    assert_eq!(client.get("/2").await.text(), "/2");
+}
+
+#[tokio::test]
+async fn a_service_that_does_not_answer_is_given_up() {
+    let (address, _go) = held().await;
+    let change = |settings: &mut proxy::http::Settings| settings.upstream_timeout = Duration::from_millis(50);
+    let site = gate(one_at_a_time(), &[address], change).await;
+    let mut client = Client::connect(&site).await;
+    let told = client.get("/1").await;
+    assert_eq!((told.status, told.field("x-gatekeeper")), (504, Some("upstream_timeout")));
+    site.reaches(0, 0).await;
+}
+
+#[tokio::test]
+async fn a_slow_client_is_not_the_services_work() {
+    let large = 20_000_000;
+    let answer = async move |_| Response::new(full(vec![b'x'; 20_000_000]));
+    let policy = Policy { suspend_after: Duration::from_millis(50), ..one_at_a_time() };
+    let site = gate(policy, &[service(answer).await], |_| {}).await;
+    let mut slow = ask(&site, "GET /1 HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    let head = slow.head().await.unwrap();
+    // It takes nothing more: its work is given back.
+    let suspended = async {
+        while site.status.snapshot().suspended == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, suspended).await.expect("its work is given back");
+    let length: usize = head.field("content-length").unwrap().parse().unwrap();
+    assert_eq!(length, large);
+    assert_eq!(slow.exactly(length).await.len(), length);
+    site.reaches(0, 0).await;
+}
+
+#[tokio::test]
+async fn draining_lets_what_runs_finish_and_takes_no_more() {
+    let (address, go) = held().await;
+    let site = gate(one_at_a_time(), &[address], |_| {}).await;
+    let mut idle = Client::connect(&site).await;
+    let mut first = ask(&site, "GET /1 HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    site.reaches(0, 1).await;
+    site.trigger.drain();
+    assert!(idle.is_over().await);
+    go.add_permits(1);
+    let told = first.response().await.unwrap();
+    assert_eq!((told.text(), told.field("connection")), ("/1", Some("close")));
+    assert!(first.is_over().await);
+    first.socket.shutdown().await.ok();
+}

@@ -1,4 +1,4 @@
-//! The admin listener: metrics, health and the learned table over HTTP.
+//! The admin listener: metrics, health, the learned table and changes over HTTP.
 //!
 //! | path | answers |
 //! |---|---|
@@ -7,18 +7,21 @@
 //! | `/readyz` | 200 while clients are served; 503 before the gates listen and while they drain. Overload doesn't count: a full queue is the gate at work |
 //! | `/status` | the state of every gate, as JSON ([`Status`]) |
 //! | `/types` | the learned table, as JSON ([`TypesReport`]); `?gate=NAME` for one gate |
+//! | `/gates/NAME` | what can be changed of a gate, as JSON ([`GateSettings`]); `PATCH` changes it (`admin/change.rs`) |
 //!
-//! It asks nobody who they are, so it belongs on loopback. At most [`CONNECTIONS_MAX`] connections are served at once; one
-//! that sends no request for [`IDLE_MAX`] is closed.
+//! Over TCP it asks nobody who they are as long as they only look, so it belongs on loopback. Changes are taken over a Unix
+//! socket, whose file says who may open it, or with a token. At most [`CONNECTIONS_MAX`] connections are served at once
+//! at each of both; one that sends no request for [`IDLE_MAX`] is closed.
 
 use std::io;
-use std::sync::Arc;
+use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use admission::{Instant, Snapshot};
+use admission::{Capacity, Instant, Snapshot};
 use axum::Router;
-use axum::extract::{Query, State};
+use axum::extract::{DefaultBodyLimit, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
@@ -27,13 +30,20 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use parking_lot::RwLock;
 use serde::Deserialize;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
 use crate::clock::Clock;
+use crate::listener::{SocketFile, bind_socket};
 use crate::observe::{Totals, TypeRow};
 
+mod change;
 mod report;
+mod token;
+
+pub use change::{BODY_BYTES_MAX, CapacityWords, GateChange, GateSettings};
+pub use token::{Token, TokenError};
 
 pub use report::{
     CountsReport, GateStatus, GateTypes, PoolStatus, Status, TimesReport, TypeReport, TypesReport,
@@ -58,6 +68,14 @@ pub trait GateView: Send + Sync {
     fn upstream(&self) -> String;
     /// The state of its admission.
     fn snapshot(&self) -> Snapshot;
+    /// The capacity that is in force.
+    fn capacity(&self) -> Capacity;
+    /// Another capacity, until the configuration is read again.
+    fn set_capacity(&self, capacity: Capacity);
+    /// How many entries of its trace were left out, if it writes one.
+    fn trace_lost(&self) -> Option<u64> {
+        None
+    }
     /// What each type did.
     fn types(&self) -> Vec<TypeRow>;
     /// What all did.
@@ -129,6 +147,9 @@ pub struct Admin {
     clock: Clock,
     phase: AtomicU8,
     gates: RwLock<Vec<Arc<dyn GateView>>>,
+    /// Who sends it may change gates over TCP.
+    token: RwLock<Option<Token>>,
+    words: OnceLock<CapacityWords>,
 }
 
 impl Admin {
@@ -139,7 +160,19 @@ impl Admin {
             clock: Clock::start(),
             phase: AtomicU8::new(STARTING),
             gates: RwLock::new(Vec::new()),
+            token: RwLock::new(None),
+            words: OnceLock::new(),
         })
+    }
+
+    /// Gates may be changed, from now on and in these words. Who first says which has the say.
+    pub fn allow_changes(&self, words: CapacityWords) {
+        let _ = self.words.set(words);
+    }
+
+    /// Who sends this token may change gates over TCP; with `None` nobody may.
+    pub fn set_token(&self, token: Option<Token>) {
+        *self.token.write() = token;
     }
 
     /// Shows one more gate.
@@ -184,14 +217,79 @@ impl Admin {
     }
 }
 
+/// Where a request came in, which decides whether it may change anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Door {
+    /// The Unix socket: who may open it may change gates.
+    Socket,
+    /// TCP: it takes the token.
+    Network,
+}
+
+/// What every handler is given.
+#[derive(Clone)]
+struct Desk {
+    admin: Arc<Admin>,
+    door: Door,
+}
+
+/// The Unix socket of the admin listener. Its file is removed when this is dropped.
+#[derive(Debug)]
+pub struct AdminSocket {
+    listener: UnixListener,
+    _file: SocketFile,
+}
+
+impl AdminSocket {
+    /// Listens on a Unix socket whose file has this mode.
+    ///
+    /// # Errors
+    /// The system's, such as "address in use".
+    pub async fn bind(path: &Path, mode: u32) -> io::Result<Self> {
+        let (listener, file) = bind_socket(path, mode).await?;
+        Ok(Self { listener, _file: file })
+    }
+
+    /// Serves the admin listener there until the future is dropped.
+    pub async fn serve(self, admin: Arc<Admin>) {
+        serve_all(&self.listener, router(admin, Door::Socket)).await;
+    }
+}
+
+/// Where connections come in.
+trait Entrance {
+    type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+
+    fn next(&self) -> impl Future<Output = io::Result<Self::Stream>> + Send;
+}
+
+impl Entrance for TcpListener {
+    type Stream = TcpStream;
+
+    async fn next(&self) -> io::Result<TcpStream> {
+        self.accept().await.map(|(stream, _)| stream)
+    }
+}
+
+impl Entrance for UnixListener {
+    type Stream = UnixStream;
+
+    async fn next(&self) -> io::Result<UnixStream> {
+        self.accept().await.map(|(stream, _)| stream)
+    }
+}
+
 /// Serves the admin listener until the future is dropped.
 pub async fn serve(listener: TcpListener, admin: Arc<Admin>) {
-    let router = router(admin);
+    serve_all(&listener, router(admin, Door::Network)).await;
+}
+
+async fn serve_all(entrance: &impl Entrance, router: Router) {
     let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let permit = Arc::clone(&connections).acquire_owned().await.expect("nobody closes the semaphore");
-        match listener.accept().await {
-            Ok((stream, _)) => {
+        match entrance.next().await {
+            Ok(stream) => {
                 let router = router.clone();
                 tokio::spawn(async move {
                     serve_connection(stream, router).await;
@@ -206,7 +304,10 @@ pub async fn serve(listener: TcpListener, admin: Arc<Admin>) {
     }
 }
 
-async fn serve_connection(stream: TcpStream, router: Router) {
+async fn serve_connection<S>(stream: S, router: Router)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(IDLE_MAX)
@@ -217,18 +318,20 @@ async fn serve_connection(stream: TcpStream, router: Router) {
     }
 }
 
-/// The paths.
-pub fn router(admin: Arc<Admin>) -> Router {
+/// The paths, for requests that come in there.
+pub fn router(admin: Arc<Admin>, door: Door) -> Router {
     Router::new()
         .route("/metrics", get(metrics))
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready))
         .route("/status", get(status))
         .route("/types", get(types))
-        .with_state(admin)
+        .route("/gates/{name}", get(change::show).patch(change::change))
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .with_state(Desk { admin, door })
 }
 
-async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
+async fn metrics(State(Desk { admin, .. }): State<Desk>) -> Response {
     match crate::metrics::encode(&admin) {
         Ok(text) => ([(header::CONTENT_TYPE, crate::metrics::CONTENT_TYPE)], text).into_response(),
         Err(error) => {
@@ -239,12 +342,12 @@ async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
     }
 }
 
-async fn ready(State(admin): State<Arc<Admin>>) -> (StatusCode, String) {
+async fn ready(State(Desk { admin, .. }): State<Desk>) -> (StatusCode, String) {
     let code = if admin.is_ready() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (code, format!("{}\n", admin.phase_name()))
 }
 
-async fn status(State(admin): State<Arc<Admin>>) -> Json<Status> {
+async fn status(State(Desk { admin, .. }): State<Desk>) -> Json<Status> {
     Json(Status {
         version: admin.version.to_owned(),
         phase: admin.phase_name().to_owned(),
@@ -258,7 +361,7 @@ struct TypesQuery {
     gate: Option<String>,
 }
 
-async fn types(State(admin): State<Arc<Admin>>, Query(query): Query<TypesQuery>) -> Response {
+async fn types(State(Desk { admin, .. }): State<Desk>, Query(query): Query<TypesQuery>) -> Response {
     let gates = admin.gates();
     let is_asked = |name: &str| query.gate.as_deref().is_none_or(|asked| asked == name);
     let gates: Vec<_> =

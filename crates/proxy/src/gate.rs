@@ -14,14 +14,14 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin as StdPin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use admission::{
     Action, Completion, Instant, Learned, LearnedType, Outcome, Pin, Policy, PoolId, PoolSet, Queued, Reason,
-    Request, Snapshot, Ticket,
+    Request, RequestType, Snapshot, Ticket,
 };
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
@@ -29,6 +29,7 @@ use tokio::sync::{Notify, oneshot};
 use crate::clock::Clock;
 use crate::observe::{Change, Observer, Totals, TypeName, TypeRow, log_changes};
 use crate::permit::Permit;
+use crate::trace::Recorder;
 
 mod decider;
 
@@ -62,6 +63,8 @@ pub struct Driver {
     /// When the timer task will wake, in nanoseconds of the clock.
     armed: AtomicU64,
     rearm: Notify,
+    /// Who writes down what happens, if anybody does.
+    recorder: OnceLock<Recorder>,
 }
 
 /// What became of an arrival.
@@ -98,6 +101,7 @@ impl Driver {
             inner: Mutex::new(Inner { gate, observer, waiters: HashMap::new() }),
             armed: AtomicU64::new(NEVER),
             rearm: Notify::new(),
+            recorder: OnceLock::new(),
         })
     }
 
@@ -120,7 +124,11 @@ impl Driver {
             inner.observer.describe(&label());
         }
         let ticket = inner.gate.arrive(now, request);
-        let own = inner.drain(Some(ticket), &mut wakes);
+        let recorder = self.recorder.get();
+        if let Some(recorder) = recorder {
+            recorder.arrived(now, ticket, &request);
+        }
+        let own = inner.drain((now, recorder), Some(ticket), &mut wakes);
         let waiting = own.is_none().then(|| {
             let (sender, receiver) = oneshot::channel();
             inner.waiters.insert(ticket, sender);
@@ -145,6 +153,26 @@ impl Driver {
         self.change(|gate, now| gate.set_pool(now, pool, connections));
     }
 
+    /// Hands all that happens from now on to this recorder. Only the first one is heard.
+    pub(crate) fn set_recorder(&self, recorder: Recorder) {
+        let _ = self.recorder.set(recorder);
+    }
+
+    /// How many entries of the trace were left out; `None` if there is none.
+    pub fn trace_lost(&self) -> Option<u64> {
+        self.recorder.get().map(Recorder::lost)
+    }
+
+    /// The name of a type that is known.
+    pub(crate) fn label(&self, request_type: RequestType) -> Option<Arc<str>> {
+        self.inner.lock().observer.label(request_type)
+    }
+
+    /// The policy that holds.
+    pub fn policy(&self) -> Policy {
+        self.policy.lock().clone()
+    }
+
     /// Changes the policy.
     pub fn update_policy(&self, update: impl FnOnce(&mut Policy)) {
         let mut policy = self.policy.lock();
@@ -159,6 +187,11 @@ impl Driver {
             gate.handle_timeout(now);
             gate.snapshot()
         })
+    }
+
+    /// When somebody who is refused now may try again.
+    pub(crate) fn retry_after(&self) -> Duration {
+        self.inner.lock().gate.retry_after()
     }
 
     /// What the gate has learned, with the name of each type: to be kept across restarts.
@@ -251,7 +284,7 @@ impl Driver {
         let now = self.clock.now();
         let mut inner = self.inner.lock();
         let result = change(&mut inner, now);
-        inner.drain(None, &mut wakes);
+        inner.drain((now, self.recorder.get()), None, &mut wakes);
         self.arm(&inner.gate, now);
         drop(inner);
         wakes.send(&self.name);
@@ -280,7 +313,12 @@ impl std::fmt::Debug for Driver {
 
 impl Inner {
     /// Takes all that the gate wants done. Returns the verdict on `own`, which has no waiter yet.
-    fn drain(&mut self, own: Option<Ticket>, wakes: &mut Wakes) -> Option<Verdict> {
+    fn drain(
+        &mut self,
+        (now, recorder): (Instant, Option<&Recorder>),
+        own: Option<Ticket>,
+        wakes: &mut Wakes,
+    ) -> Option<Verdict> {
         let mut found = None;
         while let Some(action) = self.gate.poll() {
             let (ticket, verdict) = match action {
@@ -295,6 +333,9 @@ impl Inner {
         }
         while let Some(event) = self.gate.poll_event() {
             self.observer.record(&event);
+            if let Some(recorder) = recorder {
+                recorder.happened(now, &event);
+            }
         }
         wakes.changes.append(&mut self.observer.take_changes());
         found

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use admission::{Learned, LearnedType, LearnedVariation, RequestType, Work};
+use admission::{Learned, LearnedSpeed, LearnedType, LearnedVariation, RequestType, Work};
 use serde::{Deserialize, Serialize};
 
 /// The longest document that is read, in bytes: ten thousand types take 5 MB at most.
@@ -44,6 +44,17 @@ struct Document {
     mean_nanos: u64,
     requests: u64,
     types: Vec<Entry>,
+    /// Documents of earlier versions don't have it.
+    #[serde(default)]
+    speeds: Vec<Speed>,
+}
+
+/// How fast the server is with so many in flight.
+#[derive(Serialize, Deserialize)]
+struct Speed {
+    in_flight: u32,
+    times_as_fast: f64,
+    executions: u64,
 }
 
 /// One type.
@@ -81,9 +92,22 @@ pub fn write(gate: &str, now: SystemTime, learned: &Learned, labels: &[Arc<str>]
         mean_nanos: learned.mean.as_nanos(),
         requests: learned.requests,
         types: learned.types.iter().zip(labels).map(entry).collect(),
+        speeds: learned.speeds.iter().map(Speed::from).collect(),
     };
     // Nothing in it can fail to be written: no map with odd keys.
     serde_json::to_vec_pretty(&document).unwrap_or_default()
+}
+
+impl From<&LearnedSpeed> for Speed {
+    fn from(&LearnedSpeed { in_flight, speed, executions }: &LearnedSpeed) -> Self {
+        Self { in_flight, times_as_fast: speed, executions }
+    }
+}
+
+impl From<Speed> for LearnedSpeed {
+    fn from(Speed { in_flight, times_as_fast, executions }: Speed) -> Self {
+        Self { in_flight, speed: times_as_fast, executions }
+    }
 }
 
 /// Reads what was written, and the names of the types.
@@ -107,7 +131,7 @@ pub fn read(bytes: &[u8]) -> Result<(Learned, Vec<Arc<str>>), NoDocument> {
     if head.version != VERSION {
         return Err(NoDocument::Version(head.version));
     }
-    let Document { mean_nanos, requests, types: entries, .. } = serde_json::from_slice(bytes)?;
+    let Document { mean_nanos, requests, types: entries, speeds, .. } = serde_json::from_slice(bytes)?;
     let (mut types, mut labels) = (Vec::new(), Vec::new());
     for entry in entries {
         let Ok(key) = u64::from_str_radix(&entry.r#type, 16) else { continue };
@@ -124,7 +148,8 @@ pub fn read(bytes: &[u8]) -> Result<(Learned, Vec<Arc<str>>), NoDocument> {
         });
         labels.push(Arc::from(entry.label));
     }
-    Ok((Learned { mean: Work::from_nanos(mean_nanos), requests, types }, labels))
+    let speeds = speeds.into_iter().map(LearnedSpeed::from).collect();
+    Ok((Learned { mean: Work::from_nanos(mean_nanos), requests, types, speeds }, labels))
 }
 
 #[cfg(test)]
@@ -141,7 +166,12 @@ mod tests {
         };
         let labels = vec![Arc::from("shop: SELECT \"ü\" = $?\n"), Arc::from("shop: INSERT")];
         (
-            Learned { mean: Work::from_nanos(999), requests: 12, types: vec![known(u64::MAX), known(7)] },
+            Learned {
+                mean: Work::from_nanos(999),
+                requests: 12,
+                types: vec![known(u64::MAX), known(7)],
+                speeds: vec![LearnedSpeed { in_flight: 3, speed: 2.5, executions: 41 }],
+            },
             labels,
         )
     }
@@ -166,6 +196,14 @@ mod tests {
         assert!(why(&written().replace("\"version\": 1", "\"version\": 2")).contains("version 2"));
         assert!(why(&"[".repeat(BYTES_MAX + 1)).contains("longer"));
         assert!(why(&"[".repeat(100_000)).contains("damaged"));
+    }
+
+    #[test]
+    fn a_document_from_before_speeds_were_kept_is_read() {
+        let mut document: serde_json::Value = serde_json::from_str(&written()).unwrap();
+        document.as_object_mut().unwrap().remove("speeds");
+        let (read, _) = read(document.to_string().as_bytes()).unwrap();
+        assert_eq!((read.types, read.speeds), (learned().0.types, Vec::new()));
     }
 
     #[test]

@@ -4,6 +4,7 @@ pub mod admin;
 mod clock;
 pub mod command;
 pub mod gate;
+pub mod http;
 pub mod learned;
 mod listener;
 pub mod metrics;
@@ -16,6 +17,7 @@ pub mod shutdown;
 mod source;
 mod stream;
 pub mod tls;
+pub mod trace;
 mod turns;
 mod upstream;
 

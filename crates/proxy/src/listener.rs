@@ -47,7 +47,7 @@ enum Socket {
 
 /// A Unix socket's name in the file system; removed when dropped.
 #[derive(Debug)]
-struct SocketFile(PathBuf);
+pub(crate) struct SocketFile(PathBuf);
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
@@ -154,16 +154,28 @@ async fn bind_tcp(address: &Address) -> io::Result<TcpListener> {
 }
 
 async fn bind_unix(path: &Path) -> io::Result<Socket> {
-    let listener = match UnixListener::bind(path) {
+    let (listener, file) = bind_socket(path, 0o777).await?;
+    Ok(Socket::Unix(listener, file))
+}
+
+/// Listens on a Unix socket that those may open whom `mode` allows. One that nobody listens on any more is replaced.
+pub(crate) async fn bind_socket(path: &Path, mode: u32) -> io::Result<(UnixListener, SocketFile)> {
+    let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None)?;
+    let address = socket2::SockAddr::unix(path)?;
+    match socket.bind(&address) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_stale(path).await => {
             std::fs::remove_file(path)?;
-            UnixListener::bind(path)?
+            socket.bind(&address)?;
         }
         other => other?,
-    };
+    }
     let file = SocketFile(path.to_owned());
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777))?;
-    Ok(Socket::Unix(listener, file))
+    // Before it listens, so that nobody connects whom the mode keeps out.
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
+    socket.listen(i32::try_from(BACKLOG).unwrap_or(i32::MAX))?;
+    socket.set_nonblocking(true)?;
+    let listener = UnixListener::from_std(std::os::fd::OwnedFd::from(socket).into())?;
+    Ok((listener, file))
 }
 
 /// Whether a path is a socket on which nobody listens.

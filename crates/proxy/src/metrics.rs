@@ -8,7 +8,7 @@
 
 use std::fmt::{self, Write as _};
 
-use admission::Work;
+use admission::{GroupSnapshot, Work};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode as encode_registry;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
@@ -194,12 +194,104 @@ const GATE: &[Metric<GateScrape>] = &[
         },
     },
     Metric {
+        name: "parallelism_requests",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "On how many requests the server works at once, about its cores; absent until that was seen",
+        read: |gate, out| match gate.snapshot.parallelism {
+            Some(learned) => out.gauge(&[], f64::from(learned.requests)),
+            None => Ok(()),
+        },
+    },
+    Metric {
+        name: "trace_lost",
+        in_seconds: Seconds::No,
+        kind: Kind::Counter,
+        labels: &[],
+        help: "Entries of the trace that were left out because the disk did not keep up; absent without a trace",
+        read: |gate, out| match gate.trace_lost {
+            Some(lost) => out.counter(&[], lost),
+            None => Ok(()),
+        },
+    },
+    Metric {
         name: "capacity_moves",
         in_seconds: Seconds::No,
         kind: Kind::Counter,
         labels: &[],
         help: "How often a controller found another capacity",
         read: |gate, out| out.counter(&[], gate.totals.capacity_moves),
+    },
+    Metric {
+        name: "rejection_probability",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "With which probability a request is refused on arrival, where that is by chance; absent where it isn't",
+        read: |gate, out| match gate.snapshot.refusing.probability {
+            Some(probability) => out.gauge(&[], probability),
+            None => Ok(()),
+        },
+    },
+    Metric {
+        name: "present_bound",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "How many requests may wait or be in flight before the next is refused, to hold a target; absent without one",
+        read: |gate, out| match gate.snapshot.refusing.bound {
+            Some(bound) => out.gauge(&[], bound),
+            None => Ok(()),
+        },
+    },
+    Metric {
+        name: "retry_after",
+        in_seconds: Seconds::Yes,
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "In how long the queue will have drained, from a second to a minute: what somebody who is refused is told",
+        read: |gate, out| out.gauge(&[], gate.snapshot.retry_after.as_secs_f64()),
+    },
+    Metric {
+        name: "group_limit",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &["group"],
+        help: "The most requests in flight of a group of types that contend with one another; absent without one. A group's number is never used twice, and there are at most 8 at a time",
+        read: |gate, out| groups(gate, out, |group| f64::from(group.most)),
+    },
+    Metric {
+        name: "group_in_flight",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &["group"],
+        help: "Requests in flight of such a group",
+        read: |gate, out| groups(gate, out, |group| f64::from(group.in_flight)),
+    },
+    Metric {
+        name: "group_waiting",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &["group"],
+        help: "Requests that had their turn and wait for room in such a group",
+        read: |gate, out| groups(gate, out, |group| group.aside as f64),
+    },
+    Metric {
+        name: "groups_formed",
+        in_seconds: Seconds::No,
+        kind: Kind::Counter,
+        labels: &[],
+        help: "How often types that contend with one another were found",
+        read: |gate, out| out.counter(&[], gate.totals.groups_formed),
+    },
+    Metric {
+        name: "group_moves",
+        in_seconds: Seconds::No,
+        kind: Kind::Counter,
+        labels: &[],
+        help: "How often the bound of such a group was moved",
+        read: |gate, out| out.counter(&[], gate.totals.group_moves),
     },
     Metric {
         name: "queue_length",
@@ -535,6 +627,13 @@ impl Samples<'_, '_> {
         let others = self.names.iter().copied().zip(values.iter().copied());
         gate.into_iter().chain(others).map(|(name, value)| (name, value.to_owned())).collect()
     }
+}
+
+fn groups(gate: &GateScrape, out: &mut Samples<'_, '_>, read: impl Fn(&GroupSnapshot) -> f64) -> fmt::Result {
+    for group in &gate.snapshot.groups {
+        out.gauge(&[&group.number.to_string()], read(group))?;
+    }
+    Ok(())
 }
 
 fn outcomes(counts: &Counts, labels: &[&str], out: &mut Samples<'_, '_>) -> fmt::Result {

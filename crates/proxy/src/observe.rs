@@ -23,8 +23,15 @@ pub use times::{BOUNDS_SECONDS, Buckets, TimeSummary};
 pub const OTHER: &str = "other";
 
 /// Every reason, in the order of the counts in [`Counts::rejected`].
-pub const REASONS: [Reason; 4] =
-    [Reason::QueueFull, Reason::QueueTimeout, Reason::Deadline, Reason::PinnedMax];
+pub const REASONS: [Reason; 7] = [
+    Reason::QueueFull,
+    Reason::QueueTimeout,
+    Reason::Deadline,
+    Reason::DeadlineUnreachable,
+    Reason::QueueDelay,
+    Reason::Target,
+    Reason::PinnedMax,
+];
 
 /// The most changes kept between two calls of [`Observer::take_changes`]; more are only counted.
 pub const CHANGES_MAX: usize = 256;
@@ -58,6 +65,51 @@ pub enum Change {
         to: u32,
         /// The share by which more is completed so, if that was why.
         gain: Option<f64>,
+    },
+    /// Types that contend with one another were found.
+    GroupFormed {
+        /// The group's number.
+        group: u64,
+        /// So many of their requests were in flight before.
+        from: u32,
+        /// So many may be from now on.
+        to: u32,
+        /// The share by which more is completed so.
+        gain: f64,
+    },
+    /// A type belongs to a group.
+    GroupJoined {
+        /// The group's number.
+        group: u64,
+        /// The name of the type.
+        label: Arc<str>,
+    },
+    /// A group's bound has moved.
+    GroupMoved {
+        /// The group's number.
+        group: u64,
+        /// So many of its requests might be in flight before.
+        from: u32,
+        /// So many from now on.
+        to: u32,
+        /// The share by which more is completed so, if that was why.
+        gain: Option<f64>,
+    },
+    /// A group isn't needed any more.
+    GroupDissolved {
+        /// The group's number.
+        group: u64,
+        /// So many of its requests might be in flight at the end.
+        most: u32,
+    },
+    /// The long lane became wider or narrower by what was found of the service.
+    LongLimit {
+        /// So many long requests might be in flight before.
+        from: u32,
+        /// So many from now on.
+        to: u32,
+        /// How many requests the service works on at once, if that can be told.
+        parallelism: Option<u32>,
     },
 }
 
@@ -120,7 +172,10 @@ impl Counts {
             Reason::QueueFull => 0,
             Reason::QueueTimeout => 1,
             Reason::Deadline => 2,
-            Reason::PinnedMax => 3,
+            Reason::DeadlineUnreachable => 3,
+            Reason::QueueDelay => 4,
+            Reason::Target => 5,
+            Reason::PinnedMax => 6,
         };
         self.rejected[index] += 1;
     }
@@ -162,6 +217,10 @@ pub struct Totals {
     pub lane_changes: u64,
     /// Moves of a capacity that a controller finds.
     pub capacity_moves: u64,
+    /// Groups of types that contend with one another that were found.
+    pub groups_formed: u64,
+    /// Moves of a group's bound.
+    pub group_moves: u64,
     /// Queue waits of the dispatched.
     pub queue_wait_dispatched: Buckets,
     /// Queue waits of the refused.
@@ -273,6 +332,22 @@ impl Observer {
                 self.totals.capacity_moves += 1;
                 self.note(Change::Capacity { from, to, gain });
             }
+            Event::GroupFormed { group, from, to, gain } => {
+                self.totals.groups_formed += 1;
+                self.note(Change::GroupFormed { group, from, to, gain });
+            }
+            Event::GroupJoined { group, request_type } => {
+                let label = Arc::clone(&self.entry(request_type).label);
+                self.note(Change::GroupJoined { group, label });
+            }
+            Event::GroupMoved { group, from, to, gain } => {
+                self.totals.group_moves += 1;
+                self.note(Change::GroupMoved { group, from, to, gain });
+            }
+            Event::GroupDissolved { group, most } => self.note(Change::GroupDissolved { group, most }),
+            Event::LongLimitMoved { from, to, parallelism } => {
+                self.note(Change::LongLimit { from, to, parallelism });
+            }
             Event::TypeForgotten { request_type } => self.forget(request_type),
         }
     }
@@ -334,6 +409,21 @@ pub fn log_changes(gate: &str, changes: &[Change]) {
             }
             Change::Capacity { from, to, gain: None } => {
                 tracing::debug!(gate, from, to, "another capacity");
+            }
+            Change::GroupFormed { group, from, to, gain } => {
+                tracing::info!(gate, group, from, to, gain, "types that contend have a bound of their own");
+            }
+            Change::GroupJoined { group, label } => {
+                tracing::info!(gate, group, r#type = %label, "a type that contends");
+            }
+            Change::GroupMoved { group, from, to, gain } => {
+                tracing::debug!(gate, group, from, to, gain, "another bound for types that contend");
+            }
+            Change::GroupDissolved { group, most } => {
+                tracing::info!(gate, group, most, "types don't contend any more: their bound is gone");
+            }
+            Change::LongLimit { from, to, parallelism } => {
+                tracing::info!(gate, from, to, parallelism, "another limit of the long lane");
             }
         }
     }

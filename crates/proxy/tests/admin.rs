@@ -3,19 +3,32 @@
 #![expect(clippy::unwrap_used, reason = "a helper of tests fails like a test")]
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use admission::{Event, Lane, RequestType, Snapshot, TypeSnapshot, Work};
-use proxy::admin::{Admin, CONNECTIONS_MAX, ClientsView, GateView, PoolView, Status, TypesReport, serve};
+use admission::{Capacity, Event, Lane, RequestType, Snapshot, TypeSnapshot, Work};
+use proxy::admin::{
+    Admin, AdminSocket, BODY_BYTES_MAX, CONNECTIONS_MAX, CapacityWords, ClientsView, GateView, PoolView,
+    Status, Token, TypesReport, serve,
+};
 use proxy::observe::{Observer, Totals, TypeName, TypeRow};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
 
 const READ: RequestType = RequestType(1);
 
 /// A gate in a state chosen for the test.
-struct Fake;
+#[derive(Default)]
+struct Fake {
+    capacity: Mutex<Option<Capacity>>,
+}
+
+impl Fake {
+    fn new() -> Arc<Self> {
+        Arc::new(Self::default())
+    }
+}
 
 fn row(key: Option<RequestType>, label: &str, succeeded: u64, work_ms: u64) -> TypeRow {
     let mut observer = Observer::new(1);
@@ -26,7 +39,7 @@ fn row(key: Option<RequestType>, label: &str, succeeded: u64, work_ms: u64) -> T
     row.key = key;
     row.label = label.into();
     row.counts.succeeded = succeeded;
-    row.counts.rejected = [1, 2, 0, 0];
+    row.counts.rejected = [1, 2, 0, 0, 0, 0, 0];
     row.counts.work = Work::from(Duration::from_millis(work_ms * succeeded));
     row
 }
@@ -55,6 +68,7 @@ impl GateView for Fake {
             work: Work::from(Duration::from_millis(60)),
             rank: Work::from(Duration::from_millis(60)),
             variation: f64::NAN,
+            modes: Vec::new(),
             samples: 9,
             in_flight: 2,
             queued: 3,
@@ -72,6 +86,14 @@ impl GateView for Fake {
         }
     }
 
+    fn capacity(&self) -> Capacity {
+        self.capacity.lock().unwrap().unwrap_or(Capacity::Unlimited)
+    }
+
+    fn set_capacity(&self, capacity: Capacity) {
+        *self.capacity.lock().unwrap() = Some(capacity);
+    }
+
     fn types(&self) -> Vec<TypeRow> {
         let strange = "select \"x\\y\"\nfrom t";
         vec![row(None, "other", 1, 10), row(Some(READ), strange, 3, 10)]
@@ -80,7 +102,7 @@ impl GateView for Fake {
     fn totals(&self) -> Totals {
         let mut totals = Totals::default();
         totals.counts.succeeded = 4;
-        totals.counts.rejected = [1, 2, 0, 0];
+        totals.counts.rejected = [1, 2, 0, 0, 0, 0, 0];
         totals.queue_wait_dispatched.record(Duration::from_millis(2));
         totals.queue_wait_dispatched.record(Duration::from_secs(300));
         totals
@@ -98,7 +120,7 @@ impl GateView for Fake {
 /// An admin listener with one gate.
 async fn listening() -> (SocketAddr, Arc<Admin>) {
     let admin = Admin::new("1.2.3");
-    admin.add_gate(Arc::new(Fake));
+    admin.add_gate(Fake::new());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(serve(listener, Arc::clone(&admin)));
@@ -230,4 +252,128 @@ async fn garbage_is_answered_or_closed_and_the_listener_lives_on() {
         assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 4"), "{answer:?}");
     }
     assert_eq!(get(address, "/healthz").await.0, "HTTP/1.1 200 OK");
+}
+
+const TOKEN: &str = "correct-horse-battery-staple";
+
+/// Words of a little language: seconds, or `none`.
+const WORDS: CapacityWords = CapacityWords {
+    read: |text| match text {
+        "none" => Ok(Capacity::Unlimited),
+        text => {
+            let seconds = text.strip_suffix('s').and_then(|number| number.parse().ok());
+            let work = seconds.map(|seconds| Capacity::Fixed(Work::from(Duration::from_secs(seconds))));
+            work.ok_or_else(|| "isn't known".to_owned())
+        }
+    },
+    write: |capacity| match capacity {
+        Capacity::Fixed(work) => format!("{}s", work.as_millis_f64() / 1e3),
+        _ => "none".to_owned(),
+    },
+};
+
+/// A request as it is written, and the whole answer.
+async fn sent(mut stream: impl AsyncReadExt + AsyncWriteExt + Unpin, request: &str) -> String {
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+/// A change with these further lines of a head.
+fn change(gate: &str, head: &str, body: &str) -> String {
+    format!(
+        "PATCH /gates/{gate} HTTP/1.1\r\nHost: gate\r\nConnection: close\r\nContent-Length: {}\r\n{head}\r\n{body}",
+        body.len()
+    )
+}
+
+/// The status code and the body.
+fn code(answer: &str) -> (&str, &str) {
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (&head["HTTP/1.1 ".len()..][..3], body)
+}
+
+#[tokio::test]
+async fn changes_over_the_socket_are_made_and_bad_ones_are_explained() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("admin.sock");
+    let admin = Admin::new("1.2.3");
+    let gate = Fake::new();
+    admin.add_gate(gate.clone());
+    admin.allow_changes(WORDS);
+    let socket = AdminSocket::bind(&path, 0o600).await.unwrap();
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(AdminSocket::bind(&path, 0o600).await.is_err(), "somebody listens there");
+    let serving = tokio::spawn(socket.serve(Arc::clone(&admin)));
+    let ask = async |request: String| sent(UnixStream::connect(&path).await.unwrap(), &request).await;
+
+    let answer = ask(change("shop", "", "{\"capacity\":\"20s\"}")).await;
+    assert_eq!(code(&answer), ("200", "{\"gate\":\"shop\",\"capacity\":\"20s\"}"));
+    assert_eq!(gate.capacity(), Capacity::Fixed(Work::from(Duration::from_secs(20))));
+    let show = "GET /gates/shop HTTP/1.1\r\nHost: gate\r\nConnection: close\r\n\r\n".to_owned();
+    assert_eq!(code(&ask(show).await).1, "{\"gate\":\"shop\",\"capacity\":\"20s\"}");
+
+    for (body, why) in [
+        ("{\"capacity\":\"much\"}", "capacity = \"much\": isn't known\n"),
+        ("{\"capacity\":20}", "expected a string"),
+        ("{\"capacity\":\"1s\",\"queue_max\":1}", "unknown field `queue_max`, expected `capacity`"),
+        ("{}", "missing field `capacity`"),
+        ("", "send such as {\"capacity\":\"20s\"}"),
+    ] {
+        let answer = ask(change("shop", "", body)).await;
+        assert_eq!(code(&answer).0, "400", "{body}: {answer}");
+        assert!(code(&answer).1.contains(why), "{body}: {answer}");
+    }
+    let answer = ask(change("other", "", "{\"capacity\":\"1s\"}")).await;
+    assert_eq!(code(&answer), ("404", "there is no gate \"other\"\n"));
+    let long = format!("{{\"capacity\":\"{}\"}}", "x".repeat(BODY_BYTES_MAX));
+    assert_eq!(code(&ask(change("shop", "", &long)).await).0, "413");
+    let method = change("shop", "", "{}").replacen("PATCH", "DELETE", 1);
+    assert_eq!(code(&ask(method).await).0, "405");
+    assert_eq!(gate.capacity(), Capacity::Fixed(Work::from(Duration::from_secs(20))), "nothing has changed");
+
+    serving.abort();
+    assert!(serving.await.unwrap_err().is_cancelled() && !path.exists(), "the file goes with the listener");
+}
+
+#[tokio::test]
+async fn changes_over_tcp_take_the_token() {
+    let admin = Admin::new("1.2.3");
+    let gate = Fake::new();
+    admin.add_gate(gate.clone());
+    admin.allow_changes(WORDS);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(serve(listener, Arc::clone(&admin)));
+    let body = "{\"capacity\":\"20s\"}";
+    let ask = async |head: &str| {
+        let stream = TcpStream::connect(address).await.unwrap();
+        sent(stream, &change("shop", head, body)).await
+    };
+    let right = format!("Authorization: Bearer {TOKEN}\r\n");
+
+    // None is configured: it says what to do.
+    for head in ["", right.as_str()] {
+        let answer = ask(head).await;
+        assert_eq!(code(&answer).0, "403", "{answer}");
+        assert!(
+            code(&answer).1.contains("socket = ") && code(&answer).1.contains("token_file = "),
+            "{answer}"
+        );
+    }
+    admin.set_token(Some(Token::of(TOKEN.as_bytes()).unwrap()));
+    for head in [
+        "",
+        "Authorization: Bearer wrong\r\n",
+        &right.replace("Bearer", "Basic"),
+        &right.replace(" Bearer", ""),
+    ] {
+        assert_eq!(code(&ask(head).await).0, "403", "{head}");
+    }
+    assert_eq!(gate.capacity(), Capacity::Unlimited);
+    assert_eq!(code(&ask(&right).await).0, "200");
+    assert_eq!(gate.capacity(), Capacity::Fixed(Work::from(Duration::from_secs(20))));
+    // Who only looks needs none.
+    assert_eq!(get(address, "/gates/shop").await.0, "HTTP/1.1 200 OK");
 }

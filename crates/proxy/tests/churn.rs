@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use admission::{Cost, Order, Policy, Work};
+use admission::{Cost, LongLimit, Order, Policy, Work};
 use bench::postgres::{Authentication, PrivateServer, PrivateServerOptions};
 use proxy::Address;
 use proxy::gate::Driver;
@@ -20,14 +20,14 @@ fn policy() -> Policy {
     Policy {
         capacity: admission::Capacity::Unlimited,
         connections: CONNECTIONS,
-        long_limit: Some(4),
+        long_limit: Some(LongLimit::Fixed(4)),
         cost: Cost::MovingAverage { window: 100 },
         order: Order::ShortestFirst { aging: Some(5.0), floor: Work::from_nanos(1_000_000_000) },
         queue_max: 1000,
         queue_timeout: Duration::from_secs(120),
         pinned_max: 2,
         types_max: 100,
-        suspend_after: Duration::from_secs(1),
+        ..Policy::default()
     }
 }
 

@@ -29,7 +29,7 @@ fn policy() -> Policy {
         queue_timeout: PolicyDuration::from_nanos(60_000_000_000),
         pinned_max: 2,
         types_max: 100,
-        suspend_after: PolicyDuration::from_nanos(1_000_000_000),
+        ..Policy::default()
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use admission::{Capacity, Cost, Order, Policy};
 use config::{Origin, effective};
 use proxy::gate::Driver;
+use proxy::trace::{Decoder, Encoder, TraceReader};
 use wire::postgres::codec::{Frame, HEADER_LEN, backend_frame, frontend_frame};
 use wire::postgres::{ProtocolError, authentication as login, backend, frontend, scram, startup};
 use wire::sql::lexer::Lexer;
@@ -42,6 +43,7 @@ pub const TARGETS: &[Target] = &[
     ("console", proxy::postgres::garbage::console),
     ("certificate", proxy::tls::garbage::certificate),
     ("learned", learned),
+    ("trace", trace),
 ];
 
 /// Runs the target of that name.
@@ -51,6 +53,28 @@ pub const TARGETS: &[Target] = &[
 pub fn run(name: &str, data: &[u8]) {
     let target = TARGETS.iter().find(|(known, _)| *known == name).expect("the target is known");
     target.1(data);
+}
+
+/// A trace, whole and as the payload of a block: what is read can be written, and read again.
+pub fn trace(data: &[u8]) {
+    if let Ok(mut reader) = TraceReader::new(data) {
+        while let Ok(Some(_)) = reader.next_item() {}
+        assert!(reader.offset() <= data.len() as u64);
+    }
+    let mut decoder = Decoder::new(data);
+    let mut encoder = Encoder::default();
+    let mut items = Vec::new();
+    while let Ok(Some(item)) = decoder.next_item() {
+        encoder.push(&item);
+        items.push(item);
+    }
+    assert!(decoder.place() <= data.len());
+    let again = encoder.take();
+    let mut decoder = Decoder::new(&again);
+    for item in items {
+        assert_eq!(decoder.next_item(), Ok(Some(item)));
+    }
+    assert_eq!(decoder.next_item(), Ok(None));
 }
 
 /// The first packet of a connection: what is read of it can be written, and read again.
@@ -266,14 +290,14 @@ pub fn learned(data: &[u8]) {
     let policy = Policy {
         capacity: Capacity::Unlimited,
         connections: 4,
-        long_limit: Some(2),
+        long_limit: Some(admission::LongLimit::Fixed(2)),
         cost: Cost::DEFAULT,
         order: Order::Fifo,
         queue_max: 10,
         queue_timeout: Duration::from_secs(1),
         pinned_max: 1,
         types_max: TYPES_MAX,
-        suspend_after: Duration::from_secs(1),
+        ..Policy::default()
     };
     let driver = Driver::new("g", policy, 1);
     driver.recall(&learned, &labels);

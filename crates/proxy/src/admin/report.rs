@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use admission::{Snapshot, TypeSnapshot, Work};
+use admission::{GroupSnapshot, Mode, RequestType, Snapshot, TypeSnapshot, Work};
 use serde::{Deserialize, Serialize};
 
 use super::{GateView, PoolView};
@@ -32,6 +32,11 @@ pub struct GateStatus {
     pub capacity_seconds: Option<f64>,
     /// The most requests in flight, where a controller finds that.
     pub capacity_requests: Option<u32>,
+    pub retry_after_seconds: f64,
+    /// On how many requests the server works at once, as far as that was seen: about its cores.
+    pub parallelism_requests: Option<u32>,
+    /// From how many executions that was learned, at the number in flight that is known least.
+    pub parallelism_samples: Option<u32>,
     pub queued: usize,
     pub in_flight: usize,
     pub suspended: usize,
@@ -51,6 +56,24 @@ pub struct GateStatus {
     pub logins_failed_total: u64,
     pub requests: CountsReport,
     pub pools: Vec<PoolStatus>,
+    /// Types that contend with one another, and are held back together.
+    #[serde(default)]
+    pub groups: Vec<GroupStatus>,
+}
+
+/// One group of types that contend with one another in `/status`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupStatus {
+    /// Never used twice.
+    pub group: u64,
+    /// Its types.
+    pub types: Vec<String>,
+    /// The most of its requests that may be in flight.
+    pub limit: u32,
+    /// So many are.
+    pub in_flight: u32,
+    /// Those that had their turn and wait for room in the group.
+    pub waiting: usize,
 }
 
 /// One pool in `/status`.
@@ -109,6 +132,8 @@ pub struct TypeReport {
     pub work_share: f64,
     /// The coefficient of variation of its upstream times, once known.
     pub variation: Option<f64>,
+    /// Around which times alone its executions gather, the least first; several, if it is several types in one.
+    pub modes: Vec<ModeReport>,
     /// How many executions the estimate was learned from.
     pub samples: u64,
     pub in_flight: u32,
@@ -117,6 +142,15 @@ pub struct TypeReport {
     pub upstream_time: TimesReport,
     /// Of all that ended their wait, refused or not.
     pub queue_wait: TimesReport,
+}
+
+/// A time around which executions of a type gather.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ModeReport {
+    /// The time in the middle.
+    pub work_seconds: f64,
+    /// Which part of the executions, from 0 to 1.
+    pub share: f64,
 }
 
 /// Many durations since the start.
@@ -142,6 +176,9 @@ impl GateStatus {
             load_seconds: work_seconds(snapshot.load),
             capacity_seconds: snapshot.capacity.map(work_seconds),
             capacity_requests: snapshot.capacity_found,
+            retry_after_seconds: snapshot.retry_after.as_secs_f64(),
+            parallelism_requests: snapshot.parallelism.map(|learned| learned.requests),
+            parallelism_samples: snapshot.parallelism.map(|learned| learned.samples),
             queued: snapshot.queued,
             in_flight: snapshot.in_flight,
             suspended: snapshot.suspended,
@@ -160,8 +197,28 @@ impl GateStatus {
             logins_failed_total: clients.logins_failed,
             requests: CountsReport::of(&counts),
             pools: gate.pools().into_iter().map(PoolStatus::from).collect(),
+            groups: groups(gate, &snapshot),
         }
     }
+}
+
+fn groups(gate: &dyn GateView, snapshot: &Snapshot) -> Vec<GroupStatus> {
+    if snapshot.groups.is_empty() {
+        return Vec::new();
+    }
+    let rows = gate.types();
+    let name = |key: &RequestType| {
+        let row = rows.iter().find(|row| row.key == Some(*key));
+        row.map_or_else(|| format!("{:016x}", key.0), |row| row.label.to_string())
+    };
+    let status = |group: &GroupSnapshot| GroupStatus {
+        group: group.number,
+        types: group.types.iter().map(name).collect(),
+        limit: group.most,
+        in_flight: group.in_flight,
+        waiting: group.aside,
+    };
+    snapshot.groups.iter().map(status).collect()
 }
 
 fn pinned(gate: &dyn GateView) -> HashMap<String, u32> {
@@ -206,7 +263,7 @@ impl GateTypes {
     }
 }
 
-fn learned(snapshot: &Snapshot) -> HashMap<Option<admission::RequestType>, &TypeSnapshot> {
+fn learned(snapshot: &Snapshot) -> HashMap<Option<RequestType>, &TypeSnapshot> {
     snapshot.types.iter().map(|learned| (learned.request_type, learned)).collect()
 }
 
@@ -218,6 +275,8 @@ impl TypeReport {
             work_seconds: work_seconds(learned.map_or(row.work, |learned| learned.work)),
             work_share,
             variation: learned.map(|learned| learned.variation).filter(|variation| variation.is_finite()),
+            modes: learned
+                .map_or_else(Vec::new, |learned| learned.modes.iter().map(ModeReport::from).collect()),
             samples: learned.map_or(0, |learned| learned.samples),
             in_flight: learned.map_or(0, |learned| learned.in_flight),
             queued: learned.map_or(0, |learned| learned.queued),
@@ -225,6 +284,12 @@ impl TypeReport {
             upstream_time: TimesReport::from(&row.upstream_time),
             queue_wait: TimesReport::from(&row.queue_wait),
         }
+    }
+}
+
+impl From<&Mode> for ModeReport {
+    fn from(mode: &Mode) -> Self {
+        Self { work_seconds: work_seconds(mode.work), share: mode.share }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Who decides: a gate that means it, or one that only says what it would have decided.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use admission::{
     Action, Completion, Event, Gate, Instant, Learned, Pin, Policy, PoolId, PoolSet, Queued, Reason, Request,
@@ -62,6 +63,14 @@ impl Decider {
         match self {
             Self::Enforcing(gate) => gate.complete(now, ticket, completion),
             Self::Observing { shadow, .. } => shadow.finished(now, ticket, completion),
+        }
+    }
+
+    /// When somebody who is refused now may try again. Observing, nobody is refused.
+    pub(crate) fn retry_after(&self) -> Duration {
+        match self {
+            Self::Enforcing(gate) => gate.retry_after(),
+            Self::Observing { .. } => Duration::ZERO,
         }
     }
 
@@ -191,7 +200,7 @@ mod tests {
             queue_timeout: Duration::from_secs(1),
             pinned_max: 1,
             types_max: 10,
-            suspend_after: Duration::from_secs(1),
+            ..Policy::default()
         }
     }
 

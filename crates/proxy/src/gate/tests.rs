@@ -2,7 +2,7 @@
 
 use std::sync::Barrier;
 
-use admission::{Capacity, Connection, Cost, Entry, Order, RequestType};
+use admission::{Capacity, Connection, Entry, RequestType};
 use futures_util::FutureExt as _;
 
 use super::*;
@@ -14,14 +14,12 @@ fn driver() -> Arc<Driver> {
     let policy = Policy {
         capacity: Capacity::Unlimited,
         connections: 1,
-        long_limit: None,
-        cost: Cost::DEFAULT,
-        order: Order::Fifo,
         queue_max: 10,
         queue_timeout: Duration::from_secs(3600),
         pinned_max: 1,
         types_max: 10,
         suspend_after: Duration::from_secs(3600),
+        ..Policy::default()
     };
     let driver = Driver::new("test", policy, 1);
     driver.set_pool(PoolId::default(), 1);

@@ -28,6 +28,7 @@ impl Scrape {
             mode: gate.mode(),
             snapshot: gate.snapshot(),
             totals: gate.totals(),
+            trace_lost: gate.trace_lost(),
             types: most_work(gate.types()),
             pools: by_user_and_database(gate.pools()),
             pins: gate.pins(),
@@ -72,6 +73,7 @@ pub(super) struct GateScrape {
     pub(super) mode: &'static str,
     pub(super) snapshot: Snapshot,
     pub(super) totals: Totals,
+    pub(super) trace_lost: Option<u64>,
     /// The types with most work, at most [`TYPES_SHOWN_MAX`].
     pub(super) types: Vec<TypeRow>,
     /// One for each user and database.

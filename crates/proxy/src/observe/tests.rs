@@ -48,7 +48,7 @@ fn what_a_gate_tells_is_counted_by_type_and_in_all() {
         queue_timeout: ms(50),
         pinned_max: 1,
         types_max: 10,
-        suspend_after: ms(1000),
+        ..Policy::default()
     };
     let at = |millis: u64| Instant::ZERO.after(ms(millis));
     let mut gate = Gate::new(policy, at(0), 1);
@@ -73,7 +73,8 @@ fn what_a_gate_tells_is_counted_by_type_and_in_all() {
 
     let rows = observer.table();
     let read = row(&rows, "read");
-    let expected = Counts { dispatched: 1, succeeded: 1, rejected: [1, 1, 0, 0], left: 1, ..read.counts };
+    let expected =
+        Counts { dispatched: 1, succeeded: 1, rejected: [1, 1, 0, 0, 0, 0, 0], left: 1, ..read.counts };
     assert_eq!((read.counts, read.counts.ended()), (expected, 4));
     assert_eq!((read.queue_wait.count, read.queue_wait.sum), (4, ms(60)));
     assert_eq!((read.upstream_time.count, read.upstream_time.sum), (1, ms(60)));

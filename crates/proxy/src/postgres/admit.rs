@@ -77,7 +77,7 @@ impl Session {
         match driver.arrive(request, || self.state.type_name(analysis, explicit)) {
             Arrival::Dispatched(permit) => self.state.permit = Some(permit),
             Arrival::Rejected(reason) => {
-                let refusal = Refusal::rejected(&self.state.gate, reason, Duration::ZERO);
+                let refusal = self.rejected(reason, Duration::ZERO);
                 return Err(self.refuse(&refusal, synced));
             }
             Arrival::Waiting(waiting) => {
@@ -92,7 +92,7 @@ impl Session {
                         self.state.permit = Some(permit);
                         return Ok(());
                     }
-                    Queued::Rejected(reason) => Refusal::rejected(&self.state.gate, reason, waited),
+                    Queued::Rejected(reason) => self.rejected(reason, waited),
                     Queued::Canceled => Refusal::canceled_in_queue(),
                     Queued::Left => return Err(Flow::Close),
                     Queued::Killed => return Err(self.say_killed().await),
@@ -104,6 +104,10 @@ impl Session {
             }
         }
         Ok(())
+    }
+
+    fn rejected(&self, reason: Reason, waited: Duration) -> Refusal {
+        Refusal::rejected(&self.state.gate, reason, waited, self.shared.driver.retry_after())
     }
 
     async fn wait_in_queue(&mut self, mut waiting: Waiting) -> Queued {

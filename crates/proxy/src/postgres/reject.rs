@@ -54,27 +54,36 @@ impl Refusal {
         self
     }
 
-    /// Refused by the gate, after waiting so long.
-    pub(crate) fn rejected(gate: &str, reason: Reason, waited: Duration) -> Self {
-        let (detail, hint) = match reason {
-            Reason::QueueFull => (
-                "The queue is full (queue_max).".to_owned(),
-                "Retry after a pause; if this is ordinary load, the database needs more capacity.",
-            ),
-            Reason::QueueTimeout => (
-                format!("It waited for {:.3} s (queue_timeout).", waited.as_secs_f64()),
-                "Retry after a pause; if this is ordinary load, the database needs more capacity.",
-            ),
-            Reason::Deadline => (
-                format!("Its deadline passed after {:.3} s in the queue.", waited.as_secs_f64()),
-                "The answer would have come too late: the statement was not sent.",
-            ),
-            Reason::PinnedMax => (
+    /// Refused by the gate, after waiting so long; the queue will have drained after `retry`.
+    pub(crate) fn rejected(gate: &str, reason: Reason, waited: Duration, retry: Duration) -> Self {
+        let waited = waited.as_secs_f64();
+        let detail = match reason {
+            Reason::QueueFull => "The queue is full (queue_max).".to_owned(),
+            Reason::QueueTimeout => format!("It waited for {waited:.3} s (queue_timeout)."),
+            Reason::Deadline => format!("Its deadline passed after {waited:.3} s in the queue."),
+            Reason::DeadlineUnreachable => {
+                "It could not have been answered before its deadline, given the queue ahead.".to_owned()
+            }
+            Reason::QueueDelay => format!("It waited for {waited:.3} s, as everybody does (rejection)."),
+            Reason::Target => "The response time could not have been held (target).".to_owned(),
+            Reason::PinnedMax => {
                 "The statement needs a server connection of its own, and no more may be kept (pinned_max)."
-                    .to_owned(),
-                "Avoid session state (temporary tables, session locks, LISTEN, SQL PREPARE), raise pinned_max, or use \
-                 pooling = \"session\".",
+                    .to_owned()
+            }
+        };
+        let hint = match reason {
+            Reason::QueueFull | Reason::QueueTimeout | Reason::QueueDelay | Reason::Target => format!(
+                "Retry after {} s; if this is ordinary load, the database needs more capacity.",
+                retry.as_secs_f64().ceil()
             ),
+            Reason::Deadline | Reason::DeadlineUnreachable => {
+                "The answer would have come too late: the statement was not sent.".to_owned()
+            }
+            Reason::PinnedMax => {
+                "Avoid session state (temporary tables, session locks, LISTEN, SQL PREPARE), raise \
+                                  pinned_max, or use pooling = \"session\"."
+                    .to_owned()
+            }
         };
         let message = match reason {
             Reason::PinnedMax => format!("gatekeeper \"{gate}\": too many sessions hold a server connection"),
@@ -253,13 +262,23 @@ mod tests {
 
     #[test]
     fn a_refusal_is_an_error_with_reason_and_hint_and_not_fatal() {
-        for reason in [Reason::QueueFull, Reason::QueueTimeout, Reason::Deadline, Reason::PinnedMax] {
+        for reason in crate::observe::REASONS {
             let mut out = BytesMut::new();
-            Refusal::rejected("shop", reason, Duration::from_millis(1500)).write(&mut out);
+            Refusal::rejected("shop", reason, Duration::from_millis(1500), Duration::from_secs(7))
+                .write(&mut out);
             let fields = parse_error(&out[5..]);
             assert_eq!((fields.severity(), fields.code()), ("ERROR", "53300"));
             assert!(fields.detail().is_some() && fields.hint().is_some(), "{reason:?}");
         }
+    }
+
+    #[test]
+    fn who_is_refused_is_told_when_the_queue_will_have_drained() {
+        let mut out = BytesMut::new();
+        Refusal::rejected("shop", Reason::Target, Duration::ZERO, Duration::from_millis(6_100))
+            .write(&mut out);
+        let hint = parse_error(&out[5..]).hint().expect("a hint");
+        assert!(hint.starts_with(b"Retry after 7 s"));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use admission::Policy;
+use admission::{LongLimit, Policy};
 
 use super::endpoint::Endpoint;
 use super::{Settings, Shared, Status};
@@ -51,7 +51,7 @@ impl Shared {
         self.pools.change(connections, waiting_max(logins_max), generation);
         let cores = self.cores.cores().filter(|_| ask_cores);
         self.driver.update_policy(|running| {
-            *running = Policy { long_limit: cores.or(policy.long_limit), ..policy };
+            *running = Policy { long_limit: cores.map(told).or(policy.long_limit), ..policy };
         });
     }
 
@@ -65,16 +65,21 @@ impl Shared {
         self.pools.change(connections, waiting_max(logins_max), generation);
     }
 
-    /// The server has told its cores: as many long requests keep every one busy, more only slow one another.
+    /// The server has told its cores: as many long requests keep every one busy, until it is seen how many do.
     pub(super) fn learn_cores(&self, cores: u32) {
         self.cores.learn(cores);
         self.driver.update_policy(|policy| {
             // Asked here, with the policy held: a reload may have set a limit meanwhile.
             if self.settings().ask_cores {
-                policy.long_limit = Some(cores);
+                policy.long_limit = Some(told(cores));
             }
         });
     }
+}
+
+/// The long lane's limit where the server has told its cores.
+const fn told(cores: u32) -> LongLimit {
+    LongLimit::Found { prior: Some(cores) }
 }
 
 /// How many logins may wait for room in the pools: half of them, so that those of other users get on meanwhile.

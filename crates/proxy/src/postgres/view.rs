@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use admission::Snapshot;
+use admission::{Capacity, Snapshot};
 
 use super::refusal::Refusal;
 use super::{PoolSnapshot, Status};
@@ -85,6 +85,18 @@ impl GateView for Status {
 
     fn snapshot(&self) -> Snapshot {
         self.0.driver.snapshot()
+    }
+
+    fn capacity(&self) -> Capacity {
+        self.0.driver.policy().capacity
+    }
+
+    fn set_capacity(&self, capacity: Capacity) {
+        self.0.driver.update_policy(|policy| policy.capacity = capacity);
+    }
+
+    fn trace_lost(&self) -> Option<u64> {
+        self.0.driver.trace_lost()
     }
 
     fn types(&self) -> Vec<TypeRow> {

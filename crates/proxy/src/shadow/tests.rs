@@ -1,6 +1,6 @@
 //! Tests of the shadow in virtual time, with the real gate.
 
-use admission::{Cost, Entry, Order, Reason, RequestType, Work};
+use admission::{Cost, Entry, LongLimit, Order, Reason, RequestType, Work};
 use proptest::prelude::*;
 
 use super::*;
@@ -26,7 +26,7 @@ fn policy(connections: u32) -> Policy {
         queue_timeout: Duration::from_secs(120),
         pinned_max: connections,
         types_max: 100,
-        suspend_after: Duration::from_secs(1),
+        ..Policy::default()
     }
 }
 
@@ -310,7 +310,7 @@ fn policies() -> impl Strategy<Value = Policy> {
             order,
             queue_max,
             queue_timeout: ms(timeout),
-            long_limit,
+            long_limit: long_limit.map(LongLimit::Fixed),
             ..policy(connections)
         },
     )

@@ -6,10 +6,12 @@ use std::{fmt, io};
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
-use super::{Downstream, DownstreamMode, File, FileFault, PROTOCOL, files, provider};
+use super::{Downstream, DownstreamMode, File, FileFault, HTTP, PROTOCOL, files, provider};
 use crate::stream::{Encrypted, Stream};
 
 /// Takes clients' handshakes, with what the files held when it was made. New files make a new one.
@@ -36,8 +38,19 @@ impl Acceptor {
     /// # Errors
     /// What the client, or its certificate, did wrong; or that it has gone.
     pub(crate) async fn accept(&self, socket: TcpStream) -> io::Result<Stream> {
-        let stream = TlsAcceptor::from(Arc::clone(&self.config)).accept(socket).await?;
+        let stream = self.handshake(socket).await?;
         Ok(Stream::tls(Encrypted::of_client(stream, Arc::clone(&self.certificate))))
+    }
+
+    /// The same over whatever carries bytes.
+    ///
+    /// # Errors
+    /// What the client, or its certificate, did wrong; or that it has gone.
+    pub(crate) async fn handshake<S>(&self, socket: S) -> io::Result<TlsStream<S>>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        TlsAcceptor::from(Arc::clone(&self.config)).accept(socket).await
     }
 }
 
@@ -52,6 +65,18 @@ impl Acceptor {
     /// # Errors
     /// What is wrong with one of them.
     pub fn new(settings: &Downstream) -> Result<Self, FileFault> {
+        Self::speaking(settings, &[PROTOCOL])
+    }
+
+    /// The same for clients that speak HTTP.
+    ///
+    /// # Errors
+    /// What is wrong with one of the files.
+    pub fn for_http(settings: &Downstream) -> Result<Self, FileFault> {
+        Self::speaking(settings, &HTTP)
+    }
+
+    fn speaking(settings: &Downstream, protocols: &[&[u8]]) -> Result<Self, FileFault> {
         let (chain, key) = files::identity(&settings.identity)?;
         // A file without certificates is a fault.
         let certificate = Arc::new(chain.first().cloned().unwrap_or_else(|| Vec::new().into()));
@@ -74,7 +99,7 @@ impl Acceptor {
             }
         };
         let mut config = builder.with_single_cert(chain, key).map_err(mismatch)?;
-        config.alpn_protocols = vec![PROTOCOL.to_vec()];
+        config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
         config.send_tls13_tickets = 0;
         config.session_storage = Arc::new(NoServerSessionStorage {});
         Ok(Self { mode: settings.mode, config: Arc::new(config), certificate })

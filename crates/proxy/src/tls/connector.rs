@@ -6,12 +6,14 @@ use std::{fmt, io};
 use rustls::ClientConfig;
 use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use super::acceptor::mismatch;
 use super::verifier::{Name, Verifier};
-use super::{File, FileFault, PROTOCOL, Upstream, UpstreamMode, files, provider};
+use super::{File, FileFault, HTTP, PROTOCOL, Upstream, UpstreamMode, files, provider};
 use crate::stream::{Encrypted, Stream};
 
 /// Makes handshakes with the server, with what the files held when it was made. New files make a new one.
@@ -32,7 +34,15 @@ impl Connector {
     /// # Errors
     /// What is wrong with one of them.
     pub fn new(settings: &Upstream) -> Result<Self, FileFault> {
-        Ok(Self { mode: settings.mode, config: read(settings)? })
+        Ok(Self { mode: settings.mode, config: read(settings, &[PROTOCOL])? })
+    }
+
+    /// The same for a service that speaks HTTP.
+    ///
+    /// # Errors
+    /// What is wrong with one of the files.
+    pub fn for_http(settings: &Upstream) -> Result<Self, FileFault> {
+        Ok(Self { mode: settings.mode, config: read(settings, &HTTP)? })
     }
 
     /// What is asked of the server.
@@ -45,14 +55,24 @@ impl Connector {
     /// # Errors
     /// What the server, or its certificate, did wrong.
     pub(crate) async fn connect(&self, socket: TcpStream, host: &str) -> io::Result<Stream> {
+        Ok(Stream::tls(Encrypted::of_server(self.handshake(socket, host).await?)))
+    }
+
+    /// The same over whatever carries bytes.
+    ///
+    /// # Errors
+    /// What the server, or its certificate, did wrong.
+    pub(crate) async fn handshake<S>(&self, socket: S, host: &str) -> io::Result<TlsStream<S>>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
         let name = ServerName::try_from(host.to_owned())
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-        let stream = TlsConnector::from(Arc::clone(&self.config)).connect(name, socket).await?;
-        Ok(Stream::tls(Encrypted::of_server(stream)))
+        TlsConnector::from(Arc::clone(&self.config)).connect(name, socket).await
     }
 }
 
-fn read(settings: &Upstream) -> Result<Arc<ClientConfig>, FileFault> {
+fn read(settings: &Upstream, protocols: &[&[u8]]) -> Result<Arc<ClientConfig>, FileFault> {
     let provider = provider();
     let algorithms = provider.signature_verification_algorithms;
     let verifier = match &settings.ca {
@@ -75,7 +95,7 @@ fn read(settings: &Upstream) -> Result<Arc<ClientConfig>, FileFault> {
             builder.with_client_auth_cert(chain, key).map_err(mismatch)?
         }
     };
-    config.alpn_protocols = vec![PROTOCOL.to_vec()];
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     config.resumption = Resumption::disabled();
     Ok(Arc::new(config))
 }

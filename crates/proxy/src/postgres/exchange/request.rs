@@ -372,8 +372,9 @@ impl Exchange {
             return Ok(());
         }
         if scope.session.pins.is_empty() {
-            let waited = std::time::Duration::ZERO;
-            scope.session.pin().map_err(|reason| Refusal::rejected(&scope.session.gate, reason, waited))?;
+            let at_once = std::time::Duration::ZERO;
+            let pinned = scope.session.pin();
+            pinned.map_err(|reason| Refusal::rejected(&scope.session.gate, reason, at_once, at_once))?;
         }
         scope.session.pins.add(wanted);
         Ok(())

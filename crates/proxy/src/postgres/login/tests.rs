@@ -40,7 +40,7 @@ fn policy() -> Policy {
         queue_timeout: PolicyDuration::from_nanos(1_000_000_000),
         pinned_max: 10,
         types_max: 10,
-        suspend_after: PolicyDuration::from_nanos(1_000_000_000),
+        ..Policy::default()
     }
 }
 

@@ -1,0 +1,305 @@
+//! Writes a trace while its gate runs, without ever holding the gate up.
+//!
+//! The gate's driver hands each entry to a bounded channel, with its lock held: what doesn't fit is counted and left out,
+//! and the file says where. A thread of its own takes them out, gathers them into blocks and writes a block once a second,
+//! or when it is full. A file has a maximum: then it stops, or goes to `FILE.1` while another one begins.
+
+use std::collections::HashSet;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use admission::{Connection, Entry as Admission, Event, LongLimit, Request, RequestType, Ticket};
+
+use super::{Encoder, Entry, Header, Item, What, begin, block};
+use crate::gate::Driver;
+
+/// The most entries between the gate and the thread: 4 MB, or some seconds of a busy gate.
+const ENTRIES_MAX: usize = 65_536;
+/// A block is written when it has so many bytes,
+const BLOCK_BYTES: usize = 64 << 10;
+/// or when it is so old.
+const BLOCK_AGE: Duration = Duration::from_secs(1);
+/// How long the thread waits for an entry before it looks at the time.
+const WAIT: Duration = Duration::from_millis(100);
+/// The most types that are remembered as named; beyond that they are named again.
+const NAMED_MAX: usize = 65_536;
+
+/// Where a trace goes, and how much of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TraceFile {
+    /// The file. One that is there goes to `FILE.1`.
+    pub path: PathBuf,
+    /// The most bytes of a file.
+    pub bytes_max: u64,
+    /// What happens then.
+    pub full: Full,
+}
+
+/// What happens when a file is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    /// Nothing more is recorded.
+    Stop,
+    /// It goes to `FILE.1`, in place of the one before it, and another one begins.
+    Rotate,
+}
+
+/// The gate's end of it.
+#[derive(Debug)]
+pub struct Recorder {
+    entries: SyncSender<Entry>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    lost: AtomicU64,
+    /// Nothing more is recorded.
+    ended: AtomicBool,
+    /// The thread is to write what there is, and end.
+    stop: AtomicBool,
+}
+
+impl Recorder {
+    /// How many entries were left out because the thread did not keep up.
+    pub fn lost(&self) -> u64 {
+        self.shared.lost.load(Ordering::Relaxed)
+    }
+
+    /// A request arrives.
+    pub(crate) fn arrived(&self, now: admission::Instant, ticket: Ticket, request: &Request) {
+        let what = What::Arrived {
+            request_type: request.request_type,
+            pool: request.pool,
+            held: request.connection == Connection::Held,
+            immediate: request.entry == Admission::Immediate,
+            deadline: request.deadline.map(|deadline| deadline.since(now)),
+        };
+        self.note(Entry { at: now, sequence: ticket.sequence(), what });
+    }
+
+    /// The gate reports something.
+    pub(crate) fn happened(&self, now: admission::Instant, event: &Event) {
+        let (ticket, what) = match *event {
+            Event::Dispatched { ticket, work, .. } => (ticket, What::Dispatched { work }),
+            Event::Completed { ticket, outcome, upstream_time, .. } => {
+                (ticket, What::Completed { outcome, upstream_time })
+            }
+            Event::Rejected { ticket, reason, .. } => (ticket, What::Rejected(reason)),
+            Event::Left { ticket, .. } => (ticket, What::Left),
+            Event::Suspended { ticket } => (ticket, What::Suspended),
+            Event::Resumed { ticket } => (ticket, What::Resumed),
+            _ => return,
+        };
+        self.note(Entry { at: now, sequence: ticket.sequence(), what });
+    }
+
+    fn note(&self, entry: Entry) {
+        if self.shared.ended.load(Ordering::Relaxed) {
+            return;
+        }
+        if self.entries.try_send(entry).is_err() {
+            self.shared.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A trace that is being written.
+#[derive(Debug)]
+pub struct Recording {
+    shared: Arc<Shared>,
+    thread: JoinHandle<()>,
+}
+
+impl Recording {
+    /// Writes what there is, and ends.
+    pub fn finish(self) {
+        self.shared.stop.store(true, Ordering::Release);
+        if self.thread.join().is_err() {
+            tracing::error!("the thread that writes the trace has failed");
+        }
+    }
+}
+
+/// Records what this gate is asked and does from now on, once for each gate.
+///
+/// # Errors
+/// If the file can't be made.
+pub fn record(driver: &Arc<Driver>, header: Header, file: TraceFile) -> io::Result<Recording> {
+    let shared = Arc::new(Shared::default());
+    let (entries, received) = sync_channel(ENTRIES_MAX);
+    let out = Out::open(header, file)?;
+    let writer = Writer {
+        driver: Arc::downgrade(driver),
+        shared: Arc::clone(&shared),
+        out,
+        encoder: Encoder::default(),
+        since: Instant::now(),
+        named: HashSet::new(),
+        long_limit: None,
+        lost: 0,
+    };
+    let thread = std::thread::Builder::new().name("trace".to_owned()).spawn(move || writer.run(&received))?;
+    driver.set_recorder(Recorder { entries, shared: Arc::clone(&shared) });
+    Ok(Recording { shared, thread })
+}
+
+/// The thread's end.
+struct Writer {
+    driver: Weak<Driver>,
+    shared: Arc<Shared>,
+    out: Out,
+    encoder: Encoder,
+    /// When the block was begun.
+    since: Instant,
+    /// The types that have a name in this file.
+    named: HashSet<RequestType>,
+    /// What the file says of it.
+    long_limit: Option<Option<u32>>,
+    /// How many lost entries the file tells of.
+    lost: u64,
+}
+
+impl Writer {
+    fn run(mut self, entries: &Receiver<Entry>) {
+        let result = self.write_all(entries);
+        self.shared.ended.store(true, Ordering::Relaxed);
+        let path = self.out.file.path.display();
+        match result {
+            Ok(Ended::Asked) => {}
+            Ok(Ended::Full) => {
+                tracing::warn!(trace = %path, "the trace is as long as it may be and ends here");
+            }
+            Err(error) => tracing::error!(trace = %path, %error, "the trace can't be written and ends here"),
+        }
+    }
+
+    fn write_all(&mut self, entries: &Receiver<Entry>) -> io::Result<Ended> {
+        loop {
+            // Asked before the channel is: what was sent before the order to stop is still written.
+            let stop = self.shared.stop.load(Ordering::Acquire);
+            match entries.recv_timeout(if stop { Duration::ZERO } else { WAIT }) {
+                Ok(entry) => self.push(entry),
+                Err(RecvTimeoutError::Timeout) if !stop => {}
+                Err(_) => {
+                    self.flush()?;
+                    return Ok(Ended::Asked);
+                }
+            }
+            let is_due = self.encoder.len() >= BLOCK_BYTES || self.since.elapsed() >= BLOCK_AGE;
+            if is_due && self.flush()? == Room::None {
+                return Ok(Ended::Full);
+            }
+        }
+    }
+
+    fn push(&mut self, entry: Entry) {
+        if let What::Arrived { request_type, .. } = entry.what
+            && !self.named.contains(&request_type)
+        {
+            if self.named.len() >= NAMED_MAX {
+                self.named.clear();
+            }
+            self.named.insert(request_type);
+            let label = self.driver.upgrade().and_then(|driver| driver.label(request_type));
+            let label = label.map_or_else(|| format!("#{:016x}", request_type.0), |label| label.to_string());
+            self.encoder.push(&Item::Type { request_type, label });
+        }
+        self.encoder.push(&Item::Entry(entry));
+    }
+
+    /// Writes the block, and what else is to be known at its end.
+    fn flush(&mut self) -> io::Result<Room> {
+        self.since = Instant::now();
+        let lost = self.shared.lost.load(Ordering::Relaxed);
+        if lost > self.lost {
+            self.encoder.push(&Item::Lost(lost - self.lost));
+            self.lost = lost;
+        }
+        let limit = self.driver.upgrade().map(|driver| match driver.policy().long_limit {
+            Some(LongLimit::Fixed(limit)) => Some(limit),
+            // What was told; what is found, a replay finds again.
+            Some(LongLimit::Found { prior }) => prior,
+            None => None,
+        });
+        if limit.is_some() && limit != self.long_limit {
+            self.encoder.push(&Item::LongLimit(limit.flatten()));
+            self.long_limit = limit;
+        }
+        if self.encoder.is_empty() {
+            return Ok(Room::Left);
+        }
+        let room = self.out.write(&block(&self.encoder.take()))?;
+        if room == Room::Another {
+            self.named.clear();
+            self.long_limit = None;
+        }
+        Ok(room)
+    }
+}
+
+enum Ended {
+    Asked,
+    Full,
+}
+
+/// What is left of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Room {
+    Left,
+    /// Another file has begun.
+    Another,
+    None,
+}
+
+/// The file.
+struct Out {
+    header: Header,
+    file: TraceFile,
+    open: File,
+    bytes: u64,
+}
+
+impl Out {
+    fn open(header: Header, file: TraceFile) -> io::Result<Self> {
+        let (open, bytes) = begun(&header, &file.path)?;
+        Ok(Self { header, file, open, bytes })
+    }
+
+    fn write(&mut self, block: &[u8]) -> io::Result<Room> {
+        self.open.write_all(block)?;
+        self.bytes += block.len() as u64;
+        // One more block must fit, whatever is in it.
+        if self.bytes + 2 * BLOCK_BYTES as u64 <= self.file.bytes_max {
+            return Ok(Room::Left);
+        }
+        match self.file.full {
+            Full::Stop => Ok(Room::None),
+            Full::Rotate => {
+                (self.open, self.bytes) = begun(&self.header, &self.file.path)?;
+                Ok(Room::Another)
+            }
+        }
+    }
+}
+
+/// A new file with its beginning; one that was there goes to `FILE.1`.
+fn begun(header: &Header, path: &Path) -> io::Result<(File, u64)> {
+    let mut before = path.as_os_str().to_owned();
+    before.push(".1");
+    match std::fs::rename(path, PathBuf::from(before)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut open = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    let start = begin(header)?;
+    open.write_all(&start)?;
+    Ok((open, start.len() as u64))
+}

@@ -3,16 +3,18 @@
 use std::hash::{BuildHasher as _, RandomState};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use admission::{Capacity, Order};
-use config::{LongLimit, Mode, World};
+use admission::Order;
+use config::{LongLimit, Mode, SocketMode, World};
 use parking_lot::Mutex;
-use proxy::admin::Admin;
+use proxy::admin::{Admin, AdminSocket, CapacityWords, Token};
 use proxy::command::{Command, Commands};
 use proxy::gate::Driver;
 use proxy::postgres::auth::{AUTH_QUERY, AuthSettings, Authentication, ChannelBinding, Method, Query};
 use proxy::postgres::{self, Bound, Console, Settings, StartError, Status};
 use proxy::shutdown::{Phase, Shutdown, Trigger, shutdown};
+use proxy::trace::{Full, Header, Recording, TraceFile};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -32,6 +34,13 @@ pub(crate) struct Running {
     pub(crate) commands: Commands,
 }
 
+/// A gate that was started, with what belongs to it.
+struct Started {
+    gate: Running,
+    file: Option<StateFile>,
+    recording: Option<Recording>,
+}
+
 /// Protects what the configuration says, until a signal, a command or an error ends it. `source`: the file that it is
 /// read from again.
 ///
@@ -49,14 +58,15 @@ pub(crate) async fn protect(
     let admin = Admin::new(env!("CARGO_PKG_VERSION"));
     serve_admin(&world, &admin).await?;
     let mut gates = JoinSet::new();
-    let (mut running, mut files) = (Vec::new(), Vec::new());
+    let (mut running, mut files, mut recordings) = (Vec::new(), Vec::new(), Vec::new());
     for gate in &world.gates {
-        let (gate, file) = start_gate(gate, &admin, &phase, &commands, &mut gates).await?;
-        running.push(gate);
-        files.extend(file);
+        let started = start_gate(gate, &admin, &phase, &commands, &mut gates).await?;
+        running.push(started.gate);
+        files.extend(started.file);
+        recordings.extend(started.recording);
     }
     let files = Arc::new(Mutex::new(files));
-    let mut configuration = Configuration { world, source, set_level };
+    let mut configuration = Configuration { world, source, set_level, admin: Arc::clone(&admin) };
     let ending = Ending { admin: &admin, trigger: &trigger, phase: &phase };
     admin.set_ready();
     tracing::info!("ready");
@@ -87,6 +97,8 @@ pub(crate) async fn protect(
         }
     }
     state::write_all(&files).await;
+    // All that happened has happened: what is still under way to the file gets there.
+    recordings.into_iter().for_each(Recording::finish);
     result
 }
 
@@ -123,6 +135,19 @@ fn stop_all(trigger: &Trigger, error: String) -> Result<(), Failure> {
 }
 
 async fn serve_admin(world: &World, admin: &Arc<Admin>) -> Result<(), Failure> {
+    admin.allow_changes(CapacityWords { read: config::capacity, write: config::capacity_text });
+    admin.set_token(token(&world.admin).map_err(Failure::Usage)?);
+    if let Some(path) = &world.admin.socket {
+        let mode = match world.admin.socket_mode {
+            SocketMode::Owner => 0o600,
+            SocketMode::Group => 0o660,
+        };
+        let socket = AdminSocket::bind(path, mode).await.map_err(|error| {
+            Failure::Runtime(format!("cannot serve the admin listener on {}: {error}", path.display()))
+        })?;
+        tracing::info!(socket = %path.display(), "admin listener, for changes too");
+        tokio::spawn(socket.serve(Arc::clone(admin)));
+    }
     let Some(address) = &world.admin.listen else { return Ok(()) };
     let bound = TcpListener::bind(address.to_string()).await;
     let listener = bound.and_then(|listener| Ok((listener.local_addr()?, listener)));
@@ -137,13 +162,19 @@ async fn serve_admin(world: &World, admin: &Arc<Admin>) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The token of the admin listener, if it has one.
+pub(crate) fn token(admin: &config::Admin) -> Result<Option<Token>, String> {
+    let path = admin.token_file.as_ref();
+    path.map(|path| Token::load(path)).transpose().map_err(|error| format!("admin: token_file: {error}"))
+}
+
 async fn start_gate(
     gate: &config::Gate,
     admin: &Admin,
     phase: &Shutdown,
     commands: &Commands,
     gates: &mut JoinSet<Result<(), StartError>>,
-) -> Result<(Running, Option<StateFile>), Failure> {
+) -> Result<Started, Failure> {
     let named = |error: String| Failure::Runtime(format!("gate {:?}: {error}", gate.name));
     let settings =
         told(gate, commands).map_err(|error| Failure::Usage(format!("gate {:?}: {error}", gate.name)))?;
@@ -157,11 +188,47 @@ async fn start_gate(
         Bound::new(settings, driver, phase.clone()).await.map_err(|error| named(error.to_string()))?;
     announce(gate, &bound);
     // Only now, since a second gatekeeper that finds the address in use has no business with the first one's file.
+    let recording = start_trace(gate, &kept).map_err(|error| named(format!("trace_file: {error}")))?;
     let file = gate.state_file.as_ref().map(|path| StateFile::open(path.clone(), kept));
     let status = bound.status();
     admin.add_gate(Arc::new(status.clone()));
     gates.spawn(bound.run());
-    Ok((Running { status, commands: commands.clone() }, file))
+    Ok(Started { gate: Running { status, commands: commands.clone() }, file, recording })
+}
+
+/// Writes down what the gate is asked and does, if that is wanted.
+fn start_trace(gate: &config::Gate, driver: &Arc<Driver>) -> std::io::Result<Option<Recording>> {
+    let Some(path) = &gate.trace.file else { return Ok(None) };
+    let of_gate = alone(gate);
+    let header = Header {
+        gatekeeper: env!("CARGO_PKG_VERSION").to_owned(),
+        gate: gate.name.clone(),
+        mode: match gate.mode {
+            Mode::Enforce => "enforce".to_owned(),
+            Mode::Observe => "observe".to_owned(),
+        },
+        configuration: config::effective(&of_gate),
+        began_unix_seconds: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
+    };
+    let file = TraceFile {
+        path: path.clone(),
+        bytes_max: u64::from(gate.trace.megabytes_max) << 20,
+        full: match gate.trace.full {
+            config::TraceFull::Stop => Full::Stop,
+            config::TraceFull::Rotate => Full::Rotate,
+        },
+    };
+    tracing::info!(gate = gate.name, trace = %path.display(), "each request is written down");
+    proxy::trace::record(driver, header, file).map(Some)
+}
+
+/// A world of one gate, without what belongs to the process.
+fn alone(gate: &config::Gate) -> World {
+    World {
+        admin: config::Admin::default(),
+        log: config::Log { format: config::LogFormat::Text, level: config::LogLevel::Info },
+        gates: vec![gate.clone()],
+    }
 }
 
 /// What is protected, where clients connect, and which limits are in force.
@@ -176,13 +243,9 @@ fn announce(gate: &config::Gate, bound: &Bound) {
             tracing::info!(gate = name, %listen, %upstream, "observing: nothing waits, nothing is refused");
         }
     }
-    let capacity = match policy.capacity {
-        Capacity::Unlimited => "none".to_owned(),
-        Capacity::Fixed(work) => format!("{} ms", work.as_millis_f64()),
-        Capacity::Found(controller) => config::controller_name(controller).to_owned(),
-    };
+    let capacity = config::capacity_text(policy.capacity);
     let long_limit = match gate.long_limit {
-        LongLimit::AskServer => "the server's cores".to_owned(),
+        LongLimit::Auto => "auto".to_owned(),
         LongLimit::Fixed(limit) => limit.to_string(),
         LongLimit::NoLane => "none".to_owned(),
     };
@@ -197,6 +260,7 @@ fn announce(gate: &config::Gate, bound: &Bound) {
         },
         queue_max = policy.queue_max,
         queue_timeout = ?policy.queue_timeout,
+        rejection = config::rejection_name(&policy.rejection),
         max_clients = gate.max_clients,
         "limits"
     );
@@ -253,7 +317,7 @@ pub(crate) fn told(gate: &config::Gate, commands: &Commands) -> Result<Settings,
         dns_ttl: gate.dns_ttl,
         keepalive,
         allow_trust_relay: gate.allow_trust_relay,
-        ask_cores: gate.long_limit == LongLimit::AskServer,
+        ask_cores: gate.long_limit == LongLimit::Auto,
         on_disconnect: match gate.on_disconnect {
             config::OnDisconnect::Default => postgres::OnDisconnect::Auto,
             config::OnDisconnect::Cancel => postgres::OnDisconnect::Cancel,
@@ -276,12 +340,7 @@ fn address(configured: &config::Address) -> proxy::Address {
 
 /// The console of a gate: who may use it, and what `SHOW CONFIG` shows.
 fn console(gate: &config::Gate, commands: &Commands) -> Console {
-    let of_gate = World {
-        admin: config::Admin { listen: None },
-        log: config::Log { format: config::LogFormat::Text, level: config::LogLevel::Info },
-        gates: vec![gate.clone()],
-    };
-    let rows = config::rows(&of_gate).into_iter().filter(|row| row.gate.is_some());
+    let rows = config::rows(&alone(gate)).into_iter().filter(|row| row.gate.is_some());
     let row = |row: config::Row| {
         let field = config::GATE.iter().find(|field| field.key == row.key);
         let bare = |value: &str| value.trim_matches('"').to_owned();

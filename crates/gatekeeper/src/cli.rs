@@ -1,9 +1,13 @@
 //! The command line. The flags of a gate are made from the keys of the configuration, so that both always agree.
 
+use std::ffi::OsString;
 use std::num::NonZero;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use clap::{Arg, ArgMatches, Args, Command as ClapCommand, Error, FromArgMatches, Parser, Subcommand};
+use clap::{
+    Arg, ArgMatches, Args, Command as ClapCommand, Error, FromArgMatches, Parser, Subcommand, ValueEnum,
+};
 
 /// An overload-control proxy: stands in front of a database, learns what each request costs, decides who waits, and
 /// refuses what cannot be served in time.
@@ -25,6 +29,10 @@ pub(crate) enum Command {
     },
     /// Try gates out on a scenario, in virtual time: what runs is what was simulated.
     Simulate(SimulateArgs),
+    /// Put the requests of a recorded trace before the same gate in virtual time, and before others.
+    Replay(ReplayArgs),
+    /// Find the best fixed capacity of a running gate by experiment, with a load of your own.
+    Calibrate(CalibrateArgs),
     /// Show what a running gatekeeper has learned of each request type.
     Types(TypesArgs),
 }
@@ -68,6 +76,83 @@ pub(crate) struct SimulateArgs {
     /// How many runs go at the same time [default: one for each core]. The results are the same.
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<NonZero<usize>>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReplayArgs {
+    /// The trace: what a gate with a `trace_file` has written.
+    pub(crate) trace: PathBuf,
+    /// Another configuration, whose gate (the one of the same name, or its only one) is tried beside the recorded one.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// How many cores the service has [default: what the server told the gate, else 4].
+    #[arg(long, value_name = "N")]
+    pub(crate) cores: Option<NonZero<u32>>,
+    /// What requests take: worked out of upstream times by how many shared the cores, or as measured.
+    #[arg(long, value_name = "WHICH", value_enum, default_value = "shared")]
+    pub(crate) service_times: ServiceTimes,
+    /// Replay a trace that is cut off up to there.
+    #[arg(long)]
+    pub(crate) partial: bool,
+    /// Where a plot and the rows of all requests go: a directory, which is made.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
+    /// How many runs go at the same time [default: one for each core]. The results are the same.
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<NonZero<usize>>,
+    /// Keys of the recorded configuration to change, tried beside it.
+    #[command(flatten)]
+    pub(crate) gate: GateFlags,
+}
+
+/// What replayed requests take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ServiceTimes {
+    /// Upstream times, less what company on the cores has made of them.
+    Shared,
+    /// Upstream times.
+    Measured,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CalibrateArgs {
+    /// The admin listener of the gatekeeper: unix:/path of its socket, or host:port with a token.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6433")]
+    pub(crate) admin: String,
+    /// The file with the token, as the gatekeeper's `token_file`.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// The gate, if there are several.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) gate: Option<String>,
+    /// How long the gate is measured each time.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
+    pub(crate) window: Duration,
+    /// How long the load runs before it is measured: estimates and caches follow the new capacity.
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration)]
+    pub(crate) warm_up: Duration,
+    /// The smallest capacity that is tried.
+    #[arg(long, value_name = "WORK", default_value = "1ms", value_parser = humantime::parse_duration)]
+    pub(crate) from: Duration,
+    /// The largest one.
+    #[arg(long, value_name = "WORK", default_value = "1h", value_parser = humantime::parse_duration)]
+    pub(crate) to: Duration,
+    /// How often one capacity is measured at most; at least twice.
+    #[arg(long, value_name = "N", default_value = "5")]
+    pub(crate) repeats: NonZero<usize>,
+    /// How many measurements there are at most.
+    #[arg(long, value_name = "N", default_value = "60")]
+    pub(crate) measurements: NonZero<usize>,
+    /// A command for the shell to run before each measurement, such as one that restarts the service or fills its tables.
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) before: Option<String>,
+    /// Where a plot goes: a directory, which is made.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
+    /// The load: a command that sends requests through the gate for as long as it runs. It is started for each
+    /// measurement and ended after it.
+    #[arg(last = true, required = true, value_name = "LOAD")]
+    pub(crate) command: Vec<OsString>,
 }
 
 const GATE_HEADING: &str = "One gate, without a file";
@@ -129,15 +214,20 @@ fn value_name(key: &str) -> &'static str {
     match key {
         "listen" | "upstream" => "ADDR",
         "name" | "admin_database" => "NAME",
-        "state_file" => "FILE",
+        "state_file" | "trace_file" => "FILE",
         "admin_users" | "stats_users" => "NAMES",
         key if key.ends_with("timeout") || key.ends_with("_ttl") => "TIME",
-        "aging_floor" | "keepalive" | "suspend_after" => "TIME",
+        "aging_floor" | "keepalive" | "suspend_after" | "target" | "target_p95" => "TIME",
+        "codel_target" | "codel_interval" => "TIME",
+        "yaksha_interval" | "yaksha_smoothing" | "yaksha_averaging" => "TIME",
         key if ["_cert", "_key", "_ca"].iter().any(|end| key.ends_with(end)) => "FILE",
         "capacity" => "WORK",
         "protocol"
+        | "trace_full"
         | "order"
         | "cost"
+        | "rejection"
+        | "yaksha_tuning"
         | "mode"
         | "pooling"
         | "on_disconnect"
@@ -168,7 +258,7 @@ mod tests {
         let words = ["gatekeeper", "run"].iter().chain(args);
         match Cli::try_parse_from(words)?.command {
             Command::Run(args) => Ok(args.gate.given),
-            Command::Check { .. } | Command::Simulate(_) | Command::Types(_) => Ok(Vec::new()),
+            _ => Ok(Vec::new()),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The `gatekeeper` program: an overload-control proxy.
 //!
-//! It exits with 0 when all went well, 1 when something failed while it ran, and 2 when it was called or configured
-//! wrongly.
+//! It exits with 0 when all went well, 1 when something failed while it ran, 2 when it was called or configured wrongly,
+//! and 130 when a signal ended what has no end of its own.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -14,6 +14,7 @@ mod commands;
 mod descriptors;
 mod files;
 mod reload;
+mod remote;
 mod signals;
 mod state;
 
@@ -25,6 +26,27 @@ enum Failure {
     Usage(String),
     /// Something failed.
     Runtime(String),
+    /// A signal ended it.
+    Interrupted(String),
+}
+
+impl Failure {
+    /// What the user hears.
+    fn message(&self) -> &str {
+        match self {
+            Self::Usage(message) | Self::Runtime(message) | Self::Interrupted(message) => message,
+        }
+    }
+
+    /// The same, and this as well.
+    fn with(self, more: &str) -> Self {
+        let both = format!("{}\n{more}", self.message());
+        match self {
+            Self::Usage(_) => Self::Usage(both),
+            Self::Runtime(_) => Self::Runtime(both),
+            Self::Interrupted(_) => Self::Interrupted(both),
+        }
+    }
 }
 
 fn main() -> ExitCode {
@@ -32,12 +54,15 @@ fn main() -> ExitCode {
         Command::Run(args) => commands::run(&args),
         Command::Check { file } => commands::check(&file).and_then(|text| print(&text)),
         Command::Simulate(args) => commands::simulate(&args).and_then(|text| print(&text)),
+        Command::Replay(args) => commands::replay(&args).and_then(|text| print(&text)),
+        Command::Calibrate(args) => commands::calibrate(&args).and_then(|text| print(&text)),
         Command::Types(args) => commands::types(&args).and_then(|text| print(&text)),
     };
     let (message, code) = match result {
         Ok(()) => return ExitCode::SUCCESS,
         Err(Failure::Runtime(message)) => (message, 1),
         Err(Failure::Usage(message)) => (message, 2),
+        Err(Failure::Interrupted(message)) => (message, 130),
     };
     eprintln!("{message}");
     ExitCode::from(code)

@@ -5,10 +5,12 @@
 //! whether the process may open as many files. Only then are the parts swapped, and nothing of that can fail.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use config::{Reload, World};
+use proxy::admin::{Admin, Token};
 
-use crate::assemble::{Running, told};
+use crate::assemble::{Running, token, told};
 use crate::commands::{SetLevel, check_descriptors};
 use crate::descriptors::Needed;
 use crate::files;
@@ -19,12 +21,20 @@ pub(crate) struct Configuration {
     /// `None`: the command line, which doesn't change.
     pub(crate) source: Option<PathBuf>,
     pub(crate) set_level: SetLevel,
+    pub(crate) admin: Arc<Admin>,
+}
+
+/// What a reload brings, built whole.
+struct Prepared {
+    reload: Reload,
+    gates: Vec<proxy::postgres::Settings>,
+    token: Option<Token>,
 }
 
 impl Configuration {
     /// Reads the file again, and has the gates follow. What was done, or why nothing was, in lines; the log has it, too.
     pub(crate) fn reload(&mut self, gates: &[Running]) -> Result<String, String> {
-        let result = self.prepare(gates).map(|(reload, parts)| self.apply(reload, gates, parts));
+        let result = self.prepare(gates).map(|prepared| self.apply(prepared, gates));
         match &result {
             Ok(lines) if lines.is_empty() => {
                 tracing::info!("configuration read again: nothing has changed");
@@ -49,7 +59,7 @@ impl Configuration {
     }
 
     /// Everything that can go wrong.
-    fn prepare(&self, gates: &[Running]) -> Result<(Reload, Vec<proxy::postgres::Settings>), String> {
+    fn prepare(&self, gates: &[Running]) -> Result<Prepared, String> {
         let Some(path) = &self.source else {
             return Err(
                 "the configuration came from the command line: there is no file to read again".to_owned()
@@ -63,18 +73,16 @@ impl Configuration {
                 told(gate, &running.commands).map_err(|error| format!("gate {:?}: {error}", gate.name))
             })
             .collect::<Result<Vec<_>, _>>()?;
+        let token = token(&reload.world.admin)?;
         check_descriptors(Needed::of(&reload.world))?;
-        Ok((reload, parts))
+        Ok(Prepared { reload, gates: parts, token })
     }
 
     /// Nothing that can go wrong.
-    fn apply(
-        &mut self,
-        reload: Reload,
-        gates: &[Running],
-        parts: Vec<proxy::postgres::Settings>,
-    ) -> Vec<Line> {
+    fn apply(&mut self, prepared: Prepared, gates: &[Running]) -> Vec<Line> {
+        let Prepared { reload, gates: parts, token } = prepared;
         let Reload { world, applied, kept } = reload;
+        self.admin.set_token(token);
         for ((gate, running), settings) in world.gates.iter().zip(gates).zip(parts) {
             running.status.reload(settings, gate.policy.clone());
         }

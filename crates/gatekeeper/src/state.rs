@@ -179,14 +179,14 @@ mod tests {
         let policy = Policy {
             capacity: admission::Capacity::Unlimited,
             connections: 4,
-            long_limit: Some(2),
+            long_limit: Some(admission::LongLimit::Fixed(2)),
             cost: Cost::DEFAULT,
             order: Order::Fifo,
             queue_max: 10,
             queue_timeout: Duration::from_secs(1),
             pinned_max: 1,
             types_max: 100,
-            suspend_after: Duration::from_secs(1),
+            ..Policy::default()
         };
         Driver::new("shop", policy, 1)
     }
@@ -204,7 +204,7 @@ mod tests {
     fn learned() -> (Learned, Vec<Arc<str>>) {
         let types = vec![known(u64::MAX), known(7)];
         let labels = vec![Arc::from("shop: SELECT \"ü\" = $?\n"), Arc::from("shop: INSERT")];
-        (Learned { mean: Work::from_nanos(999), requests: 12, types }, labels)
+        (Learned { mean: Work::from_nanos(999), requests: 12, types, ..Learned::default() }, labels)
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::{Failure, assemble, files};
 /// The effective configuration.
 pub(crate) fn check(file: &Path) -> Result<String, Failure> {
     let world = files::load(file).map_err(|errors| Failure::Usage(errors.to_string()))?;
+    assemble::token(&world.admin).map_err(Failure::Usage)?;
     for gate in &world.gates {
         let loaded = assemble::authentication(gate);
         loaded.map_err(|error| Failure::Usage(format!("gate {:?}: {error}", gate.name)))?;

@@ -1,8 +1,8 @@
 //! `gatekeeper simulate`: a scenario's gates under virtual time, side by side, as a table, a plot and rows.
 
-mod picture;
+pub(super) mod picture;
 mod rows;
-mod table;
+pub(super) mod table;
 
 use std::fs;
 use std::io::{self, IsTerminal as _};
@@ -16,10 +16,12 @@ use crate::Failure;
 use crate::cli::SimulateArgs;
 
 /// What is kept of a run.
-struct Outcome {
+pub(super) struct Outcome {
     /// Which of the experiment's variants it was of.
     variant: usize,
-    summary: Summary,
+    /// Which of its points.
+    point: usize,
+    pub(super) summary: Summary,
     samples: Vec<Sample>,
     trace: u64,
 }
@@ -48,15 +50,12 @@ pub(crate) fn simulate(args: &SimulateArgs) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// Runs everything; in the order of variants, and of seeds within each.
-fn play(experiment: &Experiment, args: &SimulateArgs) -> Result<Vec<Outcome>, Failure> {
-    let seeded = |variant: usize, seed: u64| {
-        let scenario = &experiment.variants[variant].1;
-        Scenario { seed: scenario.seed + seed, ..scenario.clone() }
-    };
-    let of_variant = |variant| (0..experiment.seeds).map(move |seed| (variant, seed));
-    let plan: Vec<(usize, u64)> = (0..experiment.variants.len()).flat_map(of_variant).collect();
-    let scenarios: Vec<_> = plan.iter().map(|&(variant, seed)| seeded(variant, seed)).collect();
+/// Runs everything; in the order of variants, of points within each, and of seeds within those.
+pub(super) fn play(experiment: &Experiment, args: &SimulateArgs) -> Result<Vec<Outcome>, Failure> {
+    let seeded = |place| (0..experiment.seeds).map(move |seed| (place, seed));
+    let plan: Vec<_> = experiment.places().flat_map(seeded).collect();
+    let scenarios: Vec<_> =
+        plan.iter().map(|&((variant, point), seed)| experiment.scenario(variant, point, seed)).collect();
     let progress = Progress::over(&scenarios);
     let outcomes = sim::sweep_with(
         &scenarios,
@@ -64,20 +63,22 @@ fn play(experiment: &Experiment, args: &SimulateArgs) -> Result<Vec<Outcome>, Fa
         |_| progress.clone(),
         |at, run, _| {
             let run = run.map_err(|error| Failure::Runtime(error.to_string()))?;
-            let (variant, _) = plan[at];
+            let ((variant, point), _) = plan[at];
             if let Some(directory) = args.output.as_ref().filter(|_| args.rows) {
-                write_rows(directory, &experiment.variants[variant].0, &scenarios[at], &run)?;
+                let name = experiment.variants[variant].0.replace(' ', "-");
+                let at_point = experiment.sweep.as_ref().map(|sweep| format!("-{}", sweep.points()[point]));
+                write_rows(directory, &(name + &at_point.unwrap_or_default()), &scenarios[at], &run)?;
             }
             let Run { summary, samples, trace, .. } = run;
-            Ok(Outcome { variant, summary, samples, trace })
+            Ok(Outcome { variant, point, summary, samples, trace })
         },
     );
     progress.bar.finish_and_clear();
     outcomes.into_iter().collect()
 }
 
-fn write_rows(directory: &Path, variant: &str, scenario: &Scenario, run: &Run) -> Result<(), Failure> {
-    let path = directory.join(format!("rows-{}-{}.csv", variant.replace(' ', "-"), scenario.seed));
+fn write_rows(directory: &Path, place: &str, scenario: &Scenario, run: &Run) -> Result<(), Failure> {
+    let path = directory.join(format!("rows-{place}-{}.csv", scenario.seed));
     rows::write(&path, scenario, run)
         .map_err(|error| Failure::Runtime(format!("cannot write {}: {error}", path.display())))
 }

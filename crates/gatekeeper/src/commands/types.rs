@@ -1,18 +1,14 @@
 //! `gatekeeper types`: the learned table of a running gatekeeper, readable at 100 columns.
 
 use std::fmt::Write as _;
-use std::time::Duration;
 
 use comfy_table::{CellAlignment, Table, presets};
 use proxy::admin::{GateTypes, TimesReport, TypeReport, TypesReport};
 
 use crate::Failure;
 use crate::cli::TypesArgs;
+use crate::remote::{Remote, block_on, is_name};
 
-/// How long the other process may take to answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest answer that is read, in bytes: ten thousand types with long labels.
-const ANSWER_BYTES_MAX: u64 = 64 << 20;
 /// The longest label that is shown, in characters: what the other columns leave of 100.
 const LABEL_CHARS_MAX: usize = 30;
 
@@ -30,33 +26,22 @@ pub(crate) fn types(args: &TypesArgs) -> Result<String, Failure> {
 }
 
 fn ask(args: &TypesArgs) -> Result<String, Failure> {
-    let agent = ureq::Agent::config_builder()
-        .timeout_global(Some(ANSWER_TIMEOUT))
-        .http_status_as_error(false)
-        .proxy(None)
-        .build()
-        .new_agent();
-    let url = format!("http://{}/types", args.admin);
-    let mut request = agent.get(&url);
-    if let Some(gate) = &args.gate {
-        request = request.query("gate", gate);
-    }
-    let unanswered = |error: ureq::Error| {
-        Failure::Runtime(format!(
-            "no gatekeeper answers at {}: {error}; does one run with its admin listener there? (--admin)",
-            args.admin
-        ))
+    let remote = Remote::at(&args.admin);
+    let path = match &args.gate {
+        Some(gate) if !is_name(gate) => return Err(Failure::Usage(format!("there is no gate {gate:?}"))),
+        Some(gate) => format!("/types?gate={gate}"),
+        None => "/types".to_owned(),
     };
-    let mut answer = request.call().map_err(unanswered)?;
-    let status = answer.status();
-    let body =
-        answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string().map_err(unanswered)?;
-    if status.is_success() {
-        Ok(body)
-    } else if status.as_u16() == 404 && args.gate.is_some() && body.starts_with("there is no gate") {
-        Err(Failure::Usage(body.trim_end().to_owned()))
+    let answer = block_on(remote.get(&path))?;
+    if answer.status.is_success() {
+        Ok(answer.body)
+    } else if answer.status.as_u16() == 404
+        && args.gate.is_some()
+        && answer.body.starts_with("there is no gate")
+    {
+        Err(Failure::Usage(answer.body.trim_end().to_owned()))
     } else {
-        Err(Failure::Runtime(format!("{} answers {status}", args.admin)))
+        Err(Failure::Runtime(format!("{remote} answers {}", answer.status)))
     }
 }
 
@@ -159,6 +144,7 @@ mod tests {
             work_seconds: 0.0125,
             work_share: share,
             variation: None,
+            modes: Vec::new(),
             samples: 1,
             in_flight: 0,
             queued: 0,

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -42,7 +42,7 @@ impl Gate {
     pub(crate) fn start_between(listen: &str, upstream: &str, settings: &[String]) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let admin_port = free_port().expect("a free port");
-        let config = configuration(admin_port, listen, upstream, settings);
+        let config = configuration((admin_port, directory.path()), listen, upstream, settings);
         let path = directory.path().join("gatekeeper.toml");
         std::fs::write(&path, config).expect("the configuration is written");
         let log = File::create(directory.path().join("log")).expect("the log is created");
@@ -84,6 +84,23 @@ impl Gate {
         format!("127.0.0.1:{}", self.admin_port)
     }
 
+    /// The Unix socket of its admin listener, as `--admin` takes it.
+    pub(crate) fn admin_socket(&self) -> String {
+        format!("unix:{}", socket_in(self.directory.path()).display())
+    }
+
+    fn admin(&self) -> (u16, &Path) {
+        (self.admin_port, self.directory.path())
+    }
+
+    /// The capacity of a gate, in the words of the configuration.
+    pub(crate) fn capacity(&self, gate: &str) -> String {
+        let text = self.get(&format!("gates/{gate}"));
+        let text = text.unwrap_or_else(|| panic!("no gate {gate}\n{}", self.log_tail()));
+        let settings: Value = serde_json::from_str(&text).expect("the settings are JSON");
+        settings["capacity"].as_str().expect("a text").to_owned()
+    }
+
     /// Waits for its end.
     pub(crate) fn wait(&mut self) -> ExitStatus {
         self.child.wait().expect("the process can be waited for")
@@ -97,13 +114,13 @@ impl Gate {
     /// Writes another configuration, to be read by a reload.
     pub(crate) fn reconfigure(&self, settings: &[String]) {
         let (listen, upstream) = &self.addresses;
-        let text = configuration(self.admin_port, listen, upstream, settings);
+        let text = configuration(self.admin(), listen, upstream, settings);
         std::fs::write(self.directory.path().join("gatekeeper.toml"), text).expect("it is written");
     }
 
     /// The same with the server at another port.
     pub(crate) fn reconfigure_upstream(&self, port: u16, settings: &[String]) {
-        let text = configuration(self.admin_port, &self.addresses.0, &format!("127.0.0.1:{port}"), settings);
+        let text = configuration(self.admin(), &self.addresses.0, &format!("127.0.0.1:{port}"), settings);
         std::fs::write(self.directory.path().join("gatekeeper.toml"), text).expect("it is written");
     }
 
@@ -163,12 +180,22 @@ impl Gate {
     }
 }
 
-fn configuration(admin_port: u16, listen: &str, upstream: &str, settings: &[String]) -> String {
+fn configuration(
+    (admin_port, directory): (u16, &Path),
+    listen: &str,
+    upstream: &str,
+    settings: &[String],
+) -> String {
     format!(
-        "[admin]\nlisten = \"127.0.0.1:{admin_port}\"\n\n[[gate]]\nlisten = \"{listen}\"\n\
+        "[admin]\nlisten = \"127.0.0.1:{admin_port}\"\nsocket = \"{}\"\n[[gate]]\nlisten = \"{listen}\"\n\
          upstream = \"{upstream}\"\n{}\n",
+        socket_in(directory).display(),
         settings.join("\n")
     )
+}
+
+fn socket_in(directory: &Path) -> PathBuf {
+    directory.join("admin.sock")
 }
 
 impl Drop for Gate {

@@ -1,14 +1,57 @@
-//! The result of a simulation as curves over time: the first seed of each gate.
+//! The result of a simulation as curves: over time, of the first seed of each gate; or over what is swept, with the mean of
+//! all seeds.
 
-use config::Experiment;
-use sim::Sample;
+use config::{Experiment, Sweep};
 use sim::plot::{Curve, Panel, Plot, Scale};
+use sim::{Sample, Summary};
 
 use super::Outcome;
 use super::table::time;
 
 /// The plot.
-pub(super) fn of(experiment: &Experiment, outcomes: &[Outcome], title: &str) -> Plot {
+pub(in crate::commands) fn of(experiment: &Experiment, outcomes: &[Outcome], title: &str) -> Plot {
+    match &experiment.sweep {
+        Some(sweep) => over_points(experiment, sweep, outcomes, title),
+        None => over_time(experiment, outcomes, title),
+    }
+}
+
+fn over_points(experiment: &Experiment, sweep: &Sweep, outcomes: &[Outcome], title: &str) -> Plot {
+    let values = sweep.points();
+    let mean = |variant: usize, point: usize, of: fn(&Summary) -> f64| {
+        let here = outcomes.iter().filter(|outcome| (outcome.variant, outcome.point) == (variant, point));
+        let (sum, count) =
+            here.fold((0.0, 0.0), |(sum, count), outcome| (sum + of(&outcome.summary), count + 1.0));
+        sum / count
+    };
+    let panel = |title: &str, show: fn(f64) -> String, of: fn(&Summary) -> f64| {
+        let curve = |variant| Curve {
+            points: values.iter().enumerate().map(|(at, &value)| (value, mean(variant, at, of))).collect(),
+            band: Vec::new(),
+        };
+        let curves = (0..experiment.variants.len()).map(curve).collect();
+        Panel { title: title.to_owned(), scale: Scale::Linear, show, curves, marks: Vec::new() }
+    };
+    let count = |value: f64| format!("{value:.0}");
+    Plot {
+        title: title.to_owned(),
+        subtitle: "simulated; the same requests met each gate".to_owned(),
+        variants: experiment.variants.iter().map(|(name, _)| name.clone()).collect(),
+        marks: None,
+        axis: sweep.axis(),
+        seconds: values.iter().copied().fold(0.0, f64::max),
+        panels: vec![
+            panel("Served per second", count, |summary| summary.overall.throughput),
+            panel("Mean response time of what was served", time, |summary| summary.overall.response.mean),
+            panel("Mean over all, those too that were refused or gave up", time, |summary| {
+                summary.overall.endured.mean
+            }),
+            panel("Requests in flight", count, |summary| summary.in_flight),
+        ],
+    }
+}
+
+fn over_time(experiment: &Experiment, outcomes: &[Outcome], title: &str) -> Plot {
     let first = |variant| outcomes.iter().find(|outcome| outcome.variant == variant);
     let samples: Vec<&[Sample]> = (0..experiment.variants.len())
         .map(|variant| first(variant).map_or(&[][..], |outcome| &outcome.samples))
@@ -19,7 +62,13 @@ pub(super) fn of(experiment: &Experiment, outcomes: &[Outcome], title: &str) -> 
             points: samples.iter().filter_map(point).collect(),
             band: Vec::new(),
         };
-        Panel { title: title.to_owned(), scale, show, curves: samples.iter().map(curve).collect() }
+        Panel {
+            title: title.to_owned(),
+            scale,
+            show,
+            curves: samples.iter().map(curve).collect(),
+            marks: Vec::new(),
+        }
     };
     let count = |value: f64| format!("{value:.0}");
     let seconds = experiment.variants.first().map_or(1.0, |(_, scenario)| scenario.duration.as_secs_f64());
@@ -27,6 +76,7 @@ pub(super) fn of(experiment: &Experiment, outcomes: &[Outcome], title: &str) -> 
         title: title.to_owned(),
         subtitle: "simulated; the same requests met each gate".to_owned(),
         variants: experiment.variants.iter().map(|(name, _)| name.clone()).collect(),
+        marks: None,
         axis: "seconds",
         seconds,
         panels: vec![

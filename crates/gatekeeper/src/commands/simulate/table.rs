@@ -15,8 +15,10 @@ const NAME_CHARS_MAX: usize = 18;
 pub(super) fn of(experiment: &Experiment, outcomes: &[Outcome]) -> String {
     let mut text = overall(experiment, outcomes);
     text.push('\n');
-    text += &by_type(experiment, outcomes);
-    text.push('\n');
+    if experiment.sweep.is_none() {
+        text += &by_type(experiment, outcomes);
+        text.push('\n');
+    }
     let one = outcomes.first().map(|outcome| &outcome.summary);
     let seconds = one.map_or(0.0, |summary| summary.window);
     let seeds =
@@ -30,8 +32,8 @@ pub(super) fn of(experiment: &Experiment, outcomes: &[Outcome]) -> String {
 
 fn overall(experiment: &Experiment, outcomes: &[Outcome]) -> String {
     let mut table = plain();
-    table.set_header([
-        "gate",
+    let axis = experiment.sweep.as_ref().map(config::Sweep::axis);
+    table.set_header(["gate"].into_iter().chain(axis).chain([
         "served/s",
         "in time/s",
         "refused",
@@ -43,11 +45,13 @@ fn overall(experiment: &Experiment, outcomes: &[Outcome]) -> String {
         "p99",
         "waiting",
         "in flight",
-    ]);
-    for (variant, (name, _)) in experiment.variants.iter().enumerate() {
+    ]));
+    for (variant, point) in experiment.places() {
+        let name = &experiment.variants[variant].0;
+        let value = experiment.sweep.as_ref().map(|sweep| sweep.points()[point].to_string());
         let summaries: Vec<_> = outcomes
             .iter()
-            .filter(|outcome| outcome.variant == variant)
+            .filter(|outcome| (outcome.variant, outcome.point) == (variant, point))
             .map(|outcome| &outcome.summary)
             .collect();
         let mean = |of: &dyn Fn(&sim::Summary) -> f64| {
@@ -61,8 +65,7 @@ fn overall(experiment: &Experiment, outcomes: &[Outcome]) -> String {
         // Runs with other seeds are independent: the interval of their mean is narrower by √n.
         let half_width =
             mean(&|summary| summary.overall.response.half_width) / (summaries.len() as f64).sqrt();
-        table.add_row([
-            cut(name),
+        table.add_row([cut(name)].into_iter().chain(value).chain([
             format!("{:.1}", mean(&|summary| summary.overall.throughput)),
             format!("{:.1}", mean(&|summary| summary.overall.goodput)),
             share(|figures| figures.rejected),
@@ -74,7 +77,7 @@ fn overall(experiment: &Experiment, outcomes: &[Outcome]) -> String {
             response(|times| times.p99),
             format!("{:.1}", mean(&|summary| summary.queued)),
             format!("{:.1}", mean(&|summary| summary.in_flight)),
-        ]);
+        ]));
     }
     lines(&mut table)
 }
@@ -129,7 +132,7 @@ fn cut(name: &str) -> String {
 }
 
 /// A time with three digits or so and its unit.
-pub(super) fn time(seconds: f64) -> String {
+pub(in crate::commands) fn time(seconds: f64) -> String {
     let millis = seconds * 1e3;
     match millis {
         _ if !seconds.is_finite() => "–".to_owned(),

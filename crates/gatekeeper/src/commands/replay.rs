@@ -1,0 +1,120 @@
+//! `gatekeeper replay`: what a running gate was asked, as its trace has it, before the same gate in the laboratory, and before
+//! others.
+//!
+//! The requests arrive when they did, of the types that they were, and take what they took: that is worked out of their
+//! upstream times (`replay/demand.rs` says how, and what it assumes). The table has what was recorded beside what the simulator
+//! makes of it with the recorded policy, which shows how well it explains the real gate; and beside that, what another
+//! policy would have done.
+
+mod demand;
+mod recorded;
+mod table;
+
+use std::fs;
+
+use config::{Experiment, LongLimit, World};
+use sim::{Arrival, Arrivals, Collapse, Distribution, Kind, Mix, Scenario, Source, Upstream};
+
+use crate::Failure;
+use crate::cli::{ReplayArgs, ServiceTimes, SimulateArgs};
+
+use super::simulate::{picture, play};
+use recorded::Recorded;
+
+/// What a request is taken to need where nothing tells.
+const DEMAND_FALLBACK: f64 = 0.001;
+/// The cores of a service that nobody knows.
+const CORES_FALLBACK: u32 = 4;
+
+/// The tables, and where the files are.
+pub(crate) fn replay(args: &ReplayArgs) -> Result<String, Failure> {
+    let recorded = Recorded::read(&args.trace, args.partial)?;
+    let origin = config::Origin::File(args.trace.clone());
+    let world = config::parse(origin, &recorded.header.configuration)
+        .map_err(|errors| Failure::Usage(format!("the recorded configuration can't be used: {errors}")))?;
+    let cores = args.cores.map(std::num::NonZero::get).or(recorded.cores(&world)).unwrap_or(CORES_FALLBACK);
+    let demands = match args.service_times {
+        ServiceTimes::Shared => demand::shared(&recorded.requests, cores),
+        ServiceTimes::Measured => demand::measured(&recorded.requests),
+    };
+    let base = scenario(&recorded, &demands, cores);
+    let mut variants = vec![("replayed".to_owned(), with_gate(&base, &recorded, &world)?)];
+    if let Some(file) = &args.config {
+        let other = config::load(file).map_err(|errors| Failure::Usage(errors.to_string()))?;
+        let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        variants.push((name, with_gate(&base, &recorded, &other)?));
+    } else if !args.gate.given.is_empty() {
+        let other =
+            config::amended(&world, &args.gate.given).map_err(|errors| Failure::Usage(errors.to_string()))?;
+        variants.push(("with the flags".to_owned(), with_gate(&base, &recorded, &other)?));
+    }
+    variants.push((config::WITHOUT_GATE.to_owned(), base));
+    let experiment = Experiment { variants, seeds: 1, sweep: None };
+    if let Some(directory) = &args.output {
+        fs::create_dir_all(directory)
+            .map_err(|error| Failure::Runtime(format!("cannot make {}: {error}", directory.display())))?;
+    }
+    let playing = SimulateArgs {
+        file: args.trace.clone(),
+        output: args.output.clone(),
+        rows: args.output.is_some(),
+        threads: args.threads,
+    };
+    let outcomes = play(&experiment, &playing)?;
+    let mut text = table::of(&recorded, &demands, cores, &experiment, &outcomes);
+    if let Some(directory) = &args.output {
+        let path = directory.join("plot.svg");
+        let title = format!("{}, replayed", recorded.header.gate);
+        let drawn = picture::of(&experiment, &outcomes, &title).write(&path);
+        drawn.map_err(|error| Failure::Runtime(error.to_string()))?;
+        text += &format!("\nplot: {}\nrows: {}\n", path.display(), directory.join("rows-*.csv").display());
+    }
+    Ok(text)
+}
+
+/// What was recorded, before a service without any gate.
+fn scenario(recorded: &Recorded, demands: &[Option<f64>], cores: u32) -> Scenario {
+    let means = demand::means(&recorded.requests, demands, recorded.labels.len());
+    let overall = demand::mean(demands.iter().flatten().copied()).unwrap_or(DEMAND_FALLBACK);
+    let fixed = |mean: Option<f64>| Distribution::Fixed(duration(mean.unwrap_or(overall)));
+    let types = recorded.labels.iter().zip(means).map(|(label, mean)| Kind::new(label, fixed(mean)));
+    let arrivals: Vec<Arrival> = recorded
+        .requests
+        .iter()
+        .zip(demands)
+        .map(|(request, demand)| Arrival {
+            at: std::time::Duration::from_nanos(request.arrived - recorded.from),
+            kind: request.kind,
+            service_time: demand.map(duration),
+        })
+        .collect();
+    let last = arrivals.last().map(|arrival| arrival.at).unwrap_or_default();
+    let shares = vec![1.0; recorded.labels.len()];
+    let requests_max = arrivals.len();
+    let source = Source::new(Arrivals::Replayed(arrivals.into()), Mix::Shares(shares));
+    let duration = last + std::time::Duration::from_secs(1);
+    let ungated =
+        admission::Policy { connections: u32::MAX, long_limit: None, ..admission::Policy::default() };
+    let scenario = Scenario::new(ungated, types.collect(), source, Upstream::sharing(cores, Collapse::None));
+    Scenario { warm_up: std::time::Duration::ZERO, duration, requests_max, ..scenario }
+}
+
+/// The same behind the gate of a configuration: the one of the recorded name, or its only one.
+fn with_gate(base: &Scenario, recorded: &Recorded, world: &World) -> Result<Scenario, Failure> {
+    let named = world.gates.iter().find(|gate| gate.name == recorded.header.gate);
+    let gate = named.or(world.gates.first().filter(|_| world.gates.len() == 1)).ok_or_else(|| {
+        Failure::Usage(format!(
+            "that configuration has several gates, and none is {:?}",
+            recorded.header.gate
+        ))
+    })?;
+    let mut policy = gate.policy.clone();
+    if gate.long_limit == LongLimit::Auto {
+        policy.long_limit = Some(admission::LongLimit::Found { prior: recorded.long_limit });
+    }
+    Ok(Scenario { policy, ..base.clone() })
+}
+
+fn duration(seconds: f64) -> std::time::Duration {
+    std::time::Duration::from_secs_f64(seconds.clamp(0.0, 1e9))
+}

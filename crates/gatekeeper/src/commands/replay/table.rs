@@ -1,0 +1,224 @@
+//! What was recorded beside what was simulated, as text.
+
+use std::fmt::Write as _;
+
+use comfy_table::{CellAlignment, Table, presets};
+use config::Experiment;
+use sim::Figures;
+
+use super::super::simulate::{Outcome, table::time};
+use super::demand;
+use super::recorded::{End, Recorded, Request};
+
+/// The longest label that is shown, in characters.
+const LABEL_CHARS_MAX: usize = 40;
+
+/// What became of some requests; times in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Line {
+    requests: u64,
+    served: u64,
+    rejected: u64,
+    /// Left, canceled, cut off.
+    others: u64,
+    wait: (f64, f64),
+    response: (f64, f64),
+}
+
+impl Line {
+    /// What was recorded of these.
+    fn recorded<'a>(requests: impl Iterator<Item = &'a Request>) -> Self {
+        let mut line = Self::default();
+        let (mut waits, mut responses) = (Vec::new(), Vec::new());
+        for request in requests {
+            line.requests += 1;
+            match (request.end, request.dispatched, request.ended) {
+                (End::Completed, Some(dispatched), Some(ended)) => {
+                    line.served += 1;
+                    waits.push(dispatched - request.arrived);
+                    responses.push(ended - request.arrived);
+                }
+                (End::Rejected, ..) => line.rejected += 1,
+                _ => line.others += 1,
+            }
+        }
+        Self { wait: mean_and_p95(waits), response: mean_and_p95(responses), ..line }
+    }
+
+    /// What was simulated.
+    fn simulated(figures: &Figures) -> Self {
+        Self {
+            requests: figures.arrived,
+            served: figures.completed,
+            rejected: figures.rejected,
+            others: figures.timed_out + figures.cut_off,
+            wait: (figures.wait.mean, figures.wait.p95),
+            response: (figures.response.mean, figures.response.p95),
+        }
+    }
+}
+
+fn mean_and_p95(mut nanos: Vec<u64>) -> (f64, f64) {
+    if nanos.is_empty() {
+        return (f64::NAN, f64::NAN);
+    }
+    nanos.sort_unstable();
+    let mean = nanos.iter().map(|&nanos| nanos as f64).sum::<f64>() / nanos.len() as f64;
+    let rank = (nanos.len() as f64 * 0.95).ceil() as usize;
+    (mean / 1e9, nanos[rank.clamp(1, nanos.len()) - 1] as f64 / 1e9)
+}
+
+/// Both tables, and what is to be known of them.
+pub(super) fn of(
+    recorded: &Recorded,
+    demands: &[Option<f64>],
+    cores: u32,
+    experiment: &Experiment,
+    outcomes: &[Outcome],
+) -> String {
+    let mut text = head(recorded, cores);
+    text += &overall(recorded, experiment, outcomes);
+    text.push('\n');
+    text += &by_type(recorded, demands, cores, experiment, outcomes);
+    text
+}
+
+fn head(recorded: &Recorded, cores: u32) -> String {
+    let last = recorded.requests.iter().filter_map(|request| request.ended).max().unwrap_or(recorded.from);
+    let seconds = last.saturating_sub(recorded.from) as f64 / 1e9;
+    let mut text = format!(
+        "gate {}: {} requests in {}, replayed on a service that shares {cores} cores\n",
+        recorded.header.gate,
+        recorded.requests.len(),
+        time(seconds)
+    );
+    if recorded.header.mode == "observe" {
+        text += "it only observed: waits and refusals are what it would have decided\n";
+    }
+    if recorded.lost > 0 {
+        let _ =
+            writeln!(text, "{} entries are missing: the gate could not write them in time", recorded.lost);
+    }
+    if recorded.truncated {
+        text += "the trace is cut off: what follows the last whole block is missing\n";
+    }
+    text.push('\n');
+    text
+}
+
+fn overall(recorded: &Recorded, experiment: &Experiment, outcomes: &[Outcome]) -> String {
+    let mut table = plain();
+    table.set_header(["gate", "requests", "served", "refused", "other", "wait", "p95", "response", "p95"]);
+    let mut row = |name: &str, line: Line| {
+        table.add_row([
+            name.to_owned(),
+            line.requests.to_string(),
+            line.served.to_string(),
+            line.rejected.to_string(),
+            line.others.to_string(),
+            time(line.wait.0),
+            time(line.wait.1),
+            time(line.response.0),
+            time(line.response.1),
+        ]);
+    };
+    row("recorded", Line::recorded(recorded.requests.iter()));
+    for ((name, _), outcome) in experiment.variants.iter().zip(outcomes) {
+        row(name, Line::simulated(&outcome.summary.overall));
+    }
+    lines(&mut table)
+}
+
+/// In each cell the mean queue wait and the mean response time, and how many were refused, if any.
+fn by_type(
+    recorded: &Recorded,
+    demands: &[Option<f64>],
+    cores: u32,
+    experiment: &Experiment,
+    outcomes: &[Outcome],
+) -> String {
+    let mut kinds: Vec<Vec<&Request>> = vec![Vec::new(); recorded.labels.len()];
+    for request in &recorded.requests {
+        kinds[request.kind as usize].push(request);
+    }
+    let company = demand::by_company(&recorded.requests, demands, cores, kinds.len());
+    let mut table = plain();
+    let names = experiment.variants.iter().map(|(name, _)| name.clone());
+    let first = ["wait + upstream time of", "requests", "alone", "shared", "recorded"].map(str::to_owned);
+    table.set_header(first.into_iter().chain(names));
+    let mut order: Vec<usize> = (0..kinds.len()).filter(|&kind| !kinds[kind].is_empty()).collect();
+    let work = |kind: usize| kinds[kind].iter().map(|request| request.upstream as f64).sum::<f64>();
+    order.sort_by(|&a, &b| work(b).total_cmp(&work(a)).then(a.cmp(&b)));
+    for kind in order {
+        let alone = company[kind].map(|mean| mean.map_or_else(|| "–".to_owned(), time));
+        let cells = outcomes.iter().map(|outcome| cell(&Line::simulated(&outcome.summary.types[kind])));
+        let first = [cut(&recorded.labels[kind]), kinds[kind].len().to_string()];
+        let known = [cell(&Line::recorded(kinds[kind].iter().copied()))];
+        table.add_row(first.into_iter().chain(alone).chain(known).chain(cells));
+    }
+    lines(&mut table)
+}
+
+fn cell(line: &Line) -> String {
+    let refused = if line.rejected > 0 { format!(", {} refused", line.rejected) } else { String::new() };
+    if line.served == 0 {
+        return format!("–{refused}");
+    }
+    format!("{} + {}{refused}", time(line.wait.0), time((line.response.0 - line.wait.0).max(0.0)))
+}
+
+fn plain() -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table
+}
+
+fn lines(table: &mut Table) -> String {
+    for (index, column) in table.column_iter_mut().enumerate() {
+        column.set_padding(if index == 0 { (0, 1) } else { (1, 0) });
+        if index > 0 {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+/// A label in one line.
+fn cut(label: &str) -> String {
+    let one_line: String =
+        label.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
+    if one_line.chars().count() <= LABEL_CHARS_MAX {
+        return one_line;
+    }
+    one_line.chars().take(LABEL_CHARS_MAX - 1).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_counts_every_request_once() {
+        let at = |end, dispatched, ended| Request {
+            kind: 0,
+            arrived: 1_000_000,
+            dispatched,
+            ended,
+            upstream: 0,
+            end,
+        };
+        let requests = [
+            at(End::Completed, Some(2_000_000), Some(5_000_000)),
+            at(End::Completed, Some(4_000_000), Some(5_000_000)),
+            at(End::Rejected, None, Some(9_000_000)),
+            at(End::Left, None, Some(9_000_000)),
+            at(End::Canceled, Some(2_000_000), Some(5_000_000)),
+            at(End::Unfinished, None, None),
+        ];
+        let line = Line::recorded(requests.iter());
+        assert_eq!((line.requests, line.served, line.rejected, line.others), (6, 2, 1, 3));
+        assert_eq!((line.wait, line.response), ((0.002, 0.003), (0.004, 0.004)));
+        assert_eq!(cell(&line), "2.00ms + 2.00ms, 1 refused");
+        assert_eq!(cell(&Line::recorded(requests[2..].iter())), "–, 1 refused");
+    }
+}

@@ -1,0 +1,174 @@
+//! The admin listener of a running gatekeeper, asked from another process: over TCP or a Unix socket.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use http_body_util::{BodyExt as _, Limited};
+use hyper::client::conn::http1;
+use hyper::header::{AUTHORIZATION, HOST};
+use hyper::{Method, Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde::de::DeserializeOwned;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+
+use crate::Failure;
+
+/// How long the other process may take to answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest answer that is read, in bytes: ten thousand types with long labels.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// The longest token file that is read, in bytes.
+const TOKEN_BYTES_MAX: u64 = 2_048;
+
+/// A running gatekeeper.
+#[derive(Clone, Debug)]
+pub(crate) struct Remote {
+    place: Place,
+    token: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+enum Place {
+    Tcp(String),
+    Unix(PathBuf),
+}
+
+/// An answer: its status, and the text.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) body: String,
+}
+
+impl Remote {
+    /// The one whose admin listener is at `host:port` or `unix:/path`.
+    pub(crate) fn at(admin: &str) -> Self {
+        let path = admin.strip_prefix("unix:").or_else(|| admin.starts_with('/').then_some(admin));
+        let place =
+            path.map_or_else(|| Place::Tcp(admin.to_owned()), |path| Place::Unix(PathBuf::from(path)));
+        Self { place, token: None }
+    }
+
+    /// Sends the token of this file with what it asks.
+    ///
+    /// # Errors
+    /// A file that can't be read.
+    pub(crate) fn with_token(self, file: &Path) -> Result<Self, Failure> {
+        use io::Read as _;
+        let mut token = String::new();
+        let read =
+            std::fs::File::open(file).and_then(|file| file.take(TOKEN_BYTES_MAX).read_to_string(&mut token));
+        read.map_err(|error| Failure::Usage(format!("{}: cannot be read: {error}", file.display())))?;
+        Ok(Self { token: Some(token.trim().to_owned()), ..self })
+    }
+
+    /// What it answers at a path.
+    pub(crate) async fn get(&self, path: &str) -> Result<Answer, Failure> {
+        self.ask(Method::GET, path, String::new()).await
+    }
+
+    /// The same as JSON of this form; any other status is a failure.
+    pub(crate) async fn read<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
+        self.parsed(self.get(path).await?)
+    }
+
+    /// An answer as JSON of this form; any status but success is a failure, with what the answer says.
+    pub(crate) fn parsed<T: DeserializeOwned>(&self, answer: Answer) -> Result<T, Failure> {
+        if !answer.status.is_success() {
+            return Err(Failure::Runtime(format!(
+                "{} answers {}: {}",
+                self.place,
+                answer.status,
+                answer.body.trim_end()
+            )));
+        }
+        serde_json::from_str(&answer.body).map_err(|error| {
+            Failure::Runtime(format!("{} doesn't answer like a gatekeeper: {error}", self.place))
+        })
+    }
+
+    /// Asks it to change something.
+    pub(crate) async fn patch(&self, path: &str, body: String) -> Result<Answer, Failure> {
+        self.ask(Method::PATCH, path, body).await
+    }
+
+    async fn ask(&self, method: Method, path: &str, body: String) -> Result<Answer, Failure> {
+        let asked = async {
+            match &self.place {
+                Place::Tcp(address) => {
+                    self.over(TcpStream::connect(address).await?, method, path, body).await
+                }
+                Place::Unix(socket) => {
+                    self.over(UnixStream::connect(socket).await?, method, path, body).await
+                }
+            }
+        };
+        let answer = tokio::time::timeout(ANSWER_TIMEOUT, asked).await;
+        answer.unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut))).map_err(|error| {
+            Failure::Runtime(format!(
+                "no gatekeeper answers at {}: {error}; does one run with its admin listener there? (--admin)",
+                self.place
+            ))
+        })
+    }
+
+    async fn over<S>(&self, stream: S, method: Method, path: &str, body: String) -> io::Result<Answer>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let (mut sender, connection) =
+            http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+        let mut request = Request::builder().method(method).uri(path).header(HOST, "gatekeeper");
+        if let Some(token) = &self.token {
+            request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+        }
+        let request = request.body(body).map_err(io::Error::other)?;
+        let asked = async {
+            let response = sender.send_request(request).await.map_err(io::Error::other)?;
+            let status = response.status();
+            let bytes = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+            let bytes = bytes.map_err(io::Error::other)?.to_bytes();
+            Ok(Answer { status, body: String::from_utf8_lossy(&bytes).into_owned() })
+        };
+        tokio::pin!(asked);
+        tokio::select! {
+            answer = &mut asked => answer,
+            // It ends before the answer is whole only with an error, or when the other side closes at its end.
+            ended = connection => match ended {
+                Ok(()) => asked.await,
+                Err(error) => Err(io::Error::other(error)),
+            },
+        }
+    }
+}
+
+impl std::fmt::Display for Remote {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.place.fmt(formatter)
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Tcp(address) => formatter.write_str(address),
+            Self::Unix(path) => write!(formatter, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// Runs what asks or waits, on the thread of a command.
+pub(crate) fn block_on<T>(asks: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::Runtime(format!("cannot start the runtime: {error}")))?;
+    runtime.block_on(asks)
+}
+
+/// A name as part of a path: names of gates need nothing, and nothing else may be asked by one.
+pub(crate) fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+}

@@ -1,0 +1,139 @@
+//! A trace of a real gatekeeper in front of a real PostgreSQL, replayed by the real binary.
+
+// Helpers of tests panic as tests do; clippy only knows functions marked as tests.
+#![allow(clippy::panic)]
+
+mod support;
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::process::Command;
+
+use support::{Gate, server, session};
+
+/// Exit status, standard output, standard error.
+fn replay(trace: &Path, flags: &[&str]) -> (Option<i32>, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_gatekeeper"))
+        .arg("replay")
+        .arg(trace)
+        .args(flags)
+        .output()
+        .expect("it runs");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("it is text");
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+/// The requests of each type in the table, by the beginning of its name.
+fn requests(table: &str) -> HashMap<String, u64> {
+    let rows = table.lines().skip_while(|line| !line.starts_with("wait + upstream time of")).skip(1);
+    let row = |line: &str| {
+        let (name, cells) = line.split_at(line.char_indices().nth(41).expect("a row is long").0);
+        let count = cells.split_whitespace().next().expect("a count").parse().expect("a number");
+        (name.trim_end_matches([' ', '…']).to_owned(), count)
+    };
+    rows.take_while(|line| !line.is_empty()).map(row).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_recorded_is_replayed_with_each_request_of_each_type() {
+    let (server, directory) = (server(), tempfile::tempdir().expect("a temporary directory"));
+    let trace = directory.path().join("shop.trace");
+    let settings = [
+        "connections = 3".to_owned(),
+        "queue_max = 50".to_owned(),
+        format!("trace_file = {:?}", trace.display().to_string()),
+    ];
+    let mut gate = Gate::start(server.port(), &settings);
+    let mut clients = Vec::new();
+    for number in 0..6 {
+        let client = session(&server, &gate).await;
+        clients.push(tokio::spawn(async move {
+            for _ in 0..10 {
+                client.batch_execute("SELECT 4711, 'a secret'").await.expect("it runs");
+                client
+                    .batch_execute("SELECT sum(n) FROM generate_series(1, 20000) n")
+                    .await
+                    .expect("it runs");
+            }
+            if number == 0 {
+                client.batch_execute("SELECT 1 / 0").await.expect_err("it fails");
+                client.batch_execute("BEGIN; SELECT 1; SELECT 2; COMMIT").await.expect("it runs");
+            }
+        }));
+    }
+    for client in clients {
+        client.await.expect("no client failed");
+    }
+    let types = gate.types();
+    gate.signal("TERM");
+    assert_eq!(gate.wait().code(), Some(0));
+    let bytes = std::fs::read(&trace).expect("there is a trace");
+    let found = |text: &str| bytes.windows(text.len()).any(|window| window == text.as_bytes());
+    assert!(found("generate_series") && !found("secret") && !found("4711"), "no literal is written");
+
+    let output = directory.path().join("replay");
+    let flags = [
+        "--cores",
+        "2",
+        "--order",
+        "fifo",
+        "--connections",
+        "1",
+        "--queue-max",
+        "1000",
+        "--output",
+        output.to_str().expect("Unicode"),
+    ];
+    let (code, table, said) = replay(&trace, &flags);
+    assert_eq!(code, Some(0), "{said}\n{}", gate.log_tail());
+    // Each type with as many requests as the gate has counted.
+    let replayed = requests(&table);
+    let counted = types.as_array().expect("types");
+    assert_eq!(replayed.len(), counted.len(), "{table}");
+    let mut all = 0;
+    for known in counted {
+        let label = known["type"].as_str().expect("a label");
+        let count = |what: &str| known["requests"][what].as_u64().expect("a number");
+        let ended = count("succeeded_total") + count("failed_total") + count("canceled_total");
+        // Long names are cut, and one may begin like another one.
+        let names = replayed.keys().filter(|name| label.starts_with(name.as_str()));
+        let name = names.max_by_key(|name| name.len());
+        let name = name.unwrap_or_else(|| panic!("{label} in\n{table}"));
+        assert_eq!(replayed[name], ended, "{label}\n{table}");
+        all += ended;
+    }
+    // Every gate met all of them, and so the rows say.
+    for gate in ["recorded", "replayed", "with the flags", "without a gate"] {
+        let row = table
+            .lines()
+            .find_map(|line| line.strip_prefix(gate))
+            .unwrap_or_else(|| panic!("{gate}\n{table}"));
+        let counts: Vec<&str> = row.split_whitespace().take(3).collect();
+        assert_eq!(counts, [all.to_string().as_str(), all.to_string().as_str(), "0"], "{table}");
+    }
+    assert!(std::fs::read_to_string(output.join("plot.svg")).expect("a plot").contains("<polyline"));
+    let rows = std::fs::read_to_string(output.join("rows-replayed-1.csv")).expect("rows");
+    assert_eq!(rows.lines().count() as u64, all + 1);
+
+    // One that is cut off is said to be, and is replayed as far as it goes if that is asked for.
+    let cut = directory.path().join("cut.trace");
+    std::fs::write(&cut, &bytes[..bytes.len() - 1]).expect("it is written");
+    let (code, _, said) = replay(&cut, &[]);
+    assert_eq!(code, Some(2));
+    assert!(said.contains("is cut off here, within a block") && said.contains("--partial"), "{said}");
+    let (code, _, said) = replay(&trace, &["--connections", "many"]);
+    assert_eq!(code, Some(2));
+    assert!(said.contains("--connections \"many\""), "{said}");
+}
+
+#[test]
+fn what_is_no_trace_is_refused_with_the_byte_where() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().join("foreign");
+    std::fs::write(&path, "something else").expect("it is written");
+    let (code, table, said) = replay(&path, &[]);
+    assert_eq!((code, table.as_str()), (Some(2), ""));
+    assert_eq!(said, format!("{}: byte 0: is no trace of a gatekeeper\n", path.display()));
+    let (code, _, said) = replay(&directory.path().join("none"), &[]);
+    assert!(code == Some(2) && said.contains("No such file"), "{said}");
+}

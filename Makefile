@@ -1,9 +1,10 @@
 # The entry points. `make test` and `make demo` do their own set-up, on a fresh machine too.
 
-.PHONY: help demo test conformance lint bench fuzz setup
+.PHONY: help demo figures test conformance lint bench fuzz setup
 
 help:
 	@echo 'make demo     a flash sale against a private PostgreSQL, with and without the gatekeeper (90 seconds)'
+	@echo 'make figures  the figures of the papers, simulated: docs/guide/figures.md (a few minutes)'
 	@echo 'make test     every test: unit, laws, dialogues, real PostgreSQL and its drivers in five languages'
 	@echo 'make conformance  only the own suites of pgx and lib/pq, with what they print'
 	@echo 'make lint     formatting, clippy, documentation, licences: what a change must pass'
@@ -21,6 +22,10 @@ demo:
 	scripts/setup postgresql
 	cargo build --release --locked -p gatekeeper -p bench
 	$(built)/bench demo
+
+figures:
+	cargo build --release --locked -p figures
+	$(built)/figures
 
 bench:
 	scripts/setup postgresql pgbouncer

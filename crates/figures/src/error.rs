@@ -1,0 +1,41 @@
+//! What can go wrong: a scenario, a file, or the page's template.
+
+use std::path::Path;
+
+/// Why there are no figures.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A scenario file is wrong.
+    #[error("{0}")]
+    Scenario(config::Errors),
+    /// A run failed.
+    #[error("{file}: {source}")]
+    Run {
+        /// The scenario file.
+        file: String,
+        /// Why.
+        source: sim::Error,
+    },
+    /// A file or directory can't be made or written.
+    #[error("cannot {what} {path}: {source}")]
+    File {
+        /// What was to be done.
+        what: &'static str,
+        /// With what.
+        path: String,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// A figure can't be drawn.
+    #[error(transparent)]
+    Undrawn(#[from] sim::plot::Undrawn),
+    /// The page's template asks for a figure that isn't there, or leaves one out.
+    #[error("the page and the figures don't agree on {0}")]
+    Page(String),
+}
+
+impl Error {
+    pub(crate) fn file(what: &'static str, path: &Path, source: std::io::Error) -> Self {
+        Self::File { what, path: path.display().to_string(), source }
+    }
+}

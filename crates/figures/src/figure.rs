@@ -1,0 +1,261 @@
+//! A figure: what is drawn, and the same as a table, by both metrics.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use sim::plot::{Curve, Mark, Panel, Plot, Scale};
+
+use crate::bars::Bars;
+use crate::digest::{Digest, Metric};
+use crate::error::Error;
+use crate::interval::Interval;
+use crate::results::Results;
+
+/// A figure.
+#[derive(Clone, Debug)]
+pub struct Figure {
+    /// What its file is called, and how the page names it, such as `gatekeeper-05`.
+    pub id: String,
+    /// What is drawn, if anything.
+    pub drawing: Option<Drawing>,
+    /// The same as a table in Markdown.
+    pub table: String,
+}
+
+/// What is drawn.
+#[derive(Clone, Debug)]
+pub enum Drawing {
+    /// Curves.
+    Plot(Plot),
+    /// Bars.
+    Bars(Bars),
+}
+
+impl Figure {
+    /// Writes its picture below this directory, if it has one.
+    pub(crate) fn draw(&self, directory: &Path) -> Result<(), Error> {
+        let path = directory.join(format!("{}.svg", self.id));
+        match &self.drawing {
+            None => Ok(()),
+            Some(Drawing::Plot(plot)) => Ok(plot.write(&path)?),
+            Some(Drawing::Bars(bars)) => {
+                std::fs::write(&path, bars.svg()).map_err(|source| Error::file("write", &path, source))
+            }
+        }
+    }
+
+    /// How it stands on the page.
+    pub(crate) fn text(&self) -> String {
+        let picture = match &self.drawing {
+            None => String::new(),
+            Some(_) => format!("![{0}](figures/{0}.svg)\n\n", self.id),
+        };
+        picture + self.table.trim_end()
+    }
+}
+
+/// One of the curves of a figure.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Line<'a> {
+    pub(crate) results: &'a Results,
+    /// The gate's name in the results.
+    pub(crate) variant: &'a str,
+}
+
+/// What a figure shows of a metric.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Quantity {
+    /// With its unit.
+    pub(crate) name: &'static str,
+    pub(crate) of: fn(&Metric) -> f64,
+    pub(crate) show: fn(f64) -> String,
+    /// The same on an axis.
+    pub(crate) axis: fn(f64) -> String,
+    pub(crate) scale: Scale,
+}
+
+/// Interactions per minute, as in the Gatekeeper paper.
+pub(crate) const PER_MINUTE: Quantity = Quantity {
+    name: "Interactions per minute",
+    of: |metric| metric.throughput * 60.0,
+    show: |value| format!("{value:.0}"),
+    axis: |value| format!("{value:.0}"),
+    scale: Scale::Linear,
+};
+
+/// A mean response time.
+pub(crate) const RESPONSE: Quantity = Quantity {
+    name: "Mean response time (logarithmic)",
+    of: |metric| metric.response,
+    show: seconds,
+    axis: short_seconds,
+    scale: Scale::Logarithmic,
+};
+
+/// A place that is compared with the paper: the curve, the swept value, and what the paper says there, if anything.
+pub(crate) type Said = (usize, f64, Option<f64>);
+
+/// A figure whose curves are shown by both metrics.
+#[derive(Debug)]
+pub(crate) struct TwoMetrics<'a> {
+    pub(crate) id: &'a str,
+    pub(crate) title: &'a str,
+    pub(crate) subtitle: &'a str,
+    pub(crate) lines: Vec<Line<'a>>,
+    pub(crate) quantity: Quantity,
+    pub(crate) said: Vec<Said>,
+    /// Where the paper says that something happens, and what.
+    pub(crate) at: Option<(f64, &'a str)>,
+    /// A value that the paper says is held.
+    pub(crate) level: Option<f64>,
+    pub(crate) axis: &'static str,
+    /// What the two metrics are of.
+    pub(crate) metrics: [&'a str; 2],
+}
+
+/// What the metrics are of where nobody is refused.
+pub(crate) const IN_TIME: [&str; 2] =
+    ["requests served in time (the paper's metric)", "all requests, each at its full wait"];
+
+impl TwoMetrics<'_> {
+    pub(crate) fn figure(&self) -> Figure {
+        let marks = |said: bool| {
+            let points = self.said.iter().filter_map(|&(variant, at, value)| {
+                Some(Mark::Point { at, value: value.filter(|_| said)?, variant })
+            });
+            points
+                .chain(self.at.map(|(at, _)| Mark::At(at)))
+                .chain(self.level.map(Mark::Level))
+                .collect::<Vec<_>>()
+        };
+        let right =
+            self.lines.iter().flat_map(|line| line.results.points.iter().copied()).fold(0.0, f64::max);
+        let in_time: fn(&Digest) -> &Metric = |digest| &digest.in_time;
+        let over_all: fn(&Digest) -> &Metric = |digest| &digest.over_all;
+        let said = self.said.iter().any(|(_, _, value)| value.is_some());
+        let plot = Plot {
+            title: self.title.to_owned(),
+            subtitle: match self.at {
+                Some((_, what)) => format!("{}; dotted: {what}", self.subtitle),
+                None => self.subtitle.to_owned(),
+            },
+            variants: self.lines.iter().map(|line| line.variant.to_owned()).collect(),
+            marks: said.then(|| "the paper's numbers".to_owned()),
+            axis: self.axis,
+            seconds: right,
+            panels: vec![
+                self.panel(self.metrics[0], in_time, marks(true)),
+                self.panel(self.metrics[1], over_all, marks(false)),
+            ],
+        };
+        let drawing = Some(Drawing::Plot(plot));
+        Figure { id: self.id.to_owned(), drawing, table: self.table() }
+    }
+
+    fn panel(&self, of: &str, metric: fn(&Digest) -> &Metric, marks: Vec<Mark>) -> Panel {
+        let Quantity { name, axis, scale, of: value, .. } = self.quantity;
+        let curve = |line: &Line<'_>| {
+            let mut curve = Curve::default();
+            let Some(variant) = line.results.variant(line.variant) else { return curve };
+            for (point, &at) in line.results.points.iter().enumerate() {
+                let found = line.results.at(variant, point, |digest| value(metric(digest)));
+                if !found.mean.is_finite() {
+                    continue;
+                }
+                curve.points.push((at, found.mean));
+                if let Some(half) = found.half_width {
+                    curve.band.push((at, (found.mean - half).max(0.0), found.mean + half));
+                }
+            }
+            curve
+        };
+        let curves = self.lines.iter().map(curve).collect();
+        Panel { title: format!("{name}: {of}"), scale, show: axis, curves, marks }
+    }
+
+    /// A row for each place that is compared.
+    fn table(&self) -> String {
+        let mut text = format!(
+            "| {} | | paper | ours, the paper's metric | ours, over all | N − X(R+Z), the paper's | …, over all |\n\
+             |---:|---|---:|---:|---:|---:|---:|\n",
+            self.axis
+        );
+        for &(line, at, said) in &self.said {
+            let Line { results, variant } = self.lines[line];
+            let place = results.variant(variant).zip(results.point(at));
+            // A short run leaves places out.
+            let Some((index, point)) = place else { continue };
+            let Quantity { of, show, .. } = self.quantity;
+            let found = |metric: fn(&Digest) -> &Metric| {
+                with_interval(results.at(index, point, |digest| of(metric(digest))), show)
+            };
+            let left = |metric: fn(&Digest) -> &Metric| {
+                percent(results.at(index, point, |digest| metric(digest).residual).mean)
+            };
+            // Writing to a string cannot fail.
+            let _ = writeln!(
+                text,
+                "| {at} | {variant} | {} | {} | {} | {} | {} |",
+                said.map_or("–".to_owned(), show),
+                found(|digest| &digest.in_time),
+                found(|digest| &digest.over_all),
+                left(|digest| &digest.in_time),
+                left(|digest| &digest.over_all),
+            );
+        }
+        text
+    }
+}
+
+/// A value and half its interval.
+pub(crate) fn with_interval(found: Interval, show: fn(f64) -> String) -> String {
+    if !found.mean.is_finite() {
+        return "none".to_owned();
+    }
+    match found.half_width {
+        Some(half) => format!("{} ± {}", show(found.mean), show(half)),
+        None => show(found.mean),
+    }
+}
+
+/// A part as a percentage; nothing where there is none.
+pub(crate) fn percent(part: f64) -> String {
+    // Not "-0.0".
+    let rounded = (part * 1000.0).round() / 10.0 + 0.0;
+    if part.is_finite() { format!("{rounded:.1} %") } else { "–".to_owned() }
+}
+
+/// A time with three digits or so and its unit.
+pub(crate) fn seconds(value: f64) -> String {
+    let millis = value * 1e3;
+    match millis {
+        _ if millis < 0.095 => format!("{:.0} µs", millis * 1e3),
+        _ if millis < 9.95 => format!("{millis:.1} ms"),
+        _ if millis < 995.0 => format!("{millis:.0} ms"),
+        _ if value < 9.95 => format!("{value:.2} s"),
+        _ if value < 99.5 => format!("{value:.1} s"),
+        _ => format!("{value:.0} s"),
+    }
+}
+
+/// The same on an axis: `10 s`, not `10.0 s`.
+pub(crate) fn short_seconds(value: f64) -> String {
+    if value > 0.0 { seconds(value).replace(".00 ", " ").replace(".0 ", " ") } else { "0".to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_shown_with_three_digits_and_their_unit() {
+        assert_eq!(
+            [5e-5, 1.25e-3, 0.0456, 0.0996, 1.5, 12.34, 123.4].map(seconds),
+            ["50 µs", "1.2 ms", "46 ms", "100 ms", "1.50 s", "12.3 s", "123 s"]
+        );
+        assert_eq!([0.5, -0.0001, f64::NAN].map(percent), ["50.0 %", "0.0 %", "–"]);
+        let found = Interval { mean: 941.2, half_width: Some(11.7) };
+        assert_eq!(with_interval(found, PER_MINUTE.show), "941 ± 12");
+        assert_eq!(with_interval(Interval { mean: f64::NAN, half_width: None }, seconds), "none");
+    }
+}

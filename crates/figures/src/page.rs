@@ -1,0 +1,29 @@
+//! The page: its prose with the figures in their places.
+
+use crate::error::Error;
+use crate::figure::Figure;
+
+/// The prose. A line `{{id}}` is the place of a figure.
+pub const TEMPLATE: &str = include_str!("page.md");
+
+/// Puts every figure in its place.
+pub(crate) fn fill(figures: &[Figure]) -> Result<String, Error> {
+    let mut placed = Vec::new();
+    let mut text = String::new();
+    for line in TEMPLATE.lines() {
+        let id = line.strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}"));
+        match id {
+            None => text += line,
+            Some(id) => {
+                let figure = figures.iter().find(|figure| figure.id == id);
+                text += &figure.ok_or_else(|| Error::Page(id.to_owned()))?.text();
+                placed.push(id);
+            }
+        }
+        text.push('\n');
+    }
+    match figures.iter().find(|figure| !placed.contains(&figure.id.as_str())) {
+        Some(left_out) => Err(Error::Page(left_out.id.clone())),
+        None => Ok(text),
+    }
+}

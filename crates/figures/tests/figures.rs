@@ -1,0 +1,180 @@
+//! Every figure is there, every scenario runs, and what the page claims holds at a smaller scale.
+
+#![expect(clippy::unwrap_used, reason = "a helper of tests fails like a test")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use config::{Experiment, WITHOUT_GATE, load_scenario};
+use figures::{Digest, Length, Moment, Places, Progress, TEMPLATE, generate};
+use sim::{Observer, Sample, Steering, run, run_with};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn experiment(name: &str) -> Experiment {
+    load_scenario(&root().join("scenarios/figures").join(name)).unwrap()
+}
+
+/// The page's name of every figure that there must be.
+fn ids() -> Vec<String> {
+    let gatekeeper = (5..=15).map(|number| format!("gatekeeper-{number:02}"));
+    let yaksha = (6..=16).map(|number| format!("yaksha-{number:02}"));
+    gatekeeper.chain(["gatekeeper-table-2".to_owned()]).chain(yaksha).collect()
+}
+
+#[test]
+fn the_page_has_every_figure_of_both_papers() {
+    for id in ids() {
+        assert_eq!(TEMPLATE.lines().filter(|line| *line == format!("{{{{{id}}}}}")).count(), 1, "{id}");
+    }
+}
+
+#[test]
+fn the_page_on_disk_has_the_prose_and_every_picture() {
+    let page = fs::read_to_string(root().join("docs/guide/figures.md")).unwrap();
+    let mut rest = page.lines();
+    for line in TEMPLATE.lines().filter(|line| !line.starts_with("{{")) {
+        assert!(rest.any(|found| found == line), "`make figures` writes docs/guide/figures.md anew: {line}");
+    }
+    for id in ids().iter().filter(|id| *id != "gatekeeper-table-2") {
+        assert!(page.contains(&format!("figures/{id}.svg")), "{id}");
+        assert!(root().join("docs/guide/figures").join(format!("{id}.svg")).exists(), "{id}");
+    }
+}
+
+#[test]
+fn every_scenario_runs_in_a_short_form_and_fills_the_page() {
+    let directory = tempfile::tempdir().unwrap();
+    let page = directory.path().join("figures.md");
+    let places = Places { scenarios: root().join("scenarios/figures"), page: page.clone() };
+    generate(&places, Length::Short, &Progress::hidden()).unwrap();
+    let text = fs::read_to_string(page).unwrap();
+    assert!(!text.contains("{{") && !text.contains("NaN"), "{text}");
+    for id in ids().iter().filter(|id| *id != "gatekeeper-table-2") {
+        let picture = fs::read_to_string(directory.path().join(format!("figures/{id}.svg"))).unwrap();
+        assert!(picture.starts_with("<svg") && picture.contains("Fig. "), "{id}");
+    }
+}
+
+/// The mean over two seeds of what a gate comes to with so many clients.
+fn found(experiment: &Experiment, gate: &str, clients: f64, of: impl Fn(&Digest) -> f64) -> f64 {
+    let variant = experiment.variants.iter().position(|(name, _)| name == gate).unwrap();
+    let points = experiment.sweep.as_ref().unwrap().points();
+    let point = points.iter().position(|&value| (value - clients).abs() < 1e-9).unwrap();
+    let seeds = [0, 1].map(|seed| {
+        let scenario = experiment.scenario(variant, point, seed);
+        of(&Digest::of(&scenario, &run(&scenario).unwrap(), Vec::new()))
+    });
+    seeds.iter().sum::<f64>() / 2.0
+}
+
+#[test]
+fn the_original_has_the_peak_and_the_fall_that_it_was_calibrated_with() {
+    let application = experiment("gatekeeper-application.toml");
+    let per_minute =
+        |clients| found(&application, WITHOUT_GATE, clients, |digest| digest.in_time.throughput * 60.0);
+    assert!((per_minute(200.0) / 852.0 - 1.0).abs() < 0.06, "{}", per_minute(200.0));
+    assert!((per_minute(300.0) / 589.0 - 1.0).abs() < 0.15, "{}", per_minute(300.0));
+}
+
+#[test]
+fn a_gate_is_flat_from_saturation_to_three_times_that_whatever_the_order() {
+    let application = experiment("gatekeeper-application.toml");
+    for gate in ["FIFO", "SJF"] {
+        let throughput = |clients| found(&application, gate, clients, |digest| digest.over_all.throughput);
+        // Saturation is at about 105 clients.
+        let peak = throughput(125.0);
+        for clients in [230.0, 325.0] {
+            let here = throughput(clients);
+            assert!(here > 0.92 * peak, "{gate} at {clients}: {here} of {peak}");
+        }
+        let original = found(&application, WITHOUT_GATE, 325.0, |digest| digest.over_all.throughput);
+        assert!(throughput(325.0) > 1.4 * original, "{gate}: {original}");
+        assert!(found(&application, gate, 325.0, |digest| digest.in_flight) < 20.0);
+    }
+}
+
+#[test]
+fn shortest_first_wins_by_the_papers_metric_and_not_over_all_requests() {
+    let application = experiment("gatekeeper-application.toml");
+    let in_time = |gate| found(&application, gate, 250.0, |digest| digest.in_time.response);
+    let over_all = |gate| found(&application, gate, 250.0, |digest| digest.over_all.response);
+    let residual = |gate, of: fn(&Digest) -> f64| found(&application, gate, 250.0, of);
+    assert!(in_time("SJF") < in_time("FIFO") / 18.0, "{} {}", in_time("SJF"), in_time("FIFO"));
+    assert!(over_all("SJF") > 0.8 * over_all("FIFO"), "{} {}", over_all("SJF"), over_all("FIFO"));
+    // FIFO serves all in time: both metrics account for every client. Shortest first leaves half of them out.
+    assert!(residual("FIFO", |digest| digest.in_time.residual).abs() < 0.03);
+    assert!(residual("SJF", |digest| digest.in_time.residual) > 0.4);
+    for gate in ["FIFO", "SJF", "wait-3"] {
+        let left = residual(gate, |digest| digest.over_all.residual);
+        assert!(left.abs() < 0.05, "{gate}: {left}");
+    }
+}
+
+#[test]
+fn locking_in_the_database_makes_the_original_fall_early_and_a_gate_not_at_all() {
+    let database = experiment("gatekeeper-database.toml");
+    let throughput =
+        |gate, clients| found(&database, gate, clients, |digest| digest.in_time.throughput * 60.0);
+    assert!((throughput(WITHOUT_GATE, 70.0) / 515.0 - 1.0).abs() < 0.1);
+    assert!(throughput(WITHOUT_GATE, 100.0) < 0.7 * throughput(WITHOUT_GATE, 70.0));
+    assert!(throughput("FIFO", 120.0) > throughput("FIFO", 70.0));
+    let db2 = experiment("gatekeeper-db2.toml");
+    let throughput = |gate, clients| found(&db2, gate, clients, |digest| digest.over_all.throughput);
+    assert!(throughput(WITHOUT_GATE, 500.0) < 0.7 * throughput(WITHOUT_GATE, 350.0));
+    assert!(throughput("FIFO", 500.0) > 0.9 * throughput("FIFO", 350.0));
+}
+
+#[test]
+fn shortest_first_is_worth_in_an_open_loop_what_theory_says() {
+    let open = experiment("gatekeeper-open.toml");
+    let variant = |gate| open.variants.iter().position(|(name, _)| name == gate).unwrap();
+    let mean = |gate| {
+        let mut scenario = open.scenario(variant(gate), 0, 0);
+        scenario.duration /= 4;
+        Digest::of(&scenario, &run(&scenario).unwrap(), Vec::new()).over_all.response
+    };
+    let worth = mean("FIFO") / mean("SJF");
+    assert!((worth / 2.55 - 1.0).abs() < 0.12, "{worth}");
+}
+
+#[test]
+fn yakshas_capacity_is_constant_and_its_response_bounded_where_the_original_has_no_bound() {
+    let load = experiment("yaksha-load.toml");
+    for browsers in [20.0, 40.0, 80.0] {
+        let capacity = found(&load, WITHOUT_GATE, browsers, |digest| {
+            digest.in_time.throughput / (1.0 - digest.service_time / digest.in_time.response)
+        });
+        assert!((45.0..56.0).contains(&capacity), "{browsers}: {capacity}");
+    }
+    let controlled = found(&load, "controlled", 200.0, |digest| digest.in_time.response);
+    let original = found(&load, WITHOUT_GATE, 200.0, |digest| digest.in_time.response);
+    assert!((0.07..0.25).contains(&controlled) && original > 10.0 * controlled, "{controlled} {original}");
+}
+
+/// What the ticks of a run showed of the controller.
+#[derive(Default)]
+struct Watch(Vec<Moment>);
+
+impl Observer for Watch {
+    fn tick(&mut self, sample: &Sample, steering: &mut Steering<'_>) {
+        self.0.push(Moment::of(sample, &steering.snapshot()));
+    }
+}
+
+#[test]
+fn the_self_tuned_controller_works_off_the_first_backlog_before_the_static_ones() {
+    let workloads = experiment("yaksha-workloads.toml");
+    // The last second in which a hundred requests were inside.
+    let busy = |gate: &str| {
+        let variant = workloads.variants.iter().position(|(name, _)| name == gate).unwrap();
+        let mut watch = Watch::default();
+        run_with(&workloads.scenario(variant, 0, 0), &mut watch).unwrap();
+        let busy = watch.0.iter().filter(|moment| moment.in_flight > 100.0);
+        busy.map(|moment| moment.at).fold(0.0, f64::max)
+    };
+    let [tuned, conservative, aggressive] = ["self-tuned", "static-700", "static-2000"].map(busy);
+    assert!(tuned < 0.7 * conservative && conservative < aggressive, "{tuned} {conservative} {aggressive}");
+}

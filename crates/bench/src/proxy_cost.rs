@@ -250,6 +250,7 @@ impl Report {
             scale: Scale::Linear,
             show: micros,
             curves: section.full.iter().skip(1).map(|rounds| curve(rounds, |round| round.cost)).collect(),
+            marks: Vec::new(),
         };
         Plot {
             title: "What standing in between costs".to_owned(),
@@ -258,6 +259,7 @@ impl Report {
                 self.clients, self.pgbouncer
             ),
             variants: vec!["PgBouncer".to_owned(), "Gatekeeper".to_owned()],
+            marks: None,
             axis: "round",
             seconds: self.sections.iter().map(|section| section.full[0].len()).max().unwrap_or(1) as f64,
             panels: self.sections.iter().map(panel).collect(),

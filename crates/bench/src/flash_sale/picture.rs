@@ -14,6 +14,7 @@ pub(super) fn of(report: &Report) -> Plot {
             scale,
             show,
             curves: variants.iter().map(|variant| curve(variant, values)).collect(),
+            marks: Vec::new(),
         };
     Plot {
         title: "A flash sale at 1.3 times what the database can take at its best".to_owned(),
@@ -25,6 +26,7 @@ pub(super) fn of(report: &Report) -> Plot {
             variants[0].rounds.len()
         ),
         variants: variants.iter().map(|variant| format!("{} ({})", variant.label, variant.note)).collect(),
+        marks: None,
         axis: "seconds since the first arrival",
         seconds: report.window_seconds,
         panels: vec![

@@ -10,6 +10,7 @@
 
 use std::collections::VecDeque;
 use std::future::Future;
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -36,6 +37,8 @@ const REOPEN_PAUSE: Duration = Duration::from_millis(200);
 const DEFAULT_PORT: u16 = 5432;
 /// How long the server may take to end a statement that was canceled.
 const CANCEL_BOUND: Duration = Duration::from_secs(5);
+/// After how long a cancel is repeated: one that comes before its statement has started is forgotten by the server.
+const CANCEL_PERIOD: Duration = Duration::from_millis(250);
 
 /// Whom to connect to.
 #[derive(Clone, Debug)]
@@ -210,11 +213,8 @@ impl ConnectionPool {
     /// Makes a connection whose request was given up usable again: cancels what still runs and rolls back, or
     /// opens a new one. Returns `None` if that failed for good.
     pub(super) async fn repair(&self, client: Client) -> Option<Client> {
-        if !client.is_closed() && within(CANCEL_BOUND, self.target.cancel(&client)).await {
-            // Queued behind what was canceled: its answer says that the server is done with it.
-            if within(CANCEL_BOUND, client.simple_query("ROLLBACK")).await {
-                return Some(client);
-            }
+        if !client.is_closed() && within(CANCEL_BOUND, self.roll_back(&client)).await {
+            return Some(client);
         }
         drop(client);
         for _ in 0..REOPEN_ATTEMPTS {
@@ -230,6 +230,19 @@ impl ConnectionPool {
         }
         self.missing.fetch_add(1, Ordering::Relaxed);
         None
+    }
+
+    /// Cancels what a connection runs until its server is done with it.
+    async fn roll_back(&self, client: &Client) -> std::io::Result<()> {
+        self.target.cancel(client).await?;
+        // Queued behind what was canceled: its answer says that the server is done with it.
+        let mut done = pin!(client.simple_query("ROLLBACK"));
+        loop {
+            match tokio::time::timeout(CANCEL_PERIOD, &mut done).await {
+                Ok(answer) => return answer.map(drop).map_err(std::io::Error::other),
+                Err(_) => self.target.cancel(client).await?,
+            }
+        }
     }
 
     fn lists(&self) -> MutexGuard<'_, Lists> {

@@ -1,0 +1,98 @@
+//! The policy of a gate, as the judge takes it.
+
+use std::time::Duration;
+
+use admission::{Contention, Cost, Order, Policy, Work};
+
+use super::{number, rejection};
+use crate::raw::{self, Complaint, Section};
+
+/// The limit of the long lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LongLimit {
+    /// As many as keep the service busy, found from what is observed; the server's cores until then, if it tells.
+    Auto,
+    /// So many.
+    Fixed(u32),
+    /// There is no long lane.
+    NoLane,
+}
+
+/// How the work of a type is estimated; the window is a key of its own.
+#[derive(Clone, Copy, Debug)]
+enum Estimator {
+    MovingAverage,
+    Ewma,
+    Steady,
+}
+
+const COSTS: &[(&str, Estimator)] =
+    &[("moving-average", Estimator::MovingAverage), ("ewma", Estimator::Ewma), ("steady", Estimator::Steady)];
+const CONTENTIONS: &[(&str, bool)] = &[("auto", true), ("none", false)];
+const ORDERS: &[(&str, bool)] = &[("fifo", true), ("shortest-first", false)];
+
+/// Reads what a gate decides by.
+pub(super) fn read(
+    section: &mut Section<'_>,
+    cost_window: u32,
+    aging_floor: Duration,
+) -> (Policy, LongLimit) {
+    let errors_before = section.error_count();
+    let connections = section.read("connections", |value| number(value, 1, 10_000));
+    let pinned_max = section
+        .read_given("pinned_max", |value| number(value, 1, 10_000))
+        .unwrap_or_else(|| (connections / 2).max(1));
+    if pinned_max > connections && section.error_count() == errors_before {
+        let why = format!("is more than `connections` ({connections})");
+        section.complain("pinned_max", Complaint::new(why).hint("leave it out for half of them"));
+    }
+    let long_limit = section.read("long_limit", raw::long_limit);
+    let policy = Policy {
+        capacity: section.read("capacity", raw::capacity),
+        contention: read_contention(section),
+        connections,
+        long_limit: match long_limit {
+            LongLimit::Auto => Some(admission::LongLimit::FOUND),
+            LongLimit::Fixed(limit) => Some(admission::LongLimit::Fixed(limit)),
+            LongLimit::NoLane => None,
+        },
+        cost: read_cost(section, cost_window),
+        order: read_order(section, aging_floor, connections),
+        queue_max: section.read("queue_max", |value| number(value, 0, 10_000_000)) as usize,
+        queue_timeout: section.read("queue_timeout", raw::some_time),
+        pinned_max,
+        types_max: section.read("types_max", |value| number(value, 1, 10_000)) as usize,
+        suspend_after: section.read("suspend_after", raw::at_most_a_day),
+        rejection: rejection::read(section),
+    };
+    (policy, long_limit)
+}
+
+fn read_contention(section: &mut Section<'_>) -> Contention {
+    if section.read("contention", |value| raw::choice(value, CONTENTIONS)) {
+        Contention::Auto
+    } else {
+        Contention::None
+    }
+}
+
+fn read_cost(section: &mut Section<'_>, window: u32) -> Cost {
+    match section.read("cost", |value| raw::choice(value, COSTS)) {
+        // The mean age of what an EWMA remembers is (1 - w) / w, of a window (n - 1) / 2: equal at w = 2 / (n + 1).
+        Estimator::Ewma => Cost::Ewma { weight: 2.0 / (f64::from(window) + 1.0) },
+        Estimator::MovingAverage => Cost::MovingAverage { window },
+        Estimator::Steady => Cost::Steady,
+    }
+}
+
+fn read_order(section: &mut Section<'_>, aging_floor: Duration, connections: u32) -> Order {
+    let aging = section.read("aging", raw::aging);
+    // As many requests as there are connections are served side by side, and the work of each is measured among the
+    // others: so much work in front of a request delays it by a second for every second of `connections`.
+    let floor = Work::from(aging_floor.saturating_mul(connections));
+    if section.read("order", |value| raw::choice(value, ORDERS)) {
+        Order::Fifo
+    } else {
+        Order::ShortestFirst { aging, floor }
+    }
+}

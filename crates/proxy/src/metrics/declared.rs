@@ -1,0 +1,480 @@
+//! Every metric, with its labels, its meaning and where its value comes from.
+
+use std::fmt;
+
+use admission::{GroupSnapshot, Work};
+
+use super::samples::Samples;
+use super::scrape::{GateScrape, ProcessScrape};
+use super::{Kind, Metric, Seconds};
+use crate::admin::PoolView;
+use crate::observe::{Counts, REASONS, TypeRow};
+
+pub(super) const PROCESS: &[Metric<ProcessScrape>] = &[
+    Metric {
+        name: "build_info",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &["version"],
+        help: "Always 1; the label says which version runs",
+        read: |process, out| out.gauge(&[process.version], 1.0),
+    },
+    Metric {
+        name: "ready",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "1 while clients are served; 0 before the gates listen and while they drain",
+        read: |process, out| out.gauge(&[], f64::from(u8::from(process.ready))),
+    },
+    Metric {
+        name: "uptime",
+        in_seconds: Seconds::Yes,
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Time since the process started",
+        read: |process, out| out.gauge(&[], process.uptime_seconds),
+    },
+];
+
+pub(super) const GATE: &[Metric<GateScrape>] = &[
+    Metric {
+        name: "mode_info",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &["mode"],
+        help: "Always 1; with mode observe, every other metric of the gate is what would have been decided",
+        read: |gate, out| out.gauge(&[gate.mode], 1.0),
+    },
+    Metric {
+        name: "requests",
+        in_seconds: Seconds::No,
+        kind: Kind::Counter,
+        labels: &["outcome"],
+        help: "Requests that ended: success, failure or canceled upstream; rejected by the gate; left the queue by themselves",
+        read: |gate, out| outcomes(&gate.totals.counts, &[], out),
+    },
+    Metric {
+        name: "rejections",
+        in_seconds: Seconds::No,
+        kind: Kind::Counter,
+        labels: &["reason"],
+        help: "Requests that the gate refused",
+        read: |gate, out| {
+            let counts = REASONS.iter().zip(gate.totals.counts.rejected);
+            counts.into_iter().try_for_each(|(reason, count)| out.counter(&[reason.as_str()], count))
+        },
+    },
+    Metric {
+        name: "dispatches",
+        in_seconds: Seconds::No,
+        kind: Kind::Counter,
+        labels: &[],
+        help: "Requests sent upstream",
+        read: |gate, out| out.counter(&[], gate.totals.counts.dispatched),
+    },
+    Metric {
+        name: "queue_wait",
+        in_seconds: Seconds::Yes,
+        kind: Kind::Histogram,
+        labels: &["end"],
+        help: "From arrival to the end of the wait, by how it ended: dispatched, rejected or left",
+        read: |gate, out| {
+            out.histogram(&["dispatched"], &gate.totals.queue_wait_dispatched)?;
+            out.histogram(&["rejected"], &gate.totals.queue_wait_rejected)?;
+            out.histogram(&["left"], &gate.totals.queue_wait_left)
+        },
+    },
+    Metric {
+        name: "upstream_time",
+        in_seconds: Seconds::Yes,
+        kind: Kind::Histogram,
+        labels: &[],
+        help: "How long the service was busy with a request, without the client's own pauses",
+        read: |gate, out| out.histogram(&[], &gate.totals.upstream_time),
+    },
+    Metric {
+        name: "work",
+        in_seconds: Seconds::Yes,
+        kind: Kind::Counter,
+        labels: &[],
+        help: "Expected work of the completed requests",
+        read: |gate, out| out.counter_seconds(&[], work_seconds(gate.totals.counts.work)),
+    },
+    Metric {
+        name: "load",
+        in_seconds: Seconds::Yes,
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Work in flight",
+        read: |gate, out| out.gauge(&[], work_seconds(gate.snapshot.load)),
+    },
+    Metric {
+        name: "capacity",
+        in_seconds: Seconds::Yes,
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "The most work that may be in flight; absent without such a limit",
+        read: |gate, out| match gate.snapshot.capacity {
+            Some(capacity) => out.gauge(&[], work_seconds(capacity)),
+            None => Ok(()),
+        },
+    },
+    Metric {
+        name: "capacity_requests",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "The most requests that may be in flight, where a controller finds that; absent where none does",
+        read: |gate, out| match gate.snapshot.capacity_found {
+            Some(capacity) => out.gauge(&[], f64::from(capacity)),
+            None => Ok(()),
+        },
+    },
+    Metric {
+        name: "parallelism_requests",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "On how many requests the server works at once, about its cores; absent until that was seen",
+        read: |gate, out| match gate.snapshot.parallelism {
+            Some(learned) => out.gauge(&[], f64::from(learned.requests)),
+            None => Ok(()),
+        },
+    },
+    Metric {
+        name: "trace_lost",
+        in_seconds: Seconds::No,
+        kind: Kind::Counter,
+        labels: &[],
+        help: "Entries of the trace that were left out because the disk did not keep up; absent without a trace",
+        read: |gate, out| match gate.trace_lost {
+            Some(lost) => out.counter(&[], lost),
+            None => Ok(()),
+        },
+    },
+    Metric {
+        name: "capacity_moves",
+        in_seconds: Seconds::No,
+        kind: Kind::Counter,
+        labels: &[],
+        help: "How often a controller found another capacity",
+        read: |gate, out| out.counter(&[], gate.totals.capacity_moves),
+    },
+    Metric {
+        name: "rejection_probability",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "With which probability a request is refused on arrival, where that is by chance; absent where it isn't",
+        read: |gate, out| match gate.snapshot.refusing.probability {
+            Some(probability) => out.gauge(&[], probability),
+            None => Ok(()),
+        },
+    },
+    Metric {
+        name: "present_bound",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "How many requests may wait or be in flight before the next is refused, to hold a target; absent without one",
+        read: |gate, out| match gate.snapshot.refusing.bound {
+            Some(bound) => out.gauge(&[], bound),
+            None => Ok(()),
+        },
+    },
+    Metric {
+        name: "retry_after",
+        in_seconds: Seconds::Yes,
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "In how long the queue will have drained, from a second to a minute: what somebody who is refused is told",
+        read: |gate, out| out.gauge(&[], gate.snapshot.retry_after.as_secs_f64()),
+    },
+    Metric {
+        name: "group_limit",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &["group"],
+        help: "The most requests in flight of a group of types that contend with one another; absent without one. A group's number is never used twice, and there are at most 8 at a time",
+        read: |gate, out| groups(gate, out, |group| f64::from(group.most)),
+    },
+    Metric {
+        name: "group_in_flight",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &["group"],
+        help: "Requests in flight of such a group",
+        read: |gate, out| groups(gate, out, |group| f64::from(group.in_flight)),
+    },
+    Metric {
+        name: "group_waiting",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &["group"],
+        help: "Requests that had their turn and wait for room in such a group",
+        read: |gate, out| groups(gate, out, |group| group.aside as f64),
+    },
+    Metric {
+        name: "groups_formed",
+        in_seconds: Seconds::No,
+        kind: Kind::Counter,
+        labels: &[],
+        help: "How often types that contend with one another were found",
+        read: |gate, out| out.counter(&[], gate.totals.groups_formed),
+    },
+    Metric {
+        name: "group_moves",
+        in_seconds: Seconds::No,
+        kind: Kind::Counter,
+        labels: &[],
+        help: "How often the bound of such a group was moved",
+        read: |gate, out| out.counter(&[], gate.totals.group_moves),
+    },
+    Metric {
+        name: "queue_length",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Requests that wait",
+        read: |gate, out| out.gauge(&[], gate.snapshot.queued as f64),
+    },
+    Metric {
+        name: "in_flight",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Requests in flight, suspended ones included",
+        read: |gate, out| out.gauge(&[], gate.snapshot.in_flight as f64),
+    },
+    Metric {
+        name: "suspended",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Transactions in flight that are idle and have given their work back",
+        read: |gate, out| out.gauge(&[], gate.snapshot.suspended as f64),
+    },
+    Metric {
+        name: "long_in_flight",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Long requests in flight",
+        read: |gate, out| out.gauge(&[], f64::from(gate.snapshot.long_in_flight)),
+    },
+    Metric {
+        name: "long_limit",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "The most long requests in flight; absent without a long lane",
+        read: |gate, out| match gate.snapshot.long_limit {
+            Some(limit) => out.gauge(&[], f64::from(limit)),
+            None => Ok(()),
+        },
+    },
+    Metric {
+        name: "connections",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "The budget of server connections",
+        read: |gate, out| out.gauge(&[], f64::from(gate.snapshot.connections)),
+    },
+    Metric {
+        name: "connections_in_use",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Server connections in use: by a request in flight, or kept by a session",
+        read: |gate, out| out.gauge(&[], f64::from(gate.snapshot.connections_in_use)),
+    },
+    Metric {
+        name: "connections_pinned",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Server connections kept by sessions whose state can't be shared",
+        read: |gate, out| out.gauge(&[], f64::from(gate.snapshot.pinned)),
+    },
+    Metric {
+        name: "pinned_sessions",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &["reason"],
+        help: "Sessions that keep a server connection, by reason; a session may have several",
+        read: |gate, out| {
+            gate.pins.iter().try_for_each(|(reason, sessions)| out.gauge(&[reason], f64::from(*sessions)))
+        },
+    },
+    Metric {
+        name: "pool_connections",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &["user", "database", "state"],
+        help: "Server connections that exist, by pool, idle or busy",
+        read: |gate, out| {
+            gate.pools.iter().try_for_each(|PoolView { user, database, connections, idle }| {
+                out.gauge(&[user, database, "idle"], f64::from(*idle))?;
+                out.gauge(&[user, database, "busy"], f64::from(connections.saturating_sub(*idle)))
+            })
+        },
+    },
+    Metric {
+        name: "clients",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Clients connected",
+        read: |gate, out| out.gauge(&[], gate.clients.connected as f64),
+    },
+    Metric {
+        name: "logins",
+        in_seconds: Seconds::No,
+        kind: Kind::Counter,
+        labels: &["outcome"],
+        help: "Logins that ended: success or failure; or refused, because max_clients were connected",
+        read: |gate, out| {
+            out.counter(&["success"], gate.clients.logins_succeeded)?;
+            out.counter(&["failure"], gate.clients.logins_failed)?;
+            out.counter(&["refused"], gate.clients.refused)
+        },
+    },
+    Metric {
+        name: "login_failures",
+        in_seconds: Seconds::No,
+        kind: Kind::Counter,
+        labels: &["reason"],
+        help: "Failed logins, for three of the reasons: denied by the gate's own authentication (wrong password, unknown user); limited, because of too many failures of the address; timeout",
+        read: |gate, out| {
+            out.counter(&["denied"], gate.clients.denied)?;
+            out.counter(&["limited"], gate.clients.limited)?;
+            out.counter(&["timeout"], gate.clients.late)
+        },
+    },
+    Metric {
+        name: "connections_unfinished",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Client connections that have not become sessions yet",
+        read: |gate, out| out.gauge(&[], gate.clients.unfinished as f64),
+    },
+    Metric {
+        name: "auth_queries",
+        in_seconds: Seconds::No,
+        kind: Kind::Counter,
+        labels: &["outcome"],
+        help: "Questions of auth_query: found a user; unknown; failed, because the server could not be asked",
+        read: |gate, out| {
+            out.counter(&["found"], gate.clients.auth_queries_found)?;
+            out.counter(&["unknown"], gate.clients.auth_queries_unknown)?;
+            out.counter(&["failed"], gate.clients.auth_queries_failed)
+        },
+    },
+    Metric {
+        name: "pool_refills",
+        in_seconds: Seconds::No,
+        kind: Kind::Counter,
+        labels: &["outcome"],
+        help: "Server connections that the gate opened by itself because a pool had too few: success or failure",
+        read: |gate, out| {
+            out.counter(&["success"], gate.clients.openings_succeeded)?;
+            out.counter(&["failure"], gate.clients.openings_failed)
+        },
+    },
+    Metric {
+        name: "types",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Request types known",
+        read: |gate, out| out.gauge(&[], gate.snapshot.types.len() as f64),
+    },
+    Metric {
+        name: "types_forgotten",
+        in_seconds: Seconds::No,
+        kind: Kind::Counter,
+        labels: &[],
+        help: "Request types forgotten because types_max were known",
+        read: |gate, out| out.counter(&[], gate.totals.types_forgotten),
+    },
+    Metric {
+        name: "type_requests",
+        in_seconds: Seconds::No,
+        kind: Kind::Counter,
+        labels: &["type", "outcome"],
+        help: "Requests of a type that ended, as in gatekeeper_requests_total",
+        read: |gate, out| gate.types.iter().try_for_each(|row| outcomes(&row.counts, &[&row.label], out)),
+    },
+    Metric {
+        name: "type_expected_work",
+        in_seconds: Seconds::Yes,
+        kind: Kind::Gauge,
+        labels: &["type"],
+        help: "What the latest request of a type was expected to take",
+        read: |gate, out| {
+            gate.types.iter().try_for_each(|row| out.gauge(&[&row.label], work_seconds(row.work)))
+        },
+    },
+    Metric {
+        name: "type_work",
+        in_seconds: Seconds::Yes,
+        kind: Kind::Counter,
+        labels: &["type"],
+        help: "Expected work of the completed requests of a type",
+        read: |gate, out| {
+            let work = |row: &TypeRow| work_seconds(row.counts.work);
+            gate.types.iter().try_for_each(|row| out.counter_seconds(&[&row.label], work(row)))
+        },
+    },
+    Metric {
+        name: "type_upstream_time",
+        in_seconds: Seconds::Yes,
+        kind: Kind::Counter,
+        labels: &["type"],
+        help: "Upstream time of the completed requests of a type",
+        read: |gate, out| {
+            let time = |row: &TypeRow| row.upstream_time.sum.as_secs_f64();
+            gate.types.iter().try_for_each(|row| out.counter_seconds(&[&row.label], time(row)))
+        },
+    },
+    Metric {
+        name: "type_queue_wait",
+        in_seconds: Seconds::Yes,
+        kind: Kind::Counter,
+        labels: &["type"],
+        help: "Queue wait of the requests of a type, however it ended",
+        read: |gate, out| {
+            let wait = |row: &TypeRow| row.queue_wait.sum.as_secs_f64();
+            gate.types.iter().try_for_each(|row| out.counter_seconds(&[&row.label], wait(row)))
+        },
+    },
+];
+
+fn groups(gate: &GateScrape, out: &mut Samples<'_, '_>, read: impl Fn(&GroupSnapshot) -> f64) -> fmt::Result {
+    for group in &gate.snapshot.groups {
+        out.gauge(&[&group.number.to_string()], read(group))?;
+    }
+    Ok(())
+}
+
+fn outcomes(counts: &Counts, labels: &[&str], out: &mut Samples<'_, '_>) -> fmt::Result {
+    let outcomes = [
+        ("success", counts.succeeded),
+        ("failure", counts.failed),
+        ("canceled", counts.canceled),
+        ("rejected", counts.refused()),
+        ("left", counts.left),
+    ];
+    for (outcome, count) in outcomes {
+        let labels: Vec<_> = labels.iter().copied().chain([outcome]).collect();
+        out.counter(&labels, count)?;
+    }
+    Ok(())
+}
+
+fn work_seconds(work: Work) -> f64 {
+    work.as_millis_f64() / 1e3
+}

@@ -1,12 +1,13 @@
 # The entry points. `make test` and `make demo` do their own set-up, on a fresh machine too.
 
-.PHONY: help demo figures test conformance lint bench fuzz setup
+.PHONY: help demo figures test conformance conformance-psycopg lint bench fuzz setup
 
 help:
 	@echo 'make demo     a flash sale against a private PostgreSQL, with and without the gatekeeper (90 seconds)'
 	@echo 'make figures  the figures of the papers, simulated: docs/guide/figures.md (a few minutes)'
 	@echo 'make test     every test: unit, laws, dialogues, real PostgreSQL and its drivers in five languages'
 	@echo 'make conformance  only the own suites of pgx and lib/pq, with what they print'
+	@echo 'make conformance-psycopg  psycopg'\''s, from a checkout: GATEKEEPER_PSYCOPG_SUITE says where'
 	@echo 'make lint     formatting, clippy, documentation, licences: what a change must pass'
 	@echo 'make bench    the experiments at length: the sale, reports, the cost beside PgBouncer, 10,000 idle clients'
 	@echo 'make fuzz     every decoder, for SECONDS=300 each: looks for bytes that it does not bear'
@@ -47,8 +48,12 @@ test: setup
 conformance: setup
 	cargo test -p gatekeeper --locked --test conformance -- --nocapture --test-threads=1
 
+conformance-psycopg: setup
+	GATEKEEPER_PSYCOPG_SUITE='$(GATEKEEPER_PSYCOPG_SUITE)' cargo test -p gatekeeper --locked --test psycopg
+
 lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo clippy -p gatekeeper --test psycopg --locked -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
 	scripts/deny

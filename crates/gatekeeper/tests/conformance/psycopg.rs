@@ -1,19 +1,25 @@
-//! psycopg's own suite. No package holds it: it is run from a checkout of the repository, with the driver that the checks
-//! pin and the pytest beside it.
+//! psycopg's own suite: a command (`make conformance-psycopg`), since no package holds it. It is run from a checkout of the
+//! repository, with the driver that the checks pin and the pytest beside it.
+
+// A command that finds a failure ends as a test does.
+#![allow(clippy::panic)]
+
+#[path = "suite.rs"]
+mod suite;
+#[path = "../support/mod.rs"]
+mod support;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, ExitCode};
 
 use bench::postgres::PrivateServer;
 
-use crate::support::target_directory;
-use crate::{Outcome, Runs};
+use suite::{Outcome, Runs, conforms};
+use support::target_directory;
 
 /// Where the checkout is.
 const CHECKOUT: &str = "GATEKEEPER_PSYCOPG_SUITE";
-/// The name of the list.
-pub(crate) const LIST: &str = "psycopg";
 /// Tests that are about time or other processes, and fail on a busy machine with any server.
 const MARKS: &str = "not slow and not timing and not flakey and not subprocess and not dns";
 /// What says nothing of a gate: another database, texts that no server sees, types by the ten thousand, and the pool,
@@ -31,17 +37,21 @@ const LEFT_OUT: [&str; 8] = [
 /// How a line of a test ends, before the percentage.
 const ENDS: [&str; 6] = [" PASSED", " FAILED", " ERROR", " SKIPPED", " XFAIL", " XPASS"];
 
-pub(crate) struct Psycopg {
-    checkout: PathBuf,
+fn main() -> ExitCode {
+    let Some(checkout) = std::env::var_os(CHECKOUT).map(PathBuf::from) else {
+        eprintln!("psycopg's suite: set {CHECKOUT} to the directory where psycopg is checked out");
+        return ExitCode::from(2);
+    };
+    if !checkout.join("tests/conftest.py").is_file() {
+        eprintln!("psycopg's suite: there is none in {} (no tests/conftest.py)", checkout.display());
+        return ExitCode::from(2);
+    }
+    conforms(&Psycopg { checkout });
+    ExitCode::SUCCESS
 }
 
-impl Psycopg {
-    pub(crate) fn at_hand() -> Self {
-        let checkout = std::env::var_os(CHECKOUT).map(PathBuf::from);
-        let checkout = checkout.unwrap_or_else(|| panic!("{CHECKOUT} says where psycopg is checked out"));
-        assert!(checkout.join("tests/conftest.py").is_file(), "no suite in {}", checkout.display());
-        Self { checkout }
-    }
+struct Psycopg {
+    checkout: PathBuf,
 }
 
 impl Runs for Psycopg {
@@ -50,7 +60,7 @@ impl Runs for Psycopg {
     }
 
     fn list(&self) -> &str {
-        LIST
+        "psycopg"
     }
 
     fn run(

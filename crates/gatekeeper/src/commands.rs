@@ -5,6 +5,7 @@ mod check;
 mod replay;
 mod run;
 mod simulate;
+mod table;
 mod types;
 
 pub(crate) use calibrate::calibrate;

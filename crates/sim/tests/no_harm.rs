@@ -6,6 +6,7 @@ mod common;
 use std::fmt::Write;
 
 use admission::{Duration, Event, Lane};
+use common::assert_recorded;
 use common::no_harm::{AGING, AMPLE, Cell, Outturn, Overtaking, Traffic, Variant, broken, outturn};
 use sim::{Run, Scenario, run, run_with};
 
@@ -162,14 +163,4 @@ fn the_way_of_the_lane_is_recorded() {
         }
     }
     assert_recorded("long-lane", trajectory.trim_end());
-}
-
-/// Compares with what is recorded, a file of lines that can be drawn. `UPDATE_TRAJECTORIES=1` writes it anew.
-fn assert_recorded(name: &str, trajectory: &str) {
-    let path = format!("{}/tests/trajectories/{name}.txt", env!("CARGO_MANIFEST_DIR"));
-    if std::env::var_os("UPDATE_TRAJECTORIES").is_some() {
-        std::fs::write(&path, format!("{trajectory}\n")).expect("the file can be written");
-    }
-    let recorded = std::fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(trajectory, recorded.trim_end(), "{name}: UPDATE_TRAJECTORIES=1 writes it anew");
 }

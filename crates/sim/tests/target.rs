@@ -3,6 +3,7 @@
 mod common;
 
 use admission::{Duration, Policy, Reason, Rejection};
+use common::assert_recorded;
 use common::target::{
     BEST_SELLERS, LATE, Reached, SEARCH_RESULTS, TARGET, constant, default_gate, fifo_gate, open_door, ours,
     ours_of_types, ours_p95, reached, reached_by, schedule, static_yaksha, step, yaksha,
@@ -52,16 +53,6 @@ fn trajectory(scenario: &Scenario, every: usize) -> (Run, String) {
 /// Half a capacity, and ten of them from the twentieth second on.
 fn ten_times(policy: Policy) -> String {
     trajectory(&step(3, policy, 1, 10.0, 20, 120), 10).1
-}
-
-/// Compares with what is recorded, a file of lines that can be drawn. `UPDATE_TRAJECTORIES=1` writes it anew.
-fn assert_recorded(name: &str, trajectory: &str) {
-    let path = format!("{}/tests/trajectories/{name}.txt", env!("CARGO_MANIFEST_DIR"));
-    if std::env::var_os("UPDATE_TRAJECTORIES").is_some() {
-        std::fs::write(&path, format!("{trajectory}\n")).expect("the file can be written");
-    }
-    let recorded = std::fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(trajectory, recorded.trim_end(), "{name}: UPDATE_TRAJECTORIES=1 writes it anew");
 }
 
 #[test]

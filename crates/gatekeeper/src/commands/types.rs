@@ -1,12 +1,10 @@
 //! `gatekeeper types`: the learned table of a running gatekeeper, readable at 100 columns.
 
-use std::fmt::Write as _;
-
-use comfy_table::{CellAlignment, Table, presets};
 use proxy::admin::{GateTypes, TimesReport, TypeReport, TypesReport};
 
 use crate::Failure;
 use crate::cli::TypesArgs;
+use crate::commands::table::{cut, lines, plain, time};
 use crate::remote::{Remote, block_on, is_name};
 
 /// The longest label that is shown, in characters: what the other columns leave of 100.
@@ -53,27 +51,14 @@ fn table(gate: &GateTypes) -> String {
         text += "no requests yet\n";
         return text;
     }
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
+    let mut table = plain();
     table.set_header([
         "type", "lane", "count", "work", "share", "up p50", "p95", "wait p50", "p95", "refused",
     ]);
     for row in &gate.types {
         table.add_row(cells(row));
     }
-    for (index, column) in table.column_iter_mut().enumerate() {
-        if index < 2 {
-            column.set_padding((0, 1));
-        } else {
-            column.set_padding((1, 0));
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    for line in table.lines() {
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "{}", line.trim_end());
-    }
-    text
+    text + &lines(&mut table, 2)
 }
 
 fn cells(row: &TypeReport) -> Vec<String> {
@@ -81,7 +66,7 @@ fn cells(row: &TypeReport) -> Vec<String> {
     let TimesReport { p50_seconds: wait_p50, p95_seconds: wait_p95, .. } = row.queue_wait;
     let completed = row.requests.succeeded_total + row.requests.failed_total + row.requests.canceled_total;
     vec![
-        cut(&row.label),
+        cut(&row.label, LABEL_CHARS_MAX),
         row.lane.clone(),
         completed.to_string(),
         time(row.work_seconds),
@@ -94,42 +79,11 @@ fn cells(row: &TypeReport) -> Vec<String> {
     ]
 }
 
-/// A label in one line of [`LABEL_CHARS_MAX`] characters: the end is what a fingerprint can best do without.
-fn cut(label: &str) -> String {
-    let one_line: String =
-        label.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
-    if one_line.chars().count() <= LABEL_CHARS_MAX {
-        return one_line;
-    }
-    one_line.chars().take(LABEL_CHARS_MAX - 1).chain(['…']).collect()
-}
-
-/// A time with two or three digits and its unit.
-fn time(seconds: f64) -> String {
-    let millis = seconds * 1e3;
-    match millis {
-        0.0 => "0".to_owned(),
-        _ if millis < 0.1 => format!("{:.0}µs", millis * 1e3),
-        _ if millis < 1.0 => format!("{millis:.2}ms"),
-        _ if millis < 10.0 => format!("{millis:.1}ms"),
-        _ if millis < 1000.0 => format!("{millis:.0}ms"),
-        _ if seconds < 100.0 => format!("{seconds:.1}s"),
-        _ => format!("{seconds:.0}s"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proxy::admin::CountsReport;
 
     use super::*;
-
-    #[test]
-    fn times_are_short_at_every_scale() {
-        let shown: Vec<_> =
-            [0.0, 0.000_042, 0.000_4, 0.0125, 0.25, 2.44, 250.0].into_iter().map(time).collect();
-        assert_eq!(shown, ["0", "42µs", "0.40ms", "12ms", "250ms", "2.4s", "250s"]);
-    }
 
     fn row(label: &str, share: f64) -> TypeReport {
         let times = TimesReport { count: 9, mean_seconds: 120.0, p50_seconds: 120.5, p95_seconds: 0.0125 };

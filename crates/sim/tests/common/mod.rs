@@ -92,3 +92,13 @@ pub(crate) fn postgres(cv: f64) -> (Vec<Kind>, Vec<f64>) {
     ];
     (types, vec![71.8, 17.0, 5.0, 1.2, 5.0])
 }
+
+/// Compares with what is recorded, a file of lines that can be drawn. `UPDATE_TRAJECTORIES=1` writes it anew.
+pub(crate) fn assert_recorded(name: &str, trajectory: &str) {
+    let path = format!("{}/tests/trajectories/{name}.txt", env!("CARGO_MANIFEST_DIR"));
+    if std::env::var_os("UPDATE_TRAJECTORIES").is_some() {
+        std::fs::write(&path, format!("{trajectory}\n")).expect("the file can be written");
+    }
+    let recorded = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(trajectory, recorded.trim_end(), "{name}: UPDATE_TRAJECTORIES=1 writes it anew");
+}

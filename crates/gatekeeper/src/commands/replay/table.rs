@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use comfy_table::{CellAlignment, Table, presets};
 use config::Experiment;
 use sim::Figures;
 
-use super::super::simulate::{Outcome, table::time};
+use super::super::simulate::Outcome;
+use super::super::table::{cut, lines, plain, time};
 use super::demand;
 use super::recorded::{End, Recorded, Request};
 
@@ -126,7 +126,7 @@ fn overall(recorded: &Recorded, experiment: &Experiment, outcomes: &[Outcome]) -
     for ((name, _), outcome) in experiment.variants.iter().zip(outcomes) {
         row(name, Line::simulated(&outcome.summary.overall));
     }
-    lines(&mut table)
+    lines(&mut table, 1)
 }
 
 /// In each cell the mean queue wait and the mean response time, and how many were refused, if any.
@@ -152,11 +152,11 @@ fn by_type(
     for kind in order {
         let alone = company[kind].map(|mean| mean.map_or_else(|| "–".to_owned(), time));
         let cells = outcomes.iter().map(|outcome| cell(&Line::simulated(&outcome.summary.types[kind])));
-        let first = [cut(&recorded.labels[kind]), kinds[kind].len().to_string()];
+        let first = [cut(&recorded.labels[kind], LABEL_CHARS_MAX), kinds[kind].len().to_string()];
         let known = [cell(&Line::recorded(kinds[kind].iter().copied()))];
         table.add_row(first.into_iter().chain(alone).chain(known).chain(cells));
     }
-    lines(&mut table)
+    lines(&mut table, 1)
 }
 
 fn cell(line: &Line) -> String {
@@ -165,32 +165,6 @@ fn cell(line: &Line) -> String {
         return format!("–{refused}");
     }
     format!("{} + {}{refused}", time(line.wait.0), time((line.response.0 - line.wait.0).max(0.0)))
-}
-
-fn plain() -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table
-}
-
-fn lines(table: &mut Table) -> String {
-    for (index, column) in table.column_iter_mut().enumerate() {
-        column.set_padding(if index == 0 { (0, 1) } else { (1, 0) });
-        if index > 0 {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
-}
-
-/// A label in one line.
-fn cut(label: &str) -> String {
-    let one_line: String =
-        label.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
-    if one_line.chars().count() <= LABEL_CHARS_MAX {
-        return one_line;
-    }
-    one_line.chars().take(LABEL_CHARS_MAX - 1).chain(['…']).collect()
 }
 
 #[cfg(test)]

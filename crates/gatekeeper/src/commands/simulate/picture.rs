@@ -6,7 +6,7 @@ use sim::plot::{Curve, Panel, Plot, Scale};
 use sim::{Sample, Summary};
 
 use super::Outcome;
-use super::table::time;
+use crate::commands::table::time;
 
 /// The plot.
 pub(in crate::commands) fn of(experiment: &Experiment, outcomes: &[Outcome], title: &str) -> Plot {

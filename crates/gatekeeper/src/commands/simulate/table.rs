@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use comfy_table::{CellAlignment, Table, presets};
 use config::Experiment;
 use sim::{Figures, Times};
 
 use super::Outcome;
+use crate::commands::table::{cut, lines, plain, time};
 
 /// The longest name that is shown, in characters.
 const NAME_CHARS_MAX: usize = 18;
@@ -65,7 +65,7 @@ fn overall(experiment: &Experiment, outcomes: &[Outcome]) -> String {
         // Runs with other seeds are independent: the interval of their mean is narrower by √n.
         let half_width =
             mean(&|summary| summary.overall.response.half_width) / (summaries.len() as f64).sqrt();
-        table.add_row([cut(name)].into_iter().chain(value).chain([
+        table.add_row([cut(name, NAME_CHARS_MAX)].into_iter().chain(value).chain([
             format!("{:.1}", mean(&|summary| summary.overall.throughput)),
             format!("{:.1}", mean(&|summary| summary.overall.goodput)),
             share(|figures| figures.rejected),
@@ -79,13 +79,13 @@ fn overall(experiment: &Experiment, outcomes: &[Outcome]) -> String {
             format!("{:.1}", mean(&|summary| summary.in_flight)),
         ]));
     }
-    lines(&mut table)
+    lines(&mut table, 1)
 }
 
 fn by_type(experiment: &Experiment, outcomes: &[Outcome]) -> String {
     let Some((_, scenario)) = experiment.variants.first() else { return String::new() };
     let mut table = plain();
-    let gates = experiment.variants.iter().map(|(name, _)| cut(name));
+    let gates = experiment.variants.iter().map(|(name, _)| cut(name, NAME_CHARS_MAX));
     table.set_header(["mean of those served".to_owned()].into_iter().chain(gates));
     for (at, kind) in scenario.types.iter().enumerate() {
         let cell = |variant: usize| {
@@ -97,49 +97,9 @@ fn by_type(experiment: &Experiment, outcomes: &[Outcome]) -> String {
             });
             if count == 0.0 { "–".to_owned() } else { time(sum / count) }
         };
-        table.add_row([cut(&kind.name)].into_iter().chain((0..experiment.variants.len()).map(cell)));
+        table.add_row(
+            [cut(&kind.name, NAME_CHARS_MAX)].into_iter().chain((0..experiment.variants.len()).map(cell)),
+        );
     }
-    lines(&mut table)
-}
-
-fn plain() -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table
-}
-
-fn lines(table: &mut Table) -> String {
-    for (index, column) in table.column_iter_mut().enumerate() {
-        if index == 0 {
-            column.set_padding((0, 1));
-        } else {
-            column.set_padding((1, 0));
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    let mut text = String::new();
-    for line in table.lines() {
-        let _ = writeln!(text, "{}", line.trim_end());
-    }
-    text
-}
-
-fn cut(name: &str) -> String {
-    if name.chars().count() <= NAME_CHARS_MAX {
-        return name.to_owned();
-    }
-    name.chars().take(NAME_CHARS_MAX - 1).chain(['…']).collect()
-}
-
-/// A time with three digits or so and its unit.
-pub(in crate::commands) fn time(seconds: f64) -> String {
-    let millis = seconds * 1e3;
-    match millis {
-        _ if !seconds.is_finite() => "–".to_owned(),
-        _ if millis < 0.1 => format!("{:.0}µs", millis * 1e3),
-        _ if millis < 10.0 => format!("{millis:.2}ms"),
-        _ if millis < 1000.0 => format!("{millis:.0}ms"),
-        _ if seconds < 100.0 => format!("{seconds:.1}s"),
-        _ => format!("{seconds:.0}s"),
-    }
+    lines(&mut table, 1)
 }

@@ -29,6 +29,9 @@ pub(crate) enum Broken {
     /// The client sends nothing.
     #[error("the client sent nothing of its body for {0:?}")]
     Late(Duration),
+    /// There is more of it than is allowed.
+    #[error("the client's body is too large")]
+    Large,
 }
 
 /// A request's body.
@@ -38,16 +41,26 @@ pub(crate) struct ToService {
     rest: Option<Incoming>,
     read: usize,
     wait_max: Duration,
+    /// So many bytes more may come.
+    left: Option<u64>,
     waiting: Option<Pin<Box<Sleep>>>,
     /// Whether something of it has been taken, so that it can't be sent again.
     taken: bool,
 }
 
 impl ToService {
-    /// What a client sends, who may pause for so long.
-    pub(crate) fn new(incoming: Incoming, wait_max: Duration) -> Self {
+    /// What a client sends, who may pause for so long and send so much.
+    pub(crate) fn new(incoming: Incoming, wait_max: Duration, bytes_max: Option<u64>) -> Self {
         let rest = (!incoming.is_end_stream()).then_some(incoming);
-        Self { rest, wait_max, ..Self::default() }
+        Self { rest, wait_max, left: bytes_max, ..Self::default() }
+    }
+
+    /// Counts a frame.
+    fn allow(left: &mut Option<u64>, frame: &Frame<Bytes>) -> Result<(), Broken> {
+        if let (Some(left), Some(data)) = (left, frame.data_ref()) {
+            *left = left.checked_sub(data.len() as u64).ok_or(Broken::Large)?;
+        }
+        Ok(())
     }
 
     /// Whether it can be sent once more: nothing is missing of it.
@@ -71,6 +84,7 @@ impl ToService {
             match rest.frame().await {
                 Some(frame) => {
                     let frame = frame?;
+                    Self::allow(&mut self.left, &frame)?;
                     // A frame without bytes counts as well: nobody may send any number of them.
                     self.read += frame.data_ref().map_or(0, Bytes::len).max(64);
                     self.ahead.push_back(frame);
@@ -103,7 +117,11 @@ impl Body for ToService {
                 if frame.is_none() {
                     this.rest = None;
                 }
-                Poll::Ready(frame.map(|frame| frame.map_err(Broken::from)))
+                Poll::Ready(frame.map(|frame| {
+                    let frame = frame?;
+                    Self::allow(&mut this.left, &frame)?;
+                    Ok(frame)
+                }))
             }
             Poll::Pending => {
                 let wait_max = this.wait_max;

@@ -17,7 +17,7 @@ use admission::RequestType;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request};
 use lru::LruCache;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::routes::Routes;
@@ -47,10 +47,37 @@ pub struct TypeRule {
     pub name: String,
 }
 
+/// What becomes of [`TYPE`] in a response.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TypeField {
+    /// It is used, and taken off.
+    #[default]
+    Use,
+    /// It is passed on.
+    Ignore,
+}
+
+/// What the configuration says of types.
+#[derive(Debug)]
+struct Words {
+    rules: Vec<(TypeRule, TypeName)>,
+    field: TypeField,
+}
+
+impl Words {
+    fn new(rules: Vec<TypeRule>, field: TypeField) -> Self {
+        let rules = rules.into_iter().map(|rule| {
+            let name = named(&rule.name);
+            (rule, name)
+        });
+        Self { rules: rules.collect(), field }
+    }
+}
+
 /// What the types of one gate's requests are.
 #[derive(Debug)]
 pub(crate) struct Classifier {
-    rules: Vec<(TypeRule, TypeName)>,
+    words: RwLock<Words>,
     routes: Routes,
     /// Names by the hash of method and path.
     named: Mutex<LruCache<u64, TypeName>>,
@@ -65,12 +92,21 @@ pub(crate) struct Classified {
 }
 
 impl Classifier {
-    pub(crate) fn new(rules: Vec<TypeRule>) -> Self {
-        let rules = rules.into_iter().map(|rule| {
-            let name = named(&rule.name);
-            (rule, name)
-        });
-        Self { rules: rules.collect(), routes: Routes::new(), named: Mutex::new(LruCache::new(NAMED_MAX)) }
+    pub(crate) fn new(rules: Vec<TypeRule>, field: TypeField) -> Self {
+        Self {
+            words: RwLock::new(Words::new(rules, field)),
+            routes: Routes::new(),
+            named: Mutex::new(LruCache::new(NAMED_MAX)),
+        }
+    }
+
+    /// Other rules, from now on. What was learned of paths stays; what the application has said, unless it is no longer
+    /// asked.
+    pub(crate) fn change(&self, rules: Vec<TypeRule>, field: TypeField) {
+        *self.words.write() = Words::new(rules, field);
+        if field == TypeField::Ignore {
+            self.named.lock().clear();
+        }
     }
 
     /// The type of a request.
@@ -80,14 +116,19 @@ impl Classifier {
         if let Some(name) = self.named.lock().get(&hash) {
             return Classified { name: name.clone(), path: hash };
         }
-        let rule = self.rules.iter().find(|(rule, _)| rule.fits(method, path));
+        let words = self.words.read();
+        let rule = words.rules.iter().find(|(rule, _)| rule.fits(method, path));
         let name = rule.map_or_else(|| self.routes.find(method, path), |(_, name)| name.clone());
         Classified { name, path: hash }
     }
 
-    /// What the application has called it holds for the next one.
-    pub(crate) fn learn(&self, classified: &Classified, fields: &HeaderMap) {
-        let Some(name) = fields.get(TYPE).and_then(|name| name.to_str().ok()).filter(|name| is_name(name))
+    /// What the application has called it holds for the next one, and is nobody else's business.
+    pub(crate) fn learn(&self, classified: &Classified, fields: &mut HeaderMap) {
+        if !fields.contains_key(TYPE) || self.words.read().field == TypeField::Ignore {
+            return;
+        }
+        let said = fields.remove(TYPE);
+        let Some(name) = said.as_ref().and_then(|name| name.to_str().ok()).filter(|name| is_name(name))
         else {
             return;
         };
@@ -214,11 +255,12 @@ mod tests {
             path: path.iter().map(|&segment| segment.to_owned()).collect(),
             name: name.to_owned(),
         };
-        let classifier = Classifier::new(vec![
+        let rules = vec![
             rule(Some("POST"), &["cart", "*"], "cart"),
             rule(None, &["static", "**"], "static"),
             rule(None, &[], "home"),
-        ]);
+        ];
+        let classifier = Classifier::new(rules.clone(), TypeField::Use);
         let label =
             |method: &str, path: &str| classifier.classify(&request(method, path)).name.label.to_string();
         assert_eq!(label("POST", "/cart/7"), "cart");
@@ -227,10 +269,17 @@ mod tests {
         assert_eq!(label("GET", "/static/a/b?c"), "static");
         assert_eq!(label("GET", "/"), "home");
         let asked = request("POST", "/cart/7");
-        classifier.learn(&classifier.classify(&asked), &fields("x-gatekeeper-type", "checkout"));
+        let mut said = fields("x-gatekeeper-type", "checkout");
+        classifier.learn(&classifier.classify(&asked), &mut said);
+        assert!(said.is_empty(), "clients don't see it");
         assert_eq!(label("POST", "/cart/7"), "checkout");
         assert_eq!(label("POST", "/cart/8"), "cart");
-        classifier.learn(&classifier.classify(&asked), &fields("x-gatekeeper-type", &"x".repeat(65)));
+        classifier.learn(&classifier.classify(&asked), &mut fields("x-gatekeeper-type", &"x".repeat(65)));
         assert_eq!(label("POST", "/cart/7"), "checkout");
+        classifier.change(rules, TypeField::Ignore);
+        assert_eq!(label("POST", "/cart/7"), "cart");
+        let mut said = fields("x-gatekeeper-type", "checkout");
+        classifier.learn(&classifier.classify(&asked), &mut said);
+        assert_eq!((label("POST", "/cart/7").as_str(), said.len()), ("cart", 1));
     }
 }

@@ -13,6 +13,7 @@ use std::time::Duration;
 use admission::{Connection, Entry, PoolId, Reason};
 use http::header::{self, HeaderName, HeaderValue};
 use http::{Request, Response, Version};
+use http_body::Body;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -26,7 +27,7 @@ use super::fields::{self, Fault, From};
 use super::forward::{Upgrading, forward};
 use super::reject::{Refusal, Wanted};
 use super::socket::{Socket, Watched};
-use super::state::Gate;
+use super::state::{Gate, Settings, Told};
 use crate::gate::{Arrival, Waiting};
 use crate::permit::Permit;
 
@@ -43,7 +44,7 @@ pub(crate) struct Gone;
 
 /// Serves one connection to its end.
 pub(crate) async fn serve(gate: Arc<Gate>, socket: Socket, watched: Watched, from: From) {
-    let builder = builder(&gate);
+    let builder = builder(&gate.told());
     let service = service_fn(|request| respond(&gate, &watched, from, request));
     let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(socket), service));
     let ended = tokio::select! {
@@ -61,8 +62,8 @@ pub(crate) async fn serve(gate: Arc<Gate>, socket: Socket, watched: Watched, fro
     }
 }
 
-fn builder(gate: &Gate) -> auto::Builder<TokioExecutor> {
-    let settings = gate.settings();
+fn builder(told: &Told) -> auto::Builder<TokioExecutor> {
+    let settings = &told.settings;
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http1()
@@ -90,20 +91,21 @@ fn respond<'a>(
 ) -> impl Future<Output = Result<Response<ToClient>, Gone>> + use<> {
     let (gate, watched) = (Arc::clone(gate), watched.clone());
     async move {
+        let told = gate.told();
         let version = request.version();
         let wanted = Wanted::by(request.method(), request.headers());
         let classified = gate.classifier.classify(&request);
-        let log = gate.settings().access_log.as_ref();
+        let log = told.settings.access_log.as_ref();
         let mut record = log.map(|log| {
             log.begin(gate.driver.name(), &classified.name.label, request.method(), request.headers())
         });
-        let passed = pass(&gate, &watched, from, request, &classified, record.as_deref_mut()).await;
+        let passed = pass((&gate, &told), &watched, from, request, &classified, record.as_deref_mut()).await;
         let (mut response, reason) = match passed {
             Ok(response) => (response, None),
             Err(Ended::Gone) => return Err(Gone),
             Err(Ended::Refused(refusal)) => {
                 gate.fail();
-                (refusal.respond(&wanted, gate.settings().error_page.as_ref()), Some(refusal.name()))
+                (refusal.respond(&wanted, told.settings.error_page.as_ref()), Some(refusal.name()))
             }
         };
         if let Some(mut record) = record {
@@ -130,7 +132,7 @@ impl std::convert::From<Refusal> for Ended {
 }
 
 async fn pass(
-    gate: &Arc<Gate>,
+    (gate, told): (&Arc<Gate>, &Told),
     watched: &Watched,
     from: From,
     mut request: Request<Incoming>,
@@ -141,6 +143,7 @@ async fn pass(
         return Err(Refusal::Fault(Fault::Length).into());
     }
     fields::check(&request).map_err(Refusal::Fault)?;
+    refuse_large(&told.settings, &request)?;
     let upgrading =
         fields::upgrade(&request).map(|to| Upgrading { to, client: hyper::upgrade::on(&mut request) });
     let expects = request.headers_mut().remove(header::EXPECT).is_some();
@@ -155,8 +158,8 @@ async fn pass(
         deadline,
     };
     let is_http2 = request.version() == Version::HTTP_2;
-    let body_timeout = gate.settings().body_timeout;
-    let mut request = request.map(|body| ToService::new(body, body_timeout));
+    let mut request =
+        request.map(|body| ToService::new(body, told.settings.body_timeout, told.settings.body_max));
     let permit = match gate.driver.arrive(asked, || classified.name.clone()) {
         Arrival::Dispatched(permit) => permit,
         Arrival::Rejected(reason) => return Err(rejected(gate, reason).into()),
@@ -170,17 +173,26 @@ async fn pass(
         record.queue_wait = held_up;
     }
     fields::readdress(&mut request, &from);
-    let mut response = forward(gate, request, permit, upgrading).await?;
+    let mut response = forward((gate, told), request, permit, upgrading).await?;
     if let Some(record) = record {
         record.upstream = Some(arrived.elapsed().saturating_sub(held_up));
     }
-    gate.classifier.learn(classified, response.headers());
-    if gate.settings().server_timing
+    gate.classifier.learn(classified, response.headers_mut());
+    if told.settings.server_timing
         && let Ok(timing) = HeaderValue::from_str(&format!("gate;dur={:.3}", held_up.as_secs_f64() * 1e3))
     {
         response.headers_mut().append(SERVER_TIMING, timing);
     }
     Ok(response)
+}
+
+/// What says of itself that it is too large is refused before anything waits for it.
+fn refuse_large(settings: &Settings, request: &Request<Incoming>) -> Result<(), Refusal> {
+    if !fields::is_within(request, settings.header_max) {
+        return Err(Refusal::Fault(Fault::LargeHead));
+    }
+    let is_large = |most: u64| request.body().size_hint().lower() > most;
+    if settings.body_max.is_some_and(is_large) { Err(Refusal::Fault(Fault::LargeBody)) } else { Ok(()) }
 }
 
 /// Whether the body is read while its request waits.
@@ -230,6 +242,7 @@ async fn wait(
         () = leaving => Err(Ended::Gone),
         broken = reading => match broken {
             Ok(never) => match never {},
+            Err(Broken::Large) => Err(Refusal::Fault(Fault::LargeBody).into()),
             Err(_) => Err(Ended::Gone),
         },
     }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use http::uri::Scheme;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use parking_lot::Mutex;
@@ -97,6 +98,19 @@ impl Endpoint {
             shared: Mutex::default(),
             health: Mutex::default(),
         })
+    }
+
+    /// Whether that is how it is reached. With TLS it never is: the files may hold something else by now.
+    pub(crate) fn is_reached(&self, reach: &Reach) -> bool {
+        let Reach { speaks, tls, connect_timeout, keepalive: _, idle_max } = &self.reach;
+        (*speaks, *connect_timeout, *idle_max) == (reach.speaks, reach.connect_timeout, reach.idle_max)
+            && tls.is_none()
+            && reach.tls.is_none()
+    }
+
+    /// The scheme of what it serves.
+    pub(crate) fn scheme(&self) -> Scheme {
+        if self.reach.tls.is_some() { Scheme::HTTPS } else { Scheme::HTTP }
     }
 
     /// Requests that it serves now.

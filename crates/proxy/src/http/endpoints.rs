@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::{Request, StatusCode, header};
-use tokio::time::{interval, timeout};
+use tokio::time::{Instant, interval, sleep, sleep_until, timeout};
 
 use super::body::ToService;
 use super::endpoint::{Endpoint, Kept, Reach, Sender};
+use super::state::Gate;
 use crate::upstream::address::Address;
 
 /// How often idle connections are looked through.
@@ -33,9 +34,15 @@ pub struct HealthCheck {
 }
 
 impl Endpoints {
-    pub(crate) fn new(addresses: &[Address], reach: &Reach) -> Self {
-        let all = addresses.iter().map(|address| Endpoint::new(address.clone(), reach.clone())).collect();
-        Self { all, turn: AtomicUsize::new(0) }
+    /// Those at these addresses. Of those before, one that is reached in the same way stays, with its connections and
+    /// what is known of its health; one with TLS doesn't, since a certificate may be another.
+    pub(crate) fn new(addresses: &[Address], reach: &Reach, before: Option<&Self>) -> Self {
+        let endpoint = |address: &Address| {
+            let before = before.into_iter().flat_map(Self::all);
+            let same = before.into_iter().find(|known| known.address == *address && known.is_reached(reach));
+            same.map_or_else(|| Endpoint::new(address.clone(), reach.clone()), Arc::clone)
+        };
+        Self { all: addresses.iter().map(endpoint).collect(), turn: AtomicUsize::new(0) }
     }
 
     pub(crate) fn all(&self) -> &[Arc<Endpoint>] {
@@ -55,31 +62,37 @@ impl Endpoints {
         Arc::clone(in_turn.min_by_key(rank).unwrap_or(&self.all[0]))
     }
 
-    /// Asks each endpoint, and closes old connections, until the task is dropped.
-    pub(crate) async fn look(&self, check: Option<&HealthCheck>) {
-        let asking = async {
-            match check {
-                None => std::future::pending().await,
-                Some(check) => {
-                    let mut ticks = interval(check.interval);
-                    loop {
-                        ticks.tick().await;
-                        for endpoint in &self.all {
-                            ask(endpoint, check).await;
-                        }
-                    }
-                }
-            }
-        };
-        let closing = async {
-            let mut ticks = interval(LOOK_EVERY);
-            loop {
-                ticks.tick().await;
-                self.all.iter().for_each(|endpoint| endpoint.close_old());
-            }
-        };
-        let ((), ()) = tokio::join!(asking, closing);
+    /// Closes old connections.
+    fn close_old(&self) {
+        self.all.iter().for_each(|endpoint| endpoint.close_old());
     }
+}
+
+/// Asks each endpoint of a gate whether it is well, and closes old connections, until the task is dropped.
+pub(crate) async fn look(gate: &Gate) {
+    let asking = async {
+        loop {
+            let told = gate.told();
+            let Some(check) = &told.settings.health_check else {
+                // A reload may bring one.
+                sleep(LOOK_EVERY).await;
+                continue;
+            };
+            let next = Instant::now() + check.interval;
+            for endpoint in &told.endpoints.all {
+                ask(endpoint, check).await;
+            }
+            sleep_until(next).await;
+        }
+    };
+    let closing = async {
+        let mut ticks = interval(LOOK_EVERY);
+        loop {
+            ticks.tick().await;
+            gate.told().endpoints.close_old();
+        }
+    };
+    let ((), ()) = tokio::join!(asking, closing);
 }
 
 async fn ask(endpoint: &Arc<Endpoint>, check: &HealthCheck) {

@@ -60,6 +60,12 @@ pub(crate) enum Fault {
     /// Its body isn't what its head says.
     #[error("the body isn't what the head says")]
     Body,
+    /// It is larger than allowed.
+    #[error("the body is too large")]
+    LargeBody,
+    /// Its head is larger than allowed.
+    #[error("the head is too large")]
+    LargeHead,
     /// CONNECT or TRACE.
     #[error("a gateway doesn't serve this method")]
     Method,
@@ -129,6 +135,14 @@ pub(crate) fn check<B>(request: &Request<B>) -> Result<(), Fault> {
 fn nominated(fields: &HeaderMap) -> impl Iterator<Item = &str> {
     let values = fields.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).map(str::trim)
+}
+
+/// Whether target and fields together are at most so long, as HTTP/1.1 would write them.
+pub(crate) fn is_within<B>(request: &Request<B>, bytes_max: usize) -> bool {
+    let fields: usize =
+        request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+    let target = request.uri().path_and_query().map_or(0, |path| path.as_str().len());
+    fields + target <= bytes_max
 }
 
 /// What the request wants its connection to become. Only HTTP/1.1 knows that.

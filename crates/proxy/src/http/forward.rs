@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use admission::Outcome;
 use http::header::{self, HeaderMap, HeaderValue};
+use http::uri::Scheme;
 use http::{Method, Request, Response, StatusCode, Version};
 use http_body::Body;
 use hyper::body::Incoming;
@@ -20,10 +21,11 @@ use tokio::time::{Instant, timeout};
 
 use super::body::{Broken, ToClient, ToService};
 use super::endpoint::{Endpoint, Kept, Lease, Sender};
-use super::fields::{Upgrade, strip};
+use super::endpoints::Endpoints;
+use super::fields::{Fault, Upgrade, strip};
 use super::flight::Flight;
 use super::reject::Refusal;
-use super::state::Gate;
+use super::state::{Gate, Told};
 use crate::permit::Permit;
 
 /// How many connections are tried for one request of which nothing was sent.
@@ -42,7 +44,7 @@ pub(crate) struct Upgrading {
 /// # Errors
 /// No response can be had.
 pub(crate) async fn forward(
-    gate: &Arc<Gate>,
+    (gate, told): (&Arc<Gate>, &Told),
     mut request: Request<ToService>,
     permit: Permit,
     upgrading: Option<Upgrading>,
@@ -52,8 +54,8 @@ pub(crate) async fn forward(
         request.headers_mut().insert(header::UPGRADE, upgrading.to.0.clone());
     }
     let dispatched = Instant::now();
-    let limit = gate.settings().upstream_timeout;
-    let answer = timeout(limit, exchange(gate, request, upgrading.is_some())).await;
+    let limit = told.settings.upstream_timeout;
+    let answer = timeout(limit, exchange(&told.endpoints, request, upgrading.is_some())).await;
     match answer {
         Ok(Ok((response, lease))) => {
             let flight = Flight::new(permit, lease, dispatched, outcome(response.status()));
@@ -77,7 +79,7 @@ fn outcome(status: StatusCode) -> Outcome {
 }
 
 async fn exchange(
-    gate: &Gate,
+    endpoints: &Endpoints,
     mut request: Request<ToService>,
     upgrades: bool,
 ) -> Result<(Response<Incoming>, Lease), Refusal> {
@@ -88,7 +90,7 @@ async fn exchange(
         kept = Kept::Refused;
     }
     for _ in 0..TRIES {
-        let endpoint = gate.endpoints().choose(failed.as_ref());
+        let endpoint = endpoints.choose(failed.as_ref());
         let Ok(mut lease) = endpoint.lease(kept, may_repeat).await else {
             failed = Some(endpoint);
             continue;
@@ -128,7 +130,7 @@ async fn send(
     let sent = match lease.sender.as_mut() {
         Some(Sender::Http1(sender)) => sender.try_send_request(request).await,
         Some(Sender::Http2(sender)) => {
-            in_http2(&mut request);
+            in_http2(&mut request, lease.endpoint.scheme());
             sender.try_send_request(request).await
         }
         None => unreachable!("a lease has its sender until it is given back"),
@@ -140,11 +142,11 @@ async fn send(
 }
 
 /// HTTP/2 says the host in the target.
-fn in_http2(request: &mut Request<ToService>) {
+fn in_http2(request: &mut Request<ToService>, scheme: Scheme) {
     *request.version_mut() = Version::HTTP_2;
     let host = request.headers_mut().remove(header::HOST);
     let mut parts = request.uri().clone().into_parts();
-    parts.scheme = Some(http::uri::Scheme::HTTP);
+    parts.scheme = Some(scheme);
     parts.authority = host.and_then(|host| host.as_bytes().try_into().ok());
     if let Ok(uri) = http::Uri::from_parts(parts) {
         *request.uri_mut() = uri;
@@ -170,7 +172,8 @@ fn of_client(error: &hyper::Error) -> Option<Refusal> {
         if let Some(broken) = cause.downcast_ref::<Broken>() {
             return Some(match broken {
                 Broken::Late(_) => Refusal::LateBody,
-                Broken::Http(_) => Refusal::Fault(super::fields::Fault::Body),
+                Broken::Large => Refusal::Fault(Fault::LargeBody),
+                Broken::Http(_) => Refusal::Fault(Fault::Body),
             });
         }
         source = cause.source();

@@ -35,7 +35,7 @@ use admission::PoolId;
 use tokio::time::timeout;
 
 pub use access::AccessLog;
-pub use classify::TypeRule;
+pub use classify::{TypeField, TypeRule};
 pub use endpoint::Speaks;
 pub use endpoints::HealthCheck;
 pub use state::{Network, Settings};
@@ -109,9 +109,9 @@ impl Bound {
     /// Serves until the gate ends.
     pub async fn run(self) {
         let Self { gate, listener } = self;
-        let bounds = || Bounds {
-            sockets_max: gate.settings().max_clients,
-            drain_timeout: gate.settings().drain_timeout,
+        let bounds = || {
+            let told = gate.told();
+            Bounds { sockets_max: told.settings.max_clients, drain_timeout: told.settings.drain_timeout }
         };
         let serving = listener.serve(bounds, &gate.shutdown, |stream| client(Arc::clone(&gate), stream));
         let timer = Arc::clone(&gate.driver).run_timer();
@@ -119,7 +119,7 @@ impl Bound {
             () = serving => {}
             () = timer => {}
             () = gate.flights().look() => {}
-            () = gate.endpoints().look(gate.settings().health_check.as_ref()) => {}
+            () = endpoints::look(&gate) => {}
         }
     }
 }
@@ -137,19 +137,21 @@ async fn client(gate: Arc<Gate>, stream: Stream) {
         Stream::Tls(_) => unreachable!("a listener doesn't shake hands"),
     };
     let mut address = peer;
-    if gate.settings().proxy_protocol {
-        match timeout(gate.settings().header_timeout, preamble::read(&mut shared)).await {
+    let told = gate.told();
+    let settings = &told.settings;
+    if settings.proxy_protocol {
+        match timeout(settings.header_timeout, preamble::read(&mut shared)).await {
             Ok(Ok(said)) => address = said.or(peer),
             Ok(Err(error)) => return tracing::debug!(gate = gate.driver.name(), %error, "closed"),
             Err(_) => return,
         }
     }
-    let stall_max = gate.settings().body_timeout;
-    let tls = gate.settings().tls.clone().filter(|_| is_tcp);
+    let stall_max = settings.body_timeout;
+    let tls = settings.tls.clone().filter(|_| is_tcp);
     let encrypted = tls.is_some();
     let (socket, watched) = match tls {
         None => Socket::plain(shared, stall_max),
-        Some(tls) => match timeout(gate.settings().header_timeout, tls.handshake(shared)).await {
+        Some(tls) => match timeout(settings.header_timeout, tls.handshake(shared)).await {
             Ok(Ok(stream)) => Socket::tls(stream, stall_max),
             Ok(Err(error)) => {
                 return tracing::debug!(gate = gate.driver.name(), %error, "a TLS handshake failed");
@@ -157,7 +159,8 @@ async fn client(gate: Arc<Gate>, stream: Stream) {
             Err(_) => return,
         },
     };
-    let from = From { address, encrypted, trusted: gate.trusts(address) };
+    let from = From { address, encrypted, trusted: told.trusts(address) };
+    drop(told);
     serve(gate, socket, watched, from).await;
     drop(counted);
 }

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | refused by the gate | 503 with `Retry-After` | the reason: `queue_full`, `queue_timeout`, … |
 //! | its deadline has passed, or will have | 504 | `deadline`, `deadline_unreachable` |
-//! | a request that may not be passed on | 400 (405 for its method), and the connection ends | `bad_request` |
+//! | a request that may not be passed on | 400 (405 for its method, 413 and 431 for its size), and the connection ends | `bad_request` |
 //! | the client's body doesn't come | 408, and the connection ends | `body_timeout` |
 //! | no connection to the service, or it broke off before its answer | 502 | `upstream` |
 //! | the service didn't answer in time | 504 | `upstream_timeout` |
@@ -75,6 +75,8 @@ impl Refusal {
             }
             Self::Rejected(..) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Fault(Fault::Method) => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Fault(Fault::LargeBody) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Fault(Fault::LargeHead) => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::Fault(_) => StatusCode::BAD_REQUEST,
             Self::LateBody => StatusCode::REQUEST_TIMEOUT,
             Self::Unreachable => StatusCode::BAD_GATEWAY,

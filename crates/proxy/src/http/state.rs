@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use admission::Policy;
 use bytes::Bytes;
+use parking_lot::RwLock;
 
 use super::access::AccessLog;
-use super::classify::{Classifier, TypeRule};
+use super::classify::{Classifier, TypeField, TypeRule};
 use super::endpoint::{Reach, Speaks};
 use super::endpoints::{Endpoints, HealthCheck};
 use super::flight::Flights;
@@ -45,6 +47,8 @@ pub struct Settings {
     pub body_timeout: Duration,
     /// The largest head of a request, in bytes.
     pub header_max: usize,
+    /// The largest body of a request, in bytes.
+    pub body_max: Option<u64>,
     /// How long what runs may take once the gate drains.
     pub drain_timeout: Duration,
     /// Who may say for whom it asks.
@@ -53,6 +57,8 @@ pub struct Settings {
     pub proxy_protocol: bool,
     /// What requests are called.
     pub types: Vec<TypeRule>,
+    /// Whether responses name types.
+    pub type_field: TypeField,
     /// How endpoints are asked whether they are well.
     pub health_check: Option<HealthCheck>,
     /// Whether responses tell how long they were held up.
@@ -83,10 +89,12 @@ impl Settings {
             header_timeout: Duration::from_secs(60),
             body_timeout: Duration::from_secs(30),
             header_max: 64 * 1024,
+            body_max: None,
             drain_timeout: Duration::from_secs(30),
             trusted_proxies: Vec::new(),
             proxy_protocol: false,
             types: Vec::new(),
+            type_field: TypeField::default(),
             health_check: None,
             server_timing: false,
             error_page: None,
@@ -128,20 +136,16 @@ pub(crate) struct Counts {
     pub(crate) failed: AtomicU64,
 }
 
-/// One gate.
+/// What the gate is told, and the service as that has it: a reload swaps both together.
 #[derive(Debug)]
-pub(crate) struct Gate {
-    settings: Settings,
-    pub(crate) driver: Arc<Driver>,
-    pub(crate) classifier: Classifier,
-    endpoints: Endpoints,
-    flights: Flights,
-    pub(crate) shutdown: Shutdown,
-    pub(crate) counts: Counts,
+pub(crate) struct Told {
+    pub(crate) settings: Settings,
+    pub(crate) endpoints: Endpoints,
 }
 
-impl Gate {
-    pub(crate) fn new(settings: Settings, driver: Arc<Driver>, shutdown: Shutdown) -> Arc<Self> {
+impl Told {
+    /// Endpoints that stay as they are stay the same.
+    fn new(settings: Settings, before: Option<&Endpoints>) -> Arc<Self> {
         let reach = Reach {
             speaks: settings.speaks,
             tls: settings.upstream_tls.clone(),
@@ -149,23 +153,63 @@ impl Gate {
             keepalive: settings.keepalive,
             idle_max: settings.idle_max,
         };
+        let endpoints = Endpoints::new(&settings.upstream, &reach, before);
+        Arc::new(Self { settings, endpoints })
+    }
+
+    /// Whether a client may say for whom it asks.
+    pub(crate) fn trusts(&self, address: Option<IpAddr>) -> bool {
+        // Through a Unix socket comes only who may write to it.
+        address.is_none_or(|address| {
+            self.settings.trusted_proxies.iter().any(|network| network.contains(address))
+        })
+    }
+}
+
+/// One gate.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    /// Swapped as a whole; who does several things by it takes it once.
+    told: RwLock<Arc<Told>>,
+    pub(crate) driver: Arc<Driver>,
+    pub(crate) classifier: Classifier,
+    flights: Flights,
+    pub(crate) shutdown: Shutdown,
+    pub(crate) counts: Counts,
+}
+
+impl Gate {
+    pub(crate) fn new(settings: Settings, driver: Arc<Driver>, shutdown: Shutdown) -> Arc<Self> {
         Arc::new(Self {
             driver,
-            classifier: Classifier::new(settings.types.clone()),
-            endpoints: Endpoints::new(&settings.upstream, &reach),
+            classifier: Classifier::new(settings.types.clone(), settings.type_field),
+            told: RwLock::new(Told::new(settings, None)),
             flights: Flights::default(),
             shutdown,
             counts: Counts::default(),
-            settings,
         })
     }
 
-    pub(crate) fn settings(&self) -> &Settings {
-        &self.settings
+    /// What it is told now.
+    pub(crate) fn told(&self) -> Arc<Told> {
+        Arc::clone(&self.told.read())
     }
 
-    pub(crate) fn endpoints(&self) -> &Endpoints {
-        &self.endpoints
+    /// Changes what can change in a running gate: where it listens, its mode and its keepalive stay as they are.
+    /// Requests under way go on with what they began with, clients' connections with their certificate.
+    pub(crate) fn reload(&self, settings: Settings, policy: Policy) {
+        let mut place = self.told.write();
+        let old = &place.settings;
+        let settings = Settings {
+            listen: old.listen.clone(),
+            observe: old.observe,
+            keepalive: old.keepalive,
+            ..settings
+        };
+        self.classifier.change(settings.types.clone(), settings.type_field);
+        *place = Told::new(settings, Some(&place.endpoints));
+        drop(place);
+        self.driver.update_policy(|running| *running = policy);
     }
 
     pub(crate) fn flights(&self) -> &Flights {
@@ -175,14 +219,6 @@ impl Gate {
     /// Resolves when everything has to close.
     pub(crate) async fn aborting(&self) {
         self.shutdown.aborting().await;
-    }
-
-    /// Whether a client may say for whom it asks.
-    pub(crate) fn trusts(&self, address: Option<IpAddr>) -> bool {
-        // Through a Unix socket comes only who may write to it.
-        address.is_none_or(|address| {
-            self.settings.trusted_proxies.iter().any(|network| network.contains(address))
-        })
     }
 
     pub(crate) fn fail(&self) {

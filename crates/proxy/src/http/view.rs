@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use admission::{Capacity, Snapshot};
+use admission::{Capacity, Policy, Snapshot};
 
-use super::state::Gate;
+use super::state::{Gate, Settings};
 use crate::admin::{ClientsView, GateView, PoolView};
 use crate::observe::{Totals, TypeRow};
 use crate::upstream::address::Address;
@@ -21,6 +21,11 @@ impl Status {
     pub(crate) fn new(gate: Arc<Gate>, listen: Address) -> Self {
         Self { gate, listen }
     }
+
+    /// Changes what can change in a running gate: where it listens and its mode stay as they are.
+    pub fn reload(&self, settings: Settings, policy: Policy) {
+        self.gate.reload(settings, policy);
+    }
 }
 
 impl GateView for Status {
@@ -29,7 +34,7 @@ impl GateView for Status {
     }
 
     fn mode(&self) -> &'static str {
-        if self.gate.settings().observe { "observe" } else { "enforce" }
+        if self.gate.told().settings.observe { "observe" } else { "enforce" }
     }
 
     fn listen(&self) -> String {
@@ -37,7 +42,8 @@ impl GateView for Status {
     }
 
     fn upstream(&self) -> String {
-        let all: Vec<String> = self.gate.settings().upstream.iter().map(Address::to_string).collect();
+        let told = self.gate.told();
+        let all: Vec<String> = told.settings.upstream.iter().map(Address::to_string).collect();
         all.join(", ")
     }
 
@@ -73,7 +79,7 @@ impl GateView for Status {
             connections: endpoint.connections(),
             idle: u32::try_from(endpoint.idle()).unwrap_or(u32::MAX),
         };
-        self.gate.endpoints().all().iter().map(pool).collect()
+        self.gate.told().endpoints.all().iter().map(pool).collect()
     }
 
     fn clients(&self) -> ClientsView {

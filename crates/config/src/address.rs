@@ -26,6 +26,22 @@ pub enum Address {
     Unix(PathBuf),
 }
 
+/// What stands before the host of a URL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scheme {
+    Http,
+    Https,
+}
+
+impl Scheme {
+    const fn port(self) -> u16 {
+        match self {
+            Self::Http => 80,
+            Self::Https => 443,
+        }
+    }
+}
+
 impl fmt::Display for Address {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -68,6 +84,52 @@ impl Address {
                 .hint(format!("write \"{hint}\"")));
         }
         inet(text, port)
+    }
+
+    /// Reads where a service listens that speaks HTTP, and what the text says of TLS.
+    pub(crate) fn parse_http(text: &str) -> Result<(Option<Scheme>, Self), Complaint> {
+        let text = text.trim();
+        if text.starts_with('/') || text.starts_with("unix:") {
+            return Self::parse_listen(text, Scheme::Http.port()).map(|address| (None, address));
+        }
+        let (scheme, rest) = match text.split_once("://") {
+            Some(("http", rest)) => (Some(Scheme::Http), rest),
+            Some(("https", rest)) => (Some(Scheme::Https), rest),
+            Some((other, _)) => {
+                return Err(Complaint::new(format!("is a URL of another kind ({other}://)"))
+                    .hint("write \"http://host:port\" or \"https://host:port\""));
+            }
+            None => (None, text),
+        };
+        if rest.contains('@') {
+            return Err(Complaint::new("holds a user or a password")
+                .hint("no credentials belong here: what clients send is passed on"));
+        }
+        let host = rest.strip_suffix('/').unwrap_or(rest);
+        if host.contains(['/', '?', '#']) {
+            return Err(Complaint::new("has a path")
+                .hint("paths are passed on as they come: write the address alone"));
+        }
+        // What has a scheme may leave out its port.
+        let is_bare = !host.ends_with(']') && !host.contains(':') || host.ends_with(']');
+        let address = match scheme {
+            Some(scheme) if is_bare => inet(&format!("{host}:{}", scheme.port()), scheme.port())?,
+            _ => inet(host, Scheme::Http.port())?,
+        };
+        if address.port() == Some(0) { Err(Complaint::new("has port 0")) } else { Ok((scheme, address)) }
+    }
+
+    /// Reads where a gate listens that speaks HTTP: a path is that of the socket itself.
+    pub(crate) fn parse_listen(text: &str, port: u16) -> Result<Self, Complaint> {
+        let text = text.trim();
+        if text.is_empty() {
+            return Err(Complaint::new("is empty")
+                .hint(format!("write \"host:port\", such as \"127.0.0.1:{port}\", or \"unix:/path\"")));
+        }
+        if text.starts_with('/') {
+            return unix(Path::new(text));
+        }
+        Self::parse(text, port)
     }
 
     /// Its port, if it has one.

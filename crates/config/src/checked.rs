@@ -12,15 +12,21 @@ use crate::raw::{self, ADMIN, Complaint, GATE, LOG, Section, hint_for_unknown, u
 
 mod auth;
 mod gate;
+mod http;
 mod policy;
+mod postgres;
 mod rejection;
 mod tls;
 
 pub use auth::{Auth, AuthMethod, AuthQuery, ChannelBinding};
 pub(crate) use auth::{CHANNEL_BINDINGS, METHODS};
-pub use gate::{Gate, Mode, OnDisconnect, Pooling, Protocol, Trace, TraceFull};
-pub(crate) use gate::{MODES, ON_DISCONNECT, POOLINGS, PROTOCOLS, TRACE_FULL, read_simulated};
+pub use gate::{Gate, Mode, Protocol, Service, Trace, TraceFull};
+pub(crate) use gate::{MODES, PROTOCOLS, TRACE_FULL, read_simulated};
+pub use http::{HealthCheck, Http, HttpVersion, Network, Route, TypeField};
+pub(crate) use http::{TYPE_FIELDS, VERSIONS};
 pub use policy::LongLimit;
+pub(crate) use postgres::{ON_DISCONNECT, POOLINGS};
+pub use postgres::{OnDisconnect, Pooling, Postgres};
 pub(crate) use rejection::{RULES, TUNINGS, rule_of};
 pub use tls::{Identity, Tls, TlsMode, UpstreamTls, UpstreamTlsMode};
 pub(crate) use tls::{MODES as TLS_MODES, UPSTREAM_MODES};

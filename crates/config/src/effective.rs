@@ -11,10 +11,12 @@ use admission::{Capacity, Contention, Controller, Cost, Order, Policy, Rejection
 use crate::address::Address;
 use crate::checked::{
     Auth, CHANNEL_BINDINGS, FORMATS, Gate, Identity, LEVELS, LongLimit, METHODS, MODES, Mode, ON_DISCONNECT,
-    POOLINGS, PROTOCOLS, Pooling, RULES, SOCKET_MODES, TLS_MODES, TRACE_FULL, TUNINGS, UPSTREAM_MODES, World,
-    rule_of,
+    POOLINGS, PROTOCOLS, Pooling, Postgres, RULES, SOCKET_MODES, Service, TLS_MODES, TRACE_FULL, TUNINGS,
+    UPSTREAM_MODES, World, rule_of,
 };
 use crate::raw::CONTROLLERS;
+
+mod http;
 
 /// The effective configuration as TOML.
 pub fn effective(world: &World) -> String {
@@ -62,7 +64,10 @@ fn lines(world: &World) -> Lines {
         out.header("\n[[gate]]");
         service(&mut out, gate);
         admission(&mut out, gate);
-        sessions(&mut out, gate);
+        match &gate.service {
+            Service::Postgres(postgres) => sessions(&mut out, gate, postgres),
+            Service::Http(of_http) => http::requests(&mut out, gate, of_http),
+        }
         operation(&mut out, gate);
     }
     out
@@ -70,16 +75,21 @@ fn lines(world: &World) -> Lines {
 
 fn service(out: &mut Lines, gate: &Gate) {
     out.text("name", &gate.name);
-    out.text("protocol", name_of(PROTOCOLS, &gate.protocol));
+    out.text("protocol", name_of(PROTOCOLS, &gate.protocol()));
     out.text("listen", &gate.listen);
-    out.text("upstream", &gate.upstream);
+    match gate.upstream() {
+        [one] => out.text("upstream", one),
+        all => out.texts("upstream", all),
+    }
     out.text("mode", name_of(MODES, &gate.mode));
-    out.text("pooling", name_of(POOLINGS, &gate.pooling));
-    match (gate.mode, gate.pooling) {
-        (Mode::Observe, Pooling::Transaction) => {
+    if let Service::Postgres(postgres) = &gate.service {
+        out.text("pooling", name_of(POOLINGS, &postgres.pooling));
+    }
+    match (gate.mode, &gate.service) {
+        (Mode::Observe, Service::Postgres(Postgres { pooling: Pooling::Transaction, .. })) => {
             out.note("observing: each session has a connection of its own, and nothing is limited");
         }
-        (Mode::Observe, Pooling::Session) => out.note("observing: nothing is limited"),
+        (Mode::Observe, _) => out.note("observing: nothing is limited"),
         (Mode::Enforce, _) => {}
     }
 }
@@ -87,7 +97,9 @@ fn service(out: &mut Lines, gate: &Gate) {
 fn admission(out: &mut Lines, gate: &Gate) {
     let Policy { capacity, connections, cost, order, pinned_max, .. } = &gate.policy;
     out.value("connections", connections);
-    out.value("pinned_max", pinned_max);
+    if matches!(gate.service, Service::Postgres(_)) {
+        out.value("pinned_max", pinned_max);
+    }
     let unit = match cost {
         Cost::MovingAverage { window } => {
             format!("the mean upstream time of a type's last {window} executions")
@@ -167,42 +179,38 @@ fn rejection(out: &mut Lines, rejection: &Rejection) {
     }
 }
 
-fn sessions(out: &mut Lines, gate: &Gate) {
+fn sessions(out: &mut Lines, gate: &Gate, postgres: &Postgres) {
     out.value("max_clients", gate.max_clients);
-    out.value("logins_max", gate.logins_max);
-    let (own, of_own) = match gate.auth.query {
+    out.value("logins_max", postgres.logins_max);
+    let (own, of_own) = match postgres.auth.query {
         Some(_) => (1, " + 1 of auth_user"),
         None => (0, ""),
     };
     out.note(&format!(
         "at most {} server connections: connections + logins_max{of_own}",
-        gate.policy.connections.saturating_add(gate.logins_max).saturating_add(own)
+        gate.policy.connections.saturating_add(postgres.logins_max).saturating_add(own)
     ));
-    out.time("login_timeout", gate.login_timeout);
+    out.time("login_timeout", postgres.login_timeout);
     out.time("connect_timeout", gate.connect_timeout);
     tls(out, gate);
-    out.time("dns_ttl", gate.dns_ttl);
+    out.time("dns_ttl", postgres.dns_ttl);
     out.time("keepalive", gate.keepalive);
-    out.value("allow_trust_relay", gate.allow_trust_relay);
-    authentication(out, &gate.auth);
-    out.text("on_disconnect", name_of(ON_DISCONNECT, &gate.on_disconnect));
+    out.value("allow_trust_relay", postgres.allow_trust_relay);
+    authentication(out, &postgres.auth);
+    out.text("on_disconnect", name_of(ON_DISCONNECT, &postgres.on_disconnect));
     out.time("drain_timeout", gate.drain_timeout);
 }
 
 fn operation(out: &mut Lines, gate: &Gate) {
-    match &gate.state_file {
-        Some(path) => out.text("state_file", path.display()),
-        None => out.text("state_file", "none"),
-    }
-    match &gate.trace.file {
-        Some(path) => out.text("trace_file", path.display()),
-        None => out.text("trace_file", "none"),
-    }
+    out.file("state_file", gate.state_file.as_ref());
+    out.file("trace_file", gate.trace.file.as_ref());
     out.value("trace_max", gate.trace.megabytes_max);
     out.text("trace_full", name_of(TRACE_FULL, &gate.trace.full));
-    out.value("admin_users", toml::Value::from(gate.admin_users.clone()));
-    out.value("stats_users", toml::Value::from(gate.stats_users.clone()));
-    out.text("admin_database", &gate.admin_database);
+    if let Service::Postgres(postgres) = &gate.service {
+        out.value("admin_users", toml::Value::from(postgres.admin_users.clone()));
+        out.value("stats_users", toml::Value::from(postgres.stats_users.clone()));
+        out.text("admin_database", &postgres.admin_database);
+    }
 }
 
 fn authentication(out: &mut Lines, auth: &Auth) {
@@ -232,7 +240,7 @@ fn tls(out: &mut Lines, gate: &Gate) {
     identity(out, "tls_cert", "tls_key", tls.identity.as_ref());
     out.path("tls_client_ca", tls.client_ca.as_ref());
     // Over a Unix socket there is none.
-    if matches!(gate.upstream, Address::Inet { .. }) {
+    if matches!(gate.upstream(), [Address::Inet { .. }, ..]) {
         out.text("upstream_tls_mode", name_of(UPSTREAM_MODES, &upstream_tls.mode));
     }
     out.path("upstream_tls_ca", upstream_tls.ca.as_ref());
@@ -301,6 +309,19 @@ impl Lines {
 
     fn text(&mut self, key: &'static str, text: impl fmt::Display) {
         self.value(key, toml::Value::from(text.to_string()));
+    }
+
+    fn texts<T: fmt::Display>(&mut self, key: &'static str, texts: &[T]) {
+        let texts: Vec<String> = texts.iter().map(T::to_string).collect();
+        self.value(key, toml::Value::from(texts));
+    }
+
+    /// A file, or that there is none.
+    fn file(&mut self, key: &'static str, path: Option<&PathBuf>) {
+        match path {
+            Some(path) => self.text(key, path.display()),
+            None => self.text(key, "none"),
+        }
     }
 
     fn path(&mut self, key: &'static str, path: Option<&PathBuf>) {

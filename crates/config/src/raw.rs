@@ -8,19 +8,26 @@
 
 use toml::de::DeValue;
 
+use crate::checked::Protocol;
+
 mod gate;
+mod http;
 mod policy;
+mod postgres;
 mod scenario;
 mod section;
 mod values;
 
-pub use gate::GATE;
+pub use gate::{COMMON, GATE};
+pub use http::{HTTP, ROUTE};
+pub use postgres::POSTGRES;
 pub use scenario::{SCENARIO, SOURCE, SWEEP, TYPE, UPSTREAM};
 pub(crate) use section::{Section, hint_for_unknown, literal, unknown_key};
 pub(crate) use values::CONTROLLERS;
 pub(crate) use values::{
     Complaint, aging, amount, amount_or_steps, at_most_a_day, boolean, bound, capacity, choice, curve,
-    integer, list, long_limit, long_time, some_text, some_time, steps, text, time_or_none, users, weights,
+    integer, list, long_limit, long_time, some_text, some_time, steps, text, texts, time_or_none, users,
+    weights,
 };
 
 /// One key.
@@ -49,6 +56,8 @@ pub enum Form {
     Text,
     /// The number or boolean that it looks like, or else a text.
     Any,
+    /// Tables, which no flag can hold.
+    Tables,
 }
 
 /// What holds when a key is absent.
@@ -56,6 +65,8 @@ pub enum Form {
 pub enum FieldDefault {
     /// This TOML value.
     Value(&'static str),
+    /// One for a gate for PostgreSQL, another for HTTP.
+    Each(&'static str, &'static str),
     /// Something derived, in words.
     Derived(&'static str),
     /// Nothing: the key must be there.
@@ -64,14 +75,17 @@ pub enum FieldDefault {
 
 impl Field {
     /// Its default as a TOML value.
-    pub(crate) fn default_value(&self) -> Option<DeValue<'static>> {
-        let Value(text) = self.default else { return None };
+    pub(crate) fn default_value(&self, protocol: Protocol) -> Option<DeValue<'static>> {
+        let text = match (self.default, protocol) {
+            (Value(text), _) | (Each(text, _), Protocol::Postgres) | (Each(_, text), Protocol::Http) => text,
+            (Derived(_) | Required, _) => return None,
+        };
         let value = DeValue::parse(text).expect("a test parses every default");
         Some(value.into_inner())
     }
 }
 
-use FieldDefault::Value;
+use FieldDefault::{Derived, Each, Required, Value};
 
 /// The keys of `[admin]`.
 pub const ADMIN: &[Field] = &[
@@ -141,15 +155,17 @@ mod tests {
 
     #[test]
     fn every_default_is_a_toml_value() {
-        for field in ADMIN.iter().chain(LOG).chain(GATE) {
-            let is_value = matches!(field.default, Value(_));
-            assert_eq!(field.default_value().is_some(), is_value, "{}", field.key);
+        for field in ADMIN.iter().chain(LOG).chain(GATE).chain(ROUTE) {
+            let is_value = matches!(field.default, Value(_) | Each(..));
+            for protocol in [Protocol::Postgres, Protocol::Http] {
+                assert_eq!(field.default_value(protocol).is_some(), is_value, "{}", field.key);
+            }
         }
     }
 
     #[test]
     fn every_key_is_documented_with_a_reason() {
-        for field in ADMIN.iter().chain(LOG).chain(GATE) {
+        for field in ADMIN.iter().chain(LOG).chain(GATE).chain(ROUTE) {
             for text in [field.doc, field.reason] {
                 assert!(text.ends_with('.') && text.len() > 15, "{}: {text:?}", field.key);
             }

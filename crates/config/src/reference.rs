@@ -2,12 +2,14 @@
 
 use std::fmt::Write as _;
 
-use crate::raw::{ADMIN, Field, FieldDefault, GATE, LOG, SCENARIO, SOURCE, SWEEP, TYPE, UPSTREAM};
+use crate::raw::{
+    ADMIN, COMMON, Field, FieldDefault, HTTP, LOG, POSTGRES, ROUTE, SCENARIO, SOURCE, SWEEP, TYPE, UPSTREAM,
+};
 
 const HEAD: &str = "\
 # Configuration
 
-<!-- Generated from crates/config/src/raw.rs. To write it anew: `UPDATE_REFERENCE=1 cargo test -p config --test reference` -->
+<!-- Generated from crates/config/src/raw. To write it anew: `UPDATE_REFERENCE=1 cargo test -p config --test reference` -->
 
 One TOML file. `gatekeeper run` looks for it in `./gatekeeper.toml`, `$XDG_CONFIG_HOME/gatekeeper/gatekeeper.toml` (or
 `~/.config/gatekeeper/gatekeeper.toml`) and `/etc/gatekeeper/gatekeeper.toml`; `--config FILE` names another. Only
@@ -16,6 +18,14 @@ One TOML file. `gatekeeper run` looks for it in `./gatekeeper.toml`, `$XDG_CONFI
 ```toml
 [[gate]]
 upstream = \"127.0.0.1:5432\"
+```
+
+or, in front of application servers:
+
+```toml
+[[gate]]
+protocol = \"http\"
+upstream = \"127.0.0.1:8000\"
 ```
 
 `gatekeeper check FILE` prints what holds, with every default and everything derived, or all that is wrong with it. The
@@ -44,7 +54,20 @@ pub fn reference() -> String {
     let mut page = HEAD.to_owned();
     section(&mut page, "`[admin]`", "The listener for metrics, health and commands.", ADMIN, reload);
     section(&mut page, "`[log]`", "What the process writes to standard error.", LOG, reload);
-    section(&mut page, "`[[gate]]`", "One protected service; there may be several.", GATE, reload);
+    section(
+        &mut page,
+        "`[[gate]]`",
+        "One protected service; there may be several, of both protocols.",
+        COMMON,
+        reload,
+    );
+    let postgres = "More keys of a `[[gate]]` with `protocol = \"postgres\"`, which is the default. Any other gate refuses them.";
+    section(&mut page, "A gate for PostgreSQL", postgres, POSTGRES, reload);
+    let http = "More keys of a `[[gate]]` with `protocol = \"http\"`. Any other gate refuses them.";
+    section(&mut page, "A gate for HTTP", http, HTTP, reload);
+    let route =
+        "Below a gate for HTTP: which requests have a type of this name. There may be several, at most 1000.";
+    section(&mut page, "`[[gate.route]]`", route, ROUTE, reload);
     page
 }
 
@@ -73,6 +96,7 @@ fn section(page: &mut String, title: &str, about: &str, fields: &[Field], more: 
     for field in fields {
         let default = match field.default {
             FieldDefault::Value(value) => format!("`{value}`"),
+            FieldDefault::Each(postgres, http) => format!("`{postgres}` for PostgreSQL, `{http}` for HTTP"),
             FieldDefault::Derived(words) => words.to_owned(),
             FieldDefault::Required => "none: required".to_owned(),
         };

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use crate::checked::{AuthMethod, Gate, World};
+use crate::checked::{AuthMethod, Gate, Postgres, Service, World};
 use crate::effective::{Row, rows};
 use crate::raw::{ADMIN, GATE, LOG};
 
@@ -54,15 +54,18 @@ pub struct Reload {
 /// would trust everybody.
 pub fn reload(running: &World, asked: &World) -> Result<Reload, String> {
     let gates: Vec<Gate> = running.gates.iter().map(|gate| merged(gate, asked)).collect();
-    if let Some(gate) = gates.iter().find(|gate| gate.listen == gate.upstream) {
+    if let Some(gate) = gates.iter().find(|gate| gate.upstream().contains(&gate.listen)) {
         return Err(format!(
             "gate {:?}: upstream = {:?} is where the gate listens, which only a restart can change",
             gate.name,
-            gate.upstream.to_string()
+            gate.listen.to_string()
         ));
     }
-    let is_open = |gate: &&Gate| {
-        gate.auth.method == AuthMethod::Trust && !gate.listen.is_local() && !gate.allow_trust_relay
+    let is_open = |gate: &&Gate| match &gate.service {
+        Service::Postgres(Postgres { auth, allow_trust_relay, .. }) => {
+            auth.method == AuthMethod::Trust && !gate.listen.is_local() && !allow_trust_relay
+        }
+        Service::Http(_) => false,
     };
     if let Some(gate) = gates.iter().find(is_open) {
         return Err(format!(
@@ -99,12 +102,19 @@ fn merged(running: &Gate, asked: &World) -> Gate {
     let Some(asked) = asked.gates.iter().find(|gate| gate.name == running.name) else {
         return running.clone();
     };
+    let service = match (&running.service, &asked.service) {
+        (Service::Postgres(running), Service::Postgres(asked)) => {
+            Service::Postgres(Postgres { pooling: running.pooling, ..asked.clone() })
+        }
+        (Service::Http(_), Service::Http(asked)) => Service::Http(asked.clone()),
+        // All of it depends on the protocol, which can't change.
+        _ => return running.clone(),
+    };
     let mut gate = Gate {
         name: running.name.clone(),
-        protocol: running.protocol,
         listen: running.listen.clone(),
+        service,
         mode: running.mode,
-        pooling: running.pooling,
         keepalive: running.keepalive,
         state_file: running.state_file.clone(),
         trace: running.trace.clone(),

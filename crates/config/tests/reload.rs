@@ -46,10 +46,10 @@ fn what_cannot_change_stays_and_is_named_while_the_rest_changes() {
             "format",
             "listen",
             "mode",
-            "pooling",
             "keepalive",
             "state_file",
-            "types_max"
+            "types_max",
+            "pooling"
         ]
     );
     assert_eq!(reload.world.gates[0].listen, running.gates[0].listen);

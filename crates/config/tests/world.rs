@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use admission::{Capacity, Controller, Cost, Goal, Order, Rejection, Targets, Tuning, Work, YakshaSettings};
 use config::{
-    ADMIN, Address, Auth, AuthMethod, AuthQuery, ChannelBinding, Field, FieldDefault, GATE, LOG, LongLimit,
-    Mode, OnDisconnect, Origin, Pooling, SocketMode, TlsMode, Trace, TraceFull, UpstreamTlsMode, World,
-    effective, parse,
+    ADMIN, Address, Auth, AuthMethod, AuthQuery, COMMON, ChannelBinding, Field, FieldDefault, Gate, LOG,
+    LongLimit, Mode, OnDisconnect, Origin, POSTGRES, Pooling, Postgres, Service, SocketMode, TlsMode, Trace,
+    TraceFull, UpstreamTlsMode, World, effective, parse,
 };
 
 const MINIMAL: &str = "[[gate]]\nupstream = \"db:5432\"\n";
@@ -122,13 +122,21 @@ fn world(text: &str) -> World {
     parse(Origin::File("g.toml".into()), text).unwrap_or_else(|errors| panic!("{errors}"))
 }
 
+fn postgres(gate: &Gate) -> &Postgres {
+    match &gate.service {
+        Service::Postgres(postgres) => postgres,
+        Service::Http(_) => panic!("a gate for HTTP"),
+    }
+}
+
 #[test]
 fn only_the_upstream_is_required() {
     let world = world(MINIMAL);
     let gate = &world.gates[0];
+    let of_postgres = postgres(gate);
     assert_eq!(world.admin.listen, Some(Address::Inet { host: "127.0.0.1".into(), port: 6433 }));
     assert_eq!((gate.name.as_str(), gate.listen.to_string()), ("postgres", "127.0.0.1:6432".into()));
-    assert_eq!((gate.mode, gate.pooling), (Mode::Enforce, Pooling::Transaction));
+    assert_eq!((gate.mode, of_postgres.pooling), (Mode::Enforce, Pooling::Transaction));
     let policy = &gate.policy;
     assert_eq!((policy.connections, policy.pinned_max, policy.capacity), (20, 10, Capacity::Unlimited));
     assert_eq!((gate.long_limit, policy.long_limit), (LongLimit::Auto, Some(admission::LongLimit::FOUND)));
@@ -137,14 +145,15 @@ fn only_the_upstream_is_required() {
     assert_eq!(policy.cost, Cost::DEFAULT);
     assert_eq!((policy.queue_max, policy.queue_timeout), (100_000, Duration::from_secs(120)));
     assert_eq!((policy.types_max, policy.suspend_after), (1000, Duration::from_secs(1)));
-    assert_eq!((gate.max_clients, gate.logins_max), (10_000, 16));
-    assert!(!gate.allow_trust_relay);
+    assert_eq!((gate.max_clients, of_postgres.logins_max), (10_000, 16));
+    assert!(!of_postgres.allow_trust_relay);
 }
 
 #[test]
 fn every_key_is_heard() {
     let world = world(FULL);
     let gate = &world.gates[0];
+    let of_postgres = postgres(gate);
     assert_eq!(world.admin.listen, None);
     assert_eq!(world.admin.socket.as_deref(), Some("/run/gatekeeper/admin.sock".as_ref()));
     assert_eq!(world.admin.socket_mode, SocketMode::Group);
@@ -152,14 +161,14 @@ fn every_key_is_heard() {
     assert_eq!(gate.trace, Trace { file, megabytes_max: 9, full: TraceFull::Rotate });
     assert_eq!(world.admin.token_file.as_deref(), Some("/etc/gatekeeper/token".as_ref()));
     assert_eq!(gate.listen, Address::Unix("/run/gatekeeper/.s.PGSQL.6432".into()));
-    assert_eq!(gate.upstream, Address::Unix("/run/postgresql/.s.PGSQL.5433".into()));
+    assert_eq!(of_postgres.upstream, Address::Unix("/run/postgresql/.s.PGSQL.5433".into()));
     let identity = gate.tls.identity.as_ref().expect("an identity");
     assert_eq!(
         (&*identity.certificate, &*identity.key),
         ("/etc/gate.pem".as_ref(), "/etc/gate.key".as_ref())
     );
     assert_eq!(gate.tls.client_ca.as_deref(), Some("/etc/people.pem".as_ref()));
-    assert_eq!((gate.tls.mode, gate.dns_ttl), (TlsMode::VerifyFull, Duration::ZERO));
+    assert_eq!((gate.tls.mode, of_postgres.dns_ttl), (TlsMode::VerifyFull, Duration::ZERO));
     let upstream_tls = &world.gates[1].upstream_tls;
     assert_eq!(upstream_tls.mode, UpstreamTlsMode::VerifyCa);
     assert_eq!(upstream_tls.ca.as_deref(), Some("/etc/db.pem".as_ref()));
@@ -181,11 +190,14 @@ fn every_key_is_heard() {
     assert_eq!(world.gates[2].policy.cost, Cost::Steady);
     assert_eq!((policy.queue_max, policy.queue_timeout), (0, Duration::from_secs(90)));
     assert_eq!((policy.types_max, policy.suspend_after), (5, Duration::ZERO));
-    assert_eq!((gate.mode, gate.pooling), (Mode::Observe, Pooling::Session));
-    assert_eq!((gate.max_clients, gate.logins_max), (7, 3));
-    assert_eq!((gate.login_timeout, gate.connect_timeout), (Duration::from_secs(1), Duration::from_secs(2)));
+    assert_eq!((gate.mode, of_postgres.pooling), (Mode::Observe, Pooling::Session));
+    assert_eq!((gate.max_clients, of_postgres.logins_max), (7, 3));
+    assert_eq!(
+        (of_postgres.login_timeout, gate.connect_timeout),
+        (Duration::from_secs(1), Duration::from_secs(2))
+    );
     assert_eq!((gate.keepalive, gate.drain_timeout), (Duration::from_secs(4), Duration::ZERO));
-    assert!(gate.allow_trust_relay);
+    assert!(of_postgres.allow_trust_relay);
     let yaksha = YakshaSettings {
         target: Duration::from_millis(150),
         arrivals: 823.5,
@@ -214,13 +226,14 @@ fn every_key_is_heard() {
         allow_cleartext: true,
         channel_binding: ChannelBinding::Require,
     };
-    assert_eq!(gate.auth, auth);
-    let second = &world.gates[1].auth;
+    assert_eq!(of_postgres.auth, auth);
+    let second = &postgres(&world.gates[1]).auth;
+    let third = &postgres(&world.gates[2]).auth;
     assert_eq!((second.method, &second.query), (AuthMethod::Scram, &Some(query("postgres", None))));
-    assert_eq!((second.failures_max, world.gates[2].auth.failures_max), (None, Some(100)));
-    assert_eq!(world.gates[2].auth.method, AuthMethod::Relay);
+    assert_eq!((second.failures_max, third.failures_max), (None, Some(100)));
+    assert_eq!(third.method, AuthMethod::Relay);
     assert_eq!(second.channel_binding, ChannelBinding::Prefer);
-    assert_eq!(gate.on_disconnect, OnDisconnect::Cancel);
+    assert_eq!(of_postgres.on_disconnect, OnDisconnect::Cancel);
     assert_eq!((world.gates[1].policy.order, world.gates[1].policy.long_limit), (Order::Fifo, None));
     assert_eq!(world.gates[2].long_limit, LongLimit::NoLane);
     assert!(matches!(world.gates[2].policy.order, Order::ShortestFirst { aging: None, .. }));
@@ -228,7 +241,7 @@ fn every_key_is_heard() {
 
 #[test]
 fn the_full_file_names_every_key() {
-    for field in GATE {
+    for field in COMMON.iter().chain(POSTGRES) {
         assert!(FULL.contains(&format!("\n{} = ", field.key)), "{}", field.key);
     }
 }
@@ -237,12 +250,13 @@ fn the_full_file_names_every_key() {
 fn writing_out_every_documented_default_changes_nothing() {
     let written = |fields: &[Field]| -> String {
         let line = |field: &Field| match field.default {
-            FieldDefault::Value(value) => format!("{} = {value}\n", field.key),
+            FieldDefault::Value(value) | FieldDefault::Each(value, _) => format!("{} = {value}\n", field.key),
             FieldDefault::Derived(_) | FieldDefault::Required => String::new(),
         };
         fields.iter().map(line).collect()
     };
-    let text = format!("[admin]\n{}[log]\n{}{MINIMAL}{}", written(ADMIN), written(LOG), written(GATE));
+    let gate = written(COMMON) + &written(POSTGRES);
+    let text = format!("[admin]\n{}[log]\n{}{MINIMAL}{gate}", written(ADMIN), written(LOG));
     assert_eq!(world(&text), world(MINIMAL));
 }
 

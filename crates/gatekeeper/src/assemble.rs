@@ -5,33 +5,117 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use admission::Order;
-use config::{LongLimit, Mode, SocketMode, World};
+use admission::{Order, Policy};
+use config::{LongLimit, Mode, Service, SocketMode, World};
 use parking_lot::Mutex;
-use proxy::admin::{Admin, AdminSocket, CapacityWords, Token};
+use proxy::admin::{Admin, AdminSocket, CapacityWords, GateView, Token};
 use proxy::command::{Command, Commands};
 use proxy::gate::Driver;
-use proxy::postgres::auth::{AUTH_QUERY, AuthSettings, Authentication, ChannelBinding, Method, Query};
-use proxy::postgres::{self, Bound, Console, Settings, StartError, Status};
 use proxy::shutdown::{Phase, Shutdown, Trigger, shutdown};
 use proxy::trace::{Full, Header, Recording, TraceFile};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use crate::Failure;
 use crate::commands::SetLevel;
 use crate::reload::Configuration;
 use crate::signals::{Asked, Signals};
 use crate::state::{self, StateFile};
-use crate::{Failure, files};
+
+mod http;
+mod postgres;
+
+pub(crate) use http::page;
+pub(crate) use postgres::authentication;
 
 /// How many commands of consoles may wait for the process; one more waits in its console.
 const COMMANDS_MAX: usize = 8;
 
 /// A gate that runs, as a reload and its state file know it.
 pub(crate) struct Running {
-    pub(crate) status: Status,
+    status: Status,
     pub(crate) commands: Commands,
+}
+
+/// What a gate is told beside the policy.
+pub(crate) enum Told {
+    Postgres(proxy::postgres::Settings),
+    Http(proxy::http::Settings),
+}
+
+/// A gate that runs.
+enum Status {
+    Postgres(proxy::postgres::Status),
+    Http(proxy::http::Status),
+}
+
+/// A gate that listens, and serves nobody yet.
+enum Bound {
+    Postgres(proxy::postgres::Bound),
+    Http(proxy::http::Bound),
+}
+
+impl Running {
+    /// Has it follow another configuration, for the same protocol: that never changes in a running process.
+    pub(crate) fn reload(&self, told: Told, policy: Policy) {
+        match (&self.status, told) {
+            (Status::Postgres(status), Told::Postgres(settings)) => status.reload(settings, policy),
+            (Status::Http(status), Told::Http(settings)) => status.reload(settings, policy),
+            (Status::Postgres(_), Told::Http(_)) | (Status::Http(_), Told::Postgres(_)) => {
+                tracing::error!("a gate was told of another protocol, and stays as it is");
+            }
+        }
+    }
+}
+
+impl Status {
+    fn view(&self) -> Arc<dyn GateView> {
+        match self {
+            Self::Postgres(status) => Arc::new(status.clone()),
+            Self::Http(status) => Arc::new(status.clone()),
+        }
+    }
+}
+
+impl Bound {
+    /// Listens.
+    async fn new(told: Told, driver: Arc<Driver>, phase: Shutdown) -> Result<Self, String> {
+        match told {
+            Told::Postgres(settings) => {
+                let bound = proxy::postgres::Bound::new(settings, driver, phase).await;
+                bound.map(Self::Postgres).map_err(|error| error.to_string())
+            }
+            Told::Http(settings) => {
+                let bound = proxy::http::Bound::new(settings, driver, phase).await;
+                bound.map(Self::Http).map_err(|error| error.to_string())
+            }
+        }
+    }
+
+    fn address(&self) -> proxy::Address {
+        match self {
+            Self::Postgres(bound) => bound.address(),
+            Self::Http(bound) => bound.address(),
+        }
+    }
+
+    fn status(&self) -> Status {
+        match self {
+            Self::Postgres(bound) => Status::Postgres(bound.status()),
+            Self::Http(bound) => Status::Http(bound.status()),
+        }
+    }
+
+    async fn run(self) -> Result<(), String> {
+        match self {
+            Self::Postgres(bound) => bound.run().await.map_err(|error| error.to_string()),
+            Self::Http(bound) => {
+                bound.run().await;
+                Ok(())
+            }
+        }
+    }
 }
 
 /// A gate that was started, with what belongs to it.
@@ -78,7 +162,7 @@ pub(crate) async fn protect(
             ended = gates.join_next() => match ended {
                 None => break,
                 Some(Ok(Ok(()))) => {}
-                Some(Ok(Err(error))) => result = stop_all(&trigger, error.to_string()),
+                Some(Ok(Err(error))) => result = stop_all(&trigger, error),
                 Some(Err(error)) => result = stop_all(&trigger, error.to_string()),
             },
             asked = signals.next() => match asked {
@@ -173,7 +257,7 @@ async fn start_gate(
     admin: &Admin,
     phase: &Shutdown,
     commands: &Commands,
-    gates: &mut JoinSet<Result<(), StartError>>,
+    gates: &mut JoinSet<Result<(), String>>,
 ) -> Result<Started, Failure> {
     let named = |error: String| Failure::Runtime(format!("gate {:?}: {error}", gate.name));
     let settings =
@@ -184,14 +268,13 @@ async fn start_gate(
         Mode::Observe => Driver::observing(&gate.name, policy, seed),
     };
     let kept = Arc::clone(&driver);
-    let bound =
-        Bound::new(settings, driver, phase.clone()).await.map_err(|error| named(error.to_string()))?;
+    let bound = Bound::new(settings, driver, phase.clone()).await.map_err(named)?;
     announce(gate, &bound);
     // Only now, since a second gatekeeper that finds the address in use has no business with the first one's file.
     let recording = start_trace(gate, &kept).map_err(|error| named(format!("trace_file: {error}")))?;
     let file = gate.state_file.as_ref().map(|path| StateFile::open(path.clone(), kept));
     let status = bound.status();
-    admin.add_gate(Arc::new(status.clone()));
+    admin.add_gate(status.view());
     gates.spawn(bound.run());
     Ok(Started { gate: Running { status, commands: commands.clone() }, file, recording })
 }
@@ -234,7 +317,9 @@ fn alone(gate: &config::Gate) -> World {
 /// What is protected, where clients connect, and which limits are in force.
 fn announce(gate: &config::Gate, bound: &Bound) {
     let policy = &gate.policy;
-    let (name, upstream, listen) = (&gate.name, &gate.upstream, bound.address());
+    let (name, listen) = (&gate.name, bound.address());
+    let upstream: Vec<String> = gate.upstream().iter().map(config::Address::to_string).collect();
+    let upstream = upstream.join(", ");
     match gate.mode {
         Mode::Enforce => {
             tracing::info!(gate = name, %listen, %upstream, "protecting");
@@ -266,69 +351,15 @@ fn announce(gate: &config::Gate, bound: &Bound) {
     );
 }
 
-/// Who may log in to a gate, with the users file read.
-pub(crate) fn authentication(gate: &config::Gate) -> Result<Arc<Authentication>, String> {
-    let auth = &gate.auth;
-    let settings = AuthSettings {
-        method: match auth.method {
-            config::AuthMethod::Relay => Method::Relay,
-            config::AuthMethod::Scram => Method::Scram,
-            config::AuthMethod::Md5 => Method::Md5,
-            config::AuthMethod::Trust => Method::Trust,
-        },
-        users_file: auth.users_file.clone(),
-        query: auth.query.as_ref().map(|query| Query {
-            user: query.user.clone(),
-            database: query.database.clone(),
-            sql: query.sql.clone().unwrap_or_else(|| AUTH_QUERY.to_owned()),
-        }),
-        failures_max: auth.failures_max,
-        allow_cleartext: auth.allow_cleartext,
-        channel_binding: match auth.channel_binding {
-            config::ChannelBinding::Disable => ChannelBinding::Disable,
-            config::ChannelBinding::Prefer => ChannelBinding::Prefer,
-            config::ChannelBinding::Require => ChannelBinding::Require,
-        },
-    };
-    Authentication::load(settings).map(Arc::new).map_err(|error| error.to_string())
-}
-
-/// What the PostgreSQL gate is told beside the policy.
+/// What a gate is told beside the policy.
 ///
 /// # Errors
 /// A file that can't be used (it was looked at before, but may have changed since).
-pub(crate) fn told(gate: &config::Gate, commands: &Commands) -> Result<Settings, String> {
-    let keepalive = proxy::Keepalive { idle: gate.keepalive, ..proxy::Keepalive::default() };
-    Ok(Settings {
-        name: gate.name.clone(),
-        listen: address(&gate.listen),
-        pooling: match gate.pooling {
-            config::Pooling::Transaction => postgres::Pooling::Transaction,
-            config::Pooling::Session => postgres::Pooling::Session,
-        },
-        connections: gate.policy.connections,
-        max_clients: gate.max_clients,
-        logins_max: gate.logins_max,
-        login_timeout: gate.login_timeout,
-        connect_timeout: gate.connect_timeout,
-        queue_timeout: gate.policy.queue_timeout,
-        tls: files::acceptor(gate)?,
-        upstream_tls: files::connector(gate)?,
-        dns_ttl: gate.dns_ttl,
-        keepalive,
-        allow_trust_relay: gate.allow_trust_relay,
-        ask_cores: gate.long_limit == LongLimit::Auto,
-        on_disconnect: match gate.on_disconnect {
-            config::OnDisconnect::Default => postgres::OnDisconnect::Auto,
-            config::OnDisconnect::Cancel => postgres::OnDisconnect::Cancel,
-            config::OnDisconnect::Finish => postgres::OnDisconnect::Finish,
-        },
-        drain_timeout: gate.drain_timeout,
-        auth: authentication(gate)?,
-        observe: gate.mode == Mode::Observe,
-        console: console(gate, commands),
-        ..Settings::new(address(&gate.upstream))
-    })
+pub(crate) fn told(gate: &config::Gate, commands: &Commands) -> Result<Told, String> {
+    match &gate.service {
+        Service::Postgres(of_postgres) => postgres::told(gate, of_postgres, commands).map(Told::Postgres),
+        Service::Http(of_http) => http::told(gate, of_http).map(Told::Http),
+    }
 }
 
 fn address(configured: &config::Address) -> proxy::Address {
@@ -338,28 +369,6 @@ fn address(configured: &config::Address) -> proxy::Address {
     }
 }
 
-/// The console of a gate: who may use it, and what `SHOW CONFIG` shows.
-fn console(gate: &config::Gate, commands: &Commands) -> Console {
-    let rows = config::rows(&alone(gate)).into_iter().filter(|row| row.gate.is_some());
-    let row = |row: config::Row| {
-        let field = config::GATE.iter().find(|field| field.key == row.key);
-        let bare = |value: &str| value.trim_matches('"').to_owned();
-        postgres::ConfigRow {
-            key: row.key,
-            value: bare(&row.value),
-            default: match field.map(|field| field.default) {
-                Some(config::FieldDefault::Value(value)) => bare(value),
-                Some(config::FieldDefault::Derived(words)) => words.to_owned(),
-                Some(config::FieldDefault::Required) | None => String::new(),
-            },
-            changeable: field.is_some_and(|field| field.reloadable),
-        }
-    };
-    Console {
-        admin_users: gate.admin_users.clone(),
-        stats_users: gate.stats_users.clone(),
-        database: gate.admin_database.clone(),
-        config: rows.map(row).collect(),
-        commands: Some(commands.clone()),
-    }
+fn keepalive(gate: &config::Gate) -> proxy::Keepalive {
+    proxy::Keepalive { idle: gate.keepalive, ..proxy::Keepalive::default() }
 }

@@ -9,7 +9,7 @@ use clap::{
     Arg, ArgMatches, Args, Command as ClapCommand, Error, FromArgMatches, Parser, Subcommand, ValueEnum,
 };
 
-/// An overload-control proxy: stands in front of a database, learns what each request costs, decides who waits, and
+/// An overload-control proxy: stands in front of a database or a web site, learns what each request costs, decides who waits, and
 /// refuses what cannot be served in time.
 #[derive(Debug, Parser)]
 #[command(name = "gatekeeper", version, max_term_width = 100)]
@@ -156,6 +156,22 @@ pub(crate) struct CalibrateArgs {
 }
 
 const GATE_HEADING: &str = "One gate, without a file";
+const POSTGRES_HEADING: &str = "… for PostgreSQL";
+const HTTP_HEADING: &str = "… for HTTP (--protocol http)";
+
+/// The keys of a gate that are flags.
+fn flags() -> impl Iterator<Item = &'static config::Field> {
+    config::GATE.iter().filter(|field| field.form != config::Form::Tables)
+}
+
+fn heading(field: &config::Field) -> &'static str {
+    let is_of = |fields: &[config::Field]| fields.iter().any(|known| known.key == field.key);
+    match field {
+        _ if is_of(config::POSTGRES) => POSTGRES_HEADING,
+        _ if is_of(config::HTTP) => HTTP_HEADING,
+        _ => GATE_HEADING,
+    }
+}
 
 /// The keys of a gate that were given as flags, with their values as typed.
 #[derive(Debug, Default)]
@@ -165,7 +181,7 @@ pub(crate) struct GateFlags {
 
 impl Args for GateFlags {
     fn augment_args(command: ClapCommand) -> ClapCommand {
-        config::GATE.iter().fold(command, |command, field| command.arg(flag(field)))
+        flags().fold(command, |command, field| command.arg(flag(field)))
     }
 
     fn augment_args_for_update(command: ClapCommand) -> ClapCommand {
@@ -178,7 +194,7 @@ impl FromArgMatches for GateFlags {
         let given = |field: &config::Field| {
             matches.get_one::<String>(field.key).map(|value| (field.key, value.clone()))
         };
-        Ok(Self { given: config::GATE.iter().filter_map(given).collect() })
+        Ok(Self { given: flags().filter_map(given).collect() })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
@@ -191,6 +207,9 @@ impl FromArgMatches for GateFlags {
 fn flag(field: &'static config::Field) -> Arg {
     let default = match field.default {
         config::FieldDefault::Value(value) => format!(" [default: {}]", value.trim_matches('"')),
+        config::FieldDefault::Each(postgres, http) => {
+            format!(" [default: {}, for HTTP {}]", postgres.trim_matches('"'), http.trim_matches('"'))
+        }
         config::FieldDefault::Derived(words) => format!(" [default: {words}]"),
         config::FieldDefault::Required => String::new(),
     };
@@ -199,7 +218,7 @@ fn flag(field: &'static config::Field) -> Arg {
         .long(field.key.replace('_', "-"))
         .value_name(value_name(field.key))
         .help(format!("{first_sentence}{default}").replace('`', ""))
-        .help_heading(GATE_HEADING)
+        .help_heading(heading(field))
         .allow_hyphen_values(true)
         .conflicts_with("config");
     // A switch need not be told what it is switched to.
@@ -216,6 +235,13 @@ fn value_name(key: &str) -> &'static str {
         "name" | "admin_database" => "NAME",
         "state_file" | "trace_file" => "FILE",
         "admin_users" | "stats_users" => "NAMES",
+        "error_page" | "access_log" => "FILE",
+        "health_check" => "PATH",
+        "trusted_proxies" => "NETWORKS",
+        "health_interval" => "TIME",
+        "type_field" | "upstream_http" => "WHICH",
+        "header_max" | "body_max" => "BYTES",
+        "proxy_protocol" | "server_timing" => "BOOL",
         key if key.ends_with("timeout") || key.ends_with("_ttl") => "TIME",
         "aging_floor" | "keepalive" | "suspend_after" | "target" | "target_p95" => "TIME",
         "codel_target" | "codel_interval" => "TIME",
@@ -264,7 +290,7 @@ mod tests {
 
     #[test]
     fn every_key_of_a_gate_is_a_flag() {
-        for field in config::GATE {
+        for field in super::flags() {
             let given = flags(&[&format!("--{}=x", field.key.replace('_', "-"))]).unwrap();
             assert_eq!(given, [(field.key, "x".to_owned())]);
         }

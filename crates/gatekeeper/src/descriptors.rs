@@ -4,7 +4,7 @@
 //! fails in ways that nobody connects to the cause. So the soft limit is raised at the start as far as needed, and what
 //! the hard limit doesn't allow is said at once.
 
-use config::{Mode, World};
+use config::{Mode, Service, World};
 
 /// What the process needs beside clients and server connections: listeners, log, runtime, admin clients.
 const OWN: u64 = 128;
@@ -44,7 +44,11 @@ impl Needed {
                 Mode::Observe => clients,
                 Mode::Enforce => u64::from(gate.policy.connections),
             };
-            let logins = u64::from(gate.logins_max);
+            let logins = match &gate.service {
+                Service::Postgres(postgres) => u64::from(postgres.logins_max),
+                // What is idle at one endpoint while requests go to another.
+                Service::Http(http) => u64::from(http.idle_connections) * http.upstream.len() as u64,
+            };
             needed.all += clients + servers + logins + SPARE_PER_GATE;
             needed.least +=
                 clients.min(CLIENTS_LEAST) + servers.min(CLIENTS_LEAST) + logins.min(CLIENTS_LEAST);
@@ -85,6 +89,14 @@ mod tests {
         assert_eq!(needed.within(needed.all - 1), Allowance::Scarce);
         assert_eq!(needed.within(needed.least), Allowance::Scarce);
         assert_eq!(needed.within(needed.least - 1), Allowance::TooFew);
+    }
+
+    #[test]
+    fn connections_that_are_kept_for_http_take_one_each() {
+        let text = "[[gate]]\nprotocol = \"http\"\nupstream = \"a:1, b:2\"\nmax_clients = 1000\n\
+                    connections = 20\nidle_connections = 5";
+        let needed = Needed::of(&config::parse(config::Origin::CommandLine, text).unwrap());
+        assert_eq!(needed.all, 128 + 1000 + 20 + 2 * 5 + 256);
     }
 
     #[test]

@@ -4,10 +4,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use config::{Errors, Fault, Gate, World};
+use config::{Errors, Fault, Gate, Protocol, Service, World};
 use proxy::tls::{
     Acceptor, Connector, Downstream, DownstreamMode, File, FileFault, Identity, Upstream, UpstreamMode,
 };
+
+use crate::assemble;
 
 /// Reads a configuration and looks at the files that it names.
 ///
@@ -19,14 +21,37 @@ pub(crate) fn load(path: &Path) -> Result<World, Errors> {
 
 /// What is wrong with the files that a gate names.
 pub(crate) fn examine(gate: &Gate) -> Vec<Fault> {
-    let downstream = downstream(gate).map(|tls| Acceptor::new(&tls).map(drop));
-    let upstream = upstream(gate).map(|tls| Connector::new(&tls).map(drop));
+    let downstream = downstream(gate).map(|tls| new_acceptor(gate, &tls).map(drop));
+    let upstream = upstream(gate).map(|tls| new_connector(gate, &tls).map(drop));
     let downstream_keys = ("tls_cert", "tls_key", "tls_client_ca");
     let upstream_keys = ("upstream_tls_cert", "upstream_tls_key", "upstream_tls_ca");
     [(downstream, downstream_keys), (upstream, upstream_keys)]
         .into_iter()
         .filter_map(|(examined, keys)| Some(fault(examined?.err()?, keys)))
+        .chain(examine_page(gate))
         .collect()
+}
+
+fn examine_page(gate: &Gate) -> Option<Fault> {
+    let Service::Http(http) = &gate.service else { return None };
+    let error = assemble::page(http.error_page.as_ref()?).err()?;
+    let hint = Some("write the path of a file with HTML, or \"none\"".to_owned());
+    Some(Fault { key: "error_page", why: format!("can't be used: {error}"), hint })
+}
+
+/// What both sides are offered by name depends on what they are to speak.
+fn new_acceptor(gate: &Gate, tls: &Downstream) -> Result<Acceptor, FileFault> {
+    match gate.protocol() {
+        Protocol::Postgres => Acceptor::new(tls),
+        Protocol::Http => Acceptor::for_http(tls),
+    }
+}
+
+fn new_connector(gate: &Gate, tls: &Upstream) -> Result<Connector, FileFault> {
+    match gate.protocol() {
+        Protocol::Postgres => Connector::new(tls),
+        Protocol::Http => Connector::for_http(tls),
+    }
 }
 
 fn fault(
@@ -46,7 +71,7 @@ fn fault(
 /// # Errors
 /// A file that can't be used.
 pub(crate) fn acceptor(gate: &Gate) -> Result<Option<Arc<Acceptor>>, String> {
-    let acceptor = downstream(gate).map(|tls| Acceptor::new(&tls)).transpose();
+    let acceptor = downstream(gate).map(|tls| new_acceptor(gate, &tls)).transpose();
     acceptor.map(|acceptor| acceptor.map(Arc::new)).map_err(|fault| format!("TLS with clients: {fault}"))
 }
 
@@ -55,7 +80,7 @@ pub(crate) fn acceptor(gate: &Gate) -> Result<Option<Arc<Acceptor>>, String> {
 /// # Errors
 /// A file that can't be used.
 pub(crate) fn connector(gate: &Gate) -> Result<Option<Arc<Connector>>, String> {
-    let connector = upstream(gate).map(|tls| Connector::new(&tls)).transpose();
+    let connector = upstream(gate).map(|tls| new_connector(gate, &tls)).transpose();
     connector
         .map(|connector| connector.map(Arc::new))
         .map_err(|fault| format!("TLS with the server: {fault}"))

@@ -94,7 +94,8 @@ fn run_without_any_configuration_says_where_it_looked() {
         said,
         format!(
             "there is no configuration; looked for\n  ./gatekeeper.toml\n  {home}/.config/gatekeeper/gatekeeper.toml\n  \
-             /etc/gatekeeper/gatekeeper.toml\nName one with --config FILE, or do without: gatekeeper run --upstream 127.0.0.1:5432\n"
+             /etc/gatekeeper/gatekeeper.toml\nName one with --config FILE, or do without: gatekeeper run --upstream 127.0.0.1:5432, \
+             or gatekeeper run --protocol http --upstream 127.0.0.1:8000\n"
         )
     );
 }

@@ -8,24 +8,33 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::policy::{self, LongLimit};
-use super::{Admin, Auth, Tls, UpstreamTls, auth, number, tls};
+use super::{Admin, Http, Postgres, Tls, UpstreamTls, http, number, postgres, tls};
 use crate::address::Address;
 use crate::error::{Error, Position};
-use crate::raw::{self, Complaint, GATE, Section};
+use crate::raw::{self, Complaint, GATE, HTTP, POSTGRES, Section};
 use crate::{Examine, Fault};
 
 /// The most gates of one process.
 const GATES_MAX: usize = 64;
 /// The longest name of a gate, in bytes.
-const NAME_BYTES_MAX: usize = 64;
-const SERVER_PORT: u16 = 5432;
-const GATE_PORT: u16 = 6432;
+pub(super) const NAME_BYTES_MAX: usize = 64;
 
 /// What a protected service speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// PostgreSQL, protocol 3.
     Postgres,
+    /// HTTP, versions 1 and 2.
+    Http,
+}
+
+/// What is protected, and what only a gate for that has.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Service {
+    /// A PostgreSQL server.
+    Postgres(Postgres),
+    /// A service that speaks HTTP.
+    Http(Http),
 }
 
 /// Whether a gate decides.
@@ -35,26 +44,6 @@ pub enum Mode {
     Enforce,
     /// It only reports what it would have decided.
     Observe,
-}
-
-/// How long a client holds a server connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pooling {
-    /// For a transaction.
-    Transaction,
-    /// For its session.
-    Session,
-}
-
-/// What becomes of a running statement whose client is gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnDisconnect {
-    /// Writes are finished, the rest is canceled.
-    Default,
-    /// It is canceled.
-    Cancel,
-    /// It is finished.
-    Finish,
 }
 
 /// The trace of a gate.
@@ -82,12 +71,10 @@ pub enum TraceFull {
 pub struct Gate {
     /// Its name, unique.
     pub name: String,
-    /// What the service speaks.
-    pub protocol: Protocol,
     /// Where clients connect.
     pub listen: Address,
-    /// Where the service listens.
-    pub upstream: Address,
+    /// What is protected.
+    pub service: Service,
     /// Everything that the gate decides by. Its `long_limit` doesn't know yet what the server may tell of its cores.
     pub policy: Policy,
     /// Where the long lane's limit comes from.
@@ -98,50 +85,27 @@ pub struct Gate {
     pub cost_window: u32,
     /// Whether it decides.
     pub mode: Mode,
-    /// How long a client holds a server connection, when the gate decides.
-    pub pooling: Pooling,
     /// The most clients connected at once.
     pub max_clients: u32,
-    /// How long a login may take.
-    pub login_timeout: Duration,
     /// How long connecting to the service may take.
     pub connect_timeout: Duration,
-    /// The most logins at once.
-    pub logins_max: u32,
     /// TLS with clients.
     pub tls: Tls,
     /// TLS with the service.
     pub upstream_tls: UpstreamTls,
-    /// How long an answer of the resolver is used; zero for not at all.
-    pub dns_ttl: Duration,
     /// How long a TCP connection may be silent before the other side is probed.
     pub keepalive: Duration,
-    /// Whether a server that asks no password may be reached from other machines.
-    pub allow_trust_relay: bool,
-    /// Who may log in.
-    pub auth: Auth,
-    /// What becomes of a running statement whose client is gone.
-    pub on_disconnect: OnDisconnect,
-    /// How long transactions may take to end at shutdown.
+    /// How long transactions and requests may take to end at shutdown.
     pub drain_timeout: Duration,
     /// Where what was learned is kept, if anywhere.
     pub state_file: Option<PathBuf>,
     /// Where each request is written down, if anywhere.
     pub trace: Trace,
-    /// Who may use the console.
-    pub admin_users: Vec<String>,
-    /// Who may use the console to look.
-    pub stats_users: Vec<String>,
-    /// Where the login of a console user is relayed to.
-    pub admin_database: String,
 }
 
-pub(crate) const PROTOCOLS: &[(&str, Protocol)] = &[("postgres", Protocol::Postgres)];
+pub(crate) const PROTOCOLS: &[(&str, Protocol)] =
+    &[("postgres", Protocol::Postgres), ("http", Protocol::Http)];
 pub(crate) const MODES: &[(&str, Mode)] = &[("enforce", Mode::Enforce), ("observe", Mode::Observe)];
-pub(crate) const POOLINGS: &[(&str, Pooling)] =
-    &[("transaction", Pooling::Transaction), ("session", Pooling::Session)];
-pub(crate) const ON_DISCONNECT: &[(&str, OnDisconnect)] =
-    &[("default", OnDisconnect::Default), ("cancel", OnDisconnect::Cancel), ("finish", OnDisconnect::Finish)];
 pub(crate) const TRACE_FULL: &[(&str, TraceFull)] =
     &[("stop", TraceFull::Stop), ("rotate", TraceFull::Rotate)];
 
@@ -208,39 +172,44 @@ fn gate_title(table: &DeTable<'_>, index: usize, count: usize) -> String {
 }
 
 fn read(section: &mut Section<'_>) -> Gate {
+    let protocol = read_protocol(section);
     let name = section.read("name", name);
-    let protocol = section.read("protocol", protocol);
-    let listen =
-        section.read("listen", |value| raw::text(value).and_then(|text| Address::parse(&text, GATE_PORT)));
-    let upstream = read_upstream(section);
+    let listen = section.read("listen", |value| {
+        let text = raw::text(value)?;
+        match protocol {
+            Protocol::Postgres => Address::parse(&text, postgres::GATE_PORT),
+            Protocol::Http => Address::parse_listen(&text, http::GATE_PORT),
+        }
+    });
     let cost_window = section.read("cost_window", |value| number(value, 1, Cost::WINDOW_MAX));
     let aging_floor = section.read("aging_floor", raw::at_most_a_day);
-    let (policy, long_limit) = policy::read(section, cost_window, aging_floor);
-    let allow_trust_relay = section.read("allow_trust_relay", raw::boolean);
-    let listen_is_local = listen.is_local();
-    let upstream_tls = tls::read_upstream(section, &upstream);
+    let (policy, long_limit) = policy::read(section, protocol, cost_window, aging_floor);
+    let (service, upstream_tls) = match protocol {
+        Protocol::Postgres => {
+            let postgres = postgres::read(section, listen.is_local());
+            let upstream_tls = tls::read_upstream(section, &postgres.upstream);
+            (Service::Postgres(postgres), upstream_tls)
+        }
+        Protocol::Http => {
+            let (http, scheme) = http::read(section);
+            let upstream_tls = tls::read_upstream_http(section, &http.upstream, scheme);
+            (Service::Http(http), upstream_tls)
+        }
+    };
     Gate {
         name,
-        protocol,
         listen,
-        upstream,
+        service,
         policy,
         long_limit,
         aging_floor,
         cost_window,
         mode: section.read("mode", |value| raw::choice(value, MODES)),
-        pooling: section.read("pooling", |value| raw::choice(value, POOLINGS)),
         max_clients: section.read("max_clients", |value| number(value, 1, 1_000_000)),
-        login_timeout: section.read("login_timeout", raw::some_time),
         connect_timeout: section.read("connect_timeout", raw::some_time),
-        logins_max: section.read("logins_max", |value| number(value, 1, 10_000)),
-        tls: tls::read(section),
+        tls: tls::read(section, protocol),
         upstream_tls,
-        dns_ttl: section.read("dns_ttl", raw::at_most_a_day),
         keepalive: section.read("keepalive", keepalive),
-        allow_trust_relay,
-        auth: auth::read(section, listen_is_local, allow_trust_relay),
-        on_disconnect: section.read("on_disconnect", |value| raw::choice(value, ON_DISCONNECT)),
         drain_timeout: section.read("drain_timeout", raw::at_most_a_day),
         state_file: section.read("state_file", absolute_file),
         trace: Trace {
@@ -248,9 +217,42 @@ fn read(section: &mut Section<'_>) -> Gate {
             megabytes_max: section.read("trace_max", |value| number(value, 1, 1_000_000)),
             full: section.read("trace_full", |value| raw::choice(value, TRACE_FULL)),
         },
-        admin_users: section.read("admin_users", raw::users),
-        stats_users: section.read("stats_users", raw::users),
-        admin_database: section.read("admin_database", database),
+    }
+}
+
+/// What the gate is for, which says what defaults hold and which keys it may have.
+fn read_protocol(section: &mut Section<'_>) -> Protocol {
+    let protocol = section.read("protocol", protocol);
+    section.for_protocol(protocol);
+    let (others, whose) = match protocol {
+        Protocol::Postgres => (HTTP, ("HTTP", "http")),
+        Protocol::Http => (POSTGRES, ("PostgreSQL", "postgres")),
+    };
+    for field in others {
+        if section.has(field.key) {
+            let complaint = Complaint::new(format!("belongs to a gate for {}", whose.0));
+            let hint = format!("leave it out; only with protocol = {:?} it has a meaning", whose.1);
+            section.complain(field.key, complaint.hint(hint));
+        }
+    }
+    protocol
+}
+
+impl Gate {
+    /// What the service speaks.
+    pub fn protocol(&self) -> Protocol {
+        match self.service {
+            Service::Postgres(_) => Protocol::Postgres,
+            Service::Http(_) => Protocol::Http,
+        }
+    }
+
+    /// Where the service listens.
+    pub fn upstream(&self) -> &[Address] {
+        match &self.service {
+            Service::Postgres(postgres) => std::slice::from_ref(&postgres.upstream),
+            Service::Http(http) => &http.upstream,
+        }
     }
 }
 
@@ -260,23 +262,11 @@ pub(crate) fn read_simulated(section: &mut Section<'_>) -> (String, Policy) {
         let gate = read(section);
         return (gate.name, gate.policy);
     }
+    let protocol = read_protocol(section);
     let cost_window = section.read("cost_window", |value| number(value, 1, Cost::WINDOW_MAX));
     let aging_floor = section.read("aging_floor", raw::at_most_a_day);
-    let (policy, _) = policy::read(section, cost_window, aging_floor);
+    let (policy, _) = policy::read(section, protocol, cost_window, aging_floor);
     (section.read("name", name), policy)
-}
-
-fn read_upstream(section: &mut Section<'_>) -> Address {
-    let upstream = section.read_given("upstream", |value| {
-        let address = Address::parse(&raw::text(value)?, SERVER_PORT)?;
-        if address.port() == Some(0) { Err(Complaint::new("has port 0")) } else { Ok(address) }
-    });
-    if upstream.is_none() && !section.has("upstream") {
-        let hint = format!("write where the server listens, such as \"127.0.0.1:{SERVER_PORT}\"");
-        section.complain("upstream", Complaint::new("is missing").hint(hint));
-    }
-    // Not used: there is an error then.
-    upstream.unwrap_or(Address::Inet { host: String::new(), port: 0 })
 }
 
 /// What two gates, or a gate and the admin listener, can't share.
@@ -300,8 +290,15 @@ fn refuse_collisions(section: &mut Section<'_>, gate: &Gate, others: &[Gate], ad
     if gate.trace.file.is_some() && others.iter().any(|other| other.trace.file == gate.trace.file) {
         section.complain("trace_file", Complaint::new("another gate writes its trace there"));
     }
-    if gate.listen == gate.upstream {
+    if gate.upstream().contains(&gate.listen) {
         section.complain("upstream", Complaint::new("is the gate itself (`listen`)"));
+    }
+    let log = |gate: &Gate| match &gate.service {
+        Service::Http(http) => http.access_log.clone(),
+        Service::Postgres(_) => None,
+    };
+    if log(gate).is_some() && others.iter().any(|other| log(other) == log(gate)) {
+        section.complain("access_log", Complaint::new("another gate writes its log there"));
     }
 }
 
@@ -316,7 +313,7 @@ fn name(value: &DeValue<'_>) -> Result<String, Complaint> {
     }
 }
 
-fn absolute_file(value: &DeValue<'_>) -> Result<Option<PathBuf>, Complaint> {
+pub(super) fn absolute_file(value: &DeValue<'_>) -> Result<Option<PathBuf>, Complaint> {
     let path = match raw::text(value)?.as_str() {
         "none" => return Ok(None),
         text => PathBuf::from(text),
@@ -330,18 +327,10 @@ fn absolute_file(value: &DeValue<'_>) -> Result<Option<PathBuf>, Complaint> {
     Ok(Some(path))
 }
 
-fn database(value: &DeValue<'_>) -> Result<String, Complaint> {
-    let name = raw::text(value)?;
-    if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains('\0') {
-        return Err(Complaint::new("can't be a database's name"));
-    }
-    Ok(name)
-}
-
 fn protocol(value: &DeValue<'_>) -> Result<Protocol, Complaint> {
     match value {
-        DeValue::String(text) if matches!(&**text, "mysql" | "http") => {
-            Err(Complaint::new("is not there yet").hint("only \"postgres\" is"))
+        DeValue::String(text) if &**text == "mysql" => {
+            Err(Complaint::new("is not there yet").hint("only \"postgres\" and \"http\" are"))
         }
         other => raw::choice(other, PROTOCOLS),
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use admission::{Contention, Cost, Order, Policy, Work};
 
-use super::{number, rejection};
+use super::{Protocol, number, rejection};
 use crate::raw::{self, Complaint, Section};
 
 /// The limit of the long lane.
@@ -34,14 +34,17 @@ const ORDERS: &[(&str, bool)] = &[("fifo", true), ("shortest-first", false)];
 /// Reads what a gate decides by.
 pub(super) fn read(
     section: &mut Section<'_>,
+    protocol: Protocol,
     cost_window: u32,
     aging_floor: Duration,
 ) -> (Policy, LongLimit) {
     let errors_before = section.error_count();
     let connections = section.read("connections", |value| number(value, 1, 10_000));
-    let pinned_max = section
-        .read_given("pinned_max", |value| number(value, 1, 10_000))
-        .unwrap_or_else(|| (connections / 2).max(1));
+    let pinned = match protocol {
+        Protocol::Postgres => section.read_given("pinned_max", |value| number(value, 1, 10_000)),
+        Protocol::Http => None,
+    };
+    let pinned_max = pinned.unwrap_or_else(|| (connections / 2).max(1));
     if pinned_max > connections && section.error_count() == errors_before {
         let why = format!("is more than `connections` ({connections})");
         section.complain("pinned_max", Complaint::new(why).hint("leave it out for half of them"));

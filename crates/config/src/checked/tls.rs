@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use toml::de::DeValue;
 
-use crate::address::Address;
+use super::Protocol;
+use crate::address::{Address, Scheme};
 use crate::raw::{self, Complaint, Section};
 
 /// What is asked of clients.
@@ -89,13 +90,32 @@ pub(crate) const UPSTREAM_MODES: &[(&str, UpstreamTlsMode)] = &[
     ("verify-full", UpstreamTlsMode::VerifyFull),
 ];
 
+/// Those that mean something where both sides know beforehand whether there is TLS.
+const HTTP_MODES: &[(&str, TlsMode)] =
+    &[("disable", TlsMode::Disable), ("require", TlsMode::Require), ("verify-ca", TlsMode::VerifyCa)];
+const HTTP_UPSTREAM_MODES: &[(&str, UpstreamTlsMode)] = &[
+    ("disable", UpstreamTlsMode::Disable),
+    ("require", UpstreamTlsMode::Require),
+    ("verify-ca", UpstreamTlsMode::VerifyCa),
+    ("verify-full", UpstreamTlsMode::VerifyFull),
+];
+
+fn name(mode: TlsMode) -> &'static str {
+    MODES.iter().find(|(_, known)| *known == mode).map_or("", |(name, _)| name)
+}
+
 /// Reads the keys of TLS with clients.
-pub(super) fn read(section: &mut Section<'_>) -> Tls {
+pub(super) fn read(section: &mut Section<'_>, protocol: Protocol) -> Tls {
     let errors_before = section.error_count();
     let identity = identity(section, "tls_cert", "tls_key");
     let client_ca = section.read_given("tls_client_ca", path);
-    let given = section.read_given("tls_mode", |value| raw::choice(value, MODES));
-    let mode = given.unwrap_or(if identity.is_some() { TlsMode::Prefer } else { TlsMode::Disable });
+    let (modes, with_identity) = match protocol {
+        Protocol::Postgres => (MODES, TlsMode::Prefer),
+        // Nothing is said before the handshake that one could prefer, and nobody has a user's name.
+        Protocol::Http => (HTTP_MODES, TlsMode::Require),
+    };
+    let given = section.read_given("tls_mode", |value| raw::choice(value, modes));
+    let mode = given.unwrap_or(if identity.is_some() { with_identity } else { TlsMode::Disable });
     if section.error_count() > errors_before {
         return Tls { mode, identity, client_ca };
     }
@@ -107,7 +127,8 @@ pub(super) fn read(section: &mut Section<'_>) -> Tls {
         for key in ["tls_cert", "tls_client_ca"] {
             if section.has(key) {
                 let complaint = Complaint::new("has no meaning without TLS");
-                section.complain(key, complaint.hint("write tls_mode = \"prefer\", or leave it out"));
+                let hint = format!("write tls_mode = {:?}, or leave it out", name(with_identity));
+                section.complain(key, complaint.hint(hint));
             }
         }
     }
@@ -133,6 +154,44 @@ pub(super) fn read_upstream(section: &mut Section<'_>, upstream: &Address) -> Up
     let tls = UpstreamTls { mode, ca, identity };
     if section.error_count() == errors_before {
         refuse_misfits(section, &tls, upstream);
+    }
+    tls
+}
+
+/// Reads the keys of TLS with a service that speaks HTTP; `scheme`: what its addresses say of it.
+pub(super) fn read_upstream_http(
+    section: &mut Section<'_>,
+    upstream: &[Address],
+    scheme: Option<Scheme>,
+) -> UpstreamTls {
+    let errors_before = section.error_count();
+    let identity = identity(section, "upstream_tls_cert", "upstream_tls_key");
+    let ca = section.read_given("upstream_tls_ca", path);
+    let given = section.read_given("upstream_tls_mode", |value| raw::choice(value, HTTP_UPSTREAM_MODES));
+    let unless_told = match (scheme, &ca) {
+        (_, Some(_)) | (Some(Scheme::Https), None) => UpstreamTlsMode::VerifyFull,
+        _ => UpstreamTlsMode::Disable,
+    };
+    let tls = UpstreamTls { mode: given.unwrap_or(unless_told), ca, identity };
+    if section.error_count() > errors_before {
+        return tls;
+    }
+    match (scheme, tls.mode) {
+        (Some(Scheme::Https), UpstreamTlsMode::Disable) => {
+            let complaint = Complaint::new("contradicts https:// in `upstream`");
+            section.complain("upstream_tls_mode", complaint.hint("leave it out, or write http://"));
+        }
+        (Some(Scheme::Http), mode) if mode > UpstreamTlsMode::Disable => {
+            let complaint = Complaint::new("is http://, which has no TLS");
+            section.complain("upstream", complaint.hint("write https://, or leave the keys of TLS out"));
+        }
+        (Some(Scheme::Https), _) if tls.ca.is_none() && given.is_none() => {
+            let complaint = Complaint::new("is https://, but nothing says who signs its certificate");
+            let hint = "write upstream_tls_ca = \"/etc/ssl/certs/ca-certificates.crt\" for the authorities that \
+                        browsers trust, or upstream_tls_mode = \"require\" to trust anybody";
+            section.complain("upstream", complaint.hint(hint));
+        }
+        _ => upstream.iter().take(1).for_each(|upstream| refuse_misfits(section, &tls, upstream)),
     }
     tls
 }

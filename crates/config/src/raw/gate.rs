@@ -1,13 +1,20 @@
-//! The keys of a `[[gate]]`: where it stands, what it decides by (in `policy`), and how it connects both sides.
+//! The keys of every `[[gate]]`: where it stands, what it decides by (in `policy`), and how it connects both sides. Those
+//! of one protocol are in `postgres` and `http`.
 
 use super::Field;
-use super::FieldDefault::{Derived, Required, Value};
+use super::FieldDefault::{Derived, Each, Required, Value};
 use super::Form;
+use super::http::HTTP;
 use super::policy::POLICY;
+use super::postgres::POSTGRES;
 
-/// The keys of a `[[gate]]`.
-pub const GATE: &[Field] =
+/// The keys that every gate has.
+pub const COMMON: &[Field] =
     &joined::<{ PLACE.len() + POLICY.len() + CONNECTIONS.len() }>([PLACE, POLICY, CONNECTIONS]);
+
+/// The keys of a `[[gate]]`, of whatever protocol.
+pub const GATE: &[Field] =
+    &joined::<{ COMMON.len() + POSTGRES.len() + HTTP.len() }>([COMMON, POSTGRES, HTTP]);
 
 /// What it is called, and where it stands.
 const PLACE: &[Field] = &[
@@ -15,7 +22,7 @@ const PLACE: &[Field] = &[
         key: "name",
         form: Form::Text,
         takes: "letters, digits, `-` and `_`, at most 64",
-        default: Value("\"postgres\""),
+        default: Each("\"postgres\"", "\"http\""),
         doc: "The gate's name in metrics, logs and commands; unique.",
         reason: "With one gate a name is only a label.",
         reloadable: false,
@@ -23,27 +30,27 @@ const PLACE: &[Field] = &[
     Field {
         key: "protocol",
         form: Form::Any,
-        takes: "`\"postgres\"`",
+        takes: "`\"postgres\"` or `\"http\"`",
         default: Value("\"postgres\""),
         doc: "What the protected service speaks.",
-        reason: "The only one there is so far.",
+        reason: "In front of the database one gate protects all that use it.",
         reloadable: false,
     },
     Field {
         key: "listen",
         form: Form::Text,
         takes: "`\"host:port\"`, a socket directory or `\"unix:/path\"`",
-        default: Value("\"127.0.0.1:6432\""),
-        doc: "Where clients connect. In a directory the socket is `.s.PGSQL.6432`, so that `psql -h DIRECTORY -p 6432` finds it.",
-        reason: "Loopback, because logins are only as safe as the server's own rules; the port that poolers use.",
+        default: Each("\"127.0.0.1:6432\"", "\"127.0.0.1:8081\""),
+        doc: "Where clients connect. With PostgreSQL the socket in a directory is `.s.PGSQL.6432`, so that `psql -h DIRECTORY -p 6432` finds it.",
+        reason: "Loopback, because who reaches the gate reaches the service. The port that poolers use; one beside that of many application servers.",
         reloadable: false,
     },
     Field {
         key: "upstream",
         form: Form::Text,
-        takes: "`\"host:port\"`, a socket directory or `\"unix:/path\"`",
+        takes: "`\"host:port\"` or `\"unix:/path\"`; for PostgreSQL a socket directory, too; for HTTP also `\"http://host\"`, `\"https://host\"`, or a list of all these",
         default: Required,
-        doc: "Where the protected server listens. No user and no password: every client logs in to the server as itself, through the gate (or by it, see `auth`).",
+        doc: "Where the protected service listens. For PostgreSQL without user and password: every client logs in to the server as itself, through the gate (or by it, see `auth`). For HTTP there may be up to 64 endpoints: a request goes to the one with the fewest in flight among those that are well.",
         reason: "It can't be guessed.",
         reloadable: true,
     },
@@ -51,41 +58,23 @@ const PLACE: &[Field] = &[
         key: "connections",
         form: Form::Any,
         takes: "1 to 10000",
-        default: Value("20"),
-        doc: "The budget of server connections of the whole gate, over all users and databases. A client that waits holds none.",
-        reason: "A few per core keeps a server busy; each more costs it memory and, under contention, throughput. Must stay below the server's `max_connections` (100 by default) less what others use.",
+        default: Each("20", "200"),
+        doc: "For PostgreSQL the budget of server connections of the whole gate, over all users and databases; for HTTP the most requests that the service has at once, over all endpoints. A client that waits holds none.",
+        reason: "A few per core keeps a server busy; each more costs it memory and, under contention, throughput. Must stay below the server's `max_connections` (100 by default) less what others use. With HTTP set it to what your application serves at once (processes times threads): then who waits waits in the gate, in a good order. The default is what servers with threads have, and no limit to those without.",
         reloadable: true,
     },
 ];
 
-/// How it connects clients and the server, and what it keeps.
+/// How it connects clients and the service, and what it keeps.
 const CONNECTIONS: &[Field] = &[
     Field {
         key: "mode",
         form: Form::Any,
         takes: "`\"enforce\"` or `\"observe\"`",
         default: Value("\"enforce\""),
-        doc: "Whether the gate decides, or lets everything pass and reports what it would have done. Observing uses session pooling and no budget of connections.",
+        doc: "Whether the gate decides, or lets everything pass and reports what it would have done. Observing uses no budget of connections, and session pooling.",
         reason: "Protection is what it is for; observe first where you are not sure.",
         reloadable: false,
-    },
-    Field {
-        key: "pooling",
-        form: Form::Any,
-        takes: "`\"transaction\"` or `\"session\"`",
-        default: Value("\"transaction\""),
-        doc: "Whether a client holds a server connection for each transaction or for its whole session.",
-        reason: "With sessions, idle clients hold the connections that the budget protects.",
-        reloadable: false,
-    },
-    Field {
-        key: "pinned_max",
-        form: Form::Any,
-        takes: "1 to `connections`",
-        default: Derived("half of `connections`, at least 1"),
-        doc: "The most connections that sessions may keep to themselves because their state can't be shared (temporary tables, session advisory locks, `LISTEN` …). A statement that would pin one more is refused.",
-        reason: "Sessions that keep connections must not starve those that share.",
-        reloadable: true,
     },
     Field {
         key: "max_clients",
@@ -97,30 +86,12 @@ const CONNECTIONS: &[Field] = &[
         reloadable: true,
     },
     Field {
-        key: "login_timeout",
-        form: Form::Any,
-        takes: "a duration up to 24 h",
-        default: Value("\"15s\""),
-        doc: "How long a client may take to log in.",
-        reason: "A person types a password before connecting; programs take milliseconds.",
-        reloadable: true,
-    },
-    Field {
         key: "connect_timeout",
         form: Form::Any,
         takes: "a duration up to 24 h",
         default: Value("\"5s\""),
         doc: "How long connecting to the server may take, over all of its addresses.",
-        reason: "Above a lost packet's retries, below what a client waits for a login.",
-        reloadable: true,
-    },
-    Field {
-        key: "logins_max",
-        form: Form::Any,
-        takes: "1 to 10000",
-        default: Value("16"),
-        doc: "The most logins at once. They take server connections beside the budget of `connections`, until they join a pool. Of those that wait, the next is from where fewest are under way; a quarter is kept from an address that has the others.",
-        reason: "A server hashes passwords on its own cores: a storm of logins must not take them all.",
+        reason: "Above a lost packet's retries, below what a client waits.",
         reloadable: true,
     },
     Field {
@@ -136,8 +107,8 @@ const CONNECTIONS: &[Field] = &[
         key: "tls_mode",
         form: Form::Any,
         takes: "`\"disable\"`, `\"prefer\"` (or `\"allow\"`), `\"require\"`, `\"verify-ca\"` or `\"verify-full\"`",
-        default: Derived("`\"prefer\"` with a `tls_cert`, `\"disable\"` without"),
-        doc: "TLS with clients that come by TCP: none, for who asks for it, for all, for all with a certificate that `tls_client_ca` has signed, or with one whose common name is also the user's name. Cancel requests are taken in the clear in any mode, as older clients send no others.",
+        default: Derived("with a `tls_cert` `\"prefer\"`, or `\"require\"` for HTTP; `\"disable\"` without"),
+        doc: "TLS with clients that come by TCP (for HTTP `\"disable\"`, `\"require\"` or `\"verify-ca\"`, and HTTP/2 for who asks for it by name): none, for who asks for it, for all, for all with a certificate that `tls_client_ca` has signed, or with one whose common name is also the user's name. Cancel requests are taken in the clear in any mode, as older clients send no others.",
         reason: "A certificate is given to be used, and the clients choose; demand it where the network isn't trusted.",
         reloadable: true,
     },
@@ -173,9 +144,9 @@ const CONNECTIONS: &[Field] = &[
         form: Form::Any,
         takes: "`\"disable\"`, `\"allow\"`, `\"prefer\"`, `\"require\"`, `\"verify-ca\"` or `\"verify-full\"`",
         default: Derived(
-            "`\"verify-full\"` with an `upstream_tls_ca`; else `\"disable\"` for a server on this machine and `\"prefer\"` for any other",
+            "`\"verify-full\"` with an `upstream_tls_ca`; else `\"disable\"` for a server on this machine and for HTTP, and `\"prefer\"` for any other; an `https://` upstream must be told one of both keys",
         ),
-        doc: "TLS with the server, with the meaning of libpq's `sslmode`: only `verify-full` keeps out who can change packets on the way, and `require` only who listens. A login by SCRAM is not relayed from a client with TLS to a server with TLS, unless the client has `channel_binding=disable` or the gate has the server's certificate.",
+        doc: "TLS with the server (for HTTP `\"disable\"`, `\"require\"`, `\"verify-ca\"` or `\"verify-full\"`), with the meaning of libpq's `sslmode`: only `verify-full` keeps out who can change packets on the way, and `require` only who listens. A login by SCRAM is not relayed from a client with TLS to a server with TLS, unless the client has `channel_binding=disable` or the gate has the server's certificate.",
         reason: "libpq's own default, save where the bytes don't leave the machine.",
         reloadable: true,
     },
@@ -185,7 +156,7 @@ const CONNECTIONS: &[Field] = &[
         takes: "a path",
         default: Derived("none"),
         doc: "Who signs the server's certificate (PEM); a certificate in this file is trusted itself, too. With `\"require\"` it makes that `\"verify-ca\"`, as in libpq. Read again on reload.",
-        reason: "The authorities that browsers trust sign few database servers.",
+        reason: "The authorities that browsers trust sign few services behind a gate. Where they do: `/etc/ssl/certs/ca-certificates.crt` (Debian's path).",
         reloadable: true,
     },
     Field {
@@ -207,112 +178,11 @@ const CONNECTIONS: &[Field] = &[
         reloadable: true,
     },
     Field {
-        key: "dns_ttl",
-        form: Form::Any,
-        takes: "a duration from 0 up to 24 h",
-        default: Value("\"15s\""),
-        doc: "How often the server's name is looked up, and how long an answer is used (for longer while the resolver fails). All addresses of an answer are tried. A connection to an address that two answers in a row lack is closed when it is idle. 0: looked up for every connection, and no connection is closed.",
-        reason: "A fail-over by DNS is followed within half a minute. Set 0 for a name that gives another of many servers each time.",
-        reloadable: true,
-    },
-    Field {
-        key: "allow_trust_relay",
-        form: Form::Any,
-        takes: "`true` or `false`",
-        default: Value("false"),
-        doc: "Start even if the server lets logins in without a challenge (`trust`) and `listen` can be reached from elsewhere.",
-        reason: "To the server every client comes from the gate's address, so a rule for that address would open it to all.",
-        reloadable: true,
-    },
-    Field {
-        key: "auth",
-        form: Form::Any,
-        takes: "`\"relay\"`, `\"scram-sha-256\"`, `\"md5\"` or `\"trust\"`",
-        default: Value("\"relay\""),
-        doc: "How clients prove who they are. `\"relay\"`: the server asks them, through the gate, at each login. Otherwise the gate asks (users with a SCRAM secret are asked by SCRAM with `\"md5\"`, too; `\"trust\"` only looks whether the user is known), logs in to the server itself with what it knows or has taken over from the client's proof, and refills its pools without any login.",
-        reason: "Needs no secrets and no configuration; the others make logins cheap and let pools survive the server's restart.",
-        reloadable: true,
-    },
-    Field {
-        key: "users_file",
-        form: Form::Text,
-        takes: "a path",
-        default: Derived("none"),
-        doc: "Who may log in, in PgBouncer's format: `\"user\" \"secret\"` a line, the secret being what `pg_authid.rolpassword` holds, or a password, or empty for none. Refused if everybody may read it.",
-        reason: "With SCRAM secrets nobody who reads the file can log in by them, and the gate needs no more.",
-        reloadable: true,
-    },
-    Field {
-        key: "auth_user",
-        form: Form::Text,
-        takes: "a user's name",
-        default: Derived("none: nobody is asked"),
-        doc: "Looks users up on the server that `users_file` doesn't have, over a connection of its own beside `connections`. Its own password, if the server wants one, is in `users_file`.",
-        reason: "Reading secrets is a right that somebody has to be given.",
-        reloadable: true,
-    },
-    Field {
-        key: "auth_database",
-        form: Form::Text,
-        takes: "a database's name",
-        default: Value("\"postgres\""),
-        doc: "Where `auth_user` asks.",
-        reason: "One place for all, that exists everywhere; `pg_authid` is the same in each.",
-        reloadable: true,
-    },
-    Field {
-        key: "auth_query",
-        form: Form::Text,
-        takes: "a statement with `$1`",
-        default: Derived(
-            "name and `rolpassword` out of `pg_catalog.pg_authid`, for roles that may log in and passwords that are still valid",
-        ),
-        doc: "Finds a user: gets its name as `$1` and returns two columns, name and secret (as in `users_file`; NULL for none). It runs with `search_path = pg_catalog, pg_temp`, so write schemas out.",
-        reason: "A role that may read four columns of `pg_authid` suffices; where even that can't be had, call a `SECURITY DEFINER` function of your own.",
-        reloadable: true,
-    },
-    Field {
-        key: "login_failures_max",
-        form: Form::Any,
-        takes: "1 to 1000000, or 0 or `\"none\"` for no bound",
-        default: Value("100"),
-        doc: "The most failed logins of one address (of IPv6: one /64) in a minute; further logins from there are refused until the minute has passed. Successful logins aren't counted.",
-        reason: "Far above what people mistype, far below what guessing needs. Clients behind one address share it.",
-        reloadable: true,
-    },
-    Field {
-        key: "allow_cleartext",
-        form: Form::Any,
-        takes: "`true` or `false`",
-        default: Value("false"),
-        doc: "Send a password in clear text to a server on another machine that asks for it, without TLS.",
-        reason: "Everybody on the way could read it.",
-        reloadable: true,
-    },
-    Field {
-        key: "upstream_channel_binding",
-        form: Form::Any,
-        takes: "`\"disable\"`, `\"prefer\"` or `\"require\"`",
-        default: Value("\"prefer\""),
-        doc: "Whether the gate's own logins to the server (with any `auth` but `\"relay\"`) are bound to their TLS channel, with the meaning of libpq's `channel_binding`: never, where the server offers it, or else there is no login. Who takes the server's offer away on the way is found out by `\"prefer\"`, too.",
-        reason: "It costs nothing, and finds out who is in the middle even where no authority is named. Where TLS ends between the gate and the server (another pooler, a load balancer) such logins fail, and must be told not to be bound.",
-        reloadable: true,
-    },
-    Field {
-        key: "on_disconnect",
-        form: Form::Any,
-        takes: "`\"default\"`, `\"cancel\"` or `\"finish\"`",
-        default: Value("\"default\""),
-        doc: "What becomes of a running statement whose client is gone. `\"cancel\"` cancels and rolls back, `\"finish\"` lets it end, and `\"default\"` finishes a COMMIT, an autocommitted write and whatever ran when the client said good-bye, and cancels the rest.",
-        reason: "An answer that nobody reads is wasted work, but a write half done is worse.",
-        reloadable: true,
-    },
-    Field {
         key: "drain_timeout",
         form: Form::Any,
         takes: "a duration from 0 up to 24 h",
         default: Value("\"30s\""),
-        doc: "After SIGTERM: how long transactions may take to end before they are cut off. A second signal cuts them off at once.",
+        doc: "After SIGTERM: how long transactions and requests may take to end before they are cut off. A second signal cuts them off at once.",
         reason: "What process managers allow before they kill.",
         reloadable: true,
     },
@@ -321,7 +191,7 @@ const CONNECTIONS: &[Field] = &[
         form: Form::Text,
         takes: "an absolute path, or `\"none\"`",
         default: Value("\"none\""),
-        doc: "Where what was learned of request types is kept across restarts: written every minute and at the end, read at the start. It holds shapes of statements, never a literal. A file that can't be used is put aside with a warning.",
+        doc: "Where what was learned of request types is kept across restarts: written every minute and at the end, read at the start. It holds shapes of statements and paths, never a literal. A file that can't be used is put aside with a warning.",
         reason: "Where a service may write is the operator's to say (with systemd: `StateDirectory=gatekeeper` and a file in `/var/lib/gatekeeper`). Without it a restarted gate learns anew, one request of each type at a time.",
         reloadable: false,
     },
@@ -330,7 +200,7 @@ const CONNECTIONS: &[Field] = &[
         form: Form::Text,
         takes: "an absolute path, or `\"none\"`",
         default: Value("\"none\""),
-        doc: "Where each request is written down, for `gatekeeper replay`: when it came, of which type, how long it waited and ran. It holds shapes of statements, never a literal. A file that is there at the start goes to `FILE.1`.",
+        doc: "Where each request is written down, for `gatekeeper replay`: when it came, of which type, how long it waited and ran. It holds shapes of statements and paths, never a literal. A file that is there at the start goes to `FILE.1`.",
         reason: "Some 35 bytes a request are for those who want to look at them.",
         reloadable: false,
     },
@@ -353,39 +223,12 @@ const CONNECTIONS: &[Field] = &[
         reloadable: false,
     },
     Field {
-        key: "admin_users",
-        form: Form::Text,
-        takes: "a list of user names, as `[\"ann\", \"bob\"]` or `\"ann, bob\"`",
-        default: Value("[]"),
-        doc: "Who may use the console, the virtual database `gatekeeper` (also called `pgbouncer`): look at everything, pause, resume, end sessions, reload, shut down. There is no console unless somebody is named here or in `stats_users`.",
-        reason: "A console that nobody asked for is a door that nobody watches.",
-        reloadable: true,
-    },
-    Field {
-        key: "stats_users",
-        form: Form::Text,
-        takes: "a list of user names",
-        default: Value("[]"),
-        doc: "Who may use the console to look, and nothing else: for dashboards and exporters.",
-        reason: "An exporter needs no right to pause.",
-        reloadable: true,
-    },
-    Field {
-        key: "admin_database",
-        form: Form::Text,
-        takes: "a name",
-        default: Value("\"postgres\""),
-        doc: "The server's database to which the login of a console user is relayed, to see whether the server knows him. Nothing is asked there. A user who comes by a Unix socket from a process of the gatekeeper's own user (or root) isn't asked for a password.",
-        reason: "Every server has it.",
-        reloadable: true,
-    },
-    Field {
         key: "types_max",
         form: Form::Any,
         takes: "1 to 10000",
         default: Value("1000"),
         doc: "The most request types known at once; the least recently used one is counted as `other`. Each takes about 10 KB.",
-        reason: "Applications have some hundred statements; beyond that somebody generates them.",
+        reason: "Applications have some hundred statements or routes; beyond that somebody generates them.",
         reloadable: false,
     },
     Field {
@@ -393,7 +236,7 @@ const CONNECTIONS: &[Field] = &[
         form: Form::Any,
         takes: "a duration from 0 up to 24 h",
         default: Value("\"1s\""),
-        doc: "A transaction that is idle for longer gives its work back (not its connection) until its next statement.",
+        doc: "A transaction that is idle for longer gives its work back (not its connection) until its next statement; a request over HTTP, while its client takes nothing of the response.",
         reason: "Application code between two statements takes milliseconds; after a second somebody is thinking.",
         reloadable: true,
     },

@@ -1,6 +1,6 @@
 //! The keys of a gate's policy: what may be in flight, in which order, and who is refused.
 
-use super::FieldDefault::{Derived, Value};
+use super::FieldDefault::{Derived, Each, Value};
 use super::{Field, Form};
 
 /// The keys that a scenario's gate has, too.
@@ -90,9 +90,9 @@ pub(super) const POLICY: &[Field] = &[
         key: "queue_timeout",
         form: Form::Any,
         takes: "a duration up to 24 h",
-        default: Value("\"120s\""),
+        default: Each("\"120s\"", "\"30s\""),
         doc: "The longest that a request may wait before it is refused.",
-        reason: "Longer than nearly anybody waits; lower it to what your callers wait for.",
+        reason: "Longer than nearly anybody waits; lower it to what your callers wait for. Load balancers in front of HTTP give up after 30 to 60 s.",
         reloadable: true,
     },
     Field {

@@ -1,8 +1,9 @@
 //! One table of the file, read key by key; whatever is wrong is noted with its place, and reading goes on.
 
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeArray, DeTable, DeValue};
 
 use super::{Complaint, Field, Form};
+use crate::checked::Protocol;
 use crate::error::{Error, Position, quoted};
 
 /// Keys that people know from elsewhere, and the answer.
@@ -43,6 +44,8 @@ pub(crate) struct Section<'a> {
     name: String,
     table: &'a DeTable<'a>,
     fields: &'static [Field],
+    /// Whose defaults hold.
+    protocol: Protocol,
     /// Where its header stands.
     header: usize,
     /// The whole file, for places and quotes.
@@ -59,9 +62,14 @@ impl<'a> Section<'a> {
         (text, header): (&'a str, usize),
         errors: &'a mut Vec<Error>,
     ) -> Self {
-        let mut section = Self { name, table, fields, header, text, errors };
+        let mut section = Self { name, table, fields, protocol: Protocol::Postgres, header, text, errors };
         section.refuse_unknown_keys();
         section
+    }
+
+    /// From now on the defaults of this protocol hold.
+    pub(crate) fn for_protocol(&mut self, protocol: Protocol) {
+        self.protocol = protocol;
     }
 
     /// The values of unknown keys aren't quoted: one may be a password.
@@ -79,7 +87,10 @@ impl<'a> Section<'a> {
         if let Some(value) = self.read_given(key, &parse) {
             return value;
         }
-        let default = self.field(key).default_value().expect("only keys with a default are read like this");
+        let default = self
+            .field(key)
+            .default_value(self.protocol)
+            .expect("only keys with a default are read like this");
         parse(&default).expect("every default is valid, and every test reads them all")
     }
 
@@ -98,6 +109,28 @@ impl<'a> Section<'a> {
                 None
             }
         }
+    }
+
+    /// The tables of a key, if it is there and a list of them.
+    pub(crate) fn tables(&mut self, key: &str, written: &str) -> Option<&'a DeArray<'a>> {
+        match self.table.get(key)?.get_ref() {
+            DeValue::Array(tables) => Some(tables),
+            _ => {
+                let hint = format!("write {written} (two brackets: there may be several)");
+                self.complain(key, Complaint::new("isn't a list").hint(hint));
+                None
+            }
+        }
+    }
+
+    /// Its name in errors.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The whole file, and what is wrong so far: for the tables below.
+    pub(crate) fn parts(&mut self) -> (&'a str, &mut Vec<Error>) {
+        (self.text, self.errors)
     }
 
     /// Whether the key is there, right or wrong.

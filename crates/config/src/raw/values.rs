@@ -44,16 +44,21 @@ pub(crate) fn text(value: &DeValue<'_>) -> Result<String, Complaint> {
     }
 }
 
-/// Names of users: a list of strings, or one string with commas between them.
-pub(crate) fn users(value: &DeValue<'_>) -> Result<Vec<String>, Complaint> {
-    let names: Vec<String> = match value {
+/// A list of strings, or one string with commas between them. Empty ones are none.
+pub(crate) fn texts(value: &DeValue<'_>) -> Result<Vec<String>, Complaint> {
+    let texts: Vec<String> = match value {
         DeValue::Array(values) => {
             values.iter().map(|value| text(value.get_ref())).collect::<Result<_, _>>()?
         }
-        other => text(other)?.split(',').map(|name| name.trim().to_owned()).collect(),
+        other => text(other)?.split(',').map(|text| text.trim().to_owned()).collect(),
     };
+    Ok(texts.into_iter().filter(|text| !text.is_empty()).collect())
+}
+
+/// Names of users.
+pub(crate) fn users(value: &DeValue<'_>) -> Result<Vec<String>, Complaint> {
     let mut users: Vec<String> = Vec::new();
-    for name in names.into_iter().filter(|name| !name.is_empty()) {
+    for name in texts(value)? {
         if name.len() > USER_BYTES_MAX || name.contains('\0') {
             return Err(Complaint::new(format!("a user's name has at most {USER_BYTES_MAX} bytes")));
         }

@@ -9,7 +9,8 @@ pub(crate) fn check(file: &Path) -> Result<String, Failure> {
     let world = files::load(file).map_err(|errors| Failure::Usage(errors.to_string()))?;
     assemble::token(&world.admin).map_err(Failure::Usage)?;
     for gate in &world.gates {
-        let loaded = assemble::authentication(gate);
+        let config::Service::Postgres(postgres) = &gate.service else { continue };
+        let loaded = assemble::authentication(postgres);
         loaded.map_err(|error| Failure::Usage(format!("gate {:?}: {error}", gate.name)))?;
     }
     Ok(config::effective(&world))

@@ -60,7 +60,7 @@ fn usual_places(variable: impl Fn(&str) -> Option<PathBuf>) -> Vec<PathBuf> {
 fn nothing_found(places: &[PathBuf]) -> Failure {
     let places: Vec<_> = places.iter().map(|path| format!("  {}", path.display())).collect();
     Failure::Usage(format!(
-        "there is no configuration; looked for\n{}\nName one with --config FILE, or do without: gatekeeper run --upstream 127.0.0.1:5432",
+        "there is no configuration; looked for\n{}\nName one with --config FILE, or do without: gatekeeper run --upstream 127.0.0.1:5432, or gatekeeper run --protocol http --upstream 127.0.0.1:8000",
         places.join("\n")
     ))
 }

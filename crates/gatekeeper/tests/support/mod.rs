@@ -11,6 +11,7 @@
 pub(crate) mod certificates;
 pub(crate) mod chance;
 mod gatekeeper;
+pub(crate) mod origin;
 pub(crate) mod raw;
 
 use std::path::PathBuf;

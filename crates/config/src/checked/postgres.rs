@@ -1,0 +1,104 @@
+//! What only a gate for PostgreSQL has.
+
+use std::time::Duration;
+
+use toml::de::DeValue;
+
+use super::gate::NAME_BYTES_MAX;
+use super::{Auth, auth, number};
+use crate::address::Address;
+use crate::raw::{self, Complaint, Section};
+
+pub(crate) const SERVER_PORT: u16 = 5432;
+pub(crate) const GATE_PORT: u16 = 6432;
+
+/// How long a client holds a server connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pooling {
+    /// For a transaction.
+    Transaction,
+    /// For its session.
+    Session,
+}
+
+/// What becomes of a running statement whose client is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnDisconnect {
+    /// Writes are finished, the rest is canceled.
+    Default,
+    /// It is canceled.
+    Cancel,
+    /// It is finished.
+    Finish,
+}
+
+/// A gate for PostgreSQL, beside what every gate has.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Postgres {
+    /// Where the server listens.
+    pub upstream: Address,
+    /// How long a client holds a server connection, when the gate decides.
+    pub pooling: Pooling,
+    /// How long a login may take.
+    pub login_timeout: Duration,
+    /// The most logins at once.
+    pub logins_max: u32,
+    /// How long an answer of the resolver is used; zero for not at all.
+    pub dns_ttl: Duration,
+    /// Whether a server that asks no password may be reached from other machines.
+    pub allow_trust_relay: bool,
+    /// Who may log in.
+    pub auth: Auth,
+    /// What becomes of a running statement whose client is gone.
+    pub on_disconnect: OnDisconnect,
+    /// Who may use the console.
+    pub admin_users: Vec<String>,
+    /// Who may use the console to look.
+    pub stats_users: Vec<String>,
+    /// Where the login of a console user is relayed to.
+    pub admin_database: String,
+}
+
+pub(crate) const POOLINGS: &[(&str, Pooling)] =
+    &[("transaction", Pooling::Transaction), ("session", Pooling::Session)];
+pub(crate) const ON_DISCONNECT: &[(&str, OnDisconnect)] =
+    &[("default", OnDisconnect::Default), ("cancel", OnDisconnect::Cancel), ("finish", OnDisconnect::Finish)];
+
+/// Reads it; `listen_is_local` is the gate's.
+pub(super) fn read(section: &mut Section<'_>, listen_is_local: bool) -> Postgres {
+    let allow_trust_relay = section.read("allow_trust_relay", raw::boolean);
+    Postgres {
+        upstream: read_upstream(section),
+        pooling: section.read("pooling", |value| raw::choice(value, POOLINGS)),
+        login_timeout: section.read("login_timeout", raw::some_time),
+        logins_max: section.read("logins_max", |value| number(value, 1, 10_000)),
+        dns_ttl: section.read("dns_ttl", raw::at_most_a_day),
+        allow_trust_relay,
+        auth: auth::read(section, listen_is_local, allow_trust_relay),
+        on_disconnect: section.read("on_disconnect", |value| raw::choice(value, ON_DISCONNECT)),
+        admin_users: section.read("admin_users", raw::users),
+        stats_users: section.read("stats_users", raw::users),
+        admin_database: section.read("admin_database", database),
+    }
+}
+
+fn read_upstream(section: &mut Section<'_>) -> Address {
+    let upstream = section.read_given("upstream", |value| {
+        let address = Address::parse(&raw::text(value)?, SERVER_PORT)?;
+        if address.port() == Some(0) { Err(Complaint::new("has port 0")) } else { Ok(address) }
+    });
+    if upstream.is_none() && !section.has("upstream") {
+        let hint = format!("write where the server listens, such as \"127.0.0.1:{SERVER_PORT}\"");
+        section.complain("upstream", Complaint::new("is missing").hint(hint));
+    }
+    // Not used: there is an error then.
+    upstream.unwrap_or(Address::Inet { host: String::new(), port: 0 })
+}
+
+fn database(value: &DeValue<'_>) -> Result<String, Complaint> {
+    let name = raw::text(value)?;
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains('\0') {
+        return Err(Complaint::new("can't be a database's name"));
+    }
+    Ok(name)
+}

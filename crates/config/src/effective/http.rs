@@ -1,0 +1,43 @@
+//! The keys of a gate for HTTP.
+
+use super::{Lines, name_of, tls};
+use crate::checked::{Gate, Http, Route, TYPE_FIELDS, VERSIONS};
+
+pub(super) fn requests(out: &mut Lines, gate: &Gate, http: &Http) {
+    out.value("route", routes(&http.routes));
+    out.text("type_field", name_of(TYPE_FIELDS, &http.type_field));
+    out.value("max_clients", gate.max_clients);
+    out.text("upstream_http", name_of(VERSIONS, &http.version));
+    out.time("connect_timeout", gate.connect_timeout);
+    out.time("upstream_timeout", http.upstream_timeout);
+    out.value("idle_connections", http.idle_connections);
+    out.text("health_check", http.health_check.path.as_deref().unwrap_or("none"));
+    out.time("health_interval", http.health_check.interval);
+    out.time("health_timeout", http.health_check.timeout);
+    tls(out, gate);
+    out.time("keepalive", gate.keepalive);
+    out.time("header_timeout", http.header_timeout);
+    out.time("body_timeout", http.body_timeout);
+    out.value("header_max", http.header_max);
+    match http.body_max {
+        Some(bytes) => out.value("body_max", bytes),
+        None => out.text("body_max", "none"),
+    }
+    out.texts("trusted_proxies", &http.trusted_proxies);
+    out.value("proxy_protocol", http.proxy_protocol);
+    out.value("server_timing", http.server_timing);
+    out.file("error_page", http.error_page.as_ref());
+    out.file("access_log", http.access_log.as_ref());
+    out.time("drain_timeout", gate.drain_timeout);
+}
+
+/// In one line, which means the same as tables below the gate.
+fn routes(routes: &[Route]) -> toml::Value {
+    let route = |route: &Route| {
+        let method = route.method.iter().map(|method| ("method".to_owned(), method.clone().into()));
+        let keys =
+            [("path".to_owned(), route.path.clone().into()), ("name".to_owned(), route.name.clone().into())];
+        toml::Value::Table(method.chain(keys).collect())
+    };
+    toml::Value::Array(routes.iter().map(route).collect())
+}

@@ -1,0 +1,88 @@
+//! What a gate for HTTP is told.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+
+use config::{HttpVersion, Mode};
+use proxy::http::{AccessLog, HealthCheck, Network, Settings, Speaks, TypeField, TypeRule};
+
+use super::{address, keepalive};
+use crate::files;
+
+/// The longest page, in bytes: it is kept, and sent to everybody who is refused.
+const PAGE_BYTES_MAX: u64 = 1 << 20;
+
+/// # Errors
+/// A file that can't be used.
+pub(super) fn told(gate: &config::Gate, http: &config::Http) -> Result<Settings, String> {
+    let check = &http.health_check;
+    let log = |path: &std::path::PathBuf| {
+        AccessLog::open(path).map_err(|error| format!("access_log: {}: {error}", path.display()))
+    };
+    let of_page = |error| format!("error_page: {error}");
+    Ok(Settings {
+        listen: address(&gate.listen),
+        speaks: match http.version {
+            HttpVersion::Http1 => Speaks::Http1,
+            HttpVersion::Http2 => Speaks::Http2,
+        },
+        tls: files::acceptor(gate)?,
+        upstream_tls: files::connector(gate)?,
+        max_clients: gate.max_clients as usize,
+        idle_max: http.idle_connections as usize,
+        connect_timeout: gate.connect_timeout,
+        upstream_timeout: http.upstream_timeout,
+        header_timeout: http.header_timeout,
+        body_timeout: http.body_timeout,
+        header_max: http.header_max as usize,
+        body_max: http.body_max,
+        drain_timeout: gate.drain_timeout,
+        trusted_proxies: http.trusted_proxies.iter().map(network).collect(),
+        proxy_protocol: http.proxy_protocol,
+        types: http.routes.iter().map(rule).collect(),
+        type_field: match http.type_field {
+            config::TypeField::Use => TypeField::Use,
+            config::TypeField::Ignore => TypeField::Ignore,
+        },
+        health_check: check.path.as_ref().map(|path| HealthCheck {
+            path: path.clone(),
+            interval: check.interval,
+            timeout: check.timeout,
+        }),
+        server_timing: http.server_timing,
+        error_page: http.error_page.as_deref().map(page).transpose().map_err(of_page)?.map(Into::into),
+        access_log: http.access_log.as_ref().map(log).transpose()?,
+        keepalive: keepalive(gate),
+        observe: gate.mode == Mode::Observe,
+        ..Settings::new(http.upstream.iter().map(address).collect())
+    })
+}
+
+fn network(network: &config::Network) -> Network {
+    Network { address: network.address, bits: network.bits }
+}
+
+fn rule(route: &config::Route) -> TypeRule {
+    let segments = route.path.split('/').filter(|segment| !segment.is_empty());
+    TypeRule {
+        method: route.method.clone(),
+        path: segments.map(str::to_owned).collect(),
+        name: route.name.clone(),
+    }
+}
+
+/// The page for people who are refused.
+///
+/// # Errors
+/// It can't be read, or is too long.
+pub(crate) fn page(path: &Path) -> Result<Vec<u8>, String> {
+    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+    let mut page = Vec::new();
+    let file = File::open(path).map_err(failed)?;
+    file.take(PAGE_BYTES_MAX + 1).read_to_end(&mut page).map_err(failed)?;
+    if page.len() as u64 > PAGE_BYTES_MAX {
+        return Err(format!("{} is longer than {PAGE_BYTES_MAX} bytes", path.display()));
+    }
+    Ok(page)
+}

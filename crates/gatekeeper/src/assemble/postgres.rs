@@ -1,0 +1,107 @@
+//! What a gate for PostgreSQL is told.
+
+use std::sync::Arc;
+
+use config::{LongLimit, Mode};
+use proxy::command::Commands;
+use proxy::postgres::auth::{AUTH_QUERY, AuthSettings, Authentication, ChannelBinding, Method, Query};
+use proxy::postgres::{ConfigRow, Console, OnDisconnect, Pooling, Settings};
+
+use super::{address, alone, keepalive};
+use crate::files;
+
+/// Who may log in to a gate, with the users file read.
+pub(crate) fn authentication(postgres: &config::Postgres) -> Result<Arc<Authentication>, String> {
+    let auth = &postgres.auth;
+    let settings = AuthSettings {
+        method: match auth.method {
+            config::AuthMethod::Relay => Method::Relay,
+            config::AuthMethod::Scram => Method::Scram,
+            config::AuthMethod::Md5 => Method::Md5,
+            config::AuthMethod::Trust => Method::Trust,
+        },
+        users_file: auth.users_file.clone(),
+        query: auth.query.as_ref().map(|query| Query {
+            user: query.user.clone(),
+            database: query.database.clone(),
+            sql: query.sql.clone().unwrap_or_else(|| AUTH_QUERY.to_owned()),
+        }),
+        failures_max: auth.failures_max,
+        allow_cleartext: auth.allow_cleartext,
+        channel_binding: match auth.channel_binding {
+            config::ChannelBinding::Disable => ChannelBinding::Disable,
+            config::ChannelBinding::Prefer => ChannelBinding::Prefer,
+            config::ChannelBinding::Require => ChannelBinding::Require,
+        },
+    };
+    Authentication::load(settings).map(Arc::new).map_err(|error| error.to_string())
+}
+
+/// What the PostgreSQL gate is told beside the policy.
+///
+/// # Errors
+/// A file that can't be used (it was looked at before, but may have changed since).
+pub(super) fn told(
+    gate: &config::Gate,
+    postgres: &config::Postgres,
+    commands: &Commands,
+) -> Result<Settings, String> {
+    Ok(Settings {
+        name: gate.name.clone(),
+        listen: address(&gate.listen),
+        pooling: match postgres.pooling {
+            config::Pooling::Transaction => Pooling::Transaction,
+            config::Pooling::Session => Pooling::Session,
+        },
+        connections: gate.policy.connections,
+        max_clients: gate.max_clients,
+        logins_max: postgres.logins_max,
+        login_timeout: postgres.login_timeout,
+        connect_timeout: gate.connect_timeout,
+        queue_timeout: gate.policy.queue_timeout,
+        tls: files::acceptor(gate)?,
+        upstream_tls: files::connector(gate)?,
+        dns_ttl: postgres.dns_ttl,
+        keepalive: keepalive(gate),
+        allow_trust_relay: postgres.allow_trust_relay,
+        ask_cores: gate.long_limit == LongLimit::Auto,
+        on_disconnect: match postgres.on_disconnect {
+            config::OnDisconnect::Default => OnDisconnect::Auto,
+            config::OnDisconnect::Cancel => OnDisconnect::Cancel,
+            config::OnDisconnect::Finish => OnDisconnect::Finish,
+        },
+        drain_timeout: gate.drain_timeout,
+        auth: authentication(postgres)?,
+        observe: gate.mode == Mode::Observe,
+        console: console(gate, postgres, commands),
+        ..Settings::new(address(&postgres.upstream))
+    })
+}
+
+/// The console of a gate: who may use it, and what `SHOW CONFIG` shows.
+fn console(gate: &config::Gate, postgres: &config::Postgres, commands: &Commands) -> Console {
+    let rows = config::rows(&alone(gate)).into_iter().filter(|row| row.gate.is_some());
+    let row = |row: config::Row| {
+        let field = config::GATE.iter().find(|field| field.key == row.key);
+        let bare = |value: &str| value.trim_matches('"').to_owned();
+        ConfigRow {
+            key: row.key,
+            value: bare(&row.value),
+            default: match field.map(|field| field.default) {
+                Some(config::FieldDefault::Value(value) | config::FieldDefault::Each(value, _)) => {
+                    bare(value)
+                }
+                Some(config::FieldDefault::Derived(words)) => words.to_owned(),
+                Some(config::FieldDefault::Required) | None => String::new(),
+            },
+            changeable: field.is_some_and(|field| field.reloadable),
+        }
+    };
+    Console {
+        admin_users: postgres.admin_users.clone(),
+        stats_users: postgres.stats_users.clone(),
+        database: postgres.admin_database.clone(),
+        config: rows.map(row).collect(),
+        commands: Some(commands.clone()),
+    }
+}

@@ -1,0 +1,314 @@
+//! The gate for HTTP as a user runs it: a process with a configuration, in front of a site.
+
+// Helpers of tests panic as tests do; clippy only knows functions marked as tests.
+#![allow(clippy::panic)]
+
+mod support;
+
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+
+use bench::postgres::free_port;
+use serde_json::Value;
+use tokio::task::{JoinSet, spawn_blocking};
+
+use support::certificates::Authority;
+use support::origin::{Origin, Told, ask, say, send};
+use support::{Gate, until};
+
+fn lines(lines: &[&str]) -> Vec<String> {
+    [&["protocol = \"http\""], lines].concat().iter().map(|line| (*line).to_owned()).collect()
+}
+
+/// A gate in front of a site, with these lines of its own.
+fn gate(origin: &Origin, more: &[&str]) -> Gate {
+    Gate::start(origin.address.port(), &lines(more))
+}
+
+/// So many requests that are asked at the same time.
+struct Asking(JoinSet<Option<Told>>);
+
+impl Asking {
+    fn start(gate: &Gate, count: usize, path: &'static str) -> Self {
+        let port = gate.port();
+        Self(
+            (0..count)
+                .map(|_| async move { spawn_blocking(move || ask(port, path, &[])).await.expect("it runs") })
+                .collect(),
+        )
+    }
+
+    /// Waits for all of them: none may be lost.
+    async fn all(self) -> Vec<Told> {
+        let told = self.0.join_all().await;
+        told.into_iter().map(|told| told.expect("a response")).collect()
+    }
+}
+
+/// What runs in the background of a test.
+struct Background(Child);
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+async fn until_there_are(gate: &Gate, queued: u64, in_flight: u64) {
+    let there = async || {
+        let status = gate.status();
+        (status["queued"].as_u64(), status["in_flight"].as_u64()) == (Some(queued), Some(in_flight))
+    };
+    until("so many wait and are in flight", there).await;
+}
+
+fn types(gate: &Gate) -> Vec<String> {
+    let types = gate.types();
+    let types = types.as_array().expect("a list").iter();
+    types.map(|row| row["type"].as_str().expect("a name").to_owned()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_line_puts_it_in_front_of_a_site_that_knows_nothing_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("page.html"), "<p>hello").unwrap();
+    let (site, listen, admin) = (free_port().unwrap(), free_port().unwrap(), free_port().unwrap());
+    let origin = Command::new("python3")
+        .args(["-m", "http.server", "--bind", "127.0.0.1", &site.to_string()])
+        .current_dir(folder.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("python3 serves a directory");
+    let _origin = Background(origin);
+    let own = Command::new(env!("CARGO_BIN_EXE_gatekeeper"))
+        .args(["run", "--protocol", "http", "--upstream", &format!("127.0.0.1:{site}")])
+        .args(["--listen", &format!("127.0.0.1:{listen}"), "--admin", &format!("127.0.0.1:{admin}")])
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the gatekeeper starts");
+    let _own = Background(own);
+    until("the site answers through the gate", async || {
+        ask(listen, "/page.html", &[])
+            .is_some_and(|told| (told.status, told.body.as_str()) == (200, "<p>hello"))
+    })
+    .await;
+    assert_eq!(ask(listen, "/absent", &[]).unwrap().status, 404);
+    let shown = Command::new(env!("CARGO_BIN_EXE_gatekeeper"))
+        .args(["types", "--admin", &format!("127.0.0.1:{admin}")])
+        .output()
+        .expect("it runs");
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.contains("GET /*"), "{shown}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_too_much_is_refused_and_the_admin_listener_answers_meanwhile() {
+    let origin = Origin::start("site").await;
+    let page = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(page.path(), "<h1>Busy</h1>").unwrap();
+    let page = format!("error_page = {:?}", page.path());
+    let gate = gate(&origin, &["connections = 1", "queue_max = 1", &page]);
+    let first = Asking::start(&gate, 1, "/held");
+    until_there_are(&gate, 0, 1).await;
+    let second = Asking::start(&gate, 1, "/held");
+    until_there_are(&gate, 1, 1).await;
+
+    let refused = ask(gate.port(), "/", &[]).unwrap();
+    assert_eq!((refused.status, refused.field("x-gatekeeper")), (503, Some("queue_full")));
+    assert!(refused.field("retry-after").is_some());
+    let problem: Value = serde_json::from_str(&refused.body).unwrap();
+    assert_eq!(problem["reason"], "queue_full");
+    let refused = ask(gate.port(), "/", &["Accept: text/html"]).unwrap();
+    assert_eq!((refused.status, refused.body.as_str()), (503, "<h1>Busy</h1>"));
+    gate.assert_alive();
+    assert!(gate.metrics().contains("gatekeeper_rejections_total"), "{}", gate.metrics());
+    assert_eq!(gate.status()["upstream"], origin.address.to_string());
+
+    origin.let_go(2);
+    let told: Vec<Told> = first.all().await.into_iter().chain(second.all().await).collect();
+    assert!(told.iter().all(|told| told.status == 200), "{told:?}");
+    assert_eq!(origin.asked(), 2, "who is refused costs the site nothing");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_loses_no_request() {
+    let origin = Origin::start("site").await;
+    let mut gate = gate(&origin, &["connections = 2", "long_limit = 0"]);
+    let asking = Asking::start(&gate, 20, "/held");
+    until_there_are(&gate, 18, 2).await;
+    gate.signal("TERM");
+    let port = gate.port();
+    until("nobody is let in any more", async || TcpStream::connect(("127.0.0.1", port)).is_err()).await;
+    origin.let_go(20);
+    let told = asking.all().await;
+    assert!(told.iter().all(|told| told.status == 200), "{told:?}\n{}", gate.log_tail());
+    assert!(gate.wait().success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reload_moves_to_other_endpoints_and_loses_no_request() {
+    let (old, new) = (Origin::start("old").await, Origin::start("new").await);
+    let gate = gate(&old, &["connections = 3", "long_limit = 0"]);
+    let held = Asking::start(&gate, 1, "/held");
+    until_there_are(&gate, 0, 1).await;
+    let before = Asking::start(&gate, 50, "/page").all().await;
+    assert!(before.iter().all(|told| told.body.starts_with("old ")), "{before:?}");
+    gate.reconfigure_upstream(new.address.port(), &lines(&["connections = 4", "queue_max = 70"]));
+    gate.signal("HUP");
+    let during = Asking::start(&gate, 50, "/page").all().await;
+    assert!(during.iter().all(|told| told.status == 200), "{during:?}\n{}", gate.log_tail());
+    until("requests go to the new one", async || {
+        ask(gate.port(), "/page", &[]).is_some_and(|told| told.body.starts_with("new "))
+    })
+    .await;
+    old.let_go(1);
+    assert_eq!(held.all().await[0].body, "old /held 0", "what is under way stays where it is");
+    assert_eq!(gate.status()["connections"], 4);
+    assert_eq!(gate.status()["upstream"], new.address.to_string());
+
+    gate.reconfigure_upstream(old.address.port(), &lines(&["health_check = 5"]));
+    gate.signal("HUP");
+    until("the mistake is told", async || gate.log().contains("nothing has changed")).await;
+    assert!(ask(gate.port(), "/", &[]).unwrap().body.starts_with("new "));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reload_brings_another_certificate() {
+    let origin = Origin::start("site").await;
+    let (first, second) = (Authority::new("the first"), Authority::new("the second"));
+    let issued = first.issue("site", &["localhost"]);
+    let (certificate, key) = first.files("site", &issued);
+    let tls = [format!("tls_cert = {certificate:?}"), format!("tls_key = {key:?}")];
+    let gate = gate(&origin, &[&tls[0], &tls[1]]);
+    let through = |authority: &Authority| {
+        let socket = TcpStream::connect(("127.0.0.1", gate.port())).unwrap();
+        say(&mut authority.connect(socket, Some("http/1.1"), None), "/", &[])
+    };
+    assert_eq!(through(&first).expect("a response").body, "site / 0");
+    assert!(through(&second).is_none(), "who trusts somebody else isn't served");
+    assert_eq!(ask(gate.port(), "/", &[]).map(|told| told.status), None, "nor who speaks without TLS");
+
+    let issued = second.issue("site", &["localhost"]);
+    std::fs::write(&certificate, &issued.certificate).unwrap();
+    std::fs::write(&key, &issued.key).unwrap();
+    gate.signal("HUP");
+    until("the new certificate is shown", async || through(&second).is_some()).await;
+    assert!(through(&first).is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn types_are_named_by_routes_and_by_the_application() {
+    let origin = Origin::start("site").await;
+    let routes = [
+        "[[gate.route]]",
+        "path = \"/cart/*\"",
+        "[[gate.route]]",
+        "path = \"/static/**\"",
+        "name = \"files\"",
+    ];
+    let gate = gate(&origin, &routes);
+    for path in ["/cart/7", "/static/a/b.css", "/called/checkout", "/other/secret"] {
+        let told = ask(gate.port(), path, &[]).unwrap();
+        assert_eq!((told.status, told.field("x-gatekeeper-type")), (200, None));
+    }
+    // What a response says holds from the next request on.
+    ask(gate.port(), "/called/checkout", &[]).unwrap();
+    let known = types(&gate);
+    for name in ["/cart/*", "files", "checkout", "GET /*/*"] {
+        assert!(known.iter().any(|known| known == name), "{name} in {known:?}");
+    }
+    assert!(!known.iter().any(|known| known.contains("secret")), "{known:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gate_that_observes_lets_everything_pass_and_counts() {
+    let origin = Origin::start("site").await;
+    let gate = gate(&origin, &["mode = \"observe\"", "connections = 1", "queue_max = 1"]);
+    let asking = Asking::start(&gate, 10, "/held");
+    until("all are at the site", async || origin.asked() == 10).await;
+    origin.let_go(10);
+    assert!(asking.all().await.iter().all(|told| told.status == 200));
+    assert_eq!(gate.status()["mode"], "observe");
+    let would = |line: &&str| line.starts_with("gatekeeper_rejections_total") && !line.ends_with(" 0");
+    assert!(gate.metrics().lines().any(|line| would(&line)), "{}", gate.metrics());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_that_are_too_large_are_refused() {
+    let origin = Origin::start("site").await;
+    let gate = gate(&origin, &["header_max = 4096", "body_max = 10"]);
+    let field = format!("X-Long: {}", "x".repeat(5_000));
+    assert_eq!(ask(gate.port(), "/", &[&field]).unwrap().status, 431);
+    let post = |body: &str| {
+        let text = format!("POST / HTTP/1.1\r\nHost: site\r\nConnection: close\r\n{body}");
+        send(gate.port(), &text).unwrap().status
+    };
+    assert_eq!(post("Content-Length: 10\r\n\r\n0123456789"), 200);
+    assert_eq!(post("Content-Length: 11\r\n\r\n0123456789a"), 413);
+    assert_eq!(post("Transfer-Encoding: chunked\r\n\r\na\r\n0123456789\r\n1\r\na\r\n0\r\n\r\n"), 413);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_learned_is_kept_and_what_was_asked_is_written_down() {
+    let origin = Origin::start("site").await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    let keys = [
+        format!("state_file = {:?}", file("state.json")),
+        format!("trace_file = {:?}", file("trace")),
+        format!("access_log = {:?}", file("log.json")),
+        "server_timing = true".to_owned(),
+        "[[gate.route]]\npath = \"/page\"".to_owned(),
+    ];
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    let mut first = gate(&origin, &keys);
+    for told in Asking::start(&first, 20, "/page").all().await {
+        assert!(told.field("server-timing").is_some_and(|timing| timing.starts_with("gate;dur=")));
+    }
+    first.signal("TERM");
+    assert!(first.wait().success());
+    let log = std::fs::read_to_string(file("log.json")).unwrap();
+    assert_eq!(log.lines().count(), 20, "{log}");
+    for line in log.lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        assert_eq!((&line["type"], &line["status"]), (&Value::from("/page"), &Value::from(200)));
+    }
+    let second = gate(&origin, &keys);
+    assert_eq!(types(&second), ["/page"], "{}", second.log_tail());
+    let replayed =
+        Command::new(env!("CARGO_BIN_EXE_gatekeeper")).arg("replay").arg(file("trace.1")).output().unwrap();
+    let said = String::from_utf8_lossy(&replayed.stdout).into_owned();
+    assert!(replayed.status.success(), "{said}{}", String::from_utf8_lossy(&replayed.stderr));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn gates_of_both_protocols_stand_in_one_process() {
+    let origin = Origin::start("site").await;
+    let server = support::server();
+    let listen = free_port().unwrap();
+    let listen_line = format!("listen = \"127.0.0.1:{listen}\"");
+    let upstream = format!("upstream = \"{}\"", origin.address);
+    let gate = Gate::start(
+        server.port(),
+        &[
+            "name = \"database\"",
+            "[[gate]]",
+            "protocol = \"http\"",
+            "name = \"site\"",
+            &listen_line,
+            &upstream,
+        ]
+        .map(str::to_owned),
+    );
+    let session = support::session(&server, &gate).await;
+    let row = session.query_one("SELECT 41 + 1", &[]).await.unwrap();
+    assert_eq!(row.get::<_, i32>(0), 42);
+    assert_eq!(ask(listen, "/page", &[]).unwrap().body, "site /page 0");
+    let metrics = gate.metrics();
+    for name in ["database", "site"] {
+        assert!(metrics.contains(&format!("gate=\"{name}\"")), "{metrics}");
+    }
+}

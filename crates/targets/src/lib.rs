@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use admission::{Capacity, Cost, Order, Policy};
 use config::{Origin, effective};
 use proxy::gate::Driver;
+use proxy::http::garbage::is_ambiguous;
 use proxy::trace::{Decoder, Encoder, TraceReader};
 use wire::postgres::codec::{Frame, HEADER_LEN, backend_frame, frontend_frame};
 use wire::postgres::{ProtocolError, authentication as login, backend, frontend, scram, startup};
@@ -44,7 +45,13 @@ pub const TARGETS: &[Target] = &[
     ("certificate", proxy::tls::garbage::certificate),
     ("learned", learned),
     ("trace", trace),
+    ("preamble", proxy::http::garbage::preamble),
+    ("heads", heads),
+    ("request_types", proxy::http::garbage::request_types),
 ];
+
+/// Places of one input where a head may begin.
+const HEADS_MAX: usize = 64;
 
 /// Runs the target of that name.
 ///
@@ -75,6 +82,30 @@ pub fn trace(data: &[u8]) {
         assert_eq!(decoder.next_item(), Ok(Some(item)));
     }
     assert_eq!(decoder.next_item(), Ok(None));
+}
+
+/// Requests in a row: a head with two lengths is seen, wherever it begins and in whatever pieces it comes.
+///
+/// A head is what hyper's parser takes for one, at the beginning or behind a blank line.
+pub fn heads(data: &[u8]) {
+    let seen = is_ambiguous([data]);
+    let middle = data.first().map_or(0, |&byte| usize::from(byte) % data.len());
+    assert_eq!(is_ambiguous([&data[..middle], &data[middle..]]), seen, "cut at {middle}");
+    assert_eq!(is_ambiguous(data.chunks(1)), seen, "byte by byte");
+    let starts = (0..data.len()).filter(|&at| at == 0 || is_behind_a_blank_line(&data[..at]));
+    for start in starts.take(HEADS_MAX) {
+        let mut fields = [httparse::EMPTY_HEADER; 32];
+        let mut request = httparse::Request::new(&mut fields);
+        if !matches!(request.parse(&data[start..]), Ok(httparse::Status::Complete(_))) {
+            continue;
+        }
+        let has = |name: &str| request.headers.iter().any(|field| field.name.eq_ignore_ascii_case(name));
+        assert!(seen || !(has("content-length") && has("transfer-encoding")), "the head at {start} passes");
+    }
+}
+
+fn is_behind_a_blank_line(before: &[u8]) -> bool {
+    before.ends_with(b"\n\n") || before.ends_with(b"\n\r\n")
 }
 
 /// The first packet of a connection: what is read of it can be written, and read again.

@@ -19,6 +19,8 @@ mod endpoints;
 mod fields;
 mod flight;
 mod forward;
+#[cfg(feature = "garbage")]
+pub mod garbage;
 mod preamble;
 mod reject;
 mod routes;

@@ -1,0 +1,105 @@
+//! Bodies of fuzz targets for what is private here: the preamble of a load balancer, the look at lengths in passing, and
+//! what is learned of paths.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::{Method, Request, Uri};
+
+use super::classify::{Classifier, TypeRule, time_out};
+use super::preamble;
+use super::routes::SEEN;
+use super::sniffer::Sniffer;
+
+/// The longest preamble that is read: a binary one's fixed part and all that may follow.
+const PREAMBLE_MAX: usize = 16 + 2_048;
+/// How often each path is asked for, or it would never be shown.
+const TIMES_MAX: u32 = SEEN + 8;
+/// Paths of one input: each is asked for many times.
+const PATHS_MAX: usize = 32;
+/// The fields that say until when an answer is wanted.
+const DEADLINES: [&str; 4] =
+    ["grpc-timeout", "x-request-timeout", "x-client-timeout-ms", "x-envoy-expected-rq-timeout-ms"];
+
+/// A preamble: no more of it is read than belongs to it, and nothing that stands behind it changes what it says.
+///
+/// # Panics
+/// If that isn't so.
+pub fn preamble(data: &[u8]) {
+    let Some((said, length)) = heard(data) else { return };
+    assert!(length <= PREAMBLE_MAX);
+    assert_eq!(heard(&data[..length]), Some((said, length)), "what stands behind it changes it");
+    assert_eq!(heard(&data[..length - 1]), None, "it isn't whole");
+}
+
+/// Who is said to connect, if anybody, and the length of the preamble. `None`: it is none, or isn't whole.
+fn heard(data: &[u8]) -> Option<(Option<std::net::IpAddr>, usize)> {
+    let mut rest = data;
+    let said = {
+        let mut reading = pin!(preamble::read(&mut rest));
+        match reading.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(said) => said.ok()?,
+            Poll::Pending => unreachable!("bytes at hand don't wait"),
+        }
+    };
+    Some((said, data.len() - rest.len()))
+}
+
+/// Whether bytes that come in these pieces show a request with two lengths.
+pub fn is_ambiguous<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> bool {
+    let mut sniffer = Sniffer::default();
+    pieces.into_iter().for_each(|piece| sniffer.see(piece));
+    sniffer.take_ambiguous()
+}
+
+/// Requests, one a line (`METHOD PATH`): whatever is asked for, a label is short and shows no segment that fewer have
+/// asked for than make it the site's; the same request is of the same type as long as nothing is learned.
+///
+/// # Panics
+/// If that isn't so.
+pub fn request_types(data: &[u8]) {
+    let rule = TypeRule { method: None, path: vec!["static".into(), "**".into()], name: "static".into() };
+    let classifier = Classifier::new(vec![rule]);
+    let mut asked: HashMap<String, u32> = HashMap::new();
+    for line in data.split(|&byte| byte == b'\n').take(PATHS_MAX) {
+        deadlines(line);
+        let mut words = line.splitn(2, |&byte| byte == b' ');
+        let method = words.next().and_then(|method| Method::from_bytes(method).ok());
+        let path = words.next().and_then(|path| Uri::try_from(path).ok());
+        let (Some(method), Some(path)) = (method, path) else { continue };
+        let Ok(request) = Request::builder().method(method).uri(path).body(()) else { continue };
+        let times = 1 + line.len() as u32 % TIMES_MAX;
+        for segment in request.uri().path().split(['/', ';']) {
+            *asked.entry(segment.to_owned()).or_default() += times;
+        }
+        for _ in 0..times {
+            check_label(&classifier.classify(&request).name.label, &asked);
+        }
+    }
+}
+
+fn check_label(label: &str, asked: &HashMap<String, u32>) {
+    assert!(label.len() <= 1_024, "{label}");
+    if label == "static" {
+        return;
+    }
+    let (_, path) = label.split_once(' ').expect("a method comes first");
+    for segment in path.split('/').filter(|segment| !segment.is_empty() && !segment.starts_with('*')) {
+        let times = asked.get(segment).copied().unwrap_or(0);
+        assert!(times >= SEEN, "{segment:?} of {label} was asked for {times} times");
+    }
+}
+
+/// Whatever a client says of its patience, it is a time or nothing.
+fn deadlines(value: &[u8]) {
+    let Ok(value) = HeaderValue::from_bytes(value) else { return };
+    for name in DEADLINES {
+        let fields = HeaderMap::from_iter([(HeaderName::from_static(name), value.clone())]);
+        if let Some(time) = time_out(&fields) {
+            let _ = admission::Instant::ZERO.after(time);
+        }
+    }
+}

@@ -4,7 +4,7 @@ use admission::{Connection, Entry as Admission, Policy, Request};
 
 use super::*;
 use crate::gate::{Arrival, Driver};
-use crate::observe::TypeName;
+use crate::observe::{REASONS, TypeName};
 
 fn header() -> Header {
     Header {

@@ -31,7 +31,9 @@ pub(crate) use names::common_name;
 /// The application protocol of TLS connections that carry PostgreSQL's (registered with IANA; PostgreSQL 17).
 const PROTOCOL: &[u8] = b"postgresql";
 /// Those of connections that carry HTTP, the preferred one first.
-const HTTP: [&[u8]; 2] = [b"h2", b"http/1.1"];
+const HTTP: [&[u8]; 2] = [b"h2", HTTP_1];
+/// The one of them that can be upgraded.
+const HTTP_1: &[u8] = b"http/1.1";
 
 /// What a gate asks of its clients' connections. Unix sockets are exempt: their bytes never leave the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -157,23 +157,24 @@ impl Endpoint {
     ///
     /// # Errors
     /// None can be had.
-    pub(crate) async fn lease(self: &Arc<Self>, kept: Kept, may_repeat: bool) -> Result<Lease, ConnectError> {
+    pub(crate) async fn lease(self: &Arc<Self>, wish: Wish, may_repeat: bool) -> Result<Lease, ConnectError> {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         let mut lease = Lease { endpoint: Arc::clone(self), sender: None, is_kept: false };
-        if kept == Kept::Allowed
+        if wish == Wish::Any
             && let Some(sender) = self.take_kept(may_repeat).await
         {
             (lease.sender, lease.is_kept) = (Some(sender), true);
             return Ok(lease);
         }
-        lease.sender = Some(self.connect().await.inspect_err(|error| self.failed(error))?);
+        lease.sender = Some(self.connect(wish).await.inspect_err(|error| self.failed(error))?);
         Ok(lease)
     }
 
     async fn take_kept(&self, may_repeat: bool) -> Option<Sender> {
-        if self.reach.speaks == Speaks::Http2 {
-            let shared = self.shared.lock().clone();
-            return shared.filter(|sender| !sender.is_closed()).map(Sender::Http2);
+        // What both agree on is known with the first connection, whatever was expected.
+        let shared = self.shared.lock().clone();
+        if let Some(sender) = shared.filter(|sender| !sender.is_closed()) {
+            return Some(Sender::Http2(sender));
         }
         loop {
             let Idle { mut sender, since } = self.idle.lock().pop()?;
@@ -198,13 +199,13 @@ impl Endpoint {
         }
     }
 
-    async fn connect(&self) -> Result<Sender, ConnectError> {
+    async fn connect(&self, wish: Wish) -> Result<Sender, ConnectError> {
         let limit = self.reach.connect_timeout;
         let late = || ConnectError::Timeout { address: self.address.clone(), limit };
-        timeout_at(Instant::now() + limit, self.open()).await.map_err(|_| late())?
+        timeout_at(Instant::now() + limit, self.open(wish)).await.map_err(|_| late())?
     }
 
-    async fn open(&self) -> Result<Sender, ConnectError> {
+    async fn open(&self, wish: Wish) -> Result<Sender, ConnectError> {
         let failed = |source| ConnectError::Connect { address: self.address.clone(), source };
         let stream = match &self.address {
             Address::Unix(path) => Stream::unix(UnixStream::connect(path).await.map_err(failed)?),
@@ -219,12 +220,19 @@ impl Endpoint {
         let untrusted = |source| ConnectError::Tls { address: self.address.clone(), source };
         match (&self.reach.tls, stream, &self.address) {
             (Some(tls), Stream::Tcp(socket), Address::Inet { host, .. }) => {
-                let stream = tls.handshake(socket, host).await.map_err(untrusted)?;
+                let stream = match wish {
+                    Wish::Upgrade => tls.handshake_for_upgrade(socket, host).await,
+                    Wish::Any | Wish::New => tls.handshake(socket, host).await,
+                };
+                let stream = stream.map_err(untrusted)?;
                 let agreed_on_2 = stream.get_ref().1.alpn_protocol() == Some(b"h2".as_slice());
                 let speaks = if agreed_on_2 { Speaks::Http2 } else { Speaks::Http1 };
                 self.shake_hands(stream, speaks).await.map_err(failed)
             }
-            (_, stream, _) => self.shake_hands(stream, self.reach.speaks).await.map_err(failed),
+            (_, stream, _) => {
+                let speaks = if wish == Wish::Upgrade { Speaks::Http1 } else { self.reach.speaks };
+                self.shake_hands(stream, speaks).await.map_err(failed)
+            }
         }
     }
 
@@ -280,11 +288,14 @@ impl Drop for Counted {
     }
 }
 
-/// Whether a connection that is there already will do.
+/// Which connection is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kept {
-    Allowed,
-    Refused,
+pub(crate) enum Wish {
+    /// One that is there already, or a new one.
+    Any,
+    New,
+    /// A new one that can become something else, which only HTTP/1.1 knows.
+    Upgrade,
 }
 
 /// A connection in use for one request. It counts for its endpoint until it is dropped.

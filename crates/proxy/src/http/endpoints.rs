@@ -8,7 +8,7 @@ use http::{Request, StatusCode, header};
 use tokio::time::{Instant, interval, sleep, sleep_until, timeout};
 
 use super::body::ToService;
-use super::endpoint::{Endpoint, Kept, Reach, Sender};
+use super::endpoint::{Endpoint, Reach, Sender, Wish};
 use super::state::Gate;
 use crate::upstream::address::Address;
 
@@ -106,7 +106,7 @@ async fn ask(endpoint: &Arc<Endpoint>, check: &HealthCheck) {
 }
 
 async fn status(endpoint: &Arc<Endpoint>, check: &HealthCheck) -> Option<StatusCode> {
-    let mut lease = endpoint.lease(Kept::Refused, true).await.ok()?;
+    let mut lease = endpoint.lease(Wish::New, true).await.ok()?;
     let request = Request::get(&check.path)
         .header(header::HOST, endpoint.address.to_string())
         .header(header::USER_AGENT, "gatekeeper (health check)")

@@ -20,7 +20,7 @@ use tokio::io::copy_bidirectional;
 use tokio::time::{Instant, timeout};
 
 use super::body::{Broken, ToClient, ToService};
-use super::endpoint::{Endpoint, Kept, Lease, Sender};
+use super::endpoint::{Endpoint, Lease, Sender, Wish};
 use super::endpoints::Endpoints;
 use super::fields::{Fault, Upgrade, strip};
 use super::flight::Flight;
@@ -85,13 +85,12 @@ async fn exchange(
 ) -> Result<(Response<Incoming>, Lease), Refusal> {
     let may_repeat = is_idempotent(request.method()) && request.body().is_empty();
     let mut repeated = None;
-    let (mut kept, mut failed): (Kept, Option<Arc<Endpoint>>) = (Kept::Allowed, None);
-    if upgrades {
-        kept = Kept::Refused;
-    }
+    let again = if upgrades { Wish::Upgrade } else { Wish::New };
+    let mut wish = if upgrades { Wish::Upgrade } else { Wish::Any };
+    let mut failed: Option<Arc<Endpoint>> = None;
     for _ in 0..TRIES {
         let endpoint = endpoints.choose(failed.as_ref());
-        let Ok(mut lease) = endpoint.lease(kept, may_repeat).await else {
+        let Ok(mut lease) = endpoint.lease(wish, may_repeat).await else {
             failed = Some(endpoint);
             continue;
         };
@@ -105,18 +104,18 @@ async fn exchange(
             }
             Err((error, Some(unsent))) if unsent.body().is_whole() => {
                 tracing::debug!(endpoint = %endpoint.address, %error, "a request was not sent, and is tried again");
-                (request, kept) = (unsent, Kept::Refused);
+                (request, wish) = (unsent, again);
             }
             Err((error, _)) => {
                 if let Some(refusal) = of_client(&error) {
                     return Err(refusal);
                 }
-                let Some(again) = repeated.take().filter(|_| lease.is_kept) else {
+                let Some(copied) = repeated.take().filter(|_| lease.is_kept) else {
                     endpoint.failed(&error);
                     return Err(Refusal::Unreachable);
                 };
                 tracing::debug!(endpoint = %endpoint.address, %error, "a request may be repeated, and is");
-                (request, kept) = (again, Kept::Refused);
+                (request, wish) = (copied, again);
             }
         }
     }

@@ -13,13 +13,15 @@ use tokio_rustls::client::TlsStream;
 
 use super::acceptor::mismatch;
 use super::verifier::{Name, Verifier};
-use super::{File, FileFault, HTTP, PROTOCOL, Upstream, UpstreamMode, files, provider};
+use super::{File, FileFault, HTTP, HTTP_1, PROTOCOL, Upstream, UpstreamMode, files, provider};
 use crate::stream::{Encrypted, Stream};
 
 /// Makes handshakes with the server, with what the files held when it was made. New files make a new one.
 pub struct Connector {
     mode: UpstreamMode,
     config: Arc<ClientConfig>,
+    /// The same for a connection that is to become something else, which HTTP/2 connections don't.
+    upgrading: Arc<ClientConfig>,
 }
 
 impl fmt::Debug for Connector {
@@ -34,7 +36,8 @@ impl Connector {
     /// # Errors
     /// What is wrong with one of them.
     pub fn new(settings: &Upstream) -> Result<Self, FileFault> {
-        Ok(Self { mode: settings.mode, config: read(settings, &[PROTOCOL])? })
+        let config = read(settings, &[PROTOCOL])?;
+        Ok(Self { mode: settings.mode, upgrading: Arc::clone(&config), config })
     }
 
     /// The same for a service that speaks HTTP.
@@ -42,7 +45,10 @@ impl Connector {
     /// # Errors
     /// What is wrong with one of the files.
     pub fn for_http(settings: &Upstream) -> Result<Self, FileFault> {
-        Ok(Self { mode: settings.mode, config: read(settings, &HTTP)? })
+        let config = read(settings, &HTTP)?;
+        let mut upgrading = ClientConfig::clone(&config);
+        upgrading.alpn_protocols.retain(|protocol| protocol == HTTP_1);
+        Ok(Self { mode: settings.mode, config, upgrading: Arc::new(upgrading) })
     }
 
     /// What is asked of the server.
@@ -66,10 +72,28 @@ impl Connector {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let name = ServerName::try_from(host.to_owned())
-            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-        TlsConnector::from(Arc::clone(&self.config)).connect(name, socket).await
+        handshake(&self.config, socket, host).await
     }
+
+    /// The same for a connection that is to be upgraded.
+    ///
+    /// # Errors
+    /// What the server, or its certificate, did wrong.
+    pub(crate) async fn handshake_for_upgrade<S>(&self, socket: S, host: &str) -> io::Result<TlsStream<S>>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        handshake(&self.upgrading, socket, host).await
+    }
+}
+
+async fn handshake<S>(config: &Arc<ClientConfig>, socket: S, host: &str) -> io::Result<TlsStream<S>>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let name = ServerName::try_from(host.to_owned())
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+    TlsConnector::from(Arc::clone(config)).connect(name, socket).await
 }
 
 fn read(settings: &Upstream, protocols: &[&[u8]]) -> Result<Arc<ClientConfig>, FileFault> {

@@ -1,7 +1,9 @@
 //! TLS on either side.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use http::{Request, Response, Version};
@@ -12,7 +14,8 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use proxy::tls::{Acceptor, Connector, Downstream, DownstreamMode, Identity, Upstream, UpstreamMode};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsConnector;
 
 use crate::site::{Site, full, gate, one_at_a_time, service};
@@ -112,4 +115,67 @@ async fn a_service_behind_tls_is_verified_and_agreed_with() {
             assert_eq!(told.text(), "from behind two");
         }
     }
+}
+
+/// A way to an address that counts the connections that go there.
+async fn counted(to: SocketAddr) -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let accepted = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&accepted);
+    tokio::spawn(async move {
+        while let Ok((mut from, _)) = listener.accept().await {
+            count.fetch_add(1, Ordering::Relaxed);
+            tokio::spawn(async move {
+                let mut to = TcpStream::connect(to).await?;
+                tokio::io::copy_bidirectional(&mut from, &mut to).await
+            });
+        }
+    });
+    (address, accepted)
+}
+
+/// What a service behind TLS agrees on is one connection for all requests, and none for upgrades.
+#[tokio::test]
+async fn a_service_that_agrees_on_http_2_has_one_connection_and_upgrades_on_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let identity = identity(folder.path());
+    let answer = async |mut request: Request<Incoming>| {
+        if request.headers().get("upgrade").is_none() {
+            return Response::new(full("plain"));
+        }
+        let client = hyper::upgrade::on(&mut request);
+        tokio::spawn(async move {
+            let mut socket = TokioIo::new(client.await.unwrap());
+            let mut bytes = [0; 5];
+            socket.read_exact(&mut bytes).await.unwrap();
+            socket.write_all(&bytes).await.unwrap();
+        });
+        Response::builder()
+            .status(101)
+            .header("connection", "upgrade")
+            .header("upgrade", "echo")
+            .body(full(""))
+            .unwrap()
+    };
+    let tls = acceptor(&identity);
+    let inner = gate(one_at_a_time(), &[service(answer).await], |settings| settings.tls = Some(tls)).await;
+    let settings =
+        Upstream { mode: UpstreamMode::VerifyFull, ca: Some(identity.certificate.clone()), identity: None };
+    let connector = Arc::new(Connector::for_http(&settings).unwrap());
+    let (way, accepted) = counted(inner.address).await;
+    let outer = gate(one_at_a_time(), &[way], |settings| {
+        settings.upstream = vec![proxy::Address::inet("localhost", way.port())];
+        settings.upstream_tls = Some(connector);
+    })
+    .await;
+    let mut client = crate::site::Client::connect(&outer).await;
+    for _ in 0..5 {
+        assert_eq!(client.get("/").await.text(), "plain");
+    }
+    assert_eq!(accepted.load(Ordering::Relaxed), 1);
+    client.send("GET /chat HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n").await;
+    assert_eq!(client.head().await.unwrap().status, 101);
+    client.send("hello").await;
+    assert_eq!(client.exactly(5).await, b"hello");
 }

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Uri};
 
-use super::classify::{Classifier, TypeRule, time_out};
+use super::classify::{Classifier, TypeField, TypeRule, time_out};
 use super::preamble;
 use super::routes::SEEN;
 use super::sniffer::Sniffer;
@@ -62,7 +62,7 @@ pub fn is_ambiguous<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> bool {
 /// If that isn't so.
 pub fn request_types(data: &[u8]) {
     let rule = TypeRule { method: None, path: vec!["static".into(), "**".into()], name: "static".into() };
-    let classifier = Classifier::new(vec![rule]);
+    let classifier = Classifier::new(vec![rule], TypeField::Use);
     let mut asked: HashMap<String, u32> = HashMap::new();
     for line in data.split(|&byte| byte == b'\n').take(PATHS_MAX) {
         deadlines(line);

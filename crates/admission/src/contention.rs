@@ -29,8 +29,7 @@
 //!
 //! **When it fails.** With less than a few dozens of requests a second nothing is seen. Where a gate's bound is so low that
 //! no type has [`SEVERAL`] in flight, no group is found. Of two locks that get hot at the same instant the types are held back
-//! together, unless the trial tells them apart. Where all requests deadlock one another, whatever their types, and the order is
-//! shortest first, suspicions that come to nothing keep the gate's capacity from being found. Requests that contend only for some values of their parameters are one
+//! together, unless the trial tells them apart. Requests that contend only for some values of their parameters are one
 //! type, and held back as one.
 
 mod group;
@@ -279,6 +278,13 @@ impl Contention {
         self.all.remove(now);
     }
 
+    /// How many were in flight on average while this one was, since then.
+    pub(crate) fn beside(&self, now: Instant, slot: u32, since: Instant) -> f64 {
+        let life = now.since(since).as_nanos() as f64;
+        let Some(mark) = self.marks.get(slot as usize).filter(|_| life > 0.0) else { return 1.0 };
+        (self.all.sum(now).wrapping_sub(mark.all) as f64 / life).max(1.0)
+    }
+
     /// A request has succeeded that was in flight since then, all the time.
     pub(crate) fn learn(&self, now: Instant, slot: u32, since: Instant, took: Work, known: &mut Contends) {
         let life = now.since(since).as_nanos() as f64;
@@ -289,9 +295,9 @@ impl Contention {
     }
 
     /// A request has ended, of the type in this place.
-    pub(crate) fn complete(&mut self, now: Instant, kind: u32, sample: &Sample) {
+    pub(crate) fn complete(&mut self, now: Instant, kind: u32, sample: &Sample, beside: f64) {
         for group in self.groups.iter_mut().flatten() {
-            group.complete(now, kind, sample);
+            group.complete(now, kind, sample, beside);
         }
     }
 
@@ -391,6 +397,14 @@ impl Contention {
         again: bool,
     ) -> Option<u8> {
         let free = self.groups.iter().position(Option::is_none)?;
+        // A group of all types is none: how many of all may be in flight is the capacity's.
+        let is_left = |kind: u32| {
+            let known = types.at(kind);
+            !suspects.contains(&kind) && (known.queued > 0 || !known.in_flight.is_empty())
+        };
+        if !types.kinds().any(is_left) {
+            return None;
+        }
         for kind in types.kinds().collect::<Vec<_>>() {
             types.at_mut(kind).contends.peak = 0.0;
         }

@@ -229,9 +229,9 @@ impl Gate {
         };
         let in_flight = self.ledger.count();
         self.learn_contention(now, slot, completion.upstream_time.into(), completion.outcome);
-        let kind = self.land(slot);
+        self.land(slot);
         self.teach(slot, &completion);
-        self.show_controllers(now, kind, completion, in_flight);
+        self.show_controllers(now, slot, completion, in_flight);
         let record = self.tickets.at(slot);
         if completion.outcome != Outcome::Canceled {
             let response = record.dispatched.since(record.arrived).saturating_add(completion.upstream_time);
@@ -450,8 +450,8 @@ impl Gate {
         self.forget_surplus(now);
     }
 
-    /// Takes a request out of flight: its work, its connection, its seat. Returns its type.
-    fn land(&mut self, slot: u32) -> u32 {
+    /// Takes a request out of flight: its work, its connection, its seat.
+    fn land(&mut self, slot: u32) {
         self.stop_clocks(slot);
         self.wake(slot);
         let record = self.tickets.at_mut(slot);
@@ -472,7 +472,6 @@ impl Gate {
         }
         let list = &mut self.types.at_mut(kind).in_flight;
         self.tickets.unlink(list, slot);
-        kind
     }
 
     fn forget_surplus(&mut self, now: Instant) {

@@ -24,6 +24,9 @@ pub(crate) const OTHER: u32 = 0;
 
 const NONE: u32 = u32::MAX;
 
+/// Of so many requests the mean is taken that a type counts by.
+const DONE_MEMORY: u32 = 256;
+
 /// One request type.
 #[derive(Debug)]
 pub(crate) struct Type {
@@ -52,6 +55,8 @@ pub(crate) struct Type {
     pub(crate) rank: Work,
     /// Whether it contends with others, as far as that is known.
     pub(crate) contends: Contends,
+    /// The mean of what its requests did, and of how many.
+    did: (f64, u32),
     /// What its requests count for, and in which comparison.
     counted: f64,
     counted_in: Option<u64>,
@@ -76,6 +81,7 @@ impl Type {
             queued: 0,
             rank: Work::ZERO,
             contends: Contends::default(),
+            did: (0.0, 0),
             counted: 0.0,
             counted_in: None,
             idle_before: NONE,
@@ -105,13 +111,22 @@ impl Type {
         self.rank
     }
 
-    /// What one of its requests counts for in a comparison of throughputs: what is usual for its type, as it was when
-    /// this comparison began, in seconds. Those that wait for one another share their time: `share` of them at once.
+    /// One of its requests has succeeded that did so much.
+    pub(crate) fn has_done(&mut self, amount: f64) {
+        let (mean, count) = self.did;
+        let count = count.saturating_add(1).min(DONE_MEMORY);
+        self.did = (mean + (amount - mean) / f64::from(count), count);
+    }
+
+    /// What one of its requests counts for in a comparison of throughputs: what those of its type do on average, as it was
+    /// when this comparison began, in seconds. Not what is estimated: upstream times are those of the load under which
+    /// they were taken, and a type that is rarely served under another order or bound would count for what it took in a
+    /// collapse. Those that wait for one another share their time: `share` of them at once.
     pub(crate) fn counts_for(&mut self, comparison: u64, share: f64) -> f64 {
         if self.counted_in != Some(comparison) {
             self.counted_in = Some(comparison);
-            let rank = self.estimate.rank().map_or(1e-3, |work| work.as_nanos() as f64 * 1e-9);
-            self.counted = rank / share;
+            let did = if self.did.1 > 0 { self.did.0 * 1e-9 } else { 1e-3 };
+            self.counted = did / share;
         }
         self.counted
     }

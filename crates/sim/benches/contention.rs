@@ -8,24 +8,17 @@ mod experiment;
 use admission::{Capacity, Contention, Controller};
 use experiment::{FIFO, Figures, SHORTEST, Sale, TRIED, figures, story};
 
-/// The rows: cores, handover and burn, connections, order, how many types need the lock.
+/// The rows: cores, handover and burn, connections, order, how many types need the lock; then the same requests without a lock.
 fn sales(seed: u64) -> Vec<Sale> {
     let mut sales = Vec::new();
-    for cores in [2, 4, 8] {
-        for (handover, burn) in [(0.02, 0.0), (0.05, 0.2), (0.1, 0.2), (5.6, 0.0)] {
-            for connections in [20, 300] {
-                for (order, types) in [(FIFO, 1), (SHORTEST, 1), (FIFO, 2)] {
-                    sales.push(Sale {
-                        cores,
-                        handover,
-                        burn,
-                        connections,
-                        order,
-                        types,
-                        seed,
-                        ..Sale::USUAL
-                    });
+    for connections in [20, 300] {
+        for cores in [2, 4, 8] {
+            for (order, types) in [(FIFO, 1), (SHORTEST, 1), (FIFO, 2)] {
+                let sale = Sale { cores, connections, order, types, seed, ..Sale::USUAL };
+                for (handover, burn) in [(0.02, 0.0), (0.05, 0.2), (0.1, 0.2), (5.6, 0.0)] {
+                    sales.push(Sale { handover, burn, ..sale });
                 }
+                sales.push(Sale { lock: None, ..sale });
             }
         }
     }
@@ -60,11 +53,13 @@ fn main() {
             given.max_by(|a, b| a.0.goodput.total_cmp(&b.0.goodput)).expect("some bounds are tried");
         let alone = results[0].0.bystanders;
         let times = |figures: &Figures| format!("{:.2}×", figures.bystanders / alone);
+        let lock = match sale.lock {
+            Some(_) => format!("{}, {}", sale.handover, sale.burn),
+            None => "no lock".to_owned(),
+        };
         print!(
-            "| {} | {}, {} | {} | {}, {} | {most}, {:.0}/s, {} |",
+            "| {} | {lock} | {} | {}, {} | {most}, {:.0}/s, {} |",
             sale.cores,
-            sale.handover,
-            sale.burn,
             sale.connections,
             if sale.order == FIFO { "FIFO" } else { "shortest first" },
             sale.types,

@@ -57,8 +57,11 @@ const STEP_MAX: f64 = 2.0;
 const REST_MIN: Duration = Duration::from_secs(2);
 /// … and at most for so long.
 const REST_MAX: Duration = Duration::from_secs(60);
-/// A change of the bound has settled when so many have completed as were in flight, or after this time.
+/// A change of the bound has settled when so many have completed as were in flight, or may be, or after this time.
 const SETTLED: Duration = Duration::from_secs(3);
+
+/// Of some types this part of what may be in flight is in flight, or it isn't their bound that is compared.
+const THERE: f64 = 0.5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Direction {
@@ -162,10 +165,12 @@ impl Auto {
     }
 
     fn pass(&mut self, now: Instant) {
-        if self.waited_for
-            && let Stage::Measuring(stretch) = &mut self.stage
-        {
-            stretch.wait(now.since(self.until));
+        if let Stage::Measuring(stretch) = &mut self.stage {
+            let passed = now.since(self.until);
+            stretch.fly(passed, self.in_flight);
+            if self.waited_for {
+                stretch.wait(passed);
+            }
         }
         self.until = now;
     }
@@ -198,7 +203,8 @@ impl Auto {
             trial.add(end);
             return self.put(now, self.base);
         }
-        if !end.all.saturated {
+        let hardly_there = self.partly && end.all.in_flight < THERE * f64::from(self.base);
+        if !end.all.saturated || hardly_there {
             // Whether nobody waits because of the other bound or of the hour: there is nothing to find any more.
             return self.stop(now);
         }
@@ -225,12 +231,8 @@ impl Auto {
         if let Some(direction) = self.due(now).filter(|_| !self.held) {
             self.trials += 1;
             self.other = self.beside(direction);
-            // What the types count for is fixed now; with some of them just bounded that is not what it was.
-            let first = Some(end).filter(|_| !self.partly);
-            self.trial = Some((direction, Pairs::new(first)));
-            if first.is_some() {
-                self.put(now, self.other);
-            }
+            // What the types count for is fixed from now on, so that this stretch isn't one of those that are compared.
+            self.trial = Some((direction, Pairs::default()));
         }
     }
 
@@ -320,7 +322,7 @@ impl Auto {
             return;
         }
         self.in_force = most;
-        self.stage = Stage::Settling { since: now, left: self.in_flight };
+        self.stage = Stage::Settling { since: now, left: self.in_flight.max(most) };
     }
 }
 

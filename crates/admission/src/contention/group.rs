@@ -6,7 +6,12 @@
 //!
 //! **Evidence** that these types contend with one another, and not with all, is collected within the first trial. In it
 //! the group has n in flight and k in turn. By how much does the time of its requests fall, and by how much that of the
-//! others'? On a service that shares what it has, both fall alike.
+//! others'? On a service that shares what it has, both fall alike: so each time is taken as a share, divided by how many
+//! were in flight beside it. (Times alone don't do: a short request is served while few are in flight, a long one while
+//! many are, and with a backlog of the others behind it the one would seem to have fallen, and not the other.)
+//!
+//! The trial is over when under the present bound less than half of it are in flight: then it isn't this bound that is
+//! compared. Under shortest first that happens whenever others take the room.
 //!
 //! * Its own falls by more than twice as much ([`MORE`]): they contend with one another. A member whose own time fell by
 //!   less than half of that (in logarithms) isn't one.
@@ -203,11 +208,12 @@ impl Group {
     }
 
     /// A request has ended, of the type in this place, after this time.
-    pub(crate) fn complete(&mut self, now: Instant, kind: u32, sample: &Sample) {
+    pub(crate) fn complete(&mut self, now: Instant, kind: u32, sample: &Sample, beside: f64) {
         let member = self.kinds.iter().position(|&(member, _)| member == kind);
         let own = member.is_some();
         if !self.formed && sample.success {
-            let log = libm::log((sample.upstream_time.as_secs_f64() / sample.work.max(1e-9)).max(1e-9));
+            let share = sample.upstream_time.as_secs_f64() / beside;
+            let log = libm::log((share / sample.work.max(1e-9)).max(1e-9));
             self.evidence.add(member.unwrap_or(OTHERS), log);
         }
         if let Some(auto) = self.auto_mut() {

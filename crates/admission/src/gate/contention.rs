@@ -137,7 +137,8 @@ impl Gate {
     }
 
     /// Shows all controllers what has ended.
-    pub(super) fn show_controllers(&mut self, now: Instant, kind: u32, ended: Completion, in_flight: u32) {
+    pub(super) fn show_controllers(&mut self, now: Instant, slot: u32, ended: Completion, in_flight: u32) {
+        let kind = self.tickets.at(slot).kind;
         let looks = self.contention.looks() && !self.contention.is_empty();
         let capacity = self.room.found().map(|found| found.control().trial());
         if capacity.is_none() && !looks {
@@ -157,7 +158,8 @@ impl Gate {
             found.control().complete(now, &sample);
         }
         if looks {
-            self.contention.complete(now, kind, &sample);
+            let beside = self.contention.beside(now, slot, self.tickets.at(slot).dispatched);
+            self.contention.complete(now, kind, &sample, beside);
         }
     }
 

@@ -70,6 +70,7 @@ impl Gate {
                     None => self.pace.done(lap),
                 };
                 known.modes.learn(amount);
+                known.has_done(amount);
                 let took = if is_steady {
                     known.estimate.believed((amount * self.pace.unit()) as u64, trust)
                 } else {

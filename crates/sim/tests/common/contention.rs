@@ -35,6 +35,8 @@ pub(crate) struct Sale {
     pub(crate) order: Order,
     /// How many types need the lock.
     pub(crate) types: usize,
+    /// The lock, if there is one: without it the same requests are in nobody's way.
+    pub(crate) lock: Option<u32>,
     pub(crate) seed: u64,
 }
 
@@ -54,6 +56,7 @@ impl Sale {
         connections: 20,
         order: FIFO,
         types: 1,
+        lock: Some(1),
         seed: 1,
     };
 
@@ -63,7 +66,7 @@ impl Sale {
         };
         let mut kinds = vec![kind("read", 800), kind("search", 4_000), kind("report", 20_000)];
         for number in 0..self.types {
-            kinds.push(Kind { lock: Some(1), ..kind(["order", "payment", "stock"][number], 2_000) });
+            kinds.push(Kind { lock: self.lock, ..kind(["order", "payment", "stock"][number], 2_000) });
         }
         kinds
     }

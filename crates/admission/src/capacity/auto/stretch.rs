@@ -7,8 +7,9 @@ use crate::time::{Duration, Instant};
 const COMPLETIONS: u32 = 32;
 /// … and so many for each that may be in flight, so that what began under another bound is few of them.
 const TURNS: u32 = 3;
-/// It is so long at least: a shorter one is made of the scheduling of processes.
-const SHORTEST: Duration = Duration::from_millis(50);
+/// It is so long at least: a shorter one is made of the scheduling of processes, and long requests that began within it
+/// don't end in it. At some thousand a second it also makes the noise so small that a few percent are told.
+const SHORTEST: Duration = Duration::from_millis(200);
 /// Where only some types are bounded: so long that what the others bring along by chance, and what they had in the queue,
 /// isn't most of it.
 const SHORTEST_OF_SOME: Duration = Duration::from_millis(300);
@@ -29,6 +30,8 @@ pub(super) struct Stretch {
     /// Of those whose number in flight is looked for.
     own: Tally,
     waited_for: Duration,
+    /// The integral of what was in flight of those, in seconds.
+    in_flight: f64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -52,11 +55,19 @@ pub(super) struct Yield {
     pub(super) pace: f64,
     /// Whether requests waited for room nearly all the time.
     pub(super) saturated: bool,
+    /// How many were in flight, on average, of those whose number is looked for.
+    pub(super) in_flight: f64,
 }
 
 impl Stretch {
     pub(super) fn new(now: Instant) -> Self {
-        Self { since: now, all: Tally::default(), own: Tally::default(), waited_for: Duration::ZERO }
+        Self {
+            since: now,
+            all: Tally::default(),
+            own: Tally::default(),
+            waited_for: Duration::ZERO,
+            in_flight: 0.0,
+        }
     }
 
     /// A request was served that counts for so much.
@@ -70,6 +81,11 @@ impl Stretch {
     /// Requests waited for room for so long.
     pub(super) fn wait(&mut self, time: Duration) {
         self.waited_for += time;
+    }
+
+    /// So many of those were in flight for so long.
+    pub(super) fn fly(&mut self, time: Duration, in_flight: u32) {
+        self.in_flight += time.as_secs_f64() * f64::from(in_flight);
     }
 
     /// Whether it ends, with so many that may be in flight.
@@ -102,6 +118,7 @@ impl Stretch {
             completions: tally.completions,
             pace: (f64::from(tally.completions) + 0.5) / seconds,
             saturated: self.waited_for.as_secs_f64() >= SATURATED * seconds,
+            in_flight: self.in_flight / seconds,
         }
     }
 }

@@ -59,18 +59,13 @@ pub(super) struct Yields {
 /// What the others complete follows what arrives for them, whose chance hides a change in the few that are bounded. But
 /// who completes more when fewer of it are in flight takes nothing from anybody, so that a gain of its own is a gain. What
 /// its work counts for may become known during the trial, so that the stretches are kept, and judged anew each time.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Pairs {
     /// A B A B … A
     stretches: Vec<Yields>,
 }
 
 impl Pairs {
-    /// Begins with a stretch under the present bound, if there is one already that counts what is counted from now on.
-    pub(super) fn new(first: Option<Yields>) -> Self {
-        Self { stretches: first.into_iter().collect() }
-    }
-
     /// Another stretch has ended, under the other bound or, in turn, under the present one.
     pub(super) fn add(&mut self, stretch: Yields) {
         self.stretches.push(stretch);
@@ -218,7 +213,7 @@ mod tests {
     use super::*;
 
     fn a(rate: f64) -> Yield {
-        Yield { rate, noise: 0.03, completions: 32, pace: rate, saturated: true }
+        Yield { rate, noise: 0.03, completions: 32, pace: rate, saturated: true, in_flight: 20.0 }
     }
 
     /// The verdict after so many pairs of these rates, the same each time.

@@ -77,6 +77,14 @@ impl Pace {
         self.speeds.parallelism()
     }
 
+    /// On how many it works at once at least, as far as that was seen; told once in a while, for who need not know at once.
+    pub(crate) fn works_on(&self) -> Option<u32> {
+        if self.learned % LOOKED != 0 {
+            return None;
+        }
+        self.speeds.nearly_fastest().map(|(requests, _)| requests)
+    }
+
     /// From now on the clock runs with progress, or with time.
     pub(crate) fn set_progress(&mut self, is_progress: bool) {
         self.is_progress = is_progress;

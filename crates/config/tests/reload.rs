@@ -20,7 +20,7 @@ fn policies_change_and_are_named() {
     let applied: Vec<_> = reload.applied.iter().map(ToString::to_string).collect();
     assert!(applied.contains(&"gate \"shop\": queue_max = 7 instead of 5".to_owned()), "{applied:?}");
     assert!(
-        applied.contains(&"gate \"shop\": capacity = \"2s\" instead of \"none\"".to_owned()),
+        applied.contains(&"gate \"shop\": capacity = \"2s\" instead of \"auto\"".to_owned()),
         "{applied:?}"
     );
     assert!(applied.iter().any(|change| change.contains("order = \"fifo\"")), "{applied:?}");

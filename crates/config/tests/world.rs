@@ -138,7 +138,8 @@ fn only_the_upstream_is_required() {
     assert_eq!((gate.name.as_str(), gate.listen.to_string()), ("postgres", "127.0.0.1:6432".into()));
     assert_eq!((gate.mode, of_postgres.pooling), (Mode::Enforce, Pooling::Transaction));
     let policy = &gate.policy;
-    assert_eq!((policy.connections, policy.pinned_max, policy.capacity), (20, 10, Capacity::Unlimited));
+    assert_eq!((policy.connections, policy.pinned_max), (20, 10));
+    assert_eq!(policy.capacity, Capacity::Found(Controller::Auto));
     assert_eq!((gate.long_limit, policy.long_limit), (LongLimit::Auto, Some(admission::LongLimit::FOUND)));
     let floor = Work::from(Duration::from_secs(20));
     assert_eq!(policy.order, Order::ShortestFirst { aging: Some(3.0), floor });
@@ -275,6 +276,16 @@ fn the_capacity_is_an_amount_or_found_or_none() {
 }
 
 #[test]
+fn a_capacity_is_found_unless_there_are_more_connections_than_where_it_begins() {
+    let with = |lines: &str| effective(&world(&format!("{MINIMAL}\n{lines}\n")));
+    assert!(with("connections = 20").contains("capacity = \"auto\"\n"));
+    let none =
+        "capacity = \"none\"\n# no capacity: only connections and the long lane limit what is in flight\n";
+    assert!(with("connections = 21").contains(none));
+    assert!(with("connections = 21\ncapacity = \"auto\"").contains("capacity = \"auto\"\n"));
+}
+
+#[test]
 fn what_is_printed_as_effective_means_the_same_world() {
     for text in [MINIMAL, FULL] {
         let printed = effective(&world(text));
@@ -287,7 +298,7 @@ fn the_effective_configuration_tells_what_was_derived() {
     let printed = effective(&world(MINIMAL));
     for expected in [
         "connections = 20\npinned_max = 10\n",
-        "# no capacity: only connections and the long lane limit what is in flight\n",
+        "capacity = \"auto\"\n",
         "# the unit of work and of capacity: the mean upstream time of a type's last 32 executions\n",
         "long_limit = \"auto\"\n",
         "# at most 36 server connections: connections + logins_max\n",

@@ -3,9 +3,13 @@
 
 mod common;
 
-use admission::{Cost, Duration};
+use admission::{Capacity, Controller, Cost, Duration, Instant, Policy};
 use common::cost::{Judgment, LOADS, Tick, Watch, lasts, scenario, services, watch};
-use sim::{Arrivals, Mix, Rate, Upstream};
+use common::{SHORTEST, capacity};
+use sim::{
+    Arrivals, Collapse, Distribution, End, Kind, Mix, Outcome, Patience, Rate, Scenario, Source, Upstream,
+    run,
+};
 
 const SEED: u64 = 11;
 
@@ -165,4 +169,53 @@ fn what_is_in_flight_is_charged_as_expected_in_overload() {
     for tick in ticks {
         assert!((0.95..1.1).contains(&tick.charged), "{:.2} times as much at {} s", tick.charged, tick.at);
     }
+}
+
+/// Orders of 2 ms are known from a collapse, and come again when it is over, beside more reports of 10 ms than can be served,
+/// shortest first. Which part of them is served.
+fn served_of_what_was_known_from_a_collapse(cost: Cost) -> f64 {
+    let kind = |name: &str, micros: u64| {
+        Kind::new(name, Distribution::Lognormal { mean: Duration::from_micros(micros), cv: 0.5 })
+    };
+    let types = vec![kind("read", 800), kind("order", 2_000), kind("report", 10_000)];
+    let upstream = Upstream::sharing(2, Collapse::DEADLOCKS);
+    // Loads from the beginning, from the eighth second (when too much is in flight, until fewer are let in), and from the fortieth.
+    let source = |kind: usize, loads: [f64; 3]| {
+        let mut shares = vec![0.0; types.len()];
+        shares[kind] = 1.0;
+        let most = 2.0 / Scenario::mean_service_time(&types, &shares);
+        let steps: Vec<_> =
+            [0, 8, 40].map(Duration::from_secs).into_iter().zip(loads.map(|load| load * most)).collect();
+        Source {
+            patience: Patience::of(Duration::from_secs(5)),
+            ..Source::new(Arrivals::Poisson(Rate::steps(steps)), Mix::Shares(shares))
+        }
+    };
+    let sources = vec![source(0, [1.0, 2.0, 0.3]), source(1, [1.0, 0.0, 0.3]), source(2, [0.0, 0.0, 1.5])];
+    let policy = Policy { cost, order: SHORTEST, ..capacity::policy(Capacity::Found(Controller::Auto), 20) };
+    let scenario = Scenario {
+        seed: SEED,
+        duration: Duration::from_secs(80),
+        warm_up: Duration::ZERO,
+        end: End::Cut,
+        sources: sources.clone(),
+        ..Scenario::new(policy, types.clone(), sources[0].clone(), upstream)
+    };
+    let run = run(&scenario).expect("a sound run");
+    let since = Instant::ZERO.after(Duration::from_secs(45));
+    let orders: Vec<bool> = run
+        .rows
+        .iter()
+        .filter(|row| row.kind == 1 && row.ended >= since)
+        .map(|row| row.outcome == Outcome::Completed)
+        .collect();
+    orders.iter().filter(|&&served| served).count() as f64 / orders.len() as f64
+}
+
+#[test]
+fn who_was_learned_in_a_collapse_is_served_again_with_steady_costs_only() {
+    let steady = served_of_what_was_known_from_a_collapse(Cost::Steady);
+    let moving = served_of_what_was_known_from_a_collapse(Cost::DEFAULT);
+    println!("{steady:.3} steady, {moving:.3} with a moving average");
+    assert!(steady > 0.95 && moving < 0.05, "{steady:.3} steady, {moving:.3} with a moving average");
 }

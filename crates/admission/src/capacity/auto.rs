@@ -10,20 +10,23 @@
 //!
 //! **When.** Only while requests wait for room nearly all the time. Below saturation nothing is tried and nothing moves.
 //!
-//! **From where.** It begins at its *home*: the budget of connections, at most [`HOME`]. That is more than a service
+//! **From where.** It begins at its *home*: the budget of connections, at most [`HOME`], or twice as many as the service is
+//! seen to work on at once (`pace.rs`), if that is more: with 64 cores each of 20 is as fast as alone, so that 20 bound
+//! nothing but the throughput, and that shows at once. Home is more than a service
 //! below saturation has in flight, so that a cold start makes nobody wait, and few enough to be far from where memory
 //! ends. Beyond home it goes only for a gain; below home only for a gain as well; and home again as soon as nothing is
 //! lost by it. So that on a plateau it stays where it is, and what no trial could take back (a cliff of memory) is
 //! not tried: close to home there was nothing to gain.
 //!
 //! **How far.** The first trial is a quarter of home, because a collapse (locks, deadlocks) is by then deep and its cure
-//! small; upwards a quarter more. A gain is followed in the same direction with larger steps; a loss halves the step (in
+//! small, but not fewer than the service was seen to need; upwards a quarter more. A gain is followed in the same direction with larger steps; a loss halves the step (in
 //! logarithms); when neither direction gains with the smallest step, both rest, twice as long each time, up to
 //! [`REST_MAX`], and wake when requests are completed at another pace (`pace.rs`).
 //!
 //! | constant | | why |
 //! |---|---|---|
 //! | [`HOME`] | 20 | what poolers give by default; 0.9²⁰ = 12 % of the time a single processor at ρ = 0.9 has more |
+//! | [`PER_WORKED_ON`] | 2 | the same on more than ten cores |
 //! | [`DOWN`] | 4 | a collapse is found in one trial |
 //! | [`UP`] | 1.25 | a cliff that close to home would be met by chance as well |
 //! | [`STEP_MIN`] | 1.19 | the fourth root of 2: a peak is flat, the loss of 10 % beside it is below 1 % |
@@ -45,6 +48,8 @@ use trial::{Pairs, Verdict, Yields};
 
 /// Where it begins, and returns to.
 const HOME: u32 = 20;
+/// … where the service is seen to work on few enough at once: so many times as many.
+const PER_WORKED_ON: u32 = 2;
 /// The first step down.
 const DOWN: f64 = 4.0;
 /// The first step up.
@@ -59,6 +64,9 @@ const REST_MIN: Duration = Duration::from_secs(2);
 const REST_MAX: Duration = Duration::from_secs(60);
 /// A change of the bound has settled when so many have completed as were in flight, or may be, or after this time.
 const SETTLED: Duration = Duration::from_secs(3);
+/// A lower bound isn't in force before what is in flight has fallen to it, which takes longest where too much is. After
+/// this time others have waited for long enough: then it is tried another time.
+const DRAINED: Duration = Duration::from_secs(10);
 
 /// Of some types this part of what may be in flight is in flight, or it isn't their bound that is compared.
 const THERE: f64 = 0.5;
@@ -96,6 +104,10 @@ enum Stage {
 #[derive(Debug)]
 pub(crate) struct Auto {
     home: u32,
+    /// What home is where there are so many connections.
+    usual: u32,
+    /// The service is nearly at its fastest with so many, as far as that was seen.
+    works_on: u32,
     top: u32,
     base: u32,
     /// The other bound, while it is in force.
@@ -142,6 +154,8 @@ impl Auto {
     fn at(now: Instant, home: u32, top: u32) -> Self {
         Self {
             home,
+            usual: HOME,
+            works_on: 1,
             top,
             base: home,
             other: home,
@@ -179,9 +193,13 @@ impl Auto {
     fn look(&mut self, now: Instant) {
         match &self.stage {
             Stage::Settling { since, left } => {
-                let settled = *left == 0 && self.in_flight <= self.in_force && !self.crowded;
-                if settled || now.since(*since) >= self.settled_after() {
+                let (waited, drained) = (now.since(*since), self.in_flight <= self.in_force);
+                if *left == 0 && drained && !self.crowded
+                    || waited >= self.settled_after() && (drained || self.partly)
+                {
                     self.stage = Stage::Measuring(Stretch::new(now));
+                } else if waited >= DRAINED {
+                    self.put_off(now);
                 }
             }
             Stage::Measuring(stretch) => {
@@ -252,7 +270,12 @@ impl Auto {
     fn beside(&self, direction: Direction) -> u32 {
         let base = f64::from(self.base);
         match direction {
-            Direction::Down => (libm::round(base / self.down.step) as u32).min(self.base - 1).max(1),
+            Direction::Down => {
+                // The first step is far, but not to where cores would stand still.
+                let seen = (base / f64::from(self.works_on)).max(STEP_MIN);
+                let step = if self.down.step >= DOWN { self.down.step.min(seen) } else { self.down.step };
+                (libm::round(base / step) as u32).min(self.base - 1).max(1)
+            }
             Direction::Up => (libm::round(base * self.up.step) as u32).max(self.base + 1).min(self.top),
         }
     }
@@ -308,6 +331,16 @@ impl Auto {
         self.put(now, self.base);
     }
 
+    /// Ends a trial of a bound that couldn't be put in force.
+    fn put_off(&mut self, now: Instant) {
+        if let Some((direction, _)) = self.trial {
+            let side = self.side(direction);
+            side.due = now.after(side.rest);
+            side.rest = (side.rest * 2).min(REST_MAX);
+        }
+        self.stop(now);
+    }
+
     /// Ends a trial that leads to nothing.
     fn stop(&mut self, now: Instant) {
         self.trial = None;
@@ -346,10 +379,20 @@ impl Control for Auto {
         }
     }
 
+    fn suit(&mut self, works_on: u32) {
+        self.works_on = works_on;
+        let usual = works_on.saturating_mul(PER_WORKED_ON);
+        // What is learned wanders; home needn't wander with it, nor while two numbers are compared.
+        if f64::from(usual) >= UP * f64::from(self.usual) && self.trial.is_none() {
+            self.usual = usual;
+            self.set_top(self.top);
+        }
+    }
+
     fn set_top(&mut self, top: u32) {
         let was_home = self.base == self.home;
         self.top = top;
-        self.home = top.min(HOME);
+        self.home = top.min(self.usual);
         let base = if was_home { self.home } else { self.base.min(top) };
         if base != self.base || self.in_force > top {
             (self.base, self.in_force, self.gain) = (base, base, None);

@@ -156,6 +156,9 @@ impl Gate {
         };
         if let Some(found) = self.room.found() {
             found.control().complete(now, &sample);
+            if let Some(works_on) = self.pace.works_on() {
+                found.control().suit(works_on);
+            }
         }
         if looks {
             let beside = self.contention.beside(now, slot, self.tickets.at(slot).dispatched);

@@ -104,7 +104,9 @@ impl Gate {
             return short.map(if_it_fits);
         };
         if self.has_lost_patience(long) {
-            return Some(Head { slot: long, fits: true });
+            // In work it may never fit beside the shorts, in requests it does when the next one ends.
+            let fits = self.room.most_requests().is_none() || self.fits(long);
+            return Some(Head { slot: long, fits });
         }
         let head = match short {
             Some(short) if self.arrived_first(long, short) => long,

@@ -269,6 +269,15 @@ impl Speeds {
     /// On how many requests the service works at once: the fewest that make it nearly as fast as it ever is, as far as
     /// the difference isn't noise. Nothing is said unless it was seen with half as many more, and with fewer (or alone).
     pub(crate) fn parallelism(&self) -> Option<Parallelism> {
+        let (requests, top) = self.nearly_fastest()?;
+        let learned = self.learned.iter().copied().filter(|&learned| learned >= JUDGED);
+        let samples = learned.fold(KEPT, f64::min) as u32;
+        (2 * top >= 3 * requests).then_some(Parallelism { requests, samples })
+    }
+
+    /// The fewest requests that make it nine tenths as fast as it was ever seen, and the most of which that is known. Where
+    /// they are about as many it may be faster with more.
+    pub(crate) fn nearly_fastest(&self) -> Option<(u32, u32)> {
         let noise = |level: usize| libm::sqrt(self.noise / self.learned[level]);
         let levels = || (0..LEVELS).filter(|&level| self.learned[level] >= JUDGED);
         let most = levels().map(|level| self.speeds[level] * (1.0 - noise(level))).fold(0.0, f64::max);
@@ -284,8 +293,7 @@ impl Speeds {
             }
         };
         let top = levels().next_back().map_or(0, at);
-        let samples = levels().map(|level| self.learned[level]).fold(KEPT, f64::min) as u32;
-        (2 * top >= 3 * requests).then_some(Parallelism { requests, samples })
+        Some((requests, top))
     }
 
     /// What is to be kept across restarts.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use admission::{Contention, Cost, Order, Policy, Work};
+use admission::{Capacity, Contention, Controller, Cost, Order, Policy, Work};
 
 use super::{Protocol, number, rejection};
 use crate::raw::{self, Complaint, Section};
@@ -31,6 +31,9 @@ const COSTS: &[(&str, Estimator)] =
 const CONTENTIONS: &[(&str, bool)] = &[("auto", true), ("none", false)];
 const ORDERS: &[(&str, bool)] = &[("fifo", true), ("shortest-first", false)];
 
+/// Where the search for a capacity begins: with so many connections it bounds nothing by itself.
+const FOUND_BY_DEFAULT: u32 = 20;
+
 /// Reads what a gate decides by.
 pub(super) fn read(
     section: &mut Section<'_>,
@@ -51,7 +54,7 @@ pub(super) fn read(
     }
     let long_limit = section.read("long_limit", raw::long_limit);
     let policy = Policy {
-        capacity: section.read("capacity", raw::capacity),
+        capacity: section.read_given("capacity", raw::capacity).unwrap_or(default_capacity(connections)),
         contention: read_contention(section),
         connections,
         long_limit: match long_limit {
@@ -69,6 +72,11 @@ pub(super) fn read(
         rejection: rejection::read(section),
     };
     (policy, long_limit)
+}
+
+/// What is found, where it begins with all connections.
+fn default_capacity(connections: u32) -> Capacity {
+    if connections <= FOUND_BY_DEFAULT { Capacity::Found(Controller::Auto) } else { Capacity::Unlimited }
 }
 
 fn read_contention(section: &mut Section<'_>) -> Contention {

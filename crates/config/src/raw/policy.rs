@@ -9,9 +9,9 @@ pub(super) const POLICY: &[Field] = &[
         key: "capacity",
         form: Form::Any,
         takes: "an amount of work as a duration, `\"none\"`, or who finds it: `\"auto\"`, `\"incremental-steps\"`, `\"parabola\"`, `\"vegas\"`, `\"gradient2\"`, `\"aimd\"`",
-        default: Value("\"none\""),
+        default: Derived("`\"auto\"` with up to 20 `connections`, else `\"none\"`"),
         doc: "How much may be in flight, beside the connections and the long lane. An amount: the sum of what the requests in flight are expected to take, in the unit of the estimator (`cost`); a request that is larger runs when nothing else is in flight. `\"auto\"`: so many requests as complete the most work, found by trials while requests wait; below saturation it bounds nothing. The others are published methods, to compare with.",
-        reason: "A bound that short requests queue behind makes things worse below saturation, unless the service really thrashes. Where a service collapses (locks, deadlocks, memory) a lower bound completes several times as much, and nobody knows which one beforehand; where it doesn't, `auto` stays at the budget of connections.",
+        reason: "Where a service collapses (locks, deadlocks, memory) a lower bound completes several times as much, and nobody knows which one beforehand. `auto` begins at 20: with no more connections than that it bounds nothing until a lower bound has shown to complete more. Who gives more connections gets more in flight at once than 20 unless they ask for `auto`: requests that vary very much within their type are served sooner so, and a server of dozens of cores from the first second.",
         reloadable: true,
     },
     Field {
@@ -20,7 +20,7 @@ pub(super) const POLICY: &[Field] = &[
         takes: "`\"auto\"` or `\"none\"`",
         default: Value("\"none\""),
         doc: "What is done about types that contend with one another: for hot rows, or one lock. `\"auto\"`: they are found while requests wait, by trials, and are held back together, in a number that completes the most work; the other types pass. Forgotten when it passes. The log says which types, why, and how many.",
-        reason: "Nothing is done that was not asked for: below saturation `auto` does nothing, in an overload without contention its trials cost about one percent. With hot rows it completes several times as much, and spares those that have nothing to do with them: recommended wherever a few rows can become everybody's, with `capacity = \"auto\"` or without.",
+        reason: "With hot rows it completes several times as much, and spares those that have nothing to do with them: recommended wherever a few rows can become everybody's, with `capacity = \"auto\"` or without. It isn't the default because it must try to know: where requests wait only because the server is busy, each trial holds some types back for seconds, in vain, and the waiting shows in the mean response time.",
         reloadable: true,
     },
     Field {

@@ -121,6 +121,9 @@ async fn what_is_too_much_is_refused_and_the_admin_listener_answers_meanwhile() 
     assert!(refused.field("retry-after").is_some());
     let problem: Value = serde_json::from_str(&refused.body).unwrap();
     assert_eq!(problem["reason"], "queue_full");
+    let refused = ask(gate.port(), "/", &["Content-Type: application/grpc"]).unwrap();
+    assert_eq!((refused.status, refused.field("grpc-status")), (200, Some("14")));
+    assert!(refused.field("grpc-retry-pushback-ms").is_some());
     let refused = ask(gate.port(), "/", &["Accept: text/html"]).unwrap();
     assert_eq!((refused.status, refused.body.as_str()), (503, "<h1>Busy</h1>"));
     gate.assert_alive();
@@ -230,10 +233,52 @@ async fn a_gate_that_observes_lets_everything_pass_and_counts() {
     let asking = Asking::start(&gate, 10, "/held");
     until("all are at the site", async || origin.asked() == 10).await;
     origin.let_go(10);
-    assert!(asking.all().await.iter().all(|told| told.status == 200));
+    let told = asking.all().await;
+    assert!(told.iter().all(|told| told.status == 200));
+    let observed = |what: &str| {
+        let is_so =
+            |told: &&Told| told.field("x-gatekeeper-observed").is_some_and(|said| said.starts_with(what));
+        told.iter().filter(is_so).count()
+    };
+    assert_eq!(observed("rejected;reason=queue_full"), 8, "{told:?}");
+    assert_eq!(observed("dispatched;dur=") + observed("waiting;dur="), 2, "{told:?}");
     assert_eq!(gate.status()["mode"], "observe");
     let would = |line: &&str| line.starts_with("gatekeeper_rejections_total") && !line.ends_with(" 0");
     assert!(gate.metrics().lines().any(|line| would(&line)), "{}", gate.metrics());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_whose_deadline_passes_while_it_waits_never_reaches_the_site() {
+    let origin = Origin::start("site").await;
+    let gate = gate(&origin, &["connections = 1"]);
+    let first = Asking::start(&gate, 1, "/held");
+    until_there_are(&gate, 0, 1).await;
+    for deadline in ["X-Request-Timeout: 50ms", "grpc-timeout: 50m", "X-Client-Timeout-Ms: 50"] {
+        let told = ask(gate.port(), "/", &[deadline]).unwrap();
+        assert_eq!((told.status, told.field("x-gatekeeper")), (504, Some("deadline")), "{deadline}");
+    }
+    origin.let_go(1);
+    assert_eq!(first.all().await[0].status, 200);
+    assert_eq!(origin.asked(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_a_gate_decides_by_it_serves_a_site() {
+    let origin = Origin::start("site").await;
+    for policy in [
+        "target = \"10s\"",
+        "target_p95 = \"10s\"",
+        "rejection = \"deadline\"",
+        "rejection = \"codel\"\ncodel_target = \"10s\"\ncodel_interval = \"10s\"",
+        "rejection = \"yaksha\"\ntarget = \"10s\"",
+        "capacity = \"auto\"\ncontention = \"auto\"",
+        "capacity = \"20s\"\norder = \"fifo\"",
+        "cost = \"steady\"\naging = \"none\"\nlong_limit = 2",
+    ] {
+        let gate = gate(&origin, &["connections = 4", policy]);
+        let told = Asking::start(&gate, 20, "/page").all().await;
+        assert!(told.iter().all(|told| told.status == 200), "{policy}\n{told:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

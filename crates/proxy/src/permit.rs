@@ -6,6 +6,7 @@ use std::time::Duration;
 use admission::{Completion, Outcome, Reason, Ticket};
 
 use crate::gate::{Driver, Pinned};
+use crate::shadow::Foreseen;
 
 /// A dispatched request. Ends with [`Permit::complete`]; a permit that is dropped ends as canceled and teaches
 /// nothing.
@@ -29,6 +30,11 @@ impl Permit {
     /// The client's next statement goes upstream.
     pub(crate) fn resume(&self) {
         self.driver.change(|gate, now| gate.resume(now, self.ticket));
+    }
+
+    /// What a gate that only watches would have done with the request.
+    pub(crate) fn foreseen(&self) -> Option<Foreseen> {
+        self.driver.change(|gate, now| gate.foresee(now, self.ticket))
     }
 
     /// Keeps the connection for the session beyond this request.

@@ -22,15 +22,15 @@
 //! up on. Sessions that would have been pinned, or would have waited for a connection of their own user, aren't modeled:
 //! every connection can serve everybody.
 //!
-//! **Bounds.** A request is held as long as the shadow's gate holds it (`queue_max`, `connections`) or it really runs;
+//! **Bounds.** A request that would have been refused is remembered as long as it really runs. Any other is held as long as the shadow's gate holds it (`queue_max`, `connections`) or it really runs;
 //! at most [`STEPS_MAX`] pauses of it are kept, later ones count as busy.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use admission::{
-    Action, Completion, Connection, Event, Gate, Instant, Learned, Outcome, Policy, PoolId, Queued, Request,
-    Snapshot, Ticket,
+    Action, Completion, Connection, Event, Gate, Instant, Learned, Outcome, Policy, PoolId, Queued, Reason,
+    Request, Snapshot, Ticket,
 };
 
 /// The most steps kept for one request that waits in the shadow, and so the most of its pauses.
@@ -39,11 +39,24 @@ pub const STEPS_MAX: usize = 64;
 /// After everything: five centuries from the origin.
 const NEVER: Instant = Instant::from_nanos(u64::MAX);
 
+/// What the shadow knows of a request that really runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Foreseen {
+    /// It would have been dispatched after so long.
+    Dispatched(Duration),
+    /// It would still wait, by now for so long.
+    Waiting(Duration),
+    /// It would have been refused.
+    Rejected(Reason),
+}
+
 /// A gate that decides for the record only.
 #[derive(Debug)]
 pub struct Shadow {
     gate: Gate,
     requests: HashMap<Ticket, Life>,
+    /// Those that were refused here, and really run still.
+    refused: HashMap<Ticket, Reason>,
     /// What will happen in the shadow, in order; the number keeps the order of what is due at once.
     due: BTreeMap<(Instant, u64), (Ticket, Step)>,
     next_number: u64,
@@ -76,7 +89,7 @@ impl Shadow {
         let mut gate = Gate::new(policy, now, seed);
         // One pool for everybody, as large as the budget allows.
         gate.set_pool(now, PoolId::default(), u32::MAX);
-        Self { gate, requests: HashMap::new(), due: BTreeMap::new(), next_number: 0 }
+        Self { gate, requests: HashMap::new(), refused: HashMap::new(), due: BTreeMap::new(), next_number: 0 }
     }
 
     /// A request arrives, and really runs at once. Its ticket names it until its end.
@@ -111,14 +124,27 @@ impl Shadow {
     /// It has really ended. Call it exactly once.
     pub fn finished(&mut self, now: Instant, ticket: Ticket, completion: Completion) {
         self.advance(now);
-        let Some(life) = self.requests.get(&ticket) else { return };
-        if life.dispatched.is_none() && completion.outcome == Outcome::Canceled {
-            self.requests.remove(&ticket);
-            self.gate.cancel(now, ticket);
-            self.act(now);
-        } else {
-            self.step(now, ticket, Step::End(completion));
+        match self.requests.get(&ticket) {
+            None => {}
+            Some(life) if life.dispatched.is_none() && completion.outcome == Outcome::Canceled => {
+                self.requests.remove(&ticket);
+                self.gate.cancel(now, ticket);
+                self.act(now);
+            }
+            Some(_) => self.step(now, ticket, Step::End(completion)),
         }
+        self.refused.remove(&ticket);
+    }
+
+    /// What would have become of a request that has not really ended.
+    pub fn foresee(&mut self, now: Instant, ticket: Ticket) -> Option<Foreseen> {
+        self.advance(now);
+        let of_life = |life: &Life| match life.dispatched {
+            Some(dispatched) => Foreseen::Dispatched(dispatched.since(life.arrived)),
+            None => Foreseen::Waiting(now.since(life.arrived)),
+        };
+        let refused = self.refused.get(&ticket).map(|reason| Foreseen::Rejected(*reason));
+        self.requests.get(&ticket).map(of_life).or(refused)
     }
 
     /// Replaces the policy.
@@ -223,8 +249,12 @@ impl Shadow {
         while let Some(action) = self.gate.poll() {
             match action {
                 Action::Dispatch(ticket) => self.dispatch(now, ticket),
-                Action::Reject(ticket, _) => {
-                    self.requests.remove(&ticket);
+                Action::Reject(ticket, reason) => {
+                    let has_ended =
+                        |life: &Life| life.steps.iter().any(|(_, step)| matches!(step, Step::End(_)));
+                    if self.requests.remove(&ticket).is_some_and(|life| !has_ended(&life)) {
+                        self.refused.insert(ticket, reason);
+                    }
                 }
             }
         }

@@ -72,7 +72,7 @@ const CONNECTIONS: &[Field] = &[
         form: Form::Any,
         takes: "`\"enforce\"` or `\"observe\"`",
         default: Value("\"enforce\""),
-        doc: "Whether the gate decides, or lets everything pass and reports what it would have done. Observing uses no budget of connections, and session pooling.",
+        doc: "Whether the gate decides, or lets everything pass and reports what it would have done. Observing uses no budget of connections (and, for PostgreSQL, session pooling); a response over HTTP says in `X-Gatekeeper-Observed` what would have become of its request.",
         reason: "Protection is what it is for; observe first where you are not sure.",
         reloadable: false,
     },

@@ -8,7 +8,7 @@ use admission::{
     Snapshot, Ticket,
 };
 
-use crate::shadow::Shadow;
+use crate::shadow::{Foreseen, Shadow};
 
 /// An [`admission::Gate`], or a shadow of one that dispatches everything at once. Its methods are the gate's.
 #[derive(Debug)]
@@ -63,6 +63,14 @@ impl Decider {
         match self {
             Self::Enforcing(gate) => gate.complete(now, ticket, completion),
             Self::Observing { shadow, .. } => shadow.finished(now, ticket, completion),
+        }
+    }
+
+    /// What would have become of a request. Enforcing, it has become of it.
+    pub(crate) fn foresee(&mut self, now: Instant, ticket: Ticket) -> Option<Foreseen> {
+        match self {
+            Self::Enforcing(_) => None,
+            Self::Observing { shadow, .. } => shadow.foresee(now, ticket),
         }
     }
 

@@ -24,6 +24,7 @@ use super::endpoint::{Endpoint, Lease, Sender, Wish};
 use super::endpoints::Endpoints;
 use super::fields::{Fault, Upgrade, strip};
 use super::flight::Flight;
+use super::foreseen;
 use super::reject::Refusal;
 use super::state::{Gate, Told};
 use crate::permit::Permit;
@@ -57,7 +58,12 @@ pub(crate) async fn forward(
     let limit = told.settings.upstream_timeout;
     let answer = timeout(limit, exchange(&told.endpoints, request, upgrading.is_some())).await;
     match answer {
-        Ok(Ok((response, lease))) => {
+        Ok(Ok((mut response, lease))) => {
+            if told.settings.observe
+                && let Some(value) = permit.foreseen().and_then(foreseen::value)
+            {
+                response.headers_mut().insert(foreseen::OBSERVED, value);
+            }
             let flight = Flight::new(permit, lease, dispatched, outcome(response.status()));
             pass(gate, response, flight, upgrading)
         }

@@ -7,7 +7,7 @@
 //!
 //! `connection` is a client's connection and its requests; `classify` (with `routes`) says what type a request is;
 //! `forward` sends what is dispatched and passes the response on, `flight` is what that holds meanwhile; `reject` is what
-//! the gate says by itself. `endpoint` and `endpoints` are the service as it is reached. `fields` and `sniffer` know what a
+//! the gate says by itself, `foreseen` what it says where it only watches. `endpoint` and `endpoints` are the service as it is reached. `fields` and `sniffer` know what a
 //! proxy must not pass on, `socket` and `body` carry bytes, `preamble` is the PROXY protocol, `access` the log.
 
 mod access;
@@ -18,6 +18,7 @@ mod endpoint;
 mod endpoints;
 mod fields;
 mod flight;
+mod foreseen;
 mod forward;
 #[cfg(feature = "garbage")]
 pub mod garbage;

@@ -300,6 +300,19 @@ fn run(policy: Policy, stories: &[Story], ticks: &[u64]) -> (Shadow, Vec<Event>)
     (shadow, told)
 }
 
+#[test]
+fn what_would_become_of_a_request_is_known_while_it_really_runs() {
+    let mut shadow = knowing(Policy { queue_max: 1, ..policy(1) });
+    let [first, second, third] = [(); 3].map(|()| shadow.arrive(at(100), request(READ)));
+    assert_eq!(shadow.foresee(at(110), first), Some(Foreseen::Dispatched(ms(0))));
+    assert_eq!(shadow.foresee(at(110), second), Some(Foreseen::Waiting(ms(10))));
+    assert_eq!(shadow.foresee(at(110), third), Some(Foreseen::Rejected(Reason::QueueFull)));
+    shadow.finished(at(130), first, served(30));
+    assert_eq!(shadow.foresee(at(140), second), Some(Foreseen::Dispatched(ms(30))));
+    shadow.finished(at(140), third, served(40));
+    assert_eq!((shadow.foresee(at(140), third), shadow.refused.len()), (None, 0));
+}
+
 fn policies() -> impl Strategy<Value = Policy> {
     let order = prop_oneof![
         Just(Order::Fifo),
@@ -331,7 +344,7 @@ proptest! {
         prop_assert_eq!(ended.count(), stories.len());
         let Snapshot { load, in_flight, queued, connections_in_use, .. } = shadow.snapshot();
         prop_assert_eq!((load, in_flight, queued, connections_in_use), (Work::ZERO, 0, 0, 0));
-        prop_assert!(shadow.requests.is_empty() && shadow.due.is_empty());
+        prop_assert!(shadow.requests.is_empty() && shadow.refused.is_empty() && shadow.due.is_empty());
     }
 
     #[test]

@@ -37,6 +37,8 @@ proxy_protocol = true
 server_timing = true
 error_page = "/srv/busy.html"
 access_log = "/var/log/site.json"
+otlp = "http://collector:4318"
+otlp_share = 0.5
 
 [[gate.route]]
 method = "POST"
@@ -120,6 +122,8 @@ fn every_key_is_heard() {
         server_timing: true,
         error_page: Some("/srv/busy.html".into()),
         access_log: Some("/var/log/site.json".into()),
+        otlp: Some(inet("collector", 4318)),
+        otlp_share: 0.5,
     };
     assert_eq!(*http(&world), expected);
     for field in HTTP.iter().filter(|field| field.key != "route") {
@@ -212,6 +216,9 @@ fn values_that_mean_nothing_are_refused_with_what_to_write() {
         ("header_max = 100", "must be from 4096 to 1048576"),
         ("body_max = \"much\"", "isn't a bound"),
         ("access_log = \"log.json\"", "is a relative path"),
+        ("otlp = \"https://collector:4318\"", "is https://, which isn't spoken here"),
+        ("otlp = \"collector\"", "has no port"),
+        ("otlp_share = 2", "must be at most 1"),
         ("route = \"/cart\"", "isn't a list; write [[gate.route]]"),
         ("route = [1]", "a route isn't a table"),
         ("[[gate.route]]\nname = \"x\"", "g.toml:4: gate: route: path: is missing"),

@@ -241,6 +241,7 @@ fn value_name(key: &str) -> &'static str {
         "health_interval" => "TIME",
         "type_field" | "upstream_http" => "WHICH",
         "header_max" | "body_max" => "BYTES",
+        "otlp" => "ADDR",
         "proxy_protocol" | "server_timing" => "BOOL",
         key if key.ends_with("timeout") || key.ends_with("_ttl") => "TIME",
         "aging_floor" | "keepalive" | "suspend_after" | "target" | "target_p95" => "TIME",

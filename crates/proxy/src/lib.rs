@@ -9,6 +9,7 @@ pub mod learned;
 mod listener;
 pub mod metrics;
 pub mod observe;
+pub mod otlp;
 mod permit;
 pub mod postgres;
 mod quota;

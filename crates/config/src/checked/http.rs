@@ -115,6 +115,10 @@ pub struct Http {
     pub error_page: Option<PathBuf>,
     /// Where requests are written down.
     pub access_log: Option<PathBuf>,
+    /// The collector that is told of requests.
+    pub otlp: Option<Address>,
+    /// The share of requests that begin a trace here.
+    pub otlp_share: f64,
 }
 
 pub(crate) const VERSIONS: &[(&str, HttpVersion)] = &[("1.1", HttpVersion::Http1), ("2", HttpVersion::Http2)];
@@ -145,6 +149,8 @@ pub(super) fn read(section: &mut Section<'_>) -> (Http, Option<Scheme>) {
         server_timing: section.read("server_timing", raw::boolean),
         error_page: section.read("error_page", file),
         access_log: section.read("access_log", absolute_file),
+        otlp: section.read("otlp", collector),
+        otlp_share: section.read("otlp_share", share),
     };
     (http, scheme)
 }
@@ -286,6 +292,25 @@ fn interval(value: &DeValue<'_>) -> Result<Duration, Complaint> {
 
 fn file(value: &DeValue<'_>) -> Result<Option<PathBuf>, Complaint> {
     Ok(Some(raw::some_text(value)?).filter(|text| text != "none").map(PathBuf::from))
+}
+
+fn collector(value: &DeValue<'_>) -> Result<Option<Address>, Complaint> {
+    let text = raw::some_text(value)?;
+    let hint = "write such as \"http://127.0.0.1:4318\", or \"none\"";
+    match Address::parse_http(&text) {
+        _ if text == "none" => Ok(None),
+        Ok((Some(Scheme::Https), _)) => Err(Complaint::new("is https://, which isn't spoken here")
+            .hint("name a collector on this machine or network, which can send it on")),
+        Ok((_, Address::Unix(_))) => Err(Complaint::new("is a Unix socket").hint(hint)),
+        Ok((_, address)) => Ok(Some(address)),
+        Err(complaint) if complaint.hint.is_none() => Err(complaint.hint(hint)),
+        Err(complaint) => Err(complaint),
+    }
+}
+
+fn share(value: &DeValue<'_>) -> Result<f64, Complaint> {
+    let share = raw::amount(value)?;
+    if share <= 1.0 { Ok(share) } else { Err(Complaint::new("must be at most 1")) }
 }
 
 fn networks(value: &DeValue<'_>) -> Result<Vec<Network>, Complaint> {

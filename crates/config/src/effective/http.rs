@@ -28,6 +28,11 @@ pub(super) fn requests(out: &mut Lines, gate: &Gate, http: &Http) {
     out.value("server_timing", http.server_timing);
     out.file("error_page", http.error_page.as_ref());
     out.file("access_log", http.access_log.as_ref());
+    match &http.otlp {
+        Some(collector) => out.text("otlp", format_args!("http://{collector}")),
+        None => out.text("otlp", "none"),
+    }
+    out.value("otlp_share", http.otlp_share);
     out.time("drain_timeout", gate.drain_timeout);
 }
 

@@ -158,6 +158,24 @@ pub const HTTP: &[Field] = &[
         reason: "It takes a disk; the metrics tell most of it.",
         reloadable: true,
     },
+    Field {
+        key: "otlp",
+        form: Form::Text,
+        takes: "`\"http://host:port\"`, or `\"none\"`",
+        default: Value("\"none\""),
+        doc: "A collector of OpenTelemetry (port 4318 by convention) to which a span is sent for each request that is recorded: its type, queue wait, upstream time and what was decided. It goes to `/v1/traces` as OTLP over HTTP, in JSON and in the clear. The service then hears of the gate's span as its parent in `traceparent`; without it the fields of W3C Trace Context pass as they came.",
+        reason: "It takes a collector.",
+        reloadable: true,
+    },
+    Field {
+        key: "otlp_share",
+        form: Form::Any,
+        takes: "a number from 0 to 1",
+        default: Value("1"),
+        doc: "With `otlp`: the share of the requests without a `traceparent` that begin a trace at the gate. One that has it is recorded if it says so.",
+        reason: "OpenTelemetry's own; what is more than a collector can take is left out and counted.",
+        reloadable: true,
+    },
 ];
 
 /// The keys of a `[[gate.route]]`.

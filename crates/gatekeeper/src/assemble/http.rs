@@ -5,7 +5,8 @@ use std::io::Read as _;
 use std::path::Path;
 
 use config::{HttpVersion, Mode};
-use proxy::http::{AccessLog, HealthCheck, Network, Settings, Speaks, TypeField, TypeRule};
+use proxy::http::{AccessLog, HealthCheck, Network, Settings, Speaks, Traces, TypeField, TypeRule};
+use proxy::otlp::Exporter;
 
 use super::{address, keepalive};
 use crate::files;
@@ -13,6 +14,8 @@ use crate::files;
 /// The longest page, in bytes: it is kept, and sent to everybody who is refused.
 const PAGE_BYTES_MAX: u64 = 1 << 20;
 
+/// To be called within the runtime.
+///
 /// # Errors
 /// A file that can't be used.
 pub(super) fn told(gate: &config::Gate, http: &config::Http) -> Result<Settings, String> {
@@ -53,6 +56,10 @@ pub(super) fn told(gate: &config::Gate, http: &config::Http) -> Result<Settings,
         server_timing: http.server_timing,
         error_page: http.error_page.as_deref().map(page).transpose().map_err(of_page)?.map(Into::into),
         access_log: http.access_log.as_ref().map(log).transpose()?,
+        traces: http.otlp.as_ref().map(|collector| Traces {
+            exporter: Exporter::start(address(collector), &gate.name),
+            share: http.otlp_share,
+        }),
         keepalive: keepalive(gate),
         observe: gate.mode == Mode::Observe,
         ..Settings::new(http.upstream.iter().map(address).collect())

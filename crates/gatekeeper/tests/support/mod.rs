@@ -10,6 +10,7 @@
 
 pub(crate) mod certificates;
 pub(crate) mod chance;
+pub(crate) mod collector;
 mod gatekeeper;
 pub(crate) mod origin;
 pub(crate) mod raw;

@@ -59,6 +59,12 @@ impl Origin {
         }
         let length = body.collect().await.map_or(0, |body| body.to_bytes().len());
         let mut response = Response::new(Full::from(format!("{name} {path} {length}")));
+        // What the site was told of the trace, for the client to see.
+        for field in ["traceparent", "tracestate"] {
+            if let Some(value) = head.headers.get(field) {
+                response.headers_mut().insert(field, value.clone());
+            }
+        }
         if let Some(kind) = path.strip_prefix("/called/") {
             let kind = kind.parse().expect("a value for a field");
             response.headers_mut().insert("x-gatekeeper-type", kind);

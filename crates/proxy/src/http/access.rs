@@ -17,12 +17,12 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use http::{HeaderMap, Method};
 use serde::{Serialize, Serializer};
 use tokio::sync::mpsc;
-use tokio::time::Instant;
+
+use super::record::Record;
 
 /// Lines that may wait for the disk.
 const LINES_MAX: usize = 8_192;
@@ -94,100 +94,27 @@ impl AccessLog {
         Ok(Self { lines, lost: Arc::default() })
     }
 
-    /// A request of this type has come.
-    pub(crate) fn begin(
-        &self,
-        gate: &str,
-        name: &Arc<str>,
-        method: &Method,
-        fields: &HeaderMap,
-    ) -> Box<Record> {
-        Box::new(Record {
-            log: self.clone(),
-            arrived: Instant::now(),
-            queue_wait: Duration::ZERO,
-            upstream: None,
-            is_complete: false,
-            line: Line {
-                time: humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
-                gate: Arc::from(gate),
-                r#type: Arc::clone(name),
-                method: method.as_str().chars().take(16).collect(),
-                status: 0,
-                reason: None,
-                queue_wait_ms: 0.0,
-                upstream_ms: None,
-                total_ms: 0.0,
-                bytes: 0,
-                end: "client_gone",
-                trace_id: trace_id(fields),
-                lost: 0,
-            },
-        })
-    }
-}
-
-/// The trace that a request belongs to (W3C Trace Context: version, trace, parent, flags).
-fn trace_id(fields: &HeaderMap) -> Option<String> {
-    let parent = fields.get("traceparent")?.to_str().ok()?;
-    let id = parent.split('-').nth(1)?;
-    (id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit())).then(|| id.to_owned())
-}
-
-/// What is known of one request so far. Dropped, it is written.
-#[derive(Debug)]
-pub(crate) struct Record {
-    log: AccessLog,
-    arrived: Instant,
-    pub(crate) queue_wait: Duration,
-    /// From dispatch to the head of the response.
-    pub(crate) upstream: Option<Duration>,
-    is_complete: bool,
-    line: Line,
-}
-
-impl Record {
-    /// So it is answered; `reason` if by the gate itself.
-    pub(crate) fn answer(&mut self, status: u16, reason: Option<&'static str>) {
-        (self.line.status, self.line.reason) = (status, reason);
-    }
-
-    /// So many bytes more of the response's body are on their way.
-    pub(crate) fn pass(&mut self, bytes: usize) {
-        self.line.bytes += bytes as u64;
-    }
-
-    /// That was the last of it.
-    pub(crate) fn complete(&mut self) {
-        self.is_complete = true;
-    }
-}
-
-impl Drop for Record {
-    fn drop(&mut self) {
+    /// A request has ended.
+    pub(super) fn write(&self, record: &Record) {
         let millis = |time: Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
-        let Ok(place) = self.log.lines.try_reserve() else {
-            self.log.lost.fetch_add(1, Ordering::Relaxed);
+        let Ok(place) = self.lines.try_reserve() else {
+            self.lost.fetch_add(1, Ordering::Relaxed);
             return;
         };
-        let line = &mut self.line;
-        if self.is_complete {
-            line.end = "complete";
-        }
         place.send(Line {
-            time: std::mem::take(&mut line.time),
-            gate: Arc::clone(&line.gate),
-            r#type: Arc::clone(&line.r#type),
-            method: std::mem::take(&mut line.method),
-            trace_id: line.trace_id.take(),
-            queue_wait_ms: millis(self.queue_wait),
-            upstream_ms: self.upstream.map(millis),
-            total_ms: millis(self.arrived.elapsed()),
-            lost: self.log.lost.swap(0, Ordering::Relaxed),
-            status: line.status,
-            reason: line.reason,
-            bytes: line.bytes,
-            end: line.end,
+            time: humantime::format_rfc3339_millis(record.began).to_string(),
+            gate: Arc::clone(&record.gate),
+            r#type: Arc::clone(&record.name),
+            method: record.method.as_str().chars().take(16).collect(),
+            status: record.status,
+            reason: record.reason,
+            queue_wait_ms: millis(record.queue_wait.unwrap_or_default()),
+            upstream_ms: record.upstream.map(millis),
+            total_ms: millis(record.elapsed()),
+            bytes: record.bytes,
+            end: if record.is_complete { "complete" } else { "client_gone" },
+            trace_id: record.trace.map(|trace| format!("{trace:032x}")),
+            lost: self.lost.swap(0, Ordering::Relaxed),
         });
     }
 }

@@ -14,8 +14,8 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep, sleep};
 
-use super::access::Record;
 use super::flight::Flight;
+use super::record::Record;
 
 /// What is read of a request's body while the request waits: it tells that its client has gone, if that stands behind it.
 pub(crate) const READ_AHEAD: usize = 64 * 1024;

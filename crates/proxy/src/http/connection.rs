@@ -20,13 +20,14 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::time::Instant;
 
-use super::access::Record;
 use super::body::{Broken, ToClient, ToService};
 use super::classify::Classified;
 use super::fields::{self, Fault, From};
 use super::forward::{Upgrading, forward};
+use super::record::Record;
 use super::reject::{Refusal, Wanted};
 use super::socket::{Socket, Watched};
+use super::span::{Recorded, TRACEPARENT};
 use super::state::{Gate, Settings, Told};
 use crate::gate::{Arrival, Waiting};
 use crate::permit::Permit;
@@ -95,10 +96,8 @@ fn respond<'a>(
         let version = request.version();
         let wanted = Wanted::by(request.method(), request.headers());
         let classified = gate.classifier.classify(&request);
-        let log = told.settings.access_log.as_ref();
-        let mut record = log.map(|log| {
-            log.begin(gate.driver.name(), &classified.name.label, request.method(), request.headers())
-        });
+        let whose = (gate.driver.name(), &classified.name.label);
+        let mut record = Record::begin(&told.settings, whose, request.method(), request.headers());
         let passed = pass((&gate, &told), &watched, from, request, &classified, record.as_deref_mut()).await;
         let (mut response, reason) = match passed {
             Ok(response) => (response, None),
@@ -170,12 +169,16 @@ async fn pass(
     };
     let held_up = arrived.elapsed();
     if let Some(record) = record.as_deref_mut() {
-        record.queue_wait = held_up;
+        record.dispatch(held_up);
     }
     fields::readdress(&mut request, &from);
+    let recorded = record.as_deref().and_then(Record::recorded);
+    if let Some(parent) = recorded.and_then(Recorded::to_service) {
+        request.headers_mut().insert(TRACEPARENT, parent);
+    }
     let mut response = forward((gate, told), request, permit, upgrading).await?;
     if let Some(record) = record {
-        record.upstream = Some(arrived.elapsed().saturating_sub(held_up));
+        record.respond(arrived.elapsed().saturating_sub(held_up));
     }
     gate.classifier.learn(classified, response.headers_mut());
     if told.settings.server_timing

@@ -8,7 +8,8 @@
 //! `connection` is a client's connection and its requests; `classify` (with `routes`) says what type a request is;
 //! `forward` sends what is dispatched and passes the response on, `flight` is what that holds meanwhile; `reject` is what
 //! the gate says by itself, `foreseen` what it says where it only watches. `endpoint` and `endpoints` are the service as it is reached. `fields` and `sniffer` know what a
-//! proxy must not pass on, `socket` and `body` carry bytes, `preamble` is the PROXY protocol, `access` the log.
+//! proxy must not pass on, `socket` and `body` carry bytes, `preamble` is the PROXY protocol. `record` is what is known of a
+//! request for the log (`access`) and its trace (`span`).
 
 mod access;
 mod body;
@@ -23,10 +24,12 @@ mod forward;
 #[cfg(feature = "garbage")]
 pub mod garbage;
 mod preamble;
+mod record;
 mod reject;
 mod routes;
 mod sniffer;
 mod socket;
+mod span;
 mod state;
 mod view;
 
@@ -41,6 +44,7 @@ pub use access::AccessLog;
 pub use classify::{TypeField, TypeRule};
 pub use endpoint::Speaks;
 pub use endpoints::HealthCheck;
+pub use span::Traces;
 pub use state::{Network, Settings};
 pub use view::Status;
 
@@ -123,6 +127,9 @@ impl Bound {
             () = timer => {}
             () = gate.flights().look() => {}
             () = endpoints::look(&gate) => {}
+        }
+        if let Some(traces) = &gate.told().settings.traces {
+            traces.exporter.flush().await;
         }
     }
 }

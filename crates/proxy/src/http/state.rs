@@ -14,6 +14,7 @@ use super::classify::{Classifier, TypeField, TypeRule};
 use super::endpoint::{Reach, Speaks};
 use super::endpoints::{Endpoints, HealthCheck};
 use super::flight::Flights;
+use super::span::Traces;
 use crate::gate::Driver;
 use crate::shutdown::Shutdown;
 use crate::stream::Keepalive;
@@ -67,6 +68,8 @@ pub struct Settings {
     pub error_page: Option<Bytes>,
     /// Where a line is written for each request.
     pub access_log: Option<AccessLog>,
+    /// What is told of requests to a collector.
+    pub traces: Option<Traces>,
     /// When the kernel asks a silent peer whether it is there.
     pub keepalive: Keepalive,
     /// Whether the gate only watches.
@@ -99,6 +102,7 @@ impl Settings {
             server_timing: false,
             error_page: None,
             access_log: None,
+            traces: None,
             keepalive: Keepalive::default(),
             observe: false,
         }

@@ -22,6 +22,7 @@ upstream_tls_ca = "/etc/ca.pem"
 tls_cert = "/etc/site.pem"
 tls_key = "/etc/site.key"
 type_field = "ignore"
+pass_type = true
 upstream_http = "2"
 upstream_timeout = "7s"
 idle_connections = 0
@@ -105,6 +106,7 @@ fn every_key_is_heard() {
             Route { name: "static".into(), method: None, path: "/static/**".into() },
         ],
         type_field: TypeField::Ignore,
+        pass_type: true,
         version: HttpVersion::Http2,
         upstream_timeout: Duration::from_secs(7),
         idle_connections: 0,

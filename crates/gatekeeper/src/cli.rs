@@ -242,7 +242,7 @@ fn value_name(key: &str) -> &'static str {
         "type_field" | "upstream_http" => "WHICH",
         "header_max" | "body_max" => "BYTES",
         "otlp" => "ADDR",
-        "proxy_protocol" | "server_timing" => "BOOL",
+        "proxy_protocol" | "server_timing" | "pass_type" => "BOOL",
         key if key.ends_with("timeout") || key.ends_with("_ttl") => "TIME",
         "aging_floor" | "keepalive" | "suspend_after" | "target" | "target_p95" => "TIME",
         "codel_target" | "codel_interval" => "TIME",

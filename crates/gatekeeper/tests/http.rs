@@ -5,11 +5,21 @@
 
 mod support;
 
+use std::convert::Infallible;
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 
 use bench::postgres::free_port;
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
 use serde_json::Value;
+use tokio::net::TcpListener;
 use tokio::task::{JoinSet, spawn_blocking};
 
 use support::certificates::Authority;
@@ -327,6 +337,47 @@ async fn what_was_learned_is_kept_and_what_was_asked_is_written_down() {
         Command::new(env!("CARGO_BIN_EXE_gatekeeper")).arg("replay").arg(file("trace.1")).output().unwrap();
     let said = String::from_utf8_lossy(&replayed.stdout).into_owned();
     assert!(replayed.status.success(), "{said}{}", String::from_utf8_lossy(&replayed.stderr));
+}
+
+/// An application that puts what the gate calls its requests into the comments of its statements.
+async fn application(database: tokio_postgres::Client) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let port = listener.local_addr().expect("it is bound").port();
+    let database = Arc::new(database);
+    tokio::spawn(async move {
+        loop {
+            let (socket, _) = listener.accept().await.expect("a client");
+            let database = Arc::clone(&database);
+            let service = service_fn(move |request: Request<Incoming>| {
+                let database = Arc::clone(&database);
+                async move {
+                    let route = request.headers()["x-gatekeeper-type"].to_str().expect("text");
+                    let encoded: String = route.bytes().map(|byte| format!("%{byte:02X}")).collect();
+                    let sql = format!("SELECT 'page' /*route='{encoded}'*/");
+                    let rows = database.simple_query(&sql).await.map(|rows| rows.len()).unwrap_or_default();
+                    Ok::<_, Infallible>(Response::new(Full::<Bytes>::from(format!("{rows}"))))
+                }
+            });
+            tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(socket), service));
+        }
+    });
+    port
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_statements_of_a_page_show_under_the_pages_type() {
+    let server = support::server();
+    let database = Gate::start(server.port(), &[]);
+    let port = application(support::session(&server, &database).await).await;
+    let keys = ["pass_type = true", "[[gate.route]]", "path = \"/product/*\"", "name = \"Product Detail\""];
+    let site = Gate::start(port, &lines(&keys));
+    for path in ["/product/7", "/product/8"] {
+        let told = ask(site.port(), path, &["X-Gatekeeper-Type: forged"]).unwrap();
+        assert!(told.status == 200 && told.body != "0", "{told:?}");
+    }
+    assert_eq!(types(&site), ["Product Detail"]);
+    let known = types(&database);
+    assert!(known.contains(&"postgres: Product Detail".to_owned()), "{known:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -89,6 +89,8 @@ pub struct Http {
     pub routes: Vec<Route>,
     /// Whether responses name types.
     pub type_field: TypeField,
+    /// Whether the service hears of types.
+    pub pass_type: bool,
     /// What the service speaks.
     pub version: HttpVersion,
     /// How long the service may take to the head of its response.
@@ -132,6 +134,7 @@ pub(super) fn read(section: &mut Section<'_>) -> (Http, Option<Scheme>) {
         upstream,
         routes: read_routes(section),
         type_field: section.read("type_field", |value| raw::choice(value, TYPE_FIELDS)),
+        pass_type: section.read("pass_type", raw::boolean),
         version: section.read("upstream_http", |value| raw::choice(value, VERSIONS)),
         upstream_timeout: section.read("upstream_timeout", raw::some_time),
         idle_connections: section.read("idle_connections", |value| number(value, 0, 10_000)),

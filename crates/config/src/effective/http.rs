@@ -6,6 +6,7 @@ use crate::checked::{Gate, Http, Route, TYPE_FIELDS, VERSIONS};
 pub(super) fn requests(out: &mut Lines, gate: &Gate, http: &Http) {
     out.value("route", routes(&http.routes));
     out.text("type_field", name_of(TYPE_FIELDS, &http.type_field));
+    out.value("pass_type", http.pass_type);
     out.value("max_clients", gate.max_clients);
     out.text("upstream_http", name_of(VERSIONS, &http.version));
     out.time("connect_timeout", gate.connect_timeout);

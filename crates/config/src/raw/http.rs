@@ -19,8 +19,17 @@ pub const HTTP: &[Field] = &[
         form: Form::Any,
         takes: "`\"use\"` or `\"ignore\"`",
         default: Value("\"use\""),
-        doc: "What becomes of `X-Gatekeeper-Type` in responses of the service. `\"use\"`: requests of the same method and path are called so from then on, before any `route`, and clients don't see the field. `\"ignore\"`: it is passed on as any other. In requests it never means anything.",
+        doc: "What becomes of `X-Gatekeeper-Type` in responses of the service. `\"use\"`: requests of the same method and path are called so from then on, before any `route`, and clients don't see the field. `\"ignore\"`: it is passed on as any other. In requests of clients it never means anything.",
         reason: "The application knows best what its requests are. Ignore it where somebody else's responses pass through.",
+        reloadable: true,
+    },
+    Field {
+        key: "pass_type",
+        form: Form::Any,
+        takes: "`true` or `false`",
+        default: Value("false"),
+        doc: "Whether the service hears of each request's type, in `X-Gatekeeper-Type`. An application that puts it into its SQL comments (`/*route='…'*/`, URL-encoded, as sqlcommenter does) has a page's statements under the page's type at a gate for PostgreSQL.",
+        reason: "What nobody reads needn't be sent.",
         reloadable: true,
     },
     Field {

@@ -48,6 +48,7 @@ pub(super) fn told(gate: &config::Gate, http: &config::Http) -> Result<Settings,
             config::TypeField::Use => TypeField::Use,
             config::TypeField::Ignore => TypeField::Ignore,
         },
+        pass_type: http.pass_type,
         health_check: check.path.as_ref().map(|path| HealthCheck {
             path: path.clone(),
             interval: check.interval,

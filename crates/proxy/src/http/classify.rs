@@ -23,7 +23,8 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 use super::routes::Routes;
 use crate::observe::TypeName;
 
-/// What an application calls the type of the request that it answers.
+/// What an application calls the type of the request that it answers; and, where it is asked for, what the gate calls the
+/// type of the request that it passes on.
 pub(crate) const TYPE: HeaderName = HeaderName::from_static("x-gatekeeper-type");
 /// Paths whose name is remembered.
 const NAMED_MAX: NonZeroUsize = NonZeroUsize::new(10_000).expect("not zero");

@@ -21,7 +21,7 @@ use hyper_util::server::conn::auto;
 use tokio::time::Instant;
 
 use super::body::{Broken, ToClient, ToService};
-use super::classify::Classified;
+use super::classify::{Classified, TYPE};
 use super::fields::{self, Fault, From};
 use super::forward::{Upgrading, forward};
 use super::record::Record;
@@ -172,6 +172,11 @@ async fn pass(
         record.dispatch(held_up);
     }
     fields::readdress(&mut request, &from);
+    if told.settings.pass_type
+        && let Ok(name) = HeaderValue::from_str(&classified.name.label)
+    {
+        request.headers_mut().insert(TYPE, name);
+    }
     let recorded = record.as_deref().and_then(Record::recorded);
     if let Some(parent) = recorded.and_then(Recorded::to_service) {
         request.headers_mut().insert(TRACEPARENT, parent);

@@ -60,6 +60,8 @@ pub struct Settings {
     pub types: Vec<TypeRule>,
     /// Whether responses name types.
     pub type_field: TypeField,
+    /// Whether the service hears of each request's type.
+    pub pass_type: bool,
     /// How endpoints are asked whether they are well.
     pub health_check: Option<HealthCheck>,
     /// Whether responses tell how long they were held up.
@@ -98,6 +100,7 @@ impl Settings {
             proxy_protocol: false,
             types: Vec::new(),
             type_field: TypeField::default(),
+            pass_type: false,
             health_check: None,
             server_timing: false,
             error_page: None,

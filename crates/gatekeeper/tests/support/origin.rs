@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,7 +13,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Request, Response};
+use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
@@ -27,6 +27,7 @@ pub(crate) struct Origin {
     pub(crate) address: SocketAddr,
     let_go: Arc<Semaphore>,
     asked: Arc<AtomicUsize>,
+    is_ill: Arc<AtomicBool>,
 }
 
 impl Origin {
@@ -34,7 +35,12 @@ impl Origin {
     pub(crate) async fn start(name: &'static str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("it is bound");
-        let origin = Self { address, let_go: Arc::new(Semaphore::new(0)), asked: Arc::default() };
+        let origin = Self {
+            address,
+            let_go: Arc::new(Semaphore::new(0)),
+            asked: Arc::default(),
+            is_ill: Arc::default(),
+        };
         let serving = origin.clone();
         tokio::spawn(async move {
             loop {
@@ -59,17 +65,25 @@ impl Origin {
         }
         let length = body.collect().await.map_or(0, |body| body.to_bytes().len());
         let mut response = Response::new(Full::from(format!("{name} {path} {length}")));
-        // What the site was told of the trace, for the client to see.
-        for field in ["traceparent", "tracestate"] {
+        // What the site was told, for the client to see.
+        for field in ["traceparent", "tracestate", "x-forwarded-for", "x-forwarded-proto"] {
             if let Some(value) = head.headers.get(field) {
                 response.headers_mut().insert(field, value.clone());
             }
+        }
+        if self.is_ill.load(Ordering::Relaxed) {
+            *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
         }
         if let Some(kind) = path.strip_prefix("/called/") {
             let kind = kind.parse().expect("a value for a field");
             response.headers_mut().insert("x-gatekeeper-type", kind);
         }
         response
+    }
+
+    /// From now on it answers with errors, or no longer.
+    pub(crate) fn set_ill(&self, is_ill: bool) {
+        self.is_ill.store(is_ill, Ordering::Relaxed);
     }
 
     /// How many requests have come.

@@ -1,5 +1,5 @@
 //! Bodies of fuzz targets for what is private here: the preamble of a load balancer, the look at lengths in passing, and
-//! what is learned of paths.
+//! what is learned of paths, deadlines and traces.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -13,6 +13,7 @@ use super::classify::{Classifier, TypeField, TypeRule, time_out};
 use super::preamble;
 use super::routes::SEEN;
 use super::sniffer::Sniffer;
+use super::span::{Parent, TRACEPARENT};
 
 /// The longest preamble that is read: a binary one's fixed part and all that may follow.
 const PREAMBLE_MAX: usize = 16 + 2_048;
@@ -66,6 +67,7 @@ pub fn request_types(data: &[u8]) {
     let mut asked: HashMap<String, u32> = HashMap::new();
     for line in data.split(|&byte| byte == b'\n').take(PATHS_MAX) {
         deadlines(line);
+        parents(line);
         let mut words = line.splitn(2, |&byte| byte == b' ');
         let method = words.next().and_then(|method| Method::from_bytes(method).ok());
         let path = words.next().and_then(|path| Uri::try_from(path).ok());
@@ -91,6 +93,14 @@ fn check_label(label: &str, asked: &HashMap<String, u32>) {
         let times = asked.get(segment).copied().unwrap_or(0);
         assert!(times >= SEEN, "{segment:?} of {label} was asked for {times} times");
     }
+}
+
+/// What is taken for a trace stood there.
+fn parents(value: &[u8]) {
+    let Ok(value) = HeaderValue::from_bytes(value) else { return };
+    let Some(parent) = Parent::of(&HeaderMap::from_iter([(TRACEPARENT, value.clone())])) else { return };
+    let ids = format!("-{:032x}-{:016x}-", parent.trace, parent.span);
+    assert!(value.to_str().is_ok_and(|text| text[2..].starts_with(&ids)), "{ids} isn't in {value:?}");
 }
 
 /// Whatever a client says of its patience, it is a time or nothing.

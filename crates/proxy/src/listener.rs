@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tokio::net::{TcpListener, TcpSocket, UnixListener, UnixStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -30,6 +30,17 @@ pub(crate) struct Bounds {
     pub(crate) sockets_max: usize,
     /// How long clients may take to finish once the gate drains.
     pub(crate) drain_timeout: Duration,
+    /// What becomes of those who have connected then, and were not accepted yet.
+    pub(crate) backlog: Backlog,
+}
+
+/// Connections that the kernel has made and nobody has accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Backlog {
+    /// They are closed with the listener: their clients have asked for nothing yet, and hear that at once.
+    Closed,
+    /// They are served: their clients may have asked for something with their first bytes.
+    Served,
 }
 
 /// A listening socket.
@@ -112,7 +123,15 @@ impl Listener {
                 }
             }
         }
-        drop(self);
+        if bounds().backlog == Backlog::Served {
+            for stream in self.backlog() {
+                if clients.len() < bounds().sockets_max {
+                    clients.spawn(serve(stream));
+                }
+            }
+        } else {
+            drop(self);
+        }
         let end = async {
             while let Some(ended) = clients.join_next().await {
                 note_end(ended);
@@ -129,6 +148,31 @@ impl Listener {
             () = cut_off => {}
         }
         clients.shutdown().await;
+    }
+
+    /// Those who have connected until now. The listener is closed then. (The kernel is asked, and not the runtime, which
+    /// may not have heard of the last ones yet.)
+    fn backlog(self) -> Vec<Stream> {
+        let Self { socket, keepalive } = self;
+        let mut streams = Vec::new();
+        // An error is that there are no more, or that none can be had: the end of it in any case.
+        match socket {
+            Socket::Tcp(listener) => {
+                let Ok(listener) = listener.into_std() else { return streams };
+                while let Ok((socket, _)) = listener.accept() {
+                    let socket = socket.set_nonblocking(true).and_then(|()| TcpStream::from_std(socket));
+                    streams.extend(socket.and_then(|socket| Stream::tcp(socket, &keepalive)));
+                }
+            }
+            Socket::Unix(listener, _file) => {
+                let Ok(listener) = listener.into_std() else { return streams };
+                while let Ok((socket, _)) = listener.accept() {
+                    let socket = socket.set_nonblocking(true).and_then(|()| UnixStream::from_std(socket));
+                    streams.extend(socket.map(Stream::unix));
+                }
+            }
+        }
+        streams
     }
 
     async fn accept(&self) -> io::Result<Stream> {

@@ -127,7 +127,7 @@ pub const HTTP: &[Field] = &[
         form: Form::Text,
         takes: "a list of networks, as `[\"10.0.0.0/8\", \"::1\"]` or `\"10.0.0.0/8, ::1\"`",
         default: Value("[]"),
-        doc: "Who may say for whom it asks: `X-Forwarded-For`, `-Proto` and `-Host` and `Forwarded` of others are taken off. The gate adds its own in any case. Who comes by a Unix socket is trusted.",
+        doc: "Who may say for whom it asks: `X-Forwarded-For`, `-Proto` and `-Host` and `Forwarded` of others are taken off. The gate adds its own in any case. Who comes by a Unix socket is trusted: anybody of the machine who may enter its directory.",
         reason: "Anybody can write these fields; the service believes them.",
         reloadable: true,
     },

@@ -18,7 +18,8 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use tokio::time::Instant;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep};
 
 use super::body::{Broken, ToClient, ToService};
 use super::classify::{Classified, TYPE};
@@ -34,6 +35,8 @@ use crate::permit::Permit;
 
 /// The streams of one HTTP/2 connection at once.
 const STREAMS_MAX: u32 = 250;
+/// How long a draining gate waits for the first request of a connection.
+const FIRST_REQUEST_MAX: Duration = Duration::from_secs(2);
 /// What hyper holds of a response for one connection or stream.
 const BUFFER_MAX: usize = 64 * 1024;
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
@@ -46,11 +49,22 @@ pub(crate) struct Gone;
 /// Serves one connection to its end.
 pub(crate) async fn serve(gate: Arc<Gate>, socket: Socket, watched: Watched, from: From) {
     let builder = builder(&gate.told());
-    let service = service_fn(|request| respond(&gate, &watched, from, request));
+    let asked = Notify::new();
+    let service = service_fn(|request| {
+        asked.notify_one();
+        respond(&gate, &watched, from, request)
+    });
     let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(socket), service));
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
         () = gate.shutdown.draining() => {
+            // Its first request may be on its way: who has just connected knows nothing of a connection that ends.
+            tokio::select! {
+                _ = connection.as_mut() => return,
+                () = asked.notified() => {}
+                () = sleep(FIRST_REQUEST_MAX) => {}
+                () = gate.aborting() => {}
+            }
             connection.as_mut().graceful_shutdown();
             tokio::select! {
                 ended = connection.as_mut() => ended,

@@ -54,7 +54,7 @@ use socket::{Shared, Socket};
 use state::Gate;
 
 use crate::gate::Driver;
-use crate::listener::{Bounds, Listener};
+use crate::listener::{Backlog, Bounds, Listener};
 use crate::shutdown::Shutdown;
 use crate::stream::{Peer, Stream};
 use crate::upstream::address::Address;
@@ -118,7 +118,11 @@ impl Bound {
         let Self { gate, listener } = self;
         let bounds = || {
             let told = gate.told();
-            Bounds { sockets_max: told.settings.max_clients, drain_timeout: told.settings.drain_timeout }
+            Bounds {
+                sockets_max: told.settings.max_clients,
+                drain_timeout: told.settings.drain_timeout,
+                backlog: Backlog::Served,
+            }
         };
         let serving = listener.serve(bounds, &gate.shutdown, |stream| client(Arc::clone(&gate), stream));
         let timer = Arc::clone(&gate.driver).run_timer();

@@ -10,7 +10,7 @@ use super::*;
 use crate::shutdown::shutdown;
 
 fn bounds(sockets_max: usize, drain_timeout: Duration) -> impl Fn() -> Bounds {
-    move || Bounds { sockets_max, drain_timeout }
+    move || Bounds { sockets_max, drain_timeout, backlog: Backlog::Closed }
 }
 
 const FOREVER: Duration = Duration::from_secs(3600);

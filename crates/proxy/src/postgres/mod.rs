@@ -14,7 +14,7 @@ use parking_lot::RwLock;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::gate::Driver;
-use crate::listener::{Bounds, Listener};
+use crate::listener::{Backlog, Bounds, Listener};
 use crate::quota::Quota;
 use crate::shutdown::Shutdown;
 use crate::stream::{Keepalive, Stream};
@@ -380,6 +380,7 @@ impl Bound {
             Bounds {
                 sockets_max: settings.max_clients as usize + SPARE_SOCKETS,
                 drain_timeout: settings.drain_timeout,
+                backlog: Backlog::Closed,
             }
         };
         let maintenance = maintain(&shared);

@@ -9,7 +9,7 @@ use hyper::body::Incoming;
 use proxy::admin::GateView;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::site::{Client, PATIENCE, Site, full, gate, one_at_a_time, service};
 
@@ -141,7 +141,7 @@ async fn a_slow_client_is_not_the_services_work() {
     // It takes nothing more: its work is given back.
     let suspended = async {
         while site.status.snapshot().suspended == 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            sleep(Duration::from_millis(5)).await;
         }
     };
     timeout(PATIENCE, suspended).await.expect("its work is given back");
@@ -165,4 +165,27 @@ async fn draining_lets_what_runs_finish_and_takes_no_more() {
     assert_eq!((told.text(), told.field("connection")), ("/1", Some("close")));
     assert!(first.is_over().await);
     first.socket.shutdown().await.ok();
+}
+
+#[tokio::test]
+async fn who_has_just_connected_is_served_by_a_draining_gate() {
+    let (address, go) = held().await;
+    let site = gate(Policy { connections: 2, ..one_at_a_time() }, &[address], |_| {}).await;
+    let mut accepted = Client::connect(&site).await;
+    while site.status.clients().connected < 1 {
+        sleep(Duration::from_millis(1)).await;
+    }
+    // Connected by the kernel alone: the gate's task doesn't run before the next await.
+    let waiting = std::net::TcpStream::connect(site.address).unwrap();
+    site.trigger.drain();
+    let mut waiting = Client::of(waiting);
+    for client in [&mut accepted, &mut waiting] {
+        client.send("GET /late HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    }
+    go.add_permits(2);
+    for mut client in [accepted, waiting] {
+        let told = client.response().await.expect("a response");
+        assert_eq!((told.text(), told.field("connection")), ("/late", Some("close")));
+        assert!(client.is_over().await);
+    }
 }

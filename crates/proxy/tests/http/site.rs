@@ -150,6 +150,12 @@ impl Client {
         Self { socket: TcpStream::connect(site.address).await.unwrap(), buffer: Vec::new() }
     }
 
+    /// Over a connection that is there already.
+    pub(crate) fn of(socket: std::net::TcpStream) -> Self {
+        socket.set_nonblocking(true).unwrap();
+        Self { socket: TcpStream::from_std(socket).unwrap(), buffer: Vec::new() }
+    }
+
     pub(crate) async fn send(&mut self, text: &str) {
         self.socket.write_all(text.as_bytes()).await.unwrap();
     }

@@ -1,8 +1,8 @@
 //! Spans on their way to a collector: OTLP over HTTP, in its JSON form (opentelemetry.io, OTLP specification 1.x).
 //!
 //! Whoever serves a request never waits for the collector: a span for which there is no room is lost, and counted in the
-//! log. What has gathered for [`EVERY`], or [`BATCH_MAX`] spans, goes out as one message over a connection of its own; a
-//! message that isn't taken within [`SEND_MAX`] is lost as a whole. Nothing is sent again: a collector that is down shall
+//! log. What has gathered for `EVERY`, or `BATCH_MAX` spans, goes out as one message over a connection of its own; a
+//! message that isn't taken within `SEND_MAX` is lost as a whole. Nothing is sent again: a collector that is down shall
 //! not find a backlog.
 
 use std::sync::Arc;

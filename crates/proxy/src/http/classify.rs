@@ -48,7 +48,7 @@ pub struct TypeRule {
     pub name: String,
 }
 
-/// What becomes of [`TYPE`] in a response.
+/// What becomes of `x-gatekeeper-type` in a response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TypeField {
     /// It is used, and taken off.

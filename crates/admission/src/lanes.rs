@@ -47,8 +47,8 @@ const KNOWN: f64 = 32.0;
 
 /// The lane was full for long if so many times its limit were served and there always were others.
 const STRAINED: u32 = 32;
-/// The same where its limit was proved.
-const STRAINED_PROVED: u32 = 256;
+/// The same where its limit was proved: near saturation it is full for a few hundred by chance.
+const STRAINED_PROVED: u32 = 1024;
 
 /// The state of the long lane.
 #[derive(Debug)]

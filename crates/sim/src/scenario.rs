@@ -147,7 +147,19 @@ impl Scenario {
             let variation = LearnedVariation { samples, mean: mean.as_nanos() as f64, variance: 0.0 };
             Some(LearnedType { request_type: Self::request_type(at), mean, rank: mean, samples, variation })
         });
-        Learned { types: known.collect(), ..Learned::default() }
+        let types: Vec<LearnedType> = known.collect();
+        let mean = self.known_mean().map_or(Work::ZERO, Work::from);
+        let requests = if mean == Work::ZERO { 0 } else { samples };
+        Learned { mean, requests, types, ..Learned::default() }
+    }
+
+    /// What a request of the only source takes, by what is known of its types, if that is all of them.
+    fn known_mean(&self) -> Option<Duration> {
+        let [Source { mix: Mix::Shares(shares), .. }] = &self.sources[..] else { return None };
+        let total: f64 = shares.iter().sum();
+        let known: Option<Vec<f64>> = self.types.iter().map(|kind| Some(kind.known?.as_secs_f64())).collect();
+        let sum: f64 = known?.iter().zip(shares).map(|(mean, share)| mean * share).sum();
+        Some(Duration::from_secs_f64(sum / total))
     }
 
     /// The instant so long after the beginning.

@@ -62,6 +62,9 @@ pub(crate) enum Variant {
     Default(u32),
     /// The same, where the service goes on with what nobody waits for any more.
     DefaultUncanceled,
+    /// What nobody can do: what types cost on average is known beforehand, so many long ones are in flight whatever they vary, and
+    /// short ones need no connection. The best of several such limits is what a rule could reach that knows types only.
+    Hindsight(u32),
     /// As many at once as cores, in order of arrival.
     Fifo,
     /// As many at once as cores, by the mean of their type.
@@ -136,7 +139,10 @@ impl Variant {
             Self::Fifo => Policy { connections: cell.cores, ..plain },
             Self::ShortestType => Policy { connections: cell.cores, order: by_type, ..plain },
             Self::Default(connections) => default(cell, connections),
-            Self::DefaultUncanceled => default(cell, AMPLE),
+            Self::DefaultUncanceled => default(cell, CONNECTIONS),
+            Self::Hindsight(longs) => {
+                Policy { long_limit: Some(LongLimit::Fixed(longs)), ..default(cell, AMPLE) }
+            }
         }
     }
 
@@ -162,9 +168,15 @@ impl Cell {
         self.load > 1.0
     }
 
+    /// Requests per second.
+    pub(crate) fn rate(&self) -> f64 {
+        let (types, shares) = self.traffic.types(self.variation);
+        self.load * f64::from(self.cores) / Scenario::mean_service_time(&types, &shares)
+    }
+
     pub(crate) fn scenario(&self, variant: Variant, seed: u64, requests: u64) -> Scenario {
         let (types, shares) = self.traffic.types(self.variation);
-        let rate = self.load * f64::from(self.cores) / Scenario::mean_service_time(&types, &shares);
+        let rate = self.rate();
         let patience = if self.is_overloaded() {
             Patience { abandoned: variant.abandoned(), ..Patience::of(PATIENCE) }
         } else {
@@ -173,7 +185,12 @@ impl Cell {
         let source =
             Source { patience, ..Source::new(Arrivals::Poisson(Rate::constant(rate)), Mix::Shares(shares)) };
         let measured = Duration::from_secs_f64(requests as f64 / rate);
+        let learning = !matches!(variant, Variant::Hindsight(_));
+        let known =
+            |kind: Kind| Kind { known: Some(Duration::from_secs_f64(kind.service_time.mean())), ..kind };
+        let types = if learning { types } else { types.into_iter().map(known).collect() };
         Scenario {
+            learning,
             seed,
             warm_up: measured / 20,
             duration: measured,
@@ -221,24 +238,51 @@ pub(crate) fn largest(traffic: Traffic) -> (usize, usize) {
     }
 }
 
-/// What the goals say that the default policy breaks, given what happens without a gate. `noise`: what chance may add
-/// to a ratio.
-pub(crate) fn broken(cell: &Cell, gate: &Outturn, ungated: &Outturn, noise: f64) -> Vec<String> {
-    let mut broken = Vec::new();
-    let mut most = |what: &str, ratio: f64, most: f64| {
-        if ratio > most + noise {
-            broken.push(format!("{what} {ratio:.2} > {most}"));
+/// Which way a goal bounds a figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bound {
+    Most,
+    Least,
+}
+
+/// One goal, and what was reached.
+#[derive(Clone, Debug)]
+pub(crate) struct Goal {
+    pub(crate) what: &'static str,
+    pub(crate) value: f64,
+    pub(crate) bound: Bound,
+    pub(crate) goal: f64,
+}
+
+impl Goal {
+    /// `noise`: what chance may add to a ratio.
+    pub(crate) fn is_met(&self, noise: f64) -> bool {
+        match self.bound {
+            Bound::Most => self.value <= self.goal + noise,
+            // Without a figure it isn't met.
+            Bound::Least => self.value >= self.goal - noise,
         }
-    };
+    }
+}
+
+impl std::fmt::Display for Goal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let sign = if self.bound == Bound::Most { '>' } else { '<' };
+        write!(f, "{} {:.2} {sign} {}", self.what, self.value, self.goal)
+    }
+}
+
+/// The goals of a cell, and what a gate reaches of each, given what happens without one.
+pub(crate) fn goals(cell: &Cell, gate: &Outturn, ungated: &Outturn) -> Vec<Goal> {
+    let mut goals = Vec::new();
+    let mut most = |what, value, goal| goals.push(Goal { what, value, bound: Bound::Most, goal });
     let mean = gate.mean / ungated.mean;
     let kinds: Vec<f64> = gate.types.iter().zip(&ungated.types).map(|(gate, none)| gate / none).collect();
     let (largest, next) = largest(cell.traffic);
     if cell.load <= 0.7 {
         most("mean", mean, 1.02);
         most("p95", gate.p95 / ungated.p95, 1.02);
-        for &kind in &kinds {
-            most("a type", kind, 1.05);
-        }
+        most("a type", kinds.iter().copied().fold(0.0, f64::max), 1.05);
     }
     if cell.variation >= 2.0 && !cell.is_overloaded() {
         most("mean", mean, 1.05);
@@ -249,15 +293,33 @@ pub(crate) fn broken(cell: &Cell, gate: &Outturn, ungated: &Outturn, noise: f64)
         most("the next", kinds[next], 1.2);
     }
     if cell.is_overloaded() {
-        let mut least = |what: &str, share: f64, least: f64| {
-            if share < least - noise {
-                broken.push(format!("{what} {share:.2} < {least}"));
-            }
-        };
+        let mut least = |what, value, goal| goals.push(Goal { what, value, bound: Bound::Least, goal });
         least("useful work", gate.useful, 0.9);
         least("goodput", gate.goodput / ungated.goodput, 1.03);
     }
-    broken
+    goals
+}
+
+/// Those that the default policy misses.
+pub(crate) fn broken(cell: &Cell, gate: &Outturn, ungated: &Outturn, noise: f64) -> Vec<Goal> {
+    goals(cell, gate, ungated).into_iter().filter(|goal| !goal.is_met(noise)).collect()
+}
+
+/// The mean of several runs that differ in chance only.
+pub(crate) fn averaged(outturns: &[&Outturn]) -> Outturn {
+    let mean = |of: &dyn Fn(&Outturn) -> f64| {
+        outturns.iter().map(|&outturn| of(outturn)).sum::<f64>() / outturns.len() as f64
+    };
+    let kinds = outturns.first().map_or(0, |outturn| outturn.types.len());
+    Outturn {
+        mean: mean(&|outturn| outturn.mean),
+        median: mean(&|outturn| outturn.median),
+        p95: mean(&|outturn| outturn.p95),
+        p99: mean(&|outturn| outturn.p99),
+        types: (0..kinds).map(|kind| mean(&|outturn| outturn.types[kind])).collect(),
+        useful: mean(&|outturn| outturn.useful),
+        goodput: mean(&|outturn| outturn.goodput),
+    }
 }
 
 /// Looks how much work of other longs overtakes each waiting one, by what the gate expects of their types.

@@ -55,7 +55,7 @@ fn a_sale_with_hundreds_of_connections() {
     is_as_good_as_the_best(&Sale { connections: 300, seed: 15, ..Sale::USUAL }, Capacity::Unlimited);
 }
 
-/// Without a lock, on each of the six services, below saturation and far above: no group, and from a minute on nothing lost.
+/// Without a lock, on each of the six services, below saturation and far above: no group, and from a minute on hardly anything lost.
 fn stays_out_of_the_way(number: usize, order: Order, load: f64, capacity: Capacity) {
     let at = |contention: Contention| {
         let policy = Policy { contention, order, ..capacity::policy(capacity, 20) };
@@ -75,7 +75,8 @@ fn stays_out_of_the_way(number: usize, order: Order, load: f64, capacity: Capaci
         assert!(means[0] <= 1.01 * means[1], "{name} at {load}: {means:?}");
     } else if capacity == FOUND || !collapsed {
         let good = [&with, &without].map(|run| capacity::goodput_between(run, 60, 100));
-        assert!(good[0] >= 0.98 * good[1], "{name} at {load}: {good:?}");
+        // What trials cost that come to nothing.
+        assert!(good[0] >= 0.95 * good[1], "{name} at {load}: {good:?}");
     }
 }
 
@@ -164,7 +165,7 @@ fn no_more_of_a_group_are_in_flight_than_may_be() {
 #[test]
 fn the_way_of_a_group_is_short() {
     let run = played(&Sale { handover: 5.6, burn: 0.0, seed: 18, ..Sale::USUAL }.found());
-    let expected = "  21.8 s  group 1 is formed: 20 → 4 +753 %\n  21.8 s  group 1 has type 3\n  28.2 s  group 1: 4 → 2 \
-                    +134 %\n  29.8 s  group 1: 2 → 1 +432 %\n";
+    let expected = "  21.8 s  group 1 is formed: 20 → 4 +656 %\n  21.8 s  group 1 has type 3\n  28.3 s  group 1: 4 → 2 \
+                    +123 %\n  30.0 s  group 1: 2 → 1 +573 %\n";
     assert_eq!(story(&run), expected);
 }

@@ -382,8 +382,9 @@ impl Control for Auto {
     fn suit(&mut self, works_on: u32) {
         self.works_on = works_on;
         let usual = works_on.saturating_mul(PER_WORKED_ON);
-        // What is learned wanders; home needn't wander with it, nor while two numbers are compared.
-        if f64::from(usual) >= UP * f64::from(self.usual) && self.trial.is_none() {
+        // What is learned wanders; home needn't wander with it, nor where nobody waits, nor while two numbers are compared.
+        let grows = f64::from(usual) >= UP * f64::from(self.usual);
+        if grows && self.waited_for && self.trial.is_none() {
             self.usual = usual;
             self.set_top(self.top);
         }

@@ -9,7 +9,7 @@ help:
 	@echo 'make conformance  only the own suites of pgx and lib/pq, with what they print'
 	@echo 'make conformance-psycopg  psycopg'\''s, from a checkout: GATEKEEPER_PSYCOPG_SUITE says where'
 	@echo 'make lint     formatting, clippy, documentation, licences: what a change must pass'
-	@echo 'make bench    the experiments at length: the sale, reports, the cost beside PgBouncer, 10,000 idle clients'
+	@echo 'make bench    the experiments at length: the sale, reports, the cost beside PgBouncer and HAProxy, held response times'
 	@echo 'make fuzz     every decoder, for SECONDS=300 each: looks for bytes that it does not bear'
 	@echo 'make setup    what the others install by themselves: PostgreSQL, and drivers for the tests'
 
@@ -29,13 +29,17 @@ figures:
 	$(built)/figures
 
 bench:
-	scripts/setup postgresql pgbouncer
+	scripts/setup postgresql pgbouncer web-proxies
 	cargo build --release --locked -p gatekeeper -p bench
 	$(built)/bench flash-sale
 	$(built)/bench reports
 	$(built)/bench long-lane
 	$(built)/bench proxy-cost
 	$(built)/bench idle-clients
+	$(built)/bench http-cost
+	$(built)/bench bounded-response
+	$(built)/bench shortest-first
+	$(built)/bench own-overload
 
 SECONDS ?= 300
 

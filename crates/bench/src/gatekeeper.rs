@@ -56,31 +56,49 @@ impl Gatekeeper {
         Self::start_with(&config, port, admin_port)
     }
 
+    /// Starts a gatekeeper with a gate for HTTP before the service on 127.0.0.1:`upstream`, with these keys, on a
+    /// processor if one is named.
+    ///
+    /// # Errors
+    /// As [`Gatekeeper::start`].
+    pub fn start_http(upstream: u16, keys: &[(&str, &str)], cpu: Option<usize>) -> Result<Self, Error> {
+        let (port, admin_port) = (free_port()?, free_port()?);
+        let mut config = format!(
+            "[admin]\nlisten = \"127.0.0.1:{admin_port}\"\n\n[[gate]]\nprotocol = \"http\"\n\
+             listen = \"127.0.0.1:{port}\"\nupstream = \"127.0.0.1:{upstream}\"\n"
+        );
+        for (key, value) in keys {
+            config.push_str(&format!("{key} = {value}\n"));
+        }
+        Self::start_binary(&find()?, &config, port, admin_port, cpu)
+    }
+
     /// Starts a gatekeeper with this configuration, which listens on 127.0.0.1 at `port` and, for the admin
     /// pages, at `admin_port`.
     ///
     /// # Errors
     /// As [`Gatekeeper::start`].
     pub fn start_with(config: &str, port: u16, admin_port: u16) -> Result<Self, Error> {
-        Self::start_binary(&find()?, config, port, admin_port)
+        Self::start_binary(&find()?, config, port, admin_port, None)
     }
 
-    fn start_binary(binary: &Path, config: &str, port: u16, admin_port: u16) -> Result<Self, Error> {
+    fn start_binary(
+        binary: &Path,
+        config: &str,
+        port: u16,
+        admin_port: u16,
+        cpu: Option<usize>,
+    ) -> Result<Self, Error> {
         let directory = tempfile::Builder::new()
             .prefix("gatekeeper-")
             .tempdir()
             .map_err(Error::io("creating a temporary directory"))?;
         let path = directory.path().join("gatekeeper.toml");
         fs::write(&path, config).map_err(Error::io("writing the gatekeeper's configuration"))?;
-        let mut child = Command::new(binary)
-            .arg("run")
-            .arg("--config")
-            .arg(&path)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(Error::io(format!("starting {}", binary.display())))?;
+        let mut command = Command::new(binary);
+        command.arg("run").arg("--config").arg(&path);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = process::spawn_pinned(&mut command, cpu)?;
         let log = Arc::default();
         let collector = child.stderr.take().map(|stderr| {
             let log = Arc::clone(&log);
@@ -183,7 +201,7 @@ mod tests {
         fs::write(&binary, "#!/bin/sh\necho \"$1 $2 fails\" >&2\nexit 3\n").unwrap();
         fs::set_permissions(&binary, fs::Permissions::from_mode(0o755)).unwrap();
         let port = free_port().unwrap();
-        let error = Gatekeeper::start_binary(&binary, "", port, port).unwrap_err().to_string();
+        let error = Gatekeeper::start_binary(&binary, "", port, port, None).unwrap_err().to_string();
         assert!(error.contains("stopped at once") && error.contains("run --config fails"), "{error}");
     }
 

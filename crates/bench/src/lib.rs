@@ -3,20 +3,25 @@
 //! It drives the `gatekeeper` binary as a process, as a user would, and knows nothing of the proxy's insides.
 
 pub mod alternate;
+pub mod bounded_response;
 mod encryption;
 pub mod error;
 pub mod flash_sale;
 pub mod gatekeeper;
 pub mod hold_up;
+pub mod http;
+pub mod http_cost;
 pub mod idle_clients;
 pub mod load;
 pub mod long_lane;
+pub mod own_overload;
 pub mod pgbench;
 pub mod pgbouncer;
 pub mod postgres;
 mod process;
 pub mod proxy_cost;
 pub mod shop;
+pub mod shortest_first;
 pub mod stats;
 pub mod table;
 

@@ -8,7 +8,9 @@ use bench::Error;
 use bench::alternate::Display;
 use bench::flash_sale::{self, Compare, FlashSaleOptions};
 use bench::long_lane::{self, LongLaneOptions};
-use bench::{hold_up, idle_clients, proxy_cost};
+use bench::{
+    bounded_response, hold_up, http, http_cost, idle_clients, own_overload, proxy_cost, shortest_first,
+};
 use clap::{Args, Parser, Subcommand};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -16,7 +18,7 @@ use tokio::signal::unix::{SignalKind, signal};
 const INTERRUPTED: u8 = 130;
 
 #[derive(Debug, Parser)]
-#[command(name = "bench", about = "Experiments with Gatekeeper in front of a private PostgreSQL")]
+#[command(name = "bench", about = "Experiments with Gatekeeper in front of private servers")]
 struct Arguments {
     #[command(subcommand)]
     experiment: Experiment,
@@ -40,6 +42,83 @@ enum Experiment {
     ProxyCost(ProxyCostArguments),
     /// Ten thousand clients that say nothing: the memory of each, and whether they slow down those that work
     IdleClients(IdleClientsArguments),
+    /// What standing in between costs over HTTP: directly, through HAProxy, nginx, a gate
+    HttpCost(HttpCostArguments),
+    /// Response times held on a real site whose load steps to several times what it can do
+    BoundedResponse(BoundedResponseArguments),
+    /// Short requests first on a real site that is busy: mean response times against FIFO
+    ShortestFirst(ShortestFirstArguments),
+    /// A gate with a tenth of a processor, offered up to ten times what it can pass on
+    OwnOverload(OwnOverloadArguments),
+    /// A server whose requests take the processor time that they name, as the other experiments start it
+    Origin {
+        /// Where it listens on 127.0.0.1
+        #[arg(long)]
+        port: u16,
+    },
+}
+
+#[derive(Debug, Args)]
+struct BoundedResponseArguments {
+    /// Steps of 20 s instead of 70: shows what happens, and is too short for the mean to be judged by
+    #[arg(long)]
+    short: bool,
+    /// What the arrivals are drawn from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Directory for the plot and the figures
+    #[arg(long, default_value = "results/bounded-response")]
+    output: PathBuf,
+}
+
+impl BoundedResponseArguments {
+    fn options(self, origin_cpu: Option<usize>) -> bounded_response::Options {
+        let step = Duration::from_secs(if self.short { 20 } else { 70 });
+        let calm = Duration::from_secs(10);
+        bounded_response::Options { calm, step, seed: self.seed, origin_cpu, output: self.output }
+    }
+}
+
+#[derive(Debug, Args)]
+struct ShortestFirstArguments {
+    /// Rounds; every variant has one turn in each
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// How long requests are counted in each turn, in seconds
+    #[arg(long, default_value_t = 60.0)]
+    window: f64,
+    /// What the arrivals are drawn from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Directory for the figures
+    #[arg(long, default_value = "results/shortest-first")]
+    output: PathBuf,
+}
+
+#[derive(Debug, Args)]
+struct OwnOverloadArguments {
+    /// How long each load is offered, in seconds
+    #[arg(long, default_value_t = 10.0)]
+    window: f64,
+    /// Rounds of the comparison between refusing and passing on
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Directory for the figures
+    #[arg(long, default_value = "results/own-overload")]
+    output: PathBuf,
+}
+
+#[derive(Debug, Args)]
+struct HttpCostArguments {
+    /// Rounds; everything has one turn in each
+    #[arg(long, default_value_t = 9)]
+    rounds: usize,
+    /// How long each turn is, in seconds
+    #[arg(long, default_value_t = 2.0)]
+    window: f64,
+    /// Directory for the plot and the figures
+    #[arg(long, default_value = "results/http-cost")]
+    output: PathBuf,
 }
 
 #[derive(Debug, Args)]
@@ -194,6 +273,10 @@ fn main() -> ExitCode {
 
 fn run(arguments: Arguments) -> Result<(), Error> {
     bench::raise_descriptor_limit();
+    if let Experiment::Origin { port } = arguments.experiment {
+        http::origin::serve(port)?;
+        return Ok(());
+    }
     // Before the runtime starts its threads, so that they all keep off the server's processor.
     let server_cpu = bench::separate_processors()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -266,6 +349,39 @@ async fn experiment(experiment: Experiment, server_cpu: Option<usize>) -> Result
             };
             Ok(idle_clients::run(&options, &display).await?.text())
         }
+        Experiment::HttpCost(arguments) => {
+            let options = http_cost::Options {
+                rounds: arguments.rounds.max(1),
+                window: seconds(arguments.window)?,
+                proxy_cpu: server_cpu,
+                output: arguments.output,
+            };
+            Ok(http_cost::run(&options, &display).await?.text())
+        }
+        Experiment::BoundedResponse(arguments) => {
+            Ok(bounded_response::run(&arguments.options(server_cpu), &display).await?.text())
+        }
+        Experiment::ShortestFirst(arguments) => {
+            let options = shortest_first::Options {
+                rounds: arguments.rounds.max(1),
+                window: seconds(arguments.window)?,
+                seed: arguments.seed,
+                origin_cpu: server_cpu,
+                output: arguments.output,
+            };
+            Ok(shortest_first::run(&options, &display).await?.text())
+        }
+        Experiment::OwnOverload(arguments) => {
+            let options = own_overload::Options {
+                window: seconds(arguments.window)?,
+                rounds: arguments.rounds.max(1),
+                gate_cpu: server_cpu,
+                output: arguments.output,
+            };
+            Ok(own_overload::run(&options, &display).await?.text())
+        }
+        // It has no experiment to show, and was served before the runtime began.
+        Experiment::Origin { .. } => Ok(String::new()),
         Experiment::Reports => Ok(hold_up::text(&hold_up::run(server_cpu, &display).await?)),
     }
 }

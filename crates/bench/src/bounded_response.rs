@@ -1,0 +1,397 @@
+//! Response times held on a real site: an origin that computes, and a load that steps to several times what it can do.
+//!
+//! The pages of a shop with the paper's costs (a twentieth of the requests takes four fifths of the time), 50 requests a
+//! second on one processor; Poisson arrivals in an open loop, half of the capacity and then a step. Each step meets a fresh
+//! origin and a fresh gate, and every variant the same requests. *Settled* is the time after [`SETTLED`] of the step.
+//!
+//! The load is that of the processor without anything else on it. What it really does is measured beforehand with 32 clients
+//! that are never idle ([`Report::peak`]); goodput is the work of those that were answered, as a part of that. Counting
+//! requests would say less: one of them takes up to ten thousand times as long as another.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::Error;
+use crate::alternate::Display;
+use crate::gatekeeper::Gatekeeper;
+use crate::http::pages::{Arrivals, MEAN_WORK};
+use crate::http::{Beyond, ClosedRun, OpenRun, Origin, closed};
+use crate::load::{Outcome, Record};
+use crate::process::blocking;
+use crate::stats::{mean, percentile};
+use crate::table::{Figures, paragraph, ratio, seconds};
+use sim::plot::{Curve, Mark, Panel, Plot, Scale};
+
+/// The mean response time to be held, in seconds.
+pub const TARGET: f64 = 0.150;
+/// The 95th percentile to be held, in seconds, where that is held instead.
+pub const TARGET_P95: f64 = 0.500;
+/// How near the mean has to be.
+pub const WITHIN: f64 = 0.10;
+/// The least goodput, as a part of the peak.
+pub const GOODPUT_GOAL: f64 = 0.95;
+/// A step has settled after this time.
+pub const SETTLED: Duration = Duration::from_secs(10);
+/// The loads of the steps, in capacities.
+pub const LOADS: [f64; 3] = [1.5, 3.0, 10.0];
+/// The load before each of them.
+const CALM: f64 = 0.5;
+/// How long a client waits. Who isn't answered is charged this.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The most connections of all clients together.
+const CONNECTIONS_MAX: usize = 6_000;
+/// Clients that are never idle, while the peak is measured.
+const BUSY_CLIENTS: usize = 32;
+/// How long a step without a gate is at most: it does nothing but get worse.
+const WITHOUT_GATE_MAX: Duration = Duration::from_secs(40);
+/// A point of the plot.
+const STEP: f64 = 5.0;
+/// What random refusal at the target can reach at most, by the paper's model: 1 − E\[X\] / Tref.
+const PAPER: f64 = 1.0 - MEAN_WORK / TARGET;
+
+/// How the experiment is run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How long half of the capacity is offered before each step.
+    pub calm: Duration,
+    /// How long each step is.
+    pub step: Duration,
+    /// What the arrivals are drawn from.
+    pub seed: u64,
+    /// The origin's processor.
+    pub origin_cpu: Option<usize>,
+    /// Directory for the plot and the figures.
+    pub output: PathBuf,
+}
+
+impl Options {
+    fn step_of(&self, has_gate: bool) -> Duration {
+        if has_gate { self.step } else { self.step.min(WITHOUT_GATE_MAX) }
+    }
+}
+
+/// Whoever stands before the origin, with the keys of the gate.
+type Variant = (&'static str, Option<&'static [(&'static str, &'static str)]>);
+
+const VARIANTS: [Variant; 4] = [
+    ("no gate", None),
+    ("target = 150 ms", Some(&[("target", "\"150ms\"")])),
+    ("Yaksha's", Some(YAKSHA)),
+    ("target_p95 = 500 ms", Some(&[("target_p95", "\"500ms\"")])),
+];
+
+/// The paper's: everything that is let in is in the service at once; designed for the capacity.
+const YAKSHA: &[(&str, &str)] = &[
+    ("target", "\"150ms\""),
+    ("rejection", "\"yaksha\""),
+    ("yaksha_arrivals", "50"),
+    ("connections", "1000"),
+    ("order", "\"fifo\""),
+    ("long_limit", "\"none\""),
+];
+
+/// One variant at one load.
+#[derive(Clone, Debug, Serialize)]
+pub struct Step {
+    /// In capacities.
+    pub load: f64,
+    /// Requests that arrived once settled.
+    pub arrived: usize,
+    /// Of them, the part that was refused.
+    pub refused: f64,
+    /// Of them, the part that wasn't answered in time, or failed.
+    pub lost: f64,
+    /// Mean response time of those that were answered, or weren't within their patience; in seconds.
+    pub mean: f64,
+    /// The same, of the first seconds of the step, before it has settled.
+    pub mean_before: f64,
+    /// Their 95th percentile, in seconds.
+    pub p95: f64,
+    /// Work that was answered in time once settled, in processors.
+    pub work: f64,
+    /// Seconds until the mean of five seconds was within twice the target for the first time, for good.
+    pub settle: Option<f64>,
+    /// Seconds since the beginning of the calm, mean response time from there on.
+    pub curve: Vec<(f64, f64)>,
+    /// The same, work that was answered, in processors.
+    pub worked: Vec<(f64, f64)>,
+}
+
+/// The whole experiment.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The variants' names.
+    pub variants: Vec<&'static str>,
+    /// The most work that the origin did with clients that were never idle, in processors.
+    pub peak: f64,
+    /// By variant, then by load.
+    pub steps: Vec<Vec<Step>>,
+    calm: f64,
+    step: f64,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// If something doesn't start.
+pub async fn run(options: &Options, display: &Display) -> Result<Report, Error> {
+    display.now("how much can the origin do?");
+    let peak = peak(options).await?;
+    display.say(&format!("  the origin does {peak:.3} s of work a second with {BUSY_CLIENTS} clients"));
+    let mut steps = Vec::new();
+    for (name, keys) in VARIANTS {
+        let mut of_variant = Vec::new();
+        for (number, load) in LOADS.into_iter().enumerate() {
+            display.now(format!("{name}, {load} times the capacity"));
+            let lasts = options.step_of(keys.is_some());
+            let arrivals =
+                Arrivals::poisson(&[(CALM, options.calm), (load, lasts)], options.seed + number as u64)?;
+            let step = one(options, keys, load, arrivals).await?;
+            display.say(&format!(
+                "  {name}, {load} times the capacity: mean {}, 95 % below {}, {:.0} % refused, goodput {:.2} of the peak",
+                seconds(step.mean),
+                seconds(step.p95),
+                100.0 * step.refused,
+                step.work / peak
+            ));
+            of_variant.push(step);
+        }
+        steps.push(of_variant);
+    }
+    let variants = VARIANTS.iter().map(|(name, _)| *name).collect();
+    let (calm, step) = (options.calm.as_secs_f64(), options.step.as_secs_f64());
+    let report = Report { variants, peak, steps, calm, step };
+    report.write(&options.output)?;
+    Ok(report)
+}
+
+/// Work that the origin does in a second if it always has some.
+async fn peak(options: &Options) -> Result<f64, Error> {
+    let cpu = options.origin_cpu;
+    let origin = blocking(move || Origin::start(cpu)).await?;
+    // By the processor time that it used: the requests that were answered in so short a time are too few to tell.
+    let run = ClosedRun {
+        port: origin.port(),
+        requests: Arrivals::mix(20_000, options.seed).bytes,
+        status: 200,
+        connections: BUSY_CLIENTS,
+        warm_up: Duration::from_secs(1),
+        window: options.calm,
+        measured: vec![origin.pid()],
+    };
+    let counted = closed(run).await?;
+    Ok(counted.cost * counted.rate)
+}
+
+async fn one(
+    options: &Options,
+    keys: Option<&'static [(&'static str, &'static str)]>,
+    load: f64,
+    arrivals: Arrivals,
+) -> Result<Step, Error> {
+    let (cpu, step) = (options.origin_cpu, options.step_of(keys.is_some()));
+    let (gate, origin) = blocking(move || {
+        let origin = Origin::start(cpu)?;
+        let gate = keys.map(|keys| Gatekeeper::start_http(origin.port(), keys, None)).transpose()?;
+        Ok((gate, origin))
+    })
+    .await?;
+    let run = OpenRun {
+        port: gate.as_ref().map_or(origin.port(), Gatekeeper::port),
+        requests: Arc::new(arrivals.requests),
+        bytes: Arc::new(arrivals.bytes),
+        patience: PATIENCE,
+        connections_max: CONNECTIONS_MAX,
+        beyond: Beyond::Waits,
+        measured: Vec::new(),
+    };
+    let outcome = run.run().await?;
+    blocking(move || {
+        drop((gate, origin));
+        Ok(())
+    })
+    .await?;
+    Ok(Step::of(load, &outcome.records, &arrivals.work, options.calm, step))
+}
+
+impl Step {
+    fn of(load: f64, records: &[(Record, usize)], work: &[f64], calm: Duration, step: Duration) -> Self {
+        let charged = |record: &Record| match record.outcome {
+            Outcome::TimedOut | Outcome::Failed => PATIENCE.as_secs_f64(),
+            _ => record.response.as_secs_f64(),
+        };
+        let (begin, end) = (calm.as_secs_f64(), (calm + step).as_secs_f64());
+        let responses = |from: f64, to: f64| -> Vec<f64> {
+            let inside = records.iter().filter(|(record, _)| {
+                let due = record.due.as_secs_f64();
+                record.outcome != Outcome::Rejected && from <= due && due < to
+            });
+            inside.map(|(record, _)| charged(record)).collect()
+        };
+        let worked = |from: f64, to: f64| -> f64 {
+            let inside = records.iter().filter(|(record, _)| {
+                let ended = record.end().as_secs_f64();
+                record.outcome == Outcome::Completed && from <= ended && ended < to
+            });
+            inside.map(|(_, number)| work[*number]).sum::<f64>() / (to - from)
+        };
+        let settled = begin + SETTLED.as_secs_f64().min(step.as_secs_f64() / 2.0);
+        let arrived: Vec<&Record> = records
+            .iter()
+            .map(|(record, _)| record)
+            .filter(|record| record.due.as_secs_f64() >= settled)
+            .collect();
+        let part = |ended: &[Outcome]| {
+            arrived.iter().filter(|record| ended.contains(&record.outcome)).count() as f64
+                / arrived.len().max(1) as f64
+        };
+        let once_settled = responses(settled, end);
+        let points =
+            || (0..(end / STEP) as usize).map(|number| (number as f64 * STEP, (number + 1) as f64 * STEP));
+        let curve: Vec<(f64, f64)> =
+            points().map(|(from, to)| ((from + to) / 2.0, mean(&responses(from, to)))).collect();
+        let late = curve.iter().rposition(|&(at, mean)| at > begin && mean > 2.0 * TARGET);
+        let settle = match late {
+            None => Some(0.0),
+            Some(last) if last + 1 == curve.len() => None,
+            Some(last) => Some(curve[last].0 + STEP / 2.0 - begin),
+        };
+        Self {
+            load,
+            arrived: arrived.len(),
+            refused: part(&[Outcome::Rejected]),
+            lost: part(&[Outcome::TimedOut, Outcome::Failed]),
+            mean: mean(&once_settled),
+            mean_before: mean(&responses(begin, settled)),
+            p95: percentile(&once_settled, 0.95),
+            work: worked(settled, end),
+            settle,
+            curve,
+            worked: points().map(|(from, to)| ((from + to) / 2.0, worked(from, to))).collect(),
+        }
+    }
+
+    /// Whether the mean, and the goodput, are what they have to be.
+    fn holds_mean(&self, peak: f64) -> bool {
+        (self.mean / TARGET - 1.0).abs() <= WITHIN && self.work >= GOODPUT_GOAL * peak
+    }
+}
+
+impl Report {
+    fn write(&self, output: &Path) -> Result<(), Error> {
+        let failed = |source| Error::Io { action: format!("writing to {}", output.display()), source };
+        std::fs::create_dir_all(output).map_err(failed)?;
+        let text = serde_json::to_string_pretty(self).map_err(std::io::Error::from).map_err(failed)?;
+        std::fs::write(output.join("bounded-response.json"), text).map_err(failed)?;
+        Ok(self.plot().write(&output.join("bounded-response.svg"))?)
+    }
+
+    fn plot(&self) -> Plot {
+        let panel = |number: usize, load: f64| Panel {
+            title: format!("{load} times the capacity from {} s on: mean response time", self.calm),
+            scale: Scale::Logarithmic,
+            show: seconds,
+            curves: self.steps.iter().map(|steps| curve(&steps[number].curve)).collect(),
+            marks: vec![Mark::Level(TARGET)],
+        };
+        Plot {
+            title: "Response times held on a real site".to_owned(),
+            subtitle: format!(
+                "means of {STEP} s by arrival, of everybody who wasn't refused; who isn't answered counts {} s",
+                PATIENCE.as_secs()
+            ),
+            variants: self.variants.iter().map(|name| (*name).to_owned()).collect(),
+            marks: None,
+            axis: "seconds",
+            seconds: self.calm + self.step,
+            panels: LOADS.into_iter().enumerate().map(|(number, load)| panel(number, load)).collect(),
+        }
+    }
+
+    /// The figures as a table, with verdicts computed from them.
+    pub fn text(&self) -> String {
+        let names: Vec<String> = self.variants.iter().map(|name| (*name).to_owned()).collect();
+        let mut figures = Figures::new(&names);
+        for (number, load) in LOADS.into_iter().enumerate() {
+            figures.heading(&format!("{load} times the capacity"));
+            let mut row = |label: &str, figure: &dyn Fn(&Step) -> String| {
+                figures.row(label, self.steps.iter().map(|steps| figure(&steps[number])));
+            };
+            row("mean response time", &|step| seconds(step.mean));
+            row("  of the first seconds", &|step| seconds(step.mean_before));
+            row("  below twice the target after", &|step| {
+                step.settle.map_or("never".to_owned(), |settle| format!("{settle:.0} s"))
+            });
+            row("95th percentile", &|step| seconds(step.p95));
+            row("goodput, of the peak", &|step| ratio(step.work / self.peak));
+            row("refused", &|step| format!("{:.1} %", 100.0 * step.refused));
+            row("not answered in time", &|step| format!("{:.1} %", 100.0 * step.lost));
+        }
+        let table: String = figures.to_string().lines().map(|line| format!("  {line}\n")).collect();
+        table + "\n" + &paragraph(&self.verdict())
+    }
+
+    fn verdict(&self) -> String {
+        let judged = |is: bool| if is { "reached" } else { "missed" };
+        let means = self.steps[1].iter().map(|step| {
+            format!(
+                "{} times: {} at {} of the peak, {}",
+                step.load,
+                seconds(step.mean),
+                ratio(step.work / self.peak),
+                judged(step.holds_mean(self.peak))
+            )
+        });
+        let late = self.steps[3].iter().map(|step| {
+            let is_held = step.p95 <= TARGET_P95 * (1.0 + WITHIN) && step.work >= GOODPUT_GOAL * self.peak;
+            format!("{} times: {}, {}", step.load, seconds(step.p95), judged(is_held))
+        });
+        format!(
+            "Mean of {} (goal: ±{:.0} %, goodput of at least {GOODPUT_GOAL} of the peak of {:.2} processors): {}. 95th \
+             percentile of {} (goal: at most {:.0} % above): {}. Random refusal at the target can keep the service busy for \
+             {PAPER:.3} of the time, by the paper's model.",
+            seconds(TARGET),
+            100.0 * WITHIN,
+            self.peak,
+            means.collect::<Vec<_>>().join("; "),
+            seconds(TARGET_P95),
+            100.0 * WITHIN,
+            late.collect::<Vec<_>>().join("; "),
+        )
+    }
+}
+
+fn curve(points: &[(f64, f64)]) -> Curve {
+    // Where everybody was refused there is no response time.
+    Curve { points: points.iter().copied().filter(|&(_, value)| value > 0.0).collect(), band: Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(due: u64, response: u64, outcome: Outcome) -> Record {
+        let milliseconds = Duration::from_millis;
+        Record { due: milliseconds(due), request_type: 0, outcome, response: milliseconds(response) }
+    }
+
+    #[test]
+    fn a_step_is_judged_by_those_who_came_after_it_had_settled() {
+        let seconds = Duration::from_secs;
+        let records = [
+            (record(11_000, 9_000, Outcome::Completed), 0),
+            (record(25_000, 100, Outcome::Completed), 1),
+            (record(26_000, 200, Outcome::Completed), 2),
+            (record(27_000, 1, Outcome::Rejected), 3),
+        ];
+        let step = Step::of(3.0, &records, &[1.0, 2.0, 3.0, 4.0], seconds(10), seconds(20));
+        assert!((step.mean - 0.15).abs() < 1e-9 && (step.mean_before - 9.0).abs() < 1e-9);
+        assert_eq!((step.arrived, step.refused, step.lost), (3, 1.0 / 3.0, 0.0));
+        // Two and three seconds of work in the ten that count, and one second that ended in them.
+        assert!((step.work - 0.6).abs() < 1e-9, "{}", step.work);
+        assert_eq!(step.settle, Some(5.0));
+    }
+}

@@ -1,0 +1,36 @@
+//! What the experiments over HTTP share: a load generator, an origin that works, and the peers that others use.
+//!
+//! The client is our own and speaks no more of HTTP/1.1 than it needs, so that it takes less processor time than what it
+//! measures and an open loop can be told from a closed one. It runs on one thread.
+
+mod closed;
+mod connection;
+mod open;
+pub mod origin;
+mod pacer;
+pub(crate) mod pages;
+mod quota;
+
+mod web;
+
+pub(crate) use closed::{ClosedRun, closed};
+pub(crate) use open::{Beyond, OpenRun, Request};
+pub(crate) use origin::Origin;
+pub(crate) use quota::Quota;
+pub(crate) use web::{HaProxy, Nginx, NginxRole, write_files};
+
+use crate::Error;
+
+/// Runs a load on a thread and a runtime of its own.
+pub(crate) async fn on_one_thread<T: Send + 'static>(
+    load: impl AsyncFnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    crate::process::blocking(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(Error::io("starting the client's runtime"))?;
+        tokio::task::LocalSet::new().block_on(&runtime, load())
+    })
+    .await
+}

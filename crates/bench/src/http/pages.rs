@@ -1,0 +1,133 @@
+//! The pages of a shop, what each takes, and who asks for which when.
+
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use super::Request;
+use crate::Error;
+use crate::load::ARRIVALS_MAX;
+
+/// The pages of TPC-W: what each takes on an idle machine (the paper "A Method for Transparent Admission Control and Request
+/// Scheduling in E-Commerce Web Sites", Table 1, in ms), and its percentage of the shopping mix (TPC-W 1.8, table 5.2.1).
+const PAGES: [(&str, f64, f64); 14] = [
+    ("home", 1.83, 16.0),
+    ("new-products", 13.82, 5.0),
+    ("best-sellers", 1205.01, 5.0),
+    ("product-detail", 0.75, 17.0),
+    ("search-request", 0.22, 20.0),
+    ("search-results", 73.27, 17.0),
+    ("shopping-cart", 0.34, 11.6),
+    ("customer-registration", 0.05, 3.0),
+    ("buy-request", 5.26, 2.6),
+    ("buy-confirm", 15.71, 1.2),
+    ("order-inquiry", 0.05, 0.75),
+    ("order-display", 7.43, 0.66),
+    ("admin-request", 2.84, 0.10),
+    ("admin-confirm", 2476.75, 0.09),
+];
+
+/// What the mix takes on average: the 50 requests a second of Yaksha's site on one core.
+pub(crate) const MEAN_WORK: f64 = 0.020;
+/// How much the work of one page varies from request to request: its standard deviation as a part of its mean.
+const VARIATION: f64 = 0.5;
+
+/// Requests and what they take.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Arrivals {
+    /// In order of time.
+    pub(crate) requests: Vec<Request>,
+    /// What each sends.
+    pub(crate) bytes: Vec<Vec<u8>>,
+    /// What each takes of a processor, in seconds.
+    pub(crate) work: Vec<f64>,
+}
+
+impl Arrivals {
+    /// A Poisson process whose rate changes: each step is the work that arrives, in processors, and for how long. What is
+    /// drawn depends on nothing but the seed, so that every variant meets the same.
+    ///
+    /// # Errors
+    /// If there would be more than fit.
+    pub(crate) fn poisson(steps: &[(f64, Duration)], seed: u64) -> Result<Self, Error> {
+        let expected: f64 = steps.iter().map(|(load, lasts)| load / MEAN_WORK * lasts.as_secs_f64()).sum();
+        if expected.is_nan() || expected > 0.9 * ARRIVALS_MAX as f64 {
+            return Err(Error::Experiment(format!("{expected} arrivals: out of range")));
+        }
+        let mut random = StdRng::seed_from_u64(seed);
+        let mut arrivals = Self::default();
+        let mut begin = 0.0;
+        for (load, lasts) in steps {
+            let end = begin + lasts.as_secs_f64();
+            let mut due = begin;
+            loop {
+                // 1 - u is never zero, so the logarithm is finite.
+                due -= (1.0 - random.random::<f64>()).ln() * MEAN_WORK / load;
+                if due >= end {
+                    break;
+                }
+                arrivals.add(Duration::from_secs_f64(due), &mut random);
+            }
+            begin = end;
+        }
+        Ok(arrivals)
+    }
+
+    /// So many requests of the mix, all of them due at once: for a closed loop.
+    pub(crate) fn mix(count: usize, seed: u64) -> Self {
+        let mut random = StdRng::seed_from_u64(seed);
+        let mut arrivals = Self::default();
+        for _ in 0..count {
+            arrivals.add(Duration::ZERO, &mut random);
+        }
+        arrivals
+    }
+
+    fn add(&mut self, due: Duration, random: &mut StdRng) {
+        let (page, work) = draw(random);
+        let (name, micros) = (PAGES[page].0, work * 1e6);
+        let request = format!(
+            "GET /shop/{name}?work={micros:.0} HTTP/1.1\r\nHost: shop.example\r\nAccept: */*\r\n\r\n"
+        );
+        self.requests.push(Request { due, request_type: page as u16, bytes: self.bytes.len() });
+        self.bytes.push(request.into_bytes());
+        self.work.push(work);
+    }
+}
+
+/// A page and what this request for it takes, in seconds.
+fn draw(random: &mut StdRng) -> (usize, f64) {
+    let total: f64 = PAGES.iter().map(|(_, _, share)| share).sum();
+    let mean: f64 = PAGES.iter().map(|(_, ms, share)| ms * share).sum::<f64>() / total;
+    let mut at = random.random::<f64>() * total;
+    let page = PAGES
+        .iter()
+        .position(|(_, _, share)| {
+            at -= share;
+            at < 0.0
+        })
+        .unwrap_or(0);
+    // Lognormal, by the method of Box and Muller.
+    let variance = VARIATION.mul_add(VARIATION, 1.0).ln();
+    let (angle, length) = (random.random::<f64>(), 1.0 - random.random::<f64>());
+    let normal = (-2.0 * length.ln()).sqrt() * (std::f64::consts::TAU * angle).cos();
+    let factor = variance.sqrt().mul_add(normal, -variance / 2.0).exp();
+    (page, PAGES[page].1 / mean * MEAN_WORK * factor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_work_that_arrives_is_what_was_asked_for() {
+        let steps = [(0.5, Duration::from_secs(2_000)), (3.0, Duration::from_secs(2_000))];
+        let arrivals = Arrivals::poisson(&steps, 1).unwrap();
+        let work: f64 = arrivals.work.iter().sum();
+        // 7,000 s expected; the mix's variation of 4 over 350,000 requests is 48 s.
+        assert!((6_760.0..7_240.0).contains(&work), "{work}");
+        assert!(arrivals.requests.is_sorted_by_key(|request| request.due));
+        assert_eq!(Arrivals::poisson(&steps, 1).unwrap().bytes, arrivals.bytes);
+    }
+}

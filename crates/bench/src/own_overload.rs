@@ -1,0 +1,359 @@
+//! The gate's own overload: a tenth of a processor, and up to ten times as many requests as it can pass on.
+//!
+//! The origin answers 1 KB at once and is never the bottleneck. Clients wait for a second and then reset their connections;
+//! a request that finds no connection free opens another one, as new visitors do. Asked is whether as many get their answer in
+//! time as at best, whether memory stays where it was, and what a refusal costs beside a request that is passed on.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use serde::Serialize;
+
+use crate::Error;
+use crate::alternate::Display;
+use crate::gatekeeper::Gatekeeper;
+use crate::http::{
+    Beyond, ClosedRun, Nginx, NginxRole, OpenRun, Origin, Quota, Request, closed, write_files,
+};
+use crate::load::Outcome;
+use crate::process::{blocking, resident_memory};
+use crate::stats::{Rounds, percentile};
+use crate::table::{Figures, count, paragraph, ratio, spread};
+
+/// The part of a processor that the gate may use.
+const SHARE: f64 = 0.1;
+/// The loads, as multiples of what it can do.
+const LOADS: [f64; 6] = [0.5, 0.8, 1.0, 2.0, 5.0, 10.0];
+/// How long a client waits.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// The most connections of all clients together; beyond the gate's default, so that its bound is met too.
+const CONNECTIONS_MAX: usize = 12_000;
+/// Clients that are never idle, while what it can do is measured.
+const BUSY_CLIENTS: usize = 64;
+/// The size of a response, in bytes.
+const SIZE: usize = 1_024;
+/// The least goodput, as a part of the best.
+pub const GOODPUT_GOAL: f64 = 0.9;
+/// The most that a refusal may cost, as a part of a request that is passed on.
+pub const REFUSAL_GOAL: f64 = 0.1;
+/// How often memory is looked at.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// How the experiment is run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How long each load is offered.
+    pub window: Duration,
+    /// Rounds of the comparison of refusals.
+    pub rounds: usize,
+    /// The gate's processor.
+    pub gate_cpu: Option<usize>,
+    /// Directory for the figures.
+    pub output: PathBuf,
+}
+
+/// One load.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Offered {
+    /// As a multiple of what it can do.
+    pub load: f64,
+    /// Requests per second.
+    pub offered: f64,
+    /// Answered within the patience, per second.
+    pub goodput: f64,
+    /// Refused by the gate, per second.
+    pub refused: f64,
+    /// Not answered in time, per second.
+    pub timed_out: f64,
+    /// Broken off or not connected, per second.
+    pub failed: f64,
+    /// The 95th percentile of those that were answered, in seconds.
+    pub p95: f64,
+    /// The most resident memory, in bytes.
+    pub memory: u64,
+}
+
+/// The whole experiment.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Answers a second in a closed loop, with its part of a processor.
+    pub capacity: f64,
+    /// By load.
+    pub loads: Vec<Offered>,
+    /// Processor time of a request that is passed on, in seconds, by round.
+    pub passed: Vec<f64>,
+    /// Processor time of a refusal, by round.
+    pub refused: Vec<f64>,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// If something doesn't start, or processor quotas can't be had here.
+pub async fn run(options: &Options, display: &Display) -> Result<Report, Error> {
+    let files = tempfile::tempdir().map_err(Error::io("creating a temporary directory"))?;
+    write_files(files.path(), &[SIZE])?;
+    let (directory, cpu) = (files.path().to_owned(), options.gate_cpu);
+    let (origin, gate, quota) = blocking(move || {
+        let origin = Nginx::start(&NginxRole::Files(directory), None)?;
+        let gate = Gatekeeper::start_http(origin.port(), &[], cpu)?;
+        let quota = Quota::hold(gate.pid(), SHARE)?;
+        Ok((origin, gate, quota))
+    })
+    .await?;
+    display.now("how much can it do?");
+    let capacity = closed(busy(&gate, 200, options.window)).await?.rate;
+    display.say(&format!("  with {SHARE} of a processor it passes {} requests a second on", count(capacity)));
+    let mut loads = Vec::new();
+    for (number, load) in LOADS.into_iter().enumerate() {
+        display.now(format!("{load} times that"));
+        let offered = offer(&gate, capacity, load, options.window, number as u64).await?;
+        display.say(&format!(
+            "  {load} times that: {} in time a second, {} refused, {} too late, {} broken off, {:.1} MiB",
+            count(offered.goodput),
+            count(offered.refused),
+            count(offered.timed_out),
+            count(offered.failed),
+            offered.memory as f64 / 1_048_576.0
+        ));
+        loads.push(offered);
+    }
+    blocking(move || {
+        // The group can only go once nobody is in it.
+        drop(gate);
+        drop(quota);
+        Ok(())
+    })
+    .await?;
+    let (passed, refused) = refusals(&origin, options, display).await?;
+    let report = Report { capacity, loads, passed, refused };
+    report.write(&options.output)?;
+    Ok(report)
+}
+
+fn request() -> Vec<u8> {
+    format!("GET /{SIZE} HTTP/1.1\r\nHost: site.example\r\nAccept: */*\r\n\r\n").into_bytes()
+}
+
+fn busy(gate: &Gatekeeper, status: u16, window: Duration) -> ClosedRun {
+    ClosedRun {
+        port: gate.port(),
+        requests: vec![request()],
+        status,
+        connections: BUSY_CLIENTS,
+        warm_up: Duration::from_secs(1),
+        window,
+        measured: vec![gate.pid()],
+    }
+}
+
+async fn offer(
+    gate: &Gatekeeper,
+    capacity: f64,
+    load: f64,
+    window: Duration,
+    seed: u64,
+) -> Result<Offered, Error> {
+    let requests = Arc::new(poisson(load * capacity, window, seed));
+    let run = OpenRun {
+        port: gate.port(),
+        requests,
+        bytes: Arc::new(vec![request()]),
+        patience: PATIENCE,
+        connections_max: CONNECTIONS_MAX,
+        beyond: Beyond::IsLost,
+        measured: Vec::new(),
+    };
+    let watch = MemoryWatch::start(gate.pid());
+    let outcome = run.run().await?;
+    let memory = watch.most();
+    let part = |ended: Outcome| {
+        outcome.records.iter().filter(|(record, _)| record.outcome == ended).count() as f64
+            / window.as_secs_f64()
+    };
+    let answered = outcome.records.iter().filter(|(record, _)| record.outcome == Outcome::Completed);
+    let responses: Vec<f64> = answered.map(|(record, _)| record.response.as_secs_f64()).collect();
+    Ok(Offered {
+        load,
+        offered: outcome.records.len() as f64 / window.as_secs_f64(),
+        goodput: part(Outcome::Completed),
+        refused: part(Outcome::Rejected),
+        timed_out: part(Outcome::TimedOut),
+        failed: part(Outcome::Failed),
+        p95: percentile(&responses, 0.95),
+        memory,
+    })
+}
+
+fn poisson(rate: f64, window: Duration, seed: u64) -> Vec<Request> {
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut due = 0.0;
+    std::iter::repeat_with(|| {
+        // 1 - u is never zero, so the logarithm is finite.
+        due -= (1.0 - random.random::<f64>()).ln() / rate;
+        Request { due: Duration::from_secs_f64(due), request_type: 0, bytes: 0 }
+    })
+    .take_while(|request| request.due < window)
+    .collect()
+}
+
+/// What a refusal and a request that is passed on cost without a quota, in turns. Refused is because the only request that
+/// the gate may let in never ends, and one waits already.
+async fn refusals(
+    origin: &Nginx,
+    options: &Options,
+    display: &Display,
+) -> Result<(Vec<f64>, Vec<f64>), Error> {
+    let (port, cpu) = (origin.port(), options.gate_cpu);
+    let (passing, refusing, stalled) = blocking(move || {
+        let stalled = Origin::start(None)?;
+        let keys = [("connections", "1"), ("queue_max", "1"), ("queue_timeout", "\"1h\"")];
+        let refusing = Gatekeeper::start_http(stalled.port(), &keys, cpu)?;
+        Ok((Gatekeeper::start_http(port, &[], cpu)?, refusing, stalled))
+    })
+    .await?;
+    let holding = hold_up(&refusing).await?;
+    let (mut passed, mut refused) = (Vec::new(), Vec::new());
+    let window = options.window / 4;
+    for round in 0..options.rounds {
+        display.now(format!("what a refusal costs: round {} of {}", round + 1, options.rounds));
+        passed.push(closed(busy(&passing, 200, window)).await?.cost);
+        refused.push(closed(busy(&refusing, 503, window)).await?.cost);
+    }
+    drop(holding);
+    blocking(move || {
+        drop((passing, refusing, stalled));
+        Ok(())
+    })
+    .await?;
+    Ok((passed, refused))
+}
+
+/// Two requests, of which one never ends in time and the other waits.
+async fn hold_up(gate: &Gatekeeper) -> Result<Vec<tokio::net::TcpStream>, Error> {
+    use tokio::io::AsyncWriteExt as _;
+    let mut holding = Vec::new();
+    for _ in 0..2 {
+        let mut stream = tokio::net::TcpStream::connect((std::net::Ipv4Addr::LOCALHOST, gate.port()))
+            .await
+            .map_err(Error::io("connecting to the gate"))?;
+        // Half an hour of a processor: the origin is ended long before.
+        let long = b"GET /long?work=1800000000 HTTP/1.1\r\nHost: site.example\r\n\r\n";
+        stream.write_all(long).await.map_err(Error::io("asking the gate"))?;
+        holding.push(stream);
+    }
+    Ok(holding)
+}
+
+/// Looks at a process's memory until it is asked.
+struct MemoryWatch {
+    most: Arc<AtomicU64>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl MemoryWatch {
+    fn start(pid: u32) -> Self {
+        let (most, is_over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let watch = Self { most: Arc::clone(&most), is_over: Arc::clone(&is_over) };
+        std::thread::spawn(move || {
+            while !is_over.load(Ordering::Relaxed) {
+                most.fetch_max(resident_memory(pid).unwrap_or(0), Ordering::Relaxed);
+                std::thread::sleep(LOOK);
+            }
+        });
+        watch
+    }
+
+    fn most(&self) -> u64 {
+        self.most.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for MemoryWatch {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Report {
+    fn write(&self, output: &Path) -> Result<(), Error> {
+        let failed = |source| Error::Io { action: format!("writing to {}", output.display()), source };
+        std::fs::create_dir_all(output).map_err(failed)?;
+        let text = serde_json::to_string_pretty(self).map_err(std::io::Error::from).map_err(failed)?;
+        std::fs::write(output.join("own-overload.json"), text).map_err(failed)
+    }
+
+    /// What a refusal costs as a part of a request that is passed on, of each round.
+    fn refusal_part(&self) -> Rounds {
+        let pairs = self.refused.iter().zip(&self.passed);
+        Rounds::of(&pairs.map(|(refused, passed)| refused / passed).collect::<Vec<_>>())
+    }
+
+    /// Goodput at the highest load as a part of the best.
+    fn kept(&self) -> f64 {
+        let best = self.loads.iter().map(|offered| offered.goodput).fold(0.0, f64::max);
+        self.loads.last().map_or(0.0, |offered| offered.goodput / best.max(1e-9))
+    }
+
+    /// The figures as a table, with verdicts computed from them.
+    pub fn text(&self) -> String {
+        let names: Vec<String> = self.loads.iter().map(|offered| format!("{} times", offered.load)).collect();
+        let mut figures = Figures::new(&names);
+        let mut row = |label: &str, figure: fn(&Offered) -> f64, show: fn(f64) -> String| {
+            figures.row(label, self.loads.iter().map(|offered| show(figure(offered))));
+        };
+        row("offered per second", |offered| offered.offered, count);
+        row("answered in time", |offered| offered.goodput, count);
+        row("refused", |offered| offered.refused, count);
+        row("not answered in time", |offered| offered.timed_out, count);
+        row("broken off", |offered| offered.failed, count);
+        row("95th percentile of the answered", |offered| offered.p95, crate::table::seconds);
+        row("most memory, MiB", |offered| offered.memory as f64 / 1_048_576.0, |mib| format!("{mib:.1}"));
+        let table: String = figures.to_string().lines().map(|line| format!("  {line}\n")).collect();
+        table + "\n" + &paragraph(&self.verdict())
+    }
+
+    fn verdict(&self) -> String {
+        let judged = |is: bool| if is { "reached" } else { "missed" };
+        let (kept, part) = (self.kept(), self.refusal_part());
+        let micros = |seconds: f64| format!("{:.1} µs", seconds * 1e6);
+        format!(
+            "At {} times what it can do {} of the best goodput is left (goal: {GOODPUT_GOAL}, {}). A request that is passed on \
+             takes {} of a processor, a refusal {}: {} of it (goal: less than {REFUSAL_GOAL}, {}).",
+            LOADS[LOADS.len() - 1],
+            ratio(kept),
+            judged(kept >= GOODPUT_GOAL),
+            spread(Rounds::of(&self.passed), micros),
+            spread(Rounds::of(&self.refused), micros),
+            spread(part, ratio),
+            judged(part.median < REFUSAL_GOAL),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_is_a_part_of_the_best() {
+        let offered = |load, goodput| Offered {
+            load,
+            offered: load,
+            goodput,
+            refused: 0.0,
+            timed_out: 0.0,
+            failed: 0.0,
+            p95: 0.1,
+            memory: 1 << 20,
+        };
+        let loads = vec![offered(0.5, 50.0), offered(1.0, 100.0), offered(10.0, 95.0)];
+        let report = Report { capacity: 100.0, loads, passed: vec![20e-6], refused: vec![1e-6] };
+        assert!((report.kept() - 0.95).abs() < 1e-9);
+        assert_eq!(report.verdict().matches("reached").count(), 2, "{}", report.verdict());
+    }
+}

@@ -4,9 +4,11 @@
 //! second on one processor; Poisson arrivals in an open loop, half of the capacity and then a step. Each step meets a fresh
 //! origin and a fresh gate, and every variant the same requests. *Settled* is the time after [`SETTLED`] of the step.
 //!
-//! The load is that of the processor without anything else on it. What it really does is measured beforehand with 32 clients
-//! that are never idle ([`Report::peak`]); goodput is the work of those that were answered, as a part of that. Counting
-//! requests would say less: one of them takes up to ten thousand times as long as another.
+//! What the origin can do is measured beforehand with 32 clients that are never idle ([`Report::peak`]), and loads are
+//! multiples of that: on a machine that others use as well it is less than a processor. Goodput is the work of those that were
+//! answered, as a part of that. Counting requests would say less: one of them takes up to ten thousand times as long as
+//! another. Because what others leave of the processor changes, it is also told for how much of the time anybody was there who
+//! had been let in ([`Step::occupied`]): so long the origin had work.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -46,7 +48,7 @@ const CONNECTIONS_MAX: usize = 6_000;
 /// Clients that are never idle, while the peak is measured.
 const BUSY_CLIENTS: usize = 32;
 /// How long a step without a gate is at most: it does nothing but get worse.
-const WITHOUT_GATE_MAX: Duration = Duration::from_secs(40);
+const WITHOUT_GATE_MAX: Duration = Duration::from_secs(25);
 /// A point of the plot.
 const STEP: f64 = 5.0;
 /// What random refusal at the target can reach at most, by the paper's model: 1 − E\[X\] / Tref.
@@ -112,6 +114,8 @@ pub struct Step {
     pub p95: f64,
     /// Work that was answered in time once settled, in processors.
     pub work: f64,
+    /// The part of the time in which anybody was there who hadn't been refused, once settled.
+    pub occupied: f64,
     /// Seconds until the mean of five seconds was within twice the target for the first time, for good.
     pub settle: Option<f64>,
     /// Seconds since the beginning of the calm, mean response time from there on.
@@ -139,47 +143,48 @@ pub struct Report {
 /// If something doesn't start.
 pub async fn run(options: &Options, display: &Display) -> Result<Report, Error> {
     display.now("how much can the origin do?");
-    let peak = peak(options).await?;
+    let peak = peak(options.origin_cpu, options.calm, options.seed).await?;
     display.say(&format!("  the origin does {peak:.3} s of work a second with {BUSY_CLIENTS} clients"));
-    let mut steps = Vec::new();
+    let (calm, step) = (options.calm.as_secs_f64(), options.step.as_secs_f64());
+    let mut report = Report { variants: Vec::new(), peak, steps: Vec::new(), calm, step };
     for (name, keys) in VARIANTS {
         let mut of_variant = Vec::new();
         for (number, load) in LOADS.into_iter().enumerate() {
             display.now(format!("{name}, {load} times the capacity"));
             let lasts = options.step_of(keys.is_some());
-            let arrivals =
-                Arrivals::poisson(&[(CALM, options.calm), (load, lasts)], options.seed + number as u64)?;
+            let arrivals = Arrivals::poisson(
+                &[(CALM * peak, options.calm), (load * peak, lasts)],
+                options.seed + number as u64,
+            )?;
             let step = one(options, keys, load, arrivals).await?;
             display.say(&format!(
-                "  {name}, {load} times the capacity: mean {}, 95 % below {}, {:.0} % refused, goodput {:.2} of the peak",
+                "  {name}, {load} times the capacity: mean {}, 95 % below {}, {:.0} % refused, goodput {:.2} of the peak, occupied {:.3}",
                 seconds(step.mean),
                 seconds(step.p95),
                 100.0 * step.refused,
-                step.work / peak
+                step.work / peak,
+                step.occupied
             ));
             of_variant.push(step);
         }
-        steps.push(of_variant);
+        report.variants.push(name);
+        report.steps.push(of_variant);
+        report.write(&options.output)?;
     }
-    let variants = VARIANTS.iter().map(|(name, _)| *name).collect();
-    let (calm, step) = (options.calm.as_secs_f64(), options.step.as_secs_f64());
-    let report = Report { variants, peak, steps, calm, step };
-    report.write(&options.output)?;
     Ok(report)
 }
 
 /// Work that the origin does in a second if it always has some.
-async fn peak(options: &Options) -> Result<f64, Error> {
-    let cpu = options.origin_cpu;
+pub(crate) async fn peak(cpu: Option<usize>, lasts: Duration, seed: u64) -> Result<f64, Error> {
     let origin = blocking(move || Origin::start(cpu)).await?;
     // By the processor time that it used: the requests that were answered in so short a time are too few to tell.
     let run = ClosedRun {
         port: origin.port(),
-        requests: Arrivals::mix(20_000, options.seed).bytes,
+        requests: Arrivals::mix(20_000, seed).bytes,
         status: 200,
         connections: BUSY_CLIENTS,
         warm_up: Duration::from_secs(1),
-        window: options.calm,
+        window: lasts,
         measured: vec![origin.pid()],
     };
     let counted = closed(run).await?;
@@ -215,6 +220,23 @@ async fn one(
     })
     .await?;
     Ok(Step::of(load, &outcome.records, &arrivals.work, options.calm, step))
+}
+
+/// The part of a time in which at least one request was there that wasn't refused.
+fn occupied(records: &[(Record, usize)], from: f64, to: f64) -> f64 {
+    let present =
+        records.iter().map(|(record, _)| record).filter(|record| record.outcome != Outcome::Rejected);
+    let mut stays: Vec<(f64, f64)> = present
+        .map(|record| (record.due.as_secs_f64().max(from), record.end().as_secs_f64().min(to)))
+        .collect();
+    stays.retain(|(begin, end)| begin < end);
+    stays.sort_unstable_by(|one, other| one.0.total_cmp(&other.0));
+    let (mut covered, mut until) = (0.0, from);
+    for (begin, end) in stays {
+        covered += (end - begin.max(until)).max(0.0);
+        until = until.max(end);
+    }
+    covered / (to - from)
 }
 
 impl Step {
@@ -268,6 +290,7 @@ impl Step {
             mean_before: mean(&responses(begin, settled)),
             p95: percentile(&once_settled, 0.95),
             work: worked(settled, end),
+            occupied: occupied(records, settled, end),
             settle,
             curve,
             worked: points().map(|(from, to)| ((from + to) / 2.0, worked(from, to))).collect(),
@@ -327,6 +350,7 @@ impl Report {
             });
             row("95th percentile", &|step| seconds(step.p95));
             row("goodput, of the peak", &|step| ratio(step.work / self.peak));
+            row("somebody was there", &|step| format!("{:.1} %", 100.0 * step.occupied));
             row("refused", &|step| format!("{:.1} %", 100.0 * step.refused));
             row("not answered in time", &|step| format!("{:.1} %", 100.0 * step.lost));
         }
@@ -393,5 +417,6 @@ mod tests {
         // Two and three seconds of work in the ten that count, and one second that ended in them.
         assert!((step.work - 0.6).abs() < 1e-9, "{}", step.work);
         assert_eq!(step.settle, Some(5.0));
+        assert!((step.occupied - 0.03).abs() < 1e-9, "{}", step.occupied);
     }
 }

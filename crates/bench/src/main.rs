@@ -42,6 +42,18 @@ enum Experiment {
     ProxyCost(ProxyCostArguments),
     /// Ten thousand clients that say nothing: the memory of each, and whether they slow down those that work
     IdleClients(IdleClientsArguments),
+    #[command(flatten)]
+    OverHttp(OverHttp),
+    /// A server whose requests take the processor time that they name, as the other experiments start it
+    Origin {
+        /// Where it listens on 127.0.0.1
+        #[arg(long)]
+        port: u16,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum OverHttp {
     /// What standing in between costs over HTTP: directly, through HAProxy, nginx, a gate
     HttpCost(HttpCostArguments),
     /// Response times held on a real site whose load steps to several times what it can do
@@ -50,12 +62,6 @@ enum Experiment {
     ShortestFirst(ShortestFirstArguments),
     /// A gate with a tenth of a processor, offered up to ten times what it can pass on
     OwnOverload(OwnOverloadArguments),
-    /// A server whose requests take the processor time that they name, as the other experiments start it
-    Origin {
-        /// Where it listens on 127.0.0.1
-        #[arg(long)]
-        port: u16,
-    },
 }
 
 #[derive(Debug, Args)]
@@ -349,19 +355,32 @@ async fn experiment(experiment: Experiment, server_cpu: Option<usize>) -> Result
             };
             Ok(idle_clients::run(&options, &display).await?.text())
         }
-        Experiment::HttpCost(arguments) => {
+        Experiment::OverHttp(experiment) => over_http(experiment, server_cpu, &display).await,
+        // It has no experiment to show, and was served before the runtime began.
+        Experiment::Origin { .. } => Ok(String::new()),
+        Experiment::Reports => Ok(hold_up::text(&hold_up::run(server_cpu, &display).await?)),
+    }
+}
+
+async fn over_http(
+    experiment: OverHttp,
+    server_cpu: Option<usize>,
+    display: &Display,
+) -> Result<String, Error> {
+    match experiment {
+        OverHttp::HttpCost(arguments) => {
             let options = http_cost::Options {
                 rounds: arguments.rounds.max(1),
                 window: seconds(arguments.window)?,
                 proxy_cpu: server_cpu,
                 output: arguments.output,
             };
-            Ok(http_cost::run(&options, &display).await?.text())
+            Ok(http_cost::run(&options, display).await?.text())
         }
-        Experiment::BoundedResponse(arguments) => {
-            Ok(bounded_response::run(&arguments.options(server_cpu), &display).await?.text())
+        OverHttp::BoundedResponse(arguments) => {
+            Ok(bounded_response::run(&arguments.options(server_cpu), display).await?.text())
         }
-        Experiment::ShortestFirst(arguments) => {
+        OverHttp::ShortestFirst(arguments) => {
             let options = shortest_first::Options {
                 rounds: arguments.rounds.max(1),
                 window: seconds(arguments.window)?,
@@ -369,19 +388,16 @@ async fn experiment(experiment: Experiment, server_cpu: Option<usize>) -> Result
                 origin_cpu: server_cpu,
                 output: arguments.output,
             };
-            Ok(shortest_first::run(&options, &display).await?.text())
+            Ok(shortest_first::run(&options, display).await?.text())
         }
-        Experiment::OwnOverload(arguments) => {
+        OverHttp::OwnOverload(arguments) => {
             let options = own_overload::Options {
                 window: seconds(arguments.window)?,
                 rounds: arguments.rounds.max(1),
                 gate_cpu: server_cpu,
                 output: arguments.output,
             };
-            Ok(own_overload::run(&options, &display).await?.text())
+            Ok(own_overload::run(&options, display).await?.text())
         }
-        // It has no experiment to show, and was served before the runtime began.
-        Experiment::Origin { .. } => Ok(String::new()),
-        Experiment::Reports => Ok(hold_up::text(&hold_up::run(server_cpu, &display).await?)),
     }
 }

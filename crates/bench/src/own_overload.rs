@@ -40,6 +40,8 @@ const SIZE: usize = 1_024;
 pub const GOODPUT_GOAL: f64 = 0.9;
 /// The most that a refusal may cost, as a part of a request that is passed on.
 pub const REFUSAL_GOAL: f64 = 0.1;
+/// How long nobody asks between two loads, so that none meets what the last one left.
+const PAUSE: Duration = Duration::from_secs(2);
 /// How often memory is looked at.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -111,6 +113,7 @@ pub async fn run(options: &Options, display: &Display) -> Result<Report, Error> 
     let mut loads = Vec::new();
     for (number, load) in LOADS.into_iter().enumerate() {
         display.now(format!("{load} times that"));
+        tokio::time::sleep(PAUSE).await;
         let offered = offer(&gate, capacity, load, options.window, number as u64).await?;
         display.say(&format!(
             "  {load} times that: {} in time a second, {} refused, {} too late, {} broken off, {:.1} MiB",

@@ -85,16 +85,23 @@ pub struct Report {
     pub results: Vec<Vec<Turned>>,
 }
 
+/// What the origin can do on this machine at this time, in processors: loads are multiples of it.
+async fn peak(options: &Options) -> Result<f64, Error> {
+    crate::bounded_response::peak(options.origin_cpu, CALM_LASTS, options.seed).await
+}
+
 /// Runs it.
 ///
 /// # Errors
 /// If something doesn't start.
 pub async fn run(options: &Options, display: &Display) -> Result<Report, Error> {
+    let peak = peak(options).await?;
+    display.say(&format!("  the origin does {peak:.3} s of work a second"));
     let expected = [options.window + CALM_LASTS; VARIANTS.len()];
     let results = alternate(options.rounds, &expected, async |at: Turn, left| {
         let (name, keys) = VARIANTS[at.variant];
         display.now(format!("{name}, round {}: {left:.0?} to go", at.round + 1));
-        let result = one(options, keys, options.seed + at.round as u64).await?;
+        let result = one(options, keys, peak, options.seed + at.round as u64).await?;
         display.say(&format!("  {name}, round {}: mean {}", at.round + 1, seconds(result.mean)));
         Ok(result)
     })
@@ -107,6 +114,7 @@ pub async fn run(options: &Options, display: &Display) -> Result<Report, Error> 
 async fn one(
     options: &Options,
     keys: Option<&'static [(&'static str, &'static str)]>,
+    peak: f64,
     seed: u64,
 ) -> Result<Turned, Error> {
     let cpu = options.origin_cpu;
@@ -116,7 +124,7 @@ async fn one(
         Ok((gate, origin))
     })
     .await?;
-    let arrivals = Arrivals::poisson(&[(CALM, CALM_LASTS), (LOAD, options.window)], seed)?;
+    let arrivals = Arrivals::poisson(&[(CALM * peak, CALM_LASTS), (LOAD * peak, options.window)], seed)?;
     let run = OpenRun {
         port: gate.as_ref().map_or(origin.port(), Gatekeeper::port),
         requests: Arc::new(arrivals.requests),

@@ -52,8 +52,16 @@ type Variant = (&'static str, Option<&'static [(&'static str, &'static str)]>);
 /// So many are in the service at once where the order is compared: one works, one is on its way.
 const VARIANTS: [Variant; 4] = [
     ("no gate", None),
-    ("FIFO", Some(&[("connections", "2"), ("order", "\"fifo\""), ("long_limit", "\"none\"")])),
-    ("shortest first", Some(&[("connections", "2"), ("long_limit", "\"none\"")])),
+    (
+        "FIFO",
+        Some(&[
+            ("connections", "2"),
+            ("capacity", "\"none\""),
+            ("order", "\"fifo\""),
+            ("long_limit", "\"none\""),
+        ]),
+    ),
+    ("shortest first", Some(&[("connections", "2"), ("capacity", "\"none\""), ("long_limit", "\"none\"")])),
     ("the default gate", Some(&[])),
 ];
 const FIFO: usize = 1;

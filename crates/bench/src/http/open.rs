@@ -54,7 +54,7 @@ pub(crate) struct OpenRun {
     pub(crate) connections_max: usize,
     /// What becomes of who finds none.
     pub(crate) beyond: Beyond,
-    /// Whose processor time is measured, from the first arrival to the last.
+    /// Whose processor time is measured, from the first arrival to the last end.
     pub(crate) measured: Vec<u32>,
 }
 
@@ -105,11 +105,10 @@ impl OpenRun {
                     tokio::task::yield_now().await;
                 }
             }
-            let used = meter.used().as_secs_f64();
             while state.running.get() > 0 {
                 pacer.sleep(Duration::from_millis(5)).await.map_err(Error::io("waiting"))?;
             }
-            Ok(state.outcome(used))
+            Ok(state.outcome(meter.used().as_secs_f64()))
         })
         .await
     }

@@ -145,12 +145,19 @@ pub(crate) fn is_within<B>(request: &Request<B>, bytes_max: usize) -> bool {
     fields + target <= bytes_max
 }
 
-/// What the request wants its connection to become. Only HTTP/1.1 knows that.
+/// What the request wants its connection to become. Only HTTP/1.1 knows that. An upgrade to HTTP/2 (which RFC 9113 has
+/// done away with) or to TLS isn't passed on: it would be a tunnel for any number of requests that nobody has looked at.
 pub(crate) fn upgrade<B>(request: &Request<B>) -> Option<Upgrade> {
     let wants = request.version() == Version::HTTP_11
         && nominated(request.headers()).any(|name| name.eq_ignore_ascii_case("upgrade"));
-    let to = request.headers().get(header::UPGRADE).filter(|_| wants)?;
-    Some(Upgrade(to.clone()))
+    let mut fields = request.headers().get_all(header::UPGRADE).iter().filter(|_| wants);
+    let (to, others) = (fields.next()?, fields.next());
+    let is_other_http = |name: &str| {
+        let name = name.trim().to_ascii_lowercase();
+        name == "h2c" || name == "h2" || name.starts_with("http/") || name.starts_with("tls/")
+    };
+    let passes = others.is_none() && !to.to_str().ok()?.split(',').any(is_other_http);
+    passes.then(|| Upgrade(to.clone()))
 }
 
 /// Takes out what is for one connection only.
@@ -340,5 +347,8 @@ mod tests {
         assert!(upgrade(&request(&[("connection", "Upgrade"), ("upgrade", "websocket")])).is_some());
         assert!(upgrade(&request(&[("upgrade", "websocket")])).is_none());
         assert!(upgrade(&request(&[("connection", "upgrade")])).is_none());
+        for other in ["h2c", "H2C, websocket", "websocket, HTTP/2.0", "TLS/1.0"] {
+            assert!(upgrade(&request(&[("connection", "Upgrade"), ("upgrade", other)])).is_none(), "{other}");
+        }
     }
 }

@@ -71,3 +71,23 @@ async fn tunnels_end_with_the_gate() {
     site.trigger.abort();
     assert!(client.is_over().await);
 }
+
+#[tokio::test]
+async fn an_upgrade_to_another_version_of_http_is_nobodys_wish() {
+    let asked = async |request: Request<Incoming>| {
+        let fields = request.headers();
+        assert!(!fields.contains_key("upgrade") && !fields.contains_key("http2-settings"), "{fields:?}");
+        Response::new(full("plain"))
+    };
+    let site = gate(one_at_a_time(), &[service(asked).await], |_| {}).await;
+    let mut client = Client::connect(&site).await;
+    for to in ["h2c", "H2C", "websocket, h2c", "HTTP/2.0", "TLS/1.2"] {
+        client
+            .send(&format!(
+                "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: {to}\r\n\
+                 HTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n\r\n"
+            ))
+            .await;
+        assert_eq!(client.response().await.unwrap().text(), "plain", "{to}");
+    }
+}

@@ -73,6 +73,39 @@ impl ToService {
         self.ahead.is_empty() && self.rest.is_none()
     }
 
+    /// What comes after what was read ahead.
+    fn poll_rest(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        let Some(rest) = &mut self.rest else { return Poll::Ready(None) };
+        match Pin::new(rest).poll_frame(context) {
+            Poll::Ready(frame) => {
+                self.waiting = None;
+                if frame.is_none() {
+                    self.rest = None;
+                }
+                Poll::Ready(frame.map(|frame| {
+                    let frame = frame?;
+                    Self::allow(&mut self.left, &frame)?;
+                    Ok(frame)
+                }))
+            }
+            Poll::Pending => {
+                let wait_max = self.wait_max;
+                let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(wait_max)));
+                ready!(waiting.as_mut().poll(context));
+                waiting.as_mut().reset(Instant::now() + wait_max);
+                Poll::Ready(Some(Err(Broken::Late(wait_max))))
+            }
+        }
+    }
+
+    /// Whether all bytes of a known length are there, but not the end of their stream, which HTTP/2 may say in a frame of its
+    /// own. A service that counts would answer before it, the stream would be reset behind the response as one whose body
+    /// nobody wants, and some clients take that for a failure.
+    fn awaits_only_its_end(&self) -> bool {
+        let is_known = |rest: &Incoming| !rest.is_end_stream() && rest.size_hint().exact() == Some(0);
+        self.ahead.is_empty() && self.rest.as_ref().is_some_and(is_known)
+    }
+
     /// Reads on, up to [`READ_AHEAD`] bytes; then, or at the end, never resolves. Cancel-safe.
     ///
     /// # Errors
@@ -105,32 +138,26 @@ impl Body for ToService {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         let this = self.get_mut();
-        if let Some(frame) = this.ahead.pop_front() {
-            this.taken = true;
-            return Poll::Ready(Some(Ok(frame)));
-        }
-        let Some(rest) = &mut this.rest else { return Poll::Ready(None) };
         this.taken = true;
-        match Pin::new(rest).poll_frame(context) {
-            Poll::Ready(frame) => {
-                this.waiting = None;
-                if frame.is_none() {
-                    this.rest = None;
+        let frame = match this.ahead.pop_front() {
+            Some(frame) => frame,
+            None => match ready!(this.poll_rest(context)) {
+                Some(Ok(frame)) => frame,
+                other => return Poll::Ready(other),
+            },
+        };
+        if frame.is_data() && this.awaits_only_its_end() {
+            match this.poll_rest(context) {
+                Poll::Pending => {
+                    this.ahead.push_front(frame);
+                    return Poll::Pending;
                 }
-                Poll::Ready(frame.map(|frame| {
-                    let frame = frame?;
-                    Self::allow(&mut this.left, &frame)?;
-                    Ok(frame)
-                }))
-            }
-            Poll::Pending => {
-                let wait_max = this.wait_max;
-                let waiting = this.waiting.get_or_insert_with(|| Box::pin(sleep(wait_max)));
-                ready!(waiting.as_mut().poll(context));
-                waiting.as_mut().reset(Instant::now() + wait_max);
-                Poll::Ready(Some(Err(Broken::Late(wait_max))))
+                Poll::Ready(Some(Ok(trailers))) => this.ahead.push_back(trailers),
+                Poll::Ready(Some(Err(broken))) => return Poll::Ready(Some(Err(broken))),
+                Poll::Ready(None) => {}
             }
         }
+        Poll::Ready(Some(Ok(frame)))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -39,6 +39,11 @@ const STREAMS_MAX: u32 = 250;
 const FIRST_REQUEST_MAX: Duration = Duration::from_secs(2);
 /// What hyper holds of a response for one connection or stream.
 const BUFFER_MAX: usize = 64 * 1024;
+/// What a client may send on one stream of HTTP/2 before the service has taken any of it.
+const STREAM_WINDOW: u32 = 256 * 1024;
+/// The same for the whole connection: for several bodies whose requests wait. It also bounds (by its half) the small frames
+/// that h2 lets wait before it takes them for an attack and ends the connection.
+const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
 /// The client is gone, or will be: nothing more is said to it.
@@ -91,7 +96,8 @@ fn builder(told: &Told) -> auto::Builder<TokioExecutor> {
         .max_concurrent_streams(STREAMS_MAX)
         .max_header_list_size(u32::try_from(settings.header_max).unwrap_or(u32::MAX))
         .max_send_buf_size(BUFFER_MAX)
-        .adaptive_window(true)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
         .keep_alive_interval(Some(settings.header_timeout))
         .keep_alive_timeout(Duration::from_secs(20));
     builder

@@ -27,6 +27,12 @@ pub(crate) const FRESH: Duration = Duration::from_secs(1);
 const IDLE_MAX: Duration = Duration::from_secs(60);
 /// The most that hyper holds of a response.
 const BUFFER_MAX: usize = 128 * 1024;
+/// What the service may send on one stream of HTTP/2 before the client has taken any of it.
+const STREAM_WINDOW: u32 = 256 * 1024;
+/// The same for a connection, which all clients share: so much that it never holds up a stream for what the client of
+/// another leaves lying. It also bounds (by its half) the small frames that h2 lets wait before it takes them for an
+/// attack, and ends the connection with all its streams; a service that sends messages of some bytes sends many.
+const CONNECTION_WINDOW: u32 = 1 << 30;
 /// After a failure an endpoint isn't tried for so long, twice as long each time …
 const DOWN_MIN: Duration = Duration::from_secs(1);
 /// … but at most for so long.
@@ -257,7 +263,8 @@ impl Endpoint {
             Speaks::Http2 => {
                 let builder = http2::Builder::new(TokioExecutor::new())
                     .timer(TokioTimer::new())
-                    .adaptive_window(true)
+                    .initial_stream_window_size(STREAM_WINDOW)
+                    .initial_connection_window_size(CONNECTION_WINDOW)
                     .handshake(io)
                     .await;
                 let (sender, connection) = builder.map_err(failed)?;

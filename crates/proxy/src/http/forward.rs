@@ -146,9 +146,11 @@ async fn send(
     })
 }
 
-/// HTTP/2 says the host in the target.
+/// HTTP/2 says the host in the target, and has no upgrades.
 fn in_http2(request: &mut Request<ToService>, scheme: Scheme) {
     *request.version_mut() = Version::HTTP_2;
+    request.headers_mut().remove(header::CONNECTION);
+    request.headers_mut().remove(header::UPGRADE);
     let host = request.headers_mut().remove(header::HOST);
     let mut parts = request.uri().clone().into_parts();
     parts.scheme = Some(scheme);

@@ -11,6 +11,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use proxy::admin::GateView;
 use proxy::tls::{Acceptor, Connector, Downstream, DownstreamMode, Identity, Upstream, UpstreamMode};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
@@ -113,6 +114,11 @@ async fn a_service_behind_tls_is_verified_and_agreed_with() {
         assert_eq!(told.status, status, "{mode:?} {host}");
         if status == 200 {
             assert_eq!(told.text(), "from behind two");
+            // Both speak HTTP/2, so that one connection is enough.
+            for _ in 0..5 {
+                assert_eq!(client.get("/").await.status, 200);
+            }
+            assert_eq!(outer.status.pools()[0].connections, 1);
         }
     }
 }

@@ -19,14 +19,14 @@ use tokio::sync::Semaphore;
 
 use crate::site::{Body, Site, full, gate, one_at_a_time, service};
 
-async fn client(site: &Site) -> http2::SendRequest<Full<Bytes>> {
+pub(crate) async fn client(site: &Site) -> http2::SendRequest<Full<Bytes>> {
     let socket = TcpStream::connect(site.address).await.unwrap();
     let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(socket)).await.unwrap();
     tokio::spawn(connection);
     sender
 }
 
-fn get(path: &str) -> Request<Full<Bytes>> {
+pub(crate) fn get(path: &str) -> Request<Full<Bytes>> {
     Request::get(format!("http://shop.example{path}")).body(Full::default()).unwrap()
 }
 
@@ -168,4 +168,79 @@ async fn a_refused_grpc_call_hears_of_it_in_its_own_way() {
     first.abort();
     site.reaches(0, 0).await;
     tokio::time::sleep(Duration::ZERO).await;
+}
+
+/// So many frames of one byte.
+fn small_frames(count: usize) -> Body {
+    let frames = (0..count).map(|_| Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"x"))));
+    BodyExt::boxed(StreamBody::new(futures_util::stream::iter(frames)))
+}
+
+#[tokio::test]
+async fn bodies_of_many_small_frames_pass_both_ways() {
+    const COUNT: usize = 2_000;
+    let answer = async |request: Request<Incoming>| {
+        let heard = request.into_body().collect().await.unwrap().to_bytes().len();
+        assert_eq!(heard, COUNT);
+        Response::new(small_frames(COUNT))
+    };
+    let upstream = service_of_http2(answer).await;
+    let site = gate(one_at_a_time(), &[upstream], |settings| settings.speaks = Speaks::Http2).await;
+    let socket = TcpStream::connect(site.address).await.unwrap();
+    let (mut sender, connection) =
+        http2::handshake(TokioExecutor::new(), TokioIo::new(socket)).await.unwrap();
+    tokio::spawn(connection);
+    let request = Request::post("http://shop.example/").body(small_frames(COUNT)).unwrap();
+    let response = sender.send_request(request).await.unwrap();
+    assert_eq!(response.into_body().collect().await.unwrap().to_bytes().len(), COUNT);
+}
+
+#[tokio::test]
+async fn a_client_that_takes_nothing_holds_up_no_other_of_the_shared_connection() {
+    let upstream = service_of_http2(async |request: Request<Incoming>| {
+        let size = if request.uri().path() == "/large" { 50_000_000 } else { 100_000 };
+        Response::new(full(vec![b'x'; size]))
+    })
+    .await;
+    let policy = admission::Policy { connections: 100, ..one_at_a_time() };
+    let site = gate(policy, &[upstream], |settings| settings.speaks = Speaks::Http2).await;
+    let mut slow = Vec::new();
+    for _ in 0..20 {
+        let mut client = crate::site::Client::connect(&site).await;
+        client.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        assert_eq!(client.head().await.unwrap().status, 200);
+        slow.push(client);
+    }
+    let mut other = crate::site::Client::connect(&site).await;
+    for _ in 0..10 {
+        assert_eq!(other.get("/small").await.body.len(), 100_000);
+    }
+    assert_eq!(site.status.pools()[0].connections, 1);
+}
+
+#[tokio::test]
+async fn a_response_waits_for_the_end_of_a_request_whose_length_is_known() {
+    let answer = async |request: Request<Incoming>| {
+        Response::new(full(request.into_body().collect().await.unwrap().to_bytes()))
+    };
+    let site = gate(one_at_a_time(), &[service(answer).await], |_| {}).await;
+    let socket = TcpStream::connect(site.address).await.unwrap();
+    let (mut sender, connection) =
+        http2::handshake(TokioExecutor::new(), TokioIo::new(socket)).await.unwrap();
+    tokio::spawn(connection);
+    let (end, ending) = tokio::sync::oneshot::channel::<()>();
+    let data =
+        futures_util::stream::once(async { Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"abc"))) });
+    let end_of_stream = futures_util::stream::once(async move {
+        ending.await.unwrap();
+        Ok(Frame::data(Bytes::new()))
+    });
+    let body = BodyExt::boxed_unsync(StreamBody::new(futures_util::StreamExt::chain(data, end_of_stream)));
+    let request = Request::post("http://shop.example/").header("content-length", 3).body(body).unwrap();
+    let answered = tokio::spawn(sender.send_request(request));
+    site.reaches(0, 1).await;
+    assert!(!answered.is_finished());
+    end.send(()).unwrap();
+    let body = answered.await.unwrap().unwrap().into_body().collect().await.unwrap().to_bytes();
+    assert_eq!(body, "abc");
 }

@@ -124,6 +124,14 @@ pub(crate) fn check<B>(request: &Request<B>) -> Result<(), Fault> {
     {
         return Err(Fault::Nomination);
     }
+    // It becomes the Host, in which nobody can be named.
+    if request.uri().authority().is_some_and(|authority| authority.as_str().contains('@')) {
+        return Err(Fault::BadHost);
+    }
+    // A host alone is the target of CONNECT only.
+    if request.uri().authority().is_some() && request.uri().scheme().is_none() {
+        return Err(Fault::Target);
+    }
     let path = request.uri().path();
     let is_asterisk = path == "*" && *request.method() == Method::OPTIONS;
     if !(path.starts_with('/') || is_asterisk || path.is_empty() && request.uri().authority().is_some()) {

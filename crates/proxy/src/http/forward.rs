@@ -201,6 +201,10 @@ fn pass(
         };
         return Ok(switch(gate, response, flight, upgrading));
     }
+    if response.headers().contains_key(header::TRANSFER_ENCODING) {
+        // It was read by its chunks, and a length beside them may be any (RFC 9112, section 6.3).
+        response.headers_mut().remove(header::CONTENT_LENGTH);
+    }
     strip(response.headers_mut());
     *response.version_mut() = Version::HTTP_11;
     let (head, body) = response.into_parts();

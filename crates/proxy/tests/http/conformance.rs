@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 use crate::site::{Body, Client, full, gate, one_at_a_time, service};
 
 /// Says what it was asked, field by field, and returns the body.
-async fn echo(request: Request<Incoming>) -> Response<Body> {
+pub(crate) async fn echo(request: Request<Incoming>) -> Response<Body> {
     let (head, body) = request.into_parts();
     let mut text = format!("{} {}\n", head.method, head.uri);
     for (name, value) in &head.headers {

@@ -3,6 +3,7 @@
 
 mod conformance;
 mod encrypted;
+mod framing;
 mod http2;
 mod log;
 mod queue;

@@ -9,7 +9,7 @@ use hyper::body::Incoming;
 use proxy::admin::GateView;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::Semaphore;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::site::{Client, PATIENCE, Site, full, gate, one_at_a_time, service};
 
@@ -188,4 +188,89 @@ async fn who_has_just_connected_is_served_by_a_draining_gate() {
         assert_eq!((told.text(), told.field("connection")), ("/late", Some("close")));
         assert!(client.is_over().await);
     }
+}
+
+/// How often a client leaves the queue, to see how long that takes.
+const LEAVING: usize = 200;
+
+/// Looks every 50 µs until nobody waits any more, and tells how long that took. This thread is none of the gate's.
+fn emptied(site: &Site, left: Instant) -> Duration {
+    while site.status.snapshot().queued > 0 {
+        assert!(left.elapsed() < PATIENCE, "who has left still waits");
+        std::thread::sleep(Duration::from_micros(50));
+    }
+    left.elapsed()
+}
+
+fn print(how: &str, mut took: Vec<Duration>) {
+    took.sort_unstable();
+    let (middle, most) = (took[took.len() / 2], took[took.len() - 1]);
+    println!(
+        "out of the queue after {how}: median {middle:?}, p99 {:?}, at most {most:?}",
+        took[took.len() * 99 / 100]
+    );
+}
+
+/// The figures depend on the machine and nothing here on them: the service stands still all the while, so that nobody
+/// could leave the queue in any other way.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_leaves_the_queue_is_out_of_it_while_the_service_stands_still() {
+    let (address, _go) = held().await;
+    let site = gate(one_at_a_time(), &[address], |_| {}).await;
+    let _first = ask(&site, "GET /1 HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    site.reaches(0, 1).await;
+    for reset in [false, true] {
+        let mut took = Vec::new();
+        for _ in 0..LEAVING {
+            let client = ask(&site, "GET /2 HTTP/1.1\r\nHost: a\r\n\r\n").await;
+            site.reaches(1, 1).await;
+            if reset {
+                socket2::SockRef::from(&client.socket).set_linger(Some(Duration::ZERO)).unwrap();
+            }
+            let left = Instant::now();
+            drop(client);
+            took.push(emptied(&site, left));
+        }
+        print(if reset { "a reset" } else { "a close" }, took);
+    }
+    let mut sender = crate::http2::client(&site).await;
+    let mut took = Vec::new();
+    for _ in 0..LEAVING {
+        let waiting = tokio::spawn(sender.send_request(crate::http2::get("/2")));
+        site.reaches(1, 1).await;
+        let left = Instant::now();
+        waiting.abort();
+        took.push(emptied(&site, left));
+    }
+    print("RST_STREAM", took);
+    assert_eq!(site.status.totals().counts.left, 3 * LEAVING as u64);
+}
+
+#[tokio::test]
+async fn who_is_refused_costs_the_service_no_connection() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let accepted = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counted = Arc::clone(&accepted);
+    tokio::spawn(async move {
+        let mut kept = Vec::new();
+        loop {
+            kept.push(listener.accept().await.unwrap());
+            counted.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        }
+    });
+    let policy = Policy { queue_max: 0, ..one_at_a_time() };
+    let site = gate(policy, &[address], |_| {}).await;
+    let _first = ask(&site, "GET /1 HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    site.reaches(0, 1).await;
+    for number in 0..50 {
+        let mut refused = Client::connect(&site).await;
+        let told = refused.get("/2").await;
+        assert_eq!((told.status, told.field("x-gatekeeper")), (503, Some("queue_full")), "{number}");
+    }
+    let mut sender = crate::http2::client(&site).await;
+    for _ in 0..50 {
+        assert_eq!(sender.send_request(crate::http2::get("/2")).await.unwrap().status(), 503);
+    }
+    assert_eq!(accepted.load(std::sync::atomic::Ordering::SeqCst), 1);
 }

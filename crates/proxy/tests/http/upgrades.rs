@@ -40,6 +40,10 @@ async fn an_upgrade_becomes_a_tunnel_that_holds_no_place() {
         (told.status, told.field("upgrade"), told.field("connection")),
         (101, Some("echo"), Some("upgrade"))
     );
+    let mut hasty = Client::connect(&site).await;
+    hasty.send("GET /chat HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\nearly").await;
+    assert_eq!(hasty.head().await.unwrap().status, 101);
+    assert_eq!(hasty.exactly(5).await, b"early", "what came with the request is the tunnel's");
     for text in ["hello", "again"] {
         client.send(text).await;
         assert_eq!(client.exactly(5).await, text.as_bytes());

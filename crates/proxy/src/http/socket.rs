@@ -199,7 +199,13 @@ pub(crate) struct Socket {
     stall_max: Duration,
     /// When that is over, once something can't be written.
     stalled: Option<Pin<Box<Sleep>>>,
+    /// Until when what still comes is read and forgotten, once everything is said.
+    lingering: Option<Pin<Box<Sleep>>>,
 }
+
+/// How long a client that still sends is listened to after the last word. Closed at once, its connection would be reset, and what
+/// was said to it last (that its upload is refused) might be lost with it.
+const LINGER: Duration = Duration::from_secs(5);
 
 impl Socket {
     /// In the clear.
@@ -216,7 +222,17 @@ impl Socket {
     fn over(carrier: Carrier, socket: Shared, stall_max: Duration) -> (Self, Watched) {
         let ambiguous = Arc::new(AtomicBool::new(false));
         let watched = Watched { socket, ambiguous: Arc::clone(&ambiguous) };
-        (Self { carrier, sniffer: Sniffer::default(), ambiguous, stall_max, stalled: None }, watched)
+        (
+            Self {
+                carrier,
+                sniffer: Sniffer::default(),
+                ambiguous,
+                stall_max,
+                stalled: None,
+                lingering: None,
+            },
+            watched,
+        )
     }
 
     /// Ends a client that takes nothing for too long.
@@ -290,9 +306,29 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.get_mut().carrier {
-            Carrier::Plain(socket) => Pin::new(socket).poll_shutdown(context),
-            Carrier::Tls(stream) => Pin::new(&mut **stream).poll_shutdown(context),
+        let this = self.get_mut();
+        if this.lingering.is_none() {
+            ready!(match &mut this.carrier {
+                Carrier::Plain(socket) => Pin::new(socket).poll_shutdown(context),
+                Carrier::Tls(stream) => Pin::new(&mut **stream).poll_shutdown(context),
+            })?;
+        }
+        // Past TLS: nobody wants to know what it was.
+        let mut socket = match &this.carrier {
+            Carrier::Plain(socket) => socket.clone(),
+            Carrier::Tls(stream) => stream.get_ref().0.clone(),
+        };
+        let mut forgotten = [0; 16 * 1024];
+        loop {
+            let mut buffer = ReadBuf::new(&mut forgotten);
+            match (Pin::new(&mut socket).poll_read(context, &mut buffer), &mut this.lingering) {
+                (Poll::Ready(Ok(())), lingering) if !buffer.filled().is_empty() => {
+                    lingering.get_or_insert_with(|| Box::pin(sleep(LINGER)));
+                }
+                (Poll::Pending, Some(lingering)) => return lingering.as_mut().poll(context).map(Ok),
+                // It has ended, or nobody sends: most connections end so.
+                _ => return Poll::Ready(Ok(())),
+            }
         }
     }
 }

@@ -21,6 +21,8 @@ use crate::site::{Body, Site, full, gate, one_at_a_time, service};
 
 pub(crate) async fn client(site: &Site) -> http2::SendRequest<Full<Bytes>> {
     let socket = TcpStream::connect(site.address).await.unwrap();
+    // Else a reset may wait for the acknowledgment of what went before.
+    socket.set_nodelay(true).unwrap();
     let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(socket)).await.unwrap();
     tokio::spawn(connection);
     sender

@@ -7,7 +7,7 @@ use admission::Policy;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use proxy::admin::GateView;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -273,4 +273,29 @@ async fn who_is_refused_costs_the_service_no_connection() {
         assert_eq!(sender.send_request(crate::http2::get("/2")).await.unwrap().status(), 503);
     }
     assert_eq!(accepted.load(std::sync::atomic::Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn who_is_refused_hears_of_it_in_the_middle_of_an_upload() {
+    let (address, _go) = held().await;
+    let policy = Policy { queue_max: 0, ..one_at_a_time() };
+    let site = gate(policy, &[address], |_| {}).await;
+    let _first = ask(&site, "GET /1 HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    site.reaches(0, 1).await;
+    // More than the kernel holds.
+    let upload = vec![b'x'; 40_000_000];
+    for number in 0..3 {
+        let mut socket = tokio::net::TcpStream::connect(site.address).await.unwrap();
+        let head = format!("POST /2 HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", upload.len());
+        // As simple clients do: all is sent before anything is read.
+        socket.write_all(head.as_bytes()).await.unwrap();
+        let sent = socket.write_all(&upload).await;
+        let mut heard = Vec::new();
+        let read = socket.read_to_end(&mut heard).await;
+        let text = String::from_utf8(heard).unwrap();
+        assert!(
+            sent.is_ok() && text.starts_with("HTTP/1.1 503") && text.ends_with('}'),
+            "{number}: {sent:?} {read:?} {text}"
+        );
+    }
 }

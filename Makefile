@@ -5,16 +5,16 @@
 help:
 	@echo 'make demo     a flash sale against a private PostgreSQL, with and without the gatekeeper (90 seconds)'
 	@echo 'make figures  the figures of the papers, simulated: docs/guide/figures.md (a few minutes)'
-	@echo 'make test     every test: unit, laws, dialogues, real PostgreSQL and its drivers in five languages'
+	@echo 'make test     every test: unit, laws, dialogues, real PostgreSQL and its drivers in five languages, a site and real clients'
 	@echo 'make conformance  only the own suites of pgx and lib/pq, with what they print'
 	@echo 'make conformance-psycopg  psycopg'\''s, from a checkout: GATEKEEPER_PSYCOPG_SUITE says where'
 	@echo 'make lint     formatting, clippy, documentation, licences: what a change must pass'
 	@echo 'make bench    the experiments at length: the sale, reports, the cost beside PgBouncer and HAProxy, held response times'
 	@echo 'make fuzz     every decoder, for SECONDS=300 each: looks for bytes that it does not bear'
-	@echo 'make setup    what the others install by themselves: PostgreSQL, and drivers for the tests'
+	@echo 'make setup    what the others install by themselves: PostgreSQL, drivers and HTTP clients for the tests'
 
 setup:
-	scripts/setup postgresql drivers
+	scripts/setup postgresql drivers clients
 
 # Both are built together and then run as they are: cargo would build what they share again for one of them alone.
 built := $(or $(CARGO_TARGET_DIR),target)/release

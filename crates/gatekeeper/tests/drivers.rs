@@ -10,10 +10,10 @@
 
 mod support;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
-use support::{Stack, python, target_directory, tests_directory};
+use support::{Stack, build, java_files, python, target_directory, tests_directory};
 
 /// Runs a driver's checks on each server, in each way of getting there.
 fn check(program: impl Fn() -> Command) {
@@ -28,18 +28,8 @@ fn sources(driver: &str) -> PathBuf {
     tests_directory().join("drivers").join(driver)
 }
 
-/// Runs a compiler, which must succeed.
-fn build(compiler: &mut Command) {
-    let name = format!("{compiler:?}");
-    let built = compiler.output().unwrap_or_else(|error| panic!("{name}: {error} (`make setup`?)"));
-    assert!(built.status.success(), "{name}\n{}", String::from_utf8_lossy(&built.stderr));
-}
-
 fn go(checks: &str) {
-    let executable = target_directory().join("tmp").join(format!("{checks}-checks"));
-    let mut compiler = Command::new("go");
-    compiler.args(["build", "-mod=readonly", "-o"]).arg(&executable).arg(".");
-    build(compiler.current_dir(sources(checks)));
+    let executable = support::go(&sources(checks), &format!("{checks}-checks"));
     check(|| Command::new(&executable));
 }
 
@@ -55,12 +45,6 @@ fn java(checks: &str) {
         program.args(["-cp", &format!("{}:{jars}", classes.display()), "Main"]);
         program
     });
-}
-
-fn java_files(directory: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(directory).expect("the sources are there");
-    let files = entries.map(|entry| entry.expect("an entry is readable").path());
-    files.filter(|path| path.extension().is_some_and(|extension| extension == "java")).collect()
 }
 
 #[test]

@@ -154,6 +154,13 @@ impl Gate {
         Some(status["gates"][0].clone())
     }
 
+    /// All gates in `/status`.
+    pub(crate) fn statuses(&self) -> Vec<Value> {
+        let text = self.get("status").unwrap_or_else(|| panic!("no status\n{}", self.log_tail()));
+        let status: Value = serde_json::from_str(&text).expect("the status is JSON");
+        status["gates"].as_array().expect("a list of gates").clone()
+    }
+
     /// What it answers at `/metrics`.
     pub(crate) fn metrics(&self) -> String {
         self.get("metrics").unwrap_or_else(|| panic!("no metrics\n{}", self.log_tail()))

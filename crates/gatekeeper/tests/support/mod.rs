@@ -14,8 +14,9 @@ pub(crate) mod collector;
 mod gatekeeper;
 pub(crate) mod origin;
 pub(crate) mod raw;
+pub(crate) mod server_of_go;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -135,7 +136,6 @@ impl Stack {
     /// unless it succeeds. The output is returned.
     pub(crate) fn check(&self, mut program: Command) -> String {
         program
-            .stdin(Stdio::null())
             .env("PGHOST", "127.0.0.1")
             .env("PGPORT", self.port().to_string())
             .env("PGUSER", self.server.user())
@@ -150,21 +150,7 @@ impl Stack {
             program.env("PGSSLMODE", "verify-full").env("PGSSLROOTCERT", authority.path());
             program.env("PGCHANNELBINDING", "require").env("NODE_EXTRA_CA_CERTS", authority.path());
         }
-        let name = format!("{program:?}");
-        let printed = tempfile::NamedTempFile::new().expect("a temporary file");
-        // One place to write at for both, so that neither writes over the other.
-        let output = printed.reopen().expect("the file is opened again");
-        let errors = output.try_clone().expect("the file is shared");
-        let started = program.stdout(output).stderr(errors).spawn();
-        let mut child = started.unwrap_or_else(|error| panic!("{name}: {error} (`make setup`?)"));
-        let status = wait(&mut child);
-        let text = std::fs::read(printed.path()).expect("the output is read");
-        let text = String::from_utf8_lossy(&text).into_owned();
-        match status {
-            Some(status) if status.success() => text,
-            Some(status) => panic!("{name}: {status}\n{text}\n{}", self.logs()),
-            None => panic!("{name}: hangs\n{text}\n{}", self.logs()),
-        }
+        run_to_its_end(program, || self.logs())
     }
 
     /// The last lines of both logs, for a failure's message.
@@ -172,6 +158,48 @@ impl Stack {
         let gate = self.gate.as_ref().map_or_else(String::new, Gate::log_tail);
         format!("--- the gatekeeper's log\n{gate}\n--- PostgreSQL's log\n{}", self.server.log_tail())
     }
+}
+
+/// Runs a program, and fails with all that it printed, and these logs, unless it succeeds. The output is returned.
+pub(crate) fn run_to_its_end(mut program: Command, logs: impl Fn() -> String) -> String {
+    let name = format!("{program:?}");
+    let printed = tempfile::NamedTempFile::new().expect("a temporary file");
+    // One place to write at for both, so that neither writes over the other.
+    let output = printed.reopen().expect("the file is opened again");
+    let errors = output.try_clone().expect("the file is shared");
+    let started = program.stdin(Stdio::null()).stdout(output).stderr(errors).spawn();
+    let mut child = started.unwrap_or_else(|error| panic!("{name}: {error} (`make setup`?)"));
+    let status = wait(&mut child);
+    let text = std::fs::read(printed.path()).expect("the output is read");
+    let text = String::from_utf8_lossy(&text).into_owned();
+    match status {
+        Some(status) if status.success() => text,
+        Some(status) => panic!("{name}: {status}\n{text}\n{}", logs()),
+        None => panic!("{name}: hangs\n{text}\n{}", logs()),
+    }
+}
+
+/// Runs a compiler, which must succeed.
+pub(crate) fn build(compiler: &mut Command) {
+    let name = format!("{compiler:?}");
+    let built = compiler.output().unwrap_or_else(|error| panic!("{name}: {error} (`make setup`?)"));
+    assert!(built.status.success(), "{name}\n{}", String::from_utf8_lossy(&built.stderr));
+}
+
+/// Compiles the Go program in a directory, and returns where it is.
+pub(crate) fn go(directory: &Path, name: &str) -> PathBuf {
+    let executable = target_directory().join("tmp").join(name);
+    let mut compiler = Command::new("go");
+    compiler.args(["build", "-mod=readonly", "-o"]).arg(&executable).arg(".");
+    build(compiler.current_dir(directory));
+    executable
+}
+
+/// The sources of a program in Java.
+pub(crate) fn java_files(directory: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).expect("the sources are there");
+    let files = entries.map(|entry| entry.expect("an entry is readable").path());
+    files.filter(|path| path.extension().is_some_and(|extension| extension == "java")).collect()
 }
 
 /// A private server as it is without settings.

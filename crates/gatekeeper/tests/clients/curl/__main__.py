@@ -179,15 +179,6 @@ def pieces():
     expect_equal(curl("--http1.0", f"{site.URL}/pieces/300"), wanted)
 
 
-@check("a body larger than is wanted is answered before it is sent")
-def early():
-    # With HTTP/2, curl 7.88 takes the reset behind the whole response for the loss of a part of it.
-    with file_of(20_000_000) as file:
-        for version, url in (PLAIN, OVER_TLS):
-            said = curl(version, "--data-binary", f"@{file.name}", "--write-out", "%{http_code}", f"{url}/early")
-            expect_equal(said, b"too large\n413")
-
-
 @check("a response that breaks off breaks off, and the next is well")
 def cut():
     for version, url in ALL.values():

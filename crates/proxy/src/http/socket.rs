@@ -87,6 +87,12 @@ fn blocked() -> io::Result<()> {
     Err(io::ErrorKind::WouldBlock.into())
 }
 
+/// A read that filled less than there was room for has taken everything: the next would find nothing, and needn't be tried
+/// before the poller tells of more. What comes in between isn't lost, for the readiness was looked at before the read.
+fn drained(room: usize, count: &usize) -> io::Result<()> {
+    if (1..room).contains(count) { blocked() } else { Ok(()) }
+}
+
 /// Of a read that finds nothing, only what it does to the readiness matters.
 fn forget(_nothing: io::Result<()>) {}
 
@@ -97,23 +103,25 @@ impl AsyncRead for Shared {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         loop {
+            let (room, mut count) = (buffer.remaining(), None);
             let read = match self.as_ref().get_ref() {
                 Self::Tcp(socket) => {
                     ready!(socket.poll_read_ready(context))?;
-                    socket.try_read(buffer.initialize_unfilled())
+                    socket.try_io(Interest::READABLE, || {
+                        drained(room, count.insert(socket.try_read_buf(buffer)?))
+                    })
                 }
                 Self::Unix(socket) => {
                     ready!(socket.poll_read_ready(context))?;
-                    socket.try_read(buffer.initialize_unfilled())
+                    socket.try_io(Interest::READABLE, || {
+                        drained(room, count.insert(socket.try_read_buf(buffer)?))
+                    })
                 }
             };
             match read {
-                Ok(count) => {
-                    buffer.advance(count);
-                    return Poll::Ready(Ok(()));
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Poll::Ready(Err(error)),
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Poll::Ready(Err(error)),
+                _ if count.is_some() => return Poll::Ready(Ok(())),
+                _ => {}
             }
         }
     }

@@ -48,10 +48,22 @@ const WARM_UP_CLIENTS: usize = 8;
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// The gates: label, and the keys that differ from the defaults. The last one is the gate as it comes.
 const GATES: [(&str, &[(&str, &str)]); 5] = [
-    ("limit 2", &[("connections", "2"), ("order", "\"fifo\""), ("long_limit", "\"none\"")]),
-    ("limit 4", &[("connections", "4"), ("order", "\"fifo\""), ("long_limit", "\"none\"")]),
-    ("limit 8", &[("connections", "8"), ("order", "\"fifo\""), ("long_limit", "\"none\"")]),
-    ("limit 2, shortest first", &[("connections", "2"), ("long_limit", "\"none\"")]),
+    (
+        "limit 2",
+        &[("connections", "2"), ("capacity", "\"none\""), ("order", "\"fifo\""), ("long_limit", "\"none\"")],
+    ),
+    (
+        "limit 4",
+        &[("connections", "4"), ("capacity", "\"none\""), ("order", "\"fifo\""), ("long_limit", "\"none\"")],
+    ),
+    (
+        "limit 8",
+        &[("connections", "8"), ("capacity", "\"none\""), ("order", "\"fifo\""), ("long_limit", "\"none\"")],
+    ),
+    (
+        "limit 2, shortest first",
+        &[("connections", "2"), ("capacity", "\"none\""), ("long_limit", "\"none\"")],
+    ),
     ("gate", &[]),
 ];
 

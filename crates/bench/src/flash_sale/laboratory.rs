@@ -80,7 +80,7 @@ impl Laboratory {
         laboratory.add_direct(options, display).await?;
         match options.compare {
             Compare::Gates => {
-                let plain = [("order", "\"fifo\""), ("long_limit", "\"none\"")]
+                let plain = [("order", "\"fifo\""), ("long_limit", "\"none\""), ("capacity", "\"none\"")]
                     .map(|(key, value)| (key.to_owned(), value.to_owned()));
                 laboratory
                     .add_gate("gate, FIFO", "what a plain pool gives", &plain, options, display)

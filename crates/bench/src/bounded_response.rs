@@ -11,16 +11,14 @@
 //! had been let in ([`Step::occupied`]): so long the origin had work.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
 
 use crate::Error;
 use crate::alternate::Display;
-use crate::gatekeeper::Gatekeeper;
 use crate::http::pages::{Arrivals, MEAN_WORK};
-use crate::http::{Beyond, ClosedRun, OpenRun, Origin, closed};
+use crate::http::{ClosedRun, Origin, closed};
 use crate::load::{Outcome, Record};
 use crate::process::blocking;
 use crate::stats::{mean, percentile};
@@ -43,8 +41,6 @@ pub const LOADS: [f64; 3] = [1.5, 3.0, 10.0];
 const CALM: f64 = 0.5;
 /// How long a client waits. Who isn't answered is charged this.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The most connections of all clients together.
-const CONNECTIONS_MAX: usize = 6_000;
 /// Clients that are never idle, while the peak is measured.
 const BUSY_CLIENTS: usize = 32;
 /// How long a step without a gate is at most: it does nothing but get worse.
@@ -198,27 +194,7 @@ async fn one(
     arrivals: Arrivals,
 ) -> Result<Step, Error> {
     let (cpu, step) = (options.origin_cpu, options.step_of(keys.is_some()));
-    let (gate, origin) = blocking(move || {
-        let origin = Origin::start(cpu)?;
-        let gate = keys.map(|keys| Gatekeeper::start_http(origin.port(), keys, None)).transpose()?;
-        Ok((gate, origin))
-    })
-    .await?;
-    let run = OpenRun {
-        port: gate.as_ref().map_or(origin.port(), Gatekeeper::port),
-        requests: Arc::new(arrivals.requests),
-        bytes: Arc::new(arrivals.bytes),
-        patience: PATIENCE,
-        connections_max: CONNECTIONS_MAX,
-        beyond: Beyond::Waits,
-        measured: Vec::new(),
-    };
-    let outcome = run.run().await?;
-    blocking(move || {
-        drop((gate, origin));
-        Ok(())
-    })
-    .await?;
+    let outcome = arrivals.meet(keys, cpu, PATIENCE).await?;
     Ok(Step::of(load, &outcome.records, &arrivals.work, options.calm, step))
 }
 

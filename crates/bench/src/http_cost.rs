@@ -10,8 +10,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rand::rngs::StdRng;
-use rand::{RngExt, SeedableRng};
 use serde::Serialize;
 
 use crate::Error;
@@ -192,7 +190,7 @@ async fn section(
     let half = alternate(options.rounds, &expected, async |at: Turn, left| {
         display.now(format!("{name}, half of it, {}: {left:.0?} to go", VARIANTS[at.variant]));
         let (port, measured) = laboratory.way(at.variant);
-        let requests = Arc::new(poisson(half_rate, options.window, at.round as u64));
+        let requests = Arc::new(Request::poisson(half_rate, options.window, at.round as u64));
         let bytes = Arc::clone(&bytes);
         half(OpenRun {
             port,
@@ -220,18 +218,6 @@ async fn half(run: OpenRun) -> Result<Half, Error> {
     let cost = outcome.used / responses.len() as f64;
     let late = outcome.lag_p99.as_secs_f64();
     Ok(Half { p50: percentile(&responses, 0.5), p99: percentile(&responses, 0.99), cost, late })
-}
-
-fn poisson(rate: f64, window: Duration, seed: u64) -> Vec<Request> {
-    let mut random = StdRng::seed_from_u64(seed);
-    let mut due = 0.0;
-    std::iter::repeat_with(|| {
-        // 1 - u is never zero, so the logarithm is finite.
-        due -= (1.0 - random.random::<f64>()).ln() / rate;
-        Request { due: Duration::from_secs_f64(due), request_type: 0, bytes: 0 }
-    })
-    .take_while(|request| request.due < window)
-    .collect()
 }
 
 fn median<T>(rounds: &[T], figure: impl Fn(&T) -> f64) -> f64 {

@@ -9,8 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use rand::rngs::StdRng;
-use rand::{RngExt, SeedableRng};
 use serde::Serialize;
 
 use crate::Error;
@@ -161,7 +159,7 @@ async fn offer(
     window: Duration,
     seed: u64,
 ) -> Result<Offered, Error> {
-    let requests = Arc::new(poisson(load * capacity, window, seed));
+    let requests = Arc::new(Request::poisson(load * capacity, window, seed));
     let run = OpenRun {
         port: gate.port(),
         requests,
@@ -190,18 +188,6 @@ async fn offer(
         p95: percentile(&responses, 0.95),
         memory,
     })
-}
-
-fn poisson(rate: f64, window: Duration, seed: u64) -> Vec<Request> {
-    let mut random = StdRng::seed_from_u64(seed);
-    let mut due = 0.0;
-    std::iter::repeat_with(|| {
-        // 1 - u is never zero, so the logarithm is finite.
-        due -= (1.0 - random.random::<f64>()).ln() / rate;
-        Request { due: Duration::from_secs_f64(due), request_type: 0, bytes: 0 }
-    })
-    .take_while(|request| request.due < window)
-    .collect()
 }
 
 /// What a refusal and a request that is passed on cost without a quota, in turns. Refused is because the only request that

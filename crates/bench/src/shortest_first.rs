@@ -5,18 +5,14 @@
 //! seeds. Both gates let as many in at once, so that they differ in nothing but the order.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
 
 use crate::Error;
 use crate::alternate::{Display, Turn, alternate};
-use crate::gatekeeper::Gatekeeper;
 use crate::http::pages::Arrivals;
-use crate::http::{Beyond, OpenRun, Origin};
 use crate::load::Outcome;
-use crate::process::blocking;
 use crate::stats::{Rounds, mean, percentile};
 use crate::table::{Figures, paragraph, ratio, seconds, spread};
 
@@ -28,8 +24,6 @@ const CALM: f64 = 0.5;
 const CALM_LASTS: Duration = Duration::from_secs(10);
 /// How long a client waits: as good as for ever.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The most connections of all clients together.
-const CONNECTIONS_MAX: usize = 6_000;
 
 /// How the experiment is run.
 #[derive(Clone, Debug)]
@@ -126,28 +120,8 @@ async fn one(
     seed: u64,
 ) -> Result<Turned, Error> {
     let cpu = options.origin_cpu;
-    let (gate, origin) = blocking(move || {
-        let origin = Origin::start(cpu)?;
-        let gate = keys.map(|keys| Gatekeeper::start_http(origin.port(), keys, None)).transpose()?;
-        Ok((gate, origin))
-    })
-    .await?;
     let arrivals = Arrivals::poisson(&[(CALM * peak, CALM_LASTS), (LOAD * peak, options.window)], seed)?;
-    let run = OpenRun {
-        port: gate.as_ref().map_or(origin.port(), Gatekeeper::port),
-        requests: Arc::new(arrivals.requests),
-        bytes: Arc::new(arrivals.bytes),
-        patience: PATIENCE,
-        connections_max: CONNECTIONS_MAX,
-        beyond: Beyond::Waits,
-        measured: Vec::new(),
-    };
-    let outcome = run.run().await?;
-    blocking(move || {
-        drop((gate, origin));
-        Ok(())
-    })
-    .await?;
+    let outcome = arrivals.meet(keys, cpu, PATIENCE).await?;
     let counted = outcome.records.iter().map(|(record, _)| record).filter(|record| record.due >= CALM_LASTS);
     let lost = counted.clone().filter(|record| record.outcome != Outcome::Completed).count();
     let responses: Vec<f64> = counted.map(|record| record.charged(PATIENCE).as_secs_f64()).collect();

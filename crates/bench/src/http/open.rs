@@ -8,6 +8,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
 use tokio::sync::Semaphore;
 
 use super::connection::{Connection, Head};
@@ -28,6 +30,21 @@ pub(crate) struct Request {
     pub(crate) request_type: u16,
     /// What is sent, by number.
     pub(crate) bytes: usize,
+}
+
+impl Request {
+    /// The same request again and again, as a Poisson process of this rate.
+    pub(crate) fn poisson(rate: f64, window: Duration, seed: u64) -> Vec<Self> {
+        let mut random = StdRng::seed_from_u64(seed);
+        let mut due = 0.0;
+        std::iter::repeat_with(|| {
+            // 1 - u is never zero, so the logarithm is finite.
+            due -= (1.0 - random.random::<f64>()).ln() / rate;
+            Self { due: Duration::from_secs_f64(due), request_type: 0, bytes: 0 }
+        })
+        .take_while(|request| request.due < window)
+        .collect()
+    }
 }
 
 /// What becomes of a request for which there is no connection.

@@ -1,13 +1,20 @@
 //! The pages of a shop, what each takes, and who asks for which when.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::Request;
+use super::open::OpenRuns;
+use super::{Beyond, OpenRun, Origin, Request};
 use crate::Error;
+use crate::gatekeeper::Gatekeeper;
 use crate::load::ARRIVALS_MAX;
+use crate::process::blocking;
+
+/// The most connections of all clients together.
+const CONNECTIONS_MAX: usize = 6_000;
 
 /// The pages of TPC-W: what each takes on an idle machine (the paper "A Method for Transparent Admission Control and Request
 /// Scheduling in E-Commerce Web Sites", Table 1, in ms), and its percentage of the shopping mix (TPC-W 1.8, table 5.2.1).
@@ -45,6 +52,40 @@ pub(crate) struct Arrivals {
 }
 
 impl Arrivals {
+    /// Has them meet an origin of their own on this processor: through a gate with these keys, if there are any.
+    ///
+    /// # Errors
+    /// If one of the two doesn't start, or the load can't be run.
+    pub(crate) async fn meet(
+        &self,
+        keys: Option<&'static [(&'static str, &'static str)]>,
+        cpu: Option<usize>,
+        patience: Duration,
+    ) -> Result<OpenRuns, Error> {
+        let (gate, origin) = blocking(move || {
+            let origin = Origin::start(cpu)?;
+            let gate = keys.map(|keys| Gatekeeper::start_http(origin.port(), keys, None)).transpose()?;
+            Ok((gate, origin))
+        })
+        .await?;
+        let run = OpenRun {
+            port: gate.as_ref().map_or(origin.port(), Gatekeeper::port),
+            requests: Arc::new(self.requests.clone()),
+            bytes: Arc::new(self.bytes.clone()),
+            patience,
+            connections_max: CONNECTIONS_MAX,
+            beyond: Beyond::Waits,
+            measured: Vec::new(),
+        };
+        let outcome = run.run().await?;
+        blocking(move || {
+            drop((gate, origin));
+            Ok(())
+        })
+        .await?;
+        Ok(outcome)
+    }
+
     /// A Poisson process whose rate changes: each step is the work that arrives, in processors, and for how long. What is
     /// drawn depends on nothing but the seed, so that every variant meets the same.
     ///

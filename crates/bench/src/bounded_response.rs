@@ -17,6 +17,7 @@ use serde::Serialize;
 
 use crate::Error;
 use crate::alternate::Display;
+use crate::files::write_figures;
 use crate::http::pages::{Arrivals, MEAN_WORK};
 use crate::http::{ClosedRun, Origin, closed};
 use crate::load::{Outcome, Record};
@@ -281,10 +282,7 @@ impl Step {
 
 impl Report {
     fn write(&self, output: &Path) -> Result<(), Error> {
-        let failed = |source| Error::Io { action: format!("writing to {}", output.display()), source };
-        std::fs::create_dir_all(output).map_err(failed)?;
-        let text = serde_json::to_string_pretty(self).map_err(std::io::Error::from).map_err(failed)?;
-        std::fs::write(output.join("bounded-response.json"), text).map_err(failed)?;
+        write_figures(self, output, "bounded-response")?;
         Ok(self.plot().write(&output.join("bounded-response.svg"))?)
     }
 

@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use crate::Error;
 use crate::alternate::{Display, Turn, alternate};
+use crate::files::write_figures;
 use crate::gatekeeper::Gatekeeper;
 use crate::http::{Beyond, ClosedRun, HaProxy, Nginx, NginxRole, OpenRun, Request, closed, write_files};
 use crate::load::Outcome;
@@ -264,10 +265,7 @@ impl Section {
 
 impl Report {
     fn write(&self, output: &Path) -> Result<(), Error> {
-        let failed = |source| Error::Io { action: format!("writing to {}", output.display()), source };
-        std::fs::create_dir_all(output).map_err(failed)?;
-        let text = serde_json::to_string_pretty(self).map_err(std::io::Error::from).map_err(failed)?;
-        std::fs::write(output.join("http-cost.json"), text).map_err(failed)?;
+        write_figures(self, output, "http-cost")?;
         Ok(self.plot().write(&output.join("http-cost.svg"))?)
     }
 

@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use crate::Error;
 use crate::alternate::Display;
+use crate::files::write_figures;
 use crate::gatekeeper::Gatekeeper;
 use crate::http::{
     Beyond, ClosedRun, Nginx, NginxRole, OpenRun, Origin, Quota, Request, closed, write_files,
@@ -270,10 +271,7 @@ impl Drop for MemoryWatch {
 
 impl Report {
     fn write(&self, output: &Path) -> Result<(), Error> {
-        let failed = |source| Error::Io { action: format!("writing to {}", output.display()), source };
-        std::fs::create_dir_all(output).map_err(failed)?;
-        let text = serde_json::to_string_pretty(self).map_err(std::io::Error::from).map_err(failed)?;
-        std::fs::write(output.join("own-overload.json"), text).map_err(failed)
+        write_figures(self, output, "own-overload")
     }
 
     /// What a refusal costs as a part of a request that is passed on, of each round.

@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use crate::Error;
 use crate::alternate::{Display, alternate};
+use crate::files::write_figures;
 use crate::gatekeeper::Gatekeeper;
 use crate::load::CpuMeter;
 use crate::pgbench::{self, Amount, Protocol, Run};
@@ -237,10 +238,7 @@ fn micros(seconds: f64) -> String {
 
 impl Report {
     fn write(&self, output: &Path) -> Result<(), Error> {
-        let failed = |source| Error::Io { action: format!("writing to {}", output.display()), source };
-        std::fs::create_dir_all(output).map_err(failed)?;
-        let text = serde_json::to_string_pretty(self).map_err(std::io::Error::from).map_err(failed)?;
-        std::fs::write(output.join("proxy-cost.json"), text).map_err(failed)?;
+        write_figures(self, output, "proxy-cost")?;
         Ok(self.plot().write(&output.join("proxy-cost.svg"))?)
     }
 

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::Error;
 use crate::alternate::{Display, Turn, alternate};
+use crate::files::write_figures;
 use crate::http::pages::Arrivals;
 use crate::load::Outcome;
 use crate::stats::{Rounds, mean, percentile};
@@ -137,10 +138,7 @@ async fn one(
 
 impl Report {
     fn write(&self, output: &Path) -> Result<(), Error> {
-        let failed = |source| Error::Io { action: format!("writing to {}", output.display()), source };
-        std::fs::create_dir_all(output).map_err(failed)?;
-        let text = serde_json::to_string_pretty(self).map_err(std::io::Error::from).map_err(failed)?;
-        std::fs::write(output.join("shortest-first.json"), text).map_err(failed)
+        write_figures(self, output, "shortest-first")
     }
 
     /// The mean under FIFO as a multiple of that with short requests first, of each round.

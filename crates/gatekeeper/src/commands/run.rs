@@ -1,10 +1,11 @@
 //! `gatekeeper run`: finds the configuration, prepares the process, and protects until a signal ends it.
 
-use std::env;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
+use std::{env, io, thread};
 
 use config::{LogFormat, LogLevel, World};
+use tokio::runtime::{Builder, Runtime};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, fmt, reload};
@@ -20,11 +21,16 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let origin = source.as_ref().map_or("the command line".to_owned(), |path| path.display().to_string());
     tracing::info!(version = env!("CARGO_PKG_VERSION"), configuration = %origin, "gatekeeper starts");
     check_descriptors(Needed::of(&world)).map_err(Failure::Runtime)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::Runtime(format!("cannot start the runtime: {error}")))?;
+    let runtime =
+        runtime().map_err(|error| Failure::Runtime(format!("cannot start the runtime: {error}")))?;
     runtime.block_on(assemble::protect(world, source, level))
+}
+
+/// A thread for each processor that we may use. A single one needs none of what several agree by.
+fn runtime() -> io::Result<Runtime> {
+    let several = thread::available_parallelism().is_ok_and(|processors| processors.get() > 1);
+    let mut builder = if several { Builder::new_multi_thread() } else { Builder::new_current_thread() };
+    builder.enable_all().build()
 }
 
 /// The world, and the file that it came from, if it was one.
@@ -75,11 +81,11 @@ fn start_log(config::Log { format, level }: config::Log) -> SetLevel {
     let filter = of_environment.unwrap_or_else(|_| EnvFilter::new(level_name(level)));
     let (filter, handle) = reload::Layer::new(filter);
     let log = tracing_subscriber::registry().with(filter);
-    let lines = fmt::layer().with_writer(std::io::stderr);
+    let lines = fmt::layer().with_writer(io::stderr);
     match format {
         // Colors are for terminals; in a file they are noise.
         LogFormat::Text => {
-            log.with(lines.with_target(false).with_ansi(std::io::stderr().is_terminal())).init();
+            log.with(lines.with_target(false).with_ansi(io::stderr().is_terminal())).init();
         }
         LogFormat::Json => log.with(lines.json().flatten_event(true)).init(),
     }

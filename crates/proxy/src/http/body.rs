@@ -16,6 +16,7 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::flight::Flight;
 use super::record::Record;
+use super::socket::Watched;
 
 /// What is read of a request's body while the request waits: it tells that its client has gone, if that stands behind it.
 pub(crate) const READ_AHEAD: usize = 64 * 1024;
@@ -46,13 +47,30 @@ pub(crate) struct ToService {
     waiting: Option<Pin<Box<Sleep>>>,
     /// Whether something of it has been taken, so that it can't be sent again.
     taken: bool,
+    /// Whose connection hears of it if the request ends before its body, over HTTP/1.1.
+    client: Option<Watched>,
 }
 
 impl ToService {
     /// What a client sends, who may pause for so long and send so much.
-    pub(crate) fn new(incoming: Incoming, wait_max: Duration, bytes_max: Option<u64>) -> Self {
+    pub(crate) fn new(
+        incoming: Incoming,
+        client: Option<&Watched>,
+        wait_max: Duration,
+        bytes_max: Option<u64>,
+    ) -> Self {
         let rest = (!incoming.is_end_stream()).then_some(incoming);
-        Self { rest, wait_max, left: bytes_max, ..Self::default() }
+        let client = client.filter(|_| rest.is_some()).cloned();
+        Self {
+            ahead: VecDeque::new(),
+            rest,
+            read: 0,
+            wait_max,
+            left: bytes_max,
+            waiting: None,
+            taken: false,
+            client,
+        }
     }
 
     /// Counts a frame.
@@ -126,6 +144,16 @@ impl ToService {
             }
         }
         std::future::pending().await
+    }
+}
+
+impl Drop for ToService {
+    fn drop(&mut self) {
+        if let (Some(client), Some(rest)) = (&self.client, &self.rest)
+            && !rest.is_end_stream()
+        {
+            client.answered_early();
+        }
     }
 }
 
@@ -217,7 +245,7 @@ impl Source {
                 .poll_frame(context)
                 .map(|frame| frame.map(|frame| frame.map_err(|never| match never {}))),
             Self::Passed(incoming, flight) => {
-                flight.asked();
+                flight.ask(context);
                 let frame = ready!(Pin::new(&mut *incoming).poll_frame(context));
                 match &frame {
                     None => flight.land(),

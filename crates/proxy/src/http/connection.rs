@@ -54,10 +54,10 @@ pub(crate) struct Gone;
 /// Serves one connection to its end.
 pub(crate) async fn serve(gate: Arc<Gate>, socket: Socket, watched: Watched, from: From) {
     let builder = builder(&gate.told());
-    let asked = Notify::new();
+    let (asked, from) = (Notify::new(), Arc::new(from));
     let service = service_fn(|request| {
         asked.notify_one();
-        respond(&gate, &watched, from, request)
+        respond(&gate, &watched, &from, request)
     });
     let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(socket), service));
     let ended = tokio::select! {
@@ -107,23 +107,26 @@ fn builder(told: &Told) -> auto::Builder<TokioExecutor> {
 fn respond<'a>(
     gate: &'a Arc<Gate>,
     watched: &'a Watched,
-    from: From,
+    from: &'a Arc<From>,
     request: Request<Incoming>,
 ) -> impl Future<Output = Result<Response<ToClient>, Gone>> + use<> {
-    let (gate, watched) = (Arc::clone(gate), watched.clone());
+    let (gate, watched, from) = (Arc::clone(gate), watched.clone(), Arc::clone(from));
     async move {
         let told = gate.told();
-        let version = request.version();
+        let (version, has_body) = (request.version(), !request.body().is_end_stream());
         let wanted = Wanted::by(request.method(), request.headers());
         let classified = gate.classifier.classify(&request);
         let whose = (gate.driver.name(), &classified.name.label);
         let mut record = Record::begin(&told.settings, whose, request.method(), request.headers());
-        let passed = pass((&gate, &told), &watched, from, request, &classified, record.as_deref_mut()).await;
+        let passed = pass((&gate, &told), &watched, &from, request, &classified, record.as_deref_mut()).await;
         let (mut response, reason) = match passed {
             Ok(response) => (response, None),
             Err(Ended::Gone) => return Err(Gone),
             Err(Ended::Refused(refusal)) => {
                 gate.fail();
+                if has_body {
+                    watched.answered_early();
+                }
                 (refusal.respond(&wanted, told.settings.error_page.as_ref()), Some(refusal.name()))
             }
         };
@@ -153,7 +156,7 @@ impl std::convert::From<Refusal> for Ended {
 async fn pass(
     (gate, told): (&Arc<Gate>, &Told),
     watched: &Watched,
-    from: From,
+    from: &From,
     mut request: Request<Incoming>,
     classified: &Classified,
     mut record: Option<&mut Record>,
@@ -177,21 +180,22 @@ async fn pass(
         deadline,
     };
     let is_http2 = request.version() == Version::HTTP_2;
-    let mut request =
-        request.map(|body| ToService::new(body, told.settings.body_timeout, told.settings.body_max));
+    let by_itself = (!is_http2).then_some(watched);
+    let (wait_max, bytes_max) = (told.settings.body_timeout, told.settings.body_max);
+    let mut request = request.map(|body| ToService::new(body, by_itself, wait_max, bytes_max));
     let permit = match gate.driver.arrive(asked, || classified.name.clone()) {
         Arrival::Dispatched(permit) => permit,
         Arrival::Rejected(reason) => return Err(rejected(gate, reason).into()),
         Arrival::Waiting(waiting) => {
-            let watched = (!is_http2).then_some(watched);
-            wait(gate, waiting, request.body_mut(), watched, Ahead::unless(expects)).await?
+            // Large, and not needed by who needn't wait.
+            Box::pin(wait(gate, waiting, request.body_mut(), by_itself, Ahead::unless(expects))).await?
         }
     };
     let held_up = arrived.elapsed();
     if let Some(record) = record.as_deref_mut() {
         record.dispatch(held_up);
     }
-    fields::readdress(&mut request, &from);
+    fields::readdress(&mut request, from);
     if told.settings.pass_type
         && let Ok(name) = HeaderValue::from_str(&classified.name.label)
     {
@@ -201,7 +205,7 @@ async fn pass(
     if let Some(parent) = recorded.and_then(Recorded::to_service) {
         request.headers_mut().insert(TRACEPARENT, parent);
     }
-    let mut response = forward((gate, told), request, permit, upgrading).await?;
+    let mut response = forward((gate, told), &mut request, permit, upgrading).await?;
     if let Some(record) = record {
         record.respond(arrived.elapsed().saturating_sub(held_up));
     }

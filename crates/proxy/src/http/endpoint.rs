@@ -7,16 +7,18 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::Context;
 use std::time::Duration;
 
 use http::uri::Scheme;
-use hyper::client::conn::{http1, http2};
+use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{Instant, timeout_at};
 
 use super::body::ToService;
+use super::driven::Driven;
 use crate::stream::{Keepalive, Stream};
 use crate::tls::Connector;
 use crate::upstream::address::{Address, ConnectError};
@@ -25,8 +27,6 @@ use crate::upstream::address::{Address, ConnectError};
 pub(crate) const FRESH: Duration = Duration::from_secs(1);
 /// An idle connection is closed after this.
 const IDLE_MAX: Duration = Duration::from_secs(60);
-/// The most that hyper holds of a response.
-const BUFFER_MAX: usize = 128 * 1024;
 /// What the service may send on one stream of HTTP/2 before the client has taken any of it.
 const STREAM_WINDOW: u32 = 256 * 1024;
 /// The same for a connection, which all clients share: so much that it never holds up a stream for what the client of
@@ -50,13 +50,13 @@ pub enum Speaks {
 /// One connection to the service.
 #[derive(Debug)]
 pub(crate) enum Sender {
-    Http1(http1::SendRequest<ToService>),
+    Http1(Driven),
     Http2(http2::SendRequest<ToService>),
 }
 
 #[derive(Debug)]
 struct Idle {
-    sender: http1::SendRequest<ToService>,
+    connection: Driven,
     since: Instant,
 }
 
@@ -167,41 +167,42 @@ impl Endpoint {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         let mut lease = Lease { endpoint: Arc::clone(self), sender: None, is_kept: false };
         if wish == Wish::Any
-            && let Some(sender) = self.take_kept(may_repeat).await
+            && let Some(sender) = self.take_kept(may_repeat)
         {
             (lease.sender, lease.is_kept) = (Some(sender), true);
             return Ok(lease);
         }
-        lease.sender = Some(self.connect(wish).await.inspect_err(|error| self.failed(error))?);
+        // Seldom needed, and large: on the heap, so that no request carries the room for it.
+        let connecting = Box::pin(self.connect(wish));
+        lease.sender = Some(connecting.await.inspect_err(|error| self.failed(error))?);
         Ok(lease)
     }
 
-    async fn take_kept(&self, may_repeat: bool) -> Option<Sender> {
+    fn take_kept(&self, may_repeat: bool) -> Option<Sender> {
         // What both agree on is known with the first connection, whatever was expected.
         let shared = self.shared.lock().clone();
         if let Some(sender) = shared.filter(|sender| !sender.is_closed()) {
             return Some(Sender::Http2(sender));
         }
         loop {
-            let Idle { mut sender, since } = self.idle.lock().pop()?;
+            let Idle { connection, since } = self.idle.lock().pop()?;
             let idle = since.elapsed();
-            let is_good = idle < IDLE_MAX && (may_repeat || idle < FRESH) && !sender.is_closed();
-            // Just returned, its task may not have noticed yet that the response is over.
-            if is_good && (sender.is_ready() || sender.ready().await.is_ok()) {
-                return Some(Sender::Http1(sender));
+            // If it has been closed meanwhile, that is seen before anything is sent.
+            if idle < IDLE_MAX && (may_repeat || idle < FRESH) && connection.is_ready() {
+                return Some(Sender::Http1(connection));
             }
         }
     }
 
     /// Closes what has been idle for long. What is younger stands behind it.
     pub(crate) fn close_old(&self) {
-        self.idle.lock().retain(|idle| idle.since.elapsed() < IDLE_MAX && !idle.sender.is_closed());
+        self.idle.lock().retain_mut(|idle| idle.since.elapsed() < IDLE_MAX && idle.connection.look());
     }
 
-    fn keep(&self, sender: http1::SendRequest<ToService>) {
+    fn keep(&self, connection: Driven) {
         let mut idle = self.idle.lock();
-        if idle.len() < self.reach.idle_max && !sender.is_closed() {
-            idle.push(Idle { sender, since: Instant::now() });
+        if idle.len() < self.reach.idle_max {
+            idle.push(Idle { connection, since: Instant::now() });
         }
     }
 
@@ -247,25 +248,15 @@ impl Endpoint {
         S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
     {
         let failed = |error: hyper::Error| std::io::Error::other(error);
-        let io = TokioIo::new(stream);
         let counted = Counted::new(&self.connections);
         match speaks {
-            Speaks::Http1 => {
-                let builder = http1::Builder::new().max_buf_size(BUFFER_MAX).handshake(io).await;
-                let (sender, connection) = builder.map_err(failed)?;
-                tokio::spawn(async move {
-                    let _counted = counted;
-                    // Who waits for the response hears of it.
-                    let _ = connection.with_upgrades().await;
-                });
-                Ok(Sender::Http1(sender))
-            }
+            Speaks::Http1 => Driven::begin(stream, counted).await.map(Sender::Http1).map_err(failed),
             Speaks::Http2 => {
                 let builder = http2::Builder::new(TokioExecutor::new())
                     .timer(TokioTimer::new())
                     .initial_stream_window_size(STREAM_WINDOW)
                     .initial_connection_window_size(CONNECTION_WINDOW)
-                    .handshake(io)
+                    .handshake(TokioIo::new(stream))
                     .await;
                 let (sender, connection) = builder.map_err(failed)?;
                 tokio::spawn(async move {
@@ -280,7 +271,7 @@ impl Endpoint {
 }
 
 /// Counts a connection for as long as it exists.
-struct Counted(Arc<AtomicU32>);
+pub(crate) struct Counted(Arc<AtomicU32>);
 
 impl Counted {
     fn new(count: &Arc<AtomicU32>) -> Self {
@@ -317,8 +308,24 @@ pub(crate) struct Lease {
 impl Lease {
     /// The response has been read to its end.
     pub(crate) fn give_back(mut self) {
-        if let Some(Sender::Http1(sender)) = self.sender.take() {
-            self.endpoint.keep(sender);
+        let Some(Sender::Http1(mut connection)) = self.sender.take() else { return };
+        if connection.is_ready() || connection.look() {
+            self.endpoint.keep(connection);
+        } else if !connection.is_closed() {
+            // The service has answered before it had heard all: what it is still being sent goes on.
+            let endpoint = Arc::clone(&self.endpoint);
+            tokio::spawn(async move {
+                if connection.settle().await {
+                    endpoint.keep(connection);
+                }
+            });
+        }
+    }
+
+    /// Reads and writes what can be, if that is this request's to do: a connection that several share is driven by itself.
+    pub(crate) fn drive(&mut self, context: &mut Context<'_>) {
+        if let Some(Sender::Http1(connection)) = &mut self.sender {
+            connection.drive(context);
         }
     }
 

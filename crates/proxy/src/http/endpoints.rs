@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::{Request, StatusCode, header};
+use hyper::client::conn::TrySendError;
 use tokio::time::{Instant, interval, sleep, sleep_until, timeout};
 
 use super::body::ToService;
@@ -113,7 +114,7 @@ async fn status(endpoint: &Arc<Endpoint>, check: &HealthCheck) -> Option<StatusC
         .body(ToService::default())
         .ok()?;
     let answer = match lease.sender.as_mut()? {
-        Sender::Http1(sender) => sender.send_request(request).await,
+        Sender::Http1(connection) => connection.send(request).await.map_err(TrySendError::into_error),
         Sender::Http2(sender) => sender.send_request(request).await,
     };
     match answer {

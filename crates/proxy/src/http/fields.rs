@@ -72,14 +72,25 @@ pub(crate) enum Fault {
 }
 
 /// Who asks, as far as the connection tells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct From {
     /// `None`: a Unix socket.
-    pub(crate) address: Option<IpAddr>,
+    address: Option<IpAddr>,
+    /// The address as a field has it.
+    written: Option<HeaderValue>,
     /// Whether it came over TLS.
-    pub(crate) encrypted: bool,
+    encrypted: bool,
     /// Whether it may say for whom it asks.
-    pub(crate) trusted: bool,
+    trusted: bool,
+}
+
+impl From {
+    /// An address (`None`: a Unix socket), whether it came over TLS, and whether it may say for whom it asks.
+    pub(crate) fn new(address: Option<IpAddr>, encrypted: bool, trusted: bool) -> Self {
+        let address = address.map(|address| address.to_canonical());
+        let written = address.and_then(|address| HeaderValue::try_from(address.to_string()).ok());
+        Self { address, written, encrypted, trusted }
+    }
 }
 
 /// What a request wants its connection to become, if both it and the service want to (RFC 9110, section 7.8).
@@ -192,17 +203,19 @@ pub(crate) fn strip(fields: &mut HeaderMap) {
 
 /// Makes of a client's request (that [`check`] has passed) the head of the gate's own.
 pub(crate) fn readdress<B>(request: &mut Request<B>, from: &From) {
-    let target = request.uri().clone().into_parts();
     strip(request.headers_mut());
-    let fields = request.headers_mut();
-    if let Some(authority) = target.authority
-        && let Ok(host) = HeaderValue::from_str(authority.as_str())
-    {
-        fields.insert(header::HOST, host);
+    // Most targets are a path, and stay as they are.
+    if request.uri().authority().is_some() || request.uri().path().is_empty() {
+        let target = request.uri().clone().into_parts();
+        if let Some(authority) = target.authority
+            && let Ok(host) = HeaderValue::from_str(authority.as_str())
+        {
+            request.headers_mut().insert(header::HOST, host);
+        }
+        let path = target.path_and_query.filter(|path| !path.as_str().is_empty());
+        *request.uri_mut() = Uri::from(path.unwrap_or_else(|| PathAndQuery::from_static("/")));
     }
-    forward_for(fields, from);
-    let path = target.path_and_query.filter(|path| !path.as_str().is_empty());
-    *request.uri_mut() = Uri::from(path.unwrap_or_else(|| PathAndQuery::from_static("/")));
+    forward_for(request.headers_mut(), from);
     *request.version_mut() = Version::HTTP_11;
 }
 
@@ -218,8 +231,12 @@ fn forward_for(fields: &mut HeaderMap, from: &From) {
     if let Some(host) = fields.get(header::HOST).cloned() {
         fields.entry(FORWARDED_HOST).or_insert(host);
     }
-    let Some(address) = from.address.map(|address| address.to_canonical()) else { return };
-    append(fields, &FORWARDED_FOR, &address.to_string());
+    let (Some(address), Some(written)) = (from.address, &from.written) else { return };
+    if fields.contains_key(FORWARDED_FOR) {
+        append(fields, &FORWARDED_FOR, &address.to_string());
+    } else {
+        fields.insert(FORWARDED_FOR, written.clone());
+    }
     if fields.contains_key(header::FORWARDED) {
         let node = if address.is_ipv6() { format!("for=\"[{address}]\"") } else { format!("for={address}") };
         append(fields, &header::FORWARDED, &node);
@@ -249,7 +266,7 @@ mod tests {
     }
 
     fn from(trusted: bool) -> From {
-        From { address: Some([192, 0, 2, 7].into()), encrypted: true, trusted }
+        From::new(Some([192, 0, 2, 7].into()), true, trusted)
     }
 
     fn passed(fields: &[(&str, &str)], trusted: bool) -> HeaderMap {

@@ -5,14 +5,16 @@
 //! its request counts as idle (and gives its work back, as any idle one does); a response without a length that goes on
 //! for [`STREAM_AFTER`] is a stream: it was admitted once, holds nothing any more, and teaches nothing.
 
+use std::future::Future;
 use std::sync::{Arc, Weak};
+use std::task::Context;
 use std::time::Duration;
 
 use admission::Outcome;
 use parking_lot::Mutex;
 use tokio::time::{Instant, interval};
 
-use super::endpoint::Lease;
+use super::endpoint::{Lease, Sender};
 use crate::permit::Permit;
 
 /// A client that takes nothing for so long isn't the service's work.
@@ -58,9 +60,12 @@ impl Flight {
         })))
     }
 
-    /// The client's side asks for more.
-    pub(crate) fn asked(&self) {
+    /// The client's side asks for more: what the service has sent is read.
+    pub(crate) fn ask(&self, context: &mut Context<'_>) {
         let mut state = self.0.lock();
+        if let Some(lease) = &mut state.lease {
+            lease.drive(context);
+        }
         if let Some(since) = state.untaken_since.take() {
             state.untaken += since.elapsed();
             if std::mem::take(&mut state.is_idle)
@@ -96,6 +101,16 @@ impl Flight {
         let mut state = self.0.lock();
         if let Some(permit) = state.permit.take() {
             permit.complete(state.outcome, state.dispatched.elapsed());
+        }
+    }
+
+    /// Drives a connection that becomes something else until it has. It goes on counting for its endpoint.
+    pub(crate) fn hand_over(&self) -> impl Future<Output = ()> + use<> {
+        let connection = self.0.lock().lease.as_mut().and_then(|lease| lease.sender.take());
+        async move {
+            if let Some(Sender::Http1(connection)) = connection {
+                connection.run().await;
+            }
         }
     }
 }

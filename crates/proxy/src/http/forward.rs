@@ -5,6 +5,7 @@
 //! 9110, section 9.2.2) and has no body. Anything else may have been done, and the client has to know that.
 
 use std::error::Error;
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,7 +47,7 @@ pub(crate) struct Upgrading {
 /// No response can be had.
 pub(crate) async fn forward(
     (gate, told): (&Arc<Gate>, &Told),
-    mut request: Request<ToService>,
+    request: &mut Request<ToService>,
     permit: Permit,
     upgrading: Option<Upgrading>,
 ) -> Result<Response<ToClient>, Refusal> {
@@ -86,7 +87,7 @@ fn outcome(status: StatusCode) -> Outcome {
 
 async fn exchange(
     endpoints: &Endpoints,
-    mut request: Request<ToService>,
+    request: &mut Request<ToService>,
     upgrades: bool,
 ) -> Result<(Response<Incoming>, Lease), Refusal> {
     let may_repeat = is_idempotent(request.method()) && request.body().is_empty();
@@ -101,18 +102,18 @@ async fn exchange(
             continue;
         };
         if may_repeat && lease.is_kept && repeated.is_none() {
-            repeated = copy(&request);
+            repeated = copy(request);
         }
         match send(&mut lease, request).await {
             Ok(response) => {
                 endpoint.succeeded();
                 return Ok((response, lease));
             }
-            Err((error, Some(unsent))) if unsent.body().is_whole() => {
+            Err((error, Sent::No)) => {
                 tracing::debug!(endpoint = %endpoint.address, %error, "a request was not sent, and is tried again");
-                (request, wish) = (unsent, again);
+                wish = again;
             }
-            Err((error, _)) => {
+            Err((error, Sent::Perhaps)) => {
                 if let Some(refusal) = of_client(&error) {
                     return Err(refusal);
                 }
@@ -121,28 +122,41 @@ async fn exchange(
                     return Err(Refusal::Unreachable);
                 };
                 tracing::debug!(endpoint = %endpoint.address, %error, "a request may be repeated, and is");
-                (request, wish) = (copied, again);
+                (*request, wish) = (copied, again);
             }
         }
     }
     Err(Refusal::Unreachable)
 }
 
+/// Whether anything of a request has been sent that could not be.
+enum Sent {
+    No,
+    Perhaps,
+}
+
+/// Takes the request, and gives it back if nothing of it was sent.
 async fn send(
     lease: &mut Lease,
-    mut request: Request<ToService>,
-) -> Result<Response<Incoming>, (hyper::Error, Option<Request<ToService>>)> {
+    request: &mut Request<ToService>,
+) -> Result<Response<Incoming>, (hyper::Error, Sent)> {
     let sent = match lease.sender.as_mut() {
-        Some(Sender::Http1(sender)) => sender.try_send_request(request).await,
+        Some(Sender::Http1(connection)) => connection.send(mem::take(request)).await,
         Some(Sender::Http2(sender)) => {
-            in_http2(&mut request, lease.endpoint.scheme());
-            sender.try_send_request(request).await
+            in_http2(request, lease.endpoint.scheme());
+            sender.try_send_request(mem::take(request)).await
         }
         None => unreachable!("a lease has its sender until it is given back"),
     };
     sent.map_err(|mut unsent| {
-        let message = unsent.take_message();
-        (unsent.into_error(), message)
+        let sent = match unsent.take_message().filter(|message| message.body().is_whole()) {
+            Some(message) => {
+                *request = message;
+                Sent::No
+            }
+            None => Sent::Perhaps,
+        };
+        (unsent.into_error(), sent)
     })
 }
 
@@ -238,10 +252,13 @@ fn switch(
     fields.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
     fields.insert(header::UPGRADE, to.unwrap_or(upgrading.to.0));
     flight.let_go();
+    let handing_over = flight.hand_over();
     let gate = Arc::clone(gate);
     tokio::spawn(async move {
         let tunnel = async {
-            let (client, service) = tokio::try_join!(upgrading.client, service)?;
+            let client_and_service = async { tokio::try_join!(upgrading.client, service) };
+            let ((), both) = tokio::join!(handing_over, client_and_service);
+            let (client, service) = both?;
             let (mut client, mut service) = (TokioIo::new(client), TokioIo::new(service));
             // How it ends is between the two.
             let _ = copy_bidirectional(&mut client, &mut service).await;

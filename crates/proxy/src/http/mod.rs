@@ -7,7 +7,8 @@
 //!
 //! `connection` is a client's connection and its requests; `classify` (with `routes`) says what type a request is;
 //! `forward` sends what is dispatched and passes the response on, `flight` is what that holds meanwhile; `reject` is what
-//! the gate says by itself, `foreseen` what it says where it only watches. `endpoint` and `endpoints` are the service as it is reached. `fields` and `sniffer` know what a
+//! the gate says by itself, `foreseen` what it says where it only watches. `endpoint` and `endpoints` are the service as it is reached,
+//! `driven` a connection to it. `fields` and `sniffer` know what a
 //! proxy must not pass on, `socket` and `body` carry bytes, `preamble` is the PROXY protocol. `record` is what is known of a
 //! request for the log (`access`) and its trace (`span`).
 
@@ -15,6 +16,7 @@ mod access;
 mod body;
 mod classify;
 mod connection;
+mod driven;
 mod endpoint;
 mod endpoints;
 mod fields;
@@ -173,7 +175,7 @@ async fn client(gate: Arc<Gate>, stream: Stream) {
             Err(_) => return,
         },
     };
-    let from = From { address, encrypted, trusted: told.trusts(address) };
+    let from = From::new(address, encrypted, told.trusts(address));
     drop(told);
     serve(gate, socket, watched, from).await;
     drop(counted);

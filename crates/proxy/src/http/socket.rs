@@ -28,11 +28,20 @@ pub(crate) enum Shared {
     Unix(Arc<UnixStream>),
 }
 
+/// What both ends of a connection's handling tell each other of it.
+#[derive(Debug, Default)]
+struct Marks {
+    /// A head had two lengths.
+    ambiguous: AtomicBool,
+    /// A request was answered before all of its body had come.
+    answered_early: AtomicBool,
+}
+
 /// What a request knows of its client's connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Watched {
     socket: Shared,
-    ambiguous: Arc<AtomicBool>,
+    marks: Arc<Marks>,
 }
 
 impl Watched {
@@ -67,7 +76,13 @@ impl Watched {
 
     /// Whether a head had two lengths, since the last call.
     pub(crate) fn take_ambiguous(&self) -> bool {
-        self.ambiguous.load(Ordering::Relaxed) && self.ambiguous.swap(false, Ordering::Relaxed)
+        let ambiguous = &self.marks.ambiguous;
+        ambiguous.load(Ordering::Relaxed) && ambiguous.swap(false, Ordering::Relaxed)
+    }
+
+    /// A request was answered before all of its body had come: its client may go on sending that.
+    pub(crate) fn answered_early(&self) {
+        self.marks.answered_early.store(true, Ordering::Relaxed);
     }
 }
 
@@ -202,7 +217,7 @@ enum Carrier {
 pub(crate) struct Socket {
     carrier: Carrier,
     sniffer: Sniffer,
-    ambiguous: Arc<AtomicBool>,
+    marks: Arc<Marks>,
     /// How long a client may take none of what it asked for.
     stall_max: Duration,
     /// When that is over, once something can't be written.
@@ -228,19 +243,10 @@ impl Socket {
     }
 
     fn over(carrier: Carrier, socket: Shared, stall_max: Duration) -> (Self, Watched) {
-        let ambiguous = Arc::new(AtomicBool::new(false));
-        let watched = Watched { socket, ambiguous: Arc::clone(&ambiguous) };
-        (
-            Self {
-                carrier,
-                sniffer: Sniffer::default(),
-                ambiguous,
-                stall_max,
-                stalled: None,
-                lingering: None,
-            },
-            watched,
-        )
+        let marks = Arc::<Marks>::default();
+        let watched = Watched { socket, marks: Arc::clone(&marks) };
+        let sniffer = Sniffer::default();
+        (Self { carrier, sniffer, marks, stall_max, stalled: None, lingering: None }, watched)
     }
 
     /// Ends a client that takes nothing for too long.
@@ -271,7 +277,7 @@ impl AsyncRead for Socket {
         })?;
         this.sniffer.see(&buffer.filled()[before..]);
         if this.sniffer.take_ambiguous() {
-            this.ambiguous.store(true, Ordering::Relaxed);
+            this.marks.ambiguous.store(true, Ordering::Relaxed);
         }
         Poll::Ready(Ok(()))
     }
@@ -332,6 +338,10 @@ impl AsyncWrite for Socket {
             match (Pin::new(&mut socket).poll_read(context, &mut buffer), &mut this.lingering) {
                 (Poll::Ready(Ok(())), lingering) if !buffer.filled().is_empty() => {
                     lingering.get_or_insert_with(|| Box::pin(sleep(LINGER)));
+                }
+                (Poll::Pending, lingering) if this.marks.answered_early.load(Ordering::Relaxed) => {
+                    let lingering = lingering.get_or_insert_with(|| Box::pin(sleep(LINGER)));
+                    return lingering.as_mut().poll(context).map(Ok);
                 }
                 (Poll::Pending, Some(lingering)) => return lingering.as_mut().poll(context).map(Ok),
                 // It has ended, or nobody sends: most connections end so.

@@ -299,3 +299,27 @@ async fn who_is_refused_hears_of_it_in_the_middle_of_an_upload() {
         );
     }
 }
+
+#[tokio::test]
+async fn who_is_refused_between_two_pieces_of_an_upload_hears_of_it() {
+    let (address, _go) = held().await;
+    let policy = Policy { queue_max: 0, ..one_at_a_time() };
+    let site = gate(policy, &[address], |settings| settings.body_max = Some(1_000_000)).await;
+    let _first = ask(&site, "GET /1 HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    site.reaches(0, 1).await;
+    for (length, status) in [(1_000_000, "503"), (2_000_000, "413")] {
+        let mut socket = tokio::net::TcpStream::connect(site.address).await.unwrap();
+        let head = format!("POST /2 HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n");
+        socket.write_all(head.as_bytes()).await.unwrap();
+        // The answer is there, and nothing more comes from a client that thinks it has to send first.
+        socket.readable().await.unwrap();
+        for _ in 0..5 {
+            sleep(Duration::from_millis(50)).await;
+            socket.write_all(&[b'x'; 1_000]).await.unwrap();
+        }
+        let mut heard = Vec::new();
+        socket.read_to_end(&mut heard).await.unwrap();
+        let text = String::from_utf8(heard).unwrap();
+        assert!(text.starts_with(&format!("HTTP/1.1 {status}")) && text.ends_with('}'), "{text}");
+    }
+}

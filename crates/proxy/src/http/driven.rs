@@ -1,0 +1,124 @@
+//! A connection to the service over HTTP/1.1, driven by whoever uses it.
+//!
+//! hyper hands a connection over as a future that somebody has to poll. Polled in a task of its own, as it usually is, each request
+//! and each part of a response would hop from task to task, with several workers from processor to processor. Here the request
+//! that uses a connection polls it, and while nobody does, nobody does: what has happened to an idle connection is seen when
+//! it is looked at.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::client::conn::{TrySendError, http1};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::body::ToService;
+use super::endpoint::Counted;
+
+/// The most that hyper holds of a response.
+const BUFFER_MAX: usize = 128 * 1024;
+
+/// One connection.
+pub(crate) struct Driven {
+    sender: http1::SendRequest<ToService>,
+    /// `None`: it has ended.
+    connection: Option<Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>>,
+    _counted: Counted,
+}
+
+impl Driven {
+    /// Begins one.
+    ///
+    /// # Errors
+    /// The stream has ended.
+    pub(crate) async fn begin<S>(stream: S, counted: Counted) -> hyper::Result<Self>
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let mut builder = http1::Builder::new();
+        let (sender, connection) = builder.max_buf_size(BUFFER_MAX).handshake(TokioIo::new(stream)).await?;
+        Ok(Self { sender, connection: Some(Box::pin(connection.with_upgrades())), _counted: counted })
+    }
+
+    /// Sends a request, and drives the connection until the head of its response is there. What comes behind that comes only
+    /// if somebody goes on to [`drive`](Self::drive) it.
+    ///
+    /// # Errors
+    /// It is lost; with the request if nothing of that was sent.
+    pub(crate) async fn send(
+        &mut self,
+        request: Request<ToService>,
+    ) -> Result<Response<Incoming>, TrySendError<Request<ToService>>> {
+        let mut response = pin!(self.sender.try_send_request(request));
+        let connection = &mut self.connection;
+        poll_fn(|context| {
+            poll(connection, context);
+            response.as_mut().poll(context)
+        })
+        .await
+    }
+
+    /// Reads and writes what can be. How it ends, who waits for the response hears.
+    pub(crate) fn drive(&mut self, context: &mut Context<'_>) {
+        poll(&mut self.connection, context);
+    }
+
+    /// Whether the next request can be sent, as far as is known.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.connection.is_some() && self.sender.is_ready()
+    }
+
+    /// The same, and what has come since is looked at.
+    pub(crate) fn look(&mut self) -> bool {
+        self.drive(&mut Context::from_waker(Waker::noop()));
+        self.is_ready()
+    }
+
+    /// Whether it has ended.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.connection.is_none() || self.sender.is_closed()
+    }
+
+    /// Resolves when the next request can be sent (`true`), or never can.
+    pub(crate) async fn settle(&mut self) -> bool {
+        let Self { sender, connection, .. } = self;
+        let mut ready = pin!(sender.ready());
+        poll_fn(|context| {
+            poll(connection, context);
+            if connection.is_none() {
+                Poll::Ready(false)
+            } else {
+                ready.as_mut().poll(context).map(|ready| ready.is_ok())
+            }
+        })
+        .await
+    }
+
+    /// Drives it to its end: it becomes something else, and hyper hands it over then.
+    pub(crate) async fn run(mut self) {
+        poll_fn(|context| {
+            poll(&mut self.connection, context);
+            if self.connection.is_none() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+}
+
+fn poll(
+    connection: &mut Option<Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>>,
+    context: &mut Context<'_>,
+) {
+    if connection.as_mut().is_some_and(|running| running.as_mut().poll(context).is_ready()) {
+        *connection = None;
+    }
+}
+
+impl fmt::Debug for Driven {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Driven").field("sender", &self.sender).finish_non_exhaustive()
+    }
+}

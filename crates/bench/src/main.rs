@@ -1,6 +1,6 @@
 //! The witness's command line: experiments that anybody can repeat.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Experiment {
-    /// A flash sale in under 90 seconds: direct, through a plain pool, through a gate
+    /// Both placements in 150 seconds: a flash sale before a database, and a site whose response time is held
     Demo {
         /// Directory for the plot and the figures
         #[arg(long, default_value = "target/demo")]
@@ -81,7 +81,15 @@ impl BoundedResponseArguments {
     fn options(self, origin_cpu: Option<usize>) -> bounded_response::Options {
         let step = Duration::from_secs(if self.short { 20 } else { 70 });
         let calm = Duration::from_secs(10);
-        bounded_response::Options { calm, step, seed: self.seed, origin_cpu, output: self.output }
+        bounded_response::Options {
+            variants: &bounded_response::ALL,
+            loads: &bounded_response::LOADS,
+            calm,
+            step,
+            seed: self.seed,
+            origin_cpu,
+            output: self.output,
+        }
     }
 }
 
@@ -218,6 +226,10 @@ const DEMO_WINDOW: Duration = Duration::from_secs(4);
 const DEMO_TIMEOUT: Duration = DEMO_WINDOW;
 /// Rounds of the demonstration.
 const DEMO_ROUNDS: usize = 3;
+/// The demonstration's calm before the step, in front of the application servers …
+const DEMO_CALM: Duration = Duration::from_secs(5);
+/// … and its step, of which the second half counts.
+const DEMO_STEP: Duration = Duration::from_secs(20);
 
 impl FlashSaleArguments {
     fn options(self, server_cpu: Option<usize>) -> Result<FlashSaleOptions, Error> {
@@ -318,10 +330,7 @@ async fn interruption() {
 async fn experiment(experiment: Experiment, server_cpu: Option<usize>) -> Result<String, Error> {
     let display = Display::new();
     match experiment {
-        Experiment::Demo { output } => {
-            let report = flash_sale::run(&demo_options(output, server_cpu), &display).await?;
-            Ok(report.text() + "  Again    make demo, or longer: bench flash-sale --rounds 5 --window 10\n")
-        }
+        Experiment::Demo { output } => demo(&output, server_cpu, &display).await,
         Experiment::FlashSale(arguments) => {
             Ok(flash_sale::run(&arguments.options(server_cpu)?, &display).await?.text())
         }
@@ -360,6 +369,29 @@ async fn experiment(experiment: Experiment, server_cpu: Option<usize>) -> Result
         Experiment::Origin { .. } => Ok(String::new()),
         Experiment::Reports => Ok(hold_up::text(&hold_up::run(server_cpu, &display).await?)),
     }
+}
+
+/// One placement after the other. Of the first it is told while the second runs.
+async fn demo(output: &Path, server_cpu: Option<usize>, display: &Display) -> Result<String, Error> {
+    display.say("1. In front of the database: a flash sale");
+    let sale = flash_sale::run(&demo_options(output.join("flash-sale"), server_cpu), display).await?;
+    display.say(&sale.text());
+    display.say("2. In front of the application servers: three times what they can do, a mean response time of 150 ms");
+    let site = bounded_response::Options {
+        variants: &[bounded_response::NO_GATE, bounded_response::TARGETED],
+        loads: &[3.0],
+        calm: DEMO_CALM,
+        step: DEMO_STEP,
+        seed: 1,
+        origin_cpu: server_cpu,
+        output: output.join("bounded-response"),
+    };
+    let text = bounded_response::run(&site, display).await?.text();
+    let plot = site.output.join("bounded-response.svg");
+    Ok(format!(
+        "{text}  Plot     {}\n  Again    make demo, or longer: bench flash-sale --rounds 5 --window 10, and bench bounded-response\n",
+        plot.display()
+    ))
 }
 
 async fn over_http(

@@ -164,6 +164,27 @@ impl Stream {
     }
 }
 
+/// What of several slices is written as one.
+const GATHERED_MAX: usize = 2 * 1024;
+
+/// Writes slices as one if they are few bytes: one buffer costs the kernel 0.16 µs less than a list of them (`send` and
+/// `writev` over loopback, 3 µs), and to copy so few costs less than that. `None`: they are many.
+pub(crate) fn gathered<T>(slices: &[io::IoSlice<'_>], write: impl FnOnce(&[u8]) -> T) -> Option<T> {
+    if let [one] = slices {
+        return Some(write(one));
+    }
+    let length: usize = slices.iter().map(|slice| slice.len()).sum();
+    let mut copy = [0; GATHERED_MAX];
+    let copy = copy.get_mut(..length)?;
+    let mut rest = &mut *copy;
+    for slice in slices {
+        let (place, behind) = rest.split_at_mut(slice.len());
+        place.copy_from_slice(slice);
+        rest = behind;
+    }
+    Some(write(copy))
+}
+
 impl AsyncRead for Stream {
     fn poll_read(
         self: Pin<&mut Self>,
@@ -188,10 +209,13 @@ impl AsyncWrite for Stream {
     }
 
     fn poll_write_vectored(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        if let Some(written) = gathered(slices, |bytes| self.as_mut().poll_write(context, bytes)) {
+            return written;
+        }
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(context, slices),
             Self::Unix(stream) => Pin::new(stream).poll_write_vectored(context, slices),

@@ -168,6 +168,10 @@ impl TypeRule {
 
 /// How long the client waits for the answer, if it says so.
 pub(crate) fn time_out(fields: &HeaderMap) -> Option<Duration> {
+    // Most requests don't, and a look at each name costs less than a search for each that could be there.
+    if !fields.keys().any(|name| name.as_str().contains("timeout")) {
+        return None;
+    }
     let text = |name: &HeaderName| {
         fields.get(name).map(HeaderValue::as_bytes).and_then(|value| std::str::from_utf8(value).ok())
     };

@@ -13,8 +13,8 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::uri::{Authority, PathAndQuery, Uri};
 use http::{Method, Request, Version};
 
-/// For one connection only, nominated or not.
-const HOP_BY_HOP: [HeaderName; 6] = [
+/// For one connection only, nominated or not; what nominates is the first.
+static HOP_BY_HOP: [HeaderName; 6] = [
     header::CONNECTION,
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
@@ -35,6 +35,9 @@ const NOT_NOMINATED: [HeaderName; 7] = [
 pub(crate) const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 pub(crate) const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 pub(crate) const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+
+/// What says for whom a request is.
+static FORWARDED: [HeaderName; 4] = [FORWARDED_FOR, FORWARDED_PROTO, FORWARDED_HOST, header::FORWARDED];
 
 /// Why a request isn't one that may be passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -179,22 +182,35 @@ pub(crate) fn upgrade<B>(request: &Request<B>) -> Option<Upgrade> {
     passes.then(|| Upgrade(to.clone()))
 }
 
-/// Takes out what is for one connection only.
+/// Takes out what is for one connection only. Most heads have little of it: one walk over their names finds what there is,
+/// which costs less than to search for each.
 pub(crate) fn strip(fields: &mut HeaderMap) {
-    if fields.contains_key(header::CONNECTION) {
+    let (mut present, mut has_te) = ([false; HOP_BY_HOP.len()], false);
+    for name in fields.keys() {
+        has_te |= *name == header::TE;
+        if let Some(number) = HOP_BY_HOP.iter().position(|known| known == name) {
+            present[number] = true;
+        }
+    }
+    if present[0] {
+        // These name no field, or one that goes in any case; TE is looked at below.
+        let is_other = |name: &str| {
+            !["keep-alive", "close", "upgrade", "te"].iter().any(|known| name.eq_ignore_ascii_case(known))
+        };
         let names: Vec<HeaderName> = nominated(fields)
-            .filter(|name| !name.eq_ignore_ascii_case("te"))
+            .filter(|name| is_other(name))
             .filter_map(|name| HeaderName::from_bytes(name.as_bytes()).ok())
             .collect();
         for name in names {
             fields.remove(name);
         }
     }
-    for name in HOP_BY_HOP {
+    for (name, _) in HOP_BY_HOP.iter().zip(present).filter(|(_, present)| *present) {
         fields.remove(name);
     }
     // Whether the next hop may send trailers is passed on (RFC 9110, section 10.1.4): gRPC asks for it.
-    if let Some(codings) = fields.remove(header::TE)
+    if has_te
+        && let Some(codings) = fields.remove(header::TE)
         && codings.to_str().is_ok_and(|codings| codings.split(',').any(|coding| coding.trim() == "trailers"))
     {
         fields.insert(header::TE, HeaderValue::from_static("trailers"));
@@ -221,23 +237,22 @@ pub(crate) fn readdress<B>(request: &mut Request<B>, from: &From) {
 
 fn forward_for(fields: &mut HeaderMap, from: &From) {
     let scheme = HeaderValue::from_static(if from.encrypted { "https" } else { "http" });
-    if !from.trusted {
-        fields.remove(FORWARDED_FOR);
-        fields.remove(FORWARDED_PROTO);
-        fields.remove(FORWARDED_HOST);
-        fields.remove(header::FORWARDED);
+    // Most clients say none of it: see `strip`.
+    let says_some = fields.keys().any(|name| FORWARDED.contains(name));
+    if says_some && !from.trusted {
+        FORWARDED.iter().for_each(|name| _ = fields.remove(name));
     }
     fields.entry(FORWARDED_PROTO).or_insert(scheme);
     if let Some(host) = fields.get(header::HOST).cloned() {
         fields.entry(FORWARDED_HOST).or_insert(host);
     }
     let (Some(address), Some(written)) = (from.address, &from.written) else { return };
-    if fields.contains_key(FORWARDED_FOR) {
+    if says_some && fields.contains_key(FORWARDED_FOR) {
         append(fields, &FORWARDED_FOR, &address.to_string());
     } else {
         fields.insert(FORWARDED_FOR, written.clone());
     }
-    if fields.contains_key(header::FORWARDED) {
+    if says_some && fields.contains_key(header::FORWARDED) {
         let node = if address.is_ipv6() { format!("for=\"[{address}]\"") } else { format!("for={address}") };
         append(fields, &header::FORWARDED, &node);
     }

@@ -20,6 +20,7 @@ use tokio::time::{Instant, Sleep, sleep};
 use tokio_rustls::server::TlsStream;
 
 use super::sniffer::Sniffer;
+use crate::stream::gathered;
 
 /// A TCP or Unix stream that two places know.
 #[derive(Clone, Debug)]
@@ -174,10 +175,13 @@ impl AsyncWrite for Shared {
     }
 
     fn poll_write_vectored(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        if let Some(written) = gathered(slices, |bytes| self.as_mut().poll_write(context, bytes)) {
+            return written;
+        }
         self.poll_write_with(
             context,
             |socket| socket.try_write_vectored(slices),

@@ -117,6 +117,7 @@ impl Crowd {
 fn request(kind: u64) -> Request {
     Request {
         request_type: RequestType(kind),
+        class: admission::ClassId::DEFAULT,
         pool: PoolId::default(),
         connection: Connection::Needed,
         entry: Entry::Queued,

@@ -26,6 +26,8 @@ pub enum Reason {
     QueueDelay,
     /// The target of the response time could not have been held.
     Target,
+    /// One was too many, and its class has more of what is present than its share, while others have less.
+    OverShare,
     /// Pinning its session would hold more than `pinned_max` connections.
     PinnedMax,
 }
@@ -40,6 +42,7 @@ impl Reason {
             Self::DeadlineUnreachable => "deadline_unreachable",
             Self::QueueDelay => "queue_delay",
             Self::Target => "target",
+            Self::OverShare => "over_share",
             Self::PinnedMax => "pinned_max",
         }
     }

@@ -7,14 +7,15 @@
 //! | line | who | order |
 //! |---|---|---|
 //! | immediate | may not be made to wait, but there is no connection | arrival |
-//! | short | all but the following; of an unknown type only the first | the policy's |
-//! | long | types of much work, if there is a long lane (`lanes.rs`) | the policy's |
+//! | its class's short | all but the following; of an unknown type only the first | the policy's |
+//! | its class's long | types of much work, if there is a long lane (`lanes.rs`) | the policy's |
 //! | its type's | the others of a type not yet known | arrival |
-//! | its group's | who had their turn while their group was full (`contention.rs`) | the policy's |
+//! | its group's, by class | who had their turn while their group was full (`contention.rs`) | the policy's |
 //!
 //! `gate/timers.rs` has what happens by the clock alone, `gate/types.rs` what happens when a type changes its lane,
-//! `gate/contention.rs` what concerns groups of types that contend with one another.
+//! `gate/classes.rs` whose lines are looked at where there are several classes, `gate/contention.rs` what concerns groups of types that contend with one another.
 
+mod classes;
 mod contention;
 mod dispatch;
 mod timers;
@@ -25,6 +26,7 @@ use alloc::collections::{BTreeSet, VecDeque};
 
 use crate::action::{Action, Reason};
 use crate::capacity::Room;
+use crate::classes::Classes;
 use crate::connections::Connections;
 use crate::contention::Contention;
 use crate::event::Event;
@@ -38,9 +40,10 @@ use crate::rejection::queue_length::{IMMEDIATE_MAX, is_full};
 use crate::rejection::{Asked, Refusal};
 use crate::request::{Completion, Connection, Entry, Outcome, Pin, PoolId, Request, RequestType, Ticket};
 use crate::snapshot::{Snapshot, TypeSnapshot};
-use crate::tickets::{Line, List, Place, Seat, Through, Tickets};
+use crate::tickets::{Line, Place, Seat, Tickets};
 use crate::time::{Duration, Instant};
 use crate::types::Types;
+use classes::Settled;
 
 /// The most events kept for a shell that doesn't drain them; beyond it the oldest are lost, and counted.
 pub const EVENTS_MAX: usize = 65_536;
@@ -61,10 +64,8 @@ pub struct Gate {
     refusal: Refusal,
     contention: Contention,
     immediate: Sequence,
-    short: Sequence,
-    long: Sequence,
-    /// All that wait, in order of arrival.
-    waiting: List,
+    /// All other lines, but those of types and groups.
+    classes: Classes,
     deadlines: Deadlines,
     /// When a busy request will have used what was expected of it.
     overdue: BTreeSet<(Instant, u32)>,
@@ -97,9 +98,7 @@ impl Gate {
             refusal: Refusal::new(policy.rejection.clone(), now, seed),
             contention: Contention::new(policy.contention.clone(), now),
             immediate: Sequence::new(),
-            short: Sequence::new(),
-            long: Sequence::new(),
-            waiting: List::new(Through::Arrival),
+            classes: Classes::new(&policy.classes),
             deadlines: Deadlines::default(),
             overdue: BTreeSet::new(),
             ages: BTreeSet::new(),
@@ -124,7 +123,8 @@ impl Gate {
             self.dispatch(now);
         }
         let work = self.expected(kind);
-        let slot = self.tickets.insert(now, request, kind, Meter::new(work));
+        let slot =
+            self.tickets.insert(now, request, (kind, self.classes.find(request.class)), Meter::new(work));
         self.tickets.at_mut(slot).settled = self.types.at(kind).estimate.is_settled();
         let ticket = self.tickets.ticket(slot);
         match request.entry {
@@ -151,18 +151,33 @@ impl Gate {
         }
         let record = self.tickets.at(slot);
         let it = Asked { request_type: record.request.request_type, work: record.meter.work };
+        let mut instead = None;
         if let Some(reason) = self.refusal.arrive(now, it, self.present()) {
-            return self.reject(now, slot, reason);
+            match self.settle(slot, reason) {
+                Settled::Refused(reason) => return self.reject(now, slot, reason),
+                Settled::Replaces(other) => instead = Some(other),
+                Settled::Spared => {}
+            }
         }
         let line = self.line_of(slot);
         if self.is_free_for(slot, line) {
+            self.classes.come(self.tickets.at(slot).class);
             self.start(now, slot);
-        } else if is_full(self.queued(), self.policy.queue_max) {
-            self.reject(now, slot, Reason::QueueFull);
-        } else if self.is_hopeless(now, slot, line) {
-            self.reject(now, slot, Reason::DeadlineUnreachable);
         } else {
+            if instead.is_none() && is_full(self.queued(), self.policy.queue_max) {
+                match self.settle(slot, Reason::QueueFull) {
+                    Settled::Refused(reason) => return self.reject(now, slot, reason),
+                    Settled::Replaces(other) => instead = Some(other),
+                    Settled::Spared => return self.reject(now, slot, Reason::QueueFull),
+                }
+            }
+            if self.is_hopeless(now, slot, line) {
+                return self.reject(now, slot, Reason::DeadlineUnreachable);
+            }
             self.wait(slot, line);
+        }
+        if let Some(other) = instead {
+            self.reject(now, other, Reason::OverShare);
         }
     }
 
@@ -172,13 +187,14 @@ impl Gate {
         let Some(deadline) = record.request.deadline else {
             return false;
         };
+        let lines = &self.classes.at(record.class).lines;
         let ahead = match line {
-            Line::Short if self.policy.order.is_fifo() => self.short.len(),
-            Line::Long if self.policy.order.is_fifo() => self.long.len(),
+            Line::Short if self.policy.order.is_fifo() => lines.short.len(),
+            Line::Long if self.policy.order.is_fifo() => lines.long.len(),
             _ => self.types.at(record.kind).queued as usize,
         };
         let own = Duration::from_nanos(record.meter.work.as_nanos());
-        self.refusal.is_hopeless(now, deadline, ahead, own)
+        self.refusal.is_hopeless(now, deadline, self.classes.ahead(record.class, ahead), own)
     }
 
     /// The service has answered, the transaction is open, the client thinks. After `suspend_after` the gate suspends.
@@ -230,7 +246,9 @@ impl Gate {
         let in_flight = self.ledger.count();
         self.learn_contention(now, slot, completion.upstream_time.into(), completion.outcome);
         self.land(slot);
-        self.teach(slot, &completion);
+        let took = self.teach(slot, &completion);
+        let record = self.tickets.at(slot);
+        self.classes.correct(record.class, record.meter.work, took);
         self.show_controllers(now, slot, completion, in_flight);
         let record = self.tickets.at(slot);
         if completion.outcome != Outcome::Canceled {
@@ -324,6 +342,7 @@ impl Gate {
         if !self.contention.is(&policy.contention) {
             self.change_contention(now, &policy.contention);
         }
+        self.change_classes(&policy.classes);
         self.types.change(policy.types_max, policy.cost);
         self.pace.set_progress(policy.cost == Cost::Steady);
         self.policy = policy;
@@ -368,7 +387,7 @@ impl Gate {
     /// The state at the latest instant that the gate was told.
     pub fn snapshot(&self) -> Snapshot {
         let types = self.types.kinds().filter_map(|kind| self.snapshot_of(kind)).collect();
-        let queued = self.waiting.len() as usize;
+        let queued = self.classes.waiting() as usize;
         Snapshot {
             load: self.ledger.load(self.pace.reading()),
             capacity: self.room.most_work(),
@@ -386,13 +405,14 @@ impl Gate {
             retry_after: self.retry_after(),
             types,
             groups: self.snapshot_of_groups(),
+            classes: self.classes.snapshot(),
         }
     }
 
     /// When somebody who is refused now may try again: when the queue will have drained, at the rate at which requests
     /// really complete; within a second and a minute.
     pub fn retry_after(&self) -> Duration {
-        self.refusal.retry_after(self.now, self.waiting.len() as usize)
+        self.refusal.retry_after(self.now, self.classes.waiting() as usize)
     }
 
     /// `other` only if it was ever used.
@@ -414,12 +434,12 @@ impl Gate {
 
     /// How many wait, or the service is busy with.
     fn present(&self) -> u32 {
-        self.waiting.len().saturating_add(self.ledger.busy_count())
+        self.classes.waiting().saturating_add(self.ledger.busy_count())
     }
 
     /// How many wait that may be made to wait.
     fn queued(&self) -> usize {
-        self.waiting.len() as usize - self.immediate.len()
+        self.classes.waiting() as usize - self.immediate.len()
     }
 
     fn in_flight(&self, ticket: Ticket) -> Option<u32> {
@@ -432,6 +452,7 @@ impl Gate {
         let record = self.tickets.at(slot);
         let (request_type, queue_wait) = (record.request.request_type, now.since(record.arrived));
         self.report(Event::Rejected { ticket, request_type, reason, queue_wait });
+        self.classes.reject(self.tickets.at(slot).class, reason);
         self.actions.push_back(Action::Reject(ticket, reason));
         if record_waits(self.tickets.at(slot).place) {
             self.stop_waiting(slot);
@@ -464,12 +485,13 @@ impl Gate {
         self.set_thinking(slot, false);
         self.leave_group(slot);
         if self.tickets.at(slot).seated {
-            self.lanes.served(!self.long.is_empty());
+            self.lanes.served(self.classes.has_longs());
         }
         self.take_seat(slot, Seat::Free);
         if gives_back {
             self.connections.give_back(pool);
         }
+        self.classes.land(self.tickets.at(slot).class);
         let list = &mut self.types.at_mut(kind).in_flight;
         self.tickets.unlink(list, slot);
     }

@@ -18,13 +18,11 @@
 //!   (`docs/results/no-harm.md`).
 //! * **A single request** in flight, busy for longer than the cutoff (at least [`FLOOR`]: below that, age is scheduling
 //!   noise), counts as long from then on, whatever its type: it occupies the lane, so that no more longs are started.
-//! * **Bypass.** A long that has been overtaken, since it came to its line, by more short work than its allowance goes
+//! * **Bypass.** A long that has been overtaken, since it came to its line, by more short work of its class than its allowance goes
 //!   first for the next connection and may exceed the capacity, within the lane's limit. It never blocks the shorts
 //!   behind it: that destroys everything (finding 6).
 
 mod width;
-
-use alloc::collections::BTreeSet;
 
 use crate::connections::spare;
 use crate::cost::Overall;
@@ -64,13 +62,9 @@ pub(crate) struct Lanes {
     strained: u32,
     /// Long requests in flight, without the suspended ones.
     in_flight: u32,
-    /// All short work dispatched so far, in nanoseconds.
-    short_work: u64,
     overall: Overall,
     /// The same of what requests take of the service, without what sharing it adds.
     demand: Overall,
-    /// Waiting longs by the short work at which they go first.
-    patience: BTreeSet<(u64, u32)>,
 }
 
 impl Lanes {
@@ -83,10 +77,8 @@ impl Lanes {
             width: Width::new(),
             strained: 0,
             in_flight: 0,
-            short_work: 0,
             overall: Overall::default(),
             demand: Overall::default(),
-            patience: BTreeSet::new(),
         };
         lanes.set_limit(limit, connections);
         lanes
@@ -201,33 +193,6 @@ impl Lanes {
     /// A single request busy for this long counts as long.
     pub(crate) fn age_cutoff(&self) -> Work {
         Work::from_nanos(cutoff(&self.overall).max(FLOOR.as_nanos()))
-    }
-
-    /// A short request was dispatched.
-    pub(crate) fn pass(&mut self, work: Work) {
-        self.short_work = self.short_work.saturating_add(work.as_nanos());
-    }
-
-    /// A long request waits that may be overtaken by so much short work from now on. Returns when it goes first.
-    pub(crate) fn wait(&mut self, slot: u32, allowance: u64) -> u64 {
-        let patience = self.short_work.saturating_add(allowance);
-        self.patience.insert((patience, slot));
-        patience
-    }
-
-    /// It waits no longer.
-    pub(crate) fn stop_waiting(&mut self, slot: u32, patience: u64) {
-        self.patience.remove(&(patience, slot));
-    }
-
-    /// Whether a waiting long with this patience goes first now.
-    pub(crate) fn is_out(&self, patience: u64) -> bool {
-        patience != u64::MAX && self.short_work > patience
-    }
-
-    /// The waiting long with the least patience.
-    pub(crate) fn most_impatient(&self) -> Option<(u64, u32)> {
-        self.patience.first().copied()
     }
 }
 

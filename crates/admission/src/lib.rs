@@ -10,6 +10,7 @@ extern crate std;
 mod action;
 mod capacity;
 mod chance;
+mod classes;
 mod connections;
 mod contention;
 mod cost;
@@ -36,11 +37,11 @@ pub use learned::{Learned, LearnedSpeed, LearnedType, LearnedVariation};
 pub use pace::Parallelism;
 pub use policy::{
     Capacity, Contention, Controller, Cost, Given, Goal, LongLimit, Order, Policy, PolicyError, Rejection,
-    Targets, Tuning, YakshaSettings,
+    ServiceClass, Targets, Tuning, Weight, YakshaSettings,
 };
 pub use request::{
-    Completion, Connection, Entry, Outcome, Pin, PoolId, PoolSet, Request, RequestType, Ticket,
+    ClassId, Completion, Connection, Entry, Outcome, Pin, PoolId, PoolSet, Request, RequestType, Ticket,
 };
-pub use snapshot::{GroupSnapshot, Mode, Queued, Refusing, Snapshot, TypeSnapshot};
+pub use snapshot::{ClassSnapshot, GroupSnapshot, Mode, Queued, Refusing, Snapshot, TypeSnapshot};
 pub use time::{Duration, Instant};
 pub use work::Work;

@@ -1,9 +1,9 @@
 //! The policy of one gate: what the operator chooses.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use crate::request::RequestType;
+use crate::request::{ClassId, RequestType};
 use crate::time::Duration;
 use crate::work::Work;
 
@@ -218,6 +218,50 @@ impl LongLimit {
     pub const FOUND: Self = Self::Found { prior: None };
 }
 
+/// How much a service class gets, next to others that want the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Weight(u32);
+
+impl Weight {
+    /// That of a class of which nothing is said.
+    pub const ONE: Self = Self(1_000);
+    /// The least, 0.001.
+    pub const MIN: Self = Self(1);
+    /// The most, 1000.
+    pub const MAX: Self = Self(1_000_000);
+
+    /// To the nearest thousandth; `None` if that isn't from [`Weight::MIN`] to [`Weight::MAX`].
+    pub fn new(weight: f64) -> Option<Self> {
+        let thousandths = libm::round(weight * 1e3);
+        let is_possible = thousandths >= f64::from(Self::MIN.0) && thousandths <= f64::from(Self::MAX.0);
+        is_possible.then_some(Self(thousandths as u32))
+    }
+
+    /// As a number.
+    pub fn as_f64(self) -> f64 {
+        f64::from(self.0) / 1e3
+    }
+
+    /// In thousandths.
+    pub(crate) const fn thousandths(self) -> u32 {
+        self.0
+    }
+}
+
+/// One service class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServiceClass {
+    /// Which.
+    pub id: ClassId,
+    /// What it gets, next to others.
+    pub weight: Weight,
+}
+
+impl ServiceClass {
+    /// The most classes of a gate, the default one among them.
+    pub const MOST: usize = 64;
+}
+
 /// Everything that the operator chooses for one gate. Units are in the types.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
@@ -245,6 +289,9 @@ pub struct Policy {
     pub suspend_after: Duration,
     /// Who else is refused.
     pub rejection: Rejection,
+    /// The service classes that take turns; none: there is the default one alone. That one has [`Weight::ONE`] unless it
+    /// is named here.
+    pub classes: Vec<ServiceClass>,
 }
 
 /// A budget of 20 connections, first come, first served, and nothing else; what a gate does unless it is told otherwise is
@@ -264,6 +311,7 @@ impl Default for Policy {
             types_max: 1_000,
             suspend_after: Duration::from_secs(1),
             rejection: Rejection::Nobody,
+            classes: Vec::new(),
         }
     }
 }
@@ -293,6 +341,11 @@ impl Policy {
                 return Err(PolicyError::Aging);
             }
             Order::ShortestFirst { .. } | Order::Fifo => {}
+        }
+        let ids: BTreeSet<_> = self.classes.iter().map(|class| class.id).collect();
+        let others = ids.len() - usize::from(ids.contains(&ClassId::DEFAULT));
+        if ids.len() < self.classes.len() || others >= ServiceClass::MOST {
+            return Err(PolicyError::Classes);
         }
         self.rejection.check()
     }
@@ -331,6 +384,8 @@ pub enum PolicyError {
     Aging,
     /// A target or another parameter of the rejection isn't above zero.
     Rejection,
+    /// A class is named twice, or there are more than [`ServiceClass::MOST`].
+    Classes,
 }
 
 impl core::fmt::Display for PolicyError {
@@ -342,6 +397,7 @@ impl core::fmt::Display for PolicyError {
             Self::Weight => "the weight must be above 0 and at most 1",
             Self::Aging => "aging must be a number that isn't negative",
             Self::Rejection => "the targets and times of the rejection must be above zero",
+            Self::Classes => "a class is named twice, or there are more than 64",
         })
     }
 }

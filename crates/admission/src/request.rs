@@ -7,6 +7,32 @@ use crate::time::{Duration, Instant};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestType(pub u64);
 
+/// A service class: the requests that share one weight. A hash of its name, so that it is the same before and after a change
+/// of the policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct ClassId(pub u64);
+
+impl ClassId {
+    /// The class of all that belong to no other.
+    pub const DEFAULT: Self = Self(0);
+    /// What that one is called.
+    pub const DEFAULT_NAME: &str = "default";
+
+    /// The class of this name (FNV-1a).
+    pub const fn named(name: &str) -> Self {
+        let (bytes, default) = (name.as_bytes(), Self::DEFAULT_NAME.as_bytes());
+        let mut is_default = bytes.len() == default.len();
+        let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+        let mut at = 0;
+        while at < bytes.len() {
+            is_default = is_default && bytes[at] == default[at];
+            hash = (hash ^ bytes[at] as u64).wrapping_mul(0x0100_0000_01b3);
+            at += 1;
+        }
+        if is_default { Self::DEFAULT } else { Self(hash) }
+    }
+}
+
 /// A pool of upstream connections that can stand in for one another (for SQL: one user, database and start-up state).
 /// At most [`PoolId::COUNT`] per gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -72,6 +98,8 @@ pub enum Entry {
 pub struct Request {
     /// What kind of work it is.
     pub request_type: RequestType,
+    /// Whose turn it waits for; one that the policy doesn't name is [`ClassId::DEFAULT`].
+    pub class: ClassId,
     /// Which connections can serve it.
     pub pool: PoolId,
     /// Whether it takes one of them.

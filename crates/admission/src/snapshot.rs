@@ -4,7 +4,8 @@ use alloc::vec::Vec;
 
 use crate::event::Lane;
 use crate::pace::Parallelism;
-use crate::request::{PoolId, RequestType, Ticket};
+use crate::policy::Weight;
+use crate::request::{ClassId, PoolId, RequestType, Ticket};
 use crate::time::{Duration, Instant};
 use crate::work::Work;
 
@@ -43,6 +44,31 @@ pub struct Snapshot {
     pub types: Vec<TypeSnapshot>,
     /// The groups of types that contend with one another, without those that are on trial.
     pub groups: Vec<GroupSnapshot>,
+    /// The service classes, the default one first; none where there is but one.
+    pub classes: Vec<ClassSnapshot>,
+}
+
+/// One service class.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClassSnapshot {
+    /// Which.
+    pub class: ClassId,
+    /// Its weight in force.
+    pub weight: Weight,
+    /// Its requests that wait.
+    pub queued: u32,
+    /// Its requests in flight (suspended ones included).
+    pub in_flight: u32,
+    /// How many were dispatched since there is the class.
+    pub dispatched: u64,
+    /// How many were refused,
+    pub rejected: u64,
+    /// and how many of those because it had more than its share.
+    pub over_share: u64,
+    /// The work of those that have ended, as it was charged.
+    pub served: Work,
+    /// How long those that were dispatched had waited, together.
+    pub queue_wait: Duration,
 }
 
 /// One group of types that contend with one another.
@@ -80,6 +106,8 @@ pub struct Queued {
     pub ticket: Ticket,
     /// Its type.
     pub request_type: RequestType,
+    /// Its class; [`ClassId::DEFAULT`] if the policy doesn't name it.
+    pub class: ClassId,
     /// Its pool.
     pub pool: PoolId,
     /// The lane of its type.

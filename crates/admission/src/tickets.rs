@@ -1,7 +1,7 @@
 //! The records of all requests that wait or are in flight, and the lists that they are in.
 //!
 //! A slab: a ticket names its slot and carries a number that is never used twice, so that a ticket that has ended finds
-//! nothing. Each record has two pairs of links: one for the list of all that wait (in order of arrival), one for its
+//! nothing. Each record has two pairs of links: one for the list of those of its class that wait (in order of arrival), one for its
 //! type's list (those that wait for their type to become known, or those in flight; never both).
 
 use alloc::vec::Vec;
@@ -58,6 +58,8 @@ pub(crate) struct Record {
     pub(crate) request: Request,
     /// Its type's place in the table.
     pub(crate) kind: u32,
+    /// Its class's place.
+    pub(crate) class: u8,
     pub(crate) place: Place,
     pub(crate) meter: Meter,
     pub(crate) arrived: Instant,
@@ -101,7 +103,7 @@ struct Link {
 /// Which pair of links a list goes through.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Through {
-    /// All that wait.
+    /// Those of one class that wait.
     Arrival,
     /// Those of one type.
     Type,
@@ -127,6 +129,11 @@ impl List {
         (self.first != NONE).then_some(self.first)
     }
 
+    /// Its last record.
+    pub(crate) fn last(&self) -> Option<u32> {
+        (self.last != NONE).then_some(self.last)
+    }
+
     /// How many are in it.
     pub(crate) fn len(&self) -> u32 {
         self.len
@@ -148,11 +155,18 @@ pub(crate) struct Tickets {
 
 impl Tickets {
     /// A record for a request that has just arrived.
-    pub(crate) fn insert(&mut self, now: Instant, request: Request, kind: u32, meter: Meter) -> u32 {
+    pub(crate) fn insert(
+        &mut self,
+        now: Instant,
+        request: Request,
+        (kind, class): (u32, u8),
+        meter: Meter,
+    ) -> u32 {
         let record = Record {
             sequence: self.arrivals,
             request,
             kind,
+            class,
             place: Place::Waiting(Line::Nowhere),
             meter,
             arrived: now,
@@ -264,6 +278,12 @@ impl Tickets {
         (after != NONE).then_some(after)
     }
 
+    /// The record before this one in a list.
+    pub(crate) fn before(&self, list: &List, slot: u32) -> Option<u32> {
+        let before = self.at(slot).links[list.through as usize].before;
+        (before != NONE).then_some(before)
+    }
+
     /// All slots of a list, in its order.
     pub(crate) fn all(&self, list: &List) -> Vec<u32> {
         let mut slots = Vec::with_capacity(list.len as usize);
@@ -282,6 +302,6 @@ mod tests {
 
     #[test]
     fn a_record_is_small() {
-        assert!(size_of::<Option<Record>>() <= 184, "{}", size_of::<Option<Record>>());
+        assert!(size_of::<Option<Record>>() <= 192, "{}", size_of::<Option<Record>>());
     }
 }

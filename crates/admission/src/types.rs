@@ -47,8 +47,8 @@ pub(crate) struct Type {
     pub(crate) thinking: u32,
     /// While it is unknown: those that wait until it isn't.
     pub(crate) held_back: List,
-    /// While it is unknown: the one that waits among the shorts to find out.
-    pub(crate) scout: Option<u32>,
+    /// While it is unknown: those that wait among the shorts to find out, at most one of each class.
+    pub(crate) scouts: Vec<u32>,
     /// How many of its requests wait.
     pub(crate) queued: u32,
     /// The work by which its waiting requests are put in order.
@@ -77,7 +77,7 @@ impl Type {
             in_flight: List::new(Through::Type),
             thinking: 0,
             held_back: List::new(Through::Type),
-            scout: None,
+            scouts: Vec::new(),
             queued: 0,
             rank: Work::ZERO,
             contends: Contends::default(),
@@ -89,10 +89,10 @@ impl Type {
         }
     }
 
-    /// Whether one of its requests is out, or about to be, to find what it costs. One whose client thinks
+    /// Whether one of its requests is out to find what it costs. One whose client thinks
     /// occupies nothing but its connection, and may do so for hours: the next one goes.
-    pub(crate) fn is_scouting(&self) -> bool {
-        self.scout.is_some() || self.in_flight.len() > self.thinking
+    pub(crate) fn is_out(&self) -> bool {
+        self.in_flight.len() > self.thinking
     }
 
     /// The work by which a request that joins a line is put in order: its type's mean over a longer time (its own

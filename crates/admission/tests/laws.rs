@@ -10,13 +10,14 @@ mod history;
 mod operations;
 
 use admission::{
-    Action, Capacity, Completion, Connection, Contention, Cost, Duration, Entry, Event, Gate, Instant, Lane,
-    Outcome, Pin, Policy, PoolId, PoolSet, Reason, Rejection, Request, RequestType, Snapshot, Ticket, Work,
+    Action, Capacity, ClassId, Completion, Connection, Contention, Cost, Duration, Entry, Event, Gate,
+    Instant, Lane, Outcome, Pin, Policy, PoolId, PoolSet, Reason, Rejection, Request, RequestType, Snapshot,
+    Ticket, Work,
 };
 use history::{MS, check, pool};
 use operations::{KINDS, Op, POOLS, a_policy, op};
 use proptest::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A request as the second bookkeeping sees it.
 #[derive(Debug)]
@@ -100,8 +101,16 @@ impl World {
     fn apply(&mut self, op: &Op) {
         let now = self.at();
         match *op {
-            Op::Arrive { kind, pool: index, held, immediate, deadline } => {
-                self.arrive(kind, index, held, immediate, deadline);
+            Op::Arrive { kind, pool: index, held, immediate, deadline, class } => {
+                let request = Request {
+                    request_type: RequestType(kind),
+                    class: ClassId(class),
+                    pool: pool(index),
+                    connection: if held { Connection::Held } else { Connection::Needed },
+                    entry: if immediate { Entry::Immediate } else { Entry::Queued },
+                    deadline: deadline.map(|ms| Instant::from_nanos(self.now + ms * MS)),
+                };
+                self.arrive(request);
             }
             Op::Complete { which, outcome, took } => {
                 if let Some(ticket) = self.pick(which, Some(true)) {
@@ -156,14 +165,9 @@ impl World {
         self.settle(true);
     }
 
-    fn arrive(&mut self, kind: u64, index: u8, held: bool, immediate: bool, deadline: Option<u64>) {
-        let request = Request {
-            request_type: RequestType(kind),
-            pool: pool(index),
-            connection: if held { Connection::Held } else { Connection::Needed },
-            entry: if immediate { Entry::Immediate } else { Entry::Queued },
-            deadline: deadline.map(|ms| Instant::from_nanos(self.now + ms * MS)),
-        };
+    fn arrive(&mut self, request: Request) {
+        let RequestType(kind) = request.request_type;
+        let (held, immediate) = (request.connection == Connection::Held, request.entry == Entry::Immediate);
         // What happens by the clock alone comes first, so that the bound is judged on what the newcomer meets.
         self.gate.handle_timeout(self.at());
         self.settle(true);
@@ -188,6 +192,7 @@ impl World {
         assert!(self.waiting() <= waiting.max(self.policy.queue_max), "more wait than may");
         assert!(!immediate || held || self.alive.contains_key(&ticket), "an immediate request was refused");
         if let Some((_, reason)) = self.refused.filter(|(refused, _)| is_idle && *refused == ticket) {
+            assert!(reason != Reason::OverShare, "over a share of what it has for itself");
             let by_chance = matches!(self.policy.rejection, Rejection::Yaksha(_));
             assert!(by_chance || is_of_the_queue(reason), "{reason:?} though nobody else is there");
         }
@@ -198,11 +203,18 @@ impl World {
         match reason {
             Reason::DeadlineUnreachable => self.policy.rejection == Rejection::Deadline,
             Reason::QueueDelay => matches!(self.policy.rejection, Rejection::Codel { .. }),
+            Reason::OverShare => self.class_count() > 1,
             Reason::Target => {
                 matches!(self.policy.rejection, Rejection::Yaksha(_) | Rejection::Target(_))
             }
             _ => true,
         }
+    }
+
+    /// The default one among them.
+    fn class_count(&self) -> usize {
+        let ids = self.policy.classes.iter().map(|class| class.id).chain([ClassId::DEFAULT]);
+        ids.collect::<BTreeSet<_>>().len()
     }
 
     /// Whether this type passes freely.
@@ -402,6 +414,29 @@ impl World {
         assert_eq!(by_type as usize, snapshot.queued, "queued by type");
         assert!(snapshot.types.len() <= self.policy.types_max.max(in_flight + snapshot.queued) + 1);
         self.compare_lanes(&snapshot);
+        self.compare_classes(&snapshot);
+    }
+
+    fn compare_classes(&self, snapshot: &Snapshot) {
+        let count = self.class_count();
+        assert_eq!(snapshot.classes.len(), if count > 1 { count } else { 0 });
+        for class in snapshot.classes.iter().filter(|_| self.same_policy) {
+            let is_known = |id: ClassId| snapshot.classes.iter().any(|known| known.class == id);
+            let is_of = |known: &&Known| {
+                let id = known.request.class;
+                class.class == if is_known(id) { id } else { ClassId::DEFAULT }
+            };
+            let of_class: Vec<_> = self.alive.values().filter(is_of).collect();
+            let in_flight = of_class.iter().filter(|known| known.in_flight).count();
+            assert_eq!(class.in_flight as usize, in_flight, "in flight of a class");
+            assert_eq!(class.queued as usize, of_class.len() - in_flight, "queued of a class");
+        }
+        if count > 1 {
+            let sums = snapshot.classes.iter().fold((0, 0), |(queued, in_flight), class| {
+                (queued + class.queued as usize, in_flight + class.in_flight as usize)
+            });
+            assert_eq!(sums, (snapshot.queued, snapshot.in_flight), "each belongs to one class");
+        }
     }
 
     fn compare_lanes(&self, snapshot: &Snapshot) {
@@ -411,7 +446,8 @@ impl World {
             let waits =
                 |known: &&Known| !known.in_flight && (known.short || !lanes) && self.could_start(known);
             // Who waits because its group is full holds up nobody else.
-            assert!(self.alive.values().find(waits).is_none(), "it waits for nothing");
+            let idle = self.alive.values().find(waits);
+            assert!(idle.is_none(), "it waits for nothing: {idle:?}");
         }
         if lanes && self.same_policy {
             for known in snapshot.types.iter().filter(|known| known.lane == Lane::Unknown) {
@@ -420,7 +456,10 @@ impl World {
                         && known.request_type.is_none_or(|key| key == other.request.request_type)
                 };
                 let at_once = self.alive.values().filter(of_type).count();
-                assert!(known.in_flight as usize <= 1 + at_once, "more than one of an unknown type");
+                assert!(
+                    known.in_flight as usize <= self.class_count() + at_once,
+                    "more than one of an unknown type"
+                );
             }
         }
     }

@@ -7,21 +7,27 @@
 mod history;
 
 use admission::{
-    Action, Capacity, Completion, Connection, Cost, Duration, Entry, Event, Gate, Instant, Order, Outcome,
-    Policy, Request, RequestType, Ticket, Work,
+    Action, Capacity, ClassId, Completion, Connection, Cost, Duration, Entry, Event, Gate, Instant, Order,
+    Outcome, Policy, Request, RequestType, ServiceClass, Ticket, Weight, Work,
 };
 use history::{MS, check, pool};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
 const POOLS: u8 = 3;
+const TAUGHT: ClassId = ClassId(99);
 /// What each type costs, in milliseconds.
 const COSTS: [u64; 6] = [1, 1, 2, 5, 20, 90];
 
 #[derive(Clone, Debug)]
 enum Op {
-    Arrive { kind: u64, pool: u8 },
-    Complete(usize),
+    Arrive {
+        kind: u64,
+        pool: u8,
+        class: usize,
+    },
+    /// One ends, after so many halves of what was expected.
+    Complete(usize, u64),
     Cancel(usize),
     SetPool(u8, u32),
     Pass(u64),
@@ -33,12 +39,15 @@ struct Setting {
     capacity: Option<u64>,
     totals: [u32; POOLS as usize],
     connections: u32,
+    /// Of each class, in thousandths. One: there are no classes.
+    weights: Vec<u32>,
 }
 
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
-        12 => (0..COSTS.len() as u64, 0..POOLS).prop_map(|(kind, pool)| Op::Arrive { kind, pool }),
-        8 => (0..64_usize).prop_map(Op::Complete),
+        12 => (0..COSTS.len() as u64, 0..POOLS, 0..8_usize)
+            .prop_map(|(kind, pool, class)| Op::Arrive { kind, pool, class }),
+        8 => (0..64_usize, 1..7_u64).prop_map(|(which, halves)| Op::Complete(which, halves)),
         2 => (0..64_usize).prop_map(Op::Cancel),
         1 => (0..POOLS, 0..5_u32).prop_map(|(pool, total)| Op::SetPool(pool, total)),
         3 => (0..3_000_000_u64).prop_map(Op::Pass),
@@ -47,8 +56,17 @@ fn op() -> impl Strategy<Value = Op> {
 
 fn setting(order: impl Strategy<Value = Order>) -> impl Strategy<Value = Setting> {
     let totals = prop_oneof![prop::array::uniform3(0..5_u32), Just([1_000; 3])];
-    (order, prop::option::of(5..200_u64), totals, 1..9_u32)
-        .prop_map(|(order, capacity, totals, connections)| Setting { order, capacity, totals, connections })
+    let weight = prop_oneof![Just(1_000), Just(6_000), 1..1_000_000_u32];
+    let weights = prop_oneof![Just(vec![1_000]), prop::collection::vec(weight, 2..6)];
+    (order, prop::option::of(5..200_u64), totals, 1..9_u32, weights).prop_map(
+        |(order, capacity, totals, connections, weights)| Setting {
+            order,
+            capacity,
+            totals,
+            connections,
+            weights,
+        },
+    )
 }
 
 fn aging(aging: Option<f64>, floor: u64) -> Order {
@@ -84,6 +102,7 @@ struct Waiting {
 
 struct Running {
     pool: usize,
+    class: usize,
     work: u64,
     since: u64,
 }
@@ -91,7 +110,11 @@ struct Running {
 /// The gate as plainly as it can be said.
 struct Model {
     setting: Setting,
-    line: Vec<Waiting>,
+    /// By class.
+    lines: Vec<Vec<Waiting>>,
+    /// When the next of each class goes, and when the last one went, in virtual time.
+    tags: Vec<u128>,
+    now: u128,
     running: BTreeMap<Ticket, Running>,
     /// The latest rank of each type.
     ranks: BTreeMap<u64, u64>,
@@ -101,7 +124,7 @@ impl Model {
     /// Requests of one type rank alike while some wait, unless their steady mean has doubled or halved.
     fn rank(&mut self, kind: u64, steady: u64) -> u64 {
         let rank = self.ranks.entry(kind).or_insert(steady);
-        let alone = !self.line.iter().any(|waiting| waiting.kind == kind);
+        let alone = !self.lines.iter().flatten().any(|waiting| waiting.kind == kind);
         if alone || steady >= 2 * *rank || steady <= *rank / 2 {
             *rank = steady;
         }
@@ -112,42 +135,75 @@ impl Model {
         &mut self,
         now: u64,
         ticket: Ticket,
-        (kind, pool): (u64, usize),
+        (kind, pool, class): (u64, usize, usize),
         (work, steady): (u64, u64),
     ) -> u64 {
-        let mut at = self.line.len();
         let rank = self.rank(kind, steady);
         let left = allowance(self.setting.order, rank);
         let newcomer = Waiting { ticket, kind, pool, work, rank, left };
         // Those that wait for another pool's connection are skipped by one that starts at once, not overtaken.
-        if !self.line.iter().any(|waiting| self.has_connection(waiting.pool))
+        let at_once = !self.lines.iter().flatten().any(|waiting| self.has_connection(waiting.pool))
             && self.has_connection(pool)
-            && self.fits(now, work)
-        {
-            self.line.insert(0, newcomer);
+            && self.fits(now, work);
+        let line = &mut self.lines[class];
+        if line.is_empty() {
+            self.tags[class] = self.tags[class].max(self.now);
+        }
+        if at_once {
+            line.insert(0, newcomer);
             return rank;
         }
-        while at > 0 && self.line[at - 1].rank > rank && self.line[at - 1].left >= rank as f64 {
-            self.line[at - 1].left -= rank as f64;
+        let mut at = line.len();
+        while at > 0 && line[at - 1].rank > rank && line[at - 1].left >= rank as f64 {
+            line[at - 1].left -= rank as f64;
             at -= 1;
         }
-        self.line.insert(at, newcomer);
+        line.insert(at, newcomer);
         rank
     }
 
     /// Who starts now, in order.
     fn start(&mut self, now: u64) -> Vec<Ticket> {
         let mut started = Vec::new();
-        while let Some(at) = (0..self.line.len()).find(|&at| self.has_connection(self.line[at].pool)) {
-            let work = self.line[at].work;
+        let head = |model: &Self, class: usize| {
+            model.lines[class].iter().position(|waiting| model.has_connection(waiting.pool))
+        };
+        loop {
+            let could = (0..self.lines.len()).filter_map(|class| Some((class, head(self, class)?)));
+            let Some((class, at)) = could.min_by_key(|&(class, _)| self.tags[class]) else { break };
+            let work = self.lines[class][at].work;
             if !self.fits(now, work) {
                 break;
             }
-            let Waiting { ticket, pool, .. } = self.line.remove(at);
-            self.running.insert(ticket, Running { pool, work, since: now });
+            let Waiting { ticket, pool, .. } = self.lines[class].remove(at);
+            self.running.insert(ticket, Running { pool, class, work, since: now });
             started.push(ticket);
+            let tag = self.tags[class];
+            self.now = self.now.max(tag);
+            for (other, line) in self.lines.iter().enumerate() {
+                if !line.is_empty() {
+                    self.tags[other] = self.tags[other].max(tag);
+                }
+            }
+            self.tags[class] += self.in_virtual_time(class, work);
         }
         started
+    }
+
+    fn in_virtual_time(&self, class: usize, work: u64) -> u128 {
+        (u128::from(work) << 32) / u128::from(self.setting.weights[class])
+    }
+
+    /// One has ended; its class pays for what it took.
+    fn end(&mut self, ticket: Ticket, took: u64) {
+        let Running { class, work, .. } = self.running.remove(&ticket).expect("it runs");
+        let more = self.in_virtual_time(class, took.saturating_sub(work));
+        let less = self.in_virtual_time(class, work.saturating_sub(took));
+        self.tags[class] = (self.tags[class] + more).saturating_sub(less);
+    }
+
+    fn waiting(&self) -> usize {
+        self.lines.iter().map(Vec::len).sum()
     }
 
     fn fits(&self, now: u64, work: u64) -> bool {
@@ -171,14 +227,16 @@ struct Seen {
     work: BTreeMap<Ticket, u64>,
     rank: BTreeMap<Ticket, u64>,
     waiting: BTreeMap<Ticket, f64>,
+    class: BTreeMap<Ticket, usize>,
 }
 
 impl Seen {
-    /// With one pool for all nobody is skipped, so that who starts has overtaken all that came before and still wait.
+    /// With one pool for all nobody is skipped, so that who starts has overtaken all of its class that came before and still wait.
     fn start(&mut self, ticket: Ticket, order: Order) {
         self.waiting.remove(&ticket);
         let work = self.rank[&ticket];
-        for (other, overtaken) in &mut self.waiting {
+        let class = self.class[&ticket];
+        for (other, overtaken) in self.waiting.iter_mut().filter(|(other, _)| self.class[other] == class) {
             if *other < ticket {
                 *overtaken += work as f64;
                 let own = self.rank[other];
@@ -213,52 +271,73 @@ impl World {
             queue_timeout: Duration::from_secs(1 << 30),
             pinned_max: 0,
             types_max: 100,
+            // What is taught is given to a class that is gone before anything is asked of the others.
+            classes: vec![ServiceClass { id: TAUGHT, weight: Weight::ONE }],
             ..Policy::default()
         };
         let mut gate = Gate::new(policy.clone(), Instant::ZERO, 1);
         gate.set_pool(Instant::ZERO, pool(0), u32::MAX);
         for (kind, cost) in COSTS.into_iter().enumerate() {
             for _ in 0..5 {
-                let ticket = gate.arrive(Instant::ZERO, request(kind as u64, 0));
+                let ticket =
+                    gate.arrive(Instant::ZERO, Request { class: TAUGHT, ..request(kind as u64, 0, 0) });
                 complete(&mut gate, 0, ticket, cost * MS);
             }
         }
         let one_pool = setting.totals == [1_000; 3];
-        gate.set_policy(Instant::ZERO, Policy { connections: setting.connections, ..policy });
+        gate.set_policy(
+            Instant::ZERO,
+            Policy { connections: setting.connections, classes: classes(&setting.weights), ..policy },
+        );
         for (index, total) in setting.totals.into_iter().enumerate() {
             gate.set_pool(Instant::ZERO, pool(index as u8), total);
         }
         while gate.poll().is_some() || gate.poll_event().is_some() {}
-        let model = Model { setting, line: Vec::new(), running: BTreeMap::new(), ranks: BTreeMap::new() };
+        let count = setting.weights.len();
+        let model = Model {
+            lines: (0..count).map(|_| Vec::new()).collect(),
+            tags: vec![0; count],
+            now: 0,
+            setting,
+            running: BTreeMap::new(),
+            ranks: BTreeMap::new(),
+        };
         Self { gate, model, seen: Seen::default(), now: 0, one_pool }
     }
 
     fn apply(&mut self, op: &Op) {
         let now = Instant::from_nanos(self.now);
         match *op {
-            Op::Arrive { kind, pool } => {
+            Op::Arrive { kind, pool, class } => {
+                let class = class % self.model.setting.weights.len();
                 self.gate.handle_timeout(now);
                 let types = self.gate.snapshot().types;
                 let known = types.iter().find(|known| known.request_type == Some(RequestType(kind)));
                 let known = known.expect("taught");
                 let (work, steady) = (known.work.as_nanos(), known.rank.as_nanos());
-                let ticket = self.gate.arrive(now, request(kind, pool));
+                let ticket = self.gate.arrive(now, request(kind, pool, class));
                 self.seen.work.insert(ticket, work);
                 self.seen.waiting.insert(ticket, 0.0);
-                let rank = self.model.arrive(self.now, ticket, (kind, pool as usize), (work, steady));
+                self.seen.class.insert(ticket, class);
+                let whose = (kind, pool as usize, class);
+                let rank = self.model.arrive(self.now, ticket, whose, (work, steady));
                 self.seen.rank.insert(ticket, rank);
             }
-            Op::Complete(which) => {
+            Op::Complete(which, halves) => {
                 let running: Vec<_> = self.model.running.keys().copied().collect();
                 if let Some(&ticket) = running.get(which % running.len().max(1)) {
-                    self.model.running.remove(&ticket);
-                    let took = self.seen.work[&ticket];
+                    let work = self.seen.work[&ticket];
+                    // Without classes estimates stay as they are.
+                    let took = if self.model.lines.len() > 1 { (work * halves / 2).max(1) } else { work };
+                    self.model.end(ticket, took);
                     complete(&mut self.gate, self.now, ticket, took);
                 }
             }
             Op::Cancel(which) => {
-                if !self.model.line.is_empty() {
-                    let ticket = self.model.line.remove(which % self.model.line.len()).ticket;
+                let waiting: Vec<_> = self.model.lines.iter().flatten().map(|it| it.ticket).collect();
+                if !waiting.is_empty() {
+                    let ticket = waiting[which % waiting.len()];
+                    self.model.lines.iter_mut().for_each(|line| line.retain(|it| it.ticket != ticket));
                     self.seen.waiting.remove(&ticket);
                     self.gate.cancel(now, ticket);
                 }
@@ -296,13 +375,22 @@ impl World {
         }
         let snapshot = self.gate.snapshot();
         assert_eq!(snapshot.load.as_nanos(), self.model.load(self.now));
-        assert_eq!(snapshot.queued, self.model.line.len());
+        assert_eq!(snapshot.queued, self.model.waiting());
     }
 }
 
-fn request(kind: u64, index: u8) -> Request {
+fn classes(weights: &[u32]) -> Vec<ServiceClass> {
+    let of = |(place, &weight): (usize, &u32)| ServiceClass {
+        id: ClassId(place as u64),
+        weight: Weight::new(f64::from(weight) / 1e3).expect("a weight"),
+    };
+    weights.iter().enumerate().map(of).collect()
+}
+
+fn request(kind: u64, index: u8, class: usize) -> Request {
     Request {
         request_type: RequestType(kind),
+        class: ClassId(class as u64),
         pool: pool(index),
         connection: Connection::Needed,
         entry: Entry::Queued,

@@ -23,7 +23,7 @@ pub use times::{BOUNDS_SECONDS, Buckets, TimeSummary};
 pub const OTHER: &str = "other";
 
 /// Every reason, in the order of the counts in [`Counts::rejected`].
-pub const REASONS: [Reason; 7] = [
+pub const REASONS: [Reason; 8] = [
     Reason::QueueFull,
     Reason::QueueTimeout,
     Reason::Deadline,
@@ -31,6 +31,7 @@ pub const REASONS: [Reason; 7] = [
     Reason::QueueDelay,
     Reason::Target,
     Reason::PinnedMax,
+    Reason::OverShare,
 ];
 
 /// The most changes kept between two calls of [`Observer::take_changes`]; more are only counted.
@@ -176,6 +177,7 @@ impl Counts {
             Reason::QueueDelay => 4,
             Reason::Target => 5,
             Reason::PinnedMax => 6,
+            Reason::OverShare => 7,
         };
         self.rejected[index] += 1;
     }

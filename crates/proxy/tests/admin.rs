@@ -39,7 +39,7 @@ fn row(key: Option<RequestType>, label: &str, succeeded: u64, work_ms: u64) -> T
     row.key = key;
     row.label = label.into();
     row.counts.succeeded = succeeded;
-    row.counts.rejected = [1, 2, 0, 0, 0, 0, 0];
+    row.counts.rejected = [1, 2, 0, 0, 0, 0, 0, 0];
     row.counts.work = Work::from(Duration::from_millis(work_ms * succeeded));
     row
 }
@@ -102,7 +102,7 @@ impl GateView for Fake {
     fn totals(&self) -> Totals {
         let mut totals = Totals::default();
         totals.counts.succeeded = 4;
-        totals.counts.rejected = [1, 2, 0, 0, 0, 0, 0];
+        totals.counts.rejected = [1, 2, 0, 0, 0, 0, 0, 0];
         totals.queue_wait_dispatched.record(Duration::from_millis(2));
         totals.queue_wait_dispatched.record(Duration::from_secs(300));
         totals

@@ -275,6 +275,7 @@ impl<'a, O: Observer> Engine<'a, O> {
             now,
             Request {
                 request_type: Scenario::request_type(kind as usize),
+                class: asked.class,
                 pool: PoolId::default(),
                 connection: Connection::Needed,
                 entry: Entry::Queued,

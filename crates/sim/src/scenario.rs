@@ -1,6 +1,8 @@
 //! An experiment as a value: who asks for what, when, of which service, behind which gate.
 
-use admission::{Duration, Instant, Learned, LearnedType, LearnedVariation, Policy, RequestType, Work};
+use admission::{
+    ClassId, Duration, Instant, Learned, LearnedType, LearnedVariation, Policy, RequestType, Work,
+};
 
 use crate::arrivals::Arrivals;
 use crate::clients::{Mix, Patience};
@@ -61,6 +63,8 @@ pub struct Source {
     pub arrivals: Arrivals,
     /// What they send.
     pub mix: Mix,
+    /// The service class of what they send.
+    pub class: ClassId,
     /// When they give up.
     pub patience: Patience,
     /// How long after its arrival a request is of no use any more, if the gate is told.
@@ -104,6 +108,7 @@ impl Source {
         Self {
             arrivals,
             mix,
+            class: ClassId::DEFAULT,
             patience: Patience::ENDLESS,
             deadline: None,
             from: Duration::ZERO,

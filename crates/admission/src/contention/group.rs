@@ -26,7 +26,7 @@ use alloc::vec::Vec;
 use super::{KINDS_MAX, Type};
 use crate::capacity::auto::Auto;
 use crate::capacity::{Control, Sample};
-use crate::order::Sequence;
+use crate::classes::Lines;
 use crate::request::RequestType;
 use crate::time::{Duration, Instant};
 
@@ -65,10 +65,8 @@ pub(crate) struct Group {
     pub(super) hold: Hold,
     /// Requests of it in flight, without the suspended ones.
     pub(crate) in_flight: u32,
-    /// Those that had their turn and wait for room in the group.
-    pub(crate) aside: Sequence,
-    /// The same from the line of the longs.
-    pub(crate) aside_long: Sequence,
+    /// Those that had their turn and wait for room in the group, by class.
+    aside: Vec<Lines>,
     /// Whether a trial has spoken for it.
     pub(crate) formed: bool,
     /// Whether it is tried in place of one of fewer types.
@@ -116,8 +114,7 @@ impl Group {
             hold,
             again: false,
             in_flight: 0,
-            aside: Sequence::new(),
-            aside_long: Sequence::new(),
+            aside: Vec::new(),
             began: now,
             counted_since: now,
             waited: Duration::ZERO,
@@ -162,7 +159,20 @@ impl Group {
 
     /// How many wait for room in it.
     pub(crate) fn waiting(&self) -> usize {
-        self.aside.len() + self.aside_long.len()
+        self.aside.iter().map(Lines::len).sum()
+    }
+
+    /// Those of one class that wait for room in it.
+    pub(crate) fn aside(&self, class: u8) -> Option<&Lines> {
+        self.aside.get(usize::from(class))
+    }
+
+    /// The same, to change.
+    pub(crate) fn aside_mut(&mut self, class: u8) -> &mut Lines {
+        while self.aside.len() <= usize::from(class) {
+            self.aside.push(Lines::new());
+        }
+        &mut self.aside[usize::from(class)]
     }
 
     /// Whether nothing is bounded by it any more.

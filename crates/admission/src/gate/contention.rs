@@ -38,17 +38,15 @@ impl Gate {
         self.contention.groups.iter().flatten().filter(bounds).map(Group::waiting).sum()
     }
 
-    /// Of those aside that could start if they fit, whose group has room, the first that arrived.
-    pub(super) fn aside_head(&self) -> Option<u32> {
+    /// Of those of a class aside that could start if they fit, whose group has room, the first that arrived.
+    pub(super) fn aside_head(&self, class: u8) -> Option<u32> {
         let sequence = |&slot: &u32| self.tickets.at(slot).sequence;
         let could_start = |place: u8| {
             let group = self.contention.group(place).filter(|group| group.has_room())?;
-            let short = group.aside.first(self.connections.open_to_shorts());
-            let long = if self.lanes.has_room() {
-                group.aside_long.first(self.connections.open_to_longs())
-            } else {
-                None
-            };
+            let aside = group.aside(class)?;
+            let short = aside.short.first(self.connections.open_to_shorts());
+            let long =
+                if self.lanes.has_room() { aside.long.first(self.connections.open_to_longs()) } else { None };
             short.into_iter().chain(long).min_by_key(sequence)
         };
         self.contention.places().filter_map(could_start).min_by_key(sequence)
@@ -56,9 +54,10 @@ impl Gate {
 
     /// One that is aside leaves the group's line.
     pub(super) fn leave_aside(&mut self, slot: u32, place: u8) {
+        let class = self.tickets.at(slot).class;
         let Some(group) = self.contention.group_mut(place) else { return };
-        group.aside.remove(slot);
-        group.aside_long.remove(slot);
+        group.aside_mut(class).short.remove(slot);
+        group.aside_mut(class).long.remove(slot);
         if group.is_released() && group.waiting() == 0 {
             self.contention.groups[usize::from(place)] = None;
         }
@@ -173,7 +172,7 @@ impl Gate {
         for place in self.contention.places() {
             most[usize::from(place)] = self.contention.group(place).map_or(0, Group::most);
         }
-        let waits = self.waiting.len() as usize > self.aside();
+        let waits = self.classes.waiting() as usize > self.aside();
         if self.contention.observe(now, waits)
             && let Some(place) = self.contention.look(now, &mut self.types, capacity_compares)
         {
@@ -181,7 +180,7 @@ impl Gate {
         }
         if !self.contention.is_empty()
             && let Some((place, turn)) =
-                self.contention.watch(now, &self.types, self.waiting.len(), capacity_compares)
+                self.contention.watch(now, &self.types, self.classes.waiting(), capacity_compares)
         {
             self.turn(now, place, turn);
         }
@@ -263,7 +262,7 @@ impl Gate {
         for place in self.contention.places() {
             self.dissolve(now, place);
         }
-        for slot in self.tickets.all(&self.waiting) {
+        for slot in self.all_waiting() {
             let place = self.tickets.at(slot).place;
             if matches!(place, Place::Waiting(Line::Aside(_) | Line::AsideLong(_))) {
                 self.leave(slot);

@@ -1,23 +1,24 @@
 //! Who starts now.
 //!
-//! In this order: immediate requests, as soon as their connection is there; then the head of the short line and the head
-//! of the long line, a head being the first request whose class of connection is free (those skipped aren't overtaken:
+//! In this order: immediate requests, as soon as their connection is there; then, of the class whose turn it is
+//! (`gate/classes.rs`), the head of the short line and the head of the long line, a head being the first request whose class of connection is free (those skipped aren't overtaken:
 //! they wait for something else). The short head goes first, except before a long that has lost its patience
 //! (`lanes.rs`), or under FIFO before a long that arrived earlier. A head that doesn't fit the capacity blocks all behind
 //! it in its line: no backfilling. A short head that doesn't fit also blocks the longs, which would take its room. A head
 //! whose group is full steps aside; once its group has room it goes before what arrived later (`gate/contention.rs`).
 
 use super::Gate;
+use super::classes::Turn;
 use crate::action::{Action, Reason};
 use crate::capacity::Move;
 use crate::event::{Event, Lane};
 use crate::order::Class;
-use crate::request::Connection;
+use crate::request::{Connection, Entry};
 use crate::tickets::{Line, Place};
 use crate::time::Instant;
 
 /// Who goes next, and whether it fits the capacity.
-struct Head {
+pub(super) struct Head {
     slot: u32,
     fits: bool,
 }
@@ -46,14 +47,14 @@ impl Gate {
         if record.place == Place::Waiting(Line::Immediate) {
             return None;
         }
-        self.refusal.dispatch(now, now.since(record.arrived), self.waiting.len() > 1)
+        self.refusal.dispatch(now, now.since(record.arrived), self.classes.waiting() > 1)
     }
 
     /// Shows the controllers what is in flight now. Whether one lets more in than before.
     fn has_found_room(&mut self, now: Instant) -> bool {
         let in_groups = self.contention.looks() && self.have_groups_found_room(now);
         let in_flight = self.ledger.count();
-        let waits = self.waiting.len() as usize > self.aside();
+        let waits = self.classes.waiting() as usize > self.aside();
         let held = self.contention.looks() && self.contention.holds_capacity(now);
         let Some(found) = self.room.found() else {
             return in_groups;
@@ -69,38 +70,32 @@ impl Gate {
         in_groups || after > before && waits
     }
 
-    /// The next that may start now. Heads whose group is full step aside.
-    fn next(&mut self) -> Option<u32> {
-        if self.waiting.is_empty() {
-            return None;
-        }
-        if let Some(slot) = self.immediate.first(self.connections.open_to_immediate()) {
-            return Some(slot);
-        }
+    /// The next of a class that may start now. Heads whose group is full step aside.
+    pub(super) fn next_of(&mut self, class: u8) -> Turn {
         loop {
-            let aside = self.aside_head();
-            let head = self.head();
+            let aside = self.aside_head(class);
+            let head = self.head(class);
             let earlier = |a: u32, b: u32| self.tickets.at(a).sequence < self.tickets.at(b).sequence;
             match (aside, head) {
-                (None, None) => return None,
-                (Some(aside), None) => return Some(aside).filter(|&slot| self.fits(slot)),
+                (None, None) => return Turn::Nobody,
+                (Some(aside), None) => return Turn::of(aside, self.fits(aside)),
                 (Some(aside), Some(head)) if earlier(aside, head.slot) => {
-                    return Some(aside).filter(|&slot| self.fits(slot));
+                    return Turn::of(aside, self.fits(aside));
                 }
                 (_, Some(Head { slot, fits })) => match self.full_group_of(slot) {
                     Some(group) => self.step_aside(slot, group),
-                    None => return fits.then_some(slot),
+                    None => return Turn::of(slot, fits),
                 },
             }
         }
     }
 
-    /// The head of the lines: who goes next of all that didn't step aside.
-    fn head(&self) -> Option<Head> {
+    /// The head of a class's lines: who goes next of all that didn't step aside.
+    pub(super) fn head(&self, class: u8) -> Option<Head> {
         let if_it_fits = |slot| Head { slot, fits: self.fits(slot) };
         let open = self.connections.open_to_shorts();
-        let short = self.short.first(open);
-        let Some(long) = self.long_head() else {
+        let short = self.classes.at(class).lines.short.first(open);
+        let Some(long) = self.long_head(class) else {
             return short.map(if_it_fits);
         };
         if self.has_lost_patience(long) {
@@ -116,12 +111,13 @@ impl Gate {
         Some(if_it_fits(head))
     }
 
-    /// The first long that could start if it fits.
-    fn long_head(&self) -> Option<u32> {
-        if self.long.is_empty() || !self.lanes.has_room() {
+    /// The first long of a class that could start if it fits.
+    fn long_head(&self, class: u8) -> Option<u32> {
+        let long = &self.classes.at(class).lines.long;
+        if long.is_empty() || !self.lanes.has_room() {
             return None;
         }
-        self.long.first(self.connections.open_to_longs())
+        long.first(self.connections.open_to_longs())
     }
 
     fn fits(&self, slot: u32) -> bool {
@@ -139,11 +135,13 @@ impl Gate {
         if self.policy.order.is_fifo() {
             return false;
         }
-        if self.lanes.is_out(self.tickets.at(head).patience) {
+        let record = self.tickets.at(head);
+        let waiting = &self.classes.at(record.class).patience;
+        if waiting.is_out(record.patience) {
             return true;
         }
-        self.lanes.most_impatient().is_some_and(|(patience, slot)| {
-            self.lanes.is_out(patience)
+        waiting.least().is_some_and(|(patience, slot)| {
+            waiting.is_out(patience)
                 && self.connections.open_to_longs().contains(self.class_of(slot, Line::Long))
         })
     }
@@ -152,21 +150,26 @@ impl Gate {
     pub(super) fn is_free_for(&self, slot: u32, line: Line) -> bool {
         let open = self.connections.open_to_shorts();
         let class = self.class_of(slot, line);
+        let own = self.tickets.at(slot).class;
+        let lines = &self.classes.at(own).lines;
         let free = match line {
             Line::Short => {
-                let blocked = self.policy.order.is_fifo() && self.long_head().is_some();
-                open.contains(class) && self.short.first(open).is_none() && !blocked
+                let blocked = self.policy.order.is_fifo() && self.long_head(own).is_some();
+                open.contains(class) && lines.short.first(open).is_none() && !blocked
             }
             Line::Long => {
                 let open_to_longs = self.connections.open_to_longs();
                 self.lanes.has_room()
                     && open_to_longs.contains(class)
-                    && self.long.first(open_to_longs).is_none()
-                    && self.short.first(open).is_none()
+                    && lines.long.first(open_to_longs).is_none()
+                    && lines.short.first(open).is_none()
             }
             Line::Nowhere | Line::Immediate | Line::Type | Line::Aside(_) | Line::AsideLong(_) => false,
         };
-        free && self.full_group_of(slot).is_none() && self.aside_head().is_none() && self.fits(slot)
+        free && self.full_group_of(slot).is_none()
+            && self.aside_head(own).is_none()
+            && self.fits(slot)
+            && !self.others_could_start(own)
     }
 
     pub(super) fn class_of(&self, slot: u32, line: Line) -> Class {
@@ -195,14 +198,20 @@ impl Gate {
         match known.lane {
             _ if !self.lanes.is_on() => Line::Short,
             Lane::Long => Line::Long,
-            Lane::Unknown if known.is_scouting() => Line::Type,
+            Lane::Unknown if known.is_out() || self.has_scout(slot) => Line::Type,
             Lane::Unknown | Lane::Short | Lane::Variable => Line::Short,
         }
     }
 
+    /// Whether one of its type and class waits among the shorts to find out what the type takes.
+    pub(super) fn has_scout(&self, slot: u32) -> bool {
+        let record = self.tickets.at(slot);
+        self.types.at(record.kind).scouts.iter().any(|&scout| self.tickets.at(scout).class == record.class)
+    }
+
     /// A newcomer waits.
     pub(super) fn wait(&mut self, slot: u32, line: Line) {
-        self.tickets.append(&mut self.waiting, slot);
+        self.enlist(slot);
         let record = self.tickets.at(slot);
         self.refusal.enter(self.now, record.request.request_type);
         let (kind, deadline) = (record.kind, record.request.deadline);
@@ -216,7 +225,9 @@ impl Gate {
     /// One that waits leaves the queue.
     pub(super) fn stop_waiting(&mut self, slot: u32) {
         self.leave(slot);
-        self.tickets.unlink(&mut self.waiting, slot);
+        let class = self.tickets.at(slot).class;
+        self.tickets.unlink(&mut self.classes.at_mut(class).waiting, slot);
+        self.classes.stop_waiting(class);
         let record = self.tickets.at(slot);
         self.refusal.leave(self.now, record.request.request_type);
         let (kind, deadline) = (record.kind, record.request.deadline);
@@ -229,7 +240,7 @@ impl Gate {
         let class = self.class_of(slot, line);
         let record = self.tickets.at_mut(slot);
         record.place = Place::Waiting(line);
-        let (kind, work) = (record.kind, record.meter.work);
+        let (kind, own, work) = (record.kind, record.class, record.meter.work);
         let work = if !matches!(line, Line::Nowhere | Line::Immediate | Line::Type) {
             self.types.at_mut(kind).rank(work)
         } else {
@@ -242,28 +253,29 @@ impl Gate {
             Line::Immediate => self.immediate.insert(slot, class, work.as_nanos(), 0),
             Line::Short => {
                 if self.is_unknown(kind) {
-                    self.types.at_mut(kind).scout = Some(slot);
+                    self.types.at_mut(kind).scouts.push(slot);
                 }
-                self.short.insert(slot, class, work.as_nanos(), allowance);
+                self.classes.at_mut(own).lines.short.insert(slot, class, work.as_nanos(), allowance);
             }
             Line::Long => {
-                record.patience = self.lanes.wait(slot, allowance);
+                let its = self.classes.at_mut(own);
+                record.patience = its.patience.wait(slot, allowance);
                 let among_longs = self.policy.order.allowance_among_longs(work);
-                self.long.insert(slot, class, work.as_nanos(), among_longs);
+                its.lines.long.insert(slot, class, work.as_nanos(), among_longs);
             }
             Line::Type => self.tickets.append(&mut self.types.at_mut(kind).held_back, slot),
             Line::Aside(place) => {
                 if self.is_unknown(kind) {
-                    self.types.at_mut(kind).scout = Some(slot);
+                    self.types.at_mut(kind).scouts.push(slot);
                 }
                 if let Some(group) = self.contention.group_mut(place) {
-                    group.aside.insert(slot, class, work.as_nanos(), allowance);
+                    group.aside_mut(own).short.insert(slot, class, work.as_nanos(), allowance);
                 }
             }
             Line::AsideLong(place) => {
                 if let Some(group) = self.contention.group_mut(place) {
                     let among_longs = self.policy.order.allowance_among_longs(work);
-                    group.aside_long.insert(slot, class, work.as_nanos(), among_longs);
+                    group.aside_mut(own).long.insert(slot, class, work.as_nanos(), among_longs);
                 }
             }
         }
@@ -276,28 +288,23 @@ impl Gate {
             return;
         };
         record.place = Place::Waiting(Line::Nowhere);
-        let (kind, patience) = (record.kind, record.patience);
+        let (kind, own, patience) = (record.kind, record.class, record.patience);
         match line {
             Line::Nowhere => {}
             Line::Immediate => self.immediate.remove(slot),
             Line::Short => {
-                self.short.remove(slot);
-                let known = self.types.at_mut(kind);
-                if known.scout == Some(slot) {
-                    known.scout = None;
-                }
+                self.classes.at_mut(own).lines.short.remove(slot);
+                self.types.at_mut(kind).scouts.retain(|&scout| scout != slot);
             }
             Line::Long => {
-                self.long.remove(slot);
-                self.lanes.stop_waiting(slot, patience);
+                let its = self.classes.at_mut(own);
+                its.lines.long.remove(slot);
+                its.patience.stop_waiting(slot, patience);
             }
             Line::Type => self.tickets.unlink(&mut self.types.at_mut(kind).held_back, slot),
             Line::Aside(place) | Line::AsideLong(place) => {
                 self.leave_aside(slot, place);
-                let known = self.types.at_mut(kind);
-                if known.scout == Some(slot) {
-                    known.scout = None;
-                }
+                self.types.at_mut(kind).scouts.retain(|&scout| scout != slot);
             }
         }
     }
@@ -307,8 +314,13 @@ impl Gate {
         let record = self.tickets.at_mut(slot);
         record.place = Place::InFlight;
         record.dispatched = now;
-        let (kind, request, work) = (record.kind, record.request, record.meter.work);
+        let (kind, class, request, work) = (record.kind, record.class, record.request, record.meter.work);
         let queue_wait = now.since(record.arrived);
+        match request.entry {
+            Entry::Queued => self.classes.take_turn(class, work),
+            Entry::Immediate => self.classes.charge(class, work),
+        }
+        self.classes.start(class, queue_wait);
         if request.connection == Connection::Needed {
             self.connections.take(request.pool);
         }
@@ -317,7 +329,7 @@ impl Gate {
         self.join_group(slot);
         self.reseat(slot);
         if !self.tickets.at(slot).seated {
-            self.lanes.pass(work);
+            self.classes.at_mut(class).patience.pass(work);
         }
         let ticket = self.tickets.ticket(slot);
         self.actions.push_back(Action::Dispatch(ticket));

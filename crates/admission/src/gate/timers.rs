@@ -35,7 +35,7 @@ impl Gate {
 
     /// The next instant at which something may start or must be refused.
     pub(super) fn next_alarm(&self) -> Option<Instant> {
-        let timeout = self.waiting.first().map(|slot| self.times_out(slot));
+        let timeout = self.first_waiting().map(|slot| self.times_out(slot));
         let deadline = self.deadlines.next().map(|(deadline, _)| deadline);
         let suspension = self.idle.first().map(|&(since, _)| since.after(self.policy.suspend_after));
         let scout = self.scouts.first().map(|&(alarm, _)| self.pace.when(alarm));
@@ -61,7 +61,7 @@ impl Gate {
 
     fn expire(&mut self, now: Instant) -> bool {
         let mut any = false;
-        while let Some(slot) = self.waiting.first().filter(|&slot| self.times_out(slot) <= now) {
+        while let Some(slot) = self.first_waiting().filter(|&slot| self.times_out(slot) <= now) {
             self.reject(now, slot, Reason::QueueTimeout);
             any = true;
         }
@@ -174,6 +174,7 @@ impl Gate {
         }
         self.ledger.busy(self.pace.reading(), &mut record.meter);
         self.refusal.enter(self.now, record.request.request_type);
+        self.classes.at_mut(record.class).busy += 1;
         let meter = record.meter;
         if meter.is_overdue() {
             let kind = record.kind;
@@ -196,6 +197,7 @@ impl Gate {
         let (kind, meter) = (record.kind, record.meter);
         if meter.is_busy() {
             self.refusal.leave(self.now, record.request.request_type);
+            self.classes.at_mut(record.class).busy -= 1;
         }
         if let Some(lap) = record.lap.filter(|_| meter.is_busy()) {
             self.pace.stop(lap);

@@ -5,8 +5,6 @@
 //! so long that it is called long. Those that waited then join the line of their type's lane in order of arrival, and
 //! only then is their work fixed. Later changes of the lane don't move those that wait; those in flight count anew.
 
-use alloc::vec::Vec;
-
 use super::Gate;
 use crate::event::{Event, Lane};
 use crate::lanes::Readings;
@@ -20,6 +18,10 @@ use crate::work::Work;
 
 /// A type whose requests in flight raise what is expected of it by this factor has become another.
 const OUTLIVED: u64 = 2;
+
+/// So many of those held back are looked at for one of a class that has no scout. Whose class has none joins as one when it
+/// arrives, so that only what a failed scout leaves behind is looked for.
+const HELD_BACK_LOOKED_AT: usize = 64;
 
 impl Gate {
     /// The expected work of a request of this type, if it arrived now.
@@ -53,16 +55,16 @@ impl Gate {
         self.dispatch(now);
     }
 
-    /// A request has ended: its type learns from it, and the pace from what its type is known for.
-    pub(super) fn teach(&mut self, slot: u32, completion: &Completion) {
+    /// A request has ended: its type learns from it, and the pace from what its type is known for. What it counts for.
+    pub(super) fn teach(&mut self, slot: u32, completion: &Completion) -> Work {
         let record = self.tickets.at_mut(slot);
         let (kind, canceled) = (record.kind, record.canceled);
         let expected = record.settled.then_some(record.meter.work);
         let readings = record.flight.take().map(|flight| self.lanes.width.end(flight));
-        let Some(lap) = record.lap.take() else { return };
+        let Some(lap) = record.lap.take() else { return completion.upstream_time.into() };
         let known = self.types.at_mut(kind);
         let is_steady = self.policy.cost == Cost::Steady;
-        match completion.outcome {
+        let counts = match completion.outcome {
             Outcome::Success if !canceled => {
                 // What shares a record with others isn't alike, and teaches nothing of the service.
                 let Done { amount, trust } = match known.key {
@@ -85,6 +87,7 @@ impl Gate {
                     self.types.rescale(change);
                     self.lanes.rescale(change);
                 }
+                sample
             }
             Outcome::Failure if !canceled => {
                 let took = if is_steady {
@@ -93,10 +96,15 @@ impl Gate {
                     completion.upstream_time.into()
                 };
                 known.estimate.fail(took);
+                took
             }
-            Outcome::Success | Outcome::Failure | Outcome::Canceled => {}
-        }
+            Outcome::Success | Outcome::Failure | Outcome::Canceled if is_steady => {
+                Work::from_nanos(self.pace.progress(lap) as u64)
+            }
+            Outcome::Success | Outcome::Failure | Outcome::Canceled => completion.upstream_time.into(),
+        };
         self.pace.let_go(lap);
+        counts
     }
 
     /// Puts a type in the lane where it belongs now. Whether that is another.
@@ -173,7 +181,7 @@ impl Gate {
     /// The type is known: those that waited for that join the line of its lane.
     fn let_go(&mut self, work: Work, kind: u32) {
         let known = self.types.at(kind);
-        let mut slots: Vec<u32> = known.scout.into_iter().collect();
+        let mut slots = known.scouts.clone();
         slots.extend(self.tickets.all(&known.held_back));
         slots.sort_unstable_by_key(|&slot| self.tickets.at(slot).sequence);
         for slot in slots {
@@ -187,10 +195,10 @@ impl Gate {
     /// If a type is still unknown and its scout is gone, the next one goes.
     pub(super) fn send_scout(&mut self, kind: u32) {
         let known = self.types.at(kind);
-        if known.lane != Lane::Unknown || known.is_scouting() {
+        if known.lane != Lane::Unknown || known.held_back.is_empty() {
             return;
         }
-        if let Some(slot) = known.held_back.first() {
+        while let Some(slot) = self.next_scout(kind) {
             let work = self.expected(kind);
             self.leave(slot);
             self.tickets.at_mut(slot).meter.work = work;
@@ -198,9 +206,26 @@ impl Gate {
         }
     }
 
+    /// Who is to find out next what its type takes: of each class one waits for it, so that no class waits for another's turn.
+    fn next_scout(&self, kind: u32) -> Option<u32> {
+        let known = self.types.at(kind);
+        if known.is_out() {
+            return None;
+        }
+        let mut next = known.held_back.first();
+        for _ in 0..if self.classes.is_one() { 1 } else { HELD_BACK_LOOKED_AT } {
+            let slot = next?;
+            if !self.has_scout(slot) {
+                return Some(slot);
+            }
+            next = self.tickets.after(&known.held_back, slot);
+        }
+        None
+    }
+
     /// All that wait join their lines anew, in order of arrival.
     pub(super) fn line_up_anew(&mut self) {
-        let slots = self.tickets.all(&self.waiting);
+        let slots = self.all_waiting();
         for &slot in &slots {
             if self.tickets.at(slot).place != Place::Waiting(Line::Immediate) {
                 self.leave(slot);

@@ -1,6 +1,8 @@
 //! What an operator sees of a gate and does with it: who waits, who is in flight, and holding both up.
 
+use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 
 use super::Gate;
 use crate::request::PoolSet;
@@ -33,19 +35,31 @@ impl Gate {
 
     /// Those that wait, in order of arrival, at most so many.
     pub fn queue(&self, most: usize) -> Vec<Queued> {
-        let mut queue = Vec::new();
-        let mut next = self.waiting.first();
-        while let Some(slot) = next.filter(|_| queue.len() < most) {
+        let queued = |slot: u32| {
             let record = self.tickets.at(slot);
-            queue.push(Queued {
+            Queued {
                 ticket: self.tickets.ticket(slot),
                 request_type: record.request.request_type,
+                class: self.classes.id_of(record.class),
                 pool: record.request.pool,
                 lane: self.types.at(record.kind).lane,
                 work: record.meter.work,
                 since: record.arrived,
-            });
-            next = self.tickets.after(&self.waiting, slot);
+            }
+        };
+        let mut firsts: BinaryHeap<_> = self
+            .classes
+            .waits()
+            .filter_map(|class| self.classes.at(class).waiting.first())
+            .map(|slot| Reverse((self.tickets.at(slot).sequence, slot)))
+            .collect();
+        let mut queue = Vec::new();
+        while let Some(Reverse((_, slot))) = firsts.pop().filter(|_| queue.len() < most) {
+            queue.push(queued(slot));
+            let class = self.tickets.at(slot).class;
+            if let Some(next) = self.tickets.after(&self.classes.at(class).waiting, slot) {
+                firsts.push(Reverse((self.tickets.at(next).sequence, next)));
+            }
         }
         queue
     }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use admission::{
-    Capacity, Contention, Controller, Cost, Duration, Given, Goal, LongLimit, Order, Outcome, Policy,
-    Rejection, RequestType, Targets, Tuning, Work, YakshaSettings,
+    Capacity, ClassId, Contention, Controller, Cost, Duration, Given, Goal, LongLimit, Order, Outcome,
+    Policy, Rejection, RequestType, ServiceClass, Targets, Tuning, Weight, Work, YakshaSettings,
 };
 use proptest::prelude::*;
 
@@ -21,6 +21,7 @@ pub(crate) enum Op {
         held: bool,
         immediate: bool,
         deadline: Option<u64>,
+        class: u64,
     },
     Complete {
         which: usize,
@@ -119,13 +120,24 @@ fn long_limit() -> impl Strategy<Value = LongLimit> {
     prop_oneof![(1..5_u32).prop_map(LongLimit::Fixed), prior.prop_map(|prior| LongLimit::Found { prior })]
 }
 
+/// Mostly none; else some of the ids that requests name.
+fn classes() -> impl Strategy<Value = Vec<ServiceClass>> {
+    let weight = prop_oneof![Just(1.0), 0.001..1_000.0_f64];
+    let class = (0..4_u64, weight).prop_map(|(id, weight)| ServiceClass {
+        id: ClassId(id),
+        weight: Weight::new(weight).expect("a weight"),
+    });
+    prop_oneof![Just(Vec::new()), prop::collection::vec(class, 1..4)]
+}
+
 pub(crate) fn a_policy() -> impl Strategy<Value = Policy> {
     let limits =
         (capacity(), 1..9_u32, prop::option::of(long_limit()), 0..20_usize, 1..100_u64, 0..4_u32, 0..8_usize);
-    (limits, order(), rejection(), cost(), contention()).prop_map(
-        |(limits, order, rejection, cost, contention)| {
+    (limits, order(), rejection(), cost(), contention(), classes()).prop_map(
+        |(limits, order, rejection, cost, contention, classes)| {
             let (capacity, connections, long_limit, queue_max, timeout, pinned_max, types_max) = limits;
             Policy {
+                classes,
                 capacity,
                 contention,
                 connections,
@@ -148,15 +160,15 @@ fn outcome() -> impl Strategy<Value = Outcome> {
 }
 
 pub(crate) fn op() -> impl Strategy<Value = Op> {
-    let arrive = (0..KINDS as u64, 0..POOLS, 0..10_u8, prop::option::weighted(0.1, 0..30_u64)).prop_map(
-        |(kind, pool, special, deadline)| Op::Arrive {
+    let arrive = (0..KINDS as u64, 0..POOLS, 0..10_u8, prop::option::weighted(0.1, 0..30_u64), 0..5_u64)
+        .prop_map(|(kind, pool, special, deadline, class)| Op::Arrive {
             kind,
             pool,
             held: special == 0,
             immediate: special == 1,
             deadline,
-        },
-    );
+            class,
+        });
     let took = prop_oneof![3 => 0..2_000_000_u64, 1 => 0..200_000_000_u64];
     let complete = (0..64_usize, outcome(), took).prop_map(|(which, outcome, took)| Op::Complete {
         which,

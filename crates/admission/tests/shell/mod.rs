@@ -46,6 +46,7 @@ pub(crate) fn paper(capacity: u64, order: Order) -> Policy {
 pub(crate) fn request(kind: u64) -> Request {
     Request {
         request_type: RequestType(kind),
+        class: admission::ClassId::DEFAULT,
         pool: pool(0),
         connection: Connection::Needed,
         entry: Entry::Queued,

@@ -216,6 +216,7 @@ mod tests {
     fn observing_dispatches_what_enforcing_holds_back_and_counts_the_same() {
         let request = Request {
             request_type: RequestType(1),
+            class: admission::ClassId::DEFAULT,
             pool: PoolId::default(),
             connection: Connection::Needed,
             entry: Entry::Queued,

@@ -174,6 +174,7 @@ async fn pass(
         .map(|time_out| gate.driver.clock().now().after(time_out));
     let asked = admission::Request {
         request_type: classified.name.key,
+        class: admission::ClassId::DEFAULT,
         pool: PoolId::default(),
         connection: Connection::Needed,
         entry: Entry::Queued,

@@ -56,6 +56,7 @@ fn what_a_gate_tells_is_counted_by_type_and_in_all() {
     let mut observer = Observer::new(10);
     let request = Request {
         request_type: READ,
+        class: admission::ClassId::DEFAULT,
         pool: PoolId::default(),
         connection: Connection::Needed,
         entry: admission::Entry::Queued,
@@ -74,7 +75,7 @@ fn what_a_gate_tells_is_counted_by_type_and_in_all() {
     let rows = observer.table();
     let read = row(&rows, "read");
     let expected =
-        Counts { dispatched: 1, succeeded: 1, rejected: [1, 1, 0, 0, 0, 0, 0], left: 1, ..read.counts };
+        Counts { dispatched: 1, succeeded: 1, rejected: [1, 1, 0, 0, 0, 0, 0, 0], left: 1, ..read.counts };
     assert_eq!((read.counts, read.counts.ended()), (expected, 4));
     assert_eq!((read.queue_wait.count, read.queue_wait.sum), (4, ms(60)));
     assert_eq!((read.upstream_time.count, read.upstream_time.sum), (1, ms(60)));

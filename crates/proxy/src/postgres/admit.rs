@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use admission::{Connection, Entry, Reason, Request};
+use admission::{ClassId, Connection, Entry, Reason, Request};
 use wire::postgres::backend;
 
 use super::classify::Analysis;
@@ -69,6 +69,7 @@ impl Session {
         let driver = Arc::clone(&self.shared.driver);
         let request = Request {
             request_type: self.state.request_type(analysis, explicit),
+            class: ClassId::DEFAULT,
             pool: self.lease.as_ref().map(Lease::pool).unwrap_or_default(),
             connection: if self.server.is_some() { Connection::Held } else { Connection::Needed },
             entry: if immediate { Entry::Immediate } else { Entry::Queued },

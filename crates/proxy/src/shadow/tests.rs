@@ -33,6 +33,7 @@ fn policy(connections: u32) -> Policy {
 fn request(request_type: RequestType) -> Request {
     Request {
         request_type,
+        class: admission::ClassId::DEFAULT,
         pool: PoolId::new(7).unwrap(),
         connection: Connection::Held,
         entry: Entry::Queued,

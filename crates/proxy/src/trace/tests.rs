@@ -192,6 +192,7 @@ fn long_names_are_cut_at_a_letter() {
 fn request(request_type: u64) -> Request {
     Request {
         request_type: RequestType(request_type),
+        class: admission::ClassId::DEFAULT,
         pool: PoolId::default(),
         connection: Connection::Needed,
         entry: Admission::Queued,

@@ -1,0 +1,499 @@
+//! Service classes: each has lines of its own, and the classes take turns by their weights.
+//!
+//! **Idea.** A class that asks for more than its share must not make others wait. So each class has its own queue, in which the
+//! gate's order of service holds; whose head goes next is decided between the classes, by what each has been given so far.
+//! What a class leaves is shared by those who want it: the service never idles for fairness.
+//!
+//! **Formula.** Start-time fair queueing. The request that class i sends next has the start tag S_i; when it is sent, the
+//! virtual time v becomes S_i, and
+//!
+//! ```text
+//! S_i := S_i + work / weight_i          when it is sent, by what it is expected to take
+//! S_i := S_i + (took − work) / weight_i when it has ended, by what it took
+//! S_i := max(S_i, v)                    when the class begins to wait
+//! ```
+//!
+//! The class with the least tag goes next, of those that have a request that could start (a connection, a seat in the
+//! long lane, room in its group). One that had none when it was its turn is passed over, and isn't owed: its tag becomes
+//! that of the one that went. So nobody has credit for the past, neither for idling nor for waiting for something else.
+//! A head that doesn't fit the capacity isn't passed over: it waits for its room, as without classes.
+//!
+//! **Source.** Goyal, Vin, Cheng, "Start-time Fair Queueing", SIGCOMM 1996, section 2; with many requests in flight and
+//! charges by estimate: Jin, Chase, Kaur, "Interposed Proportional Sharing for a Storage Service Utility", SIGMETRICS
+//! 2004 (SFQ(D)). Two classes that both wait differ in work per weight by at most (l_i / weight_i + l_j / weight_j), l
+//! being the largest request, for each request that may be in flight.
+//!
+//! **Parameters.** The weights are the operator's. What a request took counts for at most [`CORRECTION_MAX`] times what was
+//! expected: an outage in the service would else keep its class waiting for as long again.
+//!
+//! **When it fails.** The first requests of a type that nobody knows are charged the mean, and no correction beyond the
+//! bound. Where the capacity isn't bounded nobody waits, and there are no turns to take: the service shares itself.
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+use crate::action::Reason;
+use crate::order::Sequence;
+use crate::policy::{ServiceClass, Weight};
+use crate::request::ClassId;
+use crate::snapshot::ClassSnapshot;
+use crate::tickets::{List, Through};
+use crate::time::Duration;
+use crate::work::Work;
+
+/// What one request took counts for at most so many times what was expected.
+const CORRECTION_MAX: u64 = 16;
+
+/// The place of the class of all that belong to no other.
+pub(crate) const DEFAULT: u8 = 0;
+
+/// Two lines of waiting requests: what passes freely, and what shares the long lane.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    pub(crate) short: Sequence,
+    pub(crate) long: Sequence,
+}
+
+impl Lines {
+    /// Nobody waits.
+    pub(crate) fn new() -> Self {
+        Self { short: Sequence::new(), long: Sequence::new() }
+    }
+
+    /// How many wait in both.
+    pub(crate) fn len(&self) -> usize {
+        self.short.len() + self.long.len()
+    }
+}
+
+/// For how much short work the longs of one class wait (`lanes.rs` says why they do).
+#[derive(Debug, Default)]
+pub(crate) struct Patience {
+    /// All short work of the class dispatched so far, in nanoseconds.
+    short_work: u64,
+    /// Waiting longs by the short work at which they go first.
+    waiting: BTreeSet<(u64, u32)>,
+}
+
+impl Patience {
+    /// A short request was dispatched.
+    pub(crate) fn pass(&mut self, work: Work) {
+        self.short_work = self.short_work.saturating_add(work.as_nanos());
+    }
+
+    /// A long request waits that may be overtaken by so much short work from now on. Returns when it goes first.
+    pub(crate) fn wait(&mut self, slot: u32, allowance: u64) -> u64 {
+        let patience = self.short_work.saturating_add(allowance);
+        self.waiting.insert((patience, slot));
+        patience
+    }
+
+    /// It waits no longer.
+    pub(crate) fn stop_waiting(&mut self, slot: u32, patience: u64) {
+        self.waiting.remove(&(patience, slot));
+    }
+
+    /// Whether a waiting long with this patience goes first now.
+    pub(crate) fn is_out(&self, patience: u64) -> bool {
+        patience != u64::MAX && self.short_work > patience
+    }
+
+    /// The waiting long with the least patience.
+    pub(crate) fn least(&self) -> Option<(u64, u32)> {
+        self.waiting.first().copied()
+    }
+}
+
+/// One class.
+#[derive(Debug)]
+pub(crate) struct Class {
+    id: ClassId,
+    weight: Weight,
+    /// S: when its next request goes, in virtual time.
+    tag: u128,
+    pub(crate) lines: Lines,
+    pub(crate) patience: Patience,
+    /// All of it that wait, in order of arrival.
+    pub(crate) waiting: List,
+    in_flight: u32,
+    /// Of those, how many the service is busy with.
+    pub(crate) busy: u32,
+    dispatched: u64,
+    rejected: u64,
+    over_share: u64,
+    served: Work,
+    queue_wait: Duration,
+}
+
+impl Class {
+    fn new(ServiceClass { id, weight }: ServiceClass, tag: u128) -> Self {
+        Self {
+            id,
+            weight,
+            tag,
+            lines: Lines::new(),
+            patience: Patience::default(),
+            waiting: List::new(Through::Arrival),
+            in_flight: 0,
+            busy: 0,
+            dispatched: 0,
+            rejected: 0,
+            over_share: 0,
+            served: Work::ZERO,
+            queue_wait: Duration::ZERO,
+        }
+    }
+
+    /// How many wait, or the service is busy with.
+    pub(crate) fn present(&self) -> u32 {
+        self.waiting.len().saturating_add(self.busy)
+    }
+
+    /// In virtual time, so much work; without a fraction of it being lost for any weight.
+    fn virtual_of(&self, work: Work) -> u128 {
+        (u128::from(work.as_nanos()) << 32) / u128::from(self.weight.thousandths())
+    }
+}
+
+/// Who has to go of those present, where one is too many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Surplus {
+    /// Nobody has more than its share: it is one too many for all.
+    All,
+    /// The class of who comes has more than its share with it.
+    Own,
+    /// The class in this place has the most above its share, and who comes doesn't.
+    Other(u8),
+}
+
+/// All classes, in the order of the policy; [`DEFAULT`] first.
+#[derive(Debug)]
+pub(crate) struct Classes {
+    list: Vec<Class>,
+    /// v.
+    now: u128,
+    /// Those in which somebody waits, one bit each.
+    waits: u64,
+    waiting: u32,
+}
+
+impl Classes {
+    /// As the operator chose.
+    pub(crate) fn new(chosen: &[ServiceClass]) -> Self {
+        let list = in_order(chosen).map(|class| Class::new(class, 0)).collect();
+        Self { list, now: 0, waits: 0, waiting: 0 }
+    }
+
+    /// Whether there is but one.
+    pub(crate) fn is_one(&self) -> bool {
+        self.list.len() == 1
+    }
+
+    /// The place of a class; of one that isn't known: that of [`DEFAULT`].
+    pub(crate) fn find(&self, id: ClassId) -> u8 {
+        if id == ClassId::DEFAULT {
+            return DEFAULT;
+        }
+        let place = self.list.iter().position(|class| class.id == id);
+        place.map_or(DEFAULT, |place| place as u8)
+    }
+
+    pub(crate) fn id_of(&self, place: u8) -> ClassId {
+        self.at(place).id
+    }
+
+    pub(crate) fn at(&self, place: u8) -> &Class {
+        &self.list[usize::from(place)]
+    }
+
+    pub(crate) fn at_mut(&mut self, place: u8) -> &mut Class {
+        &mut self.list[usize::from(place)]
+    }
+
+    /// How many wait in all.
+    pub(crate) fn waiting(&self) -> u32 {
+        self.waiting
+    }
+
+    /// The classes in which somebody waits, one bit each.
+    pub(crate) fn waits(&self) -> Set {
+        Set(self.waits)
+    }
+
+    /// Whether anybody waits in a line of longs.
+    pub(crate) fn has_longs(&self) -> bool {
+        self.waits().any(|place| !self.at(place).lines.long.is_empty())
+    }
+
+    /// One of this class is about to wait, or to go at once: a class of which nobody waited has no claim from before.
+    pub(crate) fn come(&mut self, place: u8) {
+        if self.waits >> place & 1 == 0 {
+            let now = self.now;
+            let class = self.at_mut(place);
+            class.tag = class.tag.max(now);
+        }
+    }
+
+    /// One of this class waits from now on: its list was told.
+    pub(crate) fn wait(&mut self, place: u8) {
+        self.waits |= 1 << place;
+        self.waiting += 1;
+    }
+
+    /// It waits no longer.
+    pub(crate) fn stop_waiting(&mut self, place: u8) {
+        self.waiting -= 1;
+        if self.at(place).waiting.is_empty() {
+            self.waits &= !(1 << place);
+        }
+    }
+
+    /// Of these, whose turn it is; it is taken out of them.
+    pub(crate) fn next_of(&self, left: &mut Set) -> Option<u8> {
+        let place = left.clone().min_by_key(|&place| self.at(place).tag)?;
+        left.0 &= !(1 << place);
+        Some(place)
+    }
+
+    /// A class has had its turn: one of it starts that is expected to take so much.
+    pub(crate) fn take_turn(&mut self, place: u8, work: Work) {
+        let tag = self.at(place).tag;
+        self.now = self.now.max(tag);
+        // Who would have been next, and had nobody who could start, was passed over.
+        for passed in self.waits() {
+            let class = self.at_mut(passed);
+            class.tag = class.tag.max(tag);
+        }
+        self.charge(place, work);
+    }
+
+    /// One of it starts out of turn.
+    pub(crate) fn charge(&mut self, place: u8, work: Work) {
+        let class = self.at_mut(place);
+        class.tag = class.tag.saturating_add(class.virtual_of(work));
+    }
+
+    /// One of it has ended, for which so much was charged: what it took counts.
+    pub(crate) fn correct(&mut self, place: u8, charged: Work, took: Work) {
+        let took = took.min(Work::from_nanos(charged.as_nanos().saturating_mul(CORRECTION_MAX)));
+        let class = self.at_mut(place);
+        class.served = class.served.saturating_add(took);
+        let (more, less) = (took.saturating_sub(charged), charged.saturating_sub(took));
+        class.tag = class.tag.saturating_add(class.virtual_of(more)).saturating_sub(class.virtual_of(less));
+    }
+
+    /// One of it is in flight from now on, after so long a wait.
+    pub(crate) fn start(&mut self, place: u8, queue_wait: Duration) {
+        let class = self.at_mut(place);
+        class.in_flight += 1;
+        class.dispatched += 1;
+        class.queue_wait = class.queue_wait.saturating_add(queue_wait);
+    }
+
+    /// It isn't any more.
+    pub(crate) fn land(&mut self, place: u8) {
+        self.at_mut(place).in_flight -= 1;
+    }
+
+    /// One of it is refused.
+    pub(crate) fn reject(&mut self, place: u8, reason: Reason) {
+        let class = self.at_mut(place);
+        class.rejected += 1;
+        class.over_share += u64::from(reason == Reason::OverShare);
+    }
+
+    /// One of this class comes, and one is too many: who has more of those present than its weight's part among
+    /// the classes that are there? With one class there alone, nobody.
+    pub(crate) fn surplus(&self, place: u8) -> Surplus {
+        if self.is_one() {
+            return Surplus::All;
+        }
+        let present = |at: u8| u64::from(self.at(at).present()) + u64::from(at == place);
+        let there = || (0..self.list.len() as u8).filter(|&at| present(at) > 0);
+        let weight = |at: u8| u64::from(self.at(at).weight.thousandths());
+        let (all, weights) = (there().map(present).sum::<u64>(), there().map(weight).sum::<u64>());
+        let is_over = |&at: &u8| present(at) * weights > weight(at) * all;
+        if is_over(&place) {
+            return Surplus::Own;
+        }
+        // By cross products: the exact order of the shares.
+        let most = there()
+            .filter(is_over)
+            .max_by(|&a, &b| (present(a) * weight(b)).cmp(&(present(b) * weight(a))).then(b.cmp(&a)));
+        most.map_or(Surplus::All, Surplus::Other)
+    }
+
+    /// How many requests will go before the next of this class is served, if so many of its own do: the others take
+    /// their turns meanwhile, if they wait for any.
+    pub(crate) fn ahead(&self, place: u8, own: usize) -> usize {
+        if self.is_one() {
+            return own;
+        }
+        let weight = |at: u8| self.at(at).weight.thousandths() as usize;
+        let others = self.waits().filter(|&at| at != place);
+        others.fold(own, |ahead, at| {
+            let turns = own.saturating_mul(weight(at)) / weight(place);
+            ahead.saturating_add(turns.min(self.at(at).waiting.len() as usize))
+        })
+    }
+
+    /// Other weights of the same classes. Whether that is all that changes.
+    pub(crate) fn reweigh(&mut self, chosen: &[ServiceClass]) -> bool {
+        let is_same = in_order(chosen).map(|class| class.id).eq(self.list.iter().map(|class| class.id));
+        if is_same {
+            for (class, chosen) in self.list.iter_mut().zip(in_order(chosen)) {
+                class.weight = chosen.weight;
+            }
+        }
+        is_same
+    }
+
+    /// Other classes, while nobody is told to wait in any. Returns for each place of before where its requests are from
+    /// now on. Who goes on keeps what it was given; who is new has no claim.
+    pub(crate) fn change(&mut self, chosen: &[ServiceClass]) -> Vec<u8> {
+        let now = self.now;
+        let mut before = core::mem::take(&mut self.list);
+        let places: Vec<ClassId> = before.iter().map(|class| class.id).collect();
+        for chosen in in_order(chosen) {
+            let kept = before.iter().position(|old| old.id == chosen.id);
+            self.list.push(match kept {
+                Some(at) => Class { weight: chosen.weight, ..before.swap_remove(at) },
+                None => Class::new(chosen, now),
+            });
+        }
+        for gone in before {
+            let default = self.at_mut(DEFAULT);
+            default.in_flight += gone.in_flight;
+            default.busy += gone.busy;
+        }
+        places.into_iter().map(|id| self.find(id)).collect()
+    }
+
+    /// The classes, if there is more than one.
+    pub(crate) fn snapshot(&self) -> Vec<ClassSnapshot> {
+        if self.is_one() {
+            return Vec::new();
+        }
+        let of = |class: &Class| ClassSnapshot {
+            class: class.id,
+            weight: class.weight,
+            queued: class.waiting.len(),
+            in_flight: class.in_flight,
+            dispatched: class.dispatched,
+            rejected: class.rejected,
+            over_share: class.over_share,
+            served: class.served,
+            queue_wait: class.queue_wait,
+        };
+        self.list.iter().map(of).collect()
+    }
+}
+
+/// The default class first (with weight 1 if it isn't named), then the others as they stand; what is too much or twice
+/// is left out.
+fn in_order(chosen: &[ServiceClass]) -> impl Iterator<Item = ServiceClass> + '_ {
+    let named = chosen.iter().find(|class| class.id == ClassId::DEFAULT).copied();
+    let first = named.unwrap_or(ServiceClass { id: ClassId::DEFAULT, weight: Weight::ONE });
+    let is_new = |at: usize| chosen[..at].iter().all(|before| before.id != chosen[at].id);
+    let others = (0..chosen.len())
+        .filter(move |&at| chosen[at].id != ClassId::DEFAULT && is_new(at))
+        .map(|at| chosen[at]);
+    core::iter::once(first).chain(others.take(ServiceClass::MOST - 1))
+}
+
+/// A set of places.
+#[derive(Clone, Debug)]
+pub(crate) struct Set(u64);
+
+impl Iterator for Set {
+    type Item = u8;
+
+    fn next(&mut self) -> Option<u8> {
+        let place = (self.0 != 0).then(|| self.0.trailing_zeros() as u8)?;
+        self.0 &= self.0 - 1;
+        Some(place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec;
+
+    fn class(id: u64, weight: f64) -> ServiceClass {
+        ServiceClass { id: ClassId(id), weight: Weight::new(weight).expect("a weight") }
+    }
+
+    fn ms(ms: u64) -> Work {
+        Work::from_nanos(ms * 1_000_000)
+    }
+
+    /// All classes have requests all the time; so many turns.
+    fn turns(classes: &mut Classes, work: &[u64], turns: usize) -> Vec<u64> {
+        let mut given = vec![0; work.len()];
+        for _ in 0..turns {
+            let mut all = Set((1 << work.len()) - 1);
+            let place = classes.next_of(&mut all).expect("somebody");
+            classes.take_turn(place, ms(work[usize::from(place)]));
+            given[usize::from(place)] += work[usize::from(place)];
+        }
+        given
+    }
+
+    #[test]
+    fn turns_go_by_weight_whatever_the_size_of_requests() {
+        let mut classes = Classes::new(&[class(0, 6.0), class(1, 5.0), class(2, 1.0)]);
+        let given = turns(&mut classes, &[7, 1, 40], 20_000);
+        let unit: u64 = given.iter().sum::<u64>() / 12;
+        for (given, weight) in given.into_iter().zip([6, 5, 1]) {
+            assert!(given.abs_diff(weight * unit) <= 80, "{given} of {}", weight * unit);
+        }
+    }
+
+    #[test]
+    fn nobody_has_credit_for_having_been_away() {
+        let mut classes = Classes::new(&[class(1, 1.0)]);
+        for _ in 0..1_000 {
+            classes.take_turn(1, ms(10));
+        }
+        classes.come(0);
+        assert_eq!(classes.at(0).tag, classes.now, "from now on, not from the beginning");
+        assert_eq!(turns(&mut classes, &[10, 10], 100), [510, 490], "one turn, not a thousand");
+    }
+
+    #[test]
+    fn what_a_request_took_counts_but_not_without_bound() {
+        let mut classes = Classes::new(&[class(1, 1.0)]);
+        classes.take_turn(1, ms(10));
+        classes.correct(1, ms(10), ms(30));
+        assert_eq!(classes.at(1).tag, classes.at(1).virtual_of(ms(30)));
+        classes.correct(1, ms(30), ms(1));
+        assert_eq!(classes.at(1).tag, classes.at(1).virtual_of(ms(1)));
+        classes.correct(1, ms(1), ms(100_000));
+        assert_eq!(classes.at(1).tag, classes.at(1).virtual_of(ms(16)));
+    }
+
+    #[test]
+    fn who_has_the_most_above_its_share_is_one_too_many() {
+        let mut classes = Classes::new(&[class(1, 2.0), class(2, 1.0)]);
+        classes.at_mut(1).busy = 8;
+        assert_eq!(classes.surplus(1), Surplus::All, "alone there");
+        classes.at_mut(2).busy = 2;
+        assert_eq!(classes.surplus(1), Surplus::Own);
+        assert_eq!(classes.surplus(2), Surplus::Other(1));
+        assert_eq!(classes.surplus(0), Surplus::Other(1));
+        (classes.at_mut(1).busy, classes.at_mut(2).busy) = (4, 1);
+        assert_eq!(classes.surplus(2), Surplus::All, "all have their shares");
+    }
+
+    #[test]
+    fn classes_that_are_gone_are_the_default_and_no_more_than_there_may_be() {
+        let mut classes = Classes::new(&[class(7, 1.0), class(8, 2.0)]);
+        classes.at_mut(1).in_flight = 3;
+        assert_eq!(classes.change(&[class(9, 1.0), class(8, 5.0)]), [0, 0, 2]);
+        assert_eq!((classes.at(0).in_flight, classes.find(ClassId(7)), classes.find(ClassId(8))), (3, 0, 2));
+        assert!(classes.reweigh(&[class(9, 3.0), class(8, 5.0)]) && !classes.reweigh(&[class(8, 5.0)]));
+        let many: Vec<_> = (0..100).map(|id| class(id, 1.0)).collect();
+        assert_eq!(Classes::new(&many).list.len(), ServiceClass::MOST);
+    }
+}

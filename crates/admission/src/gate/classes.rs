@@ -1,0 +1,145 @@
+//! Service classes in the gate: whose lines are looked at, and who bears a refusal.
+//!
+//! Within a class everything is as in a gate without classes: the lanes, aging, who stepped aside. The limits are the
+//! gate's: capacity, connections, seats in the long lane, groups. So are the rules for refusing; where one says that one
+//! is too many, and the classes that are present don't have their shares, it befalls the class that has the most above its
+//! share: who comes, or in the stead of who comes the newest of those that wait.
+
+use alloc::vec::Vec;
+
+use super::Gate;
+use crate::action::Reason;
+use crate::classes::{Set, Surplus};
+use crate::policy::ServiceClass;
+use crate::request::Entry;
+use crate::tickets::{Line, Place};
+
+/// What is to be started of one class.
+pub(super) enum Turn {
+    /// Nothing that could start now waits.
+    Nobody,
+    /// Who is next has to wait for room, and all behind it with it.
+    Blocked,
+    /// This one.
+    Starts(u32),
+}
+
+impl Turn {
+    /// This one if it fits.
+    pub(super) fn of(slot: u32, fits: bool) -> Self {
+        if fits { Self::Starts(slot) } else { Self::Blocked }
+    }
+}
+
+/// What becomes of who comes where one is too many.
+pub(super) enum Settled {
+    /// It is refused.
+    Refused(Reason),
+    /// It isn't, but this one, in its stead, once it has found its place.
+    Replaces(u32),
+    /// It isn't, and nobody waits who could be in its stead: what is over its share is in flight.
+    Spared,
+}
+
+impl Gate {
+    /// The next that may start now.
+    pub(super) fn next(&mut self) -> Option<u32> {
+        if self.classes.waiting() == 0 {
+            return None;
+        }
+        if let Some(slot) = self.immediate.first(self.connections.open_to_immediate()) {
+            return Some(slot);
+        }
+        let mut left = self.classes.waits();
+        while let Some(class) = self.classes.next_of(&mut left) {
+            match self.next_of(class) {
+                Turn::Nobody => {}
+                Turn::Blocked => return None,
+                Turn::Starts(slot) => return Some(slot),
+            }
+        }
+        None
+    }
+
+    /// Whether in another class somebody waits who could start if it fits: whose turn it is, then, the tags say.
+    pub(super) fn others_could_start(&self, class: u8) -> bool {
+        let mut others = self.classes.waits().filter(|&other| other != class);
+        others.any(|other| self.aside_head(other).is_some() || self.head(other).is_some())
+    }
+
+    /// Somebody comes where one is too many, for this reason. Who bears it.
+    pub(super) fn settle(&self, slot: u32, reason: Reason) -> Settled {
+        match self.classes.surplus(self.tickets.at(slot).class) {
+            Surplus::All => Settled::Refused(reason),
+            Surplus::Own => Settled::Refused(Reason::OverShare),
+            Surplus::Other(class) => self.newest(class).map_or(Settled::Spared, Settled::Replaces),
+        }
+    }
+
+    /// The newest of those of a class that wait and may be made to.
+    fn newest(&self, class: u8) -> Option<u32> {
+        let waiting = &self.classes.at(class).waiting;
+        let mut last = waiting.last();
+        while let Some(slot) = last.filter(|&slot| self.tickets.at(slot).request.entry == Entry::Immediate) {
+            last = self.tickets.before(waiting, slot);
+        }
+        last
+    }
+
+    /// Of all that wait the first that arrived.
+    pub(super) fn first_waiting(&self) -> Option<u32> {
+        let firsts = self.classes.waits().filter_map(|class| self.classes.at(class).waiting.first());
+        firsts.min_by_key(|&slot| self.tickets.at(slot).sequence)
+    }
+
+    /// All that wait, in order of arrival.
+    pub(super) fn all_waiting(&self) -> Vec<u32> {
+        let of = |class: u8| self.tickets.all(&self.classes.at(class).waiting);
+        let mut classes: Set = self.classes.waits();
+        let Some(first) = classes.next() else { return Vec::new() };
+        let mut slots = of(first);
+        let before = slots.len();
+        slots.extend(classes.flat_map(of));
+        if slots.len() > before {
+            slots.sort_unstable_by_key(|&slot| self.tickets.at(slot).sequence);
+        }
+        slots
+    }
+
+    /// Other classes from now on. Those of a class that is gone belong to the default one.
+    pub(super) fn change_classes(&mut self, chosen: &[ServiceClass]) {
+        if self.classes.reweigh(chosen) {
+            return;
+        }
+        let slots = self.all_waiting();
+        for &slot in &slots {
+            if self.tickets.at(slot).place != Place::Waiting(Line::Immediate) {
+                self.leave(slot);
+            }
+            let class = self.tickets.at(slot).class;
+            self.tickets.unlink(&mut self.classes.at_mut(class).waiting, slot);
+            self.classes.stop_waiting(class);
+        }
+        let places = self.classes.change(chosen);
+        for slot in self.tickets.slots() {
+            let record = self.tickets.at_mut(slot);
+            record.class = places[usize::from(record.class)];
+        }
+        for &slot in &slots {
+            self.enlist(slot);
+        }
+        for &slot in &slots {
+            if self.tickets.at(slot).place == Place::Waiting(Line::Nowhere) {
+                self.join(slot, self.line_of(slot));
+            }
+        }
+    }
+
+    /// It waits among those of its class.
+    pub(super) fn enlist(&mut self, slot: u32) {
+        let class = self.tickets.at(slot).class;
+        self.classes.come(class);
+        self.tickets.append(&mut self.classes.at_mut(class).waiting, slot);
+        self.classes.wait(class);
+    }
+}

@@ -1,0 +1,162 @@
+//! Service classes in the simulator: shares as the weights say, protection from the others' excess, and nothing left over.
+//!
+//! Part D of the mission: weights of 2:1:1 to 6:5:1 with every class asking for more than its share (Table 2 of its paper),
+//! and equal weights that isolate. Shares are of the work done, taken alone, in what every class asked for all the time.
+
+mod common;
+
+use admission::{Capacity, ClassId, Duration, LongLimit, Order, Policy, ServiceClass, Weight, Work};
+use common::{SHORTEST, seconds};
+use sim::{
+    Arrivals, Collapse, Distribution, End, Kind, Mix, Outcome, Rate, Run, Scenario, Source, Upstream, run,
+};
+
+const NAMES: [&str; 3] = ["a", "b", "c"];
+
+fn classes(weights: [f64; 3]) -> Vec<ServiceClass> {
+    let class = |(name, weight): (&&str, f64)| ServiceClass {
+        id: ClassId::named(name),
+        weight: Weight::new(weight).expect("a weight"),
+    };
+    NAMES.iter().zip(weights).map(class).collect()
+}
+
+/// Types of 1 to 40 ms whose times vary; the classes ask for different ones.
+fn types() -> Vec<Kind> {
+    let exponential = |ms| Distribution::Exponential { mean: Duration::from_millis(ms) };
+    vec![
+        Kind::new("small", exponential(2)),
+        Kind::new("middle", exponential(8)),
+        Kind::new("large", exponential(40)),
+    ]
+}
+
+const MIXES: [[f64; 3]; 3] = [[1.0, 0.0, 0.0], [0.7, 0.2, 0.1], [0.0, 0.5, 0.5]];
+const MEANS: [f64; 3] = [2.0, 7.0, 24.0];
+
+/// Each class offers so much of what the service can do; four at a time on four cores.
+fn scenario(order: Order, weights: [f64; 3], offered: [f64; 3], in_flight: u32) -> Scenario {
+    let policy = Policy {
+        capacity: Capacity::Unlimited,
+        connections: in_flight,
+        long_limit: None,
+        order,
+        queue_max: 600,
+        queue_timeout: Duration::from_secs(10_000),
+        classes: classes(weights),
+        ..Policy::default()
+    };
+    let cores = 4;
+    let source = |class: usize| Source {
+        class: ClassId::named(NAMES[class]),
+        ..Source::new(
+            Arrivals::Poisson(Rate::constant(offered[class] * f64::from(cores) / (MEANS[class] / 1e3))),
+            Mix::Shares(MIXES[class].to_vec()),
+        )
+    };
+    let upstream = Upstream::sharing(cores, Collapse::None);
+    let sources: Vec<_> = (0..3).filter(|&class| offered[class] > 0.0).map(source).collect();
+    let base = Scenario::new(policy, types(), sources[0].clone(), upstream);
+    Scenario { sources, duration: seconds(240), warm_up: seconds(40), end: End::Cut, ..base }
+}
+
+struct Seen {
+    /// Work done, by class, as parts of all.
+    shares: [f64; 3],
+    /// All of it, as a part of what the service can do.
+    busy: f64,
+    /// The mean response time of each class, in seconds.
+    response: [f64; 3],
+    refused: [usize; 3],
+}
+
+fn look(scenario: &Scenario) -> Seen {
+    let (from, until) = (scenario.warm_up, scenario.duration);
+    let classes: Vec<usize> = scenario
+        .sources
+        .iter()
+        .map(|source| {
+            NAMES.iter().position(|name| ClassId::named(name) == source.class).expect("one of three")
+        })
+        .collect();
+    let record: Run = run(scenario).expect("a scenario that can be");
+    let (mut work, mut response, mut count, mut refused) = ([0.0; 3], [0.0; 3], [0.0_f64; 3], [0; 3]);
+    for row in &record.rows {
+        let class = classes[usize::from(row.source)];
+        let ended = row.ended.as_nanos() as f64 / 1e9;
+        if ended < from.as_secs_f64() {
+            continue;
+        }
+        match row.outcome {
+            Outcome::Completed => {
+                work[class] += Work::as_millis_f64(row.service_time) / 1e3;
+                response[class] += row.response_time().as_secs_f64();
+                count[class] += 1.0;
+            }
+            Outcome::Rejected(_) => refused[class] += 1,
+            _ => {}
+        }
+    }
+    let all: f64 = work.iter().sum();
+    Seen {
+        shares: work.map(|work| work / all),
+        busy: all / (4.0 * (until - from).as_secs_f64()),
+        response: [0, 1, 2].map(|class| response[class] / count[class].max(1.0)),
+        refused,
+    }
+}
+
+#[test]
+fn under_overload_shares_of_work_are_as_the_weights() {
+    for weights in [[2.0, 1.0, 1.0], [4.0, 2.0, 1.0], [1.0, 1.0, 1.0], [6.0, 5.0, 1.0]] {
+        for order in [Order::Fifo, SHORTEST] {
+            let seen = look(&scenario(order, weights, [1.5; 3], 8));
+            let sum: f64 = weights.iter().sum();
+            println!("{weights:?} {order:?}: {:.3?} busy {:.3}", seen.shares, seen.busy);
+            for class in 0..3 {
+                let wanted = weights[class] / sum;
+                let off = (seen.shares[class] - wanted).abs();
+                assert!(off < 0.03, "{weights:?} {order:?}: {:?}, {wanted} was wanted", seen.shares);
+            }
+            assert!(seen.busy > 0.97, "never idle for fairness: {}", seen.busy);
+        }
+    }
+}
+
+#[test]
+fn equal_weights_isolate_a_class_from_the_excess_of_others() {
+    // A asks for a fifth of what the service can do, less than its third. Whatever the others ask for, it is
+    // served nearly as fast: only what is in flight already is before it.
+    let alone = look(&scenario(SHORTEST, [1.0; 3], [0.2, 0.2, 0.2], 4));
+    let beside = look(&scenario(SHORTEST, [1.0; 3], [0.2, 2.0, 2.0], 4));
+    let far = look(&scenario(SHORTEST, [1.0; 3], [0.2, 8.0, 8.0], 4));
+    println!("{:.4} alone, {:.4} and {:.4} beside", alone.response[0], beside.response[0], far.response[0]);
+    assert!(beside.response[0] < alone.response[0] + 0.015, "{:?}", beside.response);
+    assert!((far.response[0] / beside.response[0] - 1.0).abs() < 0.1, "{:?}", far.response);
+    assert_eq!((beside.refused[0], far.refused[0]), (0, 0), "who is within its share is never refused");
+    assert!(far.refused[1] > 0 && far.refused[2] > 0);
+    assert!((far.shares[0] - 0.2).abs() < 0.01, "{:?}", far.shares);
+}
+
+#[test]
+fn what_an_idle_class_leaves_the_others_share() {
+    let all = look(&scenario(SHORTEST, [6.0, 3.0, 1.0], [1.5; 3], 8));
+    let two = look(&scenario(SHORTEST, [6.0, 3.0, 1.0], [0.0, 1.5, 1.5], 8));
+    assert!((two.shares[1] - 0.75).abs() < 0.03, "{:?}", two.shares);
+    assert!((two.busy / all.busy - 1.0).abs() < 0.02, "{} of {}", two.busy, all.busy);
+    let little = look(&scenario(SHORTEST, [6.0, 3.0, 1.0], [0.2, 1.5, 1.5], 8));
+    assert!((little.shares[0] - 0.2).abs() < 0.02, "{:?}", little.shares);
+    assert!((little.shares[1] / little.shares[2] - 3.0).abs() < 0.3, "{:?}", little.shares);
+}
+
+#[test]
+fn the_long_lane_stays_within_its_limit_and_each_class_gets_its_share_of_it() {
+    let base = scenario(SHORTEST, [3.0, 1.0, 1.0], [1.5; 3], 12);
+    let long_limit = Some(LongLimit::Fixed(4));
+    let policy = Policy { long_limit, ..base.policy.clone() };
+    let seen = look(&Scenario { policy, ..base });
+    assert!(seen.busy > 0.95, "{}", seen.busy);
+    // A's are all short: nothing that they wait for is in the lane, and A takes what the others can't, while it is full.
+    assert!((0.58..0.7).contains(&seen.shares[0]), "{:?}", seen.shares);
+    assert!((seen.shares[1] / seen.shares[2] - 1.0).abs() < 0.2, "{:?}", seen.shares);
+}

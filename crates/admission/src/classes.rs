@@ -29,10 +29,10 @@
 //! **When it fails.** The first requests of a type that nobody knows are charged the mean, and no correction beyond the
 //! bound. Where the capacity isn't bounded nobody waits, and there are no turns to take: the service shares itself.
 
-use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use crate::action::Reason;
+use crate::lanes::Patience;
 use crate::order::Sequence;
 use crate::policy::{ServiceClass, Weight};
 use crate::request::ClassId;
@@ -63,44 +63,6 @@ impl Lines {
     /// How many wait in both.
     pub(crate) fn len(&self) -> usize {
         self.short.len() + self.long.len()
-    }
-}
-
-/// For how much short work the longs of one class wait (`lanes.rs` says why they do).
-#[derive(Debug, Default)]
-pub(crate) struct Patience {
-    /// All short work of the class dispatched so far, in nanoseconds.
-    short_work: u64,
-    /// Waiting longs by the short work at which they go first.
-    waiting: BTreeSet<(u64, u32)>,
-}
-
-impl Patience {
-    /// A short request was dispatched.
-    pub(crate) fn pass(&mut self, work: Work) {
-        self.short_work = self.short_work.saturating_add(work.as_nanos());
-    }
-
-    /// A long request waits that may be overtaken by so much short work from now on. Returns when it goes first.
-    pub(crate) fn wait(&mut self, slot: u32, allowance: u64) -> u64 {
-        let patience = self.short_work.saturating_add(allowance);
-        self.waiting.insert((patience, slot));
-        patience
-    }
-
-    /// It waits no longer.
-    pub(crate) fn stop_waiting(&mut self, slot: u32, patience: u64) {
-        self.waiting.remove(&(patience, slot));
-    }
-
-    /// Whether a waiting long with this patience goes first now.
-    pub(crate) fn is_out(&self, patience: u64) -> bool {
-        patience != u64::MAX && self.short_work > patience
-    }
-
-    /// The waiting long with the least patience.
-    pub(crate) fn least(&self) -> Option<(u64, u32)> {
-        self.waiting.first().copied()
     }
 }
 
@@ -184,7 +146,7 @@ impl Classes {
         Self { list, now: 0, waits: 0, waiting: 0 }
     }
 
-    /// Whether there is but one.
+    /// Whether there is but one: then nobody takes turns.
     pub(crate) fn is_one(&self) -> bool {
         self.list.len() == 1
     }
@@ -257,6 +219,9 @@ impl Classes {
 
     /// A class has had its turn: one of it starts that is expected to take so much.
     pub(crate) fn take_turn(&mut self, place: u8, work: Work) {
+        if self.is_one() {
+            return;
+        }
         let tag = self.at(place).tag;
         self.now = self.now.max(tag);
         // Who would have been next, and had nobody who could start, was passed over.
@@ -269,12 +234,18 @@ impl Classes {
 
     /// One of it starts out of turn.
     pub(crate) fn charge(&mut self, place: u8, work: Work) {
+        if self.is_one() {
+            return;
+        }
         let class = self.at_mut(place);
         class.tag = class.tag.saturating_add(class.virtual_of(work));
     }
 
     /// One of it has ended, for which so much was charged: what it took counts.
     pub(crate) fn correct(&mut self, place: u8, charged: Work, took: Work) {
+        if self.is_one() {
+            return;
+        }
         let took = took.min(Work::from_nanos(charged.as_nanos().saturating_mul(CORRECTION_MAX)));
         let class = self.at_mut(place);
         class.served = class.served.saturating_add(took);

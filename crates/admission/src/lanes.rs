@@ -24,6 +24,8 @@
 
 mod width;
 
+use alloc::collections::BTreeSet;
+
 use crate::connections::spare;
 use crate::cost::Overall;
 use crate::policy::LongLimit;
@@ -193,6 +195,44 @@ impl Lanes {
     /// A single request busy for this long counts as long.
     pub(crate) fn age_cutoff(&self) -> Work {
         Work::from_nanos(cutoff(&self.overall).max(FLOOR.as_nanos()))
+    }
+}
+
+/// For how much short work the longs of one class wait (Bypass, above).
+#[derive(Debug, Default)]
+pub(crate) struct Patience {
+    /// All short work of the class dispatched so far, in nanoseconds.
+    short_work: u64,
+    /// Waiting longs by the short work at which they go first.
+    waiting: BTreeSet<(u64, u32)>,
+}
+
+impl Patience {
+    /// A short request was dispatched.
+    pub(crate) fn pass(&mut self, work: Work) {
+        self.short_work = self.short_work.saturating_add(work.as_nanos());
+    }
+
+    /// A long request waits that may be overtaken by so much short work from now on. Returns when it goes first.
+    pub(crate) fn wait(&mut self, slot: u32, allowance: u64) -> u64 {
+        let patience = self.short_work.saturating_add(allowance);
+        self.waiting.insert((patience, slot));
+        patience
+    }
+
+    /// It waits no longer.
+    pub(crate) fn stop_waiting(&mut self, slot: u32, patience: u64) {
+        self.waiting.remove(&(patience, slot));
+    }
+
+    /// Whether a waiting long with this patience goes first now.
+    pub(crate) fn is_out(&self, patience: u64) -> bool {
+        patience != u64::MAX && self.short_work > patience
+    }
+
+    /// The waiting long with the least patience.
+    pub(crate) fn least(&self) -> Option<(u64, u32)> {
+        self.waiting.first().copied()
     }
 }
 

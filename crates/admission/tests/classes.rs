@@ -101,7 +101,8 @@ fn a_full_queue_refuses_who_has_more_than_its_share_though_others_come_later() {
 #[test]
 fn what_has_no_queue_still_never_waits() {
     let mut shell = Shell::new(Policy { queue_max: 0, connections: 2, ..one_at_a_time() });
-    (send(&mut shell, LEAD), send(&mut shell, LEAD));
+    send(&mut shell, LEAD);
+    send(&mut shell, LEAD);
     let gold = send(&mut shell, GOLD);
     assert_eq!(rejected(&shell, gold), Some(Reason::QueueFull), "nobody waits who could make room");
     let lead = send(&mut shell, LEAD);

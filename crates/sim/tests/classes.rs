@@ -57,7 +57,7 @@ fn scenario(order: Order, weights: [f64; 3], offered: [f64; 3], in_flight: u32) 
     let upstream = Upstream::sharing(cores, Collapse::None);
     let sources: Vec<_> = (0..3).filter(|&class| offered[class] > 0.0).map(source).collect();
     let base = Scenario::new(policy, types(), sources[0].clone(), upstream);
-    Scenario { sources, duration: seconds(240), warm_up: seconds(40), end: End::Cut, ..base }
+    Scenario { sources, duration: seconds(140), warm_up: seconds(20), end: End::Cut, ..base }
 }
 
 struct Seen {

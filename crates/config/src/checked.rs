@@ -11,6 +11,7 @@ use crate::error::{Error, Position};
 use crate::raw::{self, ADMIN, Complaint, GATE, LOG, Section, hint_for_unknown, unknown_key};
 
 mod auth;
+mod class;
 mod gate;
 mod http;
 mod policy;
@@ -20,6 +21,7 @@ mod tls;
 
 pub use auth::{Auth, AuthMethod, AuthQuery, ChannelBinding};
 pub(crate) use auth::{CHANNEL_BINDINGS, METHODS};
+pub use class::{Class, FieldRule};
 pub use gate::{Gate, Mode, Protocol, Service, Trace, TraceFull};
 pub(crate) use gate::{MODES, PROTOCOLS, TRACE_FULL, read_simulated};
 pub use http::{HealthCheck, Http, HttpVersion, Network, Route, TypeField};

@@ -19,7 +19,7 @@ mod section;
 mod values;
 
 pub use gate::{COMMON, GATE};
-pub use http::{HTTP, ROUTE};
+pub use http::{CLASS, HTTP, ROUTE};
 pub use postgres::POSTGRES;
 pub use scenario::{SCENARIO, SOURCE, SWEEP, TYPE, UPSTREAM};
 pub(crate) use section::{Section, hint_for_unknown, literal, unknown_key};
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn every_default_is_a_toml_value() {
-        for field in ADMIN.iter().chain(LOG).chain(GATE).chain(ROUTE) {
+        for field in ADMIN.iter().chain(LOG).chain(GATE).chain(ROUTE).chain(CLASS) {
             let is_value = matches!(field.default, Value(_) | Each(..));
             for protocol in [Protocol::Postgres, Protocol::Http] {
                 assert_eq!(field.default_value(protocol).is_some(), is_value, "{}", field.key);
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn every_key_is_documented_with_a_reason() {
-        for field in ADMIN.iter().chain(LOG).chain(GATE).chain(ROUTE) {
+        for field in ADMIN.iter().chain(LOG).chain(GATE).chain(ROUTE).chain(CLASS) {
             for text in [field.doc, field.reason] {
                 assert!(text.ends_with('.') && text.len() > 15, "{}: {text:?}", field.key);
             }

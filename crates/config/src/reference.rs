@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use crate::raw::{
-    ADMIN, COMMON, Field, FieldDefault, HTTP, LOG, POSTGRES, ROUTE, SCENARIO, SOURCE, SWEEP, TYPE, UPSTREAM,
+    ADMIN, CLASS, COMMON, Field, FieldDefault, HTTP, LOG, POSTGRES, ROUTE, SCENARIO, SOURCE, SWEEP, TYPE,
+    UPSTREAM,
 };
 
 const HEAD: &str = "\
@@ -68,6 +69,8 @@ pub fn reference() -> String {
     let route =
         "Below a gate for HTTP: which requests have a type of this name. There may be several, at most 1000.";
     section(&mut page, "`[[gate.route]]`", route, ROUTE, reload);
+    let class = "Below a gate for HTTP: which requests belong to a service class, and its weight. At most 64 classes, and 1000 tables.";
+    section(&mut page, "`[[gate.class]]`", class, CLASS, reload);
     page
 }
 

@@ -14,7 +14,7 @@ use std::io::Read as _;
 use std::path::Path;
 use std::time::Duration;
 
-use admission::Policy;
+use admission::{ClassId, Policy};
 use sim::{
     Abandoned, Arrivals, Collapse, Distribution, End, Kind, Mix, Patience, Phase, Rate, Scenario, Service,
     Source, Upstream,
@@ -267,6 +267,7 @@ impl<'a> Reader<'a> {
                 retries: section.read("retries", |value| checked::number(value, 0, 1000)),
                 back_off: section.read("back_off", raw::at_most_a_day),
             },
+            class: section.read("class", |value| Ok(ClassId::named(&raw::some_text(value)?))),
             deadline: section.read("deadline", raw::time_or_none),
             from: section.read("from", raw::long_time),
             joining: section.read("joining", raw::long_time),

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use config::{
-    Address, COMMON, Field, FieldDefault, GATE, HTTP, HealthCheck, Http, HttpVersion, Network, Origin,
+    Address, COMMON, Class, Field, FieldDefault, GATE, HTTP, HealthCheck, Http, HttpVersion, Network, Origin,
     POSTGRES, Protocol, Route, Service, TlsMode, TypeField, UpstreamTlsMode, World, effective, parse, reload,
 };
 
@@ -48,6 +48,10 @@ path = "/cart/*"
 [[gate.route]]
 name = "static"
 path = "/static/**"
+
+[[gate.class]]
+name = "export"
+path = "/export/**"
 "#;
 
 fn world(text: &str) -> World {
@@ -105,6 +109,14 @@ fn every_key_is_heard() {
             Route { name: "POST /cart/*".into(), method: Some("POST".into()), path: "/cart/*".into() },
             Route { name: "static".into(), method: None, path: "/static/**".into() },
         ],
+        classes: vec![Class {
+            name: "export".into(),
+            weight: None,
+            paths: vec!["/export/**".into()],
+            hosts: Vec::new(),
+            fields: Vec::new(),
+            networks: Vec::new(),
+        }],
         type_field: TypeField::Ignore,
         pass_type: true,
         version: HttpVersion::Http2,
@@ -128,7 +140,7 @@ fn every_key_is_heard() {
         otlp_share: 0.5,
     };
     assert_eq!(*http(&world), expected);
-    for field in HTTP.iter().filter(|field| field.key != "route") {
+    for field in HTTP.iter().filter(|field| !matches!(field.key, "route" | "class")) {
         assert!(FULL.contains(&format!("\n{} = ", field.key)), "{}", field.key);
     }
 }

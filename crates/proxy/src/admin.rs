@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use admission::{Capacity, Instant, Snapshot};
+use admission::{Capacity, ClassId, Instant, Snapshot};
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Query, State};
 use axum::http::{StatusCode, header};
@@ -45,8 +45,10 @@ mod token;
 pub use change::{BODY_BYTES_MAX, CapacityWords, GateChange, GateSettings};
 pub use token::{Token, TokenError};
 
+pub(crate) use report::named_classes;
 pub use report::{
-    CountsReport, GateStatus, GateTypes, PoolStatus, Status, TimesReport, TypeReport, TypesReport,
+    ClassStatus, CountsReport, GateStatus, GateTypes, PoolStatus, Status, TimesReport, TypeReport,
+    TypesReport,
 };
 
 /// The most admin connections at once: a few scrapers and people.
@@ -80,6 +82,11 @@ pub trait GateView: Send + Sync {
     fn types(&self) -> Vec<TypeRow>;
     /// What all did.
     fn totals(&self) -> Totals;
+    /// What a service class of the snapshot is called.
+    fn class_name(&self, class: ClassId) -> Option<Arc<str>> {
+        let _ = class;
+        None
+    }
     /// Its pools of server connections.
     fn pools(&self) -> Vec<PoolView>;
     /// Its clients.

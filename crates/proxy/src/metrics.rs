@@ -16,13 +16,15 @@ use prometheus_client::registry::{Registry, Unit};
 
 use crate::admin::Admin;
 
+mod class;
 mod declared;
 mod samples;
 mod scrape;
 
+use class::CLASS;
 use declared::{GATE, PROCESS};
 use samples::Samples;
-use scrape::Scrape;
+use scrape::{GateScrape, Scrape};
 
 /// The most types that have metrics of their own.
 pub const TYPES_SHOWN_MAX: usize = 200;
@@ -49,6 +51,11 @@ struct Metric<S> {
     labels: &'static [&'static str],
     help: &'static str,
     read: fn(&S, &mut Samples<'_, '_>) -> fmt::Result,
+}
+
+/// All that are read from a gate.
+fn of_gates() -> impl Iterator<Item = &'static Metric<GateScrape>> {
+    GATE.iter().chain(CLASS)
 }
 
 /// Whether a metric is a time or an amount of work.
@@ -90,7 +97,7 @@ pub fn encode(admin: &Admin) -> Result<String, fmt::Error> {
 pub fn reference() -> String {
     let mut page = String::from(
         "# Metrics\n\n\
-         <!-- Generated from crates/proxy/src/metrics/declared.rs. To write it anew: `UPDATE_REFERENCE=1 cargo test -p proxy --test reference` -->\n\n\
+         <!-- Generated from crates/proxy/src/metrics/. To write it anew: `UPDATE_REFERENCE=1 cargo test -p proxy --test reference` -->\n\n\
          Served by the admin listener at `/metrics` in the text format of Prometheus (OpenMetrics 1.0), in base units. Every\n\
          metric of a gate has the label `gate`; the table names the others.\n\n",
     );
@@ -98,11 +105,11 @@ pub fn reference() -> String {
     let _ = writeln!(
         page,
         "The label `type` names a request type; the {TYPES_SHOWN_MAX} types with most work are shown. Types that were \
-         forgotten\n(`types_max`) count for the type `other`.\n"
+         forgotten\n(`types_max`) count for the type `other`. The label `class` names a service class.\n"
     );
     let _ = writeln!(page, "| metric | type | labels | meaning |\n|---|---|---|---|");
     PROCESS.iter().for_each(|metric| describe(&mut page, metric));
-    GATE.iter().for_each(|metric| describe(&mut page, metric));
+    of_gates().for_each(|metric| describe(&mut page, metric));
     page
 }
 
@@ -120,7 +127,7 @@ impl Collector for Scrape {
             let mut samples = Samples { encoder: &mut encoder, names: metric.labels, gate: None };
             (metric.read)(&self.process, &mut samples)?;
         }
-        for metric in GATE {
+        for metric in of_gates() {
             let unit = unit(metric);
             let mut encoder = describe_to(&mut encoder, metric, unit.as_ref())?;
             for gate in &self.gates {
@@ -152,7 +159,7 @@ mod tests {
     #[test]
     fn metric_names_are_unique_and_in_base_units() {
         let mut names: Vec<_> = PROCESS.iter().map(Metric::full_name).collect();
-        names.extend(GATE.iter().map(Metric::full_name));
+        names.extend(of_gates().map(Metric::full_name));
         let count = names.len();
         assert!(names.iter().all(|name| !name.contains("_ms") && name.starts_with("gatekeeper_")));
         names.sort();

@@ -8,7 +8,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::policy::{self, LongLimit};
-use super::{Admin, Http, Postgres, Tls, UpstreamTls, http, number, postgres, tls};
+use super::{Admin, Http, Postgres, Tls, UpstreamTls, class, http, number, postgres, tls};
 use crate::address::Address;
 use crate::error::{Error, Position};
 use crate::raw::{self, Complaint, GATE, HTTP, POSTGRES, Section};
@@ -183,7 +183,7 @@ fn read(section: &mut Section<'_>) -> Gate {
     });
     let cost_window = section.read("cost_window", |value| number(value, 1, Cost::WINDOW_MAX));
     let aging_floor = section.read("aging_floor", raw::at_most_a_day);
-    let (policy, long_limit) = policy::read(section, protocol, cost_window, aging_floor);
+    let (mut policy, long_limit) = policy::read(section, protocol, cost_window, aging_floor);
     let (service, upstream_tls) = match protocol {
         Protocol::Postgres => {
             let postgres = postgres::read(section, listen.is_local());
@@ -192,6 +192,7 @@ fn read(section: &mut Section<'_>) -> Gate {
         }
         Protocol::Http => {
             let (http, scheme) = http::read(section);
+            policy.classes = class::policy(&http.classes);
             let upstream_tls = tls::read_upstream_http(section, &http.upstream, scheme);
             (Service::Http(http), upstream_tls)
         }
@@ -265,7 +266,10 @@ pub(crate) fn read_simulated(section: &mut Section<'_>) -> (String, Policy) {
     let protocol = read_protocol(section);
     let cost_window = section.read("cost_window", |value| number(value, 1, Cost::WINDOW_MAX));
     let aging_floor = section.read("aging_floor", raw::at_most_a_day);
-    let (policy, _) = policy::read(section, protocol, cost_window, aging_floor);
+    let (mut policy, _) = policy::read(section, protocol, cost_window, aging_floor);
+    if protocol == Protocol::Http {
+        policy.classes = class::policy(&class::read(section, class::Rules::Optional));
+    }
     (section.read("name", name), policy)
 }
 
@@ -302,7 +306,7 @@ fn refuse_collisions(section: &mut Section<'_>, gate: &Gate, others: &[Gate], ad
     }
 }
 
-fn name(value: &DeValue<'_>) -> Result<String, Complaint> {
+pub(super) fn name(value: &DeValue<'_>) -> Result<String, Complaint> {
     let name = raw::text(value)?;
     let fits = (1..=NAME_BYTES_MAX).contains(&name.len());
     if fits && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')) {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::DeValue;
 
+use super::class::{self, Class};
 use super::gate::absolute_file;
 use super::number;
 use crate::address::{Address, Scheme};
@@ -87,6 +88,8 @@ pub struct Http {
     pub upstream: Vec<Address>,
     /// What requests are called.
     pub routes: Vec<Route>,
+    /// The rules by which requests belong to classes, in order.
+    pub classes: Vec<Class>,
     /// Whether responses name types.
     pub type_field: TypeField,
     /// Whether the service hears of types.
@@ -133,6 +136,7 @@ pub(super) fn read(section: &mut Section<'_>) -> (Http, Option<Scheme>) {
     let http = Http {
         upstream,
         routes: read_routes(section),
+        classes: class::read(section, class::Rules::Needed),
         type_field: section.read("type_field", |value| raw::choice(value, TYPE_FIELDS)),
         pass_type: section.read("pass_type", raw::boolean),
         version: section.read("upstream_http", |value| raw::choice(value, VERSIONS)),
@@ -210,7 +214,7 @@ fn read_route(section: &mut Section<'_>, table: &Spanned<DeValue<'_>>) -> Option
     let (text, errors) = section.parts();
     let mut below = Section::open(title, keys, ROUTE, (text, start), errors);
     let method = below.read_given("method", method);
-    let path = below.read_given("path", route_path);
+    let path = below.read_given("path", |value| route_path(raw::some_text(value)?));
     let name = below.read_given("name", type_name);
     if path.is_none() && !below.has("path") {
         below.complain("path", Complaint::new("is missing").hint("write such as path = \"/cart/*\""));
@@ -242,8 +246,8 @@ fn method(value: &DeValue<'_>) -> Result<String, Complaint> {
     }
 }
 
-fn route_path(value: &DeValue<'_>) -> Result<String, Complaint> {
-    let text = raw::some_text(value)?;
+/// A path with `*` and `**`.
+pub(super) fn route_path(text: String) -> Result<String, Complaint> {
     if !text.starts_with('/') {
         return Err(Complaint::new("doesn't begin with /").hint(format!("write \"/{text}\"")));
     }
@@ -316,7 +320,7 @@ fn share(value: &DeValue<'_>) -> Result<f64, Complaint> {
     if share <= 1.0 { Ok(share) } else { Err(Complaint::new("must be at most 1")) }
 }
 
-fn networks(value: &DeValue<'_>) -> Result<Vec<Network>, Complaint> {
+pub(super) fn networks(value: &DeValue<'_>) -> Result<Vec<Network>, Complaint> {
     let texts = raw::texts(value)?;
     if texts.len() > NETWORKS_MAX {
         return Err(Complaint::new(format!("names more than {NETWORKS_MAX} networks")));

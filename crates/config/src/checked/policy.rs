@@ -70,6 +70,8 @@ pub(super) fn read(
         types_max: section.read("types_max", |value| number(value, 1, 10_000)) as usize,
         suspend_after: section.read("suspend_after", raw::at_most_a_day),
         rejection: rejection::read(section),
+        // Of gates that have any, whoever reads their rules says.
+        classes: Vec::new(),
     };
     (policy, long_limit)
 }

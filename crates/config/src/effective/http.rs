@@ -1,10 +1,11 @@
 //! The keys of a gate for HTTP.
 
 use super::{Lines, name_of, tls};
-use crate::checked::{Gate, Http, Route, TYPE_FIELDS, VERSIONS};
+use crate::checked::{Class, Gate, Http, Route, TYPE_FIELDS, VERSIONS};
 
 pub(super) fn requests(out: &mut Lines, gate: &Gate, http: &Http) {
     out.value("route", routes(&http.routes));
+    out.value("class", classes(&http.classes));
     out.text("type_field", name_of(TYPE_FIELDS, &http.type_field));
     out.value("pass_type", http.pass_type);
     out.value("max_clients", gate.max_clients);
@@ -46,4 +47,24 @@ fn routes(routes: &[Route]) -> toml::Value {
         toml::Value::Table(method.chain(keys).collect())
     };
     toml::Value::Array(routes.iter().map(route).collect())
+}
+
+/// The same for classes.
+fn classes(classes: &[Class]) -> toml::Value {
+    fn list<T: ToString>(key: &str, values: &[T]) -> Option<(String, toml::Value)> {
+        let texts = || values.iter().map(|value| toml::Value::from(value.to_string())).collect();
+        (!values.is_empty()).then(|| (key.to_owned(), toml::Value::Array(texts())))
+    }
+    let class = |class: &Class| {
+        let keys = [
+            Some(("name".to_owned(), class.name.clone().into())),
+            class.weight.map(|weight| ("weight".to_owned(), weight.as_f64().into())),
+            list("path", &class.paths),
+            list("host", &class.hosts),
+            list("header", &class.fields),
+            list("network", &class.networks),
+        ];
+        toml::Value::Table(keys.into_iter().flatten().collect())
+    };
+    toml::Value::Array(classes.iter().map(class).collect())
 }

@@ -1,4 +1,4 @@
-//! The keys that only a gate for HTTP has, and those of its routes.
+//! The keys that only a gate for HTTP has, and those of its routes and classes.
 
 use super::FieldDefault::{Derived, Required, Value};
 use super::{Field, Form};
@@ -12,6 +12,15 @@ pub const HTTP: &[Field] = &[
         default: Value("[]"),
         doc: "What requests are called whose paths say too little, or too much. See [below](#gateroute).",
         reason: "Types are learned from paths without being told; a rule is for what can't be learned.",
+        reloadable: true,
+    },
+    Field {
+        key: "class",
+        form: Form::Tables,
+        takes: "tables: `[[gate.class]]`",
+        default: Value("[]"),
+        doc: "Whose requests take turns with whose: service classes with weights. See [below](#gateclass).",
+        reason: "Without them all requests are of one class, `default`, and who asks for more gets more.",
         reloadable: true,
     },
     Field {
@@ -214,6 +223,64 @@ pub const ROUTE: &[Field] = &[
         default: Derived("any"),
         doc: "Only requests with this method. The first route that fits has the say.",
         reason: "Most rules are for what a path stands for.",
+        reloadable: true,
+    },
+];
+
+/// The keys of a `[[gate.class]]`.
+pub const CLASS: &[Field] = &[
+    Field {
+        key: "name",
+        form: Form::Text,
+        takes: "letters, digits, `-` and `_`, 1 to 64",
+        default: Required,
+        doc: "What the class is called in metrics, logs and tables. Several tables of one name are several rules for one class. `\"default\"` is the class of all requests that no rule fits; its table has no rule, only its weight.",
+        reason: "It can't be guessed.",
+        reloadable: true,
+    },
+    Field {
+        key: "weight",
+        form: Form::Any,
+        takes: "a number from 0.001 to 1000",
+        default: Value("1"),
+        doc: "How much of the service the class gets, in work, next to the others that want it: with 2 and 1, two thirds and one third. What a class doesn't use is shared by the others. Of several tables of one name one says it.",
+        reason: "Equal weights protect each class from the others' excess.",
+        reloadable: true,
+    },
+    Field {
+        key: "path",
+        form: Form::Text,
+        takes: "paths, as `[\"/api/**\", \"/cart/*\"]`",
+        default: Derived("any"),
+        doc: "Only requests whose path is one of these; `*` and `**` as in a route. Where a table has several of `path`, `host`, `header` and `network`, all have to fit. The first table that fits has the say.",
+        reason: "What is asked for often says whose it is.",
+        reloadable: true,
+    },
+    Field {
+        key: "host",
+        form: Form::Text,
+        takes: "names, as `[\"shop.example\", \"*.shop.example\"]`",
+        default: Derived("any"),
+        doc: "Only requests to one of these hosts, without the port; `*.` at the beginning stands for one or more labels.",
+        reason: "Several sites may share a service.",
+        reloadable: true,
+    },
+    Field {
+        key: "header",
+        form: Form::Text,
+        takes: "fields, as `[\"x-tenant: gold\", \"authorization\"]`",
+        default: Derived("any"),
+        doc: "Only requests with one of these fields; with this value, if one stands behind a colon. Clients can send what they like: a field that says who is served first should be set by a proxy in front, or by something that the application checks.",
+        reason: "Gateways and applications say there for whom they ask.",
+        reloadable: true,
+    },
+    Field {
+        key: "network",
+        form: Form::Text,
+        takes: "addresses or networks, as `[\"10.0.0.0/8\"]`",
+        default: Derived("any"),
+        doc: "Only requests of clients in one of these networks. The client is who `proxy_protocol` says, else who connects; where that is one of `trusted_proxies`, it is the last address of `X-Forwarded-For` that isn't one of them.",
+        reason: "Machines of one's own, or of a partner, are known by it.",
         reloadable: true,
     },
 ];

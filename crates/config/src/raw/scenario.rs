@@ -145,6 +145,13 @@ pub const SWEEP: &[Field] = &[
 /// The keys of a `[[source]]`.
 pub const SOURCE: &[Field] = &[
     field(
+        "class",
+        "a name",
+        Value("\"default\""),
+        "The service class of its requests. A gate that has no `[[gate.class]]` of this name takes them for its default class.",
+        "Who asks for classes says so. In a scenario a class of a gate needs no rules.",
+    ),
+    field(
         "arrivals",
         "`\"poisson\"`, `\"regular\"`, `\"on-off\"`, `\"closed\"` or `\"replay\"`",
         Value("\"poisson\""),

@@ -4,8 +4,11 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
+use admission::ClassId;
 use config::{HttpVersion, Mode};
-use proxy::http::{AccessLog, HealthCheck, Network, Settings, Speaks, Traces, TypeField, TypeRule};
+use proxy::http::{
+    AccessLog, ClassRule, HealthCheck, Network, Settings, Speaks, Traces, TypeField, TypeRule,
+};
 use proxy::otlp::Exporter;
 
 use super::{address, keepalive};
@@ -44,6 +47,7 @@ pub(super) fn told(gate: &config::Gate, http: &config::Http) -> Result<Settings,
         trusted_proxies: http.trusted_proxies.iter().map(network).collect(),
         proxy_protocol: http.proxy_protocol,
         types: http.routes.iter().map(rule).collect(),
+        classes: http.classes.iter().filter_map(class_rule).collect(),
         type_field: match http.type_field {
             config::TypeField::Use => TypeField::Use,
             config::TypeField::Ignore => TypeField::Ignore,
@@ -71,13 +75,24 @@ fn network(network: &config::Network) -> Network {
     Network { address: network.address, bits: network.bits }
 }
 
+/// `None`: it says only the weight of the default class.
+fn class_rule(class: &config::Class) -> Option<ClassRule> {
+    let rule = ClassRule {
+        name: class.name.clone(),
+        paths: class.paths.iter().map(|path| segments(path)).collect(),
+        hosts: class.hosts.clone(),
+        fields: class.fields.iter().map(|field| (field.name.clone(), field.value.clone())).collect(),
+        networks: class.networks.iter().map(network).collect(),
+    };
+    (class.name != ClassId::DEFAULT_NAME).then_some(rule)
+}
+
+fn segments(path: &str) -> Vec<String> {
+    path.split('/').filter(|segment| !segment.is_empty()).map(str::to_owned).collect()
+}
+
 fn rule(route: &config::Route) -> TypeRule {
-    let segments = route.path.split('/').filter(|segment| !segment.is_empty());
-    TypeRule {
-        method: route.method.clone(),
-        path: segments.map(str::to_owned).collect(),
-        name: route.name.clone(),
-    }
+    TypeRule { method: route.method.clone(), path: segments(&route.path), name: route.name.clone() }
 }
 
 /// The page for people who are refused.

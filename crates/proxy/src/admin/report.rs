@@ -1,8 +1,9 @@
 //! The JSON of the admin listener. Field names carry their units; what is absent is `null`.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use admission::{GroupSnapshot, Mode, RequestType, Snapshot, TypeSnapshot, Work};
+use admission::{ClassSnapshot, GroupSnapshot, Mode, RequestType, Snapshot, TypeSnapshot, Work};
 use serde::{Deserialize, Serialize};
 
 use super::{GateView, PoolView};
@@ -59,6 +60,27 @@ pub struct GateStatus {
     /// Types that contend with one another, and are held back together.
     #[serde(default)]
     pub groups: Vec<GroupStatus>,
+    /// The service classes, where there are several.
+    #[serde(default)]
+    pub classes: Vec<ClassStatus>,
+}
+
+/// One service class in `/status`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct ClassStatus {
+    pub class: String,
+    pub weight: f64,
+    pub queued: u32,
+    pub in_flight: u32,
+    pub dispatched_total: u64,
+    pub rejected_total: u64,
+    /// Of those, the ones that were refused because the class had more than its share.
+    pub over_share_total: u64,
+    /// The work of those that have ended, as it counts for the class.
+    pub work_seconds_total: f64,
+    /// How long those that were dispatched had waited.
+    pub queue_wait_seconds_total: f64,
 }
 
 /// One group of types that contend with one another in `/status`.
@@ -198,8 +220,30 @@ impl GateStatus {
             requests: CountsReport::of(&counts),
             pools: gate.pools().into_iter().map(PoolStatus::from).collect(),
             groups: groups(gate, &snapshot),
+            classes: classes(gate, &snapshot),
         }
     }
+}
+
+/// The classes of a snapshot with their names. One that is on its way out has none, and is left out.
+pub(crate) fn named_classes(gate: &dyn GateView, snapshot: &Snapshot) -> Vec<(Arc<str>, ClassSnapshot)> {
+    let named = |class: &ClassSnapshot| Some((gate.class_name(class.class)?, class.clone()));
+    snapshot.classes.iter().filter_map(named).collect()
+}
+
+fn classes(gate: &dyn GateView, snapshot: &Snapshot) -> Vec<ClassStatus> {
+    let status = |(name, class): (Arc<str>, ClassSnapshot)| ClassStatus {
+        class: name.as_ref().to_owned(),
+        weight: class.weight.as_f64(),
+        queued: class.queued,
+        in_flight: class.in_flight,
+        dispatched_total: class.dispatched,
+        rejected_total: class.rejected,
+        over_share_total: class.over_share,
+        work_seconds_total: work_seconds(class.served),
+        queue_wait_seconds_total: class.queue_wait.as_secs_f64(),
+    };
+    named_classes(gate, snapshot).into_iter().map(status).collect()
 }
 
 fn groups(gate: &dyn GateView, snapshot: &Snapshot) -> Vec<GroupStatus> {

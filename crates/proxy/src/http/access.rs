@@ -6,7 +6,7 @@
 //! ```
 //!
 //! `upstream_ms` is from dispatch to the head of the response, `total_ms` from the request's head to the last byte that was
-//! handed on. `reason` stands where the gate answered by itself (`reject.rs`), and then `status` is the gate's own. The type
+//! handed on. `class` is the service class, where there are several. `reason` stands where the gate answered by itself (`reject.rs`), and then `status` is the gate's own. The type
 //! stands for the path: nothing that few have asked for is written, no field's value, no address.
 //!
 //! Whoever serves a request never waits for the disk: a line for which there is no room is lost, and counted in `lost` of
@@ -35,6 +35,8 @@ struct Line {
     gate: Arc<str>,
     #[serde(serialize_with = "text")]
     r#type: Arc<str>,
+    #[serde(serialize_with = "some_text", skip_serializing_if = "Option::is_none")]
+    class: Option<Arc<str>>,
     method: String,
     status: u16,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,6 +60,10 @@ fn is_zero(count: &u64) -> bool {
 
 fn text<S: Serializer>(text: &Arc<str>, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(text)
+}
+
+fn some_text<S: Serializer>(text: &Option<Arc<str>>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(text.as_deref().unwrap_or_default())
 }
 
 /// Where lines go.
@@ -105,6 +111,7 @@ impl AccessLog {
             time: humantime::format_rfc3339_millis(record.began).to_string(),
             gate: Arc::clone(&record.gate),
             r#type: Arc::clone(&record.name),
+            class: record.class.clone(),
             method: record.method.as_str().chars().take(16).collect(),
             status: record.status,
             reason: record.reason,

@@ -153,17 +153,22 @@ impl TypeRule {
         if self.method.as_deref().is_some_and(|wanted| wanted != method.as_str()) {
             return false;
         }
-        let mut segments = path.split('/').filter(|segment| !segment.is_empty());
-        for wanted in &self.path {
-            match (wanted.as_str(), segments.next()) {
-                ("**", _) => return true,
-                ("*", Some(_)) => {}
-                (wanted, Some(segment)) if wanted == segment => {}
-                _ => return false,
-            }
-        }
-        segments.next().is_none()
+        fits_path(&self.path, path)
     }
+}
+
+/// Whether a path has these segments: `*` is any one, `**` at the end any number.
+pub(crate) fn fits_path(wanted: &[String], path: &str) -> bool {
+    let mut segments = path.split('/').filter(|segment| !segment.is_empty());
+    for wanted in wanted {
+        match (wanted.as_str(), segments.next()) {
+            ("**", _) => return true,
+            ("*", Some(_)) => {}
+            (wanted, Some(segment)) if wanted == segment => {}
+            _ => return false,
+        }
+    }
+    segments.next().is_none()
 }
 
 /// How long the client waits for the answer, if it says so.

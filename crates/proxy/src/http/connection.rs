@@ -10,7 +10,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use admission::{Connection, Entry, PoolId, Reason};
+use admission::{ClassId, Connection, Entry, PoolId, Reason};
 use http::header::{self, HeaderName, HeaderValue};
 use http::{Request, Response, Version};
 use http_body::Body;
@@ -116,9 +116,11 @@ fn respond<'a>(
         let (version, has_body) = (request.version(), !request.body().is_end_stream());
         let wanted = Wanted::by(request.method(), request.headers());
         let classified = gate.classifier.classify(&request);
-        let whose = (gate.driver.name(), &classified.name.label);
+        let class = gate.classes.of(&request, &from, &told.settings.trusted_proxies);
+        let whose = (gate.driver.name(), &classified.name.label, class.as_ref());
         let mut record = Record::begin(&told.settings, whose, request.method(), request.headers());
-        let passed = pass((&gate, &told), &watched, &from, request, &classified, record.as_deref_mut()).await;
+        let what = (&classified, class.map_or(ClassId::DEFAULT, |class| class.id));
+        let passed = pass((&gate, &told), &watched, &from, request, what, record.as_deref_mut()).await;
         let (mut response, reason) = match passed {
             Ok(response) => (response, None),
             Err(Ended::Gone) => return Err(Gone),
@@ -158,7 +160,7 @@ async fn pass(
     watched: &Watched,
     from: &From,
     mut request: Request<Incoming>,
-    classified: &Classified,
+    (classified, class): (&Classified, ClassId),
     mut record: Option<&mut Record>,
 ) -> Result<Response<ToClient>, Ended> {
     if watched.take_ambiguous() && request.version() == Version::HTTP_11 {
@@ -174,7 +176,7 @@ async fn pass(
         .map(|time_out| gate.driver.clock().now().after(time_out));
     let asked = admission::Request {
         request_type: classified.name.key,
-        class: admission::ClassId::DEFAULT,
+        class,
         pool: PoolId::default(),
         connection: Connection::Needed,
         entry: Entry::Queued,

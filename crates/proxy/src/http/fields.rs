@@ -7,11 +7,13 @@
 //!
 //! No `Via`: a gateway may leave it out of responses, and of the requests that carry it common servers compress none.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::uri::{Authority, PathAndQuery, Uri};
 use http::{Method, Request, Version};
+
+use super::state::Network;
 
 /// For one connection only, nominated or not; what nominates is the first.
 static HOP_BY_HOP: [HeaderName; 6] = [
@@ -94,6 +96,30 @@ impl From {
         let written = address.and_then(|address| HeaderValue::try_from(address.to_string()).ok());
         Self { address, written, encrypted, trusted }
     }
+}
+
+/// Who asks, as far as the gate believes it: who connects, or, where that is trusted, the last of those that are said to
+/// ask through it who isn't trusted. `None`: a Unix socket through which nobody is named.
+pub(crate) fn client_of(fields: &HeaderMap, from: &From, trusted: &[Network]) -> Option<IpAddr> {
+    let mut client = from.address;
+    if !from.trusted {
+        return client;
+    }
+    let lists = fields.get_all(FORWARDED_FOR).iter().rev();
+    for element in lists.flat_map(|list| list.to_str().unwrap_or("?").rsplit(',')) {
+        let Some(said) = node(element.trim()) else { break };
+        client = Some(said);
+        if !trusted.iter().any(|network| network.contains(said)) {
+            break;
+        }
+    }
+    client
+}
+
+/// An address, perhaps with a port.
+fn node(text: &str) -> Option<IpAddr> {
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    bare.parse().ok().or_else(|| text.parse::<SocketAddr>().ok().map(|address| address.ip()))
 }
 
 /// What a request wants its connection to become, if both it and the service want to (RFC 9110, section 7.8).

@@ -5,7 +5,7 @@
 //!                                                    └──► reject
 //! ```
 //!
-//! `connection` is a client's connection and its requests; `classify` (with `routes`) says what type a request is;
+//! `connection` is a client's connection and its requests; `classify` (with `routes`) says what type a request is, `class` whose;
 //! `forward` sends what is dispatched and passes the response on, `flight` is what that holds meanwhile; `reject` is what
 //! the gate says by itself, `foreseen` what it says where it only watches. `endpoint` and `endpoints` are the service as it is reached,
 //! `driven` a connection to it. `fields` and `sniffer` know what a
@@ -14,6 +14,7 @@
 
 mod access;
 mod body;
+mod class;
 mod classify;
 mod connection;
 mod driven;
@@ -43,6 +44,7 @@ use admission::PoolId;
 use tokio::time::timeout;
 
 pub use access::AccessLog;
+pub use class::ClassRule;
 pub use classify::{TypeField, TypeRule};
 pub use endpoint::Speaks;
 pub use endpoints::HealthCheck;

@@ -8,6 +8,7 @@ use http::{HeaderMap, Method};
 use tokio::time::Instant;
 
 use super::access::AccessLog;
+use super::class::ClassName;
 use super::span::{Parent, Recorded};
 use super::state::Settings;
 use crate::otlp::{Attribute, Span};
@@ -20,6 +21,8 @@ pub(crate) struct Record {
     pub(super) gate: Arc<str>,
     /// Its request type.
     pub(super) name: Arc<str>,
+    /// Its service class, where there are several.
+    pub(super) class: Option<Arc<str>>,
     pub(super) method: Method,
     pub(super) began: SystemTime,
     arrived: Instant,
@@ -40,7 +43,7 @@ impl Record {
     /// A request of this type has come. `None`: nobody wants to know.
     pub(crate) fn begin(
         settings: &Settings,
-        (gate, name): (&str, &Arc<str>),
+        (gate, name, class): (&str, &Arc<str>, Option<&ClassName>),
         method: &Method,
         fields: &HeaderMap,
     ) -> Option<Box<Self>> {
@@ -60,6 +63,7 @@ impl Record {
             recorded,
             gate: Arc::from(gate),
             name: Arc::clone(name),
+            class: class.map(|class| Arc::clone(&class.name)),
             method: method.clone(),
             began: SystemTime::now(),
             arrived: Instant::now(),
@@ -124,6 +128,9 @@ impl Record {
         if self.status > 0 {
             attributes.push(("http.response.status_code", Attribute::Count(self.status.into())));
         }
+        attributes.extend(
+            self.class.as_ref().map(|class| ("gatekeeper.class", Attribute::Text(Arc::clone(class)))),
+        );
         attributes.extend(self.reason.map(|reason| ("gatekeeper.reason", Attribute::Word(reason))));
         attributes.extend(self.queue_wait.map(|wait| ("gatekeeper.queue_wait_seconds", seconds(wait))));
         attributes.extend(self.upstream.map(|time| ("gatekeeper.upstream_seconds", seconds(time))));

@@ -3,6 +3,7 @@
 //! | what | status | `x-gatekeeper` |
 //! |---|---|---|
 //! | refused by the gate | 503 with `Retry-After` | the reason: `queue_full`, `queue_timeout`, … |
+//! | the same because its class has more than its share | 429 with `Retry-After` | `over_share` |
 //! | its deadline has passed, or will have | 504 | `deadline`, `deadline_unreachable` |
 //! | a request that may not be passed on | 400 (405 for its method, 413 and 431 for its size), and the connection ends | `bad_request` |
 //! | the client's body doesn't come | 408, and the connection ends | `body_timeout` |
@@ -10,8 +11,8 @@
 //! | the service didn't answer in time | 504 | `upstream_timeout` |
 //!
 //! The field tells these from the service's own errors. Bodies are problem details (RFC 9457), or the operator's page for
-//! those who accept HTML. gRPC hears of it in its own way: `grpc-status` 14 (UNAVAILABLE) or 4 (DEADLINE_EXCEEDED), and
-//! `grpc-retry-pushback-ms`.
+//! those who accept HTML. gRPC hears of it in its own way: `grpc-status` 14 (UNAVAILABLE), 8 (RESOURCE_EXHAUSTED) over a share or 4
+//! (DEADLINE_EXCEEDED), and `grpc-retry-pushback-ms`.
 
 use std::time::Duration;
 
@@ -73,6 +74,7 @@ impl Refusal {
             Self::Rejected(Reason::Deadline | Reason::DeadlineUnreachable, _) | Self::LateAnswer => {
                 StatusCode::GATEWAY_TIMEOUT
             }
+            Self::Rejected(Reason::OverShare, _) => StatusCode::TOO_MANY_REQUESTS,
             Self::Rejected(..) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Fault(Fault::Method) => StatusCode::METHOD_NOT_ALLOWED,
             Self::Fault(Fault::LargeBody) => StatusCode::PAYLOAD_TOO_LARGE,
@@ -99,6 +101,11 @@ impl Refusal {
             Self::Rejected(Reason::Deadline | Reason::DeadlineUnreachable, _) => {
                 "The deadline of the request has passed, or would pass before its turn.".to_owned()
             }
+            Self::Rejected(Reason::OverShare, _) => {
+                "The service has as much to do as it can, and requests like this one ask for more than their share of it; \
+                 the request was not begun."
+                    .to_owned()
+            }
             Self::Rejected(..) => {
                 "The service has as much to do as it can; the request was not begun.".to_owned()
             }
@@ -107,6 +114,10 @@ impl Refusal {
             Self::Unreachable => "The service can't be reached, or broke off.".to_owned(),
             Self::LateAnswer => "The service did not answer in time.".to_owned(),
         }
+    }
+
+    fn is_over_share(&self) -> bool {
+        matches!(self, Self::Rejected(Reason::OverShare, _))
     }
 
     /// Whether the connection can't be used any more.
@@ -135,7 +146,9 @@ impl Refusal {
 
     fn to_http(&self, wanted: &Wanted, page: Option<&Bytes>) -> Response<ToClient> {
         let status = self.status();
-        let (kind, body) = match page.filter(|_| wanted.accepts_html && status.is_server_error()) {
+        let (kind, body) = match page
+            .filter(|_| wanted.accepts_html && (status.is_server_error() || self.is_over_share()))
+        {
             Some(page) => ("text/html; charset=utf-8", page.clone()),
             None => ("application/problem+json", self.problem(status)),
         };
@@ -154,7 +167,7 @@ impl Refusal {
     }
 
     fn problem(&self, status: StatusCode) -> Bytes {
-        let is_reduced = matches!(self, Self::Rejected(..));
+        let is_reduced = matches!(self, Self::Rejected(..)) && !self.is_over_share();
         let problem = json!({
             "type": if is_reduced { REDUCED } else { "about:blank" },
             "title": status.canonical_reason().unwrap_or("Error"),
@@ -172,6 +185,7 @@ impl Refusal {
             | Self::LateAnswer
             | Self::LateBody => 4,
             Self::Fault(_) => 13,
+            Self::Rejected(Reason::OverShare, _) => 8,
             Self::Rejected(..) | Self::Unreachable => 14,
         };
         let mut response = Response::new(ToClient::own(Bytes::new()));
@@ -213,6 +227,23 @@ mod tests {
         assert_eq!(html.headers()["content-length"], "7");
         let grpc = full.respond(&wanted(&[(header::CONTENT_TYPE, "application/grpc+proto")]), Some(&page));
         assert_eq!((grpc.status(), &grpc.headers()["grpc-status"]), (StatusCode::OK, &HeaderValue::from(14)));
+        assert_eq!(grpc.headers()["grpc-retry-pushback-ms"], "1200");
+    }
+
+    #[test]
+    fn who_asks_for_more_than_its_share_is_told_so() {
+        let over = Refusal::Rejected(Reason::OverShare, Duration::from_millis(1_200));
+        let plain = over.respond(&wanted(&[]), None);
+        assert_eq!(
+            (plain.status(), &plain.headers()["retry-after"]),
+            (StatusCode::TOO_MANY_REQUESTS, &HeaderValue::from(2))
+        );
+        assert_eq!(plain.headers()["x-gatekeeper"], "over_share");
+        let page = Bytes::from_static(b"<p>busy");
+        let html = over.respond(&wanted(&[(header::ACCEPT, "text/html")]), Some(&page));
+        assert_eq!(html.headers()["content-length"], "7", "people see the page");
+        let grpc = over.respond(&wanted(&[(header::CONTENT_TYPE, "application/grpc")]), None);
+        assert_eq!((grpc.status(), &grpc.headers()["grpc-status"]), (StatusCode::OK, &HeaderValue::from(8)));
         assert_eq!(grpc.headers()["grpc-retry-pushback-ms"], "1200");
     }
 

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use parking_lot::RwLock;
 
 use super::access::AccessLog;
+use super::class::{ClassRule, Classes};
 use super::classify::{Classifier, TypeField, TypeRule};
 use super::endpoint::{Reach, Speaks};
 use super::endpoints::{Endpoints, HealthCheck};
@@ -58,6 +59,8 @@ pub struct Settings {
     pub proxy_protocol: bool,
     /// What requests are called.
     pub types: Vec<TypeRule>,
+    /// Whose requests are whose: rules for service classes.
+    pub classes: Vec<ClassRule>,
     /// Whether responses name types.
     pub type_field: TypeField,
     /// Whether the service hears of each request's type.
@@ -99,6 +102,7 @@ impl Settings {
             trusted_proxies: Vec::new(),
             proxy_protocol: false,
             types: Vec::new(),
+            classes: Vec::new(),
             type_field: TypeField::default(),
             pass_type: false,
             health_check: None,
@@ -180,6 +184,7 @@ pub(crate) struct Gate {
     told: RwLock<Arc<Told>>,
     pub(crate) driver: Arc<Driver>,
     pub(crate) classifier: Classifier,
+    pub(crate) classes: Classes,
     flights: Flights,
     pub(crate) shutdown: Shutdown,
     pub(crate) counts: Counts,
@@ -190,6 +195,7 @@ impl Gate {
         Arc::new(Self {
             driver,
             classifier: Classifier::new(settings.types.clone(), settings.type_field),
+            classes: Classes::new(settings.classes.clone()),
             told: RwLock::new(Told::new(settings, None)),
             flights: Flights::default(),
             shutdown,
@@ -214,6 +220,7 @@ impl Gate {
             ..settings
         };
         self.classifier.change(settings.types.clone(), settings.type_field);
+        self.classes.change(settings.classes.clone());
         *place = Told::new(settings, Some(&place.endpoints));
         drop(place);
         self.driver.update_policy(|running| *running = policy);

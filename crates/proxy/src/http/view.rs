@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use admission::{Capacity, Policy, Snapshot};
+use admission::{Capacity, ClassId, Policy, Snapshot};
 
 use super::state::{Gate, Settings};
 use crate::admin::{ClientsView, GateView, PoolView};
@@ -69,6 +69,10 @@ impl GateView for Status {
 
     fn totals(&self) -> Totals {
         self.gate.driver.totals()
+    }
+
+    fn class_name(&self, class: ClassId) -> Option<Arc<str>> {
+        self.gate.classes.name(class)
     }
 
     /// One for each endpoint.

@@ -475,6 +475,6 @@ fn outcomes(counts: &Counts, labels: &[&str], out: &mut Samples<'_, '_>) -> fmt:
     Ok(())
 }
 
-fn work_seconds(work: Work) -> f64 {
+pub(super) fn work_seconds(work: Work) -> f64 {
     work.as_millis_f64() / 1e3
 }

@@ -1,11 +1,12 @@
 //! What one scrape reads: the state of everything, once, so that no metric contradicts another.
 
 use std::fmt;
+use std::sync::Arc;
 
-use admission::Snapshot;
+use admission::{ClassSnapshot, Snapshot};
 
 use super::TYPES_SHOWN_MAX;
-use crate::admin::{Admin, ClientsView, PoolView};
+use crate::admin::{Admin, ClientsView, GateView, PoolView, named_classes};
 use crate::observe::{Totals, TypeRow};
 
 /// One scrape: the state of everything, read once.
@@ -23,17 +24,19 @@ impl fmt::Debug for Scrape {
 impl Scrape {
     pub(super) fn of(admin: &Admin) -> Self {
         let gates = admin.gates();
-        let gates = gates.iter().map(|gate| GateScrape {
+        let scrape = |gate: &dyn GateView, snapshot: Snapshot| GateScrape {
             name: gate.name().to_owned(),
             mode: gate.mode(),
-            snapshot: gate.snapshot(),
+            classes: named_classes(gate, &snapshot),
+            snapshot,
             totals: gate.totals(),
             trace_lost: gate.trace_lost(),
             types: most_work(gate.types()),
             pools: by_user_and_database(gate.pools()),
             pins: gate.pins(),
             clients: gate.clients(),
-        });
+        };
+        let gates = gates.iter().map(|gate| scrape(gate.as_ref(), gate.snapshot()));
         Self {
             gates: gates.collect(),
             process: ProcessScrape {
@@ -72,6 +75,8 @@ pub(super) struct GateScrape {
     pub(super) name: String,
     pub(super) mode: &'static str,
     pub(super) snapshot: Snapshot,
+    /// The service classes by name, where there are several.
+    pub(super) classes: Vec<(Arc<str>, ClassSnapshot)>,
     pub(super) totals: Totals,
     pub(super) trace_lost: Option<u64>,
     /// The types with most work, at most [`TYPES_SHOWN_MAX`].

@@ -1,0 +1,145 @@
+//! Service classes: what a gate's tables of them mean, how they go wrong, and what a reload changes.
+
+#![expect(clippy::panic, reason = "a helper of tests fails like a test")]
+
+use admission::{ClassId, ServiceClass, Weight};
+use config::{Class, FieldRule, Origin, Service, World, effective, parse, reload};
+
+const GATE: &str = "[[gate]]\nprotocol = \"http\"\nupstream = \"a:1\"\n";
+const FULL: &str = r#"
+[[gate.class]]
+name = "gold"
+weight = 2.5
+path = ["/api/**", "/cart/*"]
+host = "*.Shop.example"
+header = ["X-Tenant: gold", "authorization"]
+network = ["10.0.0.0/8", "::1"]
+
+[[gate.class]]
+name = "gold"
+path = "/vip"
+
+[[gate.class]]
+name = "default"
+weight = 0.5
+"#;
+
+fn read(text: &str) -> Result<World, String> {
+    parse(Origin::File("g.toml".into()), text).map_err(|errors| errors.to_string())
+}
+
+fn world(text: &str) -> World {
+    read(text).unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+fn classes(world: &World) -> &[Class] {
+    match &world.gates[0].service {
+        Service::Http(http) => &http.classes,
+        Service::Postgres(_) => panic!("a gate for PostgreSQL"),
+    }
+}
+
+fn class(name: &str, weight: f64) -> ServiceClass {
+    ServiceClass { id: ClassId::named(name), weight: Weight::new(weight).expect("a weight") }
+}
+
+#[test]
+fn every_key_is_heard_and_the_judge_is_told() {
+    let full = world(&format!("{GATE}{FULL}"));
+    let [gold, again, default] = classes(&full) else { panic!("three tables") };
+    assert_eq!((gold.name.as_str(), gold.weight), ("gold", Weight::new(2.5)));
+    assert_eq!(
+        (&gold.paths[..], &gold.hosts[..]),
+        (&["/api/**".into(), "/cart/*".into()][..], &["*.shop.example".into()][..])
+    );
+    let field =
+        |name: &str, value: Option<&str>| FieldRule { name: name.into(), value: value.map(str::to_owned) };
+    assert_eq!(gold.fields, [field("x-tenant", Some("gold")), field("authorization", None)]);
+    assert_eq!(gold.networks.iter().map(ToString::to_string).collect::<Vec<_>>(), ["10.0.0.0/8", "::1/128"]);
+    assert_eq!((again.weight, &again.paths[..]), (None, &["/vip".to_owned()][..]));
+    assert_eq!((default.name.as_str(), default.weight), ("default", Weight::new(0.5)));
+    let policy = &full.gates[0].policy;
+    assert_eq!(policy.classes, [class("gold", 2.5), class("default", 0.5)]);
+    assert_eq!(policy.check(), Ok(()));
+    assert!(world(GATE).gates[0].policy.classes.is_empty(), "without tables there is one class");
+}
+
+#[test]
+fn what_is_in_force_means_the_same_when_it_is_read_again() {
+    let full = world(&format!("{GATE}{FULL}"));
+    let again = world(&effective(&full));
+    assert_eq!(again.gates, full.gates);
+}
+
+#[test]
+fn mistakes_are_told_with_their_place_and_what_to_write() {
+    let cases = [
+        ("class = \"gold\"", "isn't a list; write [[gate.class]]"),
+        ("class = [1]", "a class isn't a table"),
+        ("[[gate.class]]\npath = \"/x\"", "g.toml:4: gate: class: name: is missing"),
+        (
+            "[[gate.class]]\nname = \"gold\"",
+            "g.toml:5: gate: class: name = \"gold\": nothing says which requests \"gold\" is for; write `path`",
+        ),
+        ("[[gate.class]]\nname = \"default\"\npath = \"/x\"", "is the class of all that no rule fits"),
+        ("[[gate.class]]\nname = \"a b\"\npath = \"/x\"", "can't be a name"),
+        ("[[gate.class]]\nname = \"a\"\npath = \"/x\"\nweight = 0", "must be"),
+        ("[[gate.class]]\nname = \"a\"\npath = \"/x\"\nweight = 1001", "must be from 0.001 to 1000"),
+        (
+            "[[gate.class]]\nname = \"a\"\npath = \"/x\"\nweight = 1\n[[gate.class]]\nname = \"a\"\npath = \"/y\"\nweight = 2",
+            "another table of \"a\" says the weight",
+        ),
+        ("[[gate.class]]\nname = \"a\"\npath = []", "is empty, so it fits nothing"),
+        ("[[gate.class]]\nname = \"a\"\npath = \"/**/x\"", "has ** before its end"),
+        (
+            "[[gate.class]]\nname = \"a\"\nhost = \"shop.example:80\"",
+            "isn't a host; write such as \"shop.example\"",
+        ),
+        ("[[gate.class]]\nname = \"a\"\nhost = \"shop.*\"", "isn't a host"),
+        ("[[gate.class]]\nname = \"a\"\nheader = \"x tenant\"", "isn't a field; write its name"),
+        ("[[gate.class]]\nname = \"a\"\nheader = \"x-tenant:\"", "isn't a field"),
+        ("[[gate.class]]\nname = \"a\"\nnetwork = \"10.0.0.1/8\"", "has bits of its own"),
+        ("[[gate.class]]\nname = \"a\"\npaht = \"/x\"", "paht"),
+    ];
+    for (lines, expected) in cases {
+        let said = read(&format!("{GATE}{lines}\n")).expect_err(lines);
+        assert!(said.contains(expected), "{lines}\n{said}");
+    }
+    let many: String =
+        (0..64).map(|at| format!("[[gate.class]]\nname = \"c{at}\"\npath = \"/{at}\"\n")).collect();
+    let said = read(&format!("{GATE}{many}")).unwrap_err();
+    assert!(said.contains("there are more than 64 classes, the default one among them"), "{said}");
+    let fewer: String = many.replace("\"c63\"", "\"c0\"");
+    assert_eq!(world(&format!("{GATE}{fewer}")).gates[0].policy.classes.len(), 63);
+}
+
+#[test]
+fn a_gate_for_postgresql_refuses_them() {
+    let said = read("[[gate]]\nupstream = \"db:5432\"\n[[gate.class]]\nname = \"gold\"\npath = \"/x\"\n")
+        .unwrap_err();
+    assert!(said.contains("class = [[gate.class]]: belongs to a gate for HTTP"), "{said}");
+}
+
+#[test]
+fn a_reload_takes_other_weights_and_rules() {
+    let (running, asked) =
+        (world(&format!("{GATE}{FULL}")), world(&format!("{GATE}{}", FULL.replace("2.5", "7"))));
+    let reload = reload(&running, &asked).unwrap();
+    assert!(reload.kept.is_empty(), "{:?}", reload.kept);
+    assert_eq!(reload.applied.iter().map(|change| change.key).collect::<Vec<_>>(), ["class"]);
+    assert_eq!(reload.world.gates[0].policy.classes[0], class("gold", 7.0));
+}
+
+#[test]
+fn a_source_of_a_scenario_says_its_class_and_a_gates_classes_need_no_rules_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("s.toml");
+    let text = "[[type]]\nname = \"a\"\nservice_time = \"1ms\"\n[[source]]\nrate = 1\nclass = \"gold\"\n[[source]]\nrate = 1\n\
+                [[gate]]\nprotocol = \"http\"\n[[gate.class]]\nname = \"gold\"\nweight = 3\n";
+    std::fs::write(&file, text).unwrap();
+    let experiment = config::load_scenario(&file).unwrap_or_else(|errors| panic!("{errors}"));
+    let (_, scenario) = experiment.variants.last().unwrap();
+    let sources: Vec<_> = scenario.sources.iter().map(|source| source.class).collect();
+    assert_eq!(sources, [ClassId::named("gold"), ClassId::DEFAULT]);
+    assert_eq!(scenario.policy.classes, [class("gold", 3.0)]);
+}

@@ -1,0 +1,93 @@
+//! The metrics of service classes: absent where there is but one class.
+
+use super::declared::work_seconds;
+use super::scrape::GateScrape;
+use super::{Kind, Metric, Seconds};
+
+/// The label is a name of the configuration: at most 64 at a time.
+pub(super) const CLASS: &[Metric<GateScrape>] = &[
+    Metric {
+        name: "class_weight",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &["class"],
+        help: "The weight in force of a service class; absent where there is but one class",
+        read: |gate, out| {
+            gate.classes.iter().try_for_each(|(name, class)| out.gauge(&[name], class.weight.as_f64()))
+        },
+    },
+    Metric {
+        name: "class_queued",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &["class"],
+        help: "Requests of a service class that wait",
+        read: |gate, out| {
+            gate.classes.iter().try_for_each(|(name, class)| out.gauge(&[name], f64::from(class.queued)))
+        },
+    },
+    Metric {
+        name: "class_in_flight",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &["class"],
+        help: "Requests of a service class in flight, suspended ones included",
+        read: |gate, out| {
+            gate.classes.iter().try_for_each(|(name, class)| out.gauge(&[name], f64::from(class.in_flight)))
+        },
+    },
+    Metric {
+        name: "class_dispatched",
+        in_seconds: Seconds::No,
+        kind: Kind::Counter,
+        labels: &["class"],
+        help: "Requests of a service class that were dispatched",
+        read: |gate, out| {
+            gate.classes.iter().try_for_each(|(name, class)| out.counter(&[name], class.dispatched))
+        },
+    },
+    Metric {
+        name: "class_rejected",
+        in_seconds: Seconds::No,
+        kind: Kind::Counter,
+        labels: &["class"],
+        help: "Requests of a service class that were refused, for whatever reason",
+        read: |gate, out| {
+            gate.classes.iter().try_for_each(|(name, class)| out.counter(&[name], class.rejected))
+        },
+    },
+    Metric {
+        name: "class_over_share",
+        in_seconds: Seconds::No,
+        kind: Kind::Counter,
+        labels: &["class"],
+        help: "Of those, the ones that were refused because the class had more than its share",
+        read: |gate, out| {
+            gate.classes.iter().try_for_each(|(name, class)| out.counter(&[name], class.over_share))
+        },
+    },
+    Metric {
+        name: "class_work",
+        in_seconds: Seconds::Yes,
+        kind: Kind::Counter,
+        labels: &["class"],
+        help: "Work of the requests of a service class that have ended, as it counts for its share",
+        read: |gate, out| {
+            gate.classes
+                .iter()
+                .try_for_each(|(name, class)| out.counter_seconds(&[name], work_seconds(class.served)))
+        },
+    },
+    Metric {
+        name: "class_queue_wait",
+        in_seconds: Seconds::Yes,
+        kind: Kind::Counter,
+        labels: &["class"],
+        help: "Queue wait of the requests of a service class that were dispatched",
+        read: |gate, out| {
+            gate.classes
+                .iter()
+                .try_for_each(|(name, class)| out.counter_seconds(&[name], class.queue_wait.as_secs_f64()))
+        },
+    },
+];

@@ -203,3 +203,26 @@ async fn weights_and_rules_change_in_a_running_gate() {
         assert_eq!(served.await.unwrap().status, 200);
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gate_that_observes_says_who_would_have_been_over_its_share() {
+    let origin = Origin::start("site").await;
+    let gate = gate(&origin, &["mode = \"observe\"", "connections = 1", "queue_max = 1", TWO]);
+    let mut lead = Vec::new();
+    for asked in 1..=2 {
+        lead.push(start(&gate, "/held/lead", None));
+        until("it is at the site", async || origin.asked() == asked).await;
+    }
+    let gold = start(&gate, "/held/gold", None);
+    until("it is at the site, too", async || origin.asked() == 3).await;
+    assert_eq!(of(&gate, "lead", "over_share_total"), Some(1.0));
+    origin.let_go(3);
+    let mut observed = Vec::new();
+    for told in lead {
+        let told = told.await.unwrap();
+        observed.extend(told.field("x-gatekeeper-observed").map(str::to_owned));
+        assert_eq!(told.status, 200);
+    }
+    assert_eq!(gold.await.unwrap().status, 200);
+    assert!(observed.iter().any(|said| said == "rejected;reason=over_share"), "{observed:?}");
+}

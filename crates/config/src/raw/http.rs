@@ -64,7 +64,7 @@ pub const HTTP: &[Field] = &[
         form: Form::Any,
         takes: "0 to 10000",
         default: Value("64"),
-        doc: "Connections to the service that are kept for later requests, for each endpoint. Those that are idle for a minute are closed.",
+        doc: "Connections to the service that are kept for later requests, for each endpoint. Those that are idle for a minute are closed; more than these once they weren't needed for a second.",
         reason: "Connecting anew costs more than the memory of some that wait.",
         reloadable: true,
     },

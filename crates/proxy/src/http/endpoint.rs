@@ -76,7 +76,7 @@ pub(crate) struct Reach {
     pub(crate) tls: Option<Arc<Connector>>,
     pub(crate) connect_timeout: Duration,
     pub(crate) keepalive: Keepalive,
-    /// Idle connections that are kept.
+    /// Idle connections that are kept. Those beyond are for as long as they are [`FRESH`].
     pub(crate) idle_max: usize,
 }
 
@@ -196,13 +196,22 @@ impl Endpoint {
 
     /// Closes what has been idle for long. What is younger stands behind it.
     pub(crate) fn close_old(&self) {
-        self.idle.lock().retain_mut(|idle| idle.since.elapsed() < IDLE_MAX && idle.connection.look());
+        let mut all = self.idle.lock();
+        all.retain_mut(|idle| idle.since.elapsed() < IDLE_MAX && idle.connection.look());
+        let beyond = all.len().saturating_sub(self.reach.idle_max);
+        let unused = all.iter().take(beyond).take_while(|idle| idle.since.elapsed() >= FRESH).count();
+        all.drain(..unused);
     }
 
     fn keep(&self, connection: Driven) {
+        if self.reach.idle_max == 0 {
+            return;
+        }
         let mut idle = self.idle.lock();
-        if idle.len() < self.reach.idle_max {
-            idle.push(Idle { connection, since: Instant::now() });
+        idle.push(Idle { connection, since: Instant::now() });
+        // The others had to be there a moment ago, and may have to be again.
+        if idle.len() > self.reach.idle_max && idle[0].since.elapsed() >= FRESH {
+            idle.remove(0);
         }
     }
 

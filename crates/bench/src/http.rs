@@ -5,6 +5,7 @@
 
 mod closed;
 mod connection;
+mod knock;
 mod open;
 pub mod origin;
 mod pacer;
@@ -13,11 +14,12 @@ mod quota;
 
 mod web;
 
-pub(crate) use closed::{ClosedRun, closed};
+pub(crate) use closed::{ClosedRun, Counted, closed};
+pub(crate) use knock::knock;
 pub(crate) use open::{Beyond, OpenRun, Request};
 pub(crate) use origin::Origin;
 pub(crate) use quota::Quota;
-pub(crate) use web::{HaProxy, Nginx, NginxRole, write_files};
+pub(crate) use web::{HaProxy, HaProxyRole, Nginx, NginxRole, write_files};
 
 use crate::Error;
 

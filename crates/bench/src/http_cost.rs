@@ -16,7 +16,9 @@ use crate::Error;
 use crate::alternate::{Display, Turn, alternate};
 use crate::files::write_figures;
 use crate::gatekeeper::Gatekeeper;
-use crate::http::{Beyond, ClosedRun, HaProxy, Nginx, NginxRole, OpenRun, Request, closed, write_files};
+use crate::http::{
+    Beyond, ClosedRun, HaProxy, HaProxyRole, Nginx, NginxRole, OpenRun, Request, closed, write_files,
+};
 use crate::load::Outcome;
 use crate::process::blocking;
 use crate::stats::{Rounds, percentile};
@@ -114,7 +116,7 @@ impl Laboratory {
         write_files(files.path(), &SIZES)?;
         let origin = Nginx::start(&NginxRole::Files(files.path().to_owned()), None)?;
         Ok(Self {
-            haproxy: HaProxy::start(origin.port(), cpu)?,
+            haproxy: HaProxy::start(HaProxyRole::Proxy(origin.port()), cpu)?,
             nginx: Nginx::start(&NginxRole::Proxy(origin.port()), cpu)?,
             gatekeeper: Gatekeeper::start_http(origin.port(), &[], cpu)?,
             origin,

@@ -2,7 +2,8 @@
 //!
 //! The origin answers 1 KB at once and is never the bottleneck. Clients wait for a second and then reset their connections;
 //! a request that finds no connection free opens another one, as new visitors do. Asked is whether as many get their answer in
-//! time as at best, whether memory stays where it was, and what a refusal costs beside a request that is passed on.
+//! time as at best, whether memory stays where it was, and what those cost that get none: who is left unread, and who is told.
+//! What a refusal that is answered costs beside a request that is passed on is measured without a quota (`refusals`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,12 +17,16 @@ use crate::alternate::Display;
 use crate::files::write_figures;
 use crate::gatekeeper::Gatekeeper;
 use crate::http::{
-    Beyond, ClosedRun, Nginx, NginxRole, OpenRun, Origin, Quota, Request, closed, write_files,
+    Beyond, ClosedRun, Counted, Nginx, NginxRole, OpenRun, Quota, Request, closed, write_files,
 };
 use crate::load::Outcome;
 use crate::process::{blocking, resident_memory};
 use crate::stats::{Rounds, percentile};
 use crate::table::{Figures, count, paragraph, ratio, spread};
+
+mod refusals;
+
+pub use refusals::Refusals;
 
 /// The part of a processor that the gate may use.
 const SHARE: f64 = 0.1;
@@ -37,7 +42,7 @@ const BUSY_CLIENTS: usize = 64;
 const SIZE: usize = 1_024;
 /// The least goodput, as a part of the best.
 pub const GOODPUT_GOAL: f64 = 0.9;
-/// The most that a refusal may cost, as a part of a request that is passed on.
+/// The most that a request may cost that isn't served, as a part of one that is passed on.
 pub const REFUSAL_GOAL: f64 = 0.1;
 /// How long nobody asks between two loads, so that none meets what the last one left.
 const PAUSE: Duration = Duration::from_secs(2);
@@ -76,6 +81,11 @@ pub struct Offered {
     pub p95: f64,
     /// The most resident memory, in bytes.
     pub memory: u64,
+    /// The gate's processor time for each that wasn't answered in time, in seconds, whatever became of it: all that it used,
+    /// less what those that were answered take.
+    pub unserved_cost: f64,
+    /// How late the client itself sent: the 99th percentile, in seconds.
+    pub lag: f64,
 }
 
 /// The whole experiment.
@@ -83,12 +93,12 @@ pub struct Offered {
 pub struct Report {
     /// Answers a second in a closed loop, with its part of a processor.
     pub capacity: f64,
+    /// Processor time of each of them, in seconds.
+    pub served_cost: f64,
     /// By load.
     pub loads: Vec<Offered>,
-    /// Processor time of a request that is passed on, in seconds, by round.
-    pub passed: Vec<f64>,
-    /// Processor time of a refusal, by round.
-    pub refused: Vec<f64>,
+    /// What refusals that are answered cost.
+    pub refusals: Refusals,
 }
 
 /// Runs it.
@@ -107,20 +117,22 @@ pub async fn run(options: &Options, display: &Display) -> Result<Report, Error> 
     })
     .await?;
     display.now("how much can it do?");
-    let capacity = closed(busy(&gate, 200, options.window)).await?.rate;
+    let best = closed(busy(gate.port(), vec![gate.pid()], 200, options.window)).await?;
+    let capacity = best.rate;
     display.say(&format!("  with {SHARE} of a processor it passes {} requests a second on", count(capacity)));
     let mut loads = Vec::new();
     for (number, load) in LOADS.into_iter().enumerate() {
         display.now(format!("{load} times that"));
         tokio::time::sleep(PAUSE).await;
-        let offered = offer(&gate, capacity, load, options.window, number as u64).await?;
+        let offered = offer(&gate, (best, load), options.window, number as u64).await?;
         display.say(&format!(
-            "  {load} times that: {} in time a second, {} refused, {} too late, {} broken off, {:.1} MiB",
+            "  {load} times that: {} in time a second, {} refused, {} too late, {} broken off, {:.1} MiB, {:.2} µs for each unserved",
             count(offered.goodput),
             count(offered.refused),
             count(offered.timed_out),
             count(offered.failed),
-            offered.memory as f64 / 1_048_576.0
+            offered.memory as f64 / 1_048_576.0,
+            offered.unserved_cost * 1e6
         ));
         loads.push(offered);
     }
@@ -131,8 +143,8 @@ pub async fn run(options: &Options, display: &Display) -> Result<Report, Error> 
         Ok(())
     })
     .await?;
-    let (passed, refused) = refusals(&origin, options, display).await?;
-    let report = Report { capacity, loads, passed, refused };
+    let refusals = refusals::measure(&origin, options, display).await?;
+    let report = Report { capacity, served_cost: best.cost, loads, refusals };
     report.write(&options.output)?;
     Ok(report)
 }
@@ -141,26 +153,25 @@ fn request() -> Vec<u8> {
     format!("GET /{SIZE} HTTP/1.1\r\nHost: site.example\r\nAccept: */*\r\n\r\n").into_bytes()
 }
 
-fn busy(gate: &Gatekeeper, status: u16, window: Duration) -> ClosedRun {
+fn busy(port: u16, measured: Vec<u32>, status: u16, window: Duration) -> ClosedRun {
     ClosedRun {
-        port: gate.port(),
+        port,
         requests: vec![request()],
         status,
         connections: BUSY_CLIENTS,
         warm_up: Duration::from_secs(1),
         window,
-        measured: vec![gate.pid()],
+        measured,
     }
 }
 
 async fn offer(
     gate: &Gatekeeper,
-    capacity: f64,
-    load: f64,
+    (best, load): (Counted, f64),
     window: Duration,
     seed: u64,
 ) -> Result<Offered, Error> {
-    let requests = Arc::new(Request::poisson(load * capacity, window, seed));
+    let requests = Arc::new(Request::poisson(load * best.rate, window, seed));
     let run = OpenRun {
         port: gate.port(),
         requests,
@@ -168,7 +179,7 @@ async fn offer(
         patience: PATIENCE,
         connections_max: CONNECTIONS_MAX,
         beyond: Beyond::IsLost,
-        measured: Vec::new(),
+        measured: vec![gate.pid()],
     };
     let watch = MemoryWatch::start(gate.pid());
     let outcome = run.run().await?;
@@ -179,6 +190,8 @@ async fn offer(
     };
     let answered = outcome.records.iter().filter(|(record, _)| record.outcome == Outcome::Completed);
     let responses: Vec<f64> = answered.map(|(record, _)| record.response.as_secs_f64()).collect();
+    let unserved = outcome.records.len() - responses.len();
+    let spent = outcome.used - responses.len() as f64 * best.cost;
     Ok(Offered {
         load,
         offered: outcome.records.len() as f64 / window.as_secs_f64(),
@@ -188,55 +201,9 @@ async fn offer(
         failed: part(Outcome::Failed),
         p95: percentile(&responses, 0.95),
         memory,
+        unserved_cost: if unserved == 0 { 0.0 } else { spent.max(0.0) / unserved as f64 },
+        lag: outcome.lag_p99.as_secs_f64(),
     })
-}
-
-/// What a refusal and a request that is passed on cost without a quota, in turns. Refused is because the only request that
-/// the gate may let in never ends, and one waits already.
-async fn refusals(
-    origin: &Nginx,
-    options: &Options,
-    display: &Display,
-) -> Result<(Vec<f64>, Vec<f64>), Error> {
-    let (port, cpu) = (origin.port(), options.gate_cpu);
-    let (passing, refusing, stalled) = blocking(move || {
-        let stalled = Origin::start(None)?;
-        let keys = [("connections", "1"), ("queue_max", "1"), ("queue_timeout", "\"1h\"")];
-        let refusing = Gatekeeper::start_http(stalled.port(), &keys, cpu)?;
-        Ok((Gatekeeper::start_http(port, &[], cpu)?, refusing, stalled))
-    })
-    .await?;
-    let holding = hold_up(&refusing).await?;
-    let (mut passed, mut refused) = (Vec::new(), Vec::new());
-    let window = options.window / 4;
-    for round in 0..options.rounds {
-        display.now(format!("what a refusal costs: round {} of {}", round + 1, options.rounds));
-        passed.push(closed(busy(&passing, 200, window)).await?.cost);
-        refused.push(closed(busy(&refusing, 503, window)).await?.cost);
-    }
-    drop(holding);
-    blocking(move || {
-        drop((passing, refusing, stalled));
-        Ok(())
-    })
-    .await?;
-    Ok((passed, refused))
-}
-
-/// Two requests, of which one never ends in time and the other waits.
-async fn hold_up(gate: &Gatekeeper) -> Result<Vec<tokio::net::TcpStream>, Error> {
-    use tokio::io::AsyncWriteExt as _;
-    let mut holding = Vec::new();
-    for _ in 0..2 {
-        let mut stream = tokio::net::TcpStream::connect((std::net::Ipv4Addr::LOCALHOST, gate.port()))
-            .await
-            .map_err(Error::io("connecting to the gate"))?;
-        // Half an hour of a processor: the origin is ended long before.
-        let long = b"GET /long?work=1800000000 HTTP/1.1\r\nHost: site.example\r\n\r\n";
-        stream.write_all(long).await.map_err(Error::io("asking the gate"))?;
-        holding.push(stream);
-    }
-    Ok(holding)
 }
 
 /// Looks at a process's memory until it is asked.
@@ -274,10 +241,9 @@ impl Report {
         write_figures(self, output, "own-overload")
     }
 
-    /// What a refusal costs as a part of a request that is passed on, of each round.
-    fn refusal_part(&self) -> Rounds {
-        let pairs = self.refused.iter().zip(&self.passed);
-        Rounds::of(&pairs.map(|(refused, passed)| refused / passed).collect::<Vec<_>>())
+    /// What one that isn't served costs at the highest load, as a part of one that is.
+    fn unserved_part(&self) -> f64 {
+        self.loads.last().map_or(0.0, |offered| offered.unserved_cost / self.served_cost)
     }
 
     /// Goodput at the highest load as a part of the best.
@@ -299,6 +265,7 @@ impl Report {
         row("not answered in time", |offered| offered.timed_out, count);
         row("broken off", |offered| offered.failed, count);
         row("95th percentile of the answered", |offered| offered.p95, crate::table::seconds);
+        row("for each unserved, µs", |offered| offered.unserved_cost * 1e6, |micros| format!("{micros:.2}"));
         row("most memory, MiB", |offered| offered.memory as f64 / 1_048_576.0, |mib| format!("{mib:.1}"));
         let table: String = figures.to_string().lines().map(|line| format!("  {line}\n")).collect();
         table + "\n" + &paragraph(&self.verdict())
@@ -306,18 +273,30 @@ impl Report {
 
     fn verdict(&self) -> String {
         let judged = |is: bool| if is { "reached" } else { "missed" };
-        let (kept, part) = (self.kept(), self.refusal_part());
+        let (kept, unserved) = (self.kept(), self.unserved_part());
         let micros = |seconds: f64| format!("{:.1} µs", seconds * 1e6);
+        let of_rounds = |rounds: &[f64]| spread(Rounds::of(rounds), micros);
+        let Refusals { passed, refused, haproxy_passed, haproxy_refused, haproxy_rejected } = &self.refusals;
+        let part = |of: &[f64], whole: &[f64]| spread(Refusals::part(of, whole), ratio);
         format!(
-            "At {} times what it can do {} of the best goodput is left (goal: {GOODPUT_GOAL}, {}). A request that is passed on \
-             takes {} of a processor, a refusal {}: {} of it (goal: less than {REFUSAL_GOAL}, {}).",
+            "At {} times what it can do {} of the best goodput is left (goal: {GOODPUT_GOAL}, {}). One that isn't served then takes \
+             {:.2} µs of the gate's processor, whatever became of it: {:.3} of one that is (goal: less than {REFUSAL_GOAL}, {}). \
+             Without a quota, a request that is passed on takes {}, a refusal that is answered {}: {} of it. HAProxy passes one \
+             on for {}, answers 503 for {}, {} of it, and closes a new connection unread for {}, {} of it.",
             LOADS[LOADS.len() - 1],
             ratio(kept),
             judged(kept >= GOODPUT_GOAL),
-            spread(Rounds::of(&self.passed), micros),
-            spread(Rounds::of(&self.refused), micros),
-            spread(part, ratio),
-            judged(part.median < REFUSAL_GOAL),
+            self.loads.last().map_or(0.0, |offered| offered.unserved_cost * 1e6),
+            unserved,
+            judged(unserved < REFUSAL_GOAL),
+            of_rounds(passed),
+            of_rounds(refused),
+            part(refused, passed),
+            of_rounds(haproxy_passed),
+            of_rounds(haproxy_refused),
+            part(haproxy_refused, haproxy_passed),
+            of_rounds(haproxy_rejected),
+            part(haproxy_rejected, haproxy_passed),
         )
     }
 }
@@ -337,9 +316,19 @@ mod tests {
             failed: 0.0,
             p95: 0.1,
             memory: 1 << 20,
+            unserved_cost: 1e-6,
+            lag: 0.0,
         };
         let loads = vec![offered(0.5, 50.0), offered(1.0, 100.0), offered(10.0, 95.0)];
-        let report = Report { capacity: 100.0, loads, passed: vec![20e-6], refused: vec![1e-6] };
+        let one = || vec![20e-6];
+        let refusals = Refusals {
+            passed: one(),
+            refused: one(),
+            haproxy_passed: one(),
+            haproxy_refused: one(),
+            haproxy_rejected: one(),
+        };
+        let report = Report { capacity: 100.0, served_cost: 20e-6, loads, refusals };
         assert!((report.kept() - 0.95).abs() < 1e-9);
         assert_eq!(report.verdict().matches("reached").count(), 2, "{}", report.verdict());
     }

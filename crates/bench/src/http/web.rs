@@ -69,20 +69,39 @@ impl Drop for Server {
     }
 }
 
-/// HAProxy as a reverse proxy with one thread.
+/// What an HAProxy does with what it is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HaProxyRole {
+    /// Passes it on to an origin at this port.
+    Proxy(u16),
+    /// Answers 503.
+    Refuses,
+    /// Closes each connection as soon as it is there.
+    Rejects,
+}
+
+/// HAProxy with one thread.
 #[derive(Debug)]
 pub(crate) struct HaProxy(Server);
 
 impl HaProxy {
-    /// Starts one before an origin.
-    pub(crate) fn start(origin: u16, cpu: Option<usize>) -> Result<Self, Error> {
+    /// Starts one.
+    pub(crate) fn start(role: HaProxyRole, cpu: Option<usize>) -> Result<Self, Error> {
         let port = free_port()?;
+        let does = match role {
+            HaProxyRole::Proxy(origin) => {
+                format!("default_backend origin\n\nbackend origin\n  server only 127.0.0.1:{origin}\n")
+            }
+            HaProxyRole::Refuses => {
+                "http-request return status 503 content-type text/plain string busy\n".to_owned()
+            }
+            HaProxyRole::Rejects => "tcp-request connection reject\n".to_owned(),
+        };
         let configuration = |_: &Path| {
             format!(
                 "global\n  nbthread 1\n  maxconn 2000\n\ndefaults\n  mode http\n  timeout connect 5s\n  \
                  timeout client 60s\n  timeout server 60s\n  option forwardfor\n  http-reuse always\n\n\
-                 frontend all\n  bind 127.0.0.1:{port}\n  default_backend origin\n\n\
-                 backend origin\n  server only 127.0.0.1:{origin}\n"
+                 frontend all\n  bind 127.0.0.1:{port}\n  {does}"
             )
         };
         let arguments = |path: &Path| vec!["-db".to_owned(), "-f".to_owned(), path.display().to_string()];

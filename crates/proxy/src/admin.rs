@@ -35,6 +35,7 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
 use crate::clock::Clock;
+pub use crate::lateness::LatenessView;
 use crate::listener::{SocketFile, bind_socket};
 use crate::observe::{Totals, TypeRow};
 
@@ -47,8 +48,8 @@ pub use token::{Token, TokenError};
 
 pub(crate) use report::named_classes;
 pub use report::{
-    ClassStatus, CountsReport, GateStatus, GateTypes, PoolStatus, Status, TimesReport, TypeReport,
-    TypesReport,
+    ClassStatus, CountsReport, GateStatus, GateTypes, LatenessReport, PoolStatus, Status, TimesReport,
+    TypeReport, TypesReport,
 };
 
 /// The most admin connections at once: a few scrapers and people.
@@ -91,6 +92,10 @@ pub trait GateView: Send + Sync {
     fn pools(&self) -> Vec<PoolView>;
     /// Its clients.
     fn clients(&self) -> ClientsView;
+    /// Whether it keeps up with its own clients, if it looks at that.
+    fn lateness(&self) -> Option<LatenessView> {
+        None
+    }
     /// Why sessions keep their connections: each reason and how many sessions it pins now.
     fn pins(&self) -> Vec<(&'static str, u32)> {
         Vec::new()

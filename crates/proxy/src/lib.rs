@@ -5,6 +5,7 @@ mod clock;
 pub mod command;
 pub mod gate;
 pub mod http;
+mod lateness;
 pub mod learned;
 mod listener;
 pub mod metrics;

@@ -1,15 +1,20 @@
 //! Accepting clients: TCP or a Unix socket, a task for each, and the orderly end of all of them.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
+use socket2::SockRef;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::clock::Clock;
+use crate::lateness::Lateness;
 use crate::shutdown::Shutdown;
 use crate::stream::{Keepalive, Stream};
 use crate::upstream::address::Address;
@@ -48,6 +53,8 @@ pub(crate) enum Backlog {
 pub(crate) struct Listener {
     socket: Socket,
     keepalive: Keepalive,
+    /// Of the gate; of a gate that doesn't look at it, it never says anything.
+    lateness: Arc<Lateness>,
 }
 
 #[derive(Debug)]
@@ -79,7 +86,12 @@ impl Listener {
             Address::Unix(path) => bind_unix(path).await?,
             Address::Inet { .. } => Socket::Tcp(bind_tcp(address).await?),
         };
-        Ok(Self { socket, keepalive })
+        Ok(Self { socket, keepalive, lateness: Arc::new(Lateness::new(Clock::start())) })
+    }
+
+    /// Lets in whom this says, and tells it of them.
+    pub(crate) fn minding(self, lateness: Arc<Lateness>) -> Self {
+        Self { lateness, ..self }
     }
 
     /// Where it listens, with the real port.
@@ -106,15 +118,24 @@ impl Listener {
     {
         let mut clients = JoinSet::new();
         let mut log = Throttle::default();
+        let (mut at_once, mut kept) = (0, BACKLOG);
         loop {
+            if at_once >= self.lateness.at_once() {
+                at_once = 0;
+                behind_all_others().await;
+            }
             tokio::select! {
                 () = shutdown.draining() => break,
                 Some(ended) = clients.join_next() => note_end(ended),
-                accepted = self.accept() => match accepted {
-                    Ok(stream) if clients.len() < bounds().sockets_max => {
+                () = self.lateness.looked() => self.keep(&mut kept),
+                accepted = self.accept(), if self.lateness.is_open() => match accepted {
+                    Ok(Some(stream)) if clients.len() < bounds().sockets_max => {
+                        at_once += 1;
+                        self.lateness.came();
                         clients.spawn(serve(stream));
                     }
-                    Ok(_) => log.warn("closed a connection: too many are open", None),
+                    Ok(None) => self.lateness.left(),
+                    Ok(Some(_)) => log.warn("closed a connection: too many are open", None),
                     Err(error) if is_about_one_client(&error) => {}
                     Err(error) => {
                         log.warn("cannot accept connections at the moment", Some(&error));
@@ -153,7 +174,7 @@ impl Listener {
     /// Those who have connected until now. The listener is closed then. (The kernel is asked, and not the runtime, which
     /// may not have heard of the last ones yet.)
     fn backlog(self) -> Vec<Stream> {
-        let Self { socket, keepalive } = self;
+        let Self { socket, keepalive, .. } = self;
         let mut streams = Vec::new();
         // An error is that there are no more, or that none can be had: the end of it in any case.
         match socket {
@@ -175,12 +196,49 @@ impl Listener {
         streams
     }
 
-    async fn accept(&self) -> io::Result<Stream> {
+    /// The next client; `None` if it has left in the meantime.
+    async fn accept(&self) -> io::Result<Option<Stream>> {
         match &self.socket {
-            Socket::Tcp(listener) => Stream::tcp(listener.accept().await?.0, &self.keepalive),
-            Socket::Unix(listener, _) => Ok(Stream::unix(listener.accept().await?.0)),
+            Socket::Tcp(listener) => {
+                let stream = listener.accept().await?.0;
+                if stream.take_error()?.is_some() {
+                    return Ok(None);
+                }
+                Stream::tcp(stream, &self.keepalive).map(Some)
+            }
+            Socket::Unix(listener, _) => Ok(Some(Stream::unix(listener.accept().await?.0))),
         }
     }
+
+    /// Has the kernel keep as many for us from now on as the gate wants. Those that it keeps already stay.
+    fn keep(&self, kept: &mut u32) {
+        let wanted = self.lateness.backlog().unwrap_or(BACKLOG).min(BACKLOG);
+        if wanted == std::mem::replace(kept, wanted) {
+            return;
+        }
+        let backlog = i32::try_from(wanted).unwrap_or(i32::MAX);
+        let listening = match &self.socket {
+            Socket::Tcp(listener) => SockRef::from(listener).listen(backlog),
+            Socket::Unix(listener, _) => SockRef::from(listener).listen(backlog),
+        };
+        if let Err(error) = listening {
+            tracing::debug!(%error, "the length of the kernel's queue stays as it was");
+        }
+    }
+}
+
+/// Waits until all tasks that are ready now have run, as far as this thread's are concerned. (The runtime's own `yield_now`
+/// comes back as soon as the poller was asked.)
+async fn behind_all_others() {
+    let mut has_waited = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut has_waited, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 async fn bind_tcp(address: &Address) -> io::Result<TcpListener> {

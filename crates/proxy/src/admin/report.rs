@@ -6,7 +6,7 @@ use std::sync::Arc;
 use admission::{ClassSnapshot, GroupSnapshot, Mode, RequestType, Snapshot, TypeSnapshot, Work};
 use serde::{Deserialize, Serialize};
 
-use super::{GateView, PoolView};
+use super::{GateView, LatenessView, PoolView};
 use crate::observe::{Counts, REASONS, TimeSummary, Totals, TypeRow, lane_name, shares};
 
 /// `/status`.
@@ -55,6 +55,9 @@ pub struct GateStatus {
     pub clients_refused_total: u64,
     pub logins_succeeded_total: u64,
     pub logins_failed_total: u64,
+    /// Where the gate looks at that (HTTP).
+    #[serde(default)]
+    pub lateness: Option<LatenessReport>,
     pub requests: CountsReport,
     pub pools: Vec<PoolStatus>,
     /// Types that contend with one another, and are held back together.
@@ -81,6 +84,35 @@ pub struct ClassStatus {
     pub work_seconds_total: f64,
     /// How long those that were dispatched had waited.
     pub queue_wait_seconds_total: f64,
+}
+
+/// Whether a gate keeps up with its own clients, in `/status`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct LatenessReport {
+    /// Who asked lately waited longer than 20 ms on average until they were read.
+    pub is_late: bool,
+    pub delay_seconds: f64,
+    /// How many newcomers the kernel keeps meanwhile, before it turns them away.
+    pub backlog: Option<u32>,
+    pub ended_total: u64,
+    pub refused_total: u64,
+    pub closed_total: u64,
+    pub gone_total: u64,
+}
+
+impl From<LatenessView> for LatenessReport {
+    fn from(view: LatenessView) -> Self {
+        Self {
+            is_late: view.is_late,
+            delay_seconds: view.delay.as_secs_f64(),
+            backlog: view.backlog,
+            ended_total: view.ended,
+            refused_total: view.refused,
+            closed_total: view.closed,
+            gone_total: view.gone,
+        }
+    }
 }
 
 /// One group of types that contend with one another in `/status`.
@@ -217,6 +249,7 @@ impl GateStatus {
             clients_refused_total: clients.refused,
             logins_succeeded_total: clients.logins_succeeded,
             logins_failed_total: clients.logins_failed,
+            lateness: gate.lateness().map(LatenessReport::from),
             requests: CountsReport::of(&counts),
             pools: gate.pools().into_iter().map(PoolStatus::from).collect(),
             groups: groups(gate, &snapshot),

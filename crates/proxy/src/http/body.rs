@@ -16,7 +16,7 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::flight::Flight;
 use super::record::Record;
-use super::socket::Watched;
+use super::socket::{UnderWay, Watched};
 
 /// What is read of a request's body while the request waits: it tells that its client has gone, if that stands behind it.
 pub(crate) const READ_AHEAD: usize = 64 * 1024;
@@ -208,6 +208,8 @@ impl Body for ToService {
 pub(crate) struct ToClient {
     source: Source,
     record: Option<Box<Record>>,
+    /// Until it is sent.
+    under_way: Option<UnderWay>,
 }
 
 #[derive(Debug)]
@@ -221,12 +223,17 @@ enum Source {
 impl ToClient {
     /// The gate's own words.
     pub(crate) fn own(text: impl Into<Bytes>) -> Self {
-        Self { source: Source::Own(Full::new(text.into())), record: None }
+        Self { source: Source::Own(Full::new(text.into())), record: None, under_way: None }
     }
 
     /// What the service sends.
     pub(crate) fn passed(incoming: Incoming, flight: Flight) -> Self {
-        Self { source: Source::Passed(incoming, flight), record: None }
+        Self { source: Source::Passed(incoming, flight), record: None, under_way: None }
+    }
+
+    /// Its request is under way until it is dropped.
+    pub(crate) fn hold(&mut self, under_way: UnderWay) {
+        self.under_way = Some(under_way);
     }
 
     /// To be written down when it has ended, in whatever way.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use admission::{ClassId, Connection, Entry, PoolId, Reason};
 use http::header::{self, HeaderName, HeaderValue};
-use http::{Request, Response, Version};
+use http::{Request, Response, StatusCode, Version};
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -31,6 +31,7 @@ use super::socket::{Socket, Watched};
 use super::span::{Recorded, TRACEPARENT};
 use super::state::{Gate, Settings, Told};
 use crate::gate::{Arrival, Waiting};
+use crate::lateness::Turn;
 use crate::permit::Permit;
 
 /// The streams of one HTTP/2 connection at once.
@@ -114,6 +115,7 @@ fn respond<'a>(
     async move {
         let told = gate.told();
         let (version, has_body) = (request.version(), !request.body().is_end_stream());
+        let under_way = watched.under_way();
         let wanted = Wanted::by(request.method(), request.headers());
         let classified = gate.classifier.classify(&request);
         let class = gate.classes.of(&request, &from, &told.settings.trusted_proxies);
@@ -132,12 +134,15 @@ fn respond<'a>(
                 (refusal.respond(&wanted, told.settings.error_page.as_ref()), Some(refusal.name()))
             }
         };
+        response.body_mut().hold(under_way);
         if let Some(mut record) = record {
             record.answer(response.status().as_u16(), reason);
             response.body_mut().note(record);
         }
         if version == Version::HTTP_2 {
             response.headers_mut().remove(header::CONNECTION);
+        } else if watched.take_last() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         Ok(response)
     }
@@ -163,6 +168,10 @@ async fn pass(
     (classified, class): (&Classified, ClassId),
     mut record: Option<&mut Record>,
 ) -> Result<Response<ToClient>, Ended> {
+    let is_http2 = request.version() == Version::HTTP_2;
+    if watched.take_refused() || (is_http2 && matches!(gate.lateness.turn(), Turn::Refused | Turn::Closed)) {
+        return Err(Refusal::Late.into());
+    }
     if watched.take_ambiguous() && request.version() == Version::HTTP_11 {
         return Err(Refusal::Fault(Fault::Length).into());
     }
@@ -170,6 +179,9 @@ async fn pass(
     refuse_large(&told.settings, &request)?;
     let upgrading =
         fields::upgrade(&request).map(|to| Upgrading { to, client: hyper::upgrade::on(&mut request) });
+    if is_http2 || upgrading.is_some() {
+        watched.share();
+    }
     let expects = request.headers_mut().remove(header::EXPECT).is_some();
     let arrived = Instant::now();
     let deadline = super::classify::time_out(request.headers())
@@ -182,7 +194,6 @@ async fn pass(
         entry: Entry::Queued,
         deadline,
     };
-    let is_http2 = request.version() == Version::HTTP_2;
     let by_itself = (!is_http2).then_some(watched);
     let (wait_max, bytes_max) = (told.settings.body_timeout, told.settings.body_max);
     let mut request = request.map(|body| ToService::new(body, by_itself, wait_max, bytes_max));

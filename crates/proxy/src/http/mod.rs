@@ -104,7 +104,9 @@ impl Bound {
             .map_err(|source| StartError::Listen { address: settings.listen.clone(), source })?;
         // Any request can go over any connection, and there can be as many of those as requests in flight.
         driver.set_pool(PoolId::default(), u32::MAX);
-        Ok(Self { gate: Gate::new(settings, driver, shutdown), listener })
+        let gate = Gate::new(settings, driver, shutdown);
+        let listener = listener.minding(Arc::clone(&gate.lateness));
+        Ok(Self { gate, listener })
     }
 
     /// Where it listens, with the real port.
@@ -130,10 +132,12 @@ impl Bound {
         };
         let serving = listener.serve(bounds, &gate.shutdown, |stream| client(Arc::clone(&gate), stream));
         let timer = Arc::clone(&gate.driver).run_timer();
+        let connected = || gate.counts.connected.load(Ordering::Relaxed);
         tokio::select! {
             () = serving => {}
             () = timer => {}
             () = gate.flights().look() => {}
+            () = gate.lateness.watch(gate.driver.name(), connected) => {}
             () = endpoints::look(&gate) => {}
         }
         if let Some(traces) = &gate.told().settings.traces {
@@ -168,9 +172,9 @@ async fn client(gate: Arc<Gate>, stream: Stream) {
     let tls = settings.tls.clone().filter(|_| is_tcp);
     let encrypted = tls.is_some();
     let (socket, watched) = match tls {
-        None => Socket::plain(shared, stall_max),
+        None => Socket::plain(shared, stall_max, Arc::clone(&gate.lateness)),
         Some(tls) => match timeout(settings.header_timeout, tls.handshake(shared)).await {
-            Ok(Ok(stream)) => Socket::tls(stream, stall_max),
+            Ok(Ok(stream)) => Socket::tls(stream, stall_max, Arc::clone(&gate.lateness)),
             Ok(Err(error)) => {
                 return tracing::debug!(gate = gate.driver.name(), %error, "a TLS handshake failed");
             }

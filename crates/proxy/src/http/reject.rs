@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | refused by the gate | 503 with `Retry-After` | the reason: `queue_full`, `queue_timeout`, … |
 //! | the same because its class has more than its share | 429 with `Retry-After` | `over_share` |
+//! | the gate's own processor is short | 503 with `Retry-After`, and the connection ends | `late` |
 //! | its deadline has passed, or will have | 504 | `deadline`, `deadline_unreachable` |
 //! | a request that may not be passed on | 400 (405 for its method, 413 and 431 for its size), and the connection ends | `bad_request` |
 //! | the client's body doesn't come | 408, and the connection ends | `body_timeout` |
@@ -14,6 +15,7 @@
 //! those who accept HTML. gRPC hears of it in its own way: `grpc-status` 14 (UNAVAILABLE), 8 (RESOURCE_EXHAUSTED) over a share or 4
 //! (DEADLINE_EXCEEDED), and `grpc-retry-pushback-ms`.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use admission::Reason;
@@ -33,11 +35,16 @@ const GRPC_PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-m
 /// Of a service that has less to give for a while (draft-ietf-httpapi-ratelimit-headers).
 const REDUCED: &str = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
 
+/// When who met a late gate may try again at the earliest; at most three times as late, so that not all come at once.
+const LATE_RETRY: Duration = Duration::from_secs(1);
+
 /// Why the gate answers by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// The judge refused it. After how long it may be worth another try.
     Rejected(Reason, Duration),
+    /// The gate itself is late.
+    Late,
     /// It may not be passed on.
     Fault(Fault),
     /// Its body doesn't come.
@@ -75,7 +82,7 @@ impl Refusal {
                 StatusCode::GATEWAY_TIMEOUT
             }
             Self::Rejected(Reason::OverShare, _) => StatusCode::TOO_MANY_REQUESTS,
-            Self::Rejected(..) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Rejected(..) | Self::Late => StatusCode::SERVICE_UNAVAILABLE,
             Self::Fault(Fault::Method) => StatusCode::METHOD_NOT_ALLOWED,
             Self::Fault(Fault::LargeBody) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Fault(Fault::LargeHead) => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
@@ -89,6 +96,7 @@ impl Refusal {
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Rejected(reason, _) => reason.as_str(),
+            Self::Late => "late",
             Self::Fault(_) => "bad_request",
             Self::LateBody => "body_timeout",
             Self::Unreachable => "upstream",
@@ -96,24 +104,22 @@ impl Refusal {
         }
     }
 
-    fn detail(&self) -> String {
-        match self {
+    fn detail(&self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
             Self::Rejected(Reason::Deadline | Reason::DeadlineUnreachable, _) => {
-                "The deadline of the request has passed, or would pass before its turn.".to_owned()
+                "The deadline of the request has passed, or would pass before its turn."
             }
             Self::Rejected(Reason::OverShare, _) => {
                 "The service has as much to do as it can, and requests like this one ask for more than their share of it; \
                  the request was not begun."
-                    .to_owned()
             }
-            Self::Rejected(..) => {
-                "The service has as much to do as it can; the request was not begun.".to_owned()
-            }
-            Self::Fault(fault) => format!("{fault}."),
-            Self::LateBody => "The body of the request did not come.".to_owned(),
-            Self::Unreachable => "The service can't be reached, or broke off.".to_owned(),
-            Self::LateAnswer => "The service did not answer in time.".to_owned(),
-        }
+            Self::Rejected(..) => "The service has as much to do as it can; the request was not begun.",
+            Self::Late => "The gate has more to do than it can; the request was not begun.",
+            Self::Fault(fault) => return Cow::Owned(format!("{fault}.")),
+            Self::LateBody => "The body of the request did not come.",
+            Self::Unreachable => "The service can't be reached, or broke off.",
+            Self::LateAnswer => "The service did not answer in time.",
+        })
     }
 
     fn is_over_share(&self) -> bool {
@@ -122,13 +128,14 @@ impl Refusal {
 
     /// Whether the connection can't be used any more.
     fn ends_connection(&self) -> bool {
-        matches!(self, Self::Fault(_) | Self::LateBody)
+        matches!(self, Self::Fault(_) | Self::LateBody | Self::Late)
     }
 
     fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Rejected(Reason::Deadline | Reason::DeadlineUnreachable, _) => None,
             Self::Rejected(_, after) => Some(*after),
+            Self::Late => Some(LATE_RETRY.mul_f64(rand::random_range(1.0..3.0))),
             _ => None,
         }
     }
@@ -167,9 +174,19 @@ impl Refusal {
     }
 
     fn problem(&self, status: StatusCode) -> Bytes {
-        let is_reduced = matches!(self, Self::Rejected(..)) && !self.is_over_share();
+        let is_reduced = matches!(self, Self::Rejected(..) | Self::Late) && !self.is_over_share();
+        if is_reduced {
+            // These are the many, and none of their words needs to be escaped.
+            return Bytes::from(format!(
+                r#"{{"detail":"{}","reason":"{}","status":{},"title":"{}","type":"{REDUCED}"}}"#,
+                self.detail(),
+                self.name(),
+                status.as_u16(),
+                status.canonical_reason().unwrap_or("Error"),
+            ));
+        }
         let problem = json!({
-            "type": if is_reduced { REDUCED } else { "about:blank" },
+            "type": "about:blank",
             "title": status.canonical_reason().unwrap_or("Error"),
             "status": status.as_u16(),
             "detail": self.detail(),
@@ -186,7 +203,7 @@ impl Refusal {
             | Self::LateBody => 4,
             Self::Fault(_) => 13,
             Self::Rejected(Reason::OverShare, _) => 8,
-            Self::Rejected(..) | Self::Unreachable => 14,
+            Self::Rejected(..) | Self::Unreachable | Self::Late => 14,
         };
         let mut response = Response::new(ToClient::own(Bytes::new()));
         let fields = response.headers_mut();
@@ -222,6 +239,13 @@ mod tests {
         assert_eq!(plain.headers()["x-gatekeeper"], "queue_full");
         assert_eq!(plain.headers()["content-type"], "application/problem+json");
         assert!(!plain.headers().contains_key("connection"));
+        let problem: serde_json::Value = serde_json::from_slice(&full.problem(plain.status())).unwrap();
+        assert_eq!((&problem["reason"], &problem["type"]), (&json!("queue_full"), &json!(REDUCED)));
+        let late = Refusal::Late.respond(&wanted(&[]), None);
+        assert_eq!(
+            (late.status(), &late.headers()["connection"]),
+            (plain.status(), &HeaderValue::from_static("close"))
+        );
         let html = full.respond(&wanted(&[(header::ACCEPT, "text/html,*/*")]), Some(&page));
         assert_eq!(html.headers()["content-type"], "text/html; charset=utf-8");
         assert_eq!(html.headers()["content-length"], "7");

@@ -7,9 +7,9 @@
 
 use std::io;
 use std::os::fd::AsFd;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ use tokio::time::{Instant, Sleep, sleep};
 use tokio_rustls::server::TlsStream;
 
 use super::sniffer::Sniffer;
+use crate::lateness::{Lateness, Stamp, Turn};
 use crate::stream::gathered;
 
 /// A TCP or Unix stream that two places know.
@@ -29,23 +30,62 @@ pub(crate) enum Shared {
     Unix(Arc<UnixStream>),
 }
 
-/// What both ends of a connection's handling tell each other of it.
-#[derive(Debug, Default)]
-struct Marks {
-    /// A head had two lengths.
-    ambiguous: AtomicBool,
-    /// A request was answered before all of its body had come.
-    answered_early: AtomicBool,
-}
-
 /// What a request knows of its client's connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Watched {
     socket: Shared,
-    marks: Arc<Marks>,
+    talk: Arc<Talk>,
+}
+
+/// What the two halves tell one another.
+#[derive(Debug, Default)]
+struct Talk {
+    /// A head had two lengths.
+    ambiguous: AtomicBool,
+    /// A request was answered before all of its body had come.
+    answered_early: AtomicBool,
+    /// Requests that are served.
+    under_way: AtomicU32,
+    /// It carries several requests at once, or has become something else.
+    shared: AtomicBool,
+    /// The next answer ends the connection.
+    last: AtomicBool,
+    /// The next request is answered only with why it isn't served.
+    refused: AtomicBool,
+}
+
+/// One request is served. As long as one is, nothing that comes over its connection is left out.
+#[derive(Debug)]
+pub(crate) struct UnderWay(Arc<Talk>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Watched {
+    /// A request begins.
+    pub(crate) fn under_way(&self) -> UnderWay {
+        self.talk.under_way.fetch_add(1, Ordering::Relaxed);
+        UnderWay(Arc::clone(&self.talk))
+    }
+
+    /// The connection carries other things than one request after the other: it is never closed for what comes over it.
+    pub(crate) fn share(&self) {
+        self.talk.shared.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the connection ends with this request's answer, because the gate is late.
+    pub(crate) fn take_last(&self) -> bool {
+        self.talk.last.load(Ordering::Relaxed) && self.talk.last.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether this request is refused, because the gate is late.
+    pub(crate) fn take_refused(&self) -> bool {
+        self.talk.refused.load(Ordering::Relaxed) && self.talk.refused.swap(false, Ordering::Relaxed)
+    }
+
     /// Resolves when the client has gone: it has closed its side, or the connection is lost. Clients that close their
     /// side and wait for an answer count as gone, as they do with hyper and with the proxies in use.
     pub(crate) async fn gone(&self) {
@@ -77,13 +117,13 @@ impl Watched {
 
     /// Whether a head had two lengths, since the last call.
     pub(crate) fn take_ambiguous(&self) -> bool {
-        let ambiguous = &self.marks.ambiguous;
+        let ambiguous = &self.talk.ambiguous;
         ambiguous.load(Ordering::Relaxed) && ambiguous.swap(false, Ordering::Relaxed)
     }
 
     /// A request was answered before all of its body had come: its client may go on sending that.
     pub(crate) fn answered_early(&self) {
-        self.marks.answered_early.store(true, Ordering::Relaxed);
+        self.talk.answered_early.store(true, Ordering::Relaxed);
     }
 }
 
@@ -144,6 +184,16 @@ impl AsyncRead for Shared {
 }
 
 impl Shared {
+    /// Whether the client has left altogether, as far as the poller has told: nobody would hear an answer. Nothing is asked
+    /// of the system.
+    fn has_gone(&self, context: &mut Context<'_>) -> bool {
+        let ready = match self {
+            Self::Tcp(socket) => pin!(socket.ready(Interest::WRITABLE)).poll(context),
+            Self::Unix(socket) => pin!(socket.ready(Interest::WRITABLE)).poll(context),
+        };
+        matches!(ready, Poll::Ready(Ok(ready)) if ready.is_write_closed())
+    }
+
     fn poll_write_with(
         &self,
         context: &mut Context<'_>,
@@ -221,7 +271,9 @@ enum Carrier {
 pub(crate) struct Socket {
     carrier: Carrier,
     sniffer: Sniffer,
-    marks: Arc<Marks>,
+    talk: Arc<Talk>,
+    lateness: Arc<Lateness>,
+    stamp: Stamp,
     /// How long a client may take none of what it asked for.
     stall_max: Duration,
     /// When that is over, once something can't be written.
@@ -236,21 +288,70 @@ const LINGER: Duration = Duration::from_secs(5);
 
 impl Socket {
     /// In the clear.
-    pub(crate) fn plain(socket: Shared, stall_max: Duration) -> (Self, Watched) {
-        Self::over(Carrier::Plain(socket.clone()), socket, stall_max)
+    pub(crate) fn plain(socket: Shared, stall_max: Duration, lateness: Arc<Lateness>) -> (Self, Watched) {
+        Self::over(Carrier::Plain(socket.clone()), socket, stall_max, lateness)
     }
 
     /// After a handshake.
-    pub(crate) fn tls(stream: TlsStream<Shared>, stall_max: Duration) -> (Self, Watched) {
+    pub(crate) fn tls(
+        stream: TlsStream<Shared>,
+        stall_max: Duration,
+        lateness: Arc<Lateness>,
+    ) -> (Self, Watched) {
         let socket = stream.get_ref().0.clone();
-        Self::over(Carrier::Tls(Box::new(stream)), socket, stall_max)
+        Self::over(Carrier::Tls(Box::new(stream)), socket, stall_max, lateness)
     }
 
-    fn over(carrier: Carrier, socket: Shared, stall_max: Duration) -> (Self, Watched) {
-        let marks = Arc::<Marks>::default();
-        let watched = Watched { socket, marks: Arc::clone(&marks) };
-        let sniffer = Sniffer::default();
-        (Self { carrier, sniffer, marks, stall_max, stalled: None, lingering: None }, watched)
+    fn over(
+        carrier: Carrier,
+        socket: Shared,
+        stall_max: Duration,
+        lateness: Arc<Lateness>,
+    ) -> (Self, Watched) {
+        let talk = Arc::new(Talk::default());
+        let watched = Watched { socket, talk: Arc::clone(&talk) };
+        (
+            Self {
+                carrier,
+                sniffer: Sniffer::default(),
+                talk,
+                stamp: lateness.stamp(),
+                lateness,
+                stall_max,
+                stalled: None,
+                lingering: None,
+            },
+            watched,
+        )
+    }
+
+    /// The socket itself, past TLS.
+    fn bare(&self) -> &Shared {
+        match &self.carrier {
+            Carrier::Plain(socket) => socket,
+            Carrier::Tls(stream) => stream.get_ref().0,
+        }
+    }
+
+    /// The client has sent something or has gone, and its task was called so long ago. Between two requests this is where
+    /// one begins, and nothing of it is read yet.
+    fn begin(&self, context: &mut Context<'_>, delay: Duration) -> io::Result<()> {
+        self.lateness.ran(delay);
+        if self.talk.under_way.load(Ordering::Relaxed) > 0 || self.talk.shared.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        if self.bare().has_gone(context) {
+            self.lateness.gone();
+            return Err(io::ErrorKind::ConnectionReset.into());
+        }
+        match self.lateness.turn() {
+            Turn::Served => {}
+            Turn::Last => self.talk.last.store(true, Ordering::Relaxed),
+            Turn::Refused => self.talk.refused.store(true, Ordering::Relaxed),
+            // What lies there unread makes the kernel reset the connection.
+            Turn::Closed => return Err(io::Error::other("the gate is late")),
+        }
+        Ok(())
     }
 
     /// Ends a client that takes nothing for too long.
@@ -274,14 +375,18 @@ impl AsyncRead for Socket {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        if let Some(delay) = this.stamp.take() {
+            this.begin(context, delay)?;
+        }
         let before = buffer.filled().len();
+        let mut stamped = this.stamp.context(context);
         ready!(match &mut this.carrier {
-            Carrier::Plain(socket) => Pin::new(socket).poll_read(context, buffer),
-            Carrier::Tls(stream) => Pin::new(&mut **stream).poll_read(context, buffer),
+            Carrier::Plain(socket) => Pin::new(socket).poll_read(&mut stamped, buffer),
+            Carrier::Tls(stream) => Pin::new(&mut **stream).poll_read(&mut stamped, buffer),
         })?;
         this.sniffer.see(&buffer.filled()[before..]);
         if this.sniffer.take_ambiguous() {
-            this.marks.ambiguous.store(true, Ordering::Relaxed);
+            this.talk.ambiguous.store(true, Ordering::Relaxed);
         }
         Poll::Ready(Ok(()))
     }
@@ -332,10 +437,7 @@ impl AsyncWrite for Socket {
             })?;
         }
         // Past TLS: nobody wants to know what it was.
-        let mut socket = match &this.carrier {
-            Carrier::Plain(socket) => socket.clone(),
-            Carrier::Tls(stream) => stream.get_ref().0.clone(),
-        };
+        let mut socket = this.bare().clone();
         let mut forgotten = [0; 16 * 1024];
         loop {
             let mut buffer = ReadBuf::new(&mut forgotten);
@@ -343,7 +445,7 @@ impl AsyncWrite for Socket {
                 (Poll::Ready(Ok(())), lingering) if !buffer.filled().is_empty() => {
                     lingering.get_or_insert_with(|| Box::pin(sleep(LINGER)));
                 }
-                (Poll::Pending, lingering) if this.marks.answered_early.load(Ordering::Relaxed) => {
+                (Poll::Pending, lingering) if this.talk.answered_early.load(Ordering::Relaxed) => {
                     let lingering = lingering.get_or_insert_with(|| Box::pin(sleep(LINGER)));
                     return lingering.as_mut().poll(context).map(Ok);
                 }
@@ -357,10 +459,15 @@ impl AsyncWrite for Socket {
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::AsyncWriteExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
     use super::*;
+    use crate::clock::Clock;
+
+    fn lateness() -> Arc<Lateness> {
+        Arc::new(Lateness::new(Clock::start()))
+    }
 
     async fn pair() -> (TcpStream, Shared) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -369,10 +476,64 @@ mod tests {
         (client, Shared::Tcp(Arc::new(server)))
     }
 
+    /// Reads once, after its task was called for what a client does meanwhile.
+    async fn read(socket: &mut Socket, client: impl FnOnce()) -> io::Result<usize> {
+        let mut bytes = [0; 64];
+        let mut client = Some(client);
+        let mut reading = pin!(socket.read(&mut bytes));
+        std::future::poll_fn(|context| {
+            let polled = reading.as_mut().poll(context);
+            if let Some(client) = client.take() {
+                assert!(polled.is_pending());
+                client();
+            }
+            polled
+        })
+        .await
+    }
+
+    #[tokio::test]
+    async fn a_late_gate_reads_nothing_between_two_requests_and_goes_on_within_one() {
+        let (client, shared) = pair().await;
+        let (mut socket, watched) = Socket::plain(shared, Duration::from_secs(1), Lateness::by_an_hour());
+        let say = || assert_eq!(client.try_write(b"GET").unwrap(), 3);
+        let asked = watched.under_way();
+        assert_eq!(read(&mut socket, say).await.unwrap(), 3);
+        drop(asked);
+        assert!(read(&mut socket, say).await.is_err());
+        drop((socket, watched));
+        client.readable().await.unwrap();
+        let ended = client.try_read(&mut [0; 8]).unwrap_err();
+        assert_eq!(ended.kind(), io::ErrorKind::ConnectionReset, "nothing of the request was read");
+    }
+
+    #[tokio::test]
+    async fn a_connection_of_several_requests_is_never_closed_for_what_comes_over_it() {
+        let (client, shared) = pair().await;
+        let (mut socket, watched) = Socket::plain(shared, Duration::from_secs(1), Lateness::by_an_hour());
+        watched.share();
+        let say = || assert_eq!(client.try_write(b"GET").unwrap(), 3);
+        assert_eq!(read(&mut socket, say).await.unwrap(), 3);
+    }
+
+    #[tokio::test]
+    async fn of_a_client_that_has_reset_its_connection_nothing_is_read() {
+        let (client, shared) = pair().await;
+        let lateness = lateness();
+        let (mut socket, _watched) = Socket::plain(shared, Duration::from_secs(1), Arc::clone(&lateness));
+        let leave = || {
+            assert_eq!(client.try_write(b"GET").unwrap(), 3);
+            client.set_zero_linger().unwrap();
+            drop(client);
+        };
+        assert!(read(&mut socket, leave).await.is_err());
+        assert_eq!(lateness.view().gone, 1);
+    }
+
     #[tokio::test]
     async fn a_client_that_has_gone_is_noticed_behind_what_nobody_has_read() {
         let (mut client, shared) = pair().await;
-        let (_socket, watched) = Socket::plain(shared, Duration::from_secs(1));
+        let (_socket, watched) = Socket::plain(shared, Duration::from_secs(1), lateness());
         client.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
         let gone = watched.gone();
         tokio::pin!(gone);

@@ -17,6 +17,7 @@ use super::endpoints::{Endpoints, HealthCheck};
 use super::flight::Flights;
 use super::span::Traces;
 use crate::gate::Driver;
+use crate::lateness::Lateness;
 use crate::shutdown::Shutdown;
 use crate::stream::Keepalive;
 use crate::tls::{Acceptor, Connector};
@@ -188,11 +189,13 @@ pub(crate) struct Gate {
     flights: Flights,
     pub(crate) shutdown: Shutdown,
     pub(crate) counts: Counts,
+    pub(crate) lateness: Arc<Lateness>,
 }
 
 impl Gate {
     pub(crate) fn new(settings: Settings, driver: Arc<Driver>, shutdown: Shutdown) -> Arc<Self> {
         Arc::new(Self {
+            lateness: Arc::new(Lateness::new(driver.clock())),
             driver,
             classifier: Classifier::new(settings.types.clone(), settings.type_field),
             classes: Classes::new(settings.classes.clone()),

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use admission::{Capacity, ClassId, Policy, Snapshot};
 
 use super::state::{Gate, Settings};
-use crate::admin::{ClientsView, GateView, PoolView};
+use crate::admin::{ClientsView, GateView, LatenessView, PoolView};
 use crate::observe::{Totals, TypeRow};
 use crate::upstream::address::Address;
 
@@ -91,5 +91,9 @@ impl GateView for Status {
             connected: self.gate.counts.connected.load(Ordering::Relaxed),
             ..ClientsView::default()
         }
+    }
+
+    fn lateness(&self) -> Option<LatenessView> {
+        Some(self.gate.lateness.view())
     }
 }

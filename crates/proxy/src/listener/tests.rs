@@ -129,3 +129,48 @@ async fn a_port_in_use_is_an_error() {
     let second = Listener::bind(&listener.address(), Keepalive::default()).await;
     assert_eq!(second.unwrap_err().kind(), io::ErrorKind::AddrInUse);
 }
+
+#[tokio::test]
+async fn a_client_that_has_gone_before_it_is_let_in_is_not_served() {
+    let (listener, address) = local().await;
+    let lateness = Arc::new(Lateness::new(Clock::start()));
+    let listener = listener.minding(Arc::clone(&lateness));
+    let (trigger, shutdown) = shutdown();
+    let gone = TcpStream::connect(&address).await.unwrap();
+    gone.set_zero_linger().unwrap();
+    drop(gone);
+    let talk = async {
+        assert_eq!(echoed(&mut TcpStream::connect(&address).await.unwrap()).await, 7);
+        trigger.drain();
+    };
+    // Its byte would never come, and the session would end by a fault.
+    tokio::join!(listener.serve(bounds(10, FOREVER), &shutdown, echo), talk);
+    assert_eq!(lateness.view().gone, 1);
+}
+
+#[tokio::test]
+async fn newcomers_wait_until_the_gate_is_in_time_again() {
+    let (listener, address) = local().await;
+    let lateness = Lateness::by_an_hour();
+    let listener = listener.minding(Arc::clone(&lateness));
+    let (trigger, shutdown) = shutdown();
+    let in_time = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let seen = Arc::clone(&in_time);
+    let serve = move |stream| {
+        assert!(seen.load(std::sync::atomic::Ordering::SeqCst), "it was let in by a gate that is late");
+        echo(stream)
+    };
+    let talk = async {
+        let mut client = TcpStream::connect(&address).await.unwrap();
+        client.write_u8(7).await.unwrap();
+        // The listener has looked at its queue several times meanwhile, and at what the gate says.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        in_time.store(true, std::sync::atomic::Ordering::SeqCst);
+        lateness.look("in time", 0);
+        assert_eq!(client.read_u8().await.unwrap(), 7);
+        trigger.drain();
+    };
+    tokio::join!(listener.serve(bounds(10, FOREVER), &shutdown, serve), talk);
+}

@@ -330,6 +330,63 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         read: |gate, out| out.gauge(&[], gate.clients.connected as f64),
     },
     Metric {
+        name: "late",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "1 while the gate itself is late: its own processor is short; absent where it doesn't look (PostgreSQL)",
+        read: |gate, out| match gate.lateness {
+            Some(lateness) => out.gauge(&[], f64::from(u8::from(lateness.is_late))),
+            None => Ok(()),
+        },
+    },
+    Metric {
+        name: "read_delay",
+        in_seconds: Seconds::Yes,
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "How long clients that had sent something waited lately until the gate read it, on average",
+        read: |gate, out| match gate.lateness {
+            Some(lateness) => out.gauge(&[], lateness.delay.as_secs_f64()),
+            None => Ok(()),
+        },
+    },
+    Metric {
+        name: "backlog_bound",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "How many newcomers the kernel keeps while the gate is late, or was lately, before it turns them away; absent else",
+        read: |gate, out| match gate.lateness.and_then(|lateness| lateness.backlog) {
+            Some(most) => out.gauge(&[], f64::from(most)),
+            None => Ok(()),
+        },
+    },
+    Metric {
+        name: "connections_ended",
+        in_seconds: Seconds::No,
+        kind: Kind::Counter,
+        labels: &[],
+        help: "Connections that ended with an answer because the gate itself was late",
+        read: |gate, out| match gate.lateness {
+            Some(lateness) => out.counter(&[], lateness.ended),
+            None => Ok(()),
+        },
+    },
+    Metric {
+        name: "left_out",
+        in_seconds: Seconds::No,
+        kind: Kind::Counter,
+        labels: &["how"],
+        help: "Requests that were not passed on for the gate's own sake: refused with 503; closed, their connection unread; gone, whose client had reset it before",
+        read: |gate, out| {
+            let Some(lateness) = gate.lateness else { return Ok(()) };
+            out.counter(&["refused"], lateness.refused)?;
+            out.counter(&["closed"], lateness.closed)?;
+            out.counter(&["gone"], lateness.gone)
+        },
+    },
+    Metric {
         name: "logins",
         in_seconds: Seconds::No,
         kind: Kind::Counter,

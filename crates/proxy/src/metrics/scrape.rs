@@ -6,7 +6,7 @@ use std::sync::Arc;
 use admission::{ClassSnapshot, Snapshot};
 
 use super::TYPES_SHOWN_MAX;
-use crate::admin::{Admin, ClientsView, GateView, PoolView, named_classes};
+use crate::admin::{Admin, ClientsView, GateView, LatenessView, PoolView, named_classes};
 use crate::observe::{Totals, TypeRow};
 
 /// One scrape: the state of everything, read once.
@@ -35,6 +35,7 @@ impl Scrape {
             pools: by_user_and_database(gate.pools()),
             pins: gate.pins(),
             clients: gate.clients(),
+            lateness: gate.lateness(),
         };
         let gates = gates.iter().map(|gate| scrape(gate.as_ref(), gate.snapshot()));
         Self {
@@ -85,6 +86,7 @@ pub(super) struct GateScrape {
     pub(super) pools: Vec<PoolView>,
     pub(super) pins: Vec<(&'static str, u32)>,
     pub(super) clients: ClientsView,
+    pub(super) lateness: Option<LatenessView>,
 }
 
 /// The process as one scrape sees it.

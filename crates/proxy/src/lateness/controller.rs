@@ -1,0 +1,223 @@
+//! What a gate that is late lets in, and lets go.
+//!
+//! The idea is that of CoDel (RFC 8289): a delay that comes and goes is a burst, one that stays is a queue. Looked at is how
+//! long clients that have sent something wait until they are read; not how long the service takes, nor how long the process
+//! stood still before it was told of them. If the mean `d` of one look is above [`BOUND`], the gate is late. By Little's
+//! law those whom it serves within a time are in proportion to that time. So from the second look in a row on (what waits
+//! at the first came before it) too many are there by `1 − BOUND / d`, and half of that part of the responses end their
+//! connections, since a look shows only a part of what the last one did. Nobody loses anything, and whoever asks again is a newcomer. Newcomers come in one at a time, each behind all that is ready. Only where that isn't enough,
+//! because those who are there already ask for far more than it can do, nobody is let in and `1 − LIMIT / d` of what is
+//! asked next is left out.
+//!
+//! Newcomers wait in the kernel's queue, in order of arrival. A queue in which most have gone when it is their turn is
+//! stale, and it stays so, because those behind them wait as long. So it is kept short while the gate is late (from
+//! the second look on) or finds such newcomers, and for [`CALM`] looks after: room for the power of two above what came in with
+//! one look, so that nobody waits there for much longer than two looks. The rest the kernel turns away without asking us.
+//!
+//! | parameter | value | reason |
+//! |---|---|---|
+//! | `BOUND` | 20 ms | a request meets the delay about three times; as many clients as that takes keep the gate busy. The pauses of a process whose quota is used up (90 ms) count only for those that were waiting already |
+//! | `LIMIT` | 200 ms | three times that is in time for most clients |
+//! | `ASKED_MIN` | 8 | fewer say nothing; a gate that has so little to do turns nobody away |
+//! | `GENTLE` | ½ | with all of it too many have gone before the effect is seen, and connecting again costs the gate as much as two requests; with a quarter too many are kept on a slow machine |
+//! | `BACKLOG_MIN` | 64 | a burst of some browsers |
+//! | `CALM` | 50 looks | an overload is rarely over at once |
+//!
+//! It fails where most delays are short and few are very long: those are left to their clients' patience.
+
+use std::time::Duration;
+
+/// What clients who ask are read within on average, in a gate that isn't late.
+const BOUND: Duration = Duration::from_millis(20);
+/// A mean delay beyond which not all that is asked can be answered in time.
+const LIMIT: Duration = Duration::from_millis(200);
+/// So many have to have asked, or gone, for that to say something.
+const ASKED_MIN: u64 = 8;
+/// Which part of what is too much ends with one look.
+const GENTLE: f64 = 0.5;
+/// The fewest newcomers that the kernel keeps.
+const BACKLOG_MIN: u64 = 64;
+/// Looks for which the kernel's queue stays short.
+const CALM: u32 = 50;
+
+/// What was seen since the last look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// Clients that sent something and were read.
+    pub(crate) asked: u64,
+    /// How long they waited, all together.
+    pub(crate) waited: Duration,
+    /// Newcomers that were let in.
+    pub(crate) came: u64,
+    /// Newcomers that had gone before they were.
+    pub(crate) gone: u64,
+}
+
+impl Seen {
+    /// Of all who asked.
+    pub(crate) fn mean(&self) -> Duration {
+        let mean = self.waited.as_nanos().checked_div(u128::from(self.asked)).unwrap_or(0);
+        Duration::from_nanos(u64::try_from(mean).unwrap_or(u64::MAX))
+    }
+
+    fn is_late(&self) -> bool {
+        self.asked >= ASKED_MIN && self.mean() > BOUND
+    }
+
+    fn is_stale(&self) -> bool {
+        self.gone >= ASKED_MIN && self.gone * 4 > self.came
+    }
+}
+
+/// What follows from a look.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Course {
+    /// Whether it is late.
+    pub(crate) is_late: bool,
+    /// Whether nobody is let in.
+    pub(crate) is_shut: bool,
+    /// How many newcomers the kernel keeps; `None`: as many as ever.
+    pub(crate) backlog: Option<u32>,
+    /// Which part of the responses ends its connection, from 0 to 1.
+    pub(crate) ending: f64,
+    /// Which part of what is asked next is left out, from 0 to 1.
+    pub(crate) left_out: f64,
+}
+
+/// Follows the looks.
+#[derive(Debug, Default)]
+pub(crate) struct Controller {
+    /// Looks in a row that found it late.
+    late: u32,
+    /// Looks for which the queue is still kept short.
+    short: u32,
+    /// Newcomers at a look: the most lately, which fades.
+    came: u64,
+}
+
+impl Controller {
+    /// Looks at what was seen.
+    pub(crate) fn look(&mut self, seen: &Seen) -> Course {
+        let is_late = seen.is_late();
+        self.late = if is_late { self.late.saturating_add(1) } else { 0 };
+        self.short = if self.late > 1 || seen.is_stale() { CALM } else { self.short.saturating_sub(1) };
+        self.came = seen.came.max(self.came - self.came.div_ceil(4));
+        let too_much = |within: Duration| {
+            let part = within.as_secs_f64() / seen.mean().as_secs_f64();
+            if self.late > 1 { (1.0 - part).max(0.0) } else { 0.0 }
+        };
+        let left_out = too_much(LIMIT);
+        let kept = self.came.max(BACKLOG_MIN).next_power_of_two();
+        Course {
+            is_late,
+            is_shut: left_out > 0.0,
+            backlog: (self.short > 0).then(|| u32::try_from(kept).unwrap_or(u32::MAX)),
+            ending: too_much(BOUND) * GENTLE,
+            left_out,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use super::*;
+
+    fn seen(asked: u64, delay: u64) -> Seen {
+        let waited = Duration::from_millis(delay) * u32::try_from(asked).unwrap();
+        Seen { asked, waited, ..Seen::default() }
+    }
+
+    /// Clients that ask again as soon as they are answered, before a gate that answers `rate` of them between two looks
+    /// (100 ms); a third of the time of each request is the delay of its first reading. Those who are left out or whose
+    /// connection ends are newcomers, of whom 20 come in between two looks.
+    fn closed_loop(rate: u64, begin: usize, looks: usize) -> Vec<(usize, u64, Course)> {
+        let (mut controller, mut connected, mut all) = (Controller::default(), begin, Vec::new());
+        for _ in 0..looks {
+            let delay = 100 * connected as u64 / rate / 3;
+            let course = controller.look(&Seen { came: 20, ..seen(rate, delay) });
+            all.push((connected, delay, course));
+            let asked = rate.min(connected as u64) as f64;
+            connected -= (asked * course.ending.max(course.left_out)) as usize;
+            connected += if course.is_shut { 0 } else { 20 };
+        }
+        all
+    }
+
+    fn text(all: &[(usize, u64, Course)]) -> String {
+        let mut text = String::new();
+        for (connected, delay, course) in all {
+            let Course { is_shut, ending, left_out, .. } = course;
+            let door = if *is_shut { "shut" } else { "open" };
+            writeln!(text, "{connected:>4} {delay:>4} ms {door} {ending:.2} {left_out:.2}").unwrap();
+        }
+        text
+    }
+
+    #[test]
+    fn as_many_are_kept_as_it_reads_in_time() {
+        let all = closed_loop(400, 200, 60);
+        let shown = text(&all);
+        let late = all.iter().position(|(.., course)| course.is_late).unwrap();
+        assert_eq!(all[late].0, 260, "{shown}");
+        assert!(all[late..].iter().all(|(connected, ..)| (260..=310).contains(connected)), "{shown}");
+        assert!(all.iter().all(|(.., course)| course.left_out == 0.0 && !course.is_shut), "{shown}");
+    }
+
+    #[test]
+    fn of_those_who_are_there_already_so_many_are_left_out_that_the_rest_is_served() {
+        let all = closed_loop(400, 4_000, 100);
+        let course = "\
+4000  333 ms open 0.00 0.00
+4020  335 ms shut 0.47 0.40
+3832  319 ms shut 0.47 0.37
+3645  303 ms shut 0.47 0.34
+3459  288 ms shut 0.47 0.31
+3273  272 ms shut 0.46 0.26
+";
+        assert_eq!(text(&all[..6]), course);
+        let last = all.last().unwrap();
+        assert!(last.0 < 600 && !last.2.is_shut && last.2.left_out == 0.0, "{}", text(&all));
+    }
+
+    #[test]
+    fn one_late_look_turns_nobody_away() {
+        let mut controller = Controller::default();
+        let once = controller.look(&seen(100, 900));
+        assert_eq!(once, Course { is_late: true, ..Course::default() });
+        assert!(!controller.look(&seen(100, 10)).is_late);
+        assert_eq!(controller.look(&seen(100, 900)).left_out, 0.0);
+    }
+
+    #[test]
+    fn few_who_ask_are_never_too_many_and_the_pauses_of_a_quota_are_no_queue() {
+        let mut controller = Controller::default();
+        for _ in 0..100 {
+            assert_eq!(controller.look(&seen(ASKED_MIN - 1, 5_000)), Course::default());
+            // Each time a fifth of them met a pause of the whole process when their turn had nearly come.
+            let paused = Seen { asked: 300, waited: Duration::from_millis(90) * 60, ..Seen::default() };
+            assert_eq!(controller.look(&paused), Course::default());
+        }
+    }
+
+    #[test]
+    fn a_queue_of_newcomers_who_have_gone_is_kept_short_until_long_after() {
+        let mut controller = Controller::default();
+        let look = |came, gone| Seen { came, gone, ..seen(100, 1) };
+        assert_eq!(controller.look(&look(100, 7)).backlog, None, "seven say nothing");
+        assert_eq!(controller.look(&look(100, 25)).backlog, None, "a few always go");
+        assert_eq!(controller.look(&look(100, 26)).backlog, Some(128));
+        let backlogs: Vec<_> = (0..CALM).map(|_| controller.look(&look(0, 0)).backlog).collect();
+        assert_eq!(backlogs[0..3], [Some(128), Some(64), Some(64)]);
+        assert_eq!(backlogs[48..50], [Some(64), None]);
+    }
+
+    #[test]
+    fn somebody_is_always_served() {
+        let mut controller = Controller::default();
+        for _ in 0..100 {
+            assert!(controller.look(&seen(100, 60_000)).left_out < 1.0);
+        }
+    }
+}

@@ -174,7 +174,8 @@ pub(crate) fn fits_path(wanted: &[String], path: &str) -> bool {
 /// How long the client waits for the answer, if it says so.
 pub(crate) fn time_out(fields: &HeaderMap) -> Option<Duration> {
     // Most requests don't, and a look at each name costs less than a search for each that could be there.
-    if !fields.keys().any(|name| name.as_str().contains("timeout")) {
+    let says = |name: &str| name.ends_with("timeout") || name.ends_with("timeout-ms");
+    if !fields.keys().any(|name| says(name.as_str())) {
         return None;
     }
     let text = |name: &HeaderName| {

@@ -33,6 +33,7 @@ use super::state::{Gate, Settings, Told};
 use crate::gate::{Arrival, Waiting};
 use crate::lateness::Turn;
 use crate::permit::Permit;
+use crate::shutdown::{Ending, Phase};
 
 /// The streams of one HTTP/2 connection at once.
 const STREAMS_MAX: u32 = 250;
@@ -61,9 +62,11 @@ pub(crate) async fn serve(gate: Arc<Gate>, socket: Socket, watched: Watched, fro
         respond(&gate, &watched, &from, request)
     });
     let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(socket), service));
+    let mut ending = Ending::new(&gate.shutdown);
     let ended = tokio::select! {
+        biased;
         ended = connection.as_mut() => ended,
-        () = gate.shutdown.draining() => {
+        () = ending.reached(Phase::Draining) => {
             // Its first request may be on its way: who has just connected knows nothing of a connection that ends.
             tokio::select! {
                 _ = connection.as_mut() => return,

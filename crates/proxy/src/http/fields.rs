@@ -15,7 +15,7 @@ use http::{Method, Request, Version};
 
 use super::state::Network;
 
-/// For one connection only, nominated or not; what nominates is the first.
+/// For one connection only, nominated or not.
 static HOP_BY_HOP: [HeaderName; 6] = [
     header::CONNECTION,
     HeaderName::from_static("keep-alive"),
@@ -24,6 +24,22 @@ static HOP_BY_HOP: [HeaderName; 6] = [
     header::UPGRADE,
     HeaderName::from_static("http2-settings"),
 ];
+/// The one of them that nominates others.
+const NOMINATES: usize = 0;
+
+/// The place of a name in [`HOP_BY_HOP`].
+fn number_of(name: &str) -> Option<usize> {
+    Some(match name {
+        "connection" => NOMINATES,
+        "keep-alive" => 1,
+        "proxy-connection" => 2,
+        "transfer-encoding" => 3,
+        "upgrade" => 4,
+        "http2-settings" => 5,
+        _ => return None,
+    })
+}
+
 /// What nobody may have taken out by nominating it: the origin would see another request than the client's.
 const NOT_NOMINATED: [HeaderName; 7] = [
     header::HOST,
@@ -40,6 +56,11 @@ pub(crate) const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forward
 
 /// What says for whom a request is.
 static FORWARDED: [HeaderName; 4] = [FORWARDED_FOR, FORWARDED_PROTO, FORWARDED_HOST, header::FORWARDED];
+
+/// Whether a name is one of [`FORWARDED`].
+fn says_for_whom(name: &str) -> bool {
+    matches!(name, "x-forwarded-for" | "x-forwarded-proto" | "x-forwarded-host" | "forwarded")
+}
 
 /// Why a request isn't one that may be passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -141,10 +162,7 @@ pub(crate) fn check<B>(request: &Request<B>) -> Result<(), Fault> {
         if hosts.next().is_some() || (host.is_none() && request.version() == Version::HTTP_11) {
             return Err(Fault::Host);
         }
-        if let Some(host) = host
-            && !host.is_empty()
-            && (Authority::try_from(host.as_bytes()).is_err() || host.as_bytes().contains(&b'@'))
-        {
+        if host.is_some_and(|host| !is_host(host.as_bytes())) {
             return Err(Fault::BadHost);
         }
         let mut codings = fields.get_all(header::TRANSFER_ENCODING).iter();
@@ -180,6 +198,22 @@ pub(crate) fn check<B>(request: &Request<B>) -> Result<(), Fault> {
     Ok(())
 }
 
+/// Whether it names a host, or nothing.
+fn is_host(host: &[u8]) -> bool {
+    // Most are a name or an address and perhaps a port, for which nothing has to be taken apart.
+    let is_plain =
+        |bytes: &[u8]| bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(byte));
+    let (name, port) = match host.iter().position(|&byte| byte == b':') {
+        Some(colon) => (&host[..colon], &host[colon + 1..]),
+        None => (host, &b"80"[..]),
+    };
+    let is_number = (1..6).contains(&port.len()) && port.iter().all(u8::is_ascii_digit);
+    if host.is_empty() || (!name.is_empty() && is_plain(name) && is_number) {
+        return true;
+    }
+    Authority::try_from(host).is_ok() && !host.contains(&b'@')
+}
+
 fn nominated(fields: &HeaderMap) -> impl Iterator<Item = &str> {
     let values = fields.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).map(str::trim)
@@ -212,13 +246,13 @@ pub(crate) fn upgrade<B>(request: &Request<B>) -> Option<Upgrade> {
 /// which costs less than to search for each.
 pub(crate) fn strip(fields: &mut HeaderMap) {
     let (mut present, mut has_te) = ([false; HOP_BY_HOP.len()], false);
-    for name in fields.keys() {
-        has_te |= *name == header::TE;
-        if let Some(number) = HOP_BY_HOP.iter().position(|known| known == name) {
+    for name in fields.keys().map(HeaderName::as_str) {
+        has_te |= name == "te";
+        if let Some(number) = number_of(name) {
             present[number] = true;
         }
     }
-    if present[0] {
+    if present[NOMINATES] {
         // These name no field, or one that goes in any case; TE is looked at below.
         let is_other = |name: &str| {
             !["keep-alive", "close", "upgrade", "te"].iter().any(|known| name.eq_ignore_ascii_case(known))
@@ -264,7 +298,7 @@ pub(crate) fn readdress<B>(request: &mut Request<B>, from: &From) {
 fn forward_for(fields: &mut HeaderMap, from: &From) {
     let scheme = HeaderValue::from_static(if from.encrypted { "https" } else { "http" });
     // Most clients say none of it: see `strip`.
-    let says_some = fields.keys().any(|name| FORWARDED.contains(name));
+    let says_some = fields.keys().any(|name| says_for_whom(name.as_str()));
     if says_some && !from.trusted {
         FORWARDED.iter().for_each(|name| _ = fields.remove(name));
     }
@@ -315,6 +349,27 @@ mod tests {
         check(&request).unwrap();
         readdress(&mut request, &from(trusted));
         request.headers().clone()
+    }
+
+    #[test]
+    fn names_are_found_where_they_stand() {
+        for (number, name) in HOP_BY_HOP.iter().enumerate() {
+            assert_eq!(number_of(name.as_str()), Some(number));
+        }
+        assert!(HOP_BY_HOP[NOMINATES] == header::CONNECTION && number_of("host").is_none());
+        assert!(FORWARDED.iter().all(|name| says_for_whom(name.as_str())) && !says_for_whom("host"));
+    }
+
+    #[test]
+    fn hosts_are_names_addresses_and_ports() {
+        for host in
+            ["", "shop.example", "a-b.example:8080", "127.0.0.1:80", "[::1]:80", "a_b", "xn--n3h.example."]
+        {
+            assert!(is_host(host.as_bytes()), "{host}");
+        }
+        for host in ["user@shop.example", "a b", "a/b", "a:b:c", "a?b", "a#b", "[::1", "\u{e4}"] {
+            assert!(!is_host(host.as_bytes()), "{host}");
+        }
     }
 
     #[test]

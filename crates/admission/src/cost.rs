@@ -63,7 +63,9 @@ pub(crate) struct Estimate {
     estimator: Estimator,
     early: [u64; SETTLED],
     samples: u64,
+    /// Of what its requests take of the service, and of how long they were in flight.
     variation: Variation,
+    variation_of_time: Variation,
     /// The mean over [`RANKED_OVER`] executions, in nanoseconds.
     steady: f64,
     taken_in: u64,
@@ -119,6 +121,7 @@ impl Estimate {
             early: [0; SETTLED],
             samples: 0,
             variation: Variation::default(),
+            variation_of_time: Variation::default(),
             steady: 0.0,
             taken_in: 0,
             failures: 0,
@@ -162,9 +165,10 @@ impl Estimate {
         self.is_settled().then(|| self.variation.recent()).filter(|recent| *recent > 0.0).map(from_f64)
     }
 
-    /// Whether it varies too much within itself to be limited.
+    /// Whether it varies too much within itself to be limited: by either measure. What is in flight beside it makes the time vary,
+    /// and what of that only waits for a lock makes what it seems to take of the service vary; what varies itself varies by both.
     pub(crate) fn is_variable(&self) -> bool {
-        self.variation.is_high()
+        self.variation.is_high() && self.variation_of_time.is_high()
     }
 
     /// The expected work of the next request, at least 1 ns. `overdue`: what is in flight for longer than expected;
@@ -255,9 +259,11 @@ impl Estimate {
         self.steady += (sample as f64 - self.steady) / weight as f64;
     }
 
-    /// What the same request took of the service, in nanoseconds, without what sharing it adds.
-    pub(crate) fn vary(&mut self, demand: f64) {
+    /// What the same request took of the service, without what sharing it adds, and for how long that was busy with it, in
+    /// nanoseconds.
+    pub(crate) fn vary(&mut self, demand: f64, busy: f64) {
         self.variation.learn(demand);
+        self.variation_of_time.learn(busy);
     }
 
     /// A request has failed after this time.
@@ -306,6 +312,7 @@ impl Estimate {
                 estimate.estimator.learn(mean);
             }
             estimate.variation = Variation::recalled(learned.variation, mean as f64);
+            estimate.variation_of_time = Variation::recalled(learned.variation, mean as f64);
             estimate.steady = learned.rank.as_nanos() as f64;
             estimate.taken_in = learned.samples.min(RANKED_OVER);
         }

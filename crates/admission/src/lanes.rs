@@ -5,14 +5,16 @@
 //! 1 and 2). The rules:
 //!
 //! * **Long** is a type whose expected work is more than [`CUTOFF`] × the mean over requests (anything from 1 to 10 works,
-//!   finding 10). It stays long until it falls below [`HYSTERESIS`] of that, so that it doesn't flap. While fewer than
+//!   finding 10; at 4 a type that a third of all requests are of can't pass it by chance, since it makes the mean). It stays
+//!   long until it falls below [`HYSTERESIS`] of that, so that it doesn't flap. While fewer than
 //!   [`KNOWN`] requests have completed the cutoff is at least [`FLOOR`].
 //!   It is measured in what requests take of the service, without what sharing it adds (`lanes/width.rs`): what they take beside
 //!   others rises and falls with the load, for some types sooner than for others.
 //! * **How many** longs may be in flight the operator states, or [`width`] finds. Until it has, there is no limit but three
 //!   quarters of the connections, or what the operator or the server told: that harms nobody below saturation.
 //! * A type whose own coefficient of variation is too high isn't limited (finding 3; `cost/variation.rs` has the bound and
-//!   its reasons). It waits among the shorts, but leaves the last quarter of the connections to others.
+//!   its reasons). It waits among the shorts, but leaves the last quarter of the connections to others. Nobody stops behind it;
+//!   when it has been overtaken by more than its allowance it goes by itself, as a long does.
 //! * **Among the longs** the order is shortest first with aging; the floor of aging is for short requests and doesn't hold here
 //!   (finding 5). With X = 3 the rarest and largest type is no slower than without a gate, with 5 it is by 8 %
 //!   (`docs/results/no-harm.md`).
@@ -21,6 +23,10 @@
 //! * **Bypass.** A long that has been overtaken, since it came to its line, by more short work of its class than its allowance goes
 //!   first for the next connection and may exceed the capacity, within the lane's limit. It never blocks the shorts
 //!   behind it: that destroys everything (finding 6).
+//! * **Shorts keep the service.** Where the lane's limit is found, a long goes before shorts that wait only while fewer longs than
+//!   cores are in flight, and after one has the shorts have the service for as many times its work as `aging` says. In
+//!   overload all longs that wait have lost their patience: one after the other they would take what is short down with
+//!   them, most of all where it holds locks over several round trips (decision 0054).
 
 mod width;
 
@@ -29,13 +35,14 @@ use alloc::collections::BTreeSet;
 use crate::connections::spare;
 use crate::cost::Overall;
 use crate::policy::LongLimit;
+use crate::time::{Duration, Instant};
 use crate::work::Work;
 use width::Width;
 
 pub(crate) use width::{Readings, Usual};
 
 /// Long is more than so many means.
-const CUTOFF: u64 = 3;
+const CUTOFF: u64 = 4;
 /// A long type is long until it falls below this share of the cutoff, in percent.
 const HYSTERESIS: u64 = 75;
 /// While little is known nothing is long below this; and no single request by its age, ever. 5 ms.
@@ -67,6 +74,8 @@ pub(crate) struct Lanes {
     overall: Overall,
     /// The same of what requests take of the service, without what sharing it adds.
     demand: Overall,
+    /// Nobody goes before shorts for want of patience until then.
+    rests_until: Instant,
 }
 
 impl Lanes {
@@ -81,6 +90,7 @@ impl Lanes {
             in_flight: 0,
             overall: Overall::default(),
             demand: Overall::default(),
+            rests_until: Instant::ZERO,
         };
         lanes.set_limit(limit, connections);
         lanes
@@ -89,6 +99,9 @@ impl Lanes {
     /// The limit that the operator states, within what so many connections allow.
     pub(crate) fn set_limit(&mut self, limit: Option<LongLimit>, connections: u32) {
         (self.stated, self.connections) = (limit, connections);
+        if let Some(LongLimit::Found { prior }) = limit {
+            self.width.set_cores(prior);
+        }
         self.limit = limit.map(|limit| {
             let most = match limit {
                 LongLimit::Fixed(limit) => limit,
@@ -131,6 +144,29 @@ impl Lanes {
     /// Whether one more long may start.
     pub(crate) fn has_room(&self) -> bool {
         self.limit.is_none_or(|limit| self.in_flight < limit)
+    }
+
+    /// Whether a long that has lost its patience may go before shorts that wait now. Where they keep the service busy, more
+    /// longs than cores only slow it down.
+    pub(crate) fn may_hurry(&self, now: Instant) -> bool {
+        match self.stated {
+            Some(LongLimit::Found { prior }) => {
+                let cores = self.width.found().or(prior).unwrap_or(u32::MAX);
+                self.in_flight < cores && self.may_hurry_among_shorts(now)
+            }
+            Some(LongLimit::Fixed(_)) | None => true,
+        }
+    }
+
+    /// The same of one that waits among the shorts.
+    pub(crate) fn may_hurry_among_shorts(&self, now: Instant) -> bool {
+        now >= self.rests_until
+    }
+
+    /// One has gone before shorts that will take so long; then those have the service for `times` as long.
+    pub(crate) fn hurry(&mut self, now: Instant, work: Work, times: f64) {
+        let rest = work.as_nanos() as f64 * (1.0 + times);
+        self.rests_until = now.after(Duration::from_nanos(rest as u64));
     }
 
     pub(crate) fn enter(&mut self) {
@@ -205,6 +241,8 @@ pub(crate) struct Patience {
     short_work: u64,
     /// Waiting longs by the short work at which they go first.
     waiting: BTreeSet<(u64, u32)>,
+    /// The same of those that wait among the shorts because they vary too much.
+    among_shorts: BTreeSet<(u64, u32)>,
 }
 
 impl Patience {
@@ -220,14 +258,27 @@ impl Patience {
         patience
     }
 
+    /// The same of one that waits among the shorts because it varies too much.
+    pub(crate) fn wait_among_shorts(&mut self, slot: u32, allowance: u64) -> u64 {
+        let patience = self.short_work.saturating_add(allowance);
+        self.among_shorts.insert((patience, slot));
+        patience
+    }
+
     /// It waits no longer.
     pub(crate) fn stop_waiting(&mut self, slot: u32, patience: u64) {
         self.waiting.remove(&(patience, slot));
+        self.among_shorts.remove(&(patience, slot));
     }
 
     /// Whether a waiting long with this patience goes first now.
     pub(crate) fn is_out(&self, patience: u64) -> bool {
         patience != u64::MAX && self.short_work > patience
+    }
+
+    /// Of those that wait among the shorts and vary too much, one that goes first now, if one does.
+    pub(crate) fn impatient_among_shorts(&self) -> Option<u32> {
+        self.among_shorts.first().filter(|&&(patience, _)| self.is_out(patience)).map(|&(_, slot)| slot)
     }
 
     /// The waiting long with the least patience.

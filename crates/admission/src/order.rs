@@ -39,6 +39,14 @@ impl Order {
         }
     }
 
+    /// How many times its own work may overtake a request, as far as that is bounded.
+    pub(crate) fn aging(self) -> f64 {
+        match self {
+            Self::ShortestFirst { aging: Some(aging), .. } => aging,
+            Self::ShortestFirst { aging: None, .. } | Self::Fifo => 0.0,
+        }
+    }
+
     /// Whether nobody ever overtakes.
     pub(crate) fn is_fifo(self) -> bool {
         match self {

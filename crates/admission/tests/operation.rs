@@ -75,7 +75,7 @@ fn who_holds_a_lock_passes_a_pause() {
     assert_eq!(shell.dispatched, [unlock, pinned]);
 }
 
-/// Five types from 1 to 500 ms, some of them varying, and one that has run twice only.
+/// Five types from 20 ms to 1.5 s, some of them varying, and one that has run twice only.
 fn experienced(policy: Policy) -> Shell {
     let mut shell = Shell::new(policy);
     for kind in 1..=4 {
@@ -84,7 +84,7 @@ fn experienced(policy: Policy) -> Shell {
             shell.succeed(ticket, (kind * 20 + round % (kind * 3)) * MS);
         }
     }
-    shell.teach(5, 500 * MS, 40);
+    shell.teach(5, 1_500 * MS, 40);
     shell.teach(6, 7 * MS, 2);
     shell
 }
@@ -136,7 +136,7 @@ fn the_next_execution_weighs_what_it_would_have_weighed() {
     let before =
         shell.gate.learned().types.iter().find(|known| known.request_type == RequestType(5)).copied();
     let ticket = shell.arrive(5);
-    shell.succeed(ticket, 1_000 * MS);
+    shell.succeed(ticket, 2_000 * MS);
     let after = shell.gate.learned().types.iter().find(|known| known.request_type == RequestType(5)).copied();
     let (before, after) = (before.unwrap().mean.as_nanos(), after.unwrap().mean.as_nanos());
     assert_eq!(after - before, 500 * MS / 32);

@@ -4,7 +4,8 @@
 //! wait grows with (1 + CV²)/2 (Pollaczek–Khinchine), while processor sharing doesn't care (decision 0019, finding 3).
 //!
 //! What is judged is what requests take of the service, without what sharing it adds (`lanes/width.rs`): beside others a type that
-//! doesn't vary at all seems to vary by a coefficient near 1.
+//! doesn't vary at all seems to vary by a coefficient near 1. Where others only wait for a lock it is what they take of the service that
+//! seems to vary. So the time that they are in flight must vary as much besides (`cost.rs`): what varies itself varies by both.
 //!
 //! Exponentially weighted mean and variance, `d = x − m; m += a d; v = (1 − a)(v + a d²)`, with `a = max(1/n, 1/512)`. A
 //! heavy tail hides for long: of a lognormal of CV 2, thirty samples show 1.3 on average, five hundred 1.8. So where little is known the doubt goes to not limiting, which

@@ -2,8 +2,8 @@
 //!
 //! In this order: immediate requests, as soon as their connection is there; then, of the class whose turn it is
 //! (`gate/classes.rs`), the head of the short line and the head of the long line, a head being the first request whose class of connection is free (those skipped aren't overtaken:
-//! they wait for something else). The short head goes first, except before a long that has lost its patience
-//! (`lanes.rs`), or under FIFO before a long that arrived earlier. A head that doesn't fit the capacity blocks all behind
+//! they wait for something else). The short head goes first, except before one that has lost its patience (`lanes.rs`: a long, or one
+//! that varies too much to be limited and waits among the shorts), or under FIFO before a long that arrived earlier. A head that doesn't fit the capacity blocks all behind
 //! it in its line: no backfilling. A short head that doesn't fit also blocks the longs, which would take its room. A head
 //! whose group is full steps aside; once its group has room it goes before what arrived later (`gate/contention.rs`).
 
@@ -12,7 +12,7 @@ use super::classes::Turn;
 use crate::action::{Action, Reason};
 use crate::capacity::Move;
 use crate::event::{Event, Lane};
-use crate::order::Class;
+use crate::order::{Class, UNBOUNDED};
 use crate::request::{Connection, Entry};
 use crate::tickets::{Line, Place};
 use crate::time::Instant;
@@ -21,6 +21,8 @@ use crate::time::Instant;
 pub(super) struct Head {
     slot: u32,
     fits: bool,
+    /// It goes before shorts that could go.
+    hurries: bool,
 }
 
 impl Gate {
@@ -82,9 +84,15 @@ impl Gate {
                 (Some(aside), Some(head)) if earlier(aside, head.slot) => {
                     return Turn::of(aside, self.fits(aside));
                 }
-                (_, Some(Head { slot, fits })) => match self.full_group_of(slot) {
+                (_, Some(Head { slot, fits, hurries })) => match self.full_group_of(slot) {
                     Some(group) => self.step_aside(slot, group),
-                    None => return Turn::of(slot, fits),
+                    None => {
+                        if fits && hurries {
+                            let work = self.tickets.at(slot).meter.work;
+                            self.lanes.hurry(self.now, work, self.policy.order.aging());
+                        }
+                        return Turn::of(slot, fits);
+                    }
                 },
             }
         }
@@ -92,23 +100,38 @@ impl Gate {
 
     /// The head of a class's lines: who goes next of all that didn't step aside.
     pub(super) fn head(&self, class: u8) -> Option<Head> {
-        let if_it_fits = |slot| Head { slot, fits: self.fits(slot) };
+        let if_it_fits = |slot| Head { slot, fits: self.fits(slot), hurries: false };
         let open = self.connections.open_to_shorts();
         let short = self.classes.at(class).lines.short.first(open);
-        let Some(long) = self.long_head(class) else {
-            return short.map(if_it_fits);
-        };
-        if self.has_lost_patience(long) {
+        let long = self.long_head(class);
+        let hurries = short.is_some();
+        if let Some(long) = long
+            && self.has_lost_patience(long)
+            && (!hurries || self.lanes.may_hurry(self.now))
+        {
             // In work it may never fit beside the shorts, in requests it does when the next one ends.
             let fits = self.room.most_requests().is_none() || self.fits(long);
-            return Some(Head { slot: long, fits });
+            return Some(Head { slot: long, fits, hurries });
         }
+        if let Some(slot) = self.impatient_among_shorts(class) {
+            return Some(Head { slot, fits: self.fits(slot), hurries });
+        }
+        let Some(long) = long else {
+            return short.map(if_it_fits);
+        };
         let head = match short {
             Some(short) if self.arrived_first(long, short) => long,
             Some(short) => short,
             None => long,
         };
         Some(if_it_fits(head))
+    }
+
+    /// One of a class that varies too much to be limited, has lost its patience among the shorts and could start if it fits.
+    fn impatient_among_shorts(&self, class: u8) -> Option<u32> {
+        let slot = self.classes.at(class).patience.impatient_among_shorts()?;
+        let could = self.connections.open_to_shorts().contains(self.class_of(slot, Line::Short));
+        (could && self.lanes.may_hurry_among_shorts(self.now)).then_some(slot)
     }
 
     /// The first long of a class that could start if it fits.
@@ -187,6 +210,10 @@ impl Gate {
         self.lanes.is_on() && self.types.at(kind).lane == Lane::Unknown
     }
 
+    fn varies(&self, kind: u32) -> bool {
+        self.lanes.is_on() && self.types.at(kind).lane == Lane::Variable
+    }
+
     /// Whether its requests leave the last connections to others although they wait among the shorts.
     fn spares_connections(&self, kind: u32) -> bool {
         self.lanes.is_on() && matches!(self.types.at(kind).lane, Lane::Unknown | Lane::Variable)
@@ -255,7 +282,15 @@ impl Gate {
                 if self.is_unknown(kind) {
                     self.types.at_mut(kind).scouts.push(slot);
                 }
-                self.classes.at_mut(own).lines.short.insert(slot, class, work.as_nanos(), allowance);
+                let varies = self.varies(kind) && !self.policy.order.is_fifo();
+                let its = self.classes.at_mut(own);
+                // Nobody stops behind one that varies: when it has been overtaken by that much it goes by itself.
+                let bound = if varies { UNBOUNDED } else { allowance };
+                its.lines.short.insert(slot, class, work.as_nanos(), bound);
+                if varies {
+                    let patience = its.patience.wait_among_shorts(slot, allowance);
+                    self.tickets.at_mut(slot).patience = patience;
+                }
             }
             Line::Long => {
                 let its = self.classes.at_mut(own);
@@ -293,7 +328,9 @@ impl Gate {
             Line::Nowhere => {}
             Line::Immediate => self.immediate.remove(slot),
             Line::Short => {
-                self.classes.at_mut(own).lines.short.remove(slot);
+                let its = self.classes.at_mut(own);
+                its.lines.short.remove(slot);
+                its.patience.stop_waiting(slot, patience);
                 self.types.at_mut(kind).scouts.retain(|&scout| scout != slot);
             }
             Line::Long => {

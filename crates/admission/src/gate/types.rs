@@ -165,11 +165,11 @@ impl Gate {
             self.lanes.learn_first(sample);
         }
         let Some(readings) = readings else {
-            return known.estimate.vary(busy);
+            return known.estimate.vary(busy, busy);
         };
         self.lanes.width.learn(&mut known.usual, &readings);
         let demand = busy * self.lanes.width.share(&readings);
-        known.estimate.vary(demand);
+        known.estimate.vary(demand, busy);
         if settled {
             self.lanes.learn_demand(demand);
         }

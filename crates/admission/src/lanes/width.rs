@@ -22,6 +22,9 @@
 //! (machine repair). Unless the sharp clock is proved better by [`PROOF`]·R, the lane gets k + ⌈√k⌉ (square-root staffing, Halfin and Whitt 1981), which
 //! keeps such a service 98 % busy; if it is, the lane gets k.
 //!
+//! **What the service tells.** If it has told its cores, k is at most that: who waits for a lock is in flight and slows nobody, so that
+//! with many of those every k looks too small, and the wall's clock best. What ⌈√k⌉ adds is for who waits for disks.
+//!
 //! | constant | | why |
 //! |---|---|---|
 //! | [`WEIGHT`] | 1/4096 | differences between clocks must be seen through types that vary by themselves; minutes at 13 requests/s |
@@ -130,6 +133,8 @@ pub(crate) struct Width {
     proof: Proof,
     /// So many more longs than that were let in because those before never got through.
     extra: u32,
+    /// How many of [`TRIED`] can be, by the cores that the service has told.
+    possible: usize,
 }
 
 impl Width {
@@ -147,6 +152,19 @@ impl Width {
             found: None,
             proof: Proof::default(),
             extra: 0,
+            possible: TRIED.len(),
+        }
+    }
+
+    /// The service has told its cores, or hasn't.
+    pub(crate) fn set_cores(&mut self, cores: Option<u32>) {
+        let most = cores.map_or(u32::MAX, |cores| cores.max(1));
+        let possible = TRIED.iter().filter(|&&tried| tried <= most).count();
+        if possible != core::mem::replace(&mut self.possible, possible)
+            && self.found.is_some_and(|at| at >= possible)
+        {
+            self.found = None;
+            (self.proof, self.extra) = (Proof::default(), 0);
         }
     }
 
@@ -269,10 +287,11 @@ impl Width {
 
     fn choose(&mut self) {
         let least = |spreads: &[f64]| spreads.iter().copied().fold(f64::INFINITY, f64::min);
-        let sharp = &self.spread[..TRIED.len()];
-        let wall = self.spread[WALL];
+        let sharp = &self.spread[..self.possible];
+        // Who has told its cores is slowed by those that need them.
+        let wall = if self.possible < TRIED.len() { f64::INFINITY } else { self.spread[WALL] };
         let best = least(sharp).min(wall);
-        let range = sharp.iter().copied().fold(wall, f64::max) - best;
+        let range = sharp.iter().chain(&[self.spread[WALL]]).copied().fold(0.0, f64::max) - best;
         if range < RANGE {
             return;
         }

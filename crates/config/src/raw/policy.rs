@@ -28,7 +28,7 @@ pub(super) const POLICY: &[Field] = &[
         form: Form::Any,
         takes: "`\"auto\"`, 1 to 10000, or 0 or `\"none\"` for no long lane",
         default: Value("\"auto\""),
-        doc: "The most long requests in flight. A request is long if its type is expected to take more than 3 times the mean; short ones never wait behind it. A type that varies too much within itself (coefficient of variation above 1.3) isn't limited. `\"auto\"`: as many as keep the service busy, found from how long requests take beside others, whatever its cores, disks and round trips; until that is known, as many as the server has cores if it tells, else no limit but three quarters of the connections.",
+        doc: "The most long requests in flight. A request is long if its type is expected to take more than 4 times the mean; short ones never wait behind it. A type that varies too much within itself (coefficient of variation above 1.3) isn't limited. `\"auto\"`: as many as keep the service busy, found from how long requests take beside others, whatever its disks and round trips, but few more than the cores that the server tells; until that is known as many as those, else no limit but three quarters of the connections. Then those that have lost their patience (`aging`) go before short ones that wait only one for each core, and leave the service to the short ones for `aging` times their work in between.",
         reason: "As many long requests as cores keep every core busy, a few more where they wait for disks; more only slow one another and the short ones. Nobody knows the number, and it changes with the machine.",
         reloadable: true,
     },

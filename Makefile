@@ -3,7 +3,7 @@
 .PHONY: help demo figures test conformance conformance-psycopg lint bench fuzz setup
 
 help:
-	@echo 'make demo     a flash sale against a private PostgreSQL, with and without the gatekeeper (90 seconds)'
+	@echo 'make demo     a flash sale before a private PostgreSQL, and an overloaded site, with and without the gatekeeper (150 seconds)'
 	@echo 'make figures  the figures of the papers, simulated: docs/guide/figures.md (a few minutes)'
 	@echo 'make test     every test: unit, laws, dialogues, real PostgreSQL and its drivers in five languages, a site and real clients'
 	@echo 'make conformance  only the own suites of pgx and lib/pq, with what they print'

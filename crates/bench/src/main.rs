@@ -219,7 +219,7 @@ const CONNECTIONS: usize = 600;
 /// The same to a gate: enough that its queue, not the application's, holds who waits. To PostgreSQL itself this
 /// would be as many processes.
 const GATE_CONNECTIONS: usize = 1_000;
-/// How long requests arrive in each turn of the demonstration; short, so that it ends within 90 seconds.
+/// How long requests arrive in each turn of the demonstration; short, so that both placements fit into 150 seconds.
 const DEMO_WINDOW: Duration = Duration::from_secs(4);
 /// The clients' patience in the demonstration: as long as the window, so that no time-out disturbs the
 /// throughput that is measured in it.

@@ -186,7 +186,9 @@ async fn pass(
         watched.share();
     }
     let expects = request.headers_mut().remove(header::EXPECT).is_some();
-    let arrived = Instant::now();
+    // Who doesn't tell it needn't look at the clock.
+    let arrived = (record.is_some() || told.settings.server_timing).then(Instant::now);
+    let elapsed = || arrived.map_or(Duration::ZERO, |arrived| arrived.elapsed());
     let deadline = super::classify::time_out(request.headers())
         .map(|time_out| gate.driver.clock().now().after(time_out));
     let asked = admission::Request {
@@ -208,7 +210,7 @@ async fn pass(
             Box::pin(wait(gate, waiting, request.body_mut(), by_itself, Ahead::unless(expects))).await?
         }
     };
-    let held_up = arrived.elapsed();
+    let held_up = elapsed();
     if let Some(record) = record.as_deref_mut() {
         record.dispatch(held_up);
     }
@@ -224,7 +226,7 @@ async fn pass(
     }
     let mut response = forward((gate, told), &mut request, permit, upgrading).await?;
     if let Some(record) = record {
-        record.respond(arrived.elapsed().saturating_sub(held_up));
+        record.respond(elapsed().saturating_sub(held_up));
     }
     gate.classifier.learn(classified, response.headers_mut());
     if told.settings.server_timing

@@ -15,6 +15,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::body::ToService;
 use super::endpoint::Counted;
@@ -27,8 +28,15 @@ pub(crate) struct Driven {
     sender: http1::SendRequest<ToService>,
     /// `None`: it has ended.
     connection: Option<Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>>,
+    /// Goes off no later than the request on it may still take, and mostly long before: then it is set again. Set for each
+    /// request, it would cost each two turns of the runtime's timers.
+    alarm: Option<Pin<Box<Sleep>>>,
     _counted: Counted,
 }
+
+/// The service didn't answer in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Late;
 
 impl Driven {
     /// Begins one.
@@ -41,23 +49,32 @@ impl Driven {
     {
         let mut builder = http1::Builder::new();
         let (sender, connection) = builder.max_buf_size(BUFFER_MAX).handshake(TokioIo::new(stream)).await?;
-        Ok(Self { sender, connection: Some(Box::pin(connection.with_upgrades())), _counted: counted })
+        Ok(Self {
+            sender,
+            connection: Some(Box::pin(connection.with_upgrades())),
+            alarm: None,
+            _counted: counted,
+        })
     }
 
     /// Sends a request, and drives the connection until the head of its response is there. What comes behind that comes only
     /// if somebody goes on to [`drive`](Self::drive) it.
     ///
     /// # Errors
-    /// It is lost; with the request if nothing of that was sent.
+    /// No answer has come by the deadline; or the connection is lost, with the request if nothing of that was sent.
     pub(crate) async fn send(
         &mut self,
         request: Request<ToService>,
-    ) -> Result<Response<Incoming>, TrySendError<Request<ToService>>> {
+        deadline: Instant,
+    ) -> Result<Result<Response<Incoming>, TrySendError<Request<ToService>>>, Late> {
         let mut response = pin!(self.sender.try_send_request(request));
-        let connection = &mut self.connection;
+        let Self { connection, alarm, .. } = self;
         poll_fn(|context| {
             poll(connection, context);
-            response.as_mut().poll(context)
+            match response.as_mut().poll(context) {
+                Poll::Ready(sent) => Poll::Ready(Ok(sent)),
+                Poll::Pending => poll_alarm(alarm, deadline, context).map(Err),
+            }
         })
         .await
     }
@@ -117,8 +134,50 @@ fn poll(
     }
 }
 
+fn poll_alarm(
+    alarm: &mut Option<Pin<Box<Sleep>>>,
+    deadline: Instant,
+    context: &mut Context<'_>,
+) -> Poll<Late> {
+    let alarm = alarm.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+    if alarm.deadline() > deadline {
+        alarm.as_mut().reset(deadline);
+    }
+    while alarm.as_mut().poll(context).is_ready() {
+        if Instant::now() >= deadline {
+            return Poll::Ready(Late);
+        }
+        alarm.as_mut().reset(deadline);
+    }
+    Poll::Pending
+}
+
 impl fmt::Debug for Driven {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Driven").field("sender", &self.sender).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_alarm_that_was_set_for_another_request_goes_off_at_the_deadline_of_this_one() {
+        let (begin, seconds) = (Instant::now(), Duration::from_secs);
+        let mut alarm = None;
+        let mut wait = async |deadline: Duration| {
+            poll_fn(|context| poll_alarm(&mut alarm, begin + deadline, context)).await
+        };
+        // Answered after eight seconds of ten.
+        assert!(timeout(seconds(8), wait(seconds(10))).await.is_err());
+        // The next has until the eighteenth, and the one after that less than was allowed before.
+        assert_eq!((wait(seconds(18)).await, begin.elapsed().as_secs()), (Late, 18));
+        assert!(timeout(seconds(1), wait(seconds(60))).await.is_err());
+        assert_eq!((wait(seconds(20)).await, begin.elapsed().as_secs()), (Late, 20));
     }
 }

@@ -114,7 +114,11 @@ async fn status(endpoint: &Arc<Endpoint>, check: &HealthCheck) -> Option<StatusC
         .body(ToService::default())
         .ok()?;
     let answer = match lease.sender.as_mut()? {
-        Sender::Http1(connection) => connection.send(request).await.map_err(TrySendError::into_error),
+        Sender::Http1(connection) => {
+            // Who asks for it waits for less.
+            let deadline = Instant::now() + 2 * check.timeout;
+            connection.send(request, deadline).await.ok()?.map_err(TrySendError::into_error)
+        }
         Sender::Http2(sender) => sender.send_request(request).await,
     };
     match answer {

@@ -18,9 +18,10 @@ use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::copy_bidirectional;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 
 use super::body::{Broken, ToClient, ToService};
+use super::driven::Late;
 use super::endpoint::{Endpoint, Lease, Sender, Wish};
 use super::endpoints::Endpoints;
 use super::fields::{Fault, Upgrade, strip};
@@ -56,10 +57,9 @@ pub(crate) async fn forward(
         request.headers_mut().insert(header::UPGRADE, upgrading.to.0.clone());
     }
     let dispatched = Instant::now();
-    let limit = told.settings.upstream_timeout;
-    let answer = timeout(limit, exchange(&told.endpoints, request, upgrading.is_some())).await;
-    match answer {
-        Ok(Ok((mut response, lease))) => {
+    let deadline = dispatched + told.settings.upstream_timeout;
+    match exchange(&told.endpoints, request, upgrading.is_some(), deadline).await {
+        Ok((mut response, lease)) => {
             if told.settings.observe
                 && let Some(value) = permit.foreseen().and_then(foreseen::value)
             {
@@ -68,13 +68,9 @@ pub(crate) async fn forward(
             let flight = Flight::new(permit, lease, dispatched, outcome(response.status()));
             pass(gate, response, flight, upgrading)
         }
-        Ok(Err(refusal)) => {
+        Err(refusal) => {
             permit.complete(Outcome::Failure, dispatched.elapsed());
             Err(refusal)
-        }
-        Err(_) => {
-            permit.complete(Outcome::Failure, dispatched.elapsed());
-            Err(Refusal::LateAnswer)
         }
     }
 }
@@ -89,6 +85,7 @@ async fn exchange(
     endpoints: &Endpoints,
     request: &mut Request<ToService>,
     upgrades: bool,
+    deadline: Instant,
 ) -> Result<(Response<Incoming>, Lease), Refusal> {
     let may_repeat = is_idempotent(request.method()) && request.body().is_empty();
     let mut repeated = None;
@@ -104,7 +101,8 @@ async fn exchange(
         if may_repeat && lease.is_kept && repeated.is_none() {
             repeated = copy(request);
         }
-        match send(&mut lease, request).await {
+        let sent = send(&mut lease, request, deadline).await;
+        match sent.map_err(|Late| Refusal::LateAnswer)? {
             Ok(response) => {
                 endpoint.succeeded();
                 return Ok((response, lease));
@@ -139,16 +137,18 @@ enum Sent {
 async fn send(
     lease: &mut Lease,
     request: &mut Request<ToService>,
-) -> Result<Response<Incoming>, (hyper::Error, Sent)> {
+    deadline: Instant,
+) -> Result<Result<Response<Incoming>, (hyper::Error, Sent)>, Late> {
     let sent = match lease.sender.as_mut() {
-        Some(Sender::Http1(connection)) => connection.send(mem::take(request)).await,
+        Some(Sender::Http1(connection)) => connection.send(mem::take(request), deadline).await?,
         Some(Sender::Http2(sender)) => {
             in_http2(request, lease.endpoint.scheme());
-            sender.try_send_request(mem::take(request)).await
+            let sent = timeout_at(deadline, sender.try_send_request(mem::take(request))).await;
+            sent.map_err(|_| Late)?
         }
         None => unreachable!("a lease has its sender until it is given back"),
     };
-    sent.map_err(|mut unsent| {
+    Ok(sent.map_err(|mut unsent| {
         let sent = match unsent.take_message().filter(|message| message.body().is_whole()) {
             Some(message) => {
                 *request = message;
@@ -157,7 +157,7 @@ async fn send(
             None => Sent::Perhaps,
         };
         (unsent.into_error(), sent)
-    })
+    }))
 }
 
 /// HTTP/2 says the host in the target, and has no upgrades.

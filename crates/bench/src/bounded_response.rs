@@ -55,7 +55,7 @@ const PAPER: f64 = 1.0 - MEAN_WORK / TARGET;
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Who stands before the origin, one after another.
-    pub variants: &'static [Variant],
+    pub variants: Vec<Variant>,
     /// The loads of the steps, in capacities.
     pub loads: &'static [f64],
     /// How long half of the capacity is offered before each step.
@@ -102,7 +102,7 @@ pub const NO_GATE: Variant = Variant { name: "no gate", keys: None, promise: Pro
 pub const TARGETED: Variant =
     Variant { name: "target = 150 ms", keys: Some(&[("target", "\"150ms\"")]), promise: Promise::Mean };
 /// Everybody.
-pub const ALL: [Variant; 4] = [
+const ALL: [Variant; 4] = [
     NO_GATE,
     TARGETED,
     Variant { name: "Yaksha's", keys: Some(YAKSHA), promise: Promise::None },
@@ -112,6 +112,11 @@ pub const ALL: [Variant; 4] = [
         promise: Promise::P95,
     },
 ];
+
+/// Those whose name has this in it.
+pub fn called(part: &str) -> Vec<Variant> {
+    ALL.into_iter().filter(|variant| variant.name.contains(part)).collect()
+}
 
 /// The paper's: everything that is let in is in the service at once; designed for the capacity.
 const YAKSHA: &[(&str, &str)] = &[
@@ -181,12 +186,16 @@ pub struct Report {
 /// # Errors
 /// If something doesn't start.
 pub async fn run(options: &Options, display: &Display) -> Result<Report, Error> {
+    if options.variants.is_empty() {
+        let names = ALL.map(|variant| variant.name).join(", ");
+        return Err(Error::Experiment(format!("nobody is called so; there are {names}")));
+    }
     display.now("how much can the origin do?");
     let peak = peak(options.origin_cpu, options.calm, options.seed).await?;
     display.say(&format!("  the origin does {peak:.3} s of work a second with {BUSY_CLIENTS} clients"));
     let (calm, step) = (options.calm.as_secs_f64(), options.step.as_secs_f64());
     let mut report = Report { loads: options.loads, peak, variants: Vec::new(), calm, step };
-    for &Variant { name, keys, promise } in options.variants {
+    for &Variant { name, keys, promise } in &options.variants {
         let mut steps = Vec::new();
         for (number, &load) in options.loads.iter().enumerate() {
             display.now(format!("{name}, {load} times the capacity"));
@@ -400,16 +409,19 @@ impl Report {
             format!("{} times: {}, {}", step.load, seconds(step.p95), judged(is_held))
         });
         let late: Vec<String> = late.collect();
-        let mut verdict = format!(
-            "Mean of {} (goal: ±{:.0} %, goodput of at least {GOODPUT_GOAL} of the peak of {:.2} processors): {}.",
-            seconds(TARGET),
-            100.0 * WITHIN,
-            self.peak,
-            means.join("; "),
-        );
+        let mut verdict = String::new();
+        if !means.is_empty() {
+            verdict = format!(
+                "Mean of {} (goal: ±{:.0} %, goodput of at least {GOODPUT_GOAL} of the peak of {:.2} processors): {}. ",
+                seconds(TARGET),
+                100.0 * WITHIN,
+                self.peak,
+                means.join("; "),
+            );
+        }
         if !late.is_empty() {
             verdict += &format!(
-                " 95th percentile of {} (goal: at most {:.0} % above): {}.",
+                "95th percentile of {} (goal: at most {:.0} % above): {}. ",
                 seconds(TARGET_P95),
                 100.0 * WITHIN,
                 late.join("; "),
@@ -417,7 +429,7 @@ impl Report {
         }
         verdict
             + &format!(
-                " Random refusal at the target can keep the service busy for {PAPER:.3} of the time, by the paper's model."
+                "Random refusal at the target can keep the service busy for {PAPER:.3} of the time, by the paper's model."
             )
     }
 }

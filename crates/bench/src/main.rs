@@ -69,6 +69,9 @@ struct BoundedResponseArguments {
     /// Steps of 20 s instead of 70: shows what happens, and is too short for the mean to be judged by
     #[arg(long)]
     short: bool,
+    /// Only who is called so, or something with that in it, such as p95
+    #[arg(long, default_value = "")]
+    only: String,
     /// What the arrivals are drawn from
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -82,7 +85,7 @@ impl BoundedResponseArguments {
         let step = Duration::from_secs(if self.short { 20 } else { 70 });
         let calm = Duration::from_secs(10);
         bounded_response::Options {
-            variants: &bounded_response::ALL,
+            variants: bounded_response::called(&self.only),
             loads: &bounded_response::LOADS,
             calm,
             step,
@@ -378,7 +381,7 @@ async fn demo(output: &Path, server_cpu: Option<usize>, display: &Display) -> Re
     display.say(&sale.text());
     display.say("2. In front of the application servers: three times what they can do, a mean response time of 150 ms");
     let site = bounded_response::Options {
-        variants: &[bounded_response::NO_GATE, bounded_response::TARGETED],
+        variants: vec![bounded_response::NO_GATE, bounded_response::TARGETED],
         loads: &[3.0],
         calm: DEMO_CALM,
         step: DEMO_STEP,

@@ -1,5 +1,6 @@
 //! Child processes: started on a chosen processor, ended by their own id, and their logs' tails.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -7,6 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -18,16 +20,28 @@ pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// How much of a log an error message quotes, in bytes.
 const LOG_TAIL_BYTES: u64 = 4096;
 
-/// A TCP port of the loopback interface that was free a moment ago.
+/// How often a port that was given away before is drawn again.
+const PORT_TRIES: usize = 1_000;
+
+/// A TCP port of the loopback interface that was free a moment ago, and that nobody in this process was given before: it may be
+/// free still, because it isn't used yet.
 ///
 /// Somebody else may take it before it is used: whoever starts a server on it tries again with another one.
 ///
 /// # Errors
 /// If the operating system has no free port.
 pub fn free_port() -> Result<u16, Error> {
-    let listener =
-        TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::io("looking for a free port"))?;
-    Ok(listener.local_addr().map_err(Error::io("looking for a free port"))?.port())
+    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    let action = "looking for a free port";
+    let mut given = GIVEN.lock();
+    for _ in 0..PORT_TRIES {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::io(action))?;
+        let port = listener.local_addr().map_err(Error::io(action))?.port();
+        if given.insert(port) {
+            return Ok(port);
+        }
+    }
+    Err(Error::Experiment("all free ports were given away before".to_owned()))
 }
 
 /// The processors that this process may use, in ascending order.

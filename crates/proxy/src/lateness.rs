@@ -304,7 +304,7 @@ mod tests {
     #[test]
     fn of_what_is_left_out_one_in_ten_served_is_answered_and_the_rest_closed_unread() {
         let (lateness, delay) = (Lateness::new(Clock::start()), Duration::from_millis(800));
-        for _ in 0..2 {
+        for _ in 0..5 {
             asked(&lateness, 1_000, delay);
             lateness.look("a", 500);
         }

@@ -230,9 +230,9 @@ const DEMO_TIMEOUT: Duration = DEMO_WINDOW;
 /// Rounds of the demonstration.
 const DEMO_ROUNDS: usize = 3;
 /// The demonstration's calm before the step, in front of the application servers …
-const DEMO_CALM: Duration = Duration::from_secs(5);
+const DEMO_CALM: Duration = Duration::from_secs(4);
 /// … and its step, of which the second half counts.
-const DEMO_STEP: Duration = Duration::from_secs(20);
+const DEMO_STEP: Duration = Duration::from_secs(18);
 
 impl FlashSaleArguments {
     fn options(self, server_cpu: Option<usize>) -> Result<FlashSaleOptions, Error> {

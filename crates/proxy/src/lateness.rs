@@ -285,7 +285,7 @@ impl Lateness {
     /// Of a gate that is an hour late.
     pub(crate) fn by_an_hour() -> std::sync::Arc<Self> {
         let lateness = Self::new(Clock::start());
-        for _ in 0..2 {
+        for _ in 0..controller::STANDING {
             (0..100).for_each(|_| lateness.ran(Duration::from_secs(3_600)));
             lateness.look("late", 100);
         }
@@ -304,7 +304,7 @@ mod tests {
     #[test]
     fn of_what_is_left_out_one_in_ten_served_is_answered_and_the_rest_closed_unread() {
         let (lateness, delay) = (Lateness::new(Clock::start()), Duration::from_millis(800));
-        for _ in 0..5 {
+        for _ in 0..controller::STANDING {
             asked(&lateness, 1_000, delay);
             lateness.look("a", 500);
         }

@@ -32,7 +32,7 @@ use std::time::Duration;
 /// What clients who ask are read within on average, in a gate that isn't late.
 const BOUND: Duration = Duration::from_millis(20);
 /// So many looks in a row make a queue of a burst.
-const STANDING: u32 = 5;
+pub(super) const STANDING: u32 = 5;
 /// A mean delay beyond which not all that is asked can be answered in time.
 const LIMIT: Duration = Duration::from_millis(200);
 /// So many have to have asked, or gone, for that to say something.

@@ -74,6 +74,8 @@ pub(crate) struct Class {
     /// S: when its next request goes, in virtual time.
     tag: u128,
     pub(crate) lines: Lines,
+    /// Those who waited through a stall, behind all newcomers.
+    pub(crate) late: Lines,
     pub(crate) patience: Patience,
     /// All of it that wait, in order of arrival.
     pub(crate) waiting: List,
@@ -94,6 +96,7 @@ impl Class {
             weight,
             tag,
             lines: Lines::new(),
+            late: Lines::new(),
             patience: Patience::default(),
             waiting: List::new(Through::Arrival),
             in_flight: 0,
@@ -185,6 +188,11 @@ impl Classes {
     /// Whether anybody waits in a line of longs.
     pub(crate) fn has_longs(&self) -> bool {
         self.waits().any(|place| !self.at(place).lines.long.is_empty())
+    }
+
+    /// How many wait behind newcomers.
+    pub(crate) fn late(&self) -> usize {
+        self.list.iter().map(|class| class.late.len()).sum()
     }
 
     /// One of this class is about to wait, or to go at once: a class of which nobody waited has no claim from before.

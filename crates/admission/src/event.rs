@@ -141,6 +141,13 @@ pub enum Event {
         /// How many requests the service works on at once; `None`: that can't be told.
         parallelism: Option<u32>,
     },
+    /// The service has answered nothing for so long, and goes on.
+    Stalled {
+        /// For how long.
+        lasted: Duration,
+        /// So many wait behind newcomers from now on.
+        late: usize,
+    },
     /// A type was forgotten: what it did counts for `other` from now on.
     TypeForgotten {
         /// Which.

@@ -12,12 +12,16 @@
 //! | its type's | the others of a type not yet known | arrival |
 //! | its group's, by class | who had their turn while their group was full (`contention.rs`) | the policy's |
 //!
+//! After a stall of the service, its class's lines are those of newcomers, and whoever waited before has the same beside them,
+//! behind (`gate/stalls.rs`).
+//!
 //! `gate/timers.rs` has what happens by the clock alone, `gate/types.rs` what happens when a type changes its lane,
 //! `gate/classes.rs` whose lines are looked at where there are several classes, `gate/contention.rs` what concerns groups of types that contend with one another.
 
 mod classes;
 mod contention;
 mod dispatch;
+mod stalls;
 mod timers;
 mod types;
 mod watch;
@@ -34,12 +38,13 @@ use crate::lanes::Lanes;
 use crate::ledger::{Ledger, Meter};
 use crate::order::Sequence;
 use crate::pace::{Pace, Parallelism};
-use crate::policy::{Cost, Policy};
+use crate::policy::{AfterStall, Cost, Policy};
 use crate::rejection::deadline::Deadlines;
 use crate::rejection::queue_length::{IMMEDIATE_MAX, is_full};
 use crate::rejection::{Asked, Refusal};
 use crate::request::{Completion, Connection, Entry, Outcome, Pin, PoolId, Request, RequestType, Ticket};
 use crate::snapshot::{Snapshot, TypeSnapshot};
+use crate::stalls::Stalls;
 use crate::tickets::{Line, Place, Seat, Tickets};
 use crate::time::{Duration, Instant};
 use crate::types::Types;
@@ -63,6 +68,9 @@ pub struct Gate {
     lanes: Lanes,
     refusal: Refusal,
     contention: Contention,
+    stalls: Stalls,
+    /// Who arrived before that waits behind newcomers.
+    late_before: u64,
     immediate: Sequence,
     /// All other lines, but those of types and groups.
     classes: Classes,
@@ -97,6 +105,8 @@ impl Gate {
             lanes: Lanes::new(policy.long_limit, budget),
             refusal: Refusal::new(policy.rejection.clone(), now, seed),
             contention: Contention::new(policy.contention.clone(), now),
+            stalls: Stalls::new(now, policy.after_stall == AfterStall::NewcomersFirst),
+            late_before: 0,
             immediate: Sequence::new(),
             classes: Classes::new(&policy.classes),
             deadlines: Deadlines::default(),
@@ -164,7 +174,10 @@ impl Gate {
             self.classes.come(self.tickets.at(slot).class);
             self.start(now, slot);
         } else {
-            if instead.is_none() && is_full(self.queued(), self.policy.queue_max) {
+            let is_full = instead.is_none() && is_full(self.queued(), self.policy.queue_max);
+            if is_full && let Some(late) = self.first_late(slot) {
+                self.reject(now, late, Reason::QueueFull);
+            } else if is_full {
                 match self.settle(slot, Reason::QueueFull) {
                     Settled::Refused(reason) => return self.reject(now, slot, reason),
                     Settled::Replaces(other) => instead = Some(other),
@@ -201,6 +214,7 @@ impl Gate {
     pub fn idle(&mut self, now: Instant, ticket: Ticket) {
         let now = self.advance(now);
         if let Some(slot) = self.in_flight(ticket).filter(|&slot| self.tickets.at(slot).meter.is_busy()) {
+            self.has_answered(now);
             self.pause(slot);
             self.tickets.at_mut(slot).idle_since = Some(now);
             self.idle.insert((now, slot));
@@ -244,6 +258,9 @@ impl Gate {
             return self.cancel(now, ticket);
         };
         let in_flight = self.ledger.count();
+        if completion.outcome != Outcome::Canceled {
+            self.has_answered(now);
+        }
         self.learn_contention(now, slot, completion.upstream_time.into(), completion.outcome);
         self.land(slot);
         let took = self.teach(slot, &completion);
@@ -344,6 +361,7 @@ impl Gate {
         }
         self.change_classes(&policy.classes);
         self.types.change(policy.types_max, policy.cost);
+        self.stalls.set(policy.after_stall == AfterStall::NewcomersFirst);
         self.pace.set_progress(policy.cost == Cost::Steady);
         self.policy = policy;
         self.forget_surplus(now);
@@ -397,6 +415,8 @@ impl Gate {
             connections_in_use: self.connections.in_use(),
             pinned: self.connections.pinned(),
             queued,
+            stalled: self.stalls.is_stalled(self.now),
+            late: self.classes.late(),
             in_flight: self.tickets.len() - queued,
             suspended: self.suspended,
             long_in_flight: self.lanes.in_flight(),

@@ -265,6 +265,12 @@ impl Patience {
         patience
     }
 
+    /// Those who wait now go when it is their turn, and never first.
+    pub(crate) fn forget(&mut self) {
+        self.waiting.clear();
+        self.among_shorts.clear();
+    }
+
     /// It waits no longer.
     pub(crate) fn stop_waiting(&mut self, slot: u32, patience: u64) {
         self.waiting.remove(&(patience, slot));

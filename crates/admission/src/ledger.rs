@@ -47,6 +47,12 @@ impl Meter {
         Self { work, used: 0, since: Instant::ZERO, state: State::Off }
     }
 
+    /// What it has used doesn't count. It isn't charged now.
+    pub(crate) fn forgive(&mut self) {
+        debug_assert!(self.state == State::Off);
+        self.used = 0;
+    }
+
     /// How long the service has been busy with it.
     pub(crate) fn used(&self, now: Instant) -> Work {
         match self.state {

@@ -25,6 +25,7 @@ mod policy;
 mod rejection;
 mod request;
 mod snapshot;
+mod stalls;
 mod tickets;
 mod time;
 mod types;
@@ -36,8 +37,8 @@ pub use gate::{EVENTS_MAX, Gate};
 pub use learned::{Learned, LearnedSpeed, LearnedType, LearnedVariation};
 pub use pace::Parallelism;
 pub use policy::{
-    Capacity, Contention, Controller, Cost, Given, Goal, LongLimit, Order, Policy, PolicyError, Rejection,
-    ServiceClass, Targets, Tuning, Weight, YakshaSettings,
+    AfterStall, Capacity, Contention, Controller, Cost, Given, Goal, LongLimit, Order, Policy, PolicyError,
+    Rejection, ServiceClass, Targets, Tuning, Weight, YakshaSettings,
 };
 pub use request::{
     ClassId, Completion, Connection, Entry, Outcome, Pin, PoolId, PoolSet, Request, RequestType, Ticket,

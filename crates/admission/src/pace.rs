@@ -82,6 +82,11 @@ impl Pace {
         if self.learned % LOOKED != 0 {
             return None;
         }
+        self.works_on_now()
+    }
+
+    /// The same, for who has to know now.
+    pub(crate) fn works_on_now(&self) -> Option<u32> {
         self.speeds.nearly_fastest().map(|(requests, _)| requests)
     }
 

@@ -96,6 +96,17 @@ pub enum Rejection {
     Yaksha(YakshaSettings),
 }
 
+/// Who goes first when a service that answered nothing for seconds goes on (`stalls.rs`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AfterStall {
+    /// As always, and it isn't looked whether the service stands still.
+    #[default]
+    InOrder,
+    /// Newcomers, and those who waited through the stall with what the service has left. No more than usual is sent to it
+    /// meanwhile.
+    NewcomersFirst,
+}
+
 /// The response times to hold.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Targets {
@@ -287,6 +298,8 @@ pub struct Policy {
     pub types_max: usize,
     /// A transaction idle for longer gives its work back.
     pub suspend_after: Duration,
+    /// Who goes first after the service stood still, and whether less is sent to it meanwhile.
+    pub after_stall: AfterStall,
     /// Who else is refused.
     pub rejection: Rejection,
     /// The service classes that take turns; none: there is the default one alone. That one has [`Weight::ONE`] unless it
@@ -310,6 +323,7 @@ impl Default for Policy {
             pinned_max: 10,
             types_max: 1_000,
             suspend_after: Duration::from_secs(1),
+            after_stall: AfterStall::InOrder,
             rejection: Rejection::Nobody,
             classes: Vec::new(),
         }

@@ -26,8 +26,12 @@ pub struct Snapshot {
     pub connections_in_use: u32,
     /// Connections kept by pinned sessions.
     pub pinned: u32,
+    /// Whether the service answers nothing (looked for with [`crate::AfterStall::NewcomersFirst`] only).
+    pub stalled: bool,
     /// Requests that wait.
     pub queued: usize,
+    /// Of those, how many waited through a stall of the service, and wait behind newcomers.
+    pub late: usize,
     /// Requests in flight (suspended ones included).
     pub in_flight: usize,
     /// Requests in flight whose work is given back.

@@ -84,6 +84,8 @@ pub(crate) struct Record {
     pub(crate) thinking: bool,
     pub(crate) suspended: bool,
     pub(crate) canceled: bool,
+    /// It was in flight in a stall of the service, and says nothing of its type.
+    pub(crate) stalled: bool,
     pub(crate) pinned: bool,
     /// It is counted among those in flight of its type.
     pub(crate) flying: bool,
@@ -182,6 +184,7 @@ impl Tickets {
             thinking: false,
             suspended: false,
             canceled: false,
+            stalled: false,
             pinned: false,
             flying: false,
             group: None,
@@ -225,6 +228,11 @@ impl Tickets {
     /// The ticket of a record.
     pub(crate) fn ticket(&self, slot: u32) -> Ticket {
         Ticket { sequence: self.at(slot).sequence, slot }
+    }
+
+    /// How many have arrived: the number of the next one.
+    pub(crate) fn arrivals(&self) -> u64 {
+        self.arrivals
     }
 
     /// The record in a slot that is known to be taken.

@@ -340,6 +340,7 @@ impl World {
                 | Event::GroupMoved { .. }
                 | Event::GroupDissolved { .. }
                 | Event::LongLimitMoved { .. }
+                | Event::Stalled { .. }
                 | Event::TypeForgotten { .. } => {}
             }
         }
@@ -441,8 +442,9 @@ impl World {
 
     fn compare_lanes(&self, snapshot: &Snapshot) {
         let lanes = self.policy.long_limit.is_some();
-        // Without a capacity, shorts (and without lanes all) wait for connections only.
-        if self.policy.capacity == Capacity::Unlimited {
+        // Without a capacity, shorts (and without lanes all) wait for connections only; those who waited through a stall for
+        // what the service has left.
+        if self.policy.capacity == Capacity::Unlimited && !snapshot.stalled && snapshot.late == 0 {
             let waits =
                 |known: &&Known| !known.in_flight && (known.short || !lanes) && self.could_start(known);
             // Who waits because its group is full holds up nobody else.

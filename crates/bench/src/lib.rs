@@ -23,6 +23,7 @@ mod process;
 pub mod proxy_cost;
 pub mod shop;
 pub mod shortest_first;
+pub mod stall;
 pub mod stats;
 pub mod table;
 

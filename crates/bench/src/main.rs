@@ -9,7 +9,7 @@ use bench::alternate::Display;
 use bench::flash_sale::{self, Compare, FlashSaleOptions};
 use bench::long_lane::{self, LongLaneOptions};
 use bench::{
-    bounded_response, hold_up, http, http_cost, idle_clients, own_overload, proxy_cost, shortest_first,
+    bounded_response, hold_up, http, http_cost, idle_clients, own_overload, proxy_cost, shortest_first, stall,
 };
 use clap::{Args, Parser, Subcommand};
 use tokio::signal::unix::{SignalKind, signal};
@@ -60,6 +60,8 @@ enum OverHttp {
     BoundedResponse(BoundedResponseArguments),
     /// Short requests first on a real site that is busy: mean response times against FIFO
     ShortestFirst(ShortestFirstArguments),
+    /// A site that stands still for a minute: when is it as fast as before for those who come afterwards?
+    Stall(StallArguments),
     /// A gate with a tenth of a processor, offered up to ten times what it can pass on
     OwnOverload(OwnOverloadArguments),
 }
@@ -109,6 +111,25 @@ struct ShortestFirstArguments {
     seed: u64,
     /// Directory for the figures
     #[arg(long, default_value = "results/shortest-first")]
+    output: PathBuf,
+}
+
+#[derive(Debug, Args)]
+struct StallArguments {
+    /// Rounds; every variant has one turn in each
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// For how long the site stands still, in seconds
+    #[arg(long, default_value_t = 60.0)]
+    stall: f64,
+    /// The load, in what the site can do
+    #[arg(long, default_value_t = 0.7)]
+    load: f64,
+    /// What the arrivals are drawn from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Directory for the plot and the figures
+    #[arg(long, default_value = "results/stall")]
     output: PathBuf,
 }
 
@@ -424,6 +445,17 @@ async fn over_http(
                 output: arguments.output,
             };
             Ok(shortest_first::run(&options, display).await?.text())
+        }
+        OverHttp::Stall(arguments) => {
+            let options = stall::Options {
+                rounds: arguments.rounds.max(1),
+                stall: seconds(arguments.stall)?,
+                load: arguments.load,
+                seed: arguments.seed,
+                origin_cpu: server_cpu,
+                output: arguments.output,
+            };
+            Ok(stall::run(&options, display).await?.text())
         }
         OverHttp::OwnOverload(arguments) => {
             let options = own_overload::Options {

@@ -6,7 +6,7 @@ use std::fmt::{self, Write as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use admission::{Capacity, Contention, Controller, Cost, Order, Policy, Rejection};
+use admission::{AfterStall, Capacity, Contention, Controller, Cost, Order, Policy, Rejection};
 
 use crate::address::Address;
 use crate::checked::{
@@ -148,6 +148,11 @@ fn admission(out: &mut Lines, gate: &Gate) {
     }
     out.value("queue_max", gate.policy.queue_max);
     out.time("queue_timeout", gate.policy.queue_timeout);
+    let after_stall = match gate.policy.after_stall {
+        AfterStall::NewcomersFirst => "newcomers-first",
+        AfterStall::InOrder => "in-order",
+    };
+    out.text("after_stall", after_stall);
     rejection(out, &gate.policy.rejection);
     out.value("types_max", gate.policy.types_max);
     out.time("suspend_after", gate.policy.suspend_after);

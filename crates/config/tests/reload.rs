@@ -60,7 +60,7 @@ fn the_reference_says_of_each_key_what_a_reload_does() {
     let running = gate("");
     let asked = world(
         "[[gate]]\nname = \"shop\"\nlisten = \"0.0.0.0:1\"\nupstream = \"x:1\"\nconnections = 9\ncapacity = \"20s\"\n\
-         long_limit = 2\norder = \"fifo\"\ncost = \"ewma\"\ncost_window = 19\nqueue_max = 0\nqueue_timeout = \"90s\"\n\
+         long_limit = 2\norder = \"fifo\"\ncost = \"ewma\"\ncost_window = 19\nqueue_max = 0\nqueue_timeout = \"90s\"\nafter_stall = \"in-order\"\n\
          mode = \"observe\"\npooling = \"session\"\npinned_max = 9\nmax_clients = 7\nlogin_timeout = \"1s\"\n\
          connect_timeout = \"2s\"\nlogins_max = 3\nkeepalive = \"4s\"\nallow_trust_relay = true\n\
          on_disconnect = \"cancel\"\ndrain_timeout = \"0s\"\ntypes_max = 5\nsuspend_after = \"0s\"\n\

@@ -5,7 +5,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use admission::{Capacity, Controller, Cost, Goal, Order, Rejection, Targets, Tuning, Work, YakshaSettings};
+use admission::{
+    AfterStall, Capacity, Controller, Cost, Goal, Order, Rejection, Targets, Tuning, Work, YakshaSettings,
+};
 use config::{
     ADMIN, Address, Auth, AuthMethod, AuthQuery, COMMON, ChannelBinding, Field, FieldDefault, Gate, LOG,
     LongLimit, Mode, OnDisconnect, Origin, POSTGRES, Pooling, Postgres, Service, SocketMode, TlsMode, Trace,
@@ -42,6 +44,7 @@ cost = "ewma"
 cost_window = 19
 queue_max = 0
 queue_timeout = "1m 30s"
+after_stall = "in-order"
 mode = "observe"
 pooling = "session"
 pinned_max = 9
@@ -145,6 +148,7 @@ fn only_the_upstream_is_required() {
     assert_eq!(policy.order, Order::ShortestFirst { aging: Some(3.0), floor });
     assert_eq!(policy.cost, Cost::DEFAULT);
     assert_eq!((policy.queue_max, policy.queue_timeout), (100_000, Duration::from_secs(120)));
+    assert_eq!(policy.after_stall, AfterStall::NewcomersFirst);
     assert_eq!((policy.types_max, policy.suspend_after), (1000, Duration::from_secs(1)));
     assert_eq!((gate.max_clients, of_postgres.logins_max), (10_000, 16));
     assert!(!of_postgres.allow_trust_relay);
@@ -190,6 +194,7 @@ fn every_key_is_heard() {
     assert_eq!(policy.cost, Cost::Ewma { weight: 0.1 });
     assert_eq!(world.gates[2].policy.cost, Cost::Steady);
     assert_eq!((policy.queue_max, policy.queue_timeout), (0, Duration::from_secs(90)));
+    assert_eq!(policy.after_stall, AfterStall::InOrder);
     assert_eq!((policy.types_max, policy.suspend_after), (5, Duration::ZERO));
     assert_eq!((gate.mode, of_postgres.pooling), (Mode::Observe, Pooling::Session));
     assert_eq!((gate.max_clients, of_postgres.logins_max), (7, 3));
@@ -303,6 +308,7 @@ fn the_effective_configuration_tells_what_was_derived() {
         "long_limit = \"auto\"\n",
         "# at most 36 server connections: connections + logins_max\n",
         "queue_timeout = \"2m\"\n",
+        "after_stall = \"newcomers-first\"\n",
     ] {
         assert!(printed.contains(expected), "{expected:?} in\n{printed}");
     }

@@ -11,7 +11,7 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use admission::{Event, Lane, Outcome, Reason, RequestType, Work};
+use admission::{Duration, Event, Lane, Outcome, Reason, RequestType, Work};
 use lru::LruCache;
 
 mod times;
@@ -102,6 +102,13 @@ pub enum Change {
         group: u64,
         /// So many of its requests might be in flight at the end.
         most: u32,
+    },
+    /// The service answered nothing for long, and goes on.
+    Stalled {
+        /// For how long.
+        lasted: Duration,
+        /// So many wait behind newcomers.
+        late: usize,
     },
     /// The long lane became wider or narrower by what was found of the service.
     LongLimit {
@@ -219,6 +226,8 @@ pub struct Totals {
     pub lane_changes: u64,
     /// Moves of a capacity that a controller finds.
     pub capacity_moves: u64,
+    /// Stalls of the service after which who had waited yielded to newcomers.
+    pub stalls: u64,
     /// Groups of types that contend with one another that were found.
     pub groups_formed: u64,
     /// Moves of a group's bound.
@@ -350,6 +359,10 @@ impl Observer {
             Event::LongLimitMoved { from, to, parallelism } => {
                 self.note(Change::LongLimit { from, to, parallelism });
             }
+            Event::Stalled { lasted, late } => {
+                self.totals.stalls += 1;
+                self.note(Change::Stalled { lasted, late });
+            }
             Event::TypeForgotten { request_type } => self.forget(request_type),
         }
     }
@@ -423,6 +436,15 @@ pub fn log_changes(gate: &str, changes: &[Change]) {
             }
             Change::GroupDissolved { group, most } => {
                 tracing::info!(gate, group, most, "types don't contend any more: their bound is gone");
+            }
+            Change::Stalled { lasted, late } => {
+                let lasted_s = lasted.as_secs_f64();
+                tracing::warn!(
+                    gate,
+                    lasted_s,
+                    late,
+                    "the service answered nothing for long; who waited comes after newcomers"
+                );
             }
             Change::LongLimit { from, to, parallelism } => {
                 tracing::info!(gate, from, to, parallelism, "another limit of the long lane");

@@ -117,7 +117,7 @@ impl Gate {
             return Some(Head { slot, fits: self.fits(slot), hurries });
         }
         let Some(long) = long else {
-            return short.map(if_it_fits);
+            return short.or_else(|| self.late_head(class)).map(if_it_fits);
         };
         let head = match short {
             Some(short) if self.arrived_first(long, short) => long,
@@ -145,11 +145,13 @@ impl Gate {
 
     fn fits(&self, slot: u32) -> bool {
         let work = self.tickets.at(slot).meter.work;
-        self.room.admits(|| self.ledger.load(self.pace.reading()), self.ledger.count(), work)
+        let in_flight = self.ledger.count();
+        self.room.admits(|| self.ledger.load(self.pace.reading()), in_flight, work)
+            && !self.stalls.holds(self.now, in_flight)
     }
 
     /// Under FIFO the lanes' heads go by arrival.
-    fn arrived_first(&self, long: u32, short: u32) -> bool {
+    pub(super) fn arrived_first(&self, long: u32, short: u32) -> bool {
         self.policy.order.is_fifo() && self.tickets.at(long).sequence < self.tickets.at(short).sequence
     }
 
@@ -273,7 +275,6 @@ impl Gate {
         } else {
             work
         };
-        let record = self.tickets.at_mut(slot);
         let allowance = self.policy.order.allowance(work);
         match line {
             Line::Nowhere => {}
@@ -283,7 +284,11 @@ impl Gate {
                     self.types.at_mut(kind).scouts.push(slot);
                 }
                 let varies = self.varies(kind) && !self.policy.order.is_fifo();
+                let is_late = self.is_late(slot);
                 let its = self.classes.at_mut(own);
+                if is_late {
+                    return its.late.short.insert(slot, class, work.as_nanos(), allowance);
+                }
                 // Nobody stops behind one that varies: when it has been overtaken by that much it goes by itself.
                 let bound = if varies { UNBOUNDED } else { allowance };
                 its.lines.short.insert(slot, class, work.as_nanos(), bound);
@@ -293,9 +298,13 @@ impl Gate {
                 }
             }
             Line::Long => {
-                let its = self.classes.at_mut(own);
-                record.patience = its.patience.wait(slot, allowance);
                 let among_longs = self.policy.order.allowance_among_longs(work);
+                let is_late = self.is_late(slot);
+                let its = self.classes.at_mut(own);
+                if is_late {
+                    return its.late.long.insert(slot, class, work.as_nanos(), among_longs);
+                }
+                self.tickets.at_mut(slot).patience = its.patience.wait(slot, allowance);
                 its.lines.long.insert(slot, class, work.as_nanos(), among_longs);
             }
             Line::Type => self.tickets.append(&mut self.types.at_mut(kind).held_back, slot),
@@ -324,18 +333,21 @@ impl Gate {
         };
         record.place = Place::Waiting(Line::Nowhere);
         let (kind, own, patience) = (record.kind, record.class, record.patience);
+        let is_late = self.is_late(slot);
         match line {
             Line::Nowhere => {}
             Line::Immediate => self.immediate.remove(slot),
             Line::Short => {
                 let its = self.classes.at_mut(own);
-                its.lines.short.remove(slot);
+                let lines = if is_late { &mut its.late } else { &mut its.lines };
+                lines.short.remove(slot);
                 its.patience.stop_waiting(slot, patience);
                 self.types.at_mut(kind).scouts.retain(|&scout| scout != slot);
             }
             Line::Long => {
                 let its = self.classes.at_mut(own);
-                its.lines.long.remove(slot);
+                let lines = if is_late { &mut its.late } else { &mut its.lines };
+                lines.long.remove(slot);
                 its.patience.stop_waiting(slot, patience);
             }
             Line::Type => self.tickets.unlink(&mut self.types.at_mut(kind).held_back, slot),
@@ -368,6 +380,8 @@ impl Gate {
         if !self.tickets.at(slot).seated {
             self.classes.at_mut(class).patience.pass(work);
         }
+        let record = self.tickets.at(slot);
+        self.stalls.sent(now, record.settled.then_some(record.meter.work));
         let ticket = self.tickets.ticket(slot);
         self.actions.push_back(Action::Dispatch(ticket));
         self.report(Event::Dispatched { ticket, request_type: request.request_type, work, queue_wait });

@@ -58,7 +58,7 @@ impl Gate {
     /// A request has ended: its type learns from it, and the pace from what its type is known for. What it counts for.
     pub(super) fn teach(&mut self, slot: u32, completion: &Completion) -> Work {
         let record = self.tickets.at_mut(slot);
-        let (kind, canceled) = (record.kind, record.canceled);
+        let (kind, canceled) = (record.kind, record.canceled || record.stalled);
         let expected = record.settled.then_some(record.meter.work);
         let readings = record.flight.take().map(|flight| self.lanes.width.end(flight));
         let Some(lap) = record.lap.take() else { return completion.upstream_time.into() };
@@ -82,7 +82,7 @@ impl Gate {
                 // An outlier counts for as much less in what was busy as in what is learned.
                 let share = (sample.as_nanos() as f64 / took.as_nanos().max(1) as f64).min(1.0);
                 let busy = completion.upstream_time.as_nanos() as f64 * share;
-                self.learn(kind, sample, busy, readings);
+                self.learn(slot, sample, busy, readings);
                 if let Some(change) = self.pace.take_change().filter(|_| is_steady) {
                     self.types.rescale(change);
                     self.lanes.rescale(change);
@@ -156,12 +156,15 @@ impl Gate {
 
     /// A request has succeeded: the lanes learn what it counts for, and what it took of the service of the nanoseconds that this
     /// was busy with it.
-    fn learn(&mut self, kind: u32, sample: Work, busy: f64, readings: Option<Readings>) {
+    fn learn(&mut self, slot: u32, sample: Work, busy: f64, readings: Option<Readings>) {
+        let kind = self.tickets.at(slot).kind;
+        // The shortest of those who waited through a stall go first: they would make the mean fall.
+        let is_late = self.is_late(slot);
         let known = self.types.at_mut(kind);
         let settled = known.estimate.is_settled();
-        if settled {
+        if settled && !is_late {
             self.lanes.learn(sample);
-        } else {
+        } else if !settled {
             self.lanes.learn_first(sample);
         }
         let Some(readings) = readings else {
@@ -170,7 +173,7 @@ impl Gate {
         self.lanes.width.learn(&mut known.usual, &readings);
         let demand = busy * self.lanes.width.share(&readings);
         known.estimate.vary(demand, busy);
-        if settled {
+        if settled && !is_late {
             self.lanes.learn_demand(demand);
         }
         if let Some((from, to)) = self.lanes.follow() {

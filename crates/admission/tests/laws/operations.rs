@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use admission::{
-    Capacity, ClassId, Contention, Controller, Cost, Duration, Given, Goal, LongLimit, Order, Outcome,
-    Policy, Rejection, RequestType, ServiceClass, Targets, Tuning, Weight, Work, YakshaSettings,
+    AfterStall, Capacity, ClassId, Contention, Controller, Cost, Duration, Given, Goal, LongLimit, Order,
+    Outcome, Policy, Rejection, RequestType, ServiceClass, Targets, Tuning, Weight, Work, YakshaSettings,
 };
 use proptest::prelude::*;
 
@@ -133,8 +133,9 @@ fn classes() -> impl Strategy<Value = Vec<ServiceClass>> {
 pub(crate) fn a_policy() -> impl Strategy<Value = Policy> {
     let limits =
         (capacity(), 1..9_u32, prop::option::of(long_limit()), 0..20_usize, 1..100_u64, 0..4_u32, 0..8_usize);
-    (limits, order(), rejection(), cost(), contention(), classes()).prop_map(
-        |(limits, order, rejection, cost, contention, classes)| {
+    let after_stall = prop_oneof![Just(AfterStall::InOrder), Just(AfterStall::NewcomersFirst)];
+    (limits, order(), rejection(), cost(), contention(), classes(), after_stall).prop_map(
+        |(limits, order, rejection, cost, contention, classes, after_stall)| {
             let (capacity, connections, long_limit, queue_max, timeout, pinned_max, types_max) = limits;
             Policy {
                 classes,
@@ -149,6 +150,7 @@ pub(crate) fn a_policy() -> impl Strategy<Value = Policy> {
                 pinned_max,
                 types_max,
                 suspend_after: Duration::from_millis(10),
+                after_stall,
                 rejection,
             }
         },
@@ -175,7 +177,10 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
         outcome,
         took,
     });
-    let pass = (prop_oneof![0..1_000_000_u64, 0..30_000_000_u64], any::<bool>())
+    let pass = (
+        prop_oneof![20 => 0..1_000_000_u64, 20 => 0..30_000_000_u64, 1 => 0..20_000_000_000_u64],
+        any::<bool>(),
+    )
         .prop_map(|(nanos, answered)| Op::Pass { nanos, answered });
     prop_oneof![
         16 => arrive,

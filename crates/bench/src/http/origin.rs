@@ -55,6 +55,16 @@ impl Origin {
         self.port
     }
 
+    /// It stands still, as it is.
+    pub(crate) fn stop(&self) {
+        process::signal(&self.child, Signal::STOP);
+    }
+
+    /// It goes on.
+    pub(crate) fn go_on(&self) {
+        process::signal(&self.child, Signal::CONT);
+    }
+
     /// Its process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
@@ -63,6 +73,8 @@ impl Origin {
 
 impl Drop for Origin {
     fn drop(&mut self) {
+        // One that stands still can't end.
+        self.go_on();
         process::end(&mut self.child, &[(Signal::TERM, Duration::from_secs(2))]);
     }
 }

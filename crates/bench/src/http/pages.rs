@@ -1,10 +1,12 @@
 //! The pages of a shop, what each takes, and who asks for which when.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use tokio::time::{Instant, sleep_until};
 
 use super::open::OpenRuns;
 use super::{Beyond, OpenRun, Origin, Request};
@@ -62,6 +64,20 @@ impl Arrivals {
         cpu: Option<usize>,
         patience: Duration,
     ) -> Result<OpenRuns, Error> {
+        self.meet_stalled(keys, cpu, patience, None).await
+    }
+
+    /// The same; within that time the origin stands still.
+    ///
+    /// # Errors
+    /// If one of the two doesn't start, or the load can't be run.
+    pub(crate) async fn meet_stalled(
+        &self,
+        keys: Option<&'static [(&'static str, &'static str)]>,
+        cpu: Option<usize>,
+        patience: Duration,
+        stall: Option<Range<Duration>>,
+    ) -> Result<OpenRuns, Error> {
         let (gate, origin) = blocking(move || {
             let origin = Origin::start(cpu)?;
             let gate = keys.map(|keys| Gatekeeper::start_http(origin.port(), keys, None)).transpose()?;
@@ -77,7 +93,17 @@ impl Arrivals {
             beyond: Beyond::Waits,
             measured: Vec::new(),
         };
-        let outcome = run.run().await?;
+        let begin = Instant::now();
+        let stalling = async {
+            if let Some(Range { start, end }) = stall {
+                sleep_until(begin + start).await;
+                origin.stop();
+                sleep_until(begin + end).await;
+                origin.go_on();
+            }
+        };
+        let (outcome, ()) = tokio::join!(run.run(), stalling);
+        let outcome = outcome?;
         blocking(move || {
             drop((gate, origin));
             Ok(())
@@ -92,7 +118,15 @@ impl Arrivals {
     /// # Errors
     /// If there would be more than fit.
     pub(crate) fn poisson(steps: &[(f64, Duration)], seed: u64) -> Result<Self, Error> {
-        let expected: f64 = steps.iter().map(|(load, lasts)| load / MEAN_WORK * lasts.as_secs_f64()).sum();
+        Self::poisson_of(MEAN_WORK, steps, seed)
+    }
+
+    /// The same of requests of this mean, in seconds of a processor.
+    ///
+    /// # Errors
+    /// If there would be more than fit.
+    pub(crate) fn poisson_of(mean: f64, steps: &[(f64, Duration)], seed: u64) -> Result<Self, Error> {
+        let expected: f64 = steps.iter().map(|(load, lasts)| load / mean * lasts.as_secs_f64()).sum();
         if expected.is_nan() || expected > 0.9 * ARRIVALS_MAX as f64 {
             return Err(Error::Experiment(format!("{expected} arrivals: out of range")));
         }
@@ -104,11 +138,11 @@ impl Arrivals {
             let mut due = begin;
             loop {
                 // 1 - u is never zero, so the logarithm is finite.
-                due -= (1.0 - random.random::<f64>()).ln() * MEAN_WORK / load;
+                due -= (1.0 - random.random::<f64>()).ln() * mean / load;
                 if due >= end {
                     break;
                 }
-                arrivals.add(Duration::from_secs_f64(due), &mut random);
+                arrivals.add(mean, Duration::from_secs_f64(due), &mut random);
             }
             begin = end;
         }
@@ -120,13 +154,14 @@ impl Arrivals {
         let mut random = StdRng::seed_from_u64(seed);
         let mut arrivals = Self::default();
         for _ in 0..count {
-            arrivals.add(Duration::ZERO, &mut random);
+            arrivals.add(MEAN_WORK, Duration::ZERO, &mut random);
         }
         arrivals
     }
 
-    fn add(&mut self, due: Duration, random: &mut StdRng) {
+    fn add(&mut self, mean: f64, due: Duration, random: &mut StdRng) {
         let (page, work) = draw(random);
+        let work = work / MEAN_WORK * mean;
         let (name, micros) = (PAGES[page].0, work * 1e6);
         let request = format!(
             "GET /shop/{name}?work={micros:.0} HTTP/1.1\r\nHost: shop.example\r\nAccept: */*\r\n\r\n"

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use admission::{Capacity, Contention, Controller, Cost, Order, Policy, Work};
+use admission::{AfterStall, Capacity, Contention, Controller, Cost, Order, Policy, Work};
 
 use super::{Protocol, number, rejection};
 use crate::raw::{self, Complaint, Section};
@@ -29,6 +29,8 @@ enum Estimator {
 const COSTS: &[(&str, Estimator)] =
     &[("moving-average", Estimator::MovingAverage), ("ewma", Estimator::Ewma), ("steady", Estimator::Steady)];
 const CONTENTIONS: &[(&str, bool)] = &[("auto", true), ("none", false)];
+const AFTER_STALLS: &[(&str, AfterStall)] =
+    &[("newcomers-first", AfterStall::NewcomersFirst), ("in-order", AfterStall::InOrder)];
 const ORDERS: &[(&str, bool)] = &[("fifo", true), ("shortest-first", false)];
 
 /// Where the search for a capacity begins: with so many connections it bounds nothing by itself.
@@ -69,6 +71,7 @@ pub(super) fn read(
         pinned_max,
         types_max: section.read("types_max", |value| number(value, 1, 10_000)) as usize,
         suspend_after: section.read("suspend_after", raw::at_most_a_day),
+        after_stall: section.read("after_stall", |value| raw::choice(value, AFTER_STALLS)),
         rejection: rejection::read(section),
         // Of gates that have any, whoever reads their rules says.
         classes: Vec::new(),

@@ -96,6 +96,15 @@ pub(super) const POLICY: &[Field] = &[
         reloadable: true,
     },
     Field {
+        key: "after_stall",
+        form: Form::Any,
+        takes: "`\"newcomers-first\"` or `\"in-order\"`",
+        default: Value("\"newcomers-first\""),
+        doc: "What happens when the service answers nothing for a while. `\"newcomers-first\"`: no more than usual is sent to it meanwhile, and if it answered nothing for 5 s and goes on, who waited through that comes after newcomers, with what the service has left. `\"in-order\"`: nothing is different then. A service stalls if a request of a known type has taken a hundred times as long as expected, and at least 1 s, and nothing at all was answered meanwhile.",
+        reason: "In order of arrival everybody waits for as long as the stall took, until the backlog is gone: after a minute's stall, with a service that is busy for 70 % of its time, for more than two minutes. Who has waited for long may not wait any more.",
+        reloadable: true,
+    },
+    Field {
         key: "target",
         form: Form::Any,
         takes: "a duration",

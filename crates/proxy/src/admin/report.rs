@@ -39,6 +39,12 @@ pub struct GateStatus {
     /// From how many executions that was learned, at the number in flight that is known least.
     pub parallelism_samples: Option<u32>,
     pub queued: usize,
+    /// Of those, how many waited through a stall of the service, and wait behind newcomers.
+    #[serde(default)]
+    pub late: usize,
+    /// Whether the service answers nothing.
+    #[serde(default)]
+    pub stalled: bool,
     pub in_flight: usize,
     pub suspended: usize,
     pub long_in_flight: u32,
@@ -234,6 +240,8 @@ impl GateStatus {
             parallelism_requests: snapshot.parallelism.map(|learned| learned.requests),
             parallelism_samples: snapshot.parallelism.map(|learned| learned.samples),
             queued: snapshot.queued,
+            late: snapshot.late,
+            stalled: snapshot.stalled,
             in_flight: snapshot.in_flight,
             suspended: snapshot.suspended,
             long_in_flight: snapshot.long_in_flight,

@@ -162,6 +162,14 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         read: |gate, out| out.counter(&[], gate.totals.capacity_moves),
     },
     Metric {
+        name: "stalls",
+        in_seconds: Seconds::No,
+        kind: Kind::Counter,
+        labels: &[],
+        help: "How often the service answered nothing for 5 s or more, while requests of known types were in flight",
+        read: |gate, out| out.counter(&[], gate.totals.stalls),
+    },
+    Metric {
         name: "rejection_probability",
         in_seconds: Seconds::No,
         kind: Kind::Gauge,

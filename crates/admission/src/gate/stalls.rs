@@ -1,0 +1,147 @@
+//! A service that stands still, in the gate: who waits for it to go on, and who comes after newcomers then.
+//!
+//! Whoever arrived before a certain request is late. The lines of a class are there twice, and a late one is in the second
+//! pair, in which the policy's order holds as well; aging doesn't bind between late ones and newcomers. A late one goes when no
+//! newcomer of its class could, and only while the service is busy with fewer shorts than it works on at once: newcomers
+//! find it as they would without the late ones, but for one.
+//!
+//! When a stall ends, all that waits becomes late in one step: the pairs are swapped, and the watermark moves. (Where late
+//! ones of an earlier stall are left, those who wait join them one by one.) Requests of a type that nobody knows yet stand behind
+//! their scout, and are late when they come to their line; those aside for their group stay there.
+
+use alloc::vec::Vec;
+
+use super::Gate;
+use crate::event::Event;
+use crate::request::Entry;
+use crate::stalls::Stalls;
+use crate::tickets::{Line, Place};
+use crate::time::Instant;
+
+impl Gate {
+    /// Whether it waits behind newcomers, or would.
+    pub(super) fn is_late(&self, slot: u32) -> bool {
+        self.tickets.at(slot).sequence < self.late_before
+    }
+
+    /// The service has answered. If that ends a stall, what is in flight counts from now on, and who waited through it yields.
+    pub(super) fn has_answered(&mut self, now: Instant) {
+        let Some(lasted) = self.stalls.answered(now, self.ledger.busy_count()) else { return };
+        for slot in self.tickets.slots() {
+            self.forgive(slot);
+        }
+        if let Some(before) = Stalls::yields(now, lasted) {
+            self.make_late(before);
+        }
+        self.report(Event::Stalled { lasted, late: self.classes.late() });
+    }
+
+    /// A request in flight counts from now on, and its type learns nothing from it.
+    fn forgive(&mut self, slot: u32) {
+        let record = self.tickets.at_mut(slot);
+        if record.place != Place::InFlight || !record.meter.is_busy() {
+            return;
+        }
+        (record.stalled, record.outlived) = (true, false);
+        self.stop_clocks(slot);
+        let meter = &mut self.tickets.at_mut(slot).meter;
+        self.ledger.off(self.pace.reading(), meter);
+        meter.forgive();
+        self.run(slot);
+        self.relane(self.tickets.at(slot).kind);
+        self.reseat(slot);
+    }
+
+    /// Whoever waits and came before that instant waits behind newcomers from now on.
+    fn make_late(&mut self, before: Instant) {
+        let recent = self.recent(before);
+        let watermark = recent.iter().map(|&slot| self.tickets.at(slot).sequence).min();
+        let watermark = watermark.unwrap_or(self.tickets.arrivals());
+        if self.classes.late() > 0 {
+            let becomes = |&slot: &u32| !self.is_late(slot) && self.tickets.at(slot).sequence < watermark;
+            let slots = self.all_waiting().into_iter().filter(becomes).collect();
+            return self.step_over(slots, |gate| gate.late_before = watermark);
+        }
+        self.step_over(recent, |gate| {
+            for class in gate.classes.waits() {
+                let its = gate.classes.at_mut(class);
+                core::mem::swap(&mut its.lines, &mut its.late);
+                its.patience.forget();
+            }
+            gate.late_before = watermark;
+        });
+    }
+
+    /// Those that wait and came after that instant.
+    fn recent(&self, before: Instant) -> Vec<u32> {
+        let mut recent = Vec::new();
+        for class in self.classes.waits() {
+            let waiting = &self.classes.at(class).waiting;
+            let mut last = waiting.last();
+            while let Some(slot) = last.filter(|&slot| self.tickets.at(slot).arrived > before) {
+                recent.push(slot);
+                last = self.tickets.before(waiting, slot);
+            }
+        }
+        recent.sort_unstable_by_key(|&slot| self.tickets.at(slot).sequence);
+        recent
+    }
+
+    /// These leave their class's lines while those change, and join them again.
+    fn step_over(&mut self, mut slots: Vec<u32>, change: impl FnOnce(&mut Self)) {
+        slots.retain(|&slot| matches!(self.tickets.at(slot).place, Place::Waiting(Line::Short | Line::Long)));
+        for &slot in &slots {
+            self.leave(slot);
+        }
+        change(self);
+        for slot in slots {
+            self.join(slot, self.line_of(slot));
+        }
+    }
+
+    /// The first late one of a class that could start if it fits.
+    pub(super) fn late_head(&self, class: u8) -> Option<u32> {
+        let late = &self.classes.at(class).late;
+        if late.len() == 0 || self.shorts_busy() >= self.works_on() {
+            return None;
+        }
+        let short = late.short.first(self.connections.open_to_shorts());
+        let long = || late.long.first(self.connections.open_to_longs()).filter(|_| self.lanes.has_room());
+        match (short, self.policy.order.is_fifo()) {
+            (Some(short), true) => {
+                Some(long().filter(|&long| self.arrived_first(long, short)).unwrap_or(short))
+            }
+            (Some(short), false) => Some(short),
+            (None, _) => long(),
+        }
+    }
+
+    /// Of those of its class that wait the one that came first, if it is late: it goes when there is no place for a newcomer.
+    pub(super) fn first_late(&self, newcomer: u32) -> Option<u32> {
+        let class = self.classes.at(self.tickets.at(newcomer).class);
+        class
+            .waiting
+            .first()
+            .filter(|&slot| self.is_late(slot) && self.tickets.at(slot).request.entry == Entry::Queued)
+    }
+
+    /// With how many requests the service is busy that aren't in the long lane.
+    fn shorts_busy(&self) -> u32 {
+        self.ledger.busy_count().saturating_sub(self.lanes.in_flight())
+    }
+
+    /// On how many the service works at once, as far as that is known.
+    fn works_on(&self) -> u32 {
+        self.lanes.width.found().or_else(|| self.pace.works_on_now()).unwrap_or(1)
+    }
+
+    /// When the next may be sent to a service that stands still, if anybody waits for that.
+    pub(super) fn next_probe(&self) -> Option<Instant> {
+        self.stalls.next_probe(self.now).filter(|_| self.classes.waiting() > 0)
+    }
+
+    /// Whether it is time for that. If nobody can go then, it is again when the stall has doubled.
+    pub(super) fn may_probe(&mut self, now: Instant) -> bool {
+        self.next_probe().is_some_and(|probe| probe <= now)
+    }
+}

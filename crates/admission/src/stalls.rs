@@ -1,0 +1,209 @@
+//! A service that stands still: how it is noticed, how little is sent to it meanwhile, and when it is over.
+//!
+//! **Idea.** While a service answers nothing, what is sent to it is only in the way of what comes after: it has to be worked
+//! off first. And when it goes on, whoever came meanwhile has waited for long; served in order of arrival, they make everybody
+//! who comes for the next 60 s × ρ / (1 − ρ) wait just as long. So no more than usual is sent to a service that answers nothing
+//! (but for a probe now and then, since only an answer can tell that it goes on), and who waited through the stall comes after
+//! newcomers: with what the service has left, as many at a time as it works on at once.
+//!
+//! What a request in flight has taken until then says nothing of its type, nor of it: it counts from the end of the stall on, and teaches
+//! nothing. Else every short type would seem to have become long by it.
+//!
+//! **What is a stall.** A request is evidence if its type is well known and it has taken [`TIMES`] times what is expected of
+//! it, and at least [`SILENCE`], with nothing answered since it was sent, of whatever type. So neither a long report nor a lock
+//! that others don't wait for is a stall: whatever is answered ends it. [`LONG`] is a stall from which on those who waited
+//! yield; after a shorter one nobody waits for longer than that in order of arrival, below saturation.
+//!
+//! **Formula.** Evidence comes due at min over what was sent since the last answer of (sent + max([`SILENCE`], [`TIMES`] × work)).
+//! From then on at most max([`LEAST`], 2 × peak) are in flight, the peak being the most that were busy at an answer, forgotten
+//! by 1/[`MEMORY`] each. Probes go when the stall has lasted for [`SILENCE`] more, and each time it has doubled since.
+//!
+//! **Source.** Ours. That what is newest is served first in overload is practice at Facebook (Maurer, "Fail at Scale", ACM
+//! Queue 13(8), 2015, "adaptive LIFO"); here it is only for what a stall has left behind.
+//!
+//! **When it fails.** A service that stalls again and again for less than [`LONG`] has its backlogs in order of arrival. In
+//! overload those who waited through a stall are never served: they leave by `queue_timeout`, as somebody must.
+
+use crate::time::{Duration, Instant};
+use crate::work::Work;
+
+/// Nothing is a stall that is shorter: pauses of garbage collectors and checkpoints.
+const SILENCE: Duration = Duration::from_secs(1);
+/// What takes so many times what is expected of it, and nothing is answered meanwhile, isn't just slow.
+const TIMES: u64 = 100;
+/// From so long a stall on, those who waited through it yield: what has waited for so long is hardly waited for any more
+/// (`docs/decisions/0019`, "refuse what has waited too long").
+const LONG: Duration = Duration::from_secs(5);
+/// Who has come so recently when the first answer comes is a newcomer: it takes the service some time to answer.
+const RECENT: Duration = Duration::from_millis(250);
+/// So many may be in flight in any stall.
+const LEAST: u32 = 4;
+/// By so many answers the peak is forgotten to a third.
+const MEMORY: f64 = 256.0;
+/// Before so many answers nobody knows what is usual.
+const KNOWN: u32 = 32;
+
+/// What is known of a service that may stand still.
+#[derive(Clone, Debug)]
+pub(crate) struct Stalls {
+    is_on: bool,
+    answers: u32,
+    answered: Instant,
+    peak: f64,
+    /// From when on what was sent is evidence.
+    evidence: Option<Instant>,
+    /// When the next probe goes, in a stall.
+    probe: Instant,
+}
+
+impl Stalls {
+    /// Nothing was sent yet.
+    pub(crate) fn new(now: Instant, is_on: bool) -> Self {
+        Self { is_on, answers: 0, answered: now, peak: 0.0, evidence: None, probe: Instant::ZERO }
+    }
+
+    /// Whether it looks for stalls from now on.
+    pub(crate) fn set(&mut self, is_on: bool) {
+        self.is_on = is_on;
+    }
+
+    /// Whether the service stands still.
+    pub(crate) fn is_stalled(&self, now: Instant) -> bool {
+        self.evidence.is_some_and(|due| due <= now)
+    }
+
+    /// A request is sent; of so much work, if that is well known.
+    pub(crate) fn sent(&mut self, now: Instant, work: Option<Work>) {
+        if self.is_stalled(now) {
+            self.put_off_probe(now);
+        } else if let Some(work) = work.filter(|_| self.is_on && self.answers >= KNOWN) {
+            let patience = Duration::from_nanos(work.as_nanos().saturating_mul(TIMES)).max(SILENCE);
+            let due = now.after(patience);
+            if self.evidence.is_none_or(|evidence| due < evidence) {
+                self.evidence = Some(due);
+                self.probe = due.after(SILENCE);
+            }
+        }
+    }
+
+    /// The service has answered, while it was busy with so many. How long a stall has lasted, if that ends one.
+    pub(crate) fn answered(&mut self, now: Instant, busy: u32) -> Option<Duration> {
+        let lasted = now.since(self.answered);
+        let was_stalled = self.is_stalled(now);
+        self.evidence = None;
+        self.answered = now;
+        self.answers = self.answers.saturating_add(1);
+        if !was_stalled {
+            self.peak = (self.peak * (1.0 - 1.0 / MEMORY)).max(f64::from(busy));
+        }
+        was_stalled.then_some(lasted)
+    }
+
+    /// Who yields after a stall that has ended now: who came before that.
+    pub(crate) fn yields(now: Instant, lasted: Duration) -> Option<Instant> {
+        let recent = Instant::from_nanos(now.as_nanos().saturating_sub(RECENT.as_nanos() as u64));
+        (lasted >= LONG).then_some(recent)
+    }
+
+    /// Whether nothing more is sent now.
+    pub(crate) fn holds(&self, now: Instant, in_flight: u32) -> bool {
+        self.is_stalled(now) && f64::from(in_flight) >= self.most() && now < self.probe
+    }
+
+    /// The most in flight in a stall.
+    fn most(&self) -> f64 {
+        (2.0 * self.peak).max(f64::from(LEAST))
+    }
+
+    /// When somebody may be sent to probe, if the service stands still.
+    pub(crate) fn next_probe(&self, now: Instant) -> Option<Instant> {
+        self.is_stalled(now).then_some(self.probe)
+    }
+
+    /// The next probe goes when the stall has doubled.
+    pub(crate) fn put_off_probe(&mut self, now: Instant) {
+        self.probe = now.after(now.since(self.answered).max(SILENCE));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Work = Work::from_nanos(1_000_000);
+
+    fn at(ms: u64) -> Instant {
+        Instant::ZERO.after(Duration::from_millis(ms))
+    }
+
+    /// A service that has answered `KNOWN` times, one by one, until 1 s.
+    fn known() -> Stalls {
+        let mut stalls = Stalls::new(Instant::ZERO, true);
+        for _ in 0..KNOWN {
+            stalls.sent(at(999), Some(MS));
+            assert_eq!(stalls.answered(at(1_000), 1), None);
+        }
+        stalls
+    }
+
+    #[test]
+    fn what_is_sent_and_not_answered_for_long_is_a_stall() {
+        let mut stalls = known();
+        stalls.sent(at(2_000), Some(MS));
+        assert!(!stalls.is_stalled(at(2_999)) && stalls.is_stalled(at(3_000)));
+        assert!(!stalls.holds(at(3_000), LEAST - 1) && stalls.holds(at(3_000), LEAST));
+        assert_eq!(stalls.answered(at(7_500), 1), Some(Duration::from_millis(6_500)));
+        assert!(!stalls.is_stalled(at(8_000)));
+    }
+
+    #[test]
+    fn a_short_one_ends_and_nobody_yields() {
+        let mut stalls = known();
+        stalls.sent(at(2_000), Some(MS));
+        let lasted = stalls.answered(at(5_000), 1).expect("one has ended");
+        assert_eq!(Stalls::yields(at(5_000), lasted), None);
+        assert_eq!(Stalls::yields(at(9_000), LONG), Some(at(8_750)));
+    }
+
+    #[test]
+    fn what_is_expected_to_take_long_or_not_well_known_is_no_evidence() {
+        let mut stalls = known();
+        stalls.sent(at(2_000), Some(Work::from_nanos(5_000_000_000)));
+        stalls.sent(at(2_000), None);
+        assert!(!stalls.is_stalled(at(500_000)) && stalls.is_stalled(at(502_000)));
+        let mut new = Stalls::new(Instant::ZERO, true);
+        new.sent(at(0), Some(MS));
+        assert!(!new.is_stalled(at(100_000)), "who knows what is usual?");
+        let mut off = known();
+        off.set(false);
+        off.sent(at(2_000), Some(MS));
+        assert!(!off.is_stalled(at(100_000)));
+    }
+
+    #[test]
+    fn whatever_is_answered_is_no_stall() {
+        let mut stalls = known();
+        stalls.sent(at(2_000), Some(MS));
+        assert_eq!(stalls.answered(at(2_900), 2), None);
+        assert!(!stalls.is_stalled(at(10_000)), "what was sent before that is slow, and others aren't");
+    }
+
+    #[test]
+    fn as_many_as_twice_the_peak_are_in_flight_and_probes_go_when_it_has_doubled() {
+        let mut stalls = known();
+        stalls.sent(at(1_500), Some(MS));
+        stalls.answered(at(1_501), 10);
+        stalls.sent(at(2_000), Some(MS));
+        assert!(!stalls.holds(at(3_000), 19) && stalls.holds(at(3_000), 20));
+        let mut probes = std::vec::Vec::new();
+        let mut now = 3_000;
+        while now < 62_000 {
+            now += 1;
+            if !stalls.holds(at(now), 20) {
+                probes.push(now / 1_000);
+                stalls.sent(at(now), Some(MS));
+            }
+        }
+        assert_eq!(probes, [4, 6, 11, 21, 41], "after 1 s, and each time it has lasted twice as long");
+    }
+}

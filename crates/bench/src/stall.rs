@@ -1,0 +1,263 @@
+//! A site that answers nothing for a minute, and goes on: when is it as fast as before for those who come afterwards?
+//!
+//! The origin and the pages of [`crate::bounded_response`], each page a half as long, in an open loop below saturation. The origin's
+//! process is stopped (`SIGSTOP`), and goes on a minute later. Three meet the same requests: no gate, a gate in which whoever
+//! waited stays in order, and the gate as it comes. What counts is the 95th percentile of those who come after that instant, by
+//! when they come; who isn't served counts its whole patience.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Serialize;
+use sim::plot::{Curve, Panel, Plot, Scale};
+
+use crate::Error;
+use crate::alternate::{Display, Turn, alternate};
+use crate::files::write_figures;
+use crate::http::pages::Arrivals;
+use crate::load::{Outcome, Record};
+use crate::stats::{Rounds, percentile};
+use crate::table::{Figures, paragraph, seconds, spread};
+
+/// What a page takes on average, in seconds of a processor.
+const MEAN_WORK: f64 = 0.010;
+/// The load of the first seconds, in which the gate learns what is short.
+const CALM: f64 = 0.5;
+/// How long that is.
+const CALM_LASTS: f64 = 10.0;
+/// For how long the usual percentile is taken, before the stall,
+const USUAL: f64 = 40.0;
+/// and for how long the site is watched after it.
+const AFTER: f64 = 90.0;
+/// Percentiles are of those who come within such windows.
+const WINDOW: f64 = 2.0;
+/// The site is back where the percentile is at most so many times the usual one, in the window and over as long as this.
+const BACK: f64 = 2.0;
+const BACK_FOR: f64 = 10.0;
+/// How long a client waits.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How the experiment is run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Rounds; every variant has one turn in each.
+    pub rounds: usize,
+    /// For how long the site stands still.
+    pub stall: Duration,
+    /// The load, in processors.
+    pub load: f64,
+    /// What the arrivals are drawn from.
+    pub seed: u64,
+    /// The origin's processor.
+    pub origin_cpu: Option<usize>,
+    /// Directory for the plot and the figures.
+    pub output: PathBuf,
+}
+
+/// Whoever stands before the origin, with the keys of the gate.
+type Variant = (&'static str, Option<&'static [(&'static str, &'static str)]>);
+
+const VARIANTS: [Variant; 3] = [
+    ("no gate", None),
+    ("the gate, in order", Some(&[("after_stall", "\"in-order\"")])),
+    ("the gate", Some(&[])),
+];
+
+/// One turn.
+#[derive(Clone, Debug, Serialize)]
+pub struct Turned {
+    /// The 95th percentile before the stall, in seconds.
+    pub usual: f64,
+    /// After how many seconds it is back; `None`: not while it was watched.
+    pub back: Option<f64>,
+    /// The 95th percentile of those who came within the first two seconds after the stall, in seconds.
+    pub first: f64,
+    /// The part of all that were served, from the stall's beginning on.
+    pub served: f64,
+    /// When they came, since the end of the stall, and their 95th percentile, in seconds.
+    pub curve: Vec<(f64, f64)>,
+}
+
+/// The whole experiment.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// For how long the site stood still, in seconds.
+    pub stall: f64,
+    /// The load, in processors.
+    pub load: f64,
+    /// The variants' names.
+    pub variants: Vec<&'static str>,
+    /// By variant, then by round.
+    pub results: Vec<Vec<Turned>>,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// If something doesn't start.
+pub async fn run(options: &Options, display: &Display) -> Result<Report, Error> {
+    let lasts = Duration::from_secs_f64(CALM_LASTS + USUAL + AFTER) + options.stall;
+    let results = alternate(options.rounds, &[lasts; VARIANTS.len()], async |at: Turn, left| {
+        let (name, keys) = VARIANTS[at.variant];
+        display.now(format!("{name}, round {}: {left:.0?} to go", at.round + 1));
+        let turned = one(options, keys, options.seed + at.round as u64).await?;
+        let back =
+            turned.back.map_or("not while it was watched".to_owned(), |back| format!("after {back} s"));
+        display.say(&format!("  {name}, round {}: back {back}", at.round + 1));
+        Ok(turned)
+    })
+    .await?;
+    let variants = VARIANTS.iter().map(|(name, _)| *name).collect();
+    let report = Report { stall: options.stall.as_secs_f64(), load: options.load, variants, results };
+    report.write(&options.output)?;
+    Ok(report)
+}
+
+async fn one(
+    options: &Options,
+    keys: Option<&'static [(&'static str, &'static str)]>,
+    seed: u64,
+) -> Result<Turned, Error> {
+    let stall = options.stall.as_secs_f64();
+    let steps = [(CALM, CALM_LASTS), (options.load, USUAL + stall + AFTER)];
+    let steps = steps.map(|(load, lasts)| (load, Duration::from_secs_f64(lasts)));
+    let arrivals = Arrivals::poisson_of(MEAN_WORK, &steps, seed)?;
+    let (from, to) = (CALM_LASTS + USUAL, CALM_LASTS + USUAL + stall);
+    let within = Duration::from_secs_f64(from)..Duration::from_secs_f64(to);
+    let outcome = arrivals.meet_stalled(keys, options.origin_cpu, PATIENCE, Some(within)).await?;
+    let records: Vec<Record> = outcome.records.into_iter().map(|(record, _)| record).collect();
+    Ok(Turned::of(&records, from, to))
+}
+
+impl Turned {
+    /// The site stood still between these, in seconds since the beginning.
+    fn of(records: &[Record], from: f64, to: f64) -> Self {
+        let p95 = |begin: f64, end: f64| {
+            let came = records.iter().filter(|record| (begin..end).contains(&record.due.as_secs_f64()));
+            let took: Vec<f64> = came.map(|record| record.charged(PATIENCE).as_secs_f64()).collect();
+            percentile(&took, 0.95)
+        };
+        let usual = p95(CALM_LASTS, from);
+        let windows = (AFTER / WINDOW) as usize;
+        let curve: Vec<(f64, f64)> = (0..windows)
+            .map(|window| {
+                (window as f64 * WINDOW, p95(to + window as f64 * WINDOW, to + (window + 1) as f64 * WINDOW))
+            })
+            .collect();
+        let is_back = |after: &f64| {
+            let begin = to + after;
+            p95(begin, begin + WINDOW) <= BACK * usual && p95(begin, begin + BACK_FOR) <= BACK * usual
+        };
+        // In steps of a fifth of a second.
+        let mut steps = (0..((AFTER - BACK_FOR) * 5.0) as usize).map(|step| step as f64 / 5.0);
+        let late: Vec<&Record> = records.iter().filter(|record| record.due.as_secs_f64() >= from).collect();
+        let served = late.iter().filter(|record| record.outcome == Outcome::Completed).count();
+        Self {
+            usual,
+            back: steps.find(is_back),
+            first: curve.first().map_or(f64::NAN, |(_, p95)| *p95),
+            served: served as f64 / late.len().max(1) as f64,
+            curve,
+        }
+    }
+}
+
+impl Report {
+    fn write(&self, output: &Path) -> Result<(), Error> {
+        write_figures(self, output, "stall")?;
+        Ok(self.plot().write(&output.join("stall.svg"))?)
+    }
+
+    /// The first round: the rounds differ by chance only, and have their spread in the table.
+    fn plot(&self) -> Plot {
+        let curve = |rounds: &Vec<Turned>| Curve {
+            points: rounds.first().map(|turned| turned.curve.clone()).unwrap_or_default(),
+            band: Vec::new(),
+        };
+        Plot {
+            title: format!("A site that has answered nothing for {} s", self.stall),
+            subtitle: format!(
+                "95th percentiles of {WINDOW} s by arrival, at {} of what it can do; who isn't served counts {} s",
+                self.load,
+                PATIENCE.as_secs()
+            ),
+            variants: self.variants.iter().map(|name| (*name).to_owned()).collect(),
+            marks: None,
+            axis: "seconds since it goes on",
+            seconds: AFTER,
+            panels: vec![Panel {
+                title: "response time, 95th percentile".to_owned(),
+                scale: Scale::Logarithmic,
+                show: seconds,
+                curves: self.results.iter().map(curve).collect(),
+                marks: Vec::new(),
+            }],
+        }
+    }
+
+    /// The figures as a table, with a sentence about them.
+    pub fn text(&self) -> String {
+        let names: Vec<String> = self.variants.iter().map(|name| (*name).to_owned()).collect();
+        let mut figures = Figures::new(&names);
+        let mut row = |label: &str, figure: fn(&Turned) -> f64, show: fn(f64) -> String| {
+            let cell = |rounds: &Vec<Turned>| {
+                spread(Rounds::of(&rounds.iter().map(figure).collect::<Vec<_>>()), show)
+            };
+            figures.row(label, self.results.iter().map(cell));
+        };
+        row("95th percentile before the stall", |turned| turned.usual, seconds);
+        row("of the first two seconds after it", |turned| turned.first, seconds);
+        row(
+            "back after",
+            |turned| turned.back.unwrap_or(f64::INFINITY),
+            |back| {
+                if back.is_finite() {
+                    format!("{back:.1} s")
+                } else {
+                    format!("over {:.0} s", AFTER - BACK_FOR)
+                }
+            },
+        );
+        row("served of all since", |turned| turned.served, |part| format!("{:.1} %", 100.0 * part));
+        let table: String = figures.to_string().lines().map(|line| format!("  {line}\n")).collect();
+        table
+            + "\n"
+            + &paragraph(&format!(
+                "Back: from then on the 95th percentile of {WINDOW} s, and of {BACK_FOR} s, is at most {BACK} times what it was."
+            ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ten a second, each of which takes as long as this says of when it came.
+    fn came(took: impl Fn(f64) -> f64) -> Vec<Record> {
+        let due = (0..2_000).map(|number| f64::from(number) / 10.0);
+        due.map(|due| Record {
+            due: Duration::from_secs_f64(due),
+            request_type: 0,
+            outcome: if took(due).is_finite() { Outcome::Completed } else { Outcome::Rejected },
+            response: Duration::from_secs_f64(took(due).min(1.0)),
+        })
+        .collect()
+    }
+
+    #[test]
+    fn it_is_back_when_who_comes_waits_no_longer_than_twice_as_long() {
+        let turned = Turned::of(&came(|at| if (50.0..125.0).contains(&at) { 0.7 } else { 0.1 }), 50.0, 110.0);
+        assert_eq!((turned.usual, turned.first), (0.1, 0.7));
+        let back = turned.back.expect("it is");
+        assert!((14.6..=15.0).contains(&back), "{back}");
+        let at_once = Turned::of(
+            &came(|at| if (50.0..110.0).contains(&at) { f64::INFINITY } else { 0.1 }),
+            50.0,
+            110.0,
+        );
+        assert_eq!(at_once.back, Some(0.0));
+        assert!((at_once.served - 0.6).abs() < 0.01, "{}", at_once.served);
+        let never = Turned::of(&came(|at| if at < 50.0 { 0.1 } else { f64::INFINITY }), 50.0, 110.0);
+        assert_eq!((never.back, never.served), (None, 0.0));
+    }
+}

@@ -1,0 +1,107 @@
+//! A service that stands still for a minute, in an open loop: when is the response time of those who come afterwards what it was?
+
+use admission::{AfterStall, Duration, Event, Instant, LongLimit, Order, Policy, Work};
+use sim::{
+    Arrivals, Collapse, Distribution, End, Kind, Mix, Outcome, Patience, Rate, Run, Scenario, Source,
+    Upstream, run,
+};
+
+/// The service stands still from there,
+const STALLED: u64 = 60;
+/// and goes on here.
+const RESUMED: u64 = 120;
+/// The end.
+const END: u64 = 240;
+/// The window of a percentile.
+const WINDOW: u64 = 2;
+
+/// Pages of 1 and 6 ms, and now and then a report of 40 ms.
+fn types() -> (Vec<Kind>, [f64; 3]) {
+    let kind =
+        |name, ms: u64| Kind::new(name, Distribution::Lognormal { mean: Duration::from_millis(ms), cv: 0.5 });
+    (vec![kind("page", 1), kind("search", 6), kind("report", 40)], [80.0, 19.0, 1.0])
+}
+
+/// A gate for HTTP as it comes, but for what it does after a stall.
+fn site(after_stall: AfterStall, load: f64, cores: u32) -> Scenario {
+    const CONNECTIONS: u64 = 200;
+    let policy = Policy {
+        connections: CONNECTIONS as u32,
+        long_limit: Some(LongLimit::FOUND),
+        order: Order::ShortestFirst {
+            aging: Some(3.0),
+            floor: Work::from_nanos(1_000_000_000 * CONNECTIONS),
+        },
+        queue_timeout: Duration::from_secs(30),
+        after_stall,
+        ..Policy::default()
+    };
+    let (types, shares) = types();
+    let rate = load * f64::from(cores) / Scenario::mean_service_time(&types, &shares);
+    let source = Source {
+        patience: Patience::of(Duration::from_secs(60)),
+        ..Source::new(Arrivals::Poisson(Rate::constant(rate)), Mix::Shares(shares.to_vec()))
+    };
+    let mut upstream = Upstream::sharing(cores, Collapse::None);
+    upstream.speed = vec![(Duration::from_secs(STALLED), 0.0), (Duration::from_secs(RESUMED), 1.0)];
+    Scenario {
+        seed: 11,
+        duration: Duration::from_secs(END),
+        warm_up: Duration::ZERO,
+        end: End::Cut,
+        ..Scenario::new(policy, types, source, upstream)
+    }
+}
+
+/// The 95th percentile of those who came within these seconds, in milliseconds; who wasn't served waited for ever.
+fn p95(run: &Run, from: u64, until: u64) -> f64 {
+    let at = |seconds| Instant::ZERO.after(Duration::from_secs(seconds));
+    let came = run.rows.iter().filter(|row| (at(from)..at(until)).contains(&row.arrived));
+    let mut took: Vec<f64> = came
+        .map(|row| match row.outcome {
+            Outcome::Completed => row.response_time().as_secs_f64() * 1e3,
+            _ => f64::INFINITY,
+        })
+        .collect();
+    took.sort_unstable_by(f64::total_cmp);
+    took[took.len() * 95 / 100]
+}
+
+/// After how many seconds it is at most twice what it was before the stall, and stays so for ten seconds.
+fn back(run: &Run, usual: f64) -> u64 {
+    let is_back = |after: &u64| {
+        (0..5).all(|step| {
+            let from = RESUMED + after + WINDOW * step;
+            p95(run, from, from + WINDOW) <= 2.0 * usual
+        })
+    };
+    (0..END - RESUMED - 5 * WINDOW).find(is_back).unwrap_or(u64::MAX)
+}
+
+fn stalls(run: &Run) -> Vec<(Duration, usize)> {
+    let events = run.events.iter().filter_map(|(_, event)| match *event {
+        Event::Stalled { lasted, late } => Some((lasted, late)),
+        _ => None,
+    });
+    events.collect()
+}
+
+#[test]
+fn who_comes_after_a_stall_finds_the_service_as_it_was() {
+    for (load, cores) in [(0.5, 1), (0.7, 1), (0.7, 4)] {
+        let told = |after_stall| {
+            let run = run(&site(after_stall, load, cores)).expect("a sound run");
+            let usual = p95(&run, 30, STALLED);
+            let served = run.rows.iter().filter(|row| row.outcome == Outcome::Completed).count();
+            let waited = stalls(&run);
+            (usual, back(&run, usual), served as f64 / run.rows.len() as f64, waited)
+        };
+        let ours = told(AfterStall::NewcomersFirst);
+        let in_order = told(AfterStall::InOrder);
+        println!("load {load}, {cores} cores: {ours:?}; in order {in_order:?}");
+        assert!(ours.1 < 2, "{ours:?}");
+        // In order the backlog keeps the service busy for longer; here what isn't served before its time is refused.
+        assert!(ours.2 >= 0.95 * in_order.2, "nearly as many are served in all: {ours:?} {in_order:?}");
+        assert!(ours.3.len() == 1 && in_order.3.is_empty(), "{ours:?}");
+    }
+}

@@ -39,6 +39,7 @@ bench:
 	$(built)/bench http-cost
 	$(built)/bench bounded-response
 	$(built)/bench shortest-first
+	$(built)/bench stall
 	$(built)/bench own-overload
 
 SECONDS ?= 300

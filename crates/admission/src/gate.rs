@@ -105,7 +105,7 @@ impl Gate {
             lanes: Lanes::new(policy.long_limit, budget),
             refusal: Refusal::new(policy.rejection.clone(), now, seed),
             contention: Contention::new(policy.contention.clone(), now),
-            stalls: Stalls::new(now, policy.after_stall == AfterStall::NewcomersFirst),
+            stalls: Stalls::new(policy.after_stall == AfterStall::NewcomersFirst),
             late_before: 0,
             immediate: Sequence::new(),
             classes: Classes::new(&policy.classes),

@@ -48,23 +48,26 @@ const KNOWN: u32 = 32;
 pub(crate) struct Stalls {
     is_on: bool,
     answers: u32,
-    answered: Instant,
     peak: f64,
-    /// From when on what was sent is evidence.
+    /// From when on what was sent since the last answer is evidence,
     evidence: Option<Instant>,
+    /// and when the first of it was sent: since then nothing was answered.
+    since: Instant,
     /// When the next probe goes, in a stall.
     probe: Instant,
 }
 
 impl Stalls {
     /// Nothing was sent yet.
-    pub(crate) fn new(now: Instant, is_on: bool) -> Self {
-        Self { is_on, answers: 0, answered: now, peak: 0.0, evidence: None, probe: Instant::ZERO }
+    pub(crate) fn new(is_on: bool) -> Self {
+        let (since, probe) = (Instant::ZERO, Instant::ZERO);
+        Self { is_on, answers: 0, peak: 0.0, evidence: None, since, probe }
     }
 
     /// Whether it looks for stalls from now on.
     pub(crate) fn set(&mut self, is_on: bool) {
         self.is_on = is_on;
+        self.evidence = self.evidence.filter(|_| is_on);
     }
 
     /// Whether the service stands still.
@@ -79,6 +82,9 @@ impl Stalls {
         } else if let Some(work) = work.filter(|_| self.is_on && self.answers >= KNOWN) {
             let patience = Duration::from_nanos(work.as_nanos().saturating_mul(TIMES)).max(SILENCE);
             let due = now.after(patience);
+            if self.evidence.is_none() {
+                self.since = now;
+            }
             if self.evidence.is_none_or(|evidence| due < evidence) {
                 self.evidence = Some(due);
                 self.probe = due.after(SILENCE);
@@ -88,15 +94,13 @@ impl Stalls {
 
     /// The service has answered, while it was busy with so many. How long a stall has lasted, if that ends one.
     pub(crate) fn answered(&mut self, now: Instant, busy: u32) -> Option<Duration> {
-        let lasted = now.since(self.answered);
         let was_stalled = self.is_stalled(now);
         self.evidence = None;
-        self.answered = now;
         self.answers = self.answers.saturating_add(1);
         if !was_stalled {
             self.peak = (self.peak * (1.0 - 1.0 / MEMORY)).max(f64::from(busy));
         }
-        was_stalled.then_some(lasted)
+        was_stalled.then(|| now.since(self.since))
     }
 
     /// Who yields after a stall that has ended now: who came before that.
@@ -122,7 +126,7 @@ impl Stalls {
 
     /// The next probe goes when the stall has doubled.
     pub(crate) fn put_off_probe(&mut self, now: Instant) {
-        self.probe = now.after(now.since(self.answered).max(SILENCE));
+        self.probe = now.after(now.since(self.since).max(SILENCE));
     }
 }
 
@@ -138,7 +142,7 @@ mod tests {
 
     /// A service that has answered `KNOWN` times, one by one, until 1 s.
     fn known() -> Stalls {
-        let mut stalls = Stalls::new(Instant::ZERO, true);
+        let mut stalls = Stalls::new(true);
         for _ in 0..KNOWN {
             stalls.sent(at(999), Some(MS));
             assert_eq!(stalls.answered(at(1_000), 1), None);
@@ -152,7 +156,7 @@ mod tests {
         stalls.sent(at(2_000), Some(MS));
         assert!(!stalls.is_stalled(at(2_999)) && stalls.is_stalled(at(3_000)));
         assert!(!stalls.holds(at(3_000), LEAST - 1) && stalls.holds(at(3_000), LEAST));
-        assert_eq!(stalls.answered(at(7_500), 1), Some(Duration::from_millis(6_500)));
+        assert_eq!(stalls.answered(at(7_500), 1), Some(Duration::from_millis(5_500)), "since it was sent");
         assert!(!stalls.is_stalled(at(8_000)));
     }
 
@@ -171,13 +175,17 @@ mod tests {
         stalls.sent(at(2_000), Some(Work::from_nanos(5_000_000_000)));
         stalls.sent(at(2_000), None);
         assert!(!stalls.is_stalled(at(500_000)) && stalls.is_stalled(at(502_000)));
-        let mut new = Stalls::new(Instant::ZERO, true);
+        let mut new = Stalls::new(true);
         new.sent(at(0), Some(MS));
         assert!(!new.is_stalled(at(100_000)), "who knows what is usual?");
         let mut off = known();
         off.set(false);
         off.sent(at(2_000), Some(MS));
         assert!(!off.is_stalled(at(100_000)));
+        let mut stopped = known();
+        stopped.sent(at(2_000), Some(MS));
+        stopped.set(false);
+        assert!(!stopped.is_stalled(at(100_000)), "nobody is held back for it any more");
     }
 
     #[test]
@@ -204,6 +212,6 @@ mod tests {
                 stalls.sent(at(now), Some(MS));
             }
         }
-        assert_eq!(probes, [4, 6, 11, 21, 41], "after 1 s, and each time it has lasted twice as long");
+        assert_eq!(probes, [4, 6, 10, 18, 34], "after 1 s, and each time it has lasted twice as long");
     }
 }

@@ -170,6 +170,22 @@ fn find() -> Result<PathBuf, Error> {
         })
 }
 
+/// The version of the binary that [`Gatekeeper::start`] runs, with a sum of its bytes: other figures come from another one.
+///
+/// # Errors
+/// If the binary isn't found.
+pub fn identity() -> Result<String, Error> {
+    let binary = find()?;
+    let bytes = fs::read(&binary).map_err(Error::io(format!("reading {}", binary.display())))?;
+    let output = Command::new(&binary)
+        .arg("--version")
+        .output()
+        .map_err(Error::io(format!("starting {}", binary.display())))?;
+    let version = String::from_utf8_lossy(&output.stdout);
+    let number = version.trim().rsplit(' ').next().unwrap_or_default().to_owned();
+    Ok(format!("{number} ({:016x})", xxhash_rust::xxh3::xxh3_64(&bytes)))
+}
+
 /// Keeps the last lines of the log; ends with the process.
 fn collect(stderr: ChildStderr, log: &Mutex<VecDeque<String>>) {
     let mut reader = BufReader::new(stderr);

@@ -10,6 +10,8 @@ use crate::stats::{little_residual, mean, percentile};
 
 /// More of the processors that the server doesn't have than this, and the client may be the bottleneck.
 const CLIENT_BUSY: f64 = 0.9;
+/// More of the server's processor in others' hands than this, and the figures are disturbed.
+const DISTURBED: f64 = 0.15;
 /// Later than this, and the client's own slowness shows in the response times.
 const CLIENT_LATE: Duration = Duration::from_millis(50);
 
@@ -117,8 +119,10 @@ pub struct Measured {
     pub client_cpu: f64,
     /// Processors that the proxy used.
     pub proxy_cpu: f64,
-    /// How busy the server's own processor was; none if it has none.
+    /// Processors that the server used (with a connection for each request: how busy its own was, whoever used it).
     pub server_cpu: Option<f64>,
+    /// How much of the server's own processor others used; none if it has none.
+    pub others_cpu: Option<f64>,
     /// How late the client's timers were, in seconds: the 99th percentile.
     pub late_seconds: f64,
     /// Processors that client and proxy had together.
@@ -129,6 +133,8 @@ pub struct Measured {
     pub alive: bool,
     /// The pool, of a variant that has the best.
     pub pool: Option<u32>,
+    /// How many requests a gate lets in at once at the end of the window, where it finds that itself.
+    pub capacity: Option<f64>,
     /// Arrivals per second, in an open loop.
     pub rate: Option<f64>,
     /// What the server said first to a request that failed for good.
@@ -142,6 +148,11 @@ impl Measured {
     pub fn is_client_bound(&self) -> bool {
         let share = (self.client_cpu + self.proxy_cpu) / self.client_processors.max(1) as f64;
         share > CLIENT_BUSY || self.late_seconds > CLIENT_LATE.as_secs_f64()
+    }
+
+    /// Whether others took so much of the server's processor that the figures say less of the server.
+    pub fn is_disturbed(&self) -> bool {
+        self.others_cpu.is_some_and(|share| share > DISTURBED)
     }
 
     /// A figure of a group; none if there is no such group.

@@ -68,6 +68,14 @@ impl Control {
         })
     }
 
+    /// Where a gate tells what it has found.
+    pub(super) fn admin_port(&self) -> Option<u16> {
+        match &self.proxy {
+            Some(Proxy::Gatekeeper(gatekeeper)) => Some(gatekeeper.admin_port()),
+            _ => None,
+        }
+    }
+
     /// Connections of an application in an open loop.
     pub(super) fn open_connections(&self) -> usize {
         if self.proxy.is_some() { OPEN_PROXIED } else { OPEN_DIRECT }

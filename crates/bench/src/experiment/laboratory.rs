@@ -17,7 +17,7 @@ use crate::load::{
     RequestType, Schedule, Target, Unit,
 };
 use crate::postgres::{Authentication, Durability, PrivateServer, PrivateServerOptions, Stop};
-use crate::process::{allowed_cpus, blocking};
+use crate::process::{allowed_cpus, blocking, family};
 use crate::{Error, gatekeeper, pgbouncer, shop};
 
 /// Server connections beyond the clients' own: logins on their way through a gate, and ours.
@@ -91,7 +91,7 @@ impl Statements {
 
     /// Brings the server to rest, alive, with the tables in order.
     async fn put_in_order(&mut self) -> Result<(), Error> {
-        if self.admin.is_closed() {
+        if shop::batch(&self.admin, "asking whether it answers", "SELECT 1").await.is_err() {
             self.revive().await?;
         }
         // Whoever the last cell left behind: clients that gave up are gone, but their transactions may still wait.
@@ -155,6 +155,34 @@ impl Statements {
         std::iter::once(own).chain(others).collect()
     }
 
+    /// Measures within the window what everybody but the client uses.
+    fn meters(&self, counted: Instant, window: Duration, control: &Control) -> JoinHandle<Used> {
+        let (proxy, admin_port) = (control.pid(), control.admin_port());
+        let (server, server_cpu) = (self.server.pid(), self.server_cpu);
+        // What processes that end in between have used would be missing.
+        let is_steady = self.plan.workload.connect == Connect::Once;
+        tokio::spawn(async move {
+            tokio::time::sleep_until(counted.into()).await;
+            let proxy = proxy.map(|pid| CpuMeter::start(&[pid]));
+            let processor = server_cpu.map(ProcessorMeter::start);
+            let own = CpuMeter::start(&family(server));
+            tokio::time::sleep_until((counted + window).into()).await;
+            let (all, own) = (processor.map(|meter| meter.share()), own.share());
+            let proxy = proxy.map_or(0.0, |meter| meter.share());
+            // Clients are there still: whatever it found holds.
+            let capacity = match admin_port {
+                Some(port) => blocking(move || Ok(gatekeeper::capacity(port))).await.unwrap_or_default(),
+                None => None,
+            };
+            Used {
+                proxy,
+                server: if is_steady { Some(own) } else { all },
+                others: all.filter(|_| is_steady).map(|all| (all - own).max(0.0)),
+                capacity,
+            }
+        })
+    }
+
     async fn closed(&self, control: &Control, clients: usize, seed: u64) -> Result<Measured, Error> {
         let workload = &self.plan.workload;
         let crowd = Crowd {
@@ -171,9 +199,7 @@ impl Statements {
             seed,
         };
         let mut meters = None;
-        let outcome = crowd
-            .run(|counted| meters = Some(Meters::begin(counted, crowd.window, control, self.server_cpu)))
-            .await?;
+        let outcome = crowd.run(|counted| meters = Some(self.meters(counted, crowd.window, control))).await?;
         let times = (crowd.warm_up, crowd.window);
         let figures: Vec<Figures> = outcome
             .groups
@@ -184,13 +210,15 @@ impl Statements {
                 Figures::of(&served.records, times, crowd.timeout, Some(population))
             })
             .collect();
-        let used = Meters::end(meters).await?;
+        let used = used(meters).await?;
         Ok(Measured {
             clients: figures.first().copied().unwrap_or_default(),
             bystanders: figures.get(1).copied(),
             client_cpu: outcome.client_cpu,
             proxy_cpu: used.proxy,
             server_cpu: used.server,
+            others_cpu: used.others,
+            capacity: used.capacity,
             late_seconds: outcome.lag_p99.as_secs_f64(),
             first_failure: outcome.first_failure,
             ..Measured::default()
@@ -205,14 +233,16 @@ impl Statements {
             timeout: self.plan.workload.timeout.0,
         };
         let pool = ConnectionPool::open(control.target.clone(), control.open_connections()).await?;
-        let meters = Meters::begin(Instant::now() + times.0, times.1, control, self.server_cpu);
+        let meters = self.meters(Instant::now() + times.0, times.1, control);
         let outcome = run.run(&pool, &Arc::new(Progress::default())).await?;
-        let used = Meters::end(Some(meters)).await?;
+        let used = used(Some(meters)).await?;
         Ok(Measured {
             clients: Figures::of(&outcome.records, times, run.timeout, None),
             client_cpu: outcome.client_cpu,
             proxy_cpu: used.proxy,
             server_cpu: used.server,
+            others_cpu: used.others,
+            capacity: used.capacity,
             late_seconds: outcome.lag_p99.as_secs_f64(),
             rate: Some(rate),
             first_failure: outcome.first_failure,
@@ -262,41 +292,20 @@ impl Laboratory for Statements {
     }
 }
 
-/// Measures what others use within the window.
-struct Meters;
-
-/// Processors.
+/// What everybody but the client used, in processors, and what a gate found.
 #[derive(Clone, Copy, Debug, Default)]
 struct Used {
     proxy: f64,
     server: Option<f64>,
+    others: Option<f64>,
+    capacity: Option<f64>,
 }
 
-impl Meters {
-    fn begin(
-        counted: Instant,
-        window: Duration,
-        control: &Control,
-        server_cpu: Option<usize>,
-    ) -> JoinHandle<Used> {
-        let proxy = control.pid();
-        tokio::spawn(async move {
-            tokio::time::sleep_until(counted.into()).await;
-            let proxy = proxy.map(|pid| CpuMeter::start(&[pid]));
-            let server = server_cpu.map(ProcessorMeter::start);
-            tokio::time::sleep_until((counted + window).into()).await;
-            Used {
-                proxy: proxy.map_or(0.0, |meter| meter.share()),
-                server: server.map(|meter| meter.share()),
-            }
-        })
-    }
-
-    async fn end(meters: Option<JoinHandle<Used>>) -> Result<Used, Error> {
-        match meters {
-            Some(task) => task.await.map_err(|_| Error::Experiment("measuring was aborted".to_owned())),
-            None => Ok(Used::default()),
-        }
+/// What was measured beside the clients.
+async fn used(meters: Option<JoinHandle<Used>>) -> Result<Used, Error> {
+    match meters {
+        Some(task) => task.await.map_err(|_| Error::Experiment("measuring was aborted".to_owned())),
+        None => Ok(Used::default()),
     }
 }
 

@@ -1,8 +1,9 @@
 //! A bound on the memory of a server and all that it forks: a control group of our own, of version 2 or 1.
 //!
-//! The processes are killed that exceed it, as the kernel chooses. The postmaster is spared as distributions spare it
-//! (systemd's `OOMScoreAdjust=-900`), and its children are not: PostgreSQL resets them when it is told where
-//! ([`ENVIRONMENT`]).
+//! The processes are killed that exceed it, as the kernel chooses. Distributions spare the postmaster (systemd's
+//! `OOMScoreAdjust=-900`) and let PostgreSQL reset its children to 0. To lower a score takes a privilege that root in a
+//! container often hasn't, to raise one takes none; and within a group only the differences count. So here the postmaster
+//! stays at 0, and PostgreSQL sets its children to 900 ([`ENVIRONMENT`]).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,11 +11,9 @@ use std::time::Duration;
 
 use crate::Error;
 
-/// What makes PostgreSQL reset its children.
+/// What makes PostgreSQL set its children's score, of −1000 (never killed) to 1000: as far above the postmaster's as in Debian.
 pub(super) const ENVIRONMENT: [(&str, &str); 2] =
-    [("PG_OOM_ADJUST_FILE", "/proc/self/oom_score_adj"), ("PG_OOM_ADJUST_VALUE", "0")];
-/// How much the postmaster is spared, of −1000 (never killed) to 1000: Debian's.
-const SPARED: &str = "-900";
+    [("PG_OOM_ADJUST_FILE", "/proc/self/oom_score_adj"), ("PG_OOM_ADJUST_VALUE", "900")];
 
 /// Where version 2 is mounted, and the controller of version 1.
 const UNIFIED: &str = "/sys/fs/cgroup";
@@ -31,10 +30,10 @@ pub(super) struct MemoryBound {
 }
 
 impl MemoryBound {
-    /// Makes a group of at most so many bytes, and puts these processes into it, of which the first is spared.
+    /// Makes a group of at most so many bytes, and puts these processes into it.
     ///
     /// # Errors
-    /// If groups can't be made here, or a process can't be spared.
+    /// If groups can't be made here.
     pub(super) fn hold(pids: &[u32], bytes: u64) -> Result<Self, Error> {
         let unified = fs::read_to_string(Path::new(UNIFIED).join("cgroup.controllers"))
             .is_ok_and(|controllers| controllers.split_whitespace().any(|name| name == "memory"));
@@ -54,10 +53,6 @@ impl MemoryBound {
         }
         for pid in pids {
             bound.set("cgroup.procs", &pid.to_string())?;
-        }
-        if let Some(first) = pids.first() {
-            let path = format!("/proc/{first}/oom_score_adj");
-            fs::write(&path, SPARED).map_err(Error::io(format!("writing to {path}")))?;
         }
         Ok(bound)
     }

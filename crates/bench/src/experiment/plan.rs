@@ -201,7 +201,7 @@ pub struct Form {
     /// How long what is under way at the end may still take.
     #[serde(default = "second")]
     pub drain: Time,
-    /// Pools among which the best is looked for, where a variant has the best.
+    /// Pools among which the best is looked for, where a variant has the best; a single one is taken as it is.
     #[serde(default)]
     pub pools: Vec<u32>,
     /// What finds the rate that `overload` multiplies.
@@ -358,7 +358,8 @@ impl Plan {
 
     /// How long a form takes, as far as is known beforehand.
     pub fn takes(&self, form: &Form) -> Duration {
-        let searched = form.variants.iter().filter(|variant| has_best(variant)).count() * form.pools.len();
+        let pools = if form.pools.len() > 1 { form.pools.len() } else { 0 };
+        let searched = form.variants.iter().filter(|variant| has_best(variant)).count() * pools;
         let most = form.clients.iter().copied().max().unwrap_or(OPEN_PROXIED);
         let calibrated: Duration = form
             .calibrate

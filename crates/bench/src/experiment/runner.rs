@@ -59,14 +59,11 @@ pub async fn run(
     calibrate(plan, form, &missing, laboratory, book, display).await?;
     let mut clock = Clock::new(plan, form);
     for (number, cell) in missing.iter().enumerate() {
-        if has_best(&cell.variant) && book.results().pool(&cell.variant).is_none() {
-            search(form, &cell.variant, laboratory, book, display).await?;
-        }
+        let best = best(form, &cell.variant, laboratory, book, display).await?;
         let left = clock.left(&missing[number..]);
         let place =
             format!("{}/{}  {:<20} {:>5}", number + 1, missing.len(), cell.variant, cell.load.label());
         display.now(format!("{place}   about {} left", humantime::format_duration(whole(left))));
-        let best = book.results().pool(&cell.variant).map(|(_, best)| best);
         let rate = book.results().calibrated();
         let start = Instant::now();
         let mut measured = laboratory.measure(cell, best, rate).await?;
@@ -92,10 +89,7 @@ async fn calibrate(
     else {
         return Ok(());
     };
-    if has_best(&calibrate.variant) && book.results().pool(&calibrate.variant).is_none() {
-        search(form, &calibrate.variant, laboratory, book, display).await?;
-    }
-    let best = book.results().pool(&calibrate.variant).map(|(_, best)| best);
+    let best = best(form, &calibrate.variant, laboratory, book, display).await?;
     let mut tried = Vec::new();
     for &clients in &calibrate.clients {
         display.now(format!("{}: the best of {}, {clients} clients", plan.name, calibrate.variant));
@@ -106,6 +100,26 @@ async fn calibrate(
         tried.iter().map(|(clients, rate)| format!("{clients} clients {}/s", count(*rate))).collect();
     display.say(&format!("  calibrated through {}: {}", calibrate.variant, said.join(", ")));
     book.write(Line::Calibrated { tried })
+}
+
+/// The pool of a variant that has the best; looked for once, if there are several to choose from.
+async fn best(
+    form: &Form,
+    variant: &str,
+    laboratory: &mut impl Laboratory,
+    book: &mut Book,
+    display: &Display,
+) -> Result<Option<u32>, Error> {
+    if !has_best(variant) {
+        return Ok(None);
+    }
+    if let [only] = form.pools[..] {
+        return Ok(Some(only));
+    }
+    if book.results().pool(variant).is_none() {
+        search(form, variant, laboratory, book, display).await?;
+    }
+    Ok(book.results().pool(variant).map(|(_, best)| best))
 }
 
 /// Finds the best pool of a variant, under the most clients.
@@ -174,6 +188,9 @@ fn in_a_line(measured: &Measured) -> String {
     }
     if !measured.alive {
         text += &format!("   {} processes killed", measured.kills);
+    }
+    if let Some(share) = measured.others_cpu.filter(|_| measured.is_disturbed()) {
+        text += &format!("   (others used {:.0} % of the server's processor)", share * 100.0);
     }
     if measured.is_client_bound() {
         text += "   (the client may be the bottleneck)";
@@ -274,6 +291,19 @@ mod tests {
             .collect();
         assert_eq!(pools[..4], [Some(2), Some(4), Some(8), Some(4)]);
         assert!(pools[3..].iter().all(|&pool| pool == Some(4)));
+    }
+
+    #[tokio::test]
+    async fn a_single_pool_is_taken_as_it_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut plan = plan();
+        plan.full.pools = vec![2];
+        let mut book = open(&directory.path().join("full.jsonl"));
+        let mut laboratory = Scripted::default();
+        run(&plan, &plan.full, None, &mut laboratory, &mut book, &Display::new()).await.unwrap();
+        assert_eq!(laboratory.asked.len(), cells(&plan.full, None).len());
+        let of_best = |asked: &&(Cell, Option<u32>, _)| asked.0.variant == "pgbouncer-best-pool";
+        assert!(laboratory.asked.iter().filter(of_best).all(|asked| asked.1 == Some(2)));
     }
 
     #[tokio::test]

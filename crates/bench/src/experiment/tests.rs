@@ -94,6 +94,20 @@ fn a_whole_plan_is_read() {
 }
 
 #[test]
+fn every_plan_of_the_repository_is_sound() {
+    let experiments = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+    let names = super::plan::names(&experiments).unwrap();
+    assert!(names.iter().any(|name| name == "deadlocks"), "{names:?}");
+    for name in names {
+        if let Err(error) = Plan::load(&experiments, &name) {
+            panic!("{error}");
+        }
+    }
+    let said = Plan::load(&experiments, "nothing").unwrap_err().to_string();
+    assert!(said.contains("known experiments: ") && said.contains("deadlocks"), "{said}");
+}
+
+#[test]
 fn a_key_that_is_spelled_wrong_is_told_with_its_line_and_the_right_one() {
     let line = line_of("warm_up");
     assert_eq!(
@@ -142,6 +156,7 @@ fn bounds_of_a_form_are_kept() {
     let cases = [
         ("repetitions = 2", "repetitions = 0", "short.repetitions: must be more than zero"),
         ("repetitions = 2", "repetitions = 40", "short: takes about 421 s, and may take 60 s; take away"),
+        ("pools = [2, 4, 8]", "pools = []", "full.pools: is empty, and `pgbouncer-best-pool` has the best"),
         ("clients = [300]", "clients = []", "short.clients: is empty, and so is `overload`"),
         ("clients = [300]", "clients = [6000]", "short.clients: has more than 5000"),
         ("clients = [300]", "overload = [1.5]", "short.overload: has nothing to multiply; write calibrate"),

@@ -1,6 +1,7 @@
 //! One request over one connection: its statements one after another, and again where the application would.
 
 use tokio_postgres::Client;
+use tokio_postgres::error::SqlState;
 
 use super::Outcome;
 use super::mix::RequestType;
@@ -32,7 +33,7 @@ pub(super) async fn execute(client: &Client, request_type: &RequestType, seed: u
         let Err(error) = attempt(client, request_type, &script).await else {
             return Execution { outcome: Outcome::Completed, retries, failure: None };
         };
-        let state = error.code().map(|state| state.code());
+        let state = error.code().map(SqlState::code);
         if state.is_some_and(|state| request_type.retries(state)) && !client.is_closed() {
             retries += 1;
             continue;

@@ -5,6 +5,7 @@ use sim::Interval;
 use super::Shown;
 use crate::experiment::cell::{Figures, Measured};
 use crate::experiment::plan::Load;
+use crate::stats::mean;
 use crate::table::{count, seconds};
 
 /// A table as texts.
@@ -17,6 +18,8 @@ pub(super) struct Rows {
 
 /// What stands behind a variant whose client may have been the bottleneck.
 const CLIENT_BOUND: &str = " †";
+/// The same where others used the server's processor.
+const DISTURBED: &str = " *";
 /// The same where the server lost processes.
 const KILLED: &str = " ‡";
 
@@ -26,20 +29,20 @@ pub(super) fn rows(shown: &Shown) -> Rows {
     let mut header = vec![
         "load",
         "variant",
-        "completed per second",
-        "mean response, all",
-        "mean response, in time",
+        "per second",
+        "mean, all",
+        "mean, in time",
         "95 %, all",
         "not answered",
-        "tried again, per completed",
-        "N − X(R+Z)",
+        "retries each",
+        "N−X(R+Z)",
         "server busy",
     ];
     if with_bystanders {
-        header.push("bystanders' mean, all");
+        header.push("bystanders, all");
     }
     let mut rows = Vec::new();
-    let (mut client_bound, mut killed) = (false, false);
+    let (mut client_bound, mut disturbed, mut killed) = (false, 0.0f64, false);
     for load in shown.form().loads() {
         for variant in &shown.form().variants {
             let repetitions = shown.results.repetitions(variant, load);
@@ -47,12 +50,20 @@ pub(super) fn rows(shown: &Shown) -> Rows {
                 continue;
             }
             let mut name = variant.clone();
+            let found: Vec<f64> = repetitions.iter().filter_map(|measured| measured.capacity).collect();
             if let Some(pool) = repetitions[0].pool {
                 name += &format!(" ({pool})");
+            } else if !found.is_empty() {
+                name += &format!(" (found {:.0})", mean(&found));
             }
             if repetitions.iter().any(|measured| measured.is_client_bound()) {
                 name += CLIENT_BOUND;
                 client_bound = true;
+            }
+            if repetitions.iter().any(|measured| measured.is_disturbed()) {
+                name += DISTURBED;
+                let shares = repetitions.iter().filter_map(|measured| measured.others_cpu);
+                disturbed = shares.fold(disturbed, f64::max);
             }
             if repetitions.iter().any(|measured| !measured.alive) {
                 name += KILLED;
@@ -74,6 +85,13 @@ pub(super) fn rows(shown: &Shown) -> Rows {
              were more than 50 ms late: the figure may be theirs rather than the server's."
                 .to_owned(),
         );
+    }
+    if disturbed > 0.0 {
+        notes.push(format!(
+            "*: other programs used more than 15 % of the server's processor (at most {:.0} %): the variants took turns, so that \
+             comparisons hold better than the figures themselves; a quiet machine gives steadier ones.",
+            disturbed * 100.0
+        ));
     }
     if killed {
         let kills: u64 = shown.results.cells().map(|(_, measured)| measured.kills).sum();
@@ -131,7 +149,15 @@ fn interval(values: impl IntoIterator<Item = f64>, show: fn(f64) -> String) -> S
     let found = Interval::of(&values.into_iter().collect::<Vec<_>>());
     match found.half_width {
         _ if !found.mean.is_finite() => "–".to_owned(),
-        Some(half) => format!("{} ± {}", show(found.mean), show(half)),
+        // In the unit of the mean where it has one: "9.80 ± 0.20 s".
+        Some(half) => match show(found.mean).rsplit_once(' ') {
+            Some((value, unit)) => {
+                let decimals = value.split_once('.').map_or(0, |(_, digits)| digits.len());
+                let half = if unit == "ms" { half * 1e3 } else { half };
+                format!("{value} ± {half:.decimals$} {unit}")
+            }
+            None => format!("{} ± {}", show(found.mean), show(half)),
+        },
         None => show(found.mean),
     }
 }
@@ -144,4 +170,18 @@ fn per_second(value: f64) -> String {
 fn percent(part: f64) -> String {
     // Not "-0".
     if part.is_finite() { format!("{:.0} %", (part * 100.0).round() + 0.0) } else { "–".to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_half_width_has_the_unit_of_its_mean() {
+        assert_eq!(interval([9.8, 9.8], seconds), "9.80 ± 0.00 s");
+        assert_eq!(interval([0.040, 0.042], seconds), "41.0 ± 6.3 ms");
+        assert_eq!(interval([1790.0, 1810.0], per_second), "1,800 ± 63");
+        assert_eq!(interval([3.0], per_second), "3.0");
+        assert_eq!(interval([], seconds), "–");
+    }
 }

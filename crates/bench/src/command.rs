@@ -158,7 +158,7 @@ async fn run(
     }
     let mut text = String::from("\n");
     for (goal, verdict) in plan.goal.iter().zip(verdict::judge(&plan, form, book.results())) {
-        text += &format!("  {}\n    {}\n", goal.says, verdict.text);
+        text += &format!("  {}\n    {}: {}\n", goal.says, verdict.standing.word(), verdict.text);
     }
     Ok(text + &format!("\n  results: {}   bench report draws them\n", path.display()))
 }

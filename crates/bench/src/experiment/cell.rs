@@ -163,6 +163,11 @@ impl Measured {
         };
         Some(match metric {
             Metric::Throughput => figures.throughput,
+            Metric::ThroughputPerProcessor => {
+                // Where the server's own part isn't known there is no such figure.
+                let own = self.server_cpu.filter(|&share| self.others_cpu.is_some() && share > 0.0)?;
+                figures.throughput / own
+            }
             Metric::Response => figures.all_seconds,
             Metric::ResponseInTime => figures.in_time_seconds,
             Metric::P95 => figures.p95_seconds,
@@ -197,6 +202,15 @@ mod tests {
         assert!((found.in_time_seconds - 0.65).abs() < 1e-9);
         assert!((found.all_seconds - (1.0 + 0.3 + 0.4 + 4.0) / 4.0).abs() < 1e-9);
         assert!((found.residual.unwrap() - (4.0 - 2.0 * 1.15) / 4.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn throughput_per_processor_needs_the_servers_own_part() {
+        let clients = Figures { throughput: 600.0, ..Figures::default() };
+        let measured = Measured { clients, server_cpu: Some(0.5), ..Measured::default() };
+        let figure = |measured: &Measured| measured.figure(Metric::ThroughputPerProcessor, Who::Clients);
+        assert_eq!(figure(&measured), None);
+        assert_eq!(figure(&Measured { others_cpu: Some(0.4), ..measured }), Some(1200.0));
     }
 
     #[test]

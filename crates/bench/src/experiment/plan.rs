@@ -18,6 +18,8 @@ const FILE: &str = "plan.toml";
 pub const OPEN_DIRECT: usize = 600;
 /// The same to a proxy, where who waits costs the database nothing.
 pub const OPEN_PROXIED: usize = 1_000;
+/// The variants that a gate is compared with.
+const CONTROLS: [&str; 4] = ["direct", "pgbouncer-same-pool", "pgbouncer-best-pool", "gate-fifo"];
 /// Server connections of a gate as it comes, and of PgBouncer beside it.
 pub const POOL: u32 = 20;
 
@@ -249,6 +251,9 @@ pub struct Goal {
 pub enum Metric {
     /// Requests completed per second.
     Throughput,
+    /// The same for each second of the processor that the server itself used: where the processor is what bounds, a shared
+    /// machine disturbs it less.
+    ThroughputPerProcessor,
     /// Mean response time of all requests, who gave up at the full time-out.
     Response,
     /// Mean response time of those that completed: the papers' metric.
@@ -386,6 +391,13 @@ impl Plan {
         };
         let opening = CONNECTION * u32::try_from(connections).unwrap_or(u32::MAX);
         AROUND + opening + form.warm_up.0 + form.window.0 + after
+    }
+}
+
+impl Goal {
+    /// Whether it is of a control: said for comparison.
+    pub fn is_of_a_control(&self) -> bool {
+        CONTROLS.contains(&self.of.as_str())
     }
 }
 

@@ -23,6 +23,19 @@ pub enum Standing {
     Open,
 }
 
+impl Standing {
+    /// In a word or two.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Reached => "reached",
+            Self::Barely => "just reached",
+            Self::Nearly => "just missed",
+            Self::Missed => "missed",
+            Self::Open => "open",
+        }
+    }
+}
+
 /// What one goal came to, where it came out worst.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
@@ -30,7 +43,7 @@ pub struct Verdict {
     pub standing: Standing,
     /// The value and its interval of 90 %; infinite where what it is divided by is zero.
     pub found: Option<(Load, Interval)>,
-    /// In plain words.
+    /// What was found, in plain words.
     pub text: String,
 }
 
@@ -55,23 +68,18 @@ fn one(goal: &Goal, form: &Form, results: &Results) -> Verdict {
     };
     let bound = goal.at_least.or(goal.at_most).unwrap_or(0.0);
     let standing = standing(found, bound, is_floor);
-    let said = match standing {
-        Standing::Reached => "reached",
-        Standing::Barely => "reached by the mean, within the noise",
-        Standing::Nearly => "missed by the mean, within the noise",
-        Standing::Missed | Standing::Open => "missed",
-    };
     let comparison = if is_floor { "at least" } else { "at most" };
     let text = if goal.metric == Metric::Alive {
         let word = if found.mean >= 1.0 { "it lives" } else { "it lost processes" };
-        format!("{said}: {word}, {}", load.phrase())
+        format!("{word}, {}", load.phrase())
     } else {
         let value = show(goal, found.mean);
         let around = match found.half_width {
             Some(half) if found.mean.is_finite() => format!(" ± {}", show(goal, half)),
             _ => String::new(),
         };
-        format!("{said}: {value}{around} {} ({comparison} {} asked for)", load.phrase(), show(goal, bound))
+        let once = if found.half_width.is_none() { "; measured once" } else { "" };
+        format!("{value}{around} {} ({comparison} {} asked for{once})", load.phrase(), show(goal, bound))
     };
     Verdict { standing, found: Some((load, found)), text }
 }
@@ -165,7 +173,7 @@ fn show(goal: &Goal, value: f64) -> String {
             "more than any number of times (the other completed nothing)".to_owned()
         }
         (_, Some(_)) => format!("{} times", ratio(value)),
-        (Metric::Throughput, None) => format!("{value:.1}/s"),
+        (Metric::Throughput | Metric::ThroughputPerProcessor, None) => format!("{value:.1}/s"),
         (_, None) => seconds(value),
     }
 }
@@ -287,6 +295,6 @@ mod tests {
         };
         let results = results(&[("gate", 300, &[5.0]), ("direct", 300, &[5.0])]);
         assert_eq!(verdict(alive("gate"), &results).standing, Standing::Reached);
-        assert!(verdict(alive("direct"), &results).text.starts_with("missed: it lost processes"));
+        assert!(verdict(alive("direct"), &results).text.starts_with("it lost processes"));
     }
 }

@@ -54,7 +54,7 @@ fn text(shown: &Shown) -> String {
         machine.unwrap_or_default(),
     );
     for (goal, verdict) in shown.plan.goal.iter().zip(verdict::judge(&shown.plan, form, &shown.results)) {
-        text += &format!("* {}: **{}**\n", goal.says, verdict.text);
+        text += &format!("* {}: **{}**, {}\n", goal.says, verdict.standing.word(), verdict.text);
     }
     let table = rows::rows(shown);
     text += &format!("\n| {} |\n|{}\n", table.header.join(" | "), "---|".repeat(table.header.len()));

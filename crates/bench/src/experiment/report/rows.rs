@@ -4,7 +4,7 @@ use sim::Interval;
 
 use super::Shown;
 use crate::experiment::cell::{Figures, Measured};
-use crate::experiment::plan::Load;
+use crate::experiment::plan::{Load, Metric, Who};
 use crate::stats::mean;
 use crate::table::{count, seconds};
 
@@ -30,6 +30,7 @@ pub(super) fn rows(shown: &Shown) -> Rows {
         "load",
         "variant",
         "per second",
+        "per CPU second",
         "mean, all",
         "mean, in time",
         "95 %, all",
@@ -133,8 +134,12 @@ fn figures(repetitions: &[&Measured], load: Load) -> Vec<String> {
     );
     let busy =
         Interval::of(&repetitions.iter().filter_map(|measured| measured.server_cpu).collect::<Vec<_>>());
+    let efficiency = repetitions
+        .iter()
+        .filter_map(|measured| measured.figure(Metric::ThroughputPerProcessor, Who::Clients));
     vec![
         show(|figures| figures.throughput, per_second),
+        if idle { "–".to_owned() } else { interval(efficiency, per_second) },
         show(|figures| figures.all_seconds, seconds),
         in_time,
         show(|figures| figures.p95_seconds, seconds),

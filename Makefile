@@ -1,6 +1,6 @@
 # The entry points. `make test` and `make demo` do their own set-up, on a fresh machine too.
 
-.PHONY: help demo figures test conformance conformance-psycopg lint bench fuzz setup
+.PHONY: help demo figures experiments test conformance conformance-psycopg lint bench fuzz setup
 
 help:
 	@echo 'make demo     a flash sale before a private PostgreSQL, and an overloaded site, with and without the gatekeeper (150 seconds)'
@@ -10,6 +10,7 @@ help:
 	@echo 'make conformance-psycopg  psycopg'\''s, from a checkout: GATEKEEPER_PSYCOPG_SUITE says where'
 	@echo 'make lint     formatting, clippy, documentation, licences: what a change must pass'
 	@echo 'make bench    the experiments at length: the sale, reports, the cost beside PgBouncer and HAProxy, held response times'
+	@echo 'make experiments  every plan below experiments/ in its short form, and the page: results/report/report.html (ten minutes)'
 	@echo 'make fuzz     every decoder, for SECONDS=300 each: looks for bytes that it does not bear'
 	@echo 'make setup    what the others install by themselves: PostgreSQL, drivers and HTTP clients for the tests'
 
@@ -41,6 +42,12 @@ bench:
 	$(built)/bench shortest-first
 	$(built)/bench stall
 	$(built)/bench own-overload
+
+experiments:
+	scripts/setup postgresql pgbouncer
+	cargo build --release --locked -p gatekeeper -p bench
+	for plan in experiments/*/plan.toml; do $(built)/bench run --short $$(basename $$(dirname $$plan)) || echo "not measured: $$plan" >&2; done
+	$(built)/bench report --tables none
 
 SECONDS ?= 300
 

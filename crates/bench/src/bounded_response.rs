@@ -445,7 +445,13 @@ mod tests {
 
     fn record(due: u64, response: u64, outcome: Outcome) -> Record {
         let milliseconds = Duration::from_millis;
-        Record { due: milliseconds(due), request_type: 0, outcome, response: milliseconds(response) }
+        Record {
+            due: milliseconds(due),
+            request_type: 0,
+            outcome,
+            response: milliseconds(response),
+            retries: 0,
+        }
     }
 
     #[test]

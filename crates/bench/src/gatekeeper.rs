@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,6 +20,8 @@ use crate::process::{self, free_port};
 const START_BOUND: Duration = Duration::from_secs(20);
 /// How long it may take to drain after SIGTERM before it is killed.
 const STOP_BOUND: Duration = Duration::from_secs(10);
+/// How long its admin pages may take to answer.
+const ANSWER_BOUND: Duration = Duration::from_secs(2);
 /// How many of its last log lines are kept.
 const LOG_LINES: usize = 400;
 /// How much of one log line is kept, in characters.
@@ -170,6 +173,38 @@ fn find() -> Result<PathBuf, Error> {
         })
 }
 
+/// How many requests the gate with this admin listener lets in at once; none if it doesn't find that itself, or doesn't
+/// answer.
+pub(crate) fn capacity(admin_port: u16) -> Option<f64> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, admin_port)).ok()?;
+    stream.set_read_timeout(Some(ANSWER_BOUND)).ok()?;
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ok()?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).ok()?;
+    capacity_in(&text)
+}
+
+fn capacity_in(metrics: &str) -> Option<f64> {
+    let line = metrics.lines().find(|line| line.starts_with("gatekeeper_capacity_requests{"))?;
+    line.rsplit(' ').next()?.parse().ok()
+}
+
+/// The version of the binary that [`Gatekeeper::start`] runs, with a sum of its bytes: other figures come from another one.
+///
+/// # Errors
+/// If the binary isn't found.
+pub fn identity() -> Result<String, Error> {
+    let binary = find()?;
+    let bytes = fs::read(&binary).map_err(Error::io(format!("reading {}", binary.display())))?;
+    let output = Command::new(&binary)
+        .arg("--version")
+        .output()
+        .map_err(Error::io(format!("starting {}", binary.display())))?;
+    let version = String::from_utf8_lossy(&output.stdout);
+    let number = version.trim().rsplit(' ').next().unwrap_or_default().to_owned();
+    Ok(format!("{number} ({:016x})", xxhash_rust::xxh3::xxh3_64(&bytes)))
+}
+
 /// Keeps the last lines of the log; ends with the process.
 fn collect(stderr: ChildStderr, log: &Mutex<VecDeque<String>>) {
     let mut reader = BufReader::new(stderr);
@@ -203,6 +238,13 @@ mod tests {
         let port = free_port().unwrap();
         let error = Gatekeeper::start_binary(&binary, "", port, port, None).unwrap_err().to_string();
         assert!(error.contains("stopped at once") && error.contains("run --config fails"), "{error}");
+    }
+
+    #[test]
+    fn a_capacity_is_read_where_one_is_found() {
+        let text = "# TYPE x gauge\ngatekeeper_capacity_requests{gate=\"postgres\"} 5.0\nother 1\n";
+        assert_eq!(capacity_in(text), Some(5.0));
+        assert_eq!(capacity_in("other 1\n"), None);
     }
 
     #[test]

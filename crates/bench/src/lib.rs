@@ -6,6 +6,7 @@ pub mod alternate;
 pub mod bounded_response;
 mod encryption;
 pub mod error;
+pub mod experiment;
 mod files;
 pub mod flash_sale;
 pub mod gatekeeper;

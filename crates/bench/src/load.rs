@@ -9,10 +9,13 @@
 //! the full time-out.
 //!
 //! **Closed loop.** N clients, each sending its next request as soon as the last one was answered: how much
-//! work can this server do at that concurrency?
+//! work can this server do at that concurrency? A crowd is the same with all that clients do besides: they think, wait only
+//! so long, try again, connect anew, and come in groups.
 
 mod closed;
 mod connections;
+mod crowd;
+mod execution;
 mod mix;
 mod open;
 mod schedule;
@@ -22,6 +25,7 @@ use std::time::Duration;
 
 pub use closed::{ClosedOutcome, run_closed};
 pub use connections::{ConnectionPool, Target};
+pub use crowd::{Connecting, Crowd, CrowdOutcome, Group, Served};
 pub use mix::{Draw, Mix, RequestType, Statement, Unit, VALUES_MAX};
 pub use open::{OpenOutcome, OpenRun, Progress};
 pub use schedule::{ARRIVALS_MAX, Arrival, Schedule};
@@ -52,6 +56,8 @@ pub struct Record {
     pub outcome: Outcome,
     /// From its scheduled arrival to its end.
     pub response: Duration,
+    /// How often it was sent again after an error that its type retries.
+    pub retries: u32,
 }
 
 impl Record {

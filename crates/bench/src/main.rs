@@ -1,5 +1,7 @@
 //! The witness's command line: experiments that anybody can repeat.
 
+mod command;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,6 +14,7 @@ use bench::{
     bounded_response, hold_up, http, http_cost, idle_clients, own_overload, proxy_cost, shortest_first, stall,
 };
 use clap::{Args, Parser, Subcommand};
+use command::ByPlan;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Exit status after Ctrl-C, as shells have it (128 + SIGINT).
@@ -44,6 +47,8 @@ enum Experiment {
     IdleClients(IdleClientsArguments),
     #[command(flatten)]
     OverHttp(OverHttp),
+    #[command(flatten)]
+    ByPlan(ByPlan),
     /// A server whose requests take the processor time that they name, as the other experiments start it
     Origin {
         /// Where it listens on 127.0.0.1
@@ -303,7 +308,9 @@ fn main() -> ExitCode {
     match run(Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Error::Interrupted) => {
-            eprintln!("\ninterrupted; the private server is stopped and its files are removed");
+            eprintln!(
+                "\ninterrupted; the private server is stopped and its files are removed (what `bench run` has measured is kept)"
+            );
             ExitCode::from(INTERRUPTED)
         }
         Err(error) => {
@@ -389,6 +396,7 @@ async fn experiment(experiment: Experiment, server_cpu: Option<usize>) -> Result
             Ok(idle_clients::run(&options, &display).await?.text())
         }
         Experiment::OverHttp(experiment) => over_http(experiment, server_cpu, &display).await,
+        Experiment::ByPlan(command) => command::by_plan(command, server_cpu, &display).await,
         // It has no experiment to show, and was served before the runtime began.
         Experiment::Origin { .. } => Ok(String::new()),
         Experiment::Reports => Ok(hold_up::text(&hold_up::run(server_cpu, &display).await?)),

@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::Error;
-use crate::postgres::{PrivateServer, unprivileged_user};
+use crate::postgres::{Authentication, PrivateServer, unprivileged_user};
 use crate::process::{self, free_port};
 
 /// How long it may take until its port accepts connections.
@@ -31,7 +31,8 @@ pub struct PgBouncer {
 }
 
 impl PgBouncer {
-    /// Starts one before `server`, with so many server connections and room for so many clients.
+    /// Starts one before `server`, with so many server connections and room for so many clients. It lets everybody in
+    /// where the server does, and asks for SCRAM elsewhere.
     ///
     /// # Errors
     /// If it isn't installed (the message names the package) or doesn't start (the message quotes its log).
@@ -44,7 +45,7 @@ impl PgBouncer {
             .map_err(Error::io("creating a temporary directory"))?;
         let port = free_port()?;
         let owner = unprivileged_user()?;
-        let configuration = configuration(directory.path(), server.port(), port, pool_size, clients_max);
+        let configuration = configuration(directory.path(), server, port, pool_size, clients_max);
         let users = format!("\"{}\" \"{}\"\n", server.user(), server.password());
         for (name, text) in [("pgbouncer.ini", configuration), ("users.txt", users)] {
             let path = directory.path().join(name);
@@ -101,12 +102,22 @@ impl Drop for PgBouncer {
     }
 }
 
-fn configuration(directory: &Path, upstream: u16, port: u16, pool_size: u32, clients_max: u32) -> String {
-    let directory = directory.display();
+fn configuration(
+    directory: &Path,
+    server: &PrivateServer,
+    port: u16,
+    pool_size: u32,
+    clients_max: u32,
+) -> String {
+    let (directory, upstream) = (directory.display(), server.port());
+    let authentication = match server.authentication() {
+        Authentication::Trust => "trust",
+        Authentication::Md5 | Authentication::Scram => "scram-sha-256",
+    };
     format!(
         "[databases]\npostgres = host=127.0.0.1 port={upstream} dbname=postgres\n\n\
          [pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n\
-         auth_type = scram-sha-256\nauth_file = {directory}/users.txt\nlogfile = {directory}/log\n\
+         auth_type = {authentication}\nauth_file = {directory}/users.txt\nlogfile = {directory}/log\n\
          pool_mode = transaction\ndefault_pool_size = {pool_size}\nmax_client_conn = {clients_max}\n\
          log_connections = 0\nlog_disconnections = 0\n"
     )
@@ -116,6 +127,11 @@ fn give(path: &Path, owner: Option<(u32, u32)>) -> Result<(), Error> {
     let Some((user, group)) = owner else { return Ok(()) };
     chown(path, Some(user), Some(group))
         .map_err(Error::io(format!("handing {} to PgBouncer's user", path.display())))
+}
+
+/// The version of the one that is installed; nothing if none is.
+pub(crate) fn installed() -> String {
+    find().and_then(|binary| version(&binary)).unwrap_or_default()
 }
 
 fn find() -> Result<PathBuf, Error> {

@@ -44,7 +44,7 @@ const SUPERUSER: &str = "postgres";
 pub struct PrivateServer {
     child: Child,
     port: u16,
-    cpu: Option<usize>,
+    options: PrivateServerOptions,
     owner: Option<(u32, u32)>,
     password: String,
     binaries: Binaries,
@@ -90,12 +90,12 @@ impl PrivateServer {
         for _ in 0..PORT_ATTEMPTS {
             let port = free_port()?;
             configuration::write(root, port, options)?;
-            let mut child = spawn_server(&binaries, owner, root, options.cpu)?;
+            let mut child = spawn_server(&binaries, owner, root, options)?;
             let ready = wait_until_ready(&binaries, &mut child, root, port, &password);
             match ready {
                 Ok(()) => {
-                    let cpu = options.cpu;
-                    return Ok(Self { child, port, cpu, owner, password, binaries, directory });
+                    let options = options.clone();
+                    return Ok(Self { child, port, options, owner, password, binaries, directory });
                 }
                 Err(error) => {
                     process::end(&mut child, &[(Signal::QUIT, IMMEDIATE_STOP_BOUND)]);
@@ -120,8 +120,13 @@ impl PrivateServer {
             Stop::Immediate => &[immediate][..],
         };
         process::end(&mut self.child, steps);
-        self.child = spawn_server(&self.binaries, self.owner, self.directory.path(), self.cpu)?;
+        self.child = spawn_server(&self.binaries, self.owner, self.directory.path(), &self.options)?;
         wait_until_ready(&self.binaries, &mut self.child, self.directory.path(), self.port, &self.password)
+    }
+
+    /// Whether the postmaster has ended by itself.
+    pub fn has_ended(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(Some(_)))
     }
 
     /// The TCP port on 127.0.0.1.
@@ -132,6 +137,11 @@ impl PrivateServer {
     /// The directory of the Unix socket; the socket is `.s.PGSQL.<port>` in it.
     pub fn socket_dir(&self) -> &Path {
         self.directory.path()
+    }
+
+    /// How clients prove who they are.
+    pub const fn authentication(&self) -> Authentication {
+        self.options.authentication
     }
 
     /// The superuser's name.
@@ -271,12 +281,13 @@ fn spawn_server(
     binaries: &Binaries,
     owner: Option<(u32, u32)>,
     root: &Path,
-    cpu: Option<usize>,
+    options: &PrivateServerOptions,
 ) -> Result<Child, Error> {
     let log = File::create(log_path(root)).map_err(Error::io("creating the server's log"))?;
     let mut command = as_owner(&binaries.program("postgres"), owner, root);
     command.arg("-D").arg(data_path(root)).stdout(Stdio::null()).stderr(log);
-    process::spawn_pinned(&mut command, cpu)
+    command.envs(options.environment.iter().map(|(name, value)| (name, value)));
+    process::spawn_pinned(&mut command, options.cpu)
 }
 
 fn wait_until_ready(

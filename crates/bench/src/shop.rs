@@ -37,13 +37,16 @@ pub const ORDER: u16 = 0;
 /// Index of the short read in [`mix`].
 pub const READ: u16 = 1;
 
+/// What [`mix`] calls its request types, in its order.
+pub(crate) const REQUESTS: [&str; 3] = ["order", "short read", "report"];
+
 /// Sales per category, over so many rows of history from a first one.
 pub(crate) const REPORT: &str = "SELECT i.category, count(*), sum(h.amount) FROM sales_history h \
     JOIN items i ON i.id = h.item_id WHERE h.id BETWEEN {0} AND {0} + {1} GROUP BY i.category ORDER BY 3 DESC LIMIT 10";
 
 /// What the server is configured with: memory for the whole shop, no checkpoint in the middle of a round, and
 /// one process per query, because it has one core.
-const SERVER_SETTINGS: [(&str, &str); 6] = [
+pub(crate) const SERVER_SETTINGS: [(&str, &str); 6] = [
     ("shared_buffers", "256MB"),
     ("max_wal_size", "4GB"),
     ("checkpoint_timeout", "30min"),
@@ -134,7 +137,7 @@ async fn fastest(client: &Client, rows: i64) -> Result<Duration, Error> {
 /// None in practice: the description is fixed.
 pub fn mix(report_rows: i64) -> Result<Mix, Error> {
     let order = RequestType::new(
-        "order",
+        REQUESTS[0],
         325.0,
         Unit::Transaction,
         &[Draw::Distinct { count: 3, low: 1, high: HOT_ITEMS }],
@@ -147,7 +150,7 @@ pub fn mix(report_rows: i64) -> Result<Mix, Error> {
         ],
     )?;
     let read = RequestType::new(
-        "short read",
+        REQUESTS[1],
         672.0,
         Unit::Statements,
         &[Draw::Uniform { low: 1, high: ITEMS }],
@@ -155,7 +158,7 @@ pub fn mix(report_rows: i64) -> Result<Mix, Error> {
            WHERE i.id = {0}"],
     )?;
     let report = RequestType::new(
-        "report",
+        REQUESTS[2],
         3.0,
         Unit::Statements,
         &[Draw::Constant(1), Draw::Constant(report_rows)],
@@ -164,12 +167,23 @@ pub fn mix(report_rows: i64) -> Result<Mix, Error> {
     Mix::new(vec![order, read, report])
 }
 
-/// Puts the shop back in order: ends what other sessions still run, waits until the server is at rest, removes
-/// the orders, fills the stock and clears the dead rows away.
+/// Puts the shop back in order: brings the server to rest, removes the orders, fills the stock and clears the dead rows away.
 ///
 /// # Errors
 /// If the server doesn't come to rest in time, or refuses.
 pub async fn restore(client: &Client) -> Result<(), Error> {
+    come_to_rest(client).await?;
+    let sweep = format!("TRUNCATE orders; UPDATE items SET stock = 1000000000 WHERE id <= {HOT_ITEMS}");
+    batch(client, "restoring the shop", &sweep).await?;
+    batch(client, "vacuuming the items", "VACUUM (ANALYZE) items").await?;
+    batch(client, "writing a checkpoint", "CHECKPOINT").await
+}
+
+/// Ends what other sessions still run, and waits until the server is at rest.
+///
+/// # Errors
+/// If the server doesn't come to rest in time, or refuses.
+pub(crate) async fn come_to_rest(client: &Client) -> Result<(), Error> {
     let busy = "backend_type = 'client backend' AND state <> 'idle' AND pid <> pg_backend_pid()";
     batch(
         client,
@@ -190,12 +204,9 @@ pub async fn restore(client: &Client) -> Result<(), Error> {
         }
         tokio::time::sleep(REST_INTERVAL).await;
     }
-    let sweep = format!("TRUNCATE orders; UPDATE items SET stock = 1000000000 WHERE id <= {HOT_ITEMS}");
-    batch(client, "restoring the shop", &sweep).await?;
-    batch(client, "vacuuming the items", "VACUUM (ANALYZE) items").await?;
-    batch(client, "writing a checkpoint", "CHECKPOINT").await
+    Ok(())
 }
 
-async fn batch(client: &Client, action: &str, sql: &str) -> Result<(), Error> {
+pub(crate) async fn batch(client: &Client, action: &str, sql: &str) -> Result<(), Error> {
     client.batch_execute(sql).await.map_err(Error::database(action))
 }

@@ -199,6 +199,7 @@ mod tests {
             request_type: 0,
             outcome,
             response: Duration::from_millis(response),
+            retries: 0,
         }
     }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bench::load::{
-    ConnectionPool, Draw, Mix, OpenOutcome, OpenRun, Outcome, Progress, RequestType, Schedule, Target, Unit,
-    run_closed,
+    Connecting, ConnectionPool, Crowd, CrowdOutcome, Draw, Group, Mix, OpenOutcome, OpenRun, Outcome,
+    Progress, RequestType, Schedule, Target, Unit, run_closed,
 };
 use bench::postgres::{PrivateServer, PrivateServerOptions};
 use bench::shop;
@@ -126,4 +126,85 @@ async fn the_shop_takes_orders_and_is_restored_to_what_it_was() {
     shop::restore(&admin).await.unwrap();
     assert_eq!(server.psql("SELECT count(*) FROM orders").unwrap(), "0");
     assert_eq!(server.psql(sold).unwrap(), "0");
+}
+
+/// Three clients for a third of a second, as told.
+async fn crowd(
+    server: &PrivateServer,
+    request: RequestType,
+    change: impl FnOnce(&mut Crowd),
+) -> CrowdOutcome {
+    let mix = Arc::new(Mix::new(vec![request]).unwrap());
+    let mut crowd = Crowd {
+        target: Target::parse(&server.dsn()).unwrap(),
+        groups: vec![Group { mix, clients: 3, think: Duration::ZERO }],
+        connecting: Connecting::Once,
+        timeout: Duration::from_secs(60),
+        warm_up: Duration::ZERO,
+        window: Duration::from_millis(300),
+        drain: Duration::from_secs(60),
+        seed: 1,
+    };
+    change(&mut crowd);
+    let mut begun = false;
+    let outcome = crowd.run(|_| begun = true).await.unwrap();
+    assert!(begun && outcome.groups.len() == crowd.groups.len());
+    outcome
+}
+
+fn request(text: &str) -> RequestType {
+    RequestType::new("request", 1.0, Unit::Transaction, &[], &[text]).unwrap()
+}
+
+#[tokio::test]
+async fn a_crowd_thinks_and_has_groups_of_its_own() {
+    let server = server();
+    let outcome = crowd(&server, request("SELECT 1"), |crowd| {
+        // Somebody who thinks for hours asks for nothing in between, but for once in a thousand years.
+        let thinking = Group { clients: 2, think: Duration::from_secs(360_000), ..crowd.groups[0].clone() };
+        crowd.groups.push(thinking);
+    })
+    .await;
+    assert!(outcome.groups[0].records.len() > 3);
+    assert!(outcome.groups[0].records.iter().all(|record| record.outcome == Outcome::Completed));
+    assert_eq!(outcome.groups[1].records.len(), 0);
+}
+
+#[tokio::test]
+async fn what_an_application_would_try_again_is_part_of_one_request() {
+    let server = server();
+    server.psql("CREATE SEQUENCE attempts").unwrap();
+    // Every second attempt fails as a serialization does; a sequence counts also what is rolled back.
+    let failing = "DO $$ BEGIN IF nextval('attempts') % 2 = 1 THEN \
+                   RAISE EXCEPTION 'again' USING ERRCODE = '40001'; END IF; END $$";
+    let retried = |states: &[String]| request(failing).retrying(states);
+    let outcome = crowd(&server, retried(&["40001".to_owned()]), |crowd| crowd.groups[0].clients = 1).await;
+    let records = &outcome.groups[0].records;
+    assert!(records.iter().all(|record| (record.outcome, record.retries) == (Outcome::Completed, 1)));
+    let outcome = crowd(&server, retried(&[]), |crowd| crowd.groups[0].clients = 1).await;
+    assert!(outcome.first_failure.unwrap().contains("again"));
+}
+
+#[tokio::test]
+async fn who_waits_too_long_gives_up_and_the_connection_is_used_again() {
+    let server = server();
+    let outcome = crowd(&server, request("SELECT pg_sleep(600)"), |crowd| {
+        crowd.timeout = Duration::from_millis(100);
+        crowd.drain = Duration::ZERO;
+    })
+    .await;
+    let records = &outcome.groups[0].records;
+    assert!(records.iter().all(|record| record.outcome == Outcome::TimedOut), "{records:?}");
+    assert!(records.iter().all(|record| record.response == Duration::from_millis(100)));
+    assert!(outcome.first_failure.is_none());
+}
+
+#[tokio::test]
+async fn a_connection_for_each_request_is_a_session_for_each() {
+    let server = server();
+    server.psql("CREATE TABLE seen (pid int)").unwrap();
+    let note = request("INSERT INTO seen VALUES (pg_backend_pid())");
+    let outcome = crowd(&server, note, |crowd| crowd.connecting = Connecting::ForEach).await;
+    let requests = outcome.groups[0].records.len();
+    assert_eq!(server.psql("SELECT count(DISTINCT pid) FROM seen").unwrap(), requests.to_string());
 }

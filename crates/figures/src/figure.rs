@@ -8,8 +8,8 @@ use sim::plot::{Curve, Mark, Panel, Plot, Scale};
 use crate::bars::Bars;
 use crate::digest::{Digest, Metric};
 use crate::error::Error;
-use crate::interval::Interval;
 use crate::results::Results;
+use sim::Interval;
 
 /// A figure.
 #[derive(Clone, Debug)]

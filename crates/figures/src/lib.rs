@@ -9,7 +9,6 @@ mod digest;
 mod error;
 mod figure;
 mod gatekeeper;
-mod interval;
 mod page;
 mod results;
 mod series;
@@ -21,9 +20,9 @@ use std::path::{Path, PathBuf};
 pub use digest::{Digest, Kind, Metric, Moment};
 pub use error::Error;
 pub use figure::{Drawing, Figure};
-pub use interval::Interval;
 pub use page::TEMPLATE;
 pub use results::{Length, Progress, Results};
+pub use sim::Interval;
 
 /// Where everything is.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use sim::{Observer, Sample, Scenario, Steering, sweep_with};
 
 use crate::digest::{Digest, Moment};
 use crate::error::Error;
-use crate::interval::Interval;
+use sim::Interval;
 
 /// What is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -223,6 +223,15 @@ impl Plot {
             .map_err(said)?;
         for (number, curve) in panel.curves.iter().enumerate() {
             let (style, dash) = stroke(number);
+            if let [(at, value)] = curve.points[..] {
+                // A line of one point would not be seen: a dot, with its band as a line.
+                let ends = curve.band.iter().flat_map(|&(at, low, high)| [(at, low), (at, high)]);
+                let whisker: Vec<(f64, f64)> = ends.map(|(at, end)| (at, panel.place(end))).collect();
+                chart.draw_series(LineSeries::new(whisker, style)).map_err(said)?;
+                let dot = Circle::new((at, panel.place(value)), MARK_SIZE, style.color.filled());
+                chart.draw_series(std::iter::once(dot)).map_err(said)?;
+                continue;
+            }
             let band = panel.outline(curve);
             if !band.is_empty() {
                 let fill = style.color.mix(0.14).filled();
@@ -370,6 +379,28 @@ mod tests {
         {
             assert!(text.contains(expected), "{expected}");
         }
+    }
+
+    #[test]
+    fn a_curve_of_one_point_is_a_dot_with_its_band_as_a_line() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("plot.svg");
+        let mut panel = panel(Scale::Linear, vec![(1.0, 5.0)]);
+        panel.marks = Vec::new();
+        let plot = Plot {
+            title: String::new(),
+            subtitle: String::new(),
+            variants: Vec::new(),
+            marks: None,
+            axis: "",
+            seconds: 2.0,
+            panels: vec![panel],
+        };
+        plot.write(&path).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(text.matches("<circle").count(), 1);
+        let whisker = "<polyline fill=\"none\" opacity=\"1\" stroke=\"#D55E00\" stroke-width=\"2\"";
+        assert_eq!(text.matches(whisker).count(), 1, "{text}");
     }
 
     #[test]

@@ -216,7 +216,8 @@ async fn serve(state: Rc<State>, number: usize) {
             Outcome::TimedOut
         }
     };
-    let record = Record { due: request.due, request_type: request.request_type, outcome, response };
+    let record =
+        Record { due: request.due, request_type: request.request_type, outcome, response, retries: 0 };
     state.records.borrow_mut().push((record, number));
     state.running.set(state.running.get() - 1);
 }

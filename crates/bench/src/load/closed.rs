@@ -9,8 +9,8 @@ use tokio_postgres::Client;
 
 use super::Outcome;
 use super::connections::ConnectionPool;
+use super::execution::execute;
 use super::mix::{Mix, Rotation};
-use super::open::execute;
 use crate::Error;
 use crate::stats::little_residual;
 
@@ -99,7 +99,7 @@ async fn one_client(
             return tally;
         }
         let request_type = mix.get(rotation.lock().unwrap_or_else(PoisonError::into_inner).next(mix));
-        let (outcome, _) = execute(client, request_type, random.random()).await;
+        let outcome = execute(client, request_type, random.random()).await.outcome;
         let now = Instant::now();
         if now < begin {
             continue;

@@ -94,6 +94,23 @@ impl Target {
         Ok(client)
     }
 
+    /// Cancels what a connection runs, until its server is done with it: whether the connection can be used again.
+    pub(super) async fn settle(&self, client: &Client) -> bool {
+        !client.is_closed() && within(CANCEL_BOUND, self.roll_back(client)).await
+    }
+
+    async fn roll_back(&self, client: &Client) -> std::io::Result<()> {
+        self.cancel(client).await?;
+        // Queued behind what was canceled: its answer says that the server is done with it.
+        let mut done = pin!(client.simple_query("ROLLBACK"));
+        loop {
+            match tokio::time::timeout(CANCEL_PERIOD, &mut done).await {
+                Ok(answer) => return answer.map(drop).map_err(std::io::Error::other),
+                Err(_) => self.cancel(client).await?,
+            }
+        }
+    }
+
     /// Cancels what a connection runs and waits until the server has passed the signal on.
     ///
     /// The driver sends the request but doesn't wait for the server to close the cancel connection, which is
@@ -213,7 +230,7 @@ impl ConnectionPool {
     /// Makes a connection whose request was given up usable again: cancels what still runs and rolls back, or
     /// opens a new one. Returns `None` if that failed for good.
     pub(super) async fn repair(&self, client: Client) -> Option<Client> {
-        if !client.is_closed() && within(CANCEL_BOUND, self.roll_back(&client)).await {
+        if self.target.settle(&client).await {
             return Some(client);
         }
         drop(client);
@@ -230,19 +247,6 @@ impl ConnectionPool {
         }
         self.missing.fetch_add(1, Ordering::Relaxed);
         None
-    }
-
-    /// Cancels what a connection runs until its server is done with it.
-    async fn roll_back(&self, client: &Client) -> std::io::Result<()> {
-        self.target.cancel(client).await?;
-        // Queued behind what was canceled: its answer says that the server is done with it.
-        let mut done = pin!(client.simple_query("ROLLBACK"));
-        loop {
-            match tokio::time::timeout(CANCEL_PERIOD, &mut done).await {
-                Ok(answer) => return answer.map(drop).map_err(std::io::Error::other),
-                Err(_) => self.target.cancel(client).await?,
-            }
-        }
     }
 
     fn lists(&self) -> MutexGuard<'_, Lists> {

@@ -27,6 +27,15 @@ pub enum Draw {
         /// Largest value.
         high: i64,
     },
+    /// As [`Draw::Distinct`], in any order.
+    Shuffled {
+        /// How many.
+        count: usize,
+        /// Smallest value.
+        low: i64,
+        /// Largest value.
+        high: i64,
+    },
     /// Always the same value.
     Constant(i64),
 }
@@ -36,12 +45,12 @@ impl Draw {
         match self {
             Self::Constant(_) => Ok(1),
             Self::Uniform { low, high } if low <= high => Ok(1),
-            Self::Distinct { count, low, high }
+            Self::Distinct { count, low, high } | Self::Shuffled { count, low, high }
                 if low <= high && i64::try_from(count).is_ok_and(|n| n <= high - low + 1) =>
             {
                 Ok(count)
             }
-            Self::Uniform { .. } | Self::Distinct { .. } => {
+            Self::Uniform { .. } | Self::Distinct { .. } | Self::Shuffled { .. } => {
                 Err(Error::Experiment(format!("{self:?} has too few values to draw from")))
             }
         }
@@ -53,13 +62,17 @@ impl Draw {
             Self::Uniform { low, high } => values.push(random.random_range(low..=high)),
             Self::Distinct { count, low, high } => {
                 let start = values.len();
+                Self::Shuffled { count, low, high }.draw(random, values);
+                values[start..].sort_unstable();
+            }
+            Self::Shuffled { count, low, high } => {
+                let start = values.len();
                 while values.len() < start + count {
                     let value = random.random_range(low..=high);
                     if !values[start..].contains(&value) {
                         values.push(value);
                     }
                 }
-                values[start..].sort_unstable();
             }
         }
     }
@@ -114,6 +127,19 @@ pub enum Unit {
     Statements,
     /// An explicit transaction, BEGIN and COMMIT sent as statements of their own.
     Transaction,
+    /// The same at isolation level SERIALIZABLE.
+    Serializable,
+}
+
+impl Unit {
+    /// What opens it, if anything does.
+    const fn begin(self) -> Option<&'static str> {
+        match self {
+            Self::Statements => None,
+            Self::Transaction => Some("BEGIN"),
+            Self::Serializable => Some("BEGIN ISOLATION LEVEL SERIALIZABLE"),
+        }
+    }
 }
 
 /// One kind of request.
@@ -126,6 +152,8 @@ pub struct RequestType {
     unit: Unit,
     draws: Vec<Draw>,
     statements: Vec<Statement>,
+    /// SQLSTATEs after which it is tried again.
+    retried: Vec<String>,
 }
 
 impl RequestType {
@@ -155,7 +183,31 @@ impl RequestType {
         if statements.iter().filter_map(Statement::highest).any(|highest| highest >= drawn) {
             return Err(Error::Experiment(format!("`{name}` uses a value that it doesn't draw")));
         }
-        Ok(Self { name: name.to_owned(), weight, unit, draws: draws.to_vec(), statements })
+        Ok(Self {
+            name: name.to_owned(),
+            weight,
+            unit,
+            draws: draws.to_vec(),
+            statements,
+            retried: Vec::new(),
+        })
+    }
+
+    /// The same, sent again with the same parameters after one of these SQLSTATEs, for as long as its client waits.
+    #[must_use]
+    pub fn retrying(self, states: &[String]) -> Self {
+        Self { retried: states.to_vec(), ..self }
+    }
+
+    /// The same, as often as this relative to the others.
+    #[must_use]
+    pub fn weighing(self, weight: f64) -> Self {
+        Self { weight, ..self }
+    }
+
+    /// Whether it is sent again after this SQLSTATE.
+    pub(super) fn retries(&self, state: &str) -> bool {
+        self.retried.iter().any(|known| known == state)
     }
 
     /// What the application sends, one round trip each, for the parameters that belong to `seed`.
@@ -166,9 +218,9 @@ impl RequestType {
             draw.draw(&mut random, &mut values);
         }
         let statements = self.statements.iter().map(|statement| statement.render(&values));
-        match self.unit {
-            Unit::Statements => statements.collect(),
-            Unit::Transaction => std::iter::once("BEGIN".to_owned())
+        match self.unit.begin() {
+            None => statements.collect(),
+            Some(begin) => std::iter::once(begin.to_owned())
                 .chain(statements)
                 .chain(std::iter::once("COMMIT".to_owned()))
                 .collect(),
@@ -177,7 +229,7 @@ impl RequestType {
 
     /// Whether an error leaves a transaction open that the client must roll back.
     pub fn is_transaction(&self) -> bool {
-        self.unit == Unit::Transaction
+        self.unit != Unit::Statements
     }
 }
 
@@ -263,6 +315,22 @@ mod tests {
         let draws = [Draw::Distinct { count: 3, low: 1, high: 3 }, Draw::Constant(7)];
         let order = RequestType::new("order", 1.0, Unit::Transaction, &draws, &["UPDATE {0},{1},{2} TO {3}"]);
         assert_eq!(order.unwrap().script(5), ["BEGIN", "UPDATE 1,2,3 TO 7", "COMMIT"]);
+    }
+
+    #[test]
+    fn values_in_any_order_are_distinct_and_not_always_ascending() {
+        let draws = [Draw::Shuffled { count: 3, low: 1, high: 20 }];
+        let order = RequestType::new("order", 1.0, Unit::Serializable, &draws, &["{0} {1} {2}"]).unwrap();
+        let mut ascending = 0;
+        for seed in 0..100 {
+            let script = order.script(seed);
+            assert_eq!(script[0], "BEGIN ISOLATION LEVEL SERIALIZABLE");
+            let values: Vec<i64> = script[1].split(' ').map(|value| value.parse().unwrap()).collect();
+            ascending += usize::from(values.is_sorted());
+            assert!(values[0] != values[1] && values[1] != values[2] && values[0] != values[2]);
+        }
+        // One in six by chance.
+        assert!((1..50).contains(&ascending), "{ascending}");
     }
 
     #[test]

@@ -12,7 +12,8 @@ use tokio::sync::Notify;
 use tokio_postgres::Client;
 
 use super::connections::ConnectionPool;
-use super::mix::{Mix, RequestType};
+use super::execution::{Execution, execute};
+use super::mix::Mix;
 use super::schedule::Schedule;
 use super::usage::CpuMeter;
 use super::{Outcome, Record};
@@ -167,13 +168,14 @@ impl State {
         self.epoch + self.run.schedule.arrivals()[request].due + self.run.timeout
     }
 
-    fn record(&self, request: usize, outcome: Outcome, failure: Option<String>) {
+    fn record(&self, request: usize, Execution { outcome, retries, failure }: Execution) {
         let arrival = self.run.schedule.arrivals()[request];
         let response = match outcome {
             Outcome::TimedOut => self.run.timeout,
             _ => (self.epoch + arrival.due).elapsed(),
         };
-        let record = Record { due: arrival.due, request_type: arrival.request_type, outcome, response };
+        let record =
+            Record { due: arrival.due, request_type: arrival.request_type, outcome, response, retries };
         let ended = {
             let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
             results.records.push(record);
@@ -199,7 +201,7 @@ impl State {
     fn sweep(&self) {
         let now = Instant::now();
         for request in self.pool.take_expired(|request| self.deadline(request) <= now) {
-            self.record(request, Outcome::TimedOut, None);
+            self.record(request, Execution::GIVEN_UP);
         }
     }
 
@@ -249,43 +251,23 @@ async fn serve(state: Arc<State>, client: Client, request: usize) {
     while let Some((client, request)) = turn {
         let deadline = state.deadline(request);
         let usable = if Instant::now() >= deadline {
-            state.record(request, Outcome::TimedOut, None);
+            state.record(request, Execution::GIVEN_UP);
             Some(client)
         } else {
             let arrival = state.run.schedule.arrivals()[request];
             let request_type = state.run.mix.get(arrival.request_type);
             let execution = execute(&client, request_type, arrival.seed);
             match tokio::time::timeout_at(deadline.into(), execution).await {
-                Ok((outcome, failure)) => {
-                    state.record(request, outcome, failure);
+                Ok(execution) => {
+                    state.record(request, execution);
                     if client.is_closed() { state.pool.repair(client).await } else { Some(client) }
                 }
                 Err(_) => {
-                    state.record(request, Outcome::TimedOut, None);
+                    state.record(request, Execution::GIVEN_UP);
                     state.pool.repair(client).await
                 }
             }
         };
         turn = usable.and_then(|client| state.pool.hand_on(client));
     }
-}
-
-/// Sends a request's statements, each after the answer to the last, and says how it went.
-pub(super) async fn execute(
-    client: &Client,
-    request_type: &RequestType,
-    seed: u64,
-) -> (Outcome, Option<String>) {
-    for statement in request_type.script(seed) {
-        let Err(error) = client.simple_query(&statement).await else { continue };
-        if request_type.is_transaction() {
-            // If this fails too, the connection is closed and will be opened again.
-            let _ = client.simple_query("ROLLBACK").await;
-        }
-        let refused = error.code().is_some_and(|state| state.code().starts_with("53"));
-        let outcome = if refused { Outcome::Rejected } else { Outcome::Failed };
-        let reason = error.as_db_error().map_or_else(|| error.to_string(), ToString::to_string);
-        return (outcome, Some(format!("{}: {reason}", request_type.name)));
-    }
-    (Outcome::Completed, None)
 }

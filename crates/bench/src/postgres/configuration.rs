@@ -66,6 +66,8 @@ pub struct PrivateServerOptions {
     pub access_rules: Vec<String>,
     /// More files in the data directory, as name and content, which only the server can read.
     pub files: Vec<(String, String)>,
+    /// More variables of the server's environment.
+    pub environment: Vec<(String, String)>,
 }
 
 impl Default for PrivateServerOptions {
@@ -79,6 +81,7 @@ impl Default for PrivateServerOptions {
             settings: Vec::new(),
             access_rules: Vec::new(),
             files: Vec::new(),
+            environment: Vec::new(),
         }
     }
 }

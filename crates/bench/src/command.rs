@@ -1,0 +1,190 @@
+//! `bench list`, `bench run` and `bench report`: experiments as data from the command line.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bench::Error;
+use bench::alternate::Display;
+use bench::experiment::laboratory::Statements;
+use bench::experiment::plan::{self, Form, Plan};
+use bench::experiment::report::{self, Places, Shown};
+use bench::experiment::results::{Book, Line, Opened, Otherwise, Results};
+use bench::experiment::{machine, runner, verdict};
+use bench::table::Figures;
+use clap::{Args, Subcommand};
+
+/// Where plans are, below the directory that this is called in.
+const EXPERIMENTS: &str = "experiments";
+/// Where results go.
+const RESULTS: &str = "results/experiments";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ByPlan {
+    /// The experiments that are plans: what each asks, how long it takes, what is measured
+    List(Directories),
+    /// Runs an experiment that is a plan, or goes on with it
+    Run(RunArguments),
+    /// Writes what came out as one page, pictures, and the tables of docs/results
+    Report(ReportArguments),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Directories {
+    /// Where plans are
+    #[arg(long, default_value = EXPERIMENTS)]
+    experiments: PathBuf,
+    /// Where results are
+    #[arg(long, default_value = RESULTS)]
+    output: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArguments {
+    /// Which experiment
+    name: String,
+    /// The short form, at most a minute: shows what happens
+    #[arg(long)]
+    short: bool,
+    /// Only this variant
+    #[arg(long)]
+    only: Option<String>,
+    /// Go on with what another plan or another gatekeeper has measured
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    directories: Directories,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReportArguments {
+    /// Directory for the page and the pictures
+    #[arg(long, default_value = "results/report")]
+    page: PathBuf,
+    /// Directory of the pages whose tables are renewed; nothing is renewed if it isn't there
+    #[arg(long, default_value = "docs/results")]
+    tables: PathBuf,
+    #[command(flatten)]
+    directories: Directories,
+}
+
+pub(crate) async fn by_plan(
+    command: ByPlan,
+    server_cpu: Option<usize>,
+    display: &Display,
+) -> Result<String, Error> {
+    match command {
+        ByPlan::List(directories) => list(&directories),
+        ByPlan::Run(arguments) => run(&arguments, server_cpu, display).await,
+        ByPlan::Report(arguments) => write_report(&arguments),
+    }
+}
+
+/// The two forms, with what their results are called.
+fn forms(plan: &Plan) -> [(&'static str, &Form); 2] {
+    [("short", &plan.short), ("full", &plan.full)]
+}
+
+fn path(output: &Path, name: &str, form: &str) -> PathBuf {
+    output.join(name).join(format!("{form}.jsonl"))
+}
+
+fn list(directories: &Directories) -> Result<String, Error> {
+    let mut table = Figures::new(&["short", "full", "measured"].map(str::to_owned));
+    let mut questions = String::new();
+    for name in plan::names(&directories.experiments)? {
+        let plan = Plan::load(&directories.experiments, &name)?;
+        let mut measured = Vec::new();
+        for (form_name, form) in forms(&plan) {
+            let results = Results::read(&path(&directories.output, &name, form_name))?;
+            let (done, all) = (results.cells().count(), runner::cells(form, None).len());
+            if done > 0 {
+                measured.push(format!("{form_name} {done} of {all}"));
+            }
+        }
+        let said = if measured.is_empty() { "–".to_owned() } else { measured.join(", ") };
+        table.row(&name, [about(plan.takes(&plan.short)), about(plan.takes(&plan.full)), said]);
+        questions += &format!("  {name}: {}\n", plan.question);
+    }
+    let table: String = table.to_string().lines().map(|line| format!("  {line}\n")).collect();
+    Ok(format!("{table}\n{questions}"))
+}
+
+/// A time to plan with.
+fn about(time: Duration) -> String {
+    if time < Duration::from_secs(120) {
+        format!("{} s", time.as_secs())
+    } else {
+        format!("{} min", time.as_secs().div_ceil(60))
+    }
+}
+
+async fn run(
+    arguments: &RunArguments,
+    server_cpu: Option<usize>,
+    display: &Display,
+) -> Result<String, Error> {
+    let plan = Plan::load(&arguments.directories.experiments, &arguments.name)?;
+    let [short, full] = forms(&plan);
+    let (form_name, form) = if arguments.short { short } else { full };
+    let only = arguments.only.as_deref();
+    if let Some(only) = only.filter(|only| !form.variants.iter().any(|known| known == only)) {
+        let known = form.variants.join(", ");
+        return Err(Error::Experiment(format!(
+            "`{only}` is no variant of the {form_name} form; they are: {known}"
+        )));
+    }
+    let path = path(&arguments.directories.output, &plan.name, form_name);
+    let otherwise = if arguments.force { Otherwise::GoOn } else { Otherwise::BeginAnew };
+    let binary = bench::gatekeeper::identity()?;
+    let (mut book, opened) = Book::open(&path, &plan.measured(form), &binary, otherwise)?;
+    display.say(&format!("  {}: {}", plan.name, plan.question));
+    match opened {
+        Opened::New => {}
+        Opened::Continued(cells) => display.say(&format!("  going on: {cells} cells are measured already")),
+        Opened::Replaced(what) => display.say(&format!(
+            "  {what} has changed since the results were measured: beginning anew (they are kept as {}.before; --force goes on with them)",
+            path.display()
+        )),
+        Opened::Forced(what) => display.say(&format!("  {what} has changed since; going on all the same")),
+    }
+    let missing = runner::missing(form, only, &book);
+    if !missing.is_empty() {
+        display.say(&format!("  {} cells, about {}", missing.len(), about(plan.takes(form))));
+        display.now("starting a private PostgreSQL");
+        let mut laboratory = Statements::set_up(&plan, form, server_cpu).await?;
+        book.write(Line::Began { machine: laboratory.machine()?, moment: machine::Moment::now() })?;
+        runner::run(&plan, form, only, &mut laboratory, &mut book, display).await?;
+        book.write(Line::Ended { moment: machine::Moment::now() })?;
+    }
+    let mut text = String::from("\n");
+    for (goal, verdict) in plan.goal.iter().zip(verdict::judge(&plan, form, book.results())) {
+        text += &format!("  {}\n    {}: {}\n", goal.says, verdict.standing.word(), verdict.text);
+    }
+    Ok(text + &format!("\n  results: {}   bench report draws them\n", path.display()))
+}
+
+fn write_report(arguments: &ReportArguments) -> Result<String, Error> {
+    let directories = &arguments.directories;
+    let mut shown = Vec::new();
+    for name in plan::names(&directories.experiments)? {
+        let plan = Plan::load(&directories.experiments, &name)?;
+        // The full form once anything of it is there.
+        for form in ["full", "short"] {
+            let results = Results::read(&path(&directories.output, &name, form))?;
+            if results.cells().next().is_some() {
+                shown.push(Shown { plan, form, results });
+                break;
+            }
+        }
+    }
+    if shown.is_empty() {
+        return Err(Error::Experiment(format!(
+            "nothing is measured below {}; run one of: bench list",
+            directories.output.display()
+        )));
+    }
+    let tables = arguments.tables.is_dir().then(|| arguments.tables.clone());
+    let places = Places { page: arguments.page.clone(), tables };
+    let written = report::write(&shown, &places)?;
+    Ok(written.into_iter().map(|path| format!("  {}\n", path.display())).collect())
+}

@@ -1,0 +1,25 @@
+//! Experiments as data: a plan says what is asked and how, a runner measures its cells and writes each one down, and a
+//! report says what came out.
+//!
+//! `experiments/NAME/plan.toml` is read by [`plan`]; [`runner`] goes through its cells, alternating the variants, in a
+//! laboratory (here [`laboratory`]: a private PostgreSQL and statements); [`results`] are lines of JSON that an
+//! interrupted experiment goes on with; [`verdict`] judges the goals, [`report`] shows it all.
+
+pub mod cell;
+mod check;
+pub mod complaint;
+mod control;
+pub mod laboratory;
+pub mod machine;
+mod memory;
+pub mod plan;
+pub mod report;
+pub mod results;
+pub mod runner;
+pub mod verdict;
+pub mod words;
+
+pub use check::{FULL_MAX, SHORT_MAX, VARIANTS};
+
+#[cfg(test)]
+mod tests;

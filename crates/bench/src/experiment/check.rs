@@ -1,0 +1,163 @@
+//! What a plan must keep that its form alone doesn't say.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::complaint::{Complaints, Judge, nearest};
+use super::plan::{Form, Goal, Metric, Plan, Request, Tables, Who, has_best};
+use super::words::Reference;
+use crate::load::VALUES_MAX;
+use crate::shop;
+
+/// The variants that every plan knows.
+pub const VARIANTS: [&str; 6] =
+    ["direct", "pgbouncer-same-pool", "pgbouncer-best-pool", "gate-fifo", "gate", "gate-calibrated"];
+/// The longest that the short form may take.
+pub const SHORT_MAX: Duration = Duration::from_secs(60);
+/// The longest that the full form may take.
+pub const FULL_MAX: Duration = Duration::from_secs(90 * 60);
+/// The most clients: one client program drives them, and each may be a process of the server.
+const CLIENTS_MAX: usize = 5_000;
+
+/// Checks a plan that was read from this text.
+pub(super) fn check(plan: &Plan, file: &Path, text: &str) -> Result<(), Complaints> {
+    let mut judge = Judge::new(text);
+    workload(plan, &mut judge);
+    for (name, form, most) in [("short", &plan.short, SHORT_MAX), ("full", &plan.full, FULL_MAX)] {
+        check_form(plan, (name, form), most, &mut judge);
+    }
+    for (index, goal) in plan.goal.iter().enumerate() {
+        check_goal(plan, index, goal, &mut judge);
+    }
+    for (index, expected) in plan.expected.iter().enumerate() {
+        check_variant(plan, &format!("expected.{index}.variant"), &expected.variant, &mut judge);
+    }
+    for name in plan.variant.keys().filter(|name| VARIANTS.contains(&name.as_str())) {
+        judge.complain(&format!("variant.{name}"), "is the name of a variant that every plan knows", None);
+    }
+    judge.verdict(file)
+}
+
+fn workload(plan: &Plan, judge: &mut Judge<'_>) {
+    let workload = &plan.workload;
+    if workload.request.is_empty() {
+        judge.complain("workload.request", "is empty", Some("write [[workload.request]] for each type"));
+    }
+    if workload.timeout.0.is_zero() {
+        judge.complain("workload.timeout", "must be more than zero", None);
+    }
+    for (index, request) in workload.request.iter().enumerate() {
+        check_request(&format!("workload.request.{index}"), request, workload.tables, judge);
+    }
+    for (index, request) in workload.bystanders.iter().flat_map(|others| &others.request).enumerate() {
+        check_request(&format!("workload.bystanders.request.{index}"), request, workload.tables, judge);
+    }
+}
+
+fn check_request(path: &str, request: &Request, tables: Tables, judge: &mut Judge<'_>) {
+    if request.statements.is_empty() {
+        if tables != Tables::Shop {
+            let hint = "write them, or tables = \"shop\" for the shop's request types";
+            judge.complain(&format!("{path}.statements"), "is empty", Some(hint));
+        } else if !shop::REQUESTS.contains(&request.name.as_str()) {
+            let hint = nearest(&request.name, &shop::REQUESTS);
+            let why = "is no request type of the shop, and has no statements";
+            judge.complain(&format!("{path}.name"), why, hint.as_deref());
+        }
+    }
+    if !(request.weight.is_finite() && request.weight > 0.0) {
+        judge.complain(&format!("{path}.weight"), "must be more than zero", None);
+    }
+    if request.draw.len() > VALUES_MAX {
+        judge.complain(&format!("{path}.draw"), format!("has more than {VALUES_MAX} entries"), None);
+    }
+    for state in request.retry.iter().filter(|state| state.len() != 5) {
+        let why = format!("`{state}` is no SQLSTATE");
+        judge.complain(&format!("{path}.retry"), why, Some("they have five characters, as \"40P01\""));
+    }
+}
+
+fn check_form(plan: &Plan, (name, form): (&str, &Form), most: Duration, judge: &mut Judge<'_>) {
+    let at = |key: &str| format!("{name}.{key}");
+    for (index, variant) in form.variants.iter().enumerate() {
+        check_variant(plan, &format!("{name}.variants.{index}"), variant, judge);
+        if has_best(variant) && form.pools.is_empty() {
+            let why = format!("is empty, and `{variant}` has the best of them");
+            judge.complain(&at("pools"), why, Some("write the sizes to try, as [2, 4, 8, 16, 32]"));
+        }
+    }
+    if form.variants.is_empty() {
+        judge.complain(&at("variants"), "is empty", None);
+    }
+    if form.clients.is_empty() && form.overload.is_empty() {
+        let hint = "write numbers of clients, or multiples in `overload`";
+        judge.complain(&at("clients"), "is empty, and so is `overload`", Some(hint));
+    }
+    if form.clients.iter().any(|&clients| clients > CLIENTS_MAX) {
+        judge.complain(&at("clients"), format!("has more than {CLIENTS_MAX}"), None);
+    }
+    if form.clients.contains(&0) && plan.workload.bystanders.is_none() {
+        let hint = "0 clients are for bystanders alone; write [workload.bystanders]";
+        judge.complain(&at("clients"), "has 0, and there is nobody else", Some(hint));
+    }
+    if form.overload.iter().any(|&factor| !(factor.is_finite() && factor > 0.0)) {
+        judge.complain(&at("overload"), "must be more than zero", None);
+    }
+    if !form.overload.is_empty() && form.calibrate.is_none() {
+        let hint = "write calibrate = { variant = \"gate\", clients = [16, 64] }";
+        judge.complain(&at("overload"), "has nothing to multiply", Some(hint));
+    }
+    if let Some(calibrate) = &form.calibrate {
+        check_variant(plan, &at("calibrate.variant"), &calibrate.variant, judge);
+        if calibrate.clients.is_empty() {
+            judge.complain(&at("calibrate.clients"), "is empty", None);
+        }
+    }
+    if form.repetitions == 0 || form.window.0.is_zero() {
+        let key = if form.repetitions == 0 { "repetitions" } else { "window" };
+        judge.complain(&at(key), "must be more than zero", None);
+    }
+    let takes = plan.takes(form);
+    if takes > most {
+        let why = format!(
+            "takes about {} s, and may take {} s",
+            takes.as_secs().max(most.as_secs() + 1),
+            most.as_secs()
+        );
+        judge.complain(name, why, Some("take away variants, loads, repetitions or time"));
+    }
+}
+
+fn check_variant(plan: &Plan, path: &str, name: &str, judge: &mut Judge<'_>) {
+    if VARIANTS.contains(&name) || plan.variant.contains_key(name) {
+        return;
+    }
+    let own = plan.variant.keys().map(String::as_str);
+    let known: Vec<&str> = VARIANTS.into_iter().chain(own).collect();
+    let hint = nearest(name, &known);
+    judge.complain(path, format!("`{name}` is no variant"), hint.as_deref());
+}
+
+fn check_goal(plan: &Plan, index: usize, goal: &Goal, judge: &mut Judge<'_>) {
+    let at = |key: &str| format!("goal.{index}.{key}");
+    check_variant(plan, &at("of"), &goal.of, judge);
+    match (goal.at_least, goal.at_most) {
+        (None, None) => judge.complain(&at("says"), "has no bound", Some("write at_least or at_most")),
+        (Some(_), Some(_)) => judge.complain(&at("at_most"), "and `at_least` can't both be there", None),
+        _ => {}
+    }
+    if goal.group == Who::Bystanders && plan.workload.bystanders.is_none() {
+        judge.complain(&at("group"), "there are no bystanders", Some("write [workload.bystanders]"));
+    }
+    match &goal.relative_to {
+        Some(Reference::Variant(name)) => check_variant(plan, &at("relative_to"), name, judge),
+        Some(Reference::Idle) if !plan.full.clients.contains(&0) => {
+            let hint = "write 0 among the full form's clients";
+            judge.complain(&at("relative_to"), "no load is idle", Some(hint));
+        }
+        Some(_) if goal.metric == Metric::Alive => {
+            judge.complain(&at("relative_to"), "whether it lives is relative to nothing", None);
+        }
+        _ => {}
+    }
+}

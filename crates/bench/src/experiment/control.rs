@@ -1,0 +1,133 @@
+//! Who stands before the server: nobody, PgBouncer, a gate. Started for each cell anew, so that cells don't depend on one
+//! another: a gate knows nothing when its warm-up begins.
+
+use super::plan::{OPEN_DIRECT, OPEN_PROXIED, POOL, Plan};
+use crate::Error;
+use crate::gatekeeper::Gatekeeper;
+use crate::load::Target;
+use crate::pgbouncer::PgBouncer;
+use crate::postgres::PrivateServer;
+
+/// Clients that PgBouncer has room for beside the experiment's.
+const ROOM: u32 = 100;
+/// A gate that works as a plain pool does.
+const PLAIN: [(&str, &str); 3] =
+    [("order", "\"fifo\""), ("long_limit", "\"none\""), ("capacity", "\"none\"")];
+
+/// What a variant is.
+#[derive(Clone, Debug, PartialEq)]
+enum Way {
+    Direct,
+    PgBouncer { pool: u32 },
+    Gate { keys: Vec<(String, String)> },
+}
+
+/// The process in between, if there is one. Dropping it ends it.
+enum Proxy {
+    PgBouncer(PgBouncer),
+    Gatekeeper(Gatekeeper),
+}
+
+/// A way to the server that is open.
+pub(super) struct Control {
+    proxy: Option<Proxy>,
+    /// Whom clients connect to.
+    pub(super) target: Target,
+}
+
+impl Control {
+    /// Opens a variant's way for so many clients. `best` is the pool of a variant that has the best. Blocks.
+    pub(super) fn open(
+        plan: &Plan,
+        variant: &str,
+        best: Option<u32>,
+        clients: usize,
+        server: &PrivateServer,
+    ) -> Result<Self, Error> {
+        let proxy = match way(plan, variant, best)? {
+            Way::Direct => None,
+            Way::PgBouncer { pool } => {
+                let room = u32::try_from(clients).unwrap_or(u32::MAX).saturating_add(ROOM);
+                Some(Proxy::PgBouncer(PgBouncer::start(server, pool, room)?))
+            }
+            Way::Gate { keys } => Some(Proxy::Gatekeeper(Gatekeeper::start(server.port(), &keys)?)),
+        };
+        let port = match &proxy {
+            None => server.port(),
+            Some(Proxy::PgBouncer(pgbouncer)) => pgbouncer.port(),
+            Some(Proxy::Gatekeeper(gatekeeper)) => gatekeeper.port(),
+        };
+        Ok(Self { proxy, target: Target::parse(&server.dsn_through(port))? })
+    }
+
+    /// The process in between.
+    pub(super) fn pid(&self) -> Option<u32> {
+        self.proxy.as_ref().map(|proxy| match proxy {
+            Proxy::PgBouncer(pgbouncer) => pgbouncer.pid(),
+            Proxy::Gatekeeper(gatekeeper) => gatekeeper.pid(),
+        })
+    }
+
+    /// Where a gate tells what it has found.
+    pub(super) fn admin_port(&self) -> Option<u16> {
+        match &self.proxy {
+            Some(Proxy::Gatekeeper(gatekeeper)) => Some(gatekeeper.admin_port()),
+            _ => None,
+        }
+    }
+
+    /// Connections of an application in an open loop.
+    pub(super) fn open_connections(&self) -> usize {
+        if self.proxy.is_some() { OPEN_PROXIED } else { OPEN_DIRECT }
+    }
+
+    /// What the gate wrote last, for an error.
+    pub(super) fn log_tail(&self) -> String {
+        match &self.proxy {
+            Some(Proxy::Gatekeeper(gatekeeper)) => gatekeeper.log_tail(),
+            _ => String::new(),
+        }
+    }
+}
+
+fn way(plan: &Plan, variant: &str, best: Option<u32>) -> Result<Way, Error> {
+    let own =
+        |keys: &[(&str, &str)]| keys.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect();
+    let found =
+        || best.ok_or_else(|| Error::Experiment(format!("{variant}: its best pool wasn't looked for")));
+    Ok(match variant {
+        "direct" => Way::Direct,
+        "pgbouncer-same-pool" => Way::PgBouncer { pool: POOL },
+        "pgbouncer-best-pool" => Way::PgBouncer { pool: found()? },
+        "gate-fifo" => Way::Gate { keys: own(&PLAIN) },
+        "gate" => Way::Gate { keys: Vec::new() },
+        "gate-calibrated" => {
+            let connections = found()?.to_string();
+            Way::Gate { keys: own(&[("connections", connections.as_str()), ("capacity", "\"none\"")]) }
+        }
+        _ => {
+            let keys = plan
+                .variant
+                .get(variant)
+                .ok_or_else(|| Error::Experiment(format!("`{variant}` is no variant of {}", plan.name)))?;
+            Way::Gate { keys: keys.iter().map(|(key, value)| (key.clone(), value.to_string())).collect() }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::tests::plan;
+
+    #[test]
+    fn every_variant_has_its_keys() {
+        let plan = plan();
+        assert_eq!(way(&plan, "direct", None).unwrap(), Way::Direct);
+        assert_eq!(way(&plan, "pgbouncer-best-pool", Some(3)).unwrap(), Way::PgBouncer { pool: 3 });
+        assert_eq!(way(&plan, "gate", None).unwrap(), Way::Gate { keys: vec![] });
+        let contending = vec![("contention".to_owned(), "\"auto\"".to_owned())];
+        assert_eq!(way(&plan, "gate-contention", None).unwrap(), Way::Gate { keys: contending });
+        assert!(way(&plan, "gate-calibrated", None).is_err());
+    }
+}

@@ -1,0 +1,354 @@
+//! The laboratory of experiments whose load is statements: a private PostgreSQL, and one measured cell at a time.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinHandle;
+use tokio_postgres::Client;
+
+use super::cell::{Cell, Figures, Measured, Population};
+use super::control::Control;
+use super::machine::Machine;
+use super::memory::{ENVIRONMENT, MemoryBound};
+use super::plan::{Connect, Form, Load, Plan, Request, Tables, Unit as RequestUnit};
+use super::runner::Laboratory;
+use crate::load::{
+    Connecting, ConnectionPool, CpuMeter, Crowd, Draw, Group, Mix, OpenRun, ProcessorMeter, Progress,
+    RequestType, Schedule, Target, Unit,
+};
+use crate::postgres::{Authentication, Durability, PrivateServer, PrivateServerOptions, Stop};
+use crate::process::{allowed_cpus, blocking, family};
+use crate::{Error, gatekeeper, pgbouncer, shop};
+
+/// Server connections beyond the clients' own: logins on their way through a gate, and ours.
+const SPARE_CONNECTIONS: usize = 150;
+/// A server that should notice clients which left, while it waits for locks.
+const NOTICES: (&str, &str) = ("client_connection_check_interval", "200ms");
+/// How long a server that has lost a process may take until it answers again.
+const RECOVERY_BOUND: Duration = Duration::from_secs(30);
+/// How often it is asked.
+const RECOVERY_INTERVAL: Duration = Duration::from_millis(100);
+
+/// A private server, and what is asked of it.
+pub struct Statements {
+    plan: Plan,
+    form: Form,
+    clients: Arc<Mix>,
+    bystanders: Option<Arc<Mix>>,
+    /// The server's processor, if it has one of its own.
+    server_cpu: Option<usize>,
+    admin: Client,
+    // Before the group that it is in: that can only be removed when the server has ended.
+    server: PrivateServer,
+    memory: Option<MemoryBound>,
+}
+
+impl Statements {
+    /// Starts the server and fills its tables.
+    ///
+    /// # Errors
+    /// If something doesn't start, a statement of the plan is wrong, or its memory can't be bounded here.
+    pub async fn set_up(plan: &Plan, form: &Form, server_cpu: Option<usize>) -> Result<Self, Error> {
+        let options = options(plan, form, server_cpu);
+        let server = blocking(move || PrivateServer::start(&options)).await?;
+        let admin = Target::parse(&server.dsn())?.connect().await?;
+        if plan.workload.tables == Tables::Shop {
+            shop::create(&admin).await?;
+        }
+        for sql in &plan.workload.setup {
+            shop::batch(&admin, &format!("setting up with `{sql}`"), sql).await?;
+        }
+        let shops = match plan.workload.tables {
+            Tables::Shop => Some(shop::mix(shop::calibrate(&admin).await?.0)?),
+            Tables::None => None,
+        };
+        let mix = |requests: &[Request]| mix(requests, shops.as_ref()).map(Arc::new);
+        let memory = match plan.server.memory {
+            Some(most) => Some(MemoryBound::hold(&server.processes(), most.0)?),
+            None => None,
+        };
+        Ok(Self {
+            clients: mix(&plan.workload.request)?,
+            bystanders: plan.workload.bystanders.as_ref().map(|others| mix(&others.request)).transpose()?,
+            plan: plan.clone(),
+            form: form.clone(),
+            server_cpu,
+            admin,
+            server,
+            memory,
+        })
+    }
+
+    /// What it all runs on.
+    ///
+    /// # Errors
+    /// If the server doesn't tell its version, or there is no gatekeeper.
+    pub fn machine(&self) -> Result<Machine, Error> {
+        let version = self.server.psql("SHOW server_version")?;
+        let number = version.split(' ').next().unwrap_or_default().to_owned();
+        Ok(Machine::here(number, pgbouncer::installed(), gatekeeper::identity()?))
+    }
+
+    /// Brings the server to rest, alive, with the tables in order.
+    async fn put_in_order(&mut self) -> Result<(), Error> {
+        if shop::batch(&self.admin, "asking whether it answers", "SELECT 1").await.is_err() {
+            self.revive().await?;
+        }
+        // Whoever the last cell left behind: clients that gave up are gone, but their transactions may still wait.
+        let others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                      WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
+        shop::batch(&self.admin, "ending what is left", others).await?;
+        shop::come_to_rest(&self.admin).await?;
+        if self.plan.workload.tables == Tables::Shop {
+            shop::restore(&self.admin).await?;
+        }
+        for sql in &self.plan.workload.reset {
+            shop::batch(&self.admin, &format!("resetting with `{sql}`"), sql).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until a server that has lost a process answers again; one that has ended is started anew.
+    async fn revive(&mut self) -> Result<(), Error> {
+        let target = Target::parse(&self.server.dsn())?;
+        let deadline = Instant::now() + RECOVERY_BOUND;
+        loop {
+            if let Ok(admin) = target.connect().await {
+                self.admin = admin;
+                return Ok(());
+            }
+            if Instant::now() >= deadline || self.server.has_ended() {
+                break;
+            }
+            tokio::time::sleep(RECOVERY_INTERVAL).await;
+        }
+        self.memory = None;
+        self.server.restart(Stop::Immediate)?;
+        if let Some(most) = self.plan.server.memory {
+            self.memory = Some(MemoryBound::hold(&self.server.processes(), most.0)?);
+        }
+        self.admin = target.connect().await?;
+        Ok(())
+    }
+
+    /// Asks what must hold after a cell.
+    async fn check(&self, cell: &Cell) -> Result<(), Error> {
+        for check in &self.plan.workload.check {
+            let asked = self.admin.query_one(&check.sql, &[]).await;
+            let row = asked.map_err(Error::database(format!("asking whether {}", check.says)))?;
+            if !row.try_get::<_, bool>(0).is_ok_and(|holds| holds) {
+                let place = format!("{} {}", cell.variant, cell.load.phrase());
+                return Err(Error::Experiment(format!("{place}: it doesn't hold that {}", check.says)));
+            }
+        }
+        Ok(())
+    }
+
+    fn groups(&self, clients: usize) -> Vec<Group> {
+        let workload = &self.plan.workload;
+        let own = Group { mix: Arc::clone(&self.clients), clients, think: workload.think.0 };
+        let others = workload.bystanders.iter().zip(&self.bystanders).map(|(others, mix)| Group {
+            mix: Arc::clone(mix),
+            clients: others.clients,
+            think: others.think.0,
+        });
+        std::iter::once(own).chain(others).collect()
+    }
+
+    /// Measures within the window what everybody but the client uses.
+    fn meters(&self, counted: Instant, window: Duration, control: &Control) -> JoinHandle<Used> {
+        let (proxy, admin_port) = (control.pid(), control.admin_port());
+        let (server, server_cpu) = (self.server.pid(), self.server_cpu);
+        // What processes that end in between have used would be missing.
+        let is_steady = self.plan.workload.connect == Connect::Once;
+        tokio::spawn(async move {
+            tokio::time::sleep_until(counted.into()).await;
+            let proxy = proxy.map(|pid| CpuMeter::start(&[pid]));
+            let processor = server_cpu.map(ProcessorMeter::start);
+            let own = CpuMeter::start(&family(server));
+            tokio::time::sleep_until((counted + window).into()).await;
+            let (all, own) = (processor.map(|meter| meter.share()), own.share());
+            let proxy = proxy.map_or(0.0, |meter| meter.share());
+            // Clients are there still: whatever it found holds.
+            let capacity = match admin_port {
+                Some(port) => blocking(move || Ok(gatekeeper::capacity(port))).await.unwrap_or_default(),
+                None => None,
+            };
+            Used {
+                proxy,
+                server: if is_steady { Some(own) } else { all },
+                others: all.filter(|_| is_steady).map(|all| (all - own).max(0.0)),
+                capacity,
+            }
+        })
+    }
+
+    async fn closed(&self, control: &Control, clients: usize, seed: u64) -> Result<Measured, Error> {
+        let workload = &self.plan.workload;
+        let crowd = Crowd {
+            target: control.target.clone(),
+            groups: self.groups(clients),
+            connecting: match workload.connect {
+                Connect::Once => Connecting::Once,
+                Connect::ForEachRequest => Connecting::ForEach,
+            },
+            timeout: workload.timeout.0,
+            warm_up: self.form.warm_up.0,
+            window: self.form.window.0,
+            drain: self.form.drain.0,
+            seed,
+        };
+        let mut meters = None;
+        let outcome = crowd.run(|counted| meters = Some(self.meters(counted, crowd.window, control))).await?;
+        let times = (crowd.warm_up, crowd.window);
+        let figures: Vec<Figures> = outcome
+            .groups
+            .iter()
+            .zip(&crowd.groups)
+            .map(|(served, group)| {
+                let population = Population { clients: group.clients, think: group.think };
+                Figures::of(&served.records, times, crowd.timeout, Some(population))
+            })
+            .collect();
+        let used = used(meters).await?;
+        Ok(Measured {
+            clients: figures.first().copied().unwrap_or_default(),
+            bystanders: figures.get(1).copied(),
+            client_cpu: outcome.client_cpu,
+            proxy_cpu: used.proxy,
+            server_cpu: used.server,
+            others_cpu: used.others,
+            capacity: used.capacity,
+            late_seconds: outcome.lag_p99.as_secs_f64(),
+            first_failure: outcome.first_failure,
+            ..Measured::default()
+        })
+    }
+
+    async fn open(&self, control: &Control, rate: f64, seed: u64) -> Result<Measured, Error> {
+        let times = (self.form.warm_up.0, self.form.window.0);
+        let run = OpenRun {
+            mix: Arc::clone(&self.clients),
+            schedule: Arc::new(Schedule::poisson(&self.clients, rate, times.0 + times.1, seed)?),
+            timeout: self.plan.workload.timeout.0,
+        };
+        let pool = ConnectionPool::open(control.target.clone(), control.open_connections()).await?;
+        let meters = self.meters(Instant::now() + times.0, times.1, control);
+        let outcome = run.run(&pool, &Arc::new(Progress::default())).await?;
+        let used = used(Some(meters)).await?;
+        Ok(Measured {
+            clients: Figures::of(&outcome.records, times, run.timeout, None),
+            client_cpu: outcome.client_cpu,
+            proxy_cpu: used.proxy,
+            server_cpu: used.server,
+            others_cpu: used.others,
+            capacity: used.capacity,
+            late_seconds: outcome.lag_p99.as_secs_f64(),
+            rate: Some(rate),
+            first_failure: outcome.first_failure,
+            ..Measured::default()
+        })
+    }
+}
+
+impl Laboratory for Statements {
+    async fn measure(
+        &mut self,
+        cell: &Cell,
+        best: Option<u32>,
+        rate: Option<f64>,
+    ) -> Result<Measured, Error> {
+        self.put_in_order().await?;
+        let killed = self.memory.as_ref().map_or(0, MemoryBound::kills);
+        let clients = match cell.load {
+            Load::Clients(clients) => {
+                clients + self.plan.workload.bystanders.as_ref().map_or(0, |others| others.clients)
+            }
+            Load::Overload(_) => super::plan::OPEN_PROXIED,
+        };
+        // Starting a proxy takes a tenth of a second; there is nothing else to do meanwhile.
+        let control = Control::open(&self.plan, &cell.variant, best, clients, &self.server)?;
+        let seed = u64::from(cell.repetition) << 32;
+        let measured = match cell.load {
+            Load::Clients(clients) => self.closed(&control, clients, seed).await,
+            Load::Overload(factor) => {
+                let rate = rate.ok_or_else(|| Error::Experiment("nothing was calibrated".to_owned()))?;
+                self.open(&control, rate * factor, seed).await
+            }
+        };
+        let measured = measured.map_err(|error| {
+            let (log, server) = (control.log_tail(), self.server.log_tail());
+            Error::Experiment(format!("{}: {error}\n{log}\nthe server's log:\n{server}", cell.variant))
+        })?;
+        drop(control);
+        let kills = self.memory.as_ref().map_or(0, MemoryBound::kills).saturating_sub(killed);
+        // A postmaster that loses a process ends all the others, and with them our own connection.
+        let alive = kills == 0 && !self.admin.is_closed();
+        if alive {
+            self.check(cell).await?;
+        }
+        let client_processors = allowed_cpus().len();
+        Ok(Measured { kills, alive, pool: best, client_processors, ..measured })
+    }
+}
+
+/// What everybody but the client used, in processors, and what a gate found.
+#[derive(Clone, Copy, Debug, Default)]
+struct Used {
+    proxy: f64,
+    server: Option<f64>,
+    others: Option<f64>,
+    capacity: Option<f64>,
+}
+
+/// What was measured beside the clients.
+async fn used(meters: Option<JoinHandle<Used>>) -> Result<Used, Error> {
+    match meters {
+        Some(task) => task.await.map_err(|_| Error::Experiment("measuring was aborted".to_owned())),
+        None => Ok(Used::default()),
+    }
+}
+
+fn options(plan: &Plan, form: &Form, cpu: Option<usize>) -> PrivateServerOptions {
+    let others = plan.workload.bystanders.as_ref().map_or(0, |others| others.clients);
+    let closed = form.clients.iter().copied().max().unwrap_or(0);
+    let open = if form.overload.is_empty() { 0 } else { super::plan::OPEN_DIRECT };
+    let connections = closed.max(open) + others + SPARE_CONNECTIONS;
+    let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+    let settings = shop::SERVER_SETTINGS.into_iter().chain([NOTICES]).map(own);
+    let environment = if plan.server.memory.is_some() { &ENVIRONMENT[..] } else { &[] };
+    PrivateServerOptions {
+        durability: Durability::Durable,
+        max_connections: u32::try_from(connections).unwrap_or(u32::MAX),
+        cpu,
+        // Hundreds of logins with password checks for each cell would take longer than the cell.
+        authentication: Authentication::Trust,
+        settings: settings
+            .chain(plan.server.settings.iter().map(|(name, value)| (name.clone(), value.clone())))
+            .collect(),
+        environment: environment.iter().copied().map(own).collect(),
+        ..PrivateServerOptions::default()
+    }
+}
+
+/// Request types of a plan; those without statements are the shop's.
+fn mix(requests: &[Request], shops: Option<&Mix>) -> Result<Mix, Error> {
+    let types = requests.iter().map(|request| {
+        let found = shops
+            .filter(|_| request.statements.is_empty())
+            .and_then(|mix| mix.types().iter().find(|known| known.name == request.name));
+        if let Some(known) = found {
+            return Ok(known.clone().weighing(request.weight).retrying(&request.retry));
+        }
+        let draws: Vec<Draw> = request.draw.iter().map(|drawn| drawn.draw).collect();
+        let statements: Vec<&str> = request.statements.iter().map(String::as_str).collect();
+        let unit = match request.unit {
+            RequestUnit::Statements => Unit::Statements,
+            RequestUnit::Transaction => Unit::Transaction,
+            RequestUnit::Serializable => Unit::Serializable,
+        };
+        Ok(RequestType::new(&request.name, request.weight, unit, &draws, &statements)?
+            .retrying(&request.retry))
+    });
+    Mix::new(types.collect::<Result<_, Error>>()?)
+}

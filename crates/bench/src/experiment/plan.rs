@@ -1,0 +1,442 @@
+//! An experiment as data: `experiments/NAME/plan.toml`, read and checked.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::check;
+use super::complaint::Complaints;
+use super::words::{Drawn, Memory, Reference, Time};
+use crate::Error;
+
+/// The file of a plan in its directory.
+const FILE: &str = "plan.toml";
+/// Connections of an application straight to the database in an open loop: twenty processes with thirty each.
+pub const OPEN_DIRECT: usize = 600;
+/// The same to a proxy, where who waits costs the database nothing.
+pub const OPEN_PROXIED: usize = 1_000;
+/// The variants that a gate is compared with.
+const CONTROLS: [&str; 4] = ["direct", "pgbouncer-same-pool", "pgbouncer-best-pool", "gate-fifo"];
+/// Server connections of a gate as it comes, and of PgBouncer beside it.
+pub const POOL: u32 = 20;
+
+/// How long starting the server and filling its tables takes, as far as is known beforehand.
+const SET_UP: Duration = Duration::from_secs(5);
+/// How long everything around one cell takes beside its connections.
+const AROUND: Duration = Duration::from_millis(600);
+/// How long one connection takes to be opened.
+const CONNECTION: Duration = Duration::from_millis(2);
+
+/// A whole experiment.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// What it is called: the name of its directory.
+    #[serde(skip)]
+    pub name: String,
+    /// What it asks.
+    pub question: String,
+    /// How it looks for the answer, and to whom that is unfair.
+    pub method: String,
+    /// What is asked of the server.
+    pub workload: Workload,
+    /// The server.
+    #[serde(default)]
+    pub server: Server,
+    /// Gates beside those that every plan knows: keys of a `[[gate]]` that differ from the defaults.
+    #[serde(default)]
+    pub variant: BTreeMap<String, toml::Table>,
+    /// At most a minute.
+    pub short: Form,
+    /// At most an hour and a half.
+    pub full: Form,
+    /// What should come out.
+    #[serde(default)]
+    pub goal: Vec<Goal>,
+    /// What others found.
+    #[serde(default)]
+    pub expected: Vec<Expected>,
+}
+
+/// What is asked of the server.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Workload {
+    /// Which tables there are.
+    #[serde(default)]
+    pub tables: Tables,
+    /// What makes and fills tables of its own, a statement each.
+    #[serde(default)]
+    pub setup: Vec<String>,
+    /// What puts them in order before each cell.
+    #[serde(default)]
+    pub reset: Vec<String>,
+    /// What must hold after each cell.
+    #[serde(default)]
+    pub check: Vec<Check>,
+    /// When clients connect.
+    #[serde(default)]
+    pub connect: Connect,
+    /// How long a client waits for an answer.
+    pub timeout: Time,
+    /// How long a client thinks, on average.
+    #[serde(default)]
+    pub think: Time,
+    /// What the clients ask for.
+    pub request: Vec<Request>,
+    /// Who has nothing to do with it, and is there all the time.
+    pub bystanders: Option<Bystanders>,
+}
+
+/// Which tables there are before `setup`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Tables {
+    /// None.
+    #[default]
+    None,
+    /// The shop of the flash sale.
+    Shop,
+}
+
+/// When clients connect.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Connect {
+    /// Once.
+    #[default]
+    Once,
+    /// For each request.
+    ForEachRequest,
+}
+
+/// A statement that must answer `true`.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Check {
+    /// What it shows.
+    pub says: String,
+    /// The statement.
+    pub sql: String,
+}
+
+/// A request type: one of the shop's, or statements of its own.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// What it is called; one of the shop's if it has no statements.
+    pub name: String,
+    /// How often it comes, relative to the others.
+    #[serde(default = "one")]
+    pub weight: f64,
+    /// What holds its statements together.
+    #[serde(default)]
+    pub unit: Unit,
+    /// The values of its statements' places.
+    #[serde(default)]
+    pub draw: Vec<Drawn>,
+    /// Its statements, each a round trip; `{0}` is the first value.
+    #[serde(default)]
+    pub statements: Vec<String>,
+    /// SQLSTATEs after which the application tries again.
+    #[serde(default)]
+    pub retry: Vec<String>,
+}
+
+/// What holds a request's statements together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unit {
+    /// Nothing.
+    #[default]
+    Statements,
+    /// A transaction.
+    Transaction,
+    /// A transaction at isolation level SERIALIZABLE.
+    Serializable,
+}
+
+/// Clients beside the others.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bystanders {
+    /// How many.
+    pub clients: usize,
+    /// How long each thinks, on average.
+    pub think: Time,
+    /// What they ask for.
+    pub request: Vec<Request>,
+}
+
+/// The server.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Server {
+    /// Lines of `postgresql.conf`.
+    #[serde(default)]
+    pub settings: BTreeMap<String, String>,
+    /// The most memory that all of its processes may have together.
+    pub memory: Option<Memory>,
+}
+
+/// How it is run: every variant under every load, so often.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Form {
+    /// Who stands before the server, in turn.
+    pub variants: Vec<String>,
+    /// Clients of a closed loop.
+    #[serde(default)]
+    pub clients: Vec<usize>,
+    /// Arrivals of an open loop, as multiples of what `calibrate` found.
+    #[serde(default)]
+    pub overload: Vec<f64>,
+    /// How often each.
+    pub repetitions: u32,
+    /// How long a cell runs before anything counts.
+    pub warm_up: Time,
+    /// How long it counts.
+    pub window: Time,
+    /// How long what is under way at the end may still take.
+    #[serde(default = "second")]
+    pub drain: Time,
+    /// Pools among which the best is looked for, where a variant has the best; a single one is taken as it is.
+    #[serde(default)]
+    pub pools: Vec<u32>,
+    /// What finds the rate that `overload` multiplies.
+    pub calibrate: Option<Calibrate>,
+}
+
+/// The best of a closed loop over several numbers of clients.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Calibrate {
+    /// Through whom.
+    pub variant: String,
+    /// How many clients.
+    pub clients: Vec<usize>,
+}
+
+/// A rule about the figures.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Goal {
+    /// In plain words.
+    pub says: String,
+    /// Whose figure.
+    pub of: String,
+    /// Which figure.
+    pub metric: Metric,
+    /// Of whom.
+    #[serde(default)]
+    pub group: Who,
+    /// Only where there are at least so many clients.
+    pub clients_from: Option<usize>,
+    /// Only where arrivals are at least this multiple.
+    pub overload_from: Option<f64>,
+    /// What it is divided by, if by anything.
+    pub relative_to: Option<Reference>,
+    /// The least that it should be.
+    pub at_least: Option<f64>,
+    /// The most.
+    pub at_most: Option<f64>,
+}
+
+/// A figure of a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Metric {
+    /// Requests completed per second.
+    Throughput,
+    /// The same for each second of the processor that the server itself used: where the processor is what bounds, a shared
+    /// machine disturbs it less.
+    ThroughputPerProcessor,
+    /// Mean response time of all requests, who gave up at the full time-out.
+    Response,
+    /// Mean response time of those that completed: the papers' metric.
+    ResponseInTime,
+    /// 95th percentile over all requests.
+    P95,
+    /// Whether the server lived through it without losing a process: 1 or 0.
+    Alive,
+}
+
+/// Whose requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Who {
+    /// Those that the experiment is about.
+    #[default]
+    Clients,
+    /// The others.
+    Bystanders,
+}
+
+/// A throughput that was found elsewhere.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Expected {
+    /// By whom, and how.
+    pub source: String,
+    /// The variant in whose place it stands.
+    pub variant: String,
+    /// With how many clients.
+    pub clients: usize,
+    /// Per second.
+    pub throughput: f64,
+}
+
+/// How much is asked for at once.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Load {
+    /// So many clients in a closed loop.
+    Clients(usize),
+    /// Arrivals at this multiple of what was calibrated.
+    Overload(f64),
+}
+
+impl Load {
+    /// As tables have it.
+    pub fn label(self) -> String {
+        match self {
+            Self::Clients(clients) => format!("{clients}"),
+            Self::Overload(factor) => format!("{factor}×"),
+        }
+    }
+
+    /// As sentences have it.
+    pub fn phrase(self) -> String {
+        match self {
+            Self::Clients(0) => "with the bystanders alone".to_owned(),
+            Self::Clients(clients) => format!("with {clients} clients"),
+            Self::Overload(factor) => format!("at {factor} times the calibrated rate"),
+        }
+    }
+}
+
+const fn one() -> f64 {
+    1.0
+}
+
+const fn second() -> Time {
+    Time(Duration::from_secs(1))
+}
+
+impl Plan {
+    /// Reads and checks a plan's text.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn parse(name: &str, file: &Path, text: &str) -> Result<Self, Complaints> {
+        let mut plan: Self = toml::from_str(text).map_err(|error| Complaints::of_text(file, text, &error))?;
+        name.clone_into(&mut plan.name);
+        check::check(&plan, file, text)?;
+        Ok(plan)
+    }
+
+    /// Reads the plan of this name.
+    ///
+    /// # Errors
+    /// If there is none (the message says which there are), or all that is wrong with it.
+    pub fn load(experiments: &Path, name: &str) -> Result<Self, Error> {
+        let file = experiments.join(name).join(FILE);
+        let text = fs::read_to_string(&file).map_err(|_| {
+            let known = names(experiments).unwrap_or_default().join(", ");
+            Error::Experiment(format!("there is no {}; known experiments: {known}", file.display()))
+        })?;
+        Ok(Self::parse(name, &file, &text)?)
+    }
+
+    /// What decides about figures, for telling whether those of an earlier run still fit: not the prose, not the goals.
+    pub fn measured(&self, form: &Form) -> serde_json::Value {
+        serde_json::json!({
+            "workload": self.workload,
+            "server": self.server,
+            "variant": self.variant,
+            "form": form,
+        })
+    }
+
+    /// How long a form takes, as far as is known beforehand.
+    pub fn takes(&self, form: &Form) -> Duration {
+        let pools = if form.pools.len() > 1 { form.pools.len() } else { 0 };
+        let searched = form.variants.iter().filter(|variant| has_best(variant)).count() * pools;
+        let most = form.clients.iter().copied().max().unwrap_or(OPEN_PROXIED);
+        let calibrated: Duration = form
+            .calibrate
+            .iter()
+            .flat_map(|calibrate| &calibrate.clients)
+            .map(|&clients| self.cell_takes(form, Load::Clients(clients)))
+            .sum();
+        let once: Duration = form.loads().map(|load| self.cell_takes(form, load)).sum();
+        let cells = once * u32::try_from(form.variants.len()).unwrap_or(u32::MAX) * form.repetitions;
+        let search = self.cell_takes(form, Load::Clients(most)) * u32::try_from(searched).unwrap_or(u32::MAX);
+        SET_UP + calibrated + search + cells
+    }
+
+    /// How long one cell takes, as far as is known beforehand.
+    pub fn cell_takes(&self, form: &Form, load: Load) -> Duration {
+        let connections = match load {
+            _ if self.workload.connect == Connect::ForEachRequest => 0,
+            Load::Clients(clients) => clients,
+            Load::Overload(_) => OPEN_PROXIED,
+        };
+        let after = match load {
+            Load::Clients(_) => form.drain.0,
+            Load::Overload(_) => self.workload.timeout.0,
+        };
+        let opening = CONNECTION * u32::try_from(connections).unwrap_or(u32::MAX);
+        AROUND + opening + form.warm_up.0 + form.window.0 + after
+    }
+}
+
+impl Goal {
+    /// Whether it is of a control: said for comparison.
+    pub fn is_of_a_control(&self) -> bool {
+        CONTROLS.contains(&self.of.as_str())
+    }
+}
+
+impl Form {
+    /// The loads, in order.
+    pub fn loads(&self) -> impl Iterator<Item = Load> + '_ {
+        let closed = self.clients.iter().copied().map(Load::Clients);
+        closed.chain(self.overload.iter().copied().map(Load::Overload))
+    }
+}
+
+/// Whether a variant has the best of several pools.
+pub fn has_best(variant: &str) -> bool {
+    matches!(variant, "pgbouncer-best-pool" | "gate-calibrated")
+}
+
+/// The experiments below a directory, in alphabetical order.
+///
+/// # Errors
+/// If it isn't there.
+pub fn names(experiments: &Path) -> Result<Vec<String>, Error> {
+    let failed = || {
+        format!(
+            "reading {} (run this where the experiments are, or say --experiments)",
+            experiments.display()
+        )
+    };
+    let entries = fs::read_dir(experiments).map_err(Error::io(failed()))?;
+    let mut names: Vec<String> = entries
+        .filter_map(Result::ok)
+        .filter(|entry| entry.path().join(FILE).is_file())
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
+    names.sort();
+    Ok(names)
+}
+
+impl From<Complaints> for Error {
+    fn from(complaints: Complaints) -> Self {
+        Self::Experiment(complaints.to_string())
+    }
+}

@@ -1,0 +1,80 @@
+//! What came out, for somebody who runs a database: one page that needs nothing beside itself, pictures, and tables for the
+//! repository.
+
+mod markdown;
+mod page;
+mod picture;
+mod png;
+mod rows;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::plan::{Form, Plan};
+use super::results::Results;
+use crate::Error;
+
+/// The page's file.
+const PAGE: &str = "report.html";
+
+/// An experiment to show.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    /// Its plan.
+    pub plan: Plan,
+    /// The form whose results are shown: `short` or `full`.
+    pub form: &'static str,
+    /// Its results.
+    pub results: Results,
+}
+
+impl Shown {
+    /// The form itself.
+    pub fn form(&self) -> &Form {
+        if self.form == "full" { &self.plan.full } else { &self.plan.short }
+    }
+}
+
+/// Where it goes.
+#[derive(Clone, Debug)]
+pub struct Places {
+    /// The directory of the page and the pictures.
+    pub page: PathBuf,
+    /// The directory of pages whose tables are renewed.
+    pub tables: Option<PathBuf>,
+}
+
+/// Writes all of it; returns the files.
+///
+/// # Errors
+/// If a picture can't be drawn or a file can't be written.
+pub fn write(shown: &[Shown], places: &Places) -> Result<Vec<PathBuf>, Error> {
+    let failed = |path: &Path| Error::io(format!("writing {}", path.display()));
+    fs::create_dir_all(&places.page).map_err(failed(&places.page))?;
+    let fonts = png::Fonts::of_the_system();
+    let mut written = Vec::new();
+    let mut sections = Vec::new();
+    for one in shown {
+        let mut pictures = Vec::new();
+        for (name, picture) in picture::pictures(one) {
+            let svg = picture.draw()?;
+            let path = places.page.join(format!("{name}.png"));
+            if let Some(bytes) = fonts.render(&svg)? {
+                fs::write(&path, bytes).map_err(failed(&path))?;
+                written.push(path);
+            }
+            pictures.push(svg);
+        }
+        if let Some(tables) = &places.tables {
+            written.push(markdown::renew(one, tables)?);
+        }
+        sections.push((one, pictures));
+    }
+    let path = places.page.join(PAGE);
+    fs::write(&path, page::page(&sections, fonts.are_missing())).map_err(failed(&path))?;
+    written.insert(0, path);
+    Ok(written)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,159 @@
+//! The pictures of an experiment: throughput and response times by load, with what others found drawn in.
+
+use sim::Interval;
+use sim::plot::{Curve, Mark, Panel, Plot, Scale};
+
+use super::Shown;
+use crate::Error;
+use crate::experiment::plan::{Load, Metric, Who};
+use crate::table::{count, seconds};
+
+/// A picture, and what is written below a place on its axis.
+pub(super) struct Picture {
+    plot: Plot,
+    labels: Vec<(f64, String)>,
+}
+
+impl Picture {
+    /// As SVG.
+    pub(super) fn draw(&self) -> Result<String, Error> {
+        let directory = tempfile::tempdir().map_err(Error::io("creating a temporary directory"))?;
+        let path = directory.path().join("picture.svg");
+        let label = |place: f64| {
+            let found = self.labels.iter().find(|(at, _)| (at - place).abs() < 1e-6);
+            found.map(|(_, text)| text.clone()).unwrap_or_default()
+        };
+        self.plot.write_labeled(&path, &label)?;
+        std::fs::read_to_string(&path).map_err(Error::io("reading a picture"))
+    }
+}
+
+/// Each with its name: one of the closed loops, one of the open ones.
+pub(super) fn pictures(shown: &Shown) -> Vec<(String, Picture)> {
+    let measured = |load: &Load| {
+        let form = shown.form();
+        form.variants.iter().any(|variant| !shown.results.repetitions(variant, *load).is_empty())
+    };
+    let loads: Vec<Load> = shown.form().loads().filter(measured).collect();
+    let (closed, open): (Vec<Load>, Vec<Load>) =
+        loads.iter().partition(|load| matches!(load, Load::Clients(_)));
+    let closed: Vec<Load> = closed.into_iter().filter(|&load| load != Load::Clients(0)).collect();
+    let name = &shown.plan.name;
+    [
+        (name.clone(), closed, "clients"),
+        (format!("{name}-overload"), open, "arrivals, as multiples of the calibrated rate"),
+    ]
+    .into_iter()
+    .filter(|(_, loads, _)| !loads.is_empty())
+    .map(|(name, loads, axis)| (name, picture(shown, &loads, axis)))
+    .collect()
+}
+
+fn picture(shown: &Shown, loads: &[Load], axis: &'static str) -> Picture {
+    let variants = shown.form().variants.clone();
+    // With a single load the variants stand side by side.
+    let single = loads.len() == 1;
+    let place = |variant: usize, load: usize| if single { variant as f64 + 1.0 } else { load as f64 };
+    let panel = |title: &str, metric, who, scale, show| {
+        let curve = |(number, variant): (usize, &String)| {
+            let mut curve = Curve::default();
+            for (index, &load) in loads.iter().enumerate() {
+                let values: Vec<f64> = shown
+                    .results
+                    .repetitions(variant, load)
+                    .iter()
+                    .filter_map(|measured| measured.figure(metric, who))
+                    .collect();
+                let found = Interval::of(&values);
+                if found.mean.is_finite() {
+                    let at = place(number, index);
+                    curve.points.push((at, found.mean));
+                    curve.band.push((at, found.low().max(found.mean * 0.01), found.high()));
+                }
+            }
+            curve
+        };
+        let curves = variants.iter().enumerate().map(curve).collect();
+        Panel { title: title.to_owned(), scale, show, curves, marks: Vec::new() }
+    };
+    let mut completed = panel("Completed per second", Metric::Throughput, Who::Clients, Scale::Linear, count);
+    completed.marks = expected(shown, &variants, loads, single);
+    let response = panel(
+        "Mean response time of all requests",
+        Metric::Response,
+        Who::Clients,
+        Scale::Logarithmic,
+        seconds,
+    );
+    let mut panels = vec![completed, response];
+    if shown.results.cells().any(|(_, measured)| measured.bystanders.is_some()) && axis == "clients" {
+        let title = "Mean response time of bystanders";
+        panels.push(panel(title, Metric::Response, Who::Bystanders, Scale::Logarithmic, seconds));
+    }
+    let form = shown.form();
+    let repeated = match form.repetitions {
+        1 => "one repetition".to_owned(),
+        many => format!("{many} repetitions, bands are confidence intervals of 90 %"),
+    };
+    let labels = if single {
+        variants.iter().enumerate().map(|(number, name)| (place(number, 0), name.clone())).collect()
+    } else {
+        loads.iter().enumerate().map(|(index, load)| (index as f64, load.label())).collect()
+    };
+    let marks = panels[0].marks.iter().any(|mark| matches!(mark, Mark::Point { .. }));
+    let where_it_is =
+        loads.first().filter(|_| single).map_or(String::new(), |load| format!("{}; ", load.phrase()));
+    let plot = Plot {
+        title: shown.plan.name.clone(),
+        subtitle: format!("{where_it_is}{} s each, {repeated}", form.window.0.as_secs_f64()),
+        variants: variants.clone(),
+        marks: marks.then(|| "found elsewhere".to_owned()),
+        axis: if single { "" } else { axis },
+        seconds: if single { variants.len() as f64 + 1.0 } else { (loads.len() - 1) as f64 },
+        panels,
+    };
+    Picture { plot, labels }
+}
+
+/// What others found, where it is within the axis.
+fn expected(shown: &Shown, variants: &[String], loads: &[Load], single: bool) -> Vec<Mark> {
+    let clients: Vec<usize> = loads
+        .iter()
+        .filter_map(|load| match load {
+            Load::Clients(clients) => Some(*clients),
+            Load::Overload(_) => None,
+        })
+        .collect();
+    let mark = |expected: &crate::experiment::plan::Expected| {
+        let variant = variants.iter().position(|name| *name == expected.variant)?;
+        let at = place_of(expected.clients, &clients)?;
+        let at = if single { variant as f64 + 1.0 } else { at };
+        Some(Mark::Point { at, value: expected.throughput, variant })
+    };
+    shown.plan.expected.iter().filter_map(mark).collect()
+}
+
+/// Where so many clients stand among those of the axis, by the logarithm between two of them.
+fn place_of(wanted: usize, clients: &[usize]) -> Option<f64> {
+    let above = clients.iter().position(|&known| known >= wanted)?;
+    if clients[above] == wanted {
+        return Some(above as f64);
+    }
+    let below = above.checked_sub(1)?;
+    let log = |clients: usize| (clients.max(1) as f64).ln();
+    let part = (log(wanted) - log(clients[below])) / (log(clients[above]) - log(clients[below]));
+    Some(below as f64 + part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_found_stands_at_its_number_of_clients() {
+        assert_eq!(place_of(300, &[4, 300, 600]), Some(1.0));
+        assert!((place_of(400, &[100, 1600]).unwrap() - 0.5).abs() < 1e-9);
+        assert_eq!(place_of(700, &[4, 300, 600]), None);
+        assert_eq!(place_of(2, &[4, 300]), None);
+    }
+}

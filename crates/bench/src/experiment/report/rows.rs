@@ -1,0 +1,192 @@
+//! The figures of an experiment as rows of a table, for the page and for the repository.
+
+use sim::Interval;
+
+use super::Shown;
+use crate::experiment::cell::{Figures, Measured};
+use crate::experiment::plan::{Load, Metric, Who};
+use crate::stats::mean;
+use crate::table::{count, seconds};
+
+/// A table as texts.
+pub(super) struct Rows {
+    pub(super) header: Vec<&'static str>,
+    pub(super) rows: Vec<Vec<String>>,
+    /// Sentences about marks in it.
+    pub(super) notes: Vec<String>,
+}
+
+/// What stands behind a variant whose client may have been the bottleneck.
+const CLIENT_BOUND: &str = " †";
+/// The same where others used the server's processor.
+const DISTURBED: &str = " *";
+/// The same where the server lost processes.
+const KILLED: &str = " ‡";
+
+/// A row for each variant under each load.
+pub(super) fn rows(shown: &Shown) -> Rows {
+    let with_bystanders = shown.results.cells().any(|(_, measured)| measured.bystanders.is_some());
+    let mut header = vec![
+        "load",
+        "variant",
+        "per second",
+        "per CPU second",
+        "mean, all",
+        "mean, in time",
+        "95 %, all",
+        "not answered",
+        "retries each",
+        "N−X(R+Z)",
+        "server busy",
+    ];
+    if with_bystanders {
+        header.push("bystanders, all");
+    }
+    let mut rows = Vec::new();
+    let (mut client_bound, mut disturbed, mut killed) = (false, 0.0f64, false);
+    for load in shown.form().loads() {
+        for variant in &shown.form().variants {
+            let repetitions = shown.results.repetitions(variant, load);
+            if repetitions.is_empty() {
+                continue;
+            }
+            let mut name = variant.clone();
+            let found: Vec<f64> = repetitions.iter().filter_map(|measured| measured.capacity).collect();
+            if let Some(pool) = repetitions[0].pool {
+                name += &format!(" ({pool})");
+            } else if !found.is_empty() {
+                name += &format!(" (found {:.0})", mean(&found));
+            }
+            if repetitions.iter().any(|measured| measured.is_client_bound()) {
+                name += CLIENT_BOUND;
+                client_bound = true;
+            }
+            if repetitions.iter().any(|measured| measured.is_disturbed()) {
+                name += DISTURBED;
+                let shares = repetitions.iter().filter_map(|measured| measured.others_cpu);
+                disturbed = shares.fold(disturbed, f64::max);
+            }
+            if repetitions.iter().any(|measured| !measured.alive) {
+                name += KILLED;
+                killed = true;
+            }
+            let mut row = vec![load_of(load), name];
+            row.extend(figures(&repetitions, load));
+            if with_bystanders {
+                let of = |measured: &&Measured| measured.bystanders.map(|figures| figures.all_seconds);
+                row.push(interval(repetitions.iter().filter_map(of), seconds));
+            }
+            rows.push(row);
+        }
+    }
+    let mut notes = Vec::new();
+    if client_bound {
+        notes.push(
+            "†: client and proxy used more than 0.9 of the processors that the server doesn't have, or the client's timers \
+             were more than 50 ms late: the figure may be theirs rather than the server's."
+                .to_owned(),
+        );
+    }
+    if disturbed > 0.0 {
+        notes.push(format!(
+            "*: other programs used more than 15 % of the server's processor (at most {:.0} %): the variants took turns, so that \
+             comparisons hold better than the figures themselves; a quiet machine gives steadier ones.",
+            disturbed * 100.0
+        ));
+    }
+    if killed {
+        let kills: u64 = shown.results.cells().map(|(_, measured)| measured.kills).sum();
+        notes.push(format!(
+            "‡: the server lost processes for want of memory ({kills} in all), and every session with them."
+        ));
+    }
+    Rows { header, rows, notes }
+}
+
+fn load_of(load: Load) -> String {
+    match load {
+        Load::Clients(0) => "bystanders alone".to_owned(),
+        Load::Clients(clients) => format!("{} clients", count(clients as f64)),
+        Load::Overload(factor) => format!("{factor}× offered"),
+    }
+}
+
+fn figures(repetitions: &[&Measured], load: Load) -> Vec<String> {
+    let idle = load == Load::Clients(0);
+    let of = |figure: fn(&Figures) -> f64| {
+        repetitions.iter().map(move |measured| figure(&measured.clients)).collect::<Vec<f64>>()
+    };
+    let show = |figure: fn(&Figures) -> f64, show: fn(f64) -> String| {
+        if idle { "–".to_owned() } else { interval(of(figure), show) }
+    };
+    let lost = |figures: &Figures| {
+        (figures.timed_out + figures.refused + figures.failed) as f64 / figures.under_way.max(1) as f64
+    };
+    let retries = |figures: &Figures| {
+        let completed = figures.under_way - figures.timed_out - figures.refused - figures.failed;
+        figures.retries as f64 / completed.max(1) as f64
+    };
+    let completed_any = repetitions.iter().any(|measured| measured.clients.throughput > 0.0);
+    let in_time =
+        if completed_any { show(|figures| figures.in_time_seconds, seconds) } else { "–".to_owned() };
+    let residual = Interval::of(
+        &repetitions.iter().filter_map(|measured| measured.clients.residual).collect::<Vec<_>>(),
+    );
+    let busy =
+        Interval::of(&repetitions.iter().filter_map(|measured| measured.server_cpu).collect::<Vec<_>>());
+    let efficiency = repetitions
+        .iter()
+        .filter_map(|measured| measured.figure(Metric::ThroughputPerProcessor, Who::Clients));
+    vec![
+        show(|figures| figures.throughput, per_second),
+        if idle { "–".to_owned() } else { interval(efficiency, per_second) },
+        show(|figures| figures.all_seconds, seconds),
+        in_time,
+        show(|figures| figures.p95_seconds, seconds),
+        if idle { "–".to_owned() } else { percent(Interval::of(&of(lost)).mean) },
+        if idle { "–".to_owned() } else { format!("{:.2}", Interval::of(&of(retries)).mean) },
+        percent(residual.mean),
+        percent(busy.mean),
+    ]
+}
+
+fn interval(values: impl IntoIterator<Item = f64>, show: fn(f64) -> String) -> String {
+    let found = Interval::of(&values.into_iter().collect::<Vec<_>>());
+    match found.half_width {
+        _ if !found.mean.is_finite() => "–".to_owned(),
+        // In the unit of the mean where it has one: "9.80 ± 0.20 s".
+        Some(half) => match show(found.mean).rsplit_once(' ') {
+            Some((value, unit)) => {
+                let decimals = value.split_once('.').map_or(0, |(_, digits)| digits.len());
+                let half = if unit == "ms" { half * 1e3 } else { half };
+                format!("{value} ± {half:.decimals$} {unit}")
+            }
+            None => format!("{} ± {}", show(found.mean), show(half)),
+        },
+        None => show(found.mean),
+    }
+}
+
+/// A rate; small ones with a digit behind the point.
+fn per_second(value: f64) -> String {
+    if value < 20.0 { format!("{value:.1}") } else { count(value) }
+}
+
+fn percent(part: f64) -> String {
+    // Not "-0".
+    if part.is_finite() { format!("{:.0} %", (part * 100.0).round() + 0.0) } else { "–".to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_half_width_has_the_unit_of_its_mean() {
+        assert_eq!(interval([9.8, 9.8], seconds), "9.80 ± 0.00 s");
+        assert_eq!(interval([0.040, 0.042], seconds), "41.0 ± 6.3 ms");
+        assert_eq!(interval([1790.0, 1810.0], per_second), "1,800 ± 63");
+        assert_eq!(interval([3.0], per_second), "3.0");
+        assert_eq!(interval([], seconds), "–");
+    }
+}

@@ -1,0 +1,88 @@
+//! The report holds what it must, and asks for nothing else.
+
+use super::*;
+use crate::experiment::cell::{Cell, Figures, Measured};
+use crate::experiment::machine::{Machine, Moment};
+use crate::experiment::plan::Load;
+use crate::experiment::results::Line;
+use crate::experiment::tests::plan;
+
+fn shown() -> Shown {
+    let mut results = Results::default();
+    let machine = Machine { processor: "A <fast> one".to_owned(), ..Machine::default() };
+    results.lines.push(Line::Began { machine, moment: Moment::default() });
+    for (variant, throughput) in [("direct", 10.0), ("gate", 50.0)] {
+        for repetition in 0..2 {
+            let cell = Cell { variant: variant.to_owned(), load: Load::Clients(300), repetition };
+            let clients = Figures {
+                throughput: throughput + f64::from(repetition),
+                all_seconds: 1.0 / throughput,
+                residual: Some(0.25),
+                under_way: 10,
+                ..Figures::default()
+            };
+            let measured =
+                Measured { clients, bystanders: Some(clients), alive: true, ..Measured::default() };
+            results.lines.push(Line::Cell { cell, measured: Box::new(measured) });
+        }
+    }
+    Shown { plan: plan(), form: "short", results }
+}
+
+fn written() -> (tempfile::TempDir, Vec<PathBuf>, String) {
+    let directory = tempfile::tempdir().unwrap();
+    let tables = directory.path().join("tables");
+    fs::create_dir(&tables).unwrap();
+    let places = Places { page: directory.path().join("page"), tables: Some(tables) };
+    let files = write(&[shown()], &places).unwrap();
+    let page = fs::read_to_string(&files[0]).unwrap();
+    (directory, files, page)
+}
+
+#[test]
+fn the_page_has_question_verdicts_pictures_table_and_machine() {
+    let (_directory, _, page) = written();
+    for expected in [
+        "Does it?",
+        "three times as much",
+        "reached",
+        "<svg",
+        "300 clients",
+        "10.5 ± 3.2",
+        "25 %",
+        "A &lt;fast&gt; one",
+        "a study",
+        "bystanders",
+        "prefers-color-scheme: dark",
+        "Little",
+    ] {
+        assert!(page.contains(expected), "{expected}");
+    }
+}
+
+#[test]
+fn the_page_asks_for_nothing_else() {
+    let (_directory, _, page) = written();
+    let namespaces = ["http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"];
+    let rest = namespaces.iter().fold(page, |page, namespace| page.replace(namespace, ""));
+    for forbidden in ["http:", "https:", "src=", "url(", "@import", "<script", "<link"] {
+        assert!(!rest.contains(forbidden), "{forbidden}");
+    }
+    let elsewhere = rest.split("href=\"").skip(1).filter(|link| !link.starts_with('#')).count();
+    assert_eq!(elsewhere, 0);
+}
+
+#[test]
+fn pictures_are_png_and_tables_are_renewed_in_their_place() {
+    let (directory, files, _) = written();
+    let picture = files.iter().find(|path| path.ends_with("tried.png")).expect("there is a font");
+    assert!(fs::read(picture).unwrap().starts_with(b"\x89PNG"));
+    let table = directory.path().join("tables/tried.md");
+    let before = fs::read_to_string(&table).unwrap();
+    assert!(before.contains("| 300 clients | gate | 50 ±"), "{before}");
+    fs::write(&table, format!("{before}\nmine\n")).unwrap();
+    let places =
+        Places { page: directory.path().join("page"), tables: Some(directory.path().join("tables")) };
+    write(&[shown()], &places).unwrap();
+    assert_eq!(fs::read_to_string(&table).unwrap(), format!("{before}\nmine\n"));
+}

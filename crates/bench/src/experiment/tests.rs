@@ -1,0 +1,197 @@
+//! Plans: a whole one, and every way to get one wrong.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::plan::{Load, Plan};
+
+/// A plan with everything in it.
+const WHOLE: &str = r#"
+question = "Does it?"
+method = "So."
+
+[workload]
+setup = ["CREATE TABLE counters (id int PRIMARY KEY, value bigint NOT NULL)"]
+reset = ["UPDATE counters SET value = 0"]
+timeout = "5s"
+
+[[workload.request]]
+name = "count"
+unit = "transaction"
+draw = ["2 of 1..50"]
+statements = ["UPDATE counters SET value = value + 1 WHERE id IN ({0}, {1})"]
+retry = ["40P01"]
+
+[[workload.check]]
+says = "nothing is negative"
+sql = "SELECT min(value) >= 0 FROM counters"
+
+[workload.bystanders]
+clients = 5
+think = "100ms"
+[[workload.bystanders.request]]
+name = "look"
+draw = ["1..50"]
+statements = ["SELECT value FROM counters WHERE id = {0}"]
+
+[variant.gate-contention]
+contention = "auto"
+
+[short]
+variants = ["direct", "gate"]
+clients = [300]
+repetitions = 2
+warm_up = "1s"
+window = "2s"
+
+[full]
+variants = ["direct", "pgbouncer-best-pool", "gate"]
+clients = [0, 4, 300]
+repetitions = 3
+warm_up = "5s"
+window = "10s"
+pools = [2, 4, 8]
+
+[[goal]]
+says = "three times as much"
+of = "gate"
+metric = "throughput"
+clients_from = 300
+relative_to = "direct"
+at_least = 3
+
+[[expected]]
+source = "a study"
+variant = "direct"
+clients = 300
+throughput = 2.5
+"#;
+
+/// The same as a value.
+pub(crate) fn plan() -> Plan {
+    Plan::parse("tried", Path::new("plan.toml"), WHOLE).expect("it is whole")
+}
+
+/// What is said of the plan with something in it replaced.
+fn complaints(this: &str, by: &str) -> String {
+    assert!(WHOLE.contains(this), "{this}");
+    let text = WHOLE.replacen(this, by, 1);
+    Plan::parse("tried", Path::new("plan.toml"), &text).expect_err("it is wrong").to_string()
+}
+
+fn line_of(this: &str) -> usize {
+    WHOLE.lines().position(|line| line.starts_with(this)).expect("it is there") + 1
+}
+
+#[test]
+fn a_whole_plan_is_read() {
+    let plan = plan();
+    assert_eq!(plan.short.loads().collect::<Vec<_>>(), [Load::Clients(300)]);
+    assert_eq!(plan.workload.bystanders.as_ref().map(|others| others.clients), Some(5));
+    // 5 s of setting up, and four cells of 600 connections at 2 ms, 3 s, a second of drain, and what is around them.
+    assert_eq!(plan.takes(&plan.short), Duration::from_millis(5_000 + 4 * (600 + 600 + 3_000 + 1_000)));
+    assert!(plan.takes(&plan.full) > Duration::from_secs(9 * 3 * 16));
+}
+
+#[test]
+fn every_plan_of_the_repository_is_sound() {
+    let experiments = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+    let names = super::plan::names(&experiments).unwrap();
+    assert!(names.iter().any(|name| name == "deadlocks"), "{names:?}");
+    for name in names {
+        if let Err(error) = Plan::load(&experiments, &name) {
+            panic!("{error}");
+        }
+    }
+    let said = Plan::load(&experiments, "nothing").unwrap_err().to_string();
+    assert!(said.contains("known experiments: ") && said.contains("deadlocks"), "{said}");
+}
+
+#[test]
+fn a_key_that_is_spelled_wrong_is_told_with_its_line_and_the_right_one() {
+    let line = line_of("warm_up");
+    assert_eq!(
+        complaints("warm_up = \"1s\"", "warmup = \"1s\""),
+        format!("plan.toml:{line}: warmup: there is no such key; did you mean `warm_up`?")
+    );
+    assert!(
+        complaints("metric = \"throughput\"", "metric = \"throughputs\"")
+            .contains("did you mean `throughput`?")
+    );
+}
+
+#[test]
+fn what_is_missing_or_no_value_is_told() {
+    assert!(complaints("question = \"Does it?\"", "").contains("question: is missing"));
+    let said = complaints("timeout = \"5s\"", "timeout = 5");
+    assert!(said.starts_with(&format!("plan.toml:{}: timeout: ", line_of("timeout"))), "{said}");
+    let said = complaints("timeout = \"5s\"", "timeout = \"5\"");
+    assert!(said.contains("isn't a length of time; write one such as \"250ms\""), "{said}");
+    assert!(complaints("\"2 of 1..50\"", "\"two\"").contains("says nothing to draw"));
+    assert!(complaints("[short]", "[short").starts_with("plan.toml:"));
+}
+
+#[test]
+fn all_that_does_not_fit_together_is_told_at_once() {
+    let text = WHOLE
+        .replacen("variants = [\"direct\", \"gate\"]", "variants = [\"direct\", \"gates\"]", 1)
+        .replacen("relative_to = \"direct\"", "relative_to = \"nobody\"", 1)
+        .replacen("pools = [2, 4, 8]", "", 1);
+    let said = Plan::parse("tried", Path::new("plan.toml"), &text).unwrap_err();
+    assert_eq!(said.list.len(), 3, "{said}");
+    let lines: Vec<_> = said.list.iter().map(|complaint| complaint.line).collect();
+    assert!(lines.is_sorted() && lines.iter().all(Option::is_some), "{said}");
+    let said = said.to_string();
+    for expected in [
+        "short.variants.1: `gates` is no variant; did you mean `gate`?",
+        "full.pools: is empty, and `pgbouncer-best-pool` has the best of them; write the sizes",
+        "goal.0.relative_to: `nobody` is no variant; known: direct, ",
+    ] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+}
+
+#[test]
+fn bounds_of_a_form_are_kept() {
+    let cases = [
+        ("repetitions = 2", "repetitions = 0", "short.repetitions: must be more than zero"),
+        ("repetitions = 2", "repetitions = 40", "short: takes about 421 s, and may take 60 s; take away"),
+        ("pools = [2, 4, 8]", "pools = []", "full.pools: is empty, and `pgbouncer-best-pool` has the best"),
+        ("clients = [300]", "clients = []", "short.clients: is empty, and so is `overload`"),
+        ("clients = [300]", "clients = [6000]", "short.clients: has more than 5000"),
+        ("clients = [300]", "overload = [1.5]", "short.overload: has nothing to multiply; write calibrate"),
+        ("at_least = 3", "", "has no bound; write at_least or at_most"),
+        ("at_least = 3", "at_least = 3\nat_most = 4", "goal.0.at_most: and `at_least` can't both be there"),
+        ("\"40P01\"", "\"deadlock\"", "workload.request.0.retry: `deadlock` is no SQLSTATE"),
+        ("[variant.gate-contention]", "[variant.gate]", "variant.gate: is the name of a variant"),
+        ("variant = \"direct\"", "variant = \"x\"", "expected.0.variant: `x` is no variant"),
+    ];
+    for (this, by, expected) in cases {
+        let said = complaints(this, by);
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+}
+
+#[test]
+fn the_shops_requests_need_the_shop() {
+    let statements = "statements = [\"UPDATE counters SET value = value + 1 WHERE id IN ({0}, {1})\"]";
+    assert!(complaints(statements, "").contains("workload.request.0.statements: is empty; write them"));
+    let text = WHOLE.replacen(statements, "", 1).replacen("[workload]", "[workload]\ntables = \"shop\"", 1);
+    let said = Plan::parse("tried", Path::new("plan.toml"), &text).unwrap_err().to_string();
+    assert!(said.contains("name: is no request type of the shop, and has no statements"), "{said}");
+    let text = text.replacen("name = \"count\"", "name = \"order\"", 1);
+    Plan::parse("tried", Path::new("plan.toml"), &text).unwrap();
+}
+
+#[test]
+fn prose_and_goals_do_not_decide_about_figures_and_everything_else_does() {
+    let measured = |text: &str| {
+        let plan = Plan::parse("tried", Path::new("plan.toml"), text).unwrap();
+        plan.measured(&plan.full)
+    };
+    let before = measured(WHOLE);
+    assert_eq!(before, measured(&WHOLE.replacen("at_least = 3", "at_least = 4", 1)));
+    assert_eq!(before, measured(&WHOLE.replacen("Does it?", "Doesn't it?", 1)));
+    assert_ne!(before, measured(&WHOLE.replacen("\"40P01\"", "\"40001\"", 1)));
+    assert_ne!(before, measured(&WHOLE.replacen("window = \"10s\"", "window = \"11s\"", 1)));
+}

@@ -1,0 +1,300 @@
+//! What the goals of a plan say of its figures: reached, missed, or within the noise.
+
+use sim::Interval;
+
+use super::cell::Measured;
+use super::plan::{Form, Goal, Load, Metric, Plan, Who};
+use super::results::Results;
+use super::words::Reference;
+use crate::table::{ratio, seconds};
+
+/// How a goal stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Reached, with the whole interval or with a single repetition.
+    Reached,
+    /// Reached by the mean, but the bound is within the interval.
+    Barely,
+    /// Missed by the mean, but the bound is within the interval.
+    Nearly,
+    /// Missed.
+    Missed,
+    /// Not measured.
+    Open,
+}
+
+impl Standing {
+    /// In a word or two.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Reached => "reached",
+            Self::Barely => "just reached",
+            Self::Nearly => "just missed",
+            Self::Missed => "missed",
+            Self::Open => "open",
+        }
+    }
+}
+
+/// What one goal came to, where it came out worst.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    /// How it stands.
+    pub standing: Standing,
+    /// The value and its interval of 90 %; infinite where what it is divided by is zero.
+    pub found: Option<(Load, Interval)>,
+    /// What was found, in plain words.
+    pub text: String,
+}
+
+/// Judges every goal by the results of a form.
+pub fn judge(plan: &Plan, form: &Form, results: &Results) -> Vec<Verdict> {
+    plan.goal.iter().map(|goal| one(goal, form, results)).collect()
+}
+
+fn one(goal: &Goal, form: &Form, results: &Results) -> Verdict {
+    let values = form
+        .loads()
+        .filter(|&load| applies(goal, load))
+        .filter_map(|load| Some((load, value(goal, form, results, load)?)));
+    // The worst decides.
+    let is_floor = goal.at_least.is_some();
+    let worse = |one: &(Load, Interval), other: &(Load, Interval)| {
+        let order = one.1.mean.total_cmp(&other.1.mean);
+        if is_floor { order } else { order.reverse() }
+    };
+    let Some((load, found)) = values.min_by(worse) else {
+        return Verdict { standing: Standing::Open, found: None, text: "not measured".to_owned() };
+    };
+    let bound = goal.at_least.or(goal.at_most).unwrap_or(0.0);
+    let standing = standing(found, bound, is_floor);
+    let comparison = if is_floor { "at least" } else { "at most" };
+    let text = if goal.metric == Metric::Alive {
+        let word = if found.mean >= 1.0 { "it lives" } else { "it lost processes" };
+        format!("{word}, {}", load.phrase())
+    } else {
+        let value = show(goal, found.mean);
+        let around = match found.half_width {
+            Some(half) if found.mean.is_finite() => format!(" ± {}", show(goal, half)),
+            _ => String::new(),
+        };
+        let once = if found.half_width.is_none() { "; measured once" } else { "" };
+        format!("{value}{around} {} ({comparison} {} asked for{once})", load.phrase(), show(goal, bound))
+    };
+    Verdict { standing, found: Some((load, found)), text }
+}
+
+fn applies(goal: &Goal, load: Load) -> bool {
+    match load {
+        Load::Clients(0) => false,
+        Load::Clients(clients) => {
+            goal.overload_from.is_none() && goal.clients_from.is_none_or(|from| clients >= from)
+        }
+        Load::Overload(factor) => {
+            goal.clients_from.is_none() && goal.overload_from.is_none_or(|from| factor >= from)
+        }
+    }
+}
+
+fn standing(found: Interval, bound: f64, is_floor: bool) -> Standing {
+    let reaches = |value: f64| if is_floor { value >= bound } else { value <= bound };
+    match (reaches(found.mean), reaches(found.low()) && reaches(found.high())) {
+        (true, true) => Standing::Reached,
+        (true, false) => Standing::Barely,
+        (false, _) if reaches(found.low()) || reaches(found.high()) => Standing::Nearly,
+        (false, _) => Standing::Missed,
+    }
+}
+
+/// The goal's value under a load; none where something wasn't measured.
+fn value(goal: &Goal, form: &Form, results: &Results, load: Load) -> Option<Interval> {
+    let of =
+        |variant: &str, load: Load| figures(&results.repetitions(variant, load), goal.metric, goal.group);
+    let own = of(&goal.of, load);
+    if own.is_empty() {
+        return None;
+    }
+    let mean = Interval::of(&own);
+    Some(match &goal.relative_to {
+        None => mean,
+        Some(Reference::Variant(other)) => {
+            let other = of(other, load);
+            if other.is_empty() {
+                return None;
+            }
+            paired(&own, &other)
+        }
+        Some(Reference::Idle) => divided(mean, &[Interval::of(&of(&goal.of, Load::Clients(0))).mean])?,
+        Some(Reference::Peak) => divided(mean, &means(form, std::slice::from_ref(&goal.of), &of))?,
+        Some(Reference::Best) => divided(mean, &means(form, &form.variants, &of))?,
+    })
+}
+
+/// Every mean of some variants under every load with clients.
+fn means(form: &Form, variants: &[String], of: &impl Fn(&str, Load) -> Vec<f64>) -> Vec<f64> {
+    let loads = || form.loads().filter(|&load| load != Load::Clients(0));
+    variants
+        .iter()
+        .flat_map(|variant| loads().map(move |load| Interval::of(&of(variant, load)).mean))
+        .collect()
+}
+
+/// A mean over the largest of some that are numbers.
+fn divided(mean: Interval, by: &[f64]) -> Option<Interval> {
+    let largest = by.iter().copied().filter(|value| value.is_finite()).max_by(f64::total_cmp)?;
+    (largest > 0.0).then(|| mean.times(1.0 / largest))
+}
+
+/// The ratios of repetitions that were measured one after the other; infinite if the other one is always zero.
+fn paired(own: &[f64], other: &[f64]) -> Interval {
+    let pairs: Vec<(f64, f64)> = own.iter().copied().zip(other.iter().copied()).collect();
+    if pairs.iter().all(|&(_, other)| other > 0.0) {
+        return Interval::of(&pairs.iter().map(|(own, other)| own / other).collect::<Vec<_>>());
+    }
+    let sum = |of: fn(&(f64, f64)) -> f64| pairs.iter().map(of).sum::<f64>();
+    let (own, other) = (sum(|pair| pair.0), sum(|pair| pair.1));
+    let mean = if other > 0.0 {
+        own / other
+    } else if own > 0.0 {
+        f64::INFINITY
+    } else {
+        0.0
+    };
+    Interval { mean, half_width: None }
+}
+
+fn figures(repetitions: &[&Measured], metric: Metric, who: Who) -> Vec<f64> {
+    repetitions.iter().filter_map(|measured| measured.figure(metric, who)).collect()
+}
+
+fn show(goal: &Goal, value: f64) -> String {
+    match (goal.metric, &goal.relative_to) {
+        (_, Some(_)) if value.is_infinite() => {
+            "more than any number of times (the other completed nothing)".to_owned()
+        }
+        (_, Some(_)) => format!("{} times", ratio(value)),
+        (Metric::Throughput | Metric::ThroughputPerProcessor, None) => format!("{value:.1}/s"),
+        (_, None) => seconds(value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::cell::{Cell, Figures};
+    use crate::experiment::results::Line;
+    use crate::experiment::tests::plan;
+
+    /// Throughputs by variant, clients and repetition; responses are their inverse.
+    fn results(figures: &[(&str, usize, &[f64])]) -> Results {
+        let mut results = Results::default();
+        for &(variant, clients, throughputs) in figures {
+            for (repetition, &throughput) in (0..).zip(throughputs) {
+                let cell = Cell { variant: variant.to_owned(), load: Load::Clients(clients), repetition };
+                let figures = Figures { throughput, all_seconds: 1.0 / throughput, ..Figures::default() };
+                let measured = Measured {
+                    clients: figures,
+                    bystanders: Some(figures),
+                    alive: variant != "direct",
+                    ..Measured::default()
+                };
+                results.lines.push(Line::Cell { cell, measured: Box::new(measured) });
+            }
+        }
+        results
+    }
+
+    fn verdict(goal: Goal, results: &Results) -> Verdict {
+        one(&goal, &plan().full, results)
+    }
+
+    fn goal() -> Goal {
+        plan().goal[0].clone()
+    }
+
+    #[test]
+    fn ratios_are_of_rounds_and_the_worst_place_decides() {
+        let found = verdict(
+            Goal { clients_from: None, ..goal() },
+            &results(&[
+                ("direct", 4, &[10.0, 20.0]),
+                ("gate", 4, &[40.0, 80.0]),
+                ("direct", 300, &[10.0, 10.0]),
+                ("gate", 300, &[35.0, 37.0]),
+            ]),
+        );
+        assert_eq!(found.found.map(|found| found.0), Some(Load::Clients(300)));
+        assert_eq!(found.found.map(|found| found.1.mean), Some(3.6));
+        // 3.6 ± 0.63: 6.314 times a standard error of 0.1.
+        assert_eq!(found.standing, Standing::Barely, "{}", found.text);
+        assert!(
+            found.text.contains("3.60 times ± 0.63 times with 300 clients (at least 3.00 times"),
+            "{}",
+            found.text
+        );
+    }
+
+    #[test]
+    fn a_goal_stands_by_its_whole_interval() {
+        let at = |mean, half_width| Interval { mean, half_width };
+        assert_eq!(standing(at(3.5, Some(0.2)), 3.0, true), Standing::Reached);
+        assert_eq!(standing(at(3.5, None), 3.0, true), Standing::Reached);
+        assert_eq!(standing(at(2.9, Some(0.2)), 3.0, true), Standing::Nearly);
+        assert_eq!(standing(at(2.5, Some(0.2)), 3.0, true), Standing::Missed);
+        assert_eq!(standing(at(2.5, Some(0.2)), 3.0, false), Standing::Reached);
+        assert_eq!(standing(at(f64::INFINITY, None), 3.0, true), Standing::Reached);
+    }
+
+    #[test]
+    fn nothing_at_all_is_outdone_by_anything_and_not_by_nothing() {
+        let found = verdict(goal(), &results(&[("direct", 300, &[0.0, 0.0]), ("gate", 300, &[5.0, 6.0])]));
+        assert_eq!(found.standing, Standing::Reached);
+        assert!(found.text.contains("the other completed nothing"));
+        let found = verdict(goal(), &results(&[("direct", 300, &[0.0]), ("gate", 300, &[0.0])]));
+        assert_eq!(found.standing, Standing::Missed);
+    }
+
+    #[test]
+    fn what_was_not_measured_is_open() {
+        assert_eq!(verdict(goal(), &Results::default()).standing, Standing::Open);
+        assert_eq!(verdict(goal(), &results(&[("gate", 300, &[5.0])])).standing, Standing::Open);
+    }
+
+    #[test]
+    fn peaks_the_best_and_the_idle_are_found() {
+        let results = results(&[
+            ("gate", 0, &[1.0]),
+            ("gate", 4, &[50.0]),
+            ("gate", 300, &[45.0]),
+            ("direct", 4, &[60.0]),
+            ("direct", 300, &[10.0]),
+        ]);
+        let with = |relative_to| Goal { relative_to: Some(relative_to), ..goal() };
+        let mean = |goal| verdict(goal, &results).found.map(|found| found.1.mean);
+        assert_eq!(mean(with(Reference::Peak)), Some(0.9));
+        assert_eq!(mean(with(Reference::Best)), Some(0.75));
+        let idle = Goal {
+            metric: Metric::Response,
+            group: Who::Bystanders,
+            at_least: None,
+            at_most: Some(3.0),
+            ..with(Reference::Idle)
+        };
+        assert!((mean(idle.clone()).unwrap() - 1.0 / 45.0).abs() < 1e-9);
+        assert_eq!(verdict(idle, &results).standing, Standing::Reached);
+    }
+
+    #[test]
+    fn life_is_a_goal_too() {
+        let alive = |of: &str| Goal {
+            of: of.to_owned(),
+            metric: Metric::Alive,
+            relative_to: None,
+            at_least: Some(1.0),
+            ..goal()
+        };
+        let results = results(&[("gate", 300, &[5.0]), ("direct", 300, &[5.0])]);
+        assert_eq!(verdict(alive("gate"), &results).standing, Standing::Reached);
+        assert!(verdict(alive("direct"), &results).text.starts_with("it lost processes"));
+    }
+}

@@ -1,0 +1,63 @@
+//! One request over one connection: its statements one after another, and again where the application would.
+
+use tokio_postgres::Client;
+use tokio_postgres::error::SqlState;
+
+use super::Outcome;
+use super::mix::RequestType;
+
+/// How a request went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Execution {
+    /// How it ended.
+    pub(super) outcome: Outcome,
+    /// How often it was sent again.
+    pub(super) retries: u32,
+    /// What the server said, if it failed for good.
+    pub(super) failure: Option<String>,
+}
+
+impl Execution {
+    /// The client gave up.
+    pub(super) const GIVEN_UP: Self = Self { outcome: Outcome::TimedOut, retries: 0, failure: None };
+}
+
+/// Sends a request's statements, each after the answer to the last, and says how it went.
+///
+/// After an error that the type retries, all of it is sent again at once, as frameworks do; whoever waits for it bounds
+/// how often.
+pub(super) async fn execute(client: &Client, request_type: &RequestType, seed: u64) -> Execution {
+    let script = request_type.script(seed);
+    let mut retries = 0;
+    loop {
+        let Err(error) = attempt(client, request_type, &script).await else {
+            return Execution { outcome: Outcome::Completed, retries, failure: None };
+        };
+        let state = error.code().map(SqlState::code);
+        if state.is_some_and(|state| request_type.retries(state)) && !client.is_closed() {
+            retries += 1;
+            continue;
+        }
+        let refused = state.is_some_and(|state| state.starts_with("53"));
+        let outcome = if refused { Outcome::Rejected } else { Outcome::Failed };
+        let reason = error.as_db_error().map_or_else(|| error.to_string(), ToString::to_string);
+        return Execution { outcome, retries, failure: Some(format!("{}: {reason}", request_type.name)) };
+    }
+}
+
+/// One attempt; a transaction that failed is rolled back.
+async fn attempt(
+    client: &Client,
+    request_type: &RequestType,
+    script: &[String],
+) -> Result<(), tokio_postgres::Error> {
+    for statement in script {
+        let Err(error) = client.simple_query(statement).await else { continue };
+        if request_type.is_transaction() {
+            // If this fails too, the connection is closed and will be opened again.
+            let _ = client.simple_query("ROLLBACK").await;
+        }
+        return Err(error);
+    }
+    Ok(())
+}

@@ -1,0 +1,45 @@
+//! The shop's command line.
+
+use std::process::ExitCode;
+
+use bookstore::{browse, populate, site};
+use clap::{Parser, Subcommand};
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "bookstore",
+    about = "TPC-W: a bookstore over a real database, and the browsers that visit it"
+)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Fills a database with books, customers and orders, and a directory with the books' covers
+    Populate(populate::Options),
+    /// Serves the shop over HTTP
+    Serve(site::Options),
+    /// Looks whether the shop's books balance: stock, totals, orders
+    Check(site::CheckOptions),
+    /// Emulated browsers that visit a shop
+    Browse(browse::Options),
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let done = match Arguments::parse().command {
+        Command::Populate(options) => populate::run(options).await,
+        Command::Serve(options) => site::run(options).await,
+        Command::Check(options) => site::check(options).await,
+        Command::Browse(options) => browse::run(options).await,
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bookstore: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

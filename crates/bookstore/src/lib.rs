@@ -2,11 +2,12 @@
 //! browsers that visit it.
 //!
 //! The shop and its visitors share only [`interaction`], which pages there are and where, and [`names`], who and what is
-//! in the shop. They meet over HTTP, so that
-//! anything may stand between them, and between the shop and its database. This crate knows no gate.
+//! in the shop. They meet over HTTP, so that anything may stand between them, and between the shop and its database. This
+//! crate knows no gate.
 
 pub mod browse;
 pub mod interaction;
+pub mod mixes;
 pub mod names;
 pub mod populate;
 pub mod site;

@@ -21,4 +21,7 @@ pub enum Error {
         /// What the database said.
         source: tokio_postgres::Error,
     },
+    /// A visit can't be made as it was asked for.
+    #[error("{0}")]
+    Plan(String),
 }

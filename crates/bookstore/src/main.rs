@@ -24,19 +24,20 @@ enum Command {
     /// Looks whether the shop's books balance: stock, totals, orders
     Check(site::CheckOptions),
     /// Emulated browsers that visit a shop
-    Browse(browse::Options),
+    Browse(Box<browse::Options>),
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
+    let well = |()| ExitCode::SUCCESS;
     let done = match Arguments::parse().command {
-        Command::Populate(options) => populate::run(options).await,
-        Command::Serve(options) => site::run(options).await,
-        Command::Check(options) => site::check(options).await,
-        Command::Browse(options) => browse::run(options).await,
+        Command::Populate(options) => populate::run(options).await.map(well),
+        Command::Serve(options) => site::run(options).await.map(well),
+        Command::Check(options) => site::check(options).await.map(well),
+        Command::Browse(options) => browse::run(*options).await,
     };
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(status) => status,
         Err(error) => {
             eprintln!("bookstore: {error}");
             ExitCode::FAILURE

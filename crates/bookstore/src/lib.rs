@@ -6,9 +6,13 @@
 //! anything may stand between them, and between the shop and its database. This crate knows no gate.
 
 pub mod browse;
+pub mod calendar;
+pub mod check;
 pub mod interaction;
+pub mod money;
 pub mod names;
 pub mod populate;
+pub mod schema;
 pub mod site;
 
 mod error;

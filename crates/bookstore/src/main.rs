@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use bookstore::{browse, populate, site};
+use bookstore::{browse, check, populate, site};
 use clap::{Parser, Subcommand};
 
 #[derive(Debug, Parser)]
@@ -22,7 +22,7 @@ enum Command {
     /// Serves the shop over HTTP
     Serve(site::Options),
     /// Looks whether the shop's books balance: stock, totals, orders
-    Check(site::CheckOptions),
+    Check(check::Options),
     /// Emulated browsers that visit a shop
     Browse(browse::Options),
 }
@@ -32,7 +32,7 @@ async fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Populate(options) => populate::run(options).await,
         Command::Serve(options) => site::run(options).await,
-        Command::Check(options) => site::check(options).await,
+        Command::Check(options) => check::run(options).await,
         Command::Browse(options) => browse::run(options).await,
     };
     match done {

@@ -109,8 +109,7 @@ impl Options {
                 tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()
             }
         };
-        let runtime =
-            runtime.map_err(|source| Error::Io { action: "starting threads".to_owned(), source })?;
+        let runtime = runtime.map_err(Error::io("starting threads"))?;
         let summary = runtime.block_on(async {
             let door: Arc<dyn Door> = Arc::new(self.door().await?);
             let scale = match (self.items, self.customers) {
@@ -139,8 +138,7 @@ impl Options {
         if let Some(path) = &self.json {
             let text = serde_json::to_string_pretty(&summary)
                 .map_err(|error| Error::Plan(format!("writing the summary: {error}")))?;
-            let action = format!("writing {}", path.display());
-            std::fs::write(path, text).map_err(|source| Error::Io { action, source })?;
+            std::fs::write(path, text).map_err(Error::io(format!("writing {}", path.display())))?;
         }
         Ok(self.exit_status(&summary))
     }

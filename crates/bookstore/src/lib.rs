@@ -6,10 +6,14 @@
 //! crate knows no gate.
 
 pub mod browse;
+pub mod calendar;
+pub mod check;
 pub mod interaction;
 pub mod mixes;
+pub mod money;
 pub mod names;
 pub mod populate;
+pub mod schema;
 pub mod site;
 
 mod error;

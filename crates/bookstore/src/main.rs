@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use bookstore::{browse, populate, site};
+use bookstore::{browse, check, populate, site};
 use clap::{Parser, Subcommand};
 
 #[derive(Debug, Parser)]
@@ -22,7 +22,7 @@ enum Command {
     /// Serves the shop over HTTP
     Serve(site::Options),
     /// Looks whether the shop's books balance: stock, totals, orders
-    Check(site::CheckOptions),
+    Check(check::Options),
     /// Emulated browsers that visit a shop
     Browse(Box<browse::Options>),
 }
@@ -33,7 +33,7 @@ async fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Populate(options) => populate::run(options).await.map(well),
         Command::Serve(options) => site::run(options).await.map(well),
-        Command::Check(options) => site::check(options).await.map(well),
+        Command::Check(options) => check::run(options).await.map(well),
         Command::Browse(options) => browse::run(*options).await,
     };
     match done {

@@ -124,7 +124,7 @@ impl Options {
     fn phases(&self) -> Result<Vec<Phase>, Error> {
         if let Some(path) = &self.schedule {
             let action = format!("reading {}", path.display());
-            let text = std::fs::read_to_string(path).map_err(|source| Error::Io { action, source })?;
+            let text = std::fs::read_to_string(path).map_err(Error::io(action))?;
             return schedule(&text, self.mix)
                 .map_err(|error| Error::Plan(format!("{}: {error}", path.display())));
         }

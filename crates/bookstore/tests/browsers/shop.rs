@@ -1,5 +1,6 @@
 //! A shop of a few lines: right pages of all fourteen kinds over connections in memory, with every request written down, and
 //! whatever mishap a test wants. In memory, so that time can be virtual.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a helper of tests fails like a test")]
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};

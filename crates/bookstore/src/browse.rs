@@ -37,7 +37,7 @@ use visitor::Request;
 
 pub use connection::{Door, Opening, Stream};
 pub use flags::Options;
-pub use lateness::{MEAN_BOUND, P99_BOUND, PROCESSOR_BOUND};
+pub use lateness::{MEAN_BOUND, MEAN_SHARE, P99_BOUND, P99_SHARE, PROCESSOR_BOUND};
 pub use pace::{Pace, Span};
 pub use plan::{Load, Phase, PhaseFlag, Plan};
 pub use summary::{

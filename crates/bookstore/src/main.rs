@@ -30,7 +30,16 @@ enum Command {
 #[tokio::main]
 async fn main() -> ExitCode {
     let well = |()| ExitCode::SUCCESS;
-    let done = match Arguments::parse().command {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(told) => {
+            // Of flags that don't fit it is 1, too: 2 is a client that was the bottleneck.
+            let is_error = told.use_stderr();
+            let printed = told.print().is_ok();
+            return if is_error || !printed { ExitCode::FAILURE } else { ExitCode::SUCCESS };
+        }
+    };
+    let done = match arguments.command {
         Command::Populate(options) => populate::run(options).await.map(well),
         Command::Serve(options) => site::run(options).await.map(well),
         Command::Check(options) => check::run(options).await.map(well),

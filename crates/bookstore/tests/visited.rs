@@ -40,11 +40,20 @@ impl Drop for Site {
 }
 
 fn serve(database: &str, images: &Path) -> Site {
-    let mut process = bookstore(&["serve", "--database", database, "--listen", "127.0.0.1:0", "--images"])
-        .arg(images)
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut process = bookstore(&[
+        "serve",
+        "--database",
+        database,
+        "--listen",
+        "127.0.0.1:0",
+        "--connection-timeout",
+        "120s",
+        "--images",
+    ])
+    .arg(images)
+    .stdout(Stdio::piped())
+    .spawn()
+    .unwrap();
     let mut line = String::new();
     BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let address = line.trim().strip_prefix("listening at ").unwrap().to_owned();

@@ -35,7 +35,7 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     schedule: Option<PathBuf>,
     /// Before the first phase, with its load; not counted
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     warm_up: Duration,
     /// Where visitors go, if their phase doesn't say
     #[arg(long, value_enum, default_value_t)]
@@ -169,7 +169,7 @@ mod tests {
     fn flags_make_a_plan() {
         let plan = plan("--browsers 20 --think-scale 0.1 --images --mix ordering --timeout 5s").unwrap();
         let [warm_up, phase] = &plan.phases[..] else { panic!("{:?}", plan.phases) };
-        assert_eq!((warm_up.is_counted, warm_up.duration), (false, Duration::from_secs(10)));
+        assert_eq!((warm_up.is_counted, warm_up.duration), (false, Duration::from_secs(30)));
         assert_eq!((phase.load, phase.mix), (Load::Browsers(20), Mix::Ordering));
         assert_eq!(warm_up.load, phase.load);
         assert_eq!(plan.pace.think, Span { mean: Duration::from_millis(700), cap: Duration::from_secs(7) });

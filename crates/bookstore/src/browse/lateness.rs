@@ -2,16 +2,21 @@
 //!
 //! Browsers have nothing to do but to wait, so a browser that goes on late had no processor. How late it goes on is also how
 //! late it notices answers: what it adds to response times is about the mean. The bounds: a mean of 5 ms (the runtime's timer
-//! alone is up to 1 ms late), a 99th percentile of 50 ms, and 85 % of the processor time that its threads could have. An open
-//! loop that left visits out wasn't open.
+//! alone is up to 1 ms late) or a twentieth of what requests took, and a 99th percentile of 50 ms or half of what they took, whichever
+//! is more; and 85 % of the processor time that its threads could have. An open loop that left visits out wasn't open.
 
-use super::record::PhaseRecord;
 use std::time::Duration;
 
-/// How late browsers may be on average.
+use super::record::PhaseRecord;
+
+/// How late browsers may be on average, whatever requests took.
 pub const MEAN_BOUND: Duration = Duration::from_millis(5);
-/// How late 99 of 100 may be at most.
+/// How late they may be on average, as a share of what requests took on average, however they ended.
+pub const MEAN_SHARE: f64 = 0.05;
+/// How late 99 of 100 may be at most, whatever requests took.
 pub const P99_BOUND: Duration = Duration::from_millis(50);
+/// How late they may be, as a share of what requests took on average.
+pub const P99_SHARE: f64 = 0.5;
 /// The share of its threads' processor time that the client may use.
 pub const PROCESSOR_BOUND: f64 = 0.85;
 
@@ -23,11 +28,12 @@ pub(super) fn reasons(phase: &PhaseRecord, threads: usize) -> Vec<String> {
         reasons.push(format!("it used {:.0} % of its processor time", share * 100.0));
     }
     let mean = phase.lag.mean();
-    if mean > MEAN_BOUND {
+    let took = phase.all.mean();
+    if mean > MEAN_BOUND.max(took.mul_f64(MEAN_SHARE)) {
         reasons.push(format!("browsers were {:.1} ms late on average", mean.as_secs_f64() * 1e3));
     }
     let p99 = Duration::from_micros(phase.lag.histogram.value_at_quantile(0.99));
-    if p99 > P99_BOUND {
+    if p99 > P99_BOUND.max(took.mul_f64(P99_SHARE)) {
         reasons.push(format!("one browser of a hundred was more than {} ms late", p99.as_millis()));
     }
     if phase.left_out > 0 {
@@ -57,6 +63,16 @@ mod tests {
         let calm = phase(&[1; 100], Duration::from_secs(8), 0);
         assert_eq!(reasons(&calm, 1), Vec::<String>::new());
         assert_eq!(reasons(&phase(&[], Duration::ZERO, 0), 1), Vec::<String>::new());
+    }
+
+    #[test]
+    fn lateness_that_is_little_beside_what_requests_took_is_allowed() {
+        let mut slow = phase(&[6; 100], Duration::ZERO, 0);
+        slow.lag.add(Duration::from_millis(90));
+        slow.lag.add(Duration::from_millis(90));
+        assert_eq!(reasons(&slow, 1).len(), 2);
+        slow.all.add(Duration::from_millis(300));
+        assert!(reasons(&slow, 1).is_empty());
     }
 
     #[test]

@@ -80,8 +80,8 @@ pub struct Options {
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = humantime::parse_duration)]
     pub connection_timeout: Duration,
     /// How many interactions may wait for a connection; one more is answered 503 at once
-    #[arg(long, value_name = "N", default_value_t = 10_000)]
-    pub waiting: usize,
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub waiting: u32,
     /// How often an interaction is done again that the database has undone for a collision; then it answers 503
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=1_000))]
     pub retries: u32,
@@ -131,7 +131,7 @@ fn shop(options: &Options) -> Result<Shop, Error> {
     let size = (!options.connect_per_request).then_some(options.connections as usize);
     let timeout = options.connection_timeout;
     Ok(Shop {
-        connections: Connections::new(&options.database, size, options.waiting, timeout)?,
+        connections: Connections::new(&options.database, size, options.waiting as usize, timeout)?,
         locks: Locks::default(),
         transactions: options.transactions,
         isolation: options.isolation,

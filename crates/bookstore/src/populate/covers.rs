@@ -94,7 +94,11 @@ fn drawing(rows: &Rows, item: u32, chance: &mut Chance) -> String {
     )
     .expect("a string takes everything");
     let lines = wrapped(&book.title);
-    let text_height = 34 * lines.len() as i32;
+    // Fonts differ from machine to machine: room for one whose letters are two thirds as wide as high.
+    let longest = lines.iter().map(String::len).max().unwrap_or(1) as i32;
+    let letters = ((WIDTH - 50) * 3 / (2 * longest)).min(32);
+    let step = letters + 5;
+    let text_height = step * lines.len() as i32;
     // The title stands above or below the picture.
     let (title_top, top, bottom) = if chance.below(2) == 0 {
         (58, 58 + text_height + 34, HEIGHT - 62)
@@ -102,10 +106,10 @@ fn drawing(rows: &Rows, item: u32, chance: &mut Chance) -> String {
         (HEIGHT - 62 - text_height, 46, HEIGHT - 62 - text_height - 46)
     };
     motif::draw(&mut svg, top.min(bottom - 60), bottom, palette, chance);
-    write!(svg, "<g fill=\"{ink}\"><g font-family=\"Georgia,'Times New Roman',serif\" font-size=\"30\" font-weight=\"700\">")
+    write!(svg, "<g fill=\"{ink}\"><g font-family=\"Georgia,'Times New Roman',serif\" font-size=\"{letters}\" font-weight=\"700\">")
         .expect("a string takes everything");
     for (index, line) in lines.iter().enumerate() {
-        let y = title_top + 34 * index as i32;
+        let y = title_top + step * index as i32;
         write!(svg, "<text x=\"26\" y=\"{y}\">{}</text>", escaped(line)).expect("a string takes everything");
     }
     write!(

@@ -31,7 +31,7 @@ const ADJECTIVES: [&str; 40] = [
 #[rustfmt::skip]
 const NOUNS: [&str; 48] = [
     "Orchard", "Harbor", "Lantern", "River", "Archive", "Garden", "Window", "Mountain", "Letter", "Machine", "Kitchen",
-    "Bridge", "Island", "Clock", "Forest", "Mirror", "Station", "Weather", "Map", "Table", "Shore", "Engine", "Stairs",
+    "Bridge", "Island", "Clock", "Forest", "Mirror", "Station", "Weather", "Map", "Table", "Shore", "Engine", "Staircase",
     "Sparrow", "Theater", "Comet", "Market", "Notebook", "Tower", "Tide", "Piano", "Desert", "Corridor", "Key", "Ferry",
     "Lighthouse", "Meadow", "Violin", "Painter", "Stranger", "Fox", "Valley", "Treaty", "Equation", "Bakery", "Voyage",
     "Question", "Circus",
@@ -50,7 +50,7 @@ const TITLES: [&str; 12] = [
     ": The # and the $",
     ": A Guide to the @ #",
     " and the Art of the #",
-    ": On #s and $s",
+    ": On the # and the $",
 ];
 
 #[rustfmt::skip]

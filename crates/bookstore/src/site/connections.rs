@@ -2,8 +2,8 @@
 //!
 //! Whoever finds none free waits, for a bounded time and behind a bounded number of others.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use deadpool_postgres::{Manager, ManagerConfig, Pool, PoolError, RecyclingMethod, Runtime};
 use tokio_postgres::{Config, NoTls};
@@ -19,6 +19,9 @@ pub(super) struct Connections {
     waiting: AtomicUsize,
     waiting_max: usize,
     timeout: Duration,
+    started: Instant,
+    /// The second since the start, counted from 1, in which the log was last told that the database lets nobody in.
+    told: AtomicU64,
 }
 
 enum Source {
@@ -71,7 +74,8 @@ impl Connections {
                 Source::Pool(pool)
             }
         };
-        Ok(Self { source, waiting: AtomicUsize::new(0), waiting_max, timeout })
+        let (waiting, told) = (AtomicUsize::new(0), AtomicU64::new(0));
+        Ok(Self { source, waiting, waiting_max, timeout, started: Instant::now(), told })
     }
 
     /// A connection.
@@ -88,7 +92,7 @@ impl Connections {
         match &self.source {
             Source::Pool(pool) => match pool.get().await {
                 Ok(object) => Ok(Connection::Pooled(object)),
-                Err(PoolError::Backend(error)) => Err(refused(&error)),
+                Err(PoolError::Backend(error)) => Err(self.refused(&error)),
                 Err(other) => Err(Failure::Busy(other.to_string())),
             },
             Source::PerRequest(config) => {
@@ -97,17 +101,21 @@ impl Connections {
                         tokio::spawn(connection);
                         Ok(Connection::Own(client))
                     }
-                    Ok(Err(error)) => Err(refused(&error)),
+                    Ok(Err(error)) => Err(self.refused(&error)),
                     Err(_) => Err(Failure::Busy("connecting took too long".to_owned())),
                 }
             }
         }
     }
-}
 
-/// Whatever keeps us from connecting, visitors can only come back later. The operator should know.
-fn refused(error: &tokio_postgres::Error) -> Failure {
-    let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
-    tracing::warn!(%error, cause, "the database lets nobody in");
-    Failure::Busy(format!("{error}: {cause}"))
+    /// Whatever keeps us from connecting, visitors can only come back later. The operator should know, but not by a line
+    /// for every visitor.
+    fn refused(&self, error: &tokio_postgres::Error) -> Failure {
+        let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+        let now = self.started.elapsed().as_secs() + 1;
+        if self.told.swap(now, Ordering::Relaxed) != now {
+            tracing::warn!(%error, cause, "the database lets nobody in");
+        }
+        Failure::Busy(format!("{error}: {cause}"))
+    }
 }

@@ -190,7 +190,7 @@ mod tests {
     #[tokio::test]
     async fn a_visitor_is_known_by_its_cookies_and_nonsense_is_nobody() {
         let of = async |cookies: &str| {
-            let request = axum::http::Request::builder().header(COOKIE, cookies).body(()).expect("a request");
+            let request = Request::builder().header(COOKIE, cookies).body(()).expect("a request");
             let (mut parts, ()) = request.into_parts();
             let Ok(visitor) = Visitor::from_request_parts(&mut parts, &()).await;
             (visitor.customer, visitor.cart, visitor.copies)

@@ -64,7 +64,7 @@ pub(in super::super) async fn cart(
                 a.button href="/register" { "Check out" }
             }
         }
-        p.quiet { "A cart is never empty here: we put something into it." }
+        p.quiet { "A cart is never empty here: if nobody else does, we put a book into it." }
         (layout::promotions(&promotions))
     };
     let seen = Visitor { copies, ..visitor };

@@ -221,6 +221,30 @@ async fn who_waited_long_enough_closes_the_connection_and_is_charged_all_of_it()
 }
 
 #[tokio::test(start_paused = true)]
+async fn half_a_page_is_none() {
+    let shop = Shop::new(|seen| match seen.page {
+        Some(Interaction::SearchRequest) => Act::Stall,
+        Some(Interaction::ShoppingCart) => Act::BreakOff,
+        _ => Act::Serve,
+    });
+    let summary = visit(&closed(30, 3_600), &shop).await;
+    let count = |page: Interaction| shop.pages().iter().filter(|seen| seen.page == Some(page)).count() as u64;
+    let counts = summary.total.counts;
+    assert_eq!(counts.timed_out + counts.unfinished, count(Interaction::SearchRequest));
+    assert_eq!(counts.failed, count(Interaction::ShoppingCart));
+    assert!(counts.timed_out > 100 && counts.failed > 100);
+    assert!((summary.total.sums.timed_out / counts.timed_out as f64 - PATIENCE.as_secs_f64()).abs() < 0.01);
+    assert!(
+        summary.complaints.iter().all(|complaint| complaint.what.starts_with("SHOP: the body broke off"))
+    );
+    // Nobody who stopped waiting keeps the connection.
+    let closed: BTreeMap<_, _> = shop.closed().into_iter().collect();
+    for seen in shop.pages().iter().filter(|seen| seen.page == Some(Interaction::SearchRequest)).take(100) {
+        assert!(closed[&seen.connection] - seen.at < PATIENCE + Duration::from_millis(10));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_page_that_is_not_the_one_asked_for_is_wrong_and_the_visitor_begins_again() {
     let shop = Shop::new(|seen| match seen.page {
         Some(Interaction::NewProducts) => Act::Mistake,

@@ -3,16 +3,18 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a helper of tests fails like a test")]
 
 use std::io;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bookstore::browse::{Door, Opening, Stream};
 use bookstore::interaction::Interaction;
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
+use http_body_util::BodyExt;
+use hyper::body::{Body, Frame, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -54,6 +56,50 @@ pub(crate) enum Act {
     Fail(u16),
     /// Closes the connection instead of an answer.
     Break,
+    /// Sends the page without its last half, and nothing more.
+    Stall,
+    /// The same, and closes the connection.
+    BreakOff,
+}
+
+/// A page, or its first half and what comes then.
+struct Content {
+    bytes: Option<Bytes>,
+    then: Act,
+    has_paused: bool,
+}
+
+impl Content {
+    fn whole(bytes: impl Into<Bytes>) -> Self {
+        Self { bytes: Some(bytes.into()), then: Act::Serve, has_paused: false }
+    }
+}
+
+impl Body for Content {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        match (self.bytes.take(), self.then) {
+            (Some(bytes), _) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
+            (None, Act::Stall) => Poll::Pending,
+            (None, Act::BreakOff) if !self.has_paused => {
+                // What was written is sent when there is no more to write.
+                self.has_paused = true;
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+            (None, Act::BreakOff) => Poll::Ready(Some(Err(io::Error::other("as the test wants")))),
+            (None, _) => Poll::Ready(None),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.bytes.is_none() && !matches!(self.then, Act::Stall | Act::BreakOff)
+    }
 }
 
 type Rule = Box<dyn Fn(&Seen) -> Act + Send + Sync>;
@@ -135,11 +181,7 @@ impl Shop {
         self.opened.load(Ordering::Relaxed)
     }
 
-    async fn answer(
-        &self,
-        connection: usize,
-        request: Request<Incoming>,
-    ) -> io::Result<Response<Full<Bytes>>> {
+    async fn answer(&self, connection: usize, request: Request<Incoming>) -> io::Result<Response<Content>> {
         let page = page_of(request.method(), request.uri().path());
         let target = request.uri().to_string();
         let cookies = request.headers().get(header::COOKIE).and_then(|value| value.to_str().ok());
@@ -152,7 +194,7 @@ impl Shop {
         let act = (self.rule)(&seen);
         self.seen.lock().unwrap().push(seen.clone());
         let status = |status: u16| Response::builder().status(status);
-        let empty = Full::default();
+        let empty = Content::whole("");
         let response = match act {
             Act::Serve | Act::ServeLast | Act::Wait(_) => {
                 if let Act::Wait(time) = act {
@@ -167,18 +209,23 @@ impl Shop {
                 Ok(response)
             }
             Act::Reject(code, seconds) => status(code).header(header::RETRY_AFTER, seconds).body(empty),
-            Act::Fail(code) => status(code).body(Full::from("<body data-error=\"no luck\">")),
+            Act::Fail(code) => status(code).body(Content::whole("<body data-error=\"no luck\">")),
             Act::Mistake => Ok(html("<html><body data-interaction=\"NONE\"></body></html>".to_owned())),
+            Act::Stall | Act::BreakOff => {
+                let (head, mut content) = self.page(&seen).into_parts();
+                let half = content.bytes.take().map(|bytes| bytes.slice(..bytes.len() / 2));
+                Ok(Response::from_parts(head, Content { bytes: half, then: act, has_paused: false }))
+            }
             Act::Hang => std::future::pending().await,
             Act::Break => return Err(io::Error::other("as the test wants")),
         };
         response.map_err(io::Error::other)
     }
 
-    fn page(&self, seen: &Seen) -> Response<Full<Bytes>> {
+    fn page(&self, seen: &Seen) -> Response<Content> {
         let Some(page) = seen.page else {
             let image = Response::builder().header(header::CONTENT_TYPE, "image/jpeg");
-            return image.body(Full::from(vec![7; 1_000])).unwrap();
+            return image.body(Content::whole(vec![7; 1_000])).unwrap();
         };
         let mut text = format!("<!DOCTYPE html><html><body data-interaction=\"{}\">", page.code());
         for book in [11, 12, 13, 14, 15] {
@@ -210,9 +257,9 @@ impl Shop {
     }
 }
 
-fn html(text: String) -> Response<Full<Bytes>> {
+fn html(text: String) -> Response<Content> {
     let response = Response::builder().status(StatusCode::OK);
-    response.header(header::CONTENT_TYPE, "text/html; charset=utf-8").body(Full::from(text)).unwrap()
+    response.header(header::CONTENT_TYPE, "text/html; charset=utf-8").body(Content::whole(text)).unwrap()
 }
 
 /// The page of a method and path as they are agreed on; an image is none. Anything else is a mistake of the browser's.

@@ -102,7 +102,8 @@ async fn recorded(
 impl Options {
     fn on_own_threads(self) -> Result<ExitCode, Error> {
         let plan = self.plan()?;
-        raise_descriptor_limit();
+        // Every browser keeps a connection. If this fails, connecting fails at some point, and is counted so.
+        let _ = rlimit::increase_nofile_limit(u64::MAX);
         let runtime = match self.threads {
             0 | 1 => tokio::runtime::Builder::new_current_thread().enable_all().build(),
             threads => {
@@ -184,12 +185,4 @@ async fn ask_scale(door: &Arc<dyn Door>) -> Result<Scale, Error> {
         Ok(Ok(head)) if head.status != 200 => Err(Error::Plan(format!("{hint}: status {}", head.status))),
         Ok(Ok(_)) => serde_json::from_slice(&answer).map_err(|error| Error::Plan(format!("{hint}: {error}"))),
     }
-}
-
-/// As many connections as the system lets this process have.
-fn raise_descriptor_limit() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    // If it can't be raised, connecting fails and is counted so.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use axum::extract::{DefaultBodyLimit, State};
 use axum::routing::{get, post};
+use axum::serve::ListenerExt;
 use axum::{Json, Router};
 use clap::{Args, ValueEnum};
 use tokio::net::TcpListener;
@@ -35,6 +36,7 @@ use crate::interaction::Interaction;
 use crate::names::Scale;
 
 pub use self::locking::Locking;
+pub use self::session::BestSellers;
 pub use self::shop::{Isolation, Transactions};
 
 /// The longest form, in bytes.
@@ -91,6 +93,9 @@ pub struct Options {
     /// Whether Buy Confirm counts all orders first, as the public servlets do
     #[arg(long, value_enum, default_value_t = Switch::On)]
     pub count_orders: Switch,
+    /// How Best Sellers finds the lines of the last 3,333 orders
+    #[arg(long, value_enum, default_value_t)]
+    pub best_sellers: BestSellers,
 }
 
 /// Serves the shop until SIGINT or SIGTERM; then no new connection is accepted, and what is under way ends.
@@ -111,6 +116,16 @@ pub async fn run(options: Options) -> Result<(), Error> {
     let shop = Arc::new(shop(&options)?);
     let listener = TcpListener::bind(options.listen).await.map_err(failed())?;
     let address = listener.local_addr().map_err(failed())?;
+    // Every visitor keeps a connection. With fewer descriptors fewer visitors are served, and no less right.
+    if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
+        tracing::warn!(%error, "the limit of open files stays as it is");
+    }
+    // A page goes out at once, and not when the one before has been acknowledged.
+    let listener = listener.tap_io(|socket| {
+        if let Err(error) = socket.set_nodelay(true) {
+            tracing::debug!(%error, "a connection that may delay small pages");
+        }
+    });
     println!("listening at http://{address}");
     let mut end = [SignalKind::interrupt(), SignalKind::terminate()].map(signal);
     axum::serve(listener, router(shop))
@@ -135,7 +150,11 @@ fn shop(options: &Options) -> Result<Shop, Error> {
         locks: Locks::default(),
         transactions: options.transactions,
         isolation: options.isolation,
-        manner: Manner { locking: options.locking, counts_orders: options.count_orders == Switch::On },
+        manner: Manner {
+            locking: options.locking,
+            counts_orders: options.count_orders == Switch::On,
+            best_sellers: options.best_sellers,
+        },
         has_tags: options.route_tags == Switch::On,
         retries: options.retries,
         timeout,

@@ -126,6 +126,29 @@ fn statements_are_tagged_with_their_route_and_without_tags_are_not() {
 }
 
 #[test]
+fn best_sellers_are_the_same_by_index_and_by_scan() {
+    let server = server();
+    populate(&server.url(), "100");
+    let listed = |by: &str| {
+        let site = Site::start(&server.url(), &["--best-sellers", by]);
+        let page = site.browser().get("/best?subject=ARTS");
+        page.is("BESS");
+        let (list, _) = page.body.split_once("</ol>").expect("a list");
+        let books = list
+            .split("href=\"/books/")
+            .skip(1)
+            .map(|rest| rest.split('"').next().unwrap_or_default().to_owned());
+        let mut books: Vec<String> = books.collect();
+        // Those that sold equally well come in any order.
+        books.sort();
+        books
+    };
+    let by_index = listed("index");
+    assert!(by_index.len() > 1);
+    assert_eq!(by_index, listed("scan"));
+}
+
+#[test]
 fn an_interaction_without_a_pool_has_a_connection_of_its_own() {
     let server = server();
     populate(&server.url(), "100");

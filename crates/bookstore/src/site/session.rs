@@ -4,6 +4,7 @@
 //! is dropped within a transaction, its connection is closed and never goes back to the pool: nobody inherits what another
 //! one has begun.
 
+use clap::ValueEnum;
 use deadpool_postgres::Object;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row};
@@ -23,6 +24,16 @@ pub(super) enum Connection {
     Own(Client),
 }
 
+/// How the lines of the last orders are found among all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum BestSellers {
+    /// By an index if the database finds that cheaper, as PostgreSQL does
+    #[default]
+    Index,
+    /// By reading all lines, as databases of the papers' time did: it makes the page the longest of all by far
+    Scan,
+}
+
 /// What of a site's options concerns its statements.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Manner {
@@ -30,6 +41,8 @@ pub(super) struct Manner {
     pub(super) locking: Locking,
     /// Whether orders are counted before one is placed, as the public servlets did.
     pub(super) counts_orders: bool,
+    /// How best sellers are found.
+    pub(super) best_sellers: BestSellers,
 }
 
 /// An interaction's conversation with the database.

@@ -97,7 +97,7 @@ impl Crowd {
             sleep_until(due).await;
             self.reap();
             if self.browsers.len() >= self.most_present {
-                self.setting.record.left_out();
+                self.setting.record.turned_away();
                 continue;
             }
             self.spawn(self.visits, Stay::OneVisit, due);

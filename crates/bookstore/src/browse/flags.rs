@@ -64,7 +64,7 @@ pub struct Options {
     /// Connections over which a browser fetches images at once
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=16))]
     image_connections: u8,
-    /// Open loop: visitors present at once; further ones are left out, and told
+    /// Open loop: visitors present at once; further ones are turned away, and told
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     most_present: usize,
     /// Books in the shop; asked of the shop if not said

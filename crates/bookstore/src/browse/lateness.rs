@@ -3,7 +3,7 @@
 //! Browsers have nothing to do but to wait, so a browser that goes on late had no processor. How late it goes on is also how
 //! late it notices answers: what it adds to response times is about the mean. The bounds: a mean of 5 ms (the runtime's timer
 //! alone is up to 1 ms late) or a twentieth of what requests took, and a 99th percentile of 50 ms or half of what they took, whichever
-//! is more; and 85 % of the processor time that its threads could have. An open loop that left visits out wasn't open.
+//! is more; and 85 % of the processor time that its threads could have. An open loop that turned visits away wasn't open.
 
 use std::time::Duration;
 
@@ -36,8 +36,8 @@ pub(super) fn reasons(phase: &PhaseRecord, threads: usize) -> Vec<String> {
     if p99 > P99_BOUND.max(took.mul_f64(P99_SHARE)) {
         reasons.push(format!("one browser of a hundred was more than {} ms late", p99.as_millis()));
     }
-    if phase.left_out > 0 {
-        reasons.push(format!("{} visits were left out, because too many were present", phase.left_out));
+    if phase.turned_away > 0 {
+        reasons.push(format!("{} visits were turned away, because too many were present", phase.turned_away));
     }
     reasons
 }
@@ -51,9 +51,10 @@ pub(super) fn processor_share(phase: &PhaseRecord, threads: usize) -> f64 {
 mod tests {
     use super::*;
 
-    fn phase(lags: &[u64], processor: Duration, left_out: u64) -> PhaseRecord {
+    fn phase(lags: &[u64], processor: Duration, turned_away: u64) -> PhaseRecord {
         let mut phase = PhaseRecord::new();
-        (phase.duration, phase.processor, phase.left_out) = (Duration::from_secs(10), processor, left_out);
+        (phase.duration, phase.processor, phase.turned_away) =
+            (Duration::from_secs(10), processor, turned_away);
         lags.iter().for_each(|&lag| phase.lag.add(Duration::from_millis(lag)));
         phase
     }
@@ -84,6 +85,6 @@ mod tests {
         let mut lags = vec![1; 98];
         lags.extend([60, 60]);
         assert!(reasons(&phase(&lags, Duration::ZERO, 0), 1)[0].contains("one browser of a hundred"));
-        assert!(reasons(&phase(&[1; 100], Duration::ZERO, 3), 1)[0].contains("3 visits were left out"));
+        assert!(reasons(&phase(&[1; 100], Duration::ZERO, 3), 1)[0].contains("3 visits were turned away"));
     }
 }

@@ -122,8 +122,8 @@ pub(crate) struct PhaseRecord {
     pub(crate) most_present: usize,
     /// Visits that began.
     pub(crate) sessions: u64,
-    /// Visits that an open loop left out, because too many were present.
-    pub(crate) left_out: u64,
+    /// Visits that an open loop turned away, because too many were present.
+    pub(crate) turned_away: u64,
     /// Processor time that this process used.
     pub(crate) processor: Duration,
 }
@@ -142,7 +142,7 @@ impl PhaseRecord {
             present: 0.0,
             most_present: 0,
             sessions: 0,
-            left_out: 0,
+            turned_away: 0,
             processor: Duration::ZERO,
         }
     }
@@ -175,7 +175,7 @@ impl PhaseRecord {
         self.present += other.present;
         self.most_present = self.most_present.max(other.most_present);
         self.sessions += other.sessions;
-        self.left_out += other.left_out;
+        self.turned_away += other.turned_away;
         self.processor += other.processor;
     }
 }
@@ -332,11 +332,11 @@ impl Record {
         }
     }
 
-    /// A visit was left out.
-    pub(crate) fn left_out(&self) {
+    /// A visit was turned away.
+    pub(crate) fn turned_away(&self) {
         let mut counted = self.lock();
         if !counted.is_over {
-            counted.phase().left_out += 1;
+            counted.phase().turned_away += 1;
         }
     }
 }

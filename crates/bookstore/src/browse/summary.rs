@@ -199,8 +199,8 @@ pub struct Present {
     pub most: usize,
     /// Visits that began.
     pub sessions: u64,
-    /// Visits that an open loop left out.
-    pub left_out: u64,
+    /// Visits that an open loop turned away.
+    pub turned_away: u64,
 }
 
 /// Little's law: present = rate × (response + think).
@@ -336,7 +336,7 @@ impl Figures {
                 mean: record.present / duration.max(1e-9),
                 most: record.most_present,
                 sessions: record.sessions,
-                left_out: record.left_out,
+                turned_away: record.turned_away,
             },
             little: Little::new(record, &whole),
             client: Client {

@@ -336,13 +336,13 @@ async fn images_that_do_not_come_keep_nobody_longer_than_its_patience() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_open_loop_leaves_visits_out_only_at_its_bound_and_says_so() {
+async fn an_open_loop_turns_visits_away_only_at_its_bound_and_says_so() {
     let shop = Shop::new(|_| Act::Serve);
     let mut plan = plan(vec![phase(600, Load::Sessions(2.0))]);
     plan.pace.session = Span { mean: Duration::from_secs(60), cap: Duration::from_secs(120) };
     let free = visit(&plan, &shop).await;
     assert!((1_050..1_350).contains(&free.total.present.sessions), "{}", free.total.present.sessions);
-    assert_eq!((free.total.present.left_out, free.client_was_the_bottleneck), (0, false));
+    assert_eq!((free.total.present.turned_away, free.client_was_the_bottleneck), (0, false));
     assert_eq!(by_connection(shop.pages()).len() as u64, free.total.present.sessions);
     plan.most_present = 10;
     let bound = visit(&plan, &Shop::new(|_| Act::Serve)).await;
@@ -350,7 +350,7 @@ async fn an_open_loop_leaves_visits_out_only_at_its_bound_and_says_so() {
     assert!(bound.client_was_the_bottleneck);
     // Arrivals are the same, whatever became of earlier ones.
     let present = bound.total.present;
-    assert_eq!(present.sessions + present.left_out, free.total.present.sessions);
+    assert_eq!(present.sessions + present.turned_away, free.total.present.sessions);
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rand::SeedableRng;
 use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
@@ -23,6 +23,8 @@ use crate::names::Scale;
 
 /// How long a browser that waits for a page when all is over goes on waiting: the site shall not be left in the middle of it.
 pub(super) const LEAVE_BOUND: Duration = Duration::from_secs(5);
+/// In the course of what time those who are sent away close their connections.
+const LEAVING: Duration = Duration::from_secs(1);
 
 /// How things stand.
 #[derive(Clone, Copy, Debug)]
@@ -122,7 +124,7 @@ impl Browser {
             next = visit.visitor.at().map_or(Interaction::Home, |page| mix.next(page, &mut way));
             let think = self.setting.pace.think.draw(&mut way);
             let (since, wait) = (Instant::now(), think.max(answer.retry_after.unwrap_or_default()));
-            let Some(late) = self.wait(since + wait).await else { return };
+            let Some(late) = self.wait(since + wait).await else { return self.leave(visit, &mut way) };
             self.setting.record.thought(since.elapsed(), late);
             if next == Interaction::Home && Instant::now() >= visit.ends {
                 if self.stay == Stay::OneVisit {
@@ -143,6 +145,18 @@ impl Browser {
             visitor: Visitor::new(self.setting.scale, seed),
             lines: Lines::new(Arc::clone(&self.setting.door)),
             ends: Instant::now() + lasts,
+        }
+    }
+
+    /// Closes the connections, in the course of a second: a phase sends away thousands at once, and those who stay shall not
+    /// wait for it.
+    fn leave(&self, visit: Visit, way: &mut StdRng) {
+        if !self.hear.borrow().is_over {
+            let wait = LEAVING.mul_f64(way.random::<f64>());
+            tokio::spawn(async move {
+                tokio::time::sleep(wait).await;
+                drop(visit);
+            });
         }
     }
 

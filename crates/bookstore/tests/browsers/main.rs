@@ -11,6 +11,7 @@ use bookstore::interaction::Interaction;
 use bookstore::mixes::Mix;
 use bookstore::names::{self, Scale};
 use shop::{Act, Seen, Shop, ShopDoor};
+use tokio::time::Instant;
 
 const SCALE: Scale = Scale { items: 1_000, customers: 2_880 };
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -355,6 +356,7 @@ async fn an_open_loop_turns_visits_away_only_at_its_bound_and_says_so() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_told_is_what_the_shop_saw() {
+    let start = Instant::now();
     let shop = Shop::new(|seen| match (seen.connection + seen.target.len()) % 7 {
         0 => Act::Reject(503, 1),
         1 => Act::Wait(Duration::from_secs(40)),
@@ -390,6 +392,15 @@ async fn what_is_told_is_what_the_shop_saw() {
     assert!(!warm_up.is_counted && (summary.total.duration - 500.0).abs() < 0.1);
     assert_eq!((warm_up.figures.present.most, second.figures.present.most), (40, 80));
     assert!(third.figures.present.mean < 25.0, "{}", third.figures.present.mean);
+    // Those who think when they are sent away close their connections one after the other.
+    let sent_away = start + Duration::from_secs(400);
+    let closings: BTreeSet<Instant> = shop
+        .closed()
+        .into_iter()
+        .map(|(_, at)| at)
+        .filter(|&at| at >= sent_away && at < sent_away + Duration::from_millis(1_100))
+        .collect();
+    assert!(closings.len() > 30, "{}", closings.len());
     // What is written can be read again.
     let text = serde_json::to_string(&summary).unwrap();
     let read: Summary = serde_json::from_str(&text).unwrap();

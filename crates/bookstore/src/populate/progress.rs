@@ -1,0 +1,68 @@
+//! How far the filling has got: bars on a terminal, plain lines elsewhere.
+
+use std::time::{Duration, Instant};
+
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Shows the progress of several things at once.
+pub(super) struct Progress {
+    bars: MultiProgress,
+    started: Instant,
+    is_quiet: bool,
+}
+
+/// The progress of one of them.
+pub(super) struct Step {
+    bar: ProgressBar,
+    name: String,
+    unit: &'static str,
+    started: Instant,
+    is_plain: bool,
+}
+
+impl Progress {
+    /// Begins now.
+    pub(super) fn new(is_quiet: bool) -> Self {
+        let bars = MultiProgress::new();
+        if is_quiet {
+            bars.set_draw_target(ProgressDrawTarget::hidden());
+        }
+        Self { bars, started: Instant::now(), is_quiet }
+    }
+
+    /// Something of so many units begins.
+    pub(super) fn step(&self, name: &str, unit: &'static str, length: u64) -> Step {
+        let style =
+            ProgressStyle::with_template("{prefix:<20} {bar:30} {human_pos:>9}/{human_len} {msg} {eta}")
+                .unwrap_or_else(|_| ProgressStyle::default_bar());
+        let bar = self.bars.add(ProgressBar::new(length)).with_style(style).with_prefix(name.to_owned());
+        bar.set_message(unit);
+        let is_plain = self.bars.is_hidden() && !self.is_quiet;
+        Step { bar, name: name.to_owned(), unit, started: Instant::now(), is_plain }
+    }
+
+    /// The time since the beginning.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+}
+
+impl Step {
+    /// So many units more are done.
+    pub(super) fn advance(&self, units: u64) {
+        self.bar.inc(units);
+    }
+
+    /// It is done.
+    pub(super) fn end(&self, units: u64) {
+        if self.is_plain {
+            println!(
+                "{:<20} {units:>9} {} in {:.1} s",
+                self.name,
+                self.unit,
+                self.started.elapsed().as_secs_f64()
+            );
+        }
+        self.bar.finish();
+    }
+}

@@ -9,6 +9,7 @@ use bench::experiment::laboratory::Statements;
 use bench::experiment::plan::{self, Form, Plan};
 use bench::experiment::report::{self, Places, Shown};
 use bench::experiment::results::{Book, Line, Opened, Otherwise, Results};
+use bench::experiment::visits::Visits;
 use bench::experiment::{machine, runner, verdict};
 use bench::table::Figures;
 use clap::{Args, Subcommand};
@@ -151,9 +152,16 @@ async fn run(
     if !missing.is_empty() {
         display.say(&format!("  {} cells, about {}", missing.len(), about(plan.takes(form))));
         display.now("starting a private PostgreSQL");
-        let mut laboratory = Statements::set_up(&plan, form, server_cpu).await?;
-        book.write(Line::Began { machine: laboratory.machine()?, moment: machine::Moment::now() })?;
-        runner::run(&plan, form, only, &mut laboratory, &mut book, display).await?;
+        let began = |machine| Line::Began { machine, moment: machine::Moment::now() };
+        if let Some(site) = &plan.workload.site {
+            let mut laboratory = Visits::set_up(&plan, site, form, server_cpu).await?;
+            book.write(began(laboratory.machine()?))?;
+            runner::run(&plan, form, only, &mut laboratory, &mut book, display).await?;
+        } else {
+            let mut laboratory = Statements::set_up(&plan, form, server_cpu).await?;
+            book.write(began(laboratory.machine()?))?;
+            runner::run(&plan, form, only, &mut laboratory, &mut book, display).await?;
+        }
         book.write(Line::Ended { moment: machine::Moment::now() })?;
     }
     let mut text = String::from("\n");

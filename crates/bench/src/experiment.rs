@@ -2,7 +2,7 @@
 //! report says what came out.
 //!
 //! `experiments/NAME/plan.toml` is read by [`plan`]; [`runner`] goes through its cells, alternating the variants, in a
-//! laboratory (here [`laboratory`]: a private PostgreSQL and statements); [`results`] are lines of JSON that an
+//! laboratory ([`laboratory`]: a private PostgreSQL and statements; [`visits`]: the bookstore's site over one, and browsers); [`results`] are lines of JSON that an
 //! interrupted experiment goes on with; [`verdict`] judges the goals, [`report`] shows it all.
 
 pub mod cell;
@@ -12,11 +12,13 @@ mod control;
 pub mod laboratory;
 pub mod machine;
 mod memory;
+mod meter;
 pub mod plan;
 pub mod report;
 pub mod results;
 pub mod runner;
 pub mod verdict;
+pub mod visits;
 pub mod words;
 
 pub use check::{FULL_MAX, SHORT_MAX, VARIANTS};

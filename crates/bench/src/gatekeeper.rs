@@ -153,24 +153,9 @@ impl Drop for Gatekeeper {
     }
 }
 
-/// The binary: where the environment says, else beside this program, else beside the directory of a test.
+/// The binary.
 fn find() -> Result<PathBuf, Error> {
-    if let Some(named) = std::env::var_os(BINARY_VARIABLE) {
-        return Ok(PathBuf::from(named));
-    }
-    let own = std::env::current_exe().map_err(Error::io("finding this program"))?;
-    own.ancestors()
-        .skip(1)
-        .take(3)
-        .map(|directory| directory.join("gatekeeper"))
-        .find(|path| path.is_file())
-        .ok_or_else(|| {
-            Error::Missing(format!(
-                "the gatekeeper binary is not beside {}; build it with `cargo build --release -p gatekeeper`, \
-                 or name it in {BINARY_VARIABLE}",
-                own.display()
-            ))
-        })
+    process::find_binary("gatekeeper", BINARY_VARIABLE)
 }
 
 /// How many requests the gate with this admin listener lets in at once; none if it doesn't find that itself, or doesn't

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
@@ -107,6 +107,25 @@ pub(crate) fn spawn_pinned(command: &mut Command, cpu: Option<usize>) -> Result<
     sched_setaffinity(None, &before)
         .map_err(|errno| Error::Io { action: "restoring the affinity".to_owned(), source: errno.into() })?;
     child
+}
+
+/// A binary of this workspace: where the environment says, else beside this program, else beside the directory of a test.
+pub(crate) fn find_binary(name: &str, variable: &str) -> Result<PathBuf, Error> {
+    if let Some(named) = std::env::var_os(variable) {
+        return Ok(PathBuf::from(named));
+    }
+    let own = std::env::current_exe().map_err(Error::io("finding this program"))?;
+    own.ancestors()
+        .skip(1)
+        .take(3)
+        .map(|directory| directory.join(name))
+        .find(|path| path.is_file())
+        .ok_or_else(|| {
+            Error::Missing(format!(
+                "the {name} binary is not beside {}; build it with `cargo build --release -p {name}`, or name it in {variable}",
+                own.display()
+            ))
+        })
 }
 
 /// Sends `signal` to a child that we started and have not yet waited for, so the id can't be anybody else's.

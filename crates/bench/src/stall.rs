@@ -240,6 +240,7 @@ mod tests {
             request_type: 0,
             outcome: if took(due).is_finite() { Outcome::Completed } else { Outcome::Rejected },
             response: Duration::from_secs_f64(took(due).min(1.0)),
+            retries: 0,
         })
         .collect()
     }

@@ -108,6 +108,17 @@ impl Figures {
     }
 }
 
+/// What one type of request met.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+pub struct TypeFigures {
+    /// What it is called.
+    pub name: String,
+    /// How many were completed.
+    pub completed: u64,
+    /// Their mean response time, in seconds.
+    pub in_time_seconds: f64,
+}
+
 /// What a cell gave.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct Measured {
@@ -115,6 +126,9 @@ pub struct Measured {
     pub clients: Figures,
     /// Of the bystanders, if there are any.
     pub bystanders: Option<Figures>,
+    /// Of each type of request, where that is told.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub types: Vec<TypeFigures>,
     /// Processors that the client program used.
     pub client_cpu: f64,
     /// Processors that the proxy used.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::complaint::{Complaints, Judge, nearest};
-use super::plan::{Form, Goal, Metric, Plan, Request, Tables, Who, has_best};
+use super::plan::{Connect, Form, Goal, Metric, Plan, Request, Site, Tables, Who, has_best};
 use super::words::Reference;
 use crate::load::VALUES_MAX;
 use crate::shop;
@@ -12,6 +12,8 @@ use crate::shop;
 /// The variants that every plan knows.
 pub const VARIANTS: [&str; 6] =
     ["direct", "pgbouncer-same-pool", "pgbouncer-best-pool", "gate-fifo", "gate", "gate-calibrated"];
+/// Where visitors of a site go.
+const MIXES: [&str; 3] = ["browsing", "shopping", "ordering"];
 /// The longest that the short form may take.
 pub const SHORT_MAX: Duration = Duration::from_secs(60);
 /// The longest that the full form may take.
@@ -40,7 +42,9 @@ pub(super) fn check(plan: &Plan, file: &Path, text: &str) -> Result<(), Complain
 
 fn workload(plan: &Plan, judge: &mut Judge<'_>) {
     let workload = &plan.workload;
-    if workload.request.is_empty() {
+    if let Some(site) = &workload.site {
+        check_site(plan, site, judge);
+    } else if workload.request.is_empty() {
         judge.complain("workload.request", "is empty", Some("write [[workload.request]] for each type"));
     }
     if workload.timeout.0.is_zero() {
@@ -51,6 +55,35 @@ fn workload(plan: &Plan, judge: &mut Judge<'_>) {
     }
     for (index, request) in workload.bystanders.iter().flat_map(|others| &others.request).enumerate() {
         check_request(&format!("workload.bystanders.request.{index}"), request, workload.tables, judge);
+    }
+}
+
+fn check_site(plan: &Plan, site: &Site, judge: &mut Judge<'_>) {
+    let workload = &plan.workload;
+    if !MIXES.contains(&site.mix.as_str()) {
+        let hint = nearest(&site.mix, &MIXES);
+        judge.complain("workload.site.mix", format!("`{}` is no mix", site.mix), hint.as_deref());
+    }
+    if !(site.think_scale.is_finite() && site.think_scale > 0.0) {
+        judge.complain("workload.site.think_scale", "must be more than zero", None);
+    }
+    let own = [
+        ("request", !workload.request.is_empty()),
+        ("bystanders", workload.bystanders.is_some()),
+        ("setup", !workload.setup.is_empty()),
+        ("reset", !workload.reset.is_empty()),
+        ("tables", workload.tables != Tables::None),
+        ("connect", workload.connect != Connect::Once),
+        ("think", !workload.think.0.is_zero()),
+    ];
+    for (key, _) in own.iter().filter(|(_, is_there)| *is_there) {
+        judge.complain(&format!("workload.{key}"), "doesn't go with [workload.site]", None);
+    }
+    for (name, form) in [("short", &plan.short), ("full", &plan.full)] {
+        if !form.overload.is_empty() {
+            let hint = "write numbers of browsers in `clients`";
+            judge.complain(&format!("{name}.overload"), "doesn't go with [workload.site]", Some(hint));
+        }
     }
 }
 

@@ -31,8 +31,10 @@ enum Proxy {
 /// A way to the server that is open.
 pub(super) struct Control {
     proxy: Option<Proxy>,
-    /// Whom clients connect to.
+    /// Whom clients connect to,
     pub(super) target: Target,
+    /// on this port of 127.0.0.1.
+    pub(super) port: u16,
 }
 
 impl Control {
@@ -57,7 +59,7 @@ impl Control {
             Some(Proxy::PgBouncer(pgbouncer)) => pgbouncer.port(),
             Some(Proxy::Gatekeeper(gatekeeper)) => gatekeeper.port(),
         };
-        Ok(Self { proxy, target: Target::parse(&server.dsn_through(port))? })
+        Ok(Self { proxy, target: Target::parse(&server.dsn_through(port))?, port })
     }
 
     /// The process in between.

@@ -10,14 +10,15 @@ use super::cell::{Cell, Figures, Measured, Population};
 use super::control::Control;
 use super::machine::Machine;
 use super::memory::{ENVIRONMENT, MemoryBound};
+use super::meter::{Used, Whose, used};
 use super::plan::{Connect, Form, Load, Plan, Request, Tables, Unit as RequestUnit};
 use super::runner::Laboratory;
 use crate::load::{
-    Connecting, ConnectionPool, CpuMeter, Crowd, Draw, Group, Mix, OpenRun, ProcessorMeter, Progress,
+    Connecting, ConnectionPool, Crowd, Draw, Group, Mix, OpenRun, Progress,
     RequestType, Schedule, Target, Unit,
 };
 use crate::postgres::{Authentication, Durability, PrivateServer, PrivateServerOptions, Stop};
-use crate::process::{allowed_cpus, blocking, family};
+use crate::process::{allowed_cpus, blocking};
 use crate::{Error, gatekeeper, pgbouncer, shop};
 
 /// Server connections beyond the clients' own: logins on their way through a gate, and ours.
@@ -28,6 +29,16 @@ const NOTICES: (&str, &str) = ("client_connection_check_interval", "200ms");
 const RECOVERY_BOUND: Duration = Duration::from_secs(30);
 /// How often it is asked.
 const RECOVERY_INTERVAL: Duration = Duration::from_millis(100);
+
+/// What it all runs on, with this server.
+///
+/// # Errors
+/// If the server doesn't tell its version, or there is no gatekeeper.
+pub(super) fn machine(server: &PrivateServer) -> Result<Machine, Error> {
+    let version = server.psql("SHOW server_version")?;
+    let number = version.split(' ').next().unwrap_or_default().to_owned();
+    Ok(Machine::here(number, pgbouncer::installed(), gatekeeper::identity()?))
+}
 
 /// A private server, and what is asked of it.
 pub struct Statements {
@@ -84,9 +95,7 @@ impl Statements {
     /// # Errors
     /// If the server doesn't tell its version, or there is no gatekeeper.
     pub fn machine(&self) -> Result<Machine, Error> {
-        let version = self.server.psql("SHOW server_version")?;
-        let number = version.split(' ').next().unwrap_or_default().to_owned();
-        Ok(Machine::here(number, pgbouncer::installed(), gatekeeper::identity()?))
+        machine(&self.server)
     }
 
     /// Brings the server to rest, alive, with the tables in order.
@@ -157,30 +166,16 @@ impl Statements {
 
     /// Measures within the window what everybody but the client uses.
     fn meters(&self, counted: Instant, window: Duration, control: &Control) -> JoinHandle<Used> {
-        let (proxy, admin_port) = (control.pid(), control.admin_port());
-        let (server, server_cpu) = (self.server.pid(), self.server_cpu);
-        // What processes that end in between have used would be missing.
-        let is_steady = self.plan.workload.connect == Connect::Once;
-        tokio::spawn(async move {
-            tokio::time::sleep_until(counted.into()).await;
-            let proxy = proxy.map(|pid| CpuMeter::start(&[pid]));
-            let processor = server_cpu.map(ProcessorMeter::start);
-            let own = CpuMeter::start(&family(server));
-            tokio::time::sleep_until((counted + window).into()).await;
-            let (all, own) = (processor.map(|meter| meter.share()), own.share());
-            let proxy = proxy.map_or(0.0, |meter| meter.share());
-            // Clients are there still: whatever it found holds.
-            let capacity = match admin_port {
-                Some(port) => blocking(move || Ok(gatekeeper::capacity(port))).await.unwrap_or_default(),
-                None => None,
-            };
-            Used {
-                proxy,
-                server: if is_steady { Some(own) } else { all },
-                others: all.filter(|_| is_steady).map(|all| (all - own).max(0.0)),
-                capacity,
-            }
-        })
+        let whose = Whose {
+            server: self.server.pid(),
+            server_cpu: self.server_cpu,
+            // What processes that end in between have used would be missing.
+            is_steady: self.plan.workload.connect == Connect::Once,
+            proxy: control.pid(),
+            admin_port: control.admin_port(),
+            clients: Vec::new(),
+        };
+        whose.measure(counted, window)
     }
 
     async fn closed(&self, control: &Control, clients: usize, seed: u64) -> Result<Measured, Error> {
@@ -292,26 +287,11 @@ impl Laboratory for Statements {
     }
 }
 
-/// What everybody but the client used, in processors, and what a gate found.
-#[derive(Clone, Copy, Debug, Default)]
-struct Used {
-    proxy: f64,
-    server: Option<f64>,
-    others: Option<f64>,
-    capacity: Option<f64>,
-}
-
-/// What was measured beside the clients.
-async fn used(meters: Option<JoinHandle<Used>>) -> Result<Used, Error> {
-    match meters {
-        Some(task) => task.await.map_err(|_| Error::Experiment("measuring was aborted".to_owned())),
-        None => Ok(Used::default()),
-    }
-}
-
-fn options(plan: &Plan, form: &Form, cpu: Option<usize>) -> PrivateServerOptions {
+/// The server of a plan, for the connections of its own clients.
+pub(super) fn options(plan: &Plan, form: &Form, cpu: Option<usize>) -> PrivateServerOptions {
     let others = plan.workload.bystanders.as_ref().map_or(0, |others| others.clients);
-    let closed = form.clients.iter().copied().max().unwrap_or(0);
+    let own = || form.clients.iter().copied().max().unwrap_or(0);
+    let closed = plan.workload.site.as_ref().map_or_else(own, |site| site.connections as usize);
     let open = if form.overload.is_empty() { 0 } else { super::plan::OPEN_DIRECT };
     let connections = closed.max(open) + others + SPARE_CONNECTIONS;
     let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());

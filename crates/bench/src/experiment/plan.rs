@@ -86,9 +86,31 @@ pub struct Workload {
     #[serde(default)]
     pub think: Time,
     /// What the clients ask for.
+    #[serde(default)]
     pub request: Vec<Request>,
+    /// A whole site before the server: then the clients are browsers, and there are no requests of the plan's own.
+    pub site: Option<Site>,
     /// Who has nothing to do with it, and is there all the time.
     pub bystanders: Option<Bystanders>,
+}
+
+/// The bookstore over the server, and who visits it.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Site {
+    /// Emulated browsers that it is filled for: 2,880 customers each.
+    pub browsers: u32,
+    /// Books.
+    pub items: u32,
+    /// Connections of the site's pool.
+    pub connections: u32,
+    /// Further flags of `bookstore serve`.
+    #[serde(default)]
+    pub serve: Vec<String>,
+    /// Where visitors go: `browsing`, `shopping` or `ordering`.
+    pub mix: String,
+    /// What think times and lengths of visits are multiplied by.
+    pub think_scale: f64,
 }
 
 /// Which tables there are before `setup`.

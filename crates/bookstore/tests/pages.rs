@@ -297,3 +297,20 @@ fn a_database_that_is_away_makes_the_shop_busy_until_it_is_back() {
     assert!(!refused.body.to_lowercase().contains("sql"), "{}", refused.body);
     browser.get("/orders").is("ORDI");
 }
+
+#[test]
+fn a_shop_that_is_told_to_end_ends_well() {
+    let server = server();
+    populate(&server.url(), "100");
+    let mut site = Site::start(&server.url(), &[]);
+    // A connection that is kept, and idle.
+    let mut idle = site.browser();
+    idle.get("/").is("HOME");
+    site.tell_to_end();
+    let mut status = None;
+    until("the shop has ended", || {
+        status = site.ended();
+        status.is_some()
+    });
+    assert!(status.is_some_and(|status| status.success()), "{status:?}");
+}

@@ -224,6 +224,16 @@ fn what_goes_wrong_is_said_by_status_and_word() {
     browser.sign_in(5).is("BUYR");
     browser.buy().is("BUYC");
     browser.buy().fails(409, "empty-cart");
+    server.psql("ALTER TABLE author RENAME TO lost").expect("the table is gone");
+    let failed = browser.get("/books/7");
+    failed.fails(500, "failed");
+    let said = failed.body.to_lowercase();
+    assert!(
+        ["select i_id", "from item", "relation", "42p01"].iter().all(|word| !said.contains(word)),
+        "{said}"
+    );
+    server.psql("ALTER TABLE lost RENAME TO author").expect("the table is back");
+    browser.get("/books/7").is("PROD");
     let (is_well, said) = support::check(&server.url());
     assert!(is_well, "{said}");
 }

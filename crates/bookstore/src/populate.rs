@@ -60,8 +60,11 @@ pub async fn run(options: Options) -> Result<(), Error> {
     let scale = Scale::of_browsers(options.browsers, options.items);
     let covers = Covers { count: options.covers.unwrap_or(options.items).min(options.items) };
     let rows = Arc::new(Rows::new(options.seed, scale, covers));
-    let progress = Arc::new(Progress::new(options.quiet));
-    postgres::prepare(&options.database, options.replace).await?;
+    let progress = Arc::new(if options.quiet { Progress::silent() } else { Progress::shown() });
+    if !options.replace {
+        postgres::refuse_filled(&options.database).await?;
+    }
+    postgres::create(&options.database).await?;
     let painting = options.images.map(|directory| {
         let images = Images { directory, count: covers.count, seed: options.seed };
         let (rows, progress) = (Arc::clone(&rows), Arc::clone(&progress));

@@ -11,6 +11,7 @@ mod shop;
 mod store;
 mod visitor;
 
+use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -110,6 +111,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
         .with_env_filter(
             tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "bookstore=info".into()),
         )
+        .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr)
         .init();
     let failed = || Error::io(format!("listening at {}", options.listen));

@@ -246,3 +246,60 @@ fn a_page_whose_visitor_has_left_leaves_nothing_open() {
     let sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'bookstore' AND state LIKE 'idle in%'";
     assert_eq!(server.psql(sql).expect("an answer"), "0");
 }
+
+/// What the shop's statement that waits for a lock begins with.
+fn locked_out_statement(server: &PrivateServer) -> String {
+    until_locked_out(server);
+    let sql = "SELECT query FROM pg_stat_activity WHERE application_name = 'bookstore' AND wait_event_type = 'Lock'";
+    server.psql(sql).expect("an answer")
+}
+
+#[test]
+fn every_way_of_locking_locks_what_it_says() {
+    let server = server();
+    populate(&server.url(), "100");
+    let runtime = Runtime::new().expect("a runtime");
+    let other = other(&server, &runtime);
+    let hold = |what: &str| runtime.block_on(other.batch_execute(&format!("BEGIN; {what}"))).expect("a lock");
+    let release = || runtime.block_on(other.batch_execute("COMMIT")).expect("the lock is released");
+    let row = "SELECT i_id FROM item WHERE i_id = 7 FOR UPDATE";
+    for locking in ["none", "rows", "tables", "application"] {
+        // Only who waits for the application is to lose patience.
+        let patience = if locking == "application" { "1s" } else { "60s" };
+        let arguments = ["--locking", locking, "--connection-timeout", patience];
+        let site = Site::start(&server.url(), &arguments);
+        let mut buyer = site.browser();
+        until("the shop has a connection", || buyer.post("/cart", &[("add", "7")]).status == 200);
+        buyer.sign_in(5).is("BUYR");
+        // Plain reading doesn't mind who writes; a lock on the whole table does.
+        hold("LOCK TABLE author IN ROW EXCLUSIVE MODE");
+        let mut reader = site.browser();
+        let reading = thread::spawn(move || reader.get("/books/9"));
+        if locking == "tables" {
+            assert!(locked_out_statement(&server).starts_with("LOCK TABLE author IN SHARE MODE"));
+        } else {
+            until("the page is read", || reading.is_finished());
+        }
+        release();
+        reading.join().expect("an answer").is("PROD");
+        // A buyer who waits for the book's row in the database.
+        hold(row);
+        let buying = thread::spawn(move || buyer.buy());
+        let statement = locked_out_statement(&server);
+        match locking {
+            "rows" => assert!(statement.contains("FOR UPDATE"), "{statement}"),
+            "tables" => assert!(statement.starts_with("LOCK TABLE item IN EXCLUSIVE MODE"), "{statement}"),
+            _ => assert!(statement.starts_with("UPDATE item"), "{statement}"),
+        }
+        // Meanwhile whoever reads about books waits for the application, if that is who locks them.
+        let mut reader = site.browser();
+        match locking {
+            "application" => reader.get("/books/9").fails(503, "busy"),
+            // Behind a lock of a table that is waited for, others wait as well.
+            "tables" => {}
+            _ => drop(reader.get("/books/9").is("PROD")),
+        }
+        release();
+        buying.join().expect("an answer").is("BUYC");
+    }
+}

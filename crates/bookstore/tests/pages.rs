@@ -224,6 +224,16 @@ fn what_goes_wrong_is_said_by_status_and_word() {
     browser.sign_in(5).is("BUYR");
     browser.buy().is("BUYC");
     browser.buy().fails(409, "empty-cart");
+    server.psql("ALTER TABLE author RENAME TO lost").expect("the table is gone");
+    let failed = browser.get("/books/7");
+    failed.fails(500, "failed");
+    let said = failed.body.to_lowercase();
+    assert!(
+        ["select i_id", "from item", "relation", "42p01"].iter().all(|word| !said.contains(word)),
+        "{said}"
+    );
+    server.psql("ALTER TABLE lost RENAME TO author").expect("the table is back");
+    browser.get("/books/7").is("PROD");
     let (is_well, said) = support::check(&server.url());
     assert!(is_well, "{said}");
 }
@@ -296,4 +306,21 @@ fn a_database_that_is_away_makes_the_shop_busy_until_it_is_back() {
     assert_eq!(refused.headers["retry-after"], "2");
     assert!(!refused.body.to_lowercase().contains("sql"), "{}", refused.body);
     browser.get("/orders").is("ORDI");
+}
+
+#[test]
+fn a_shop_that_is_told_to_end_ends_well() {
+    let server = server();
+    populate(&server.url(), "100");
+    let mut site = Site::start(&server.url(), &[]);
+    // A connection that is kept, and idle.
+    let mut idle = site.browser();
+    idle.get("/").is("HOME");
+    site.tell_to_end();
+    let mut status = None;
+    until("the shop has ended", || {
+        status = site.ended();
+        status.is_some()
+    });
+    assert!(status.is_some_and(|status| status.success()), "{status:?}");
 }

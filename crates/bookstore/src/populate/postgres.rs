@@ -116,32 +116,40 @@ async fn connect(url: &str) -> Result<Client, Error> {
     Ok(client)
 }
 
-/// Creates the tables, empty.
+/// Every table of a shop.
+fn tables() -> Vec<&'static str> {
+    Table::ALL.map(Table::name).into_iter().chain([POPULATION]).collect()
+}
+
+/// Makes sure that there is no table of a shop.
 ///
 /// # Errors
 ///
-/// If some are there already and may not be replaced, or the database says no.
-pub(super) async fn prepare(url: &str, may_replace: bool) -> Result<(), Error> {
-    let client = connect(url).await?;
-    let mut names: Vec<&str> = Table::ALL.map(Table::name).to_vec();
-    names.push(POPULATION);
-    let found = client
-        .query("SELECT relname::text FROM pg_class WHERE relkind = 'r' AND pg_table_is_visible(oid) AND relname = ANY($1)", &[&names])
-        .await
-        .map_err(Error::database("looking which tables there are"))?;
-    if !found.is_empty() && !may_replace {
-        let tables: Vec<String> = found.iter().map(|row| row.get(0)).collect();
-        return Err(Error::Filled { tables: tables.join(", ") });
+/// If there is one, or the database says no.
+pub(super) async fn refuse_filled(url: &str) -> Result<(), Error> {
+    let sql = "SELECT relname::text FROM pg_class WHERE relkind = 'r' AND pg_table_is_visible(oid) AND relname = ANY($1)";
+    let found = connect(url).await?.query(sql, &[&tables()]).await;
+    let found = found.map_err(Error::database("looking which tables there are"))?;
+    if found.is_empty() {
+        return Ok(());
     }
+    let names: Vec<String> = found.iter().map(|row| row.get(0)).collect();
+    Err(Error::Filled { tables: names.join(", ") })
+}
+
+/// Creates the tables, empty, in place of any that are there.
+///
+/// # Errors
+///
+/// If the database says no.
+pub(super) async fn create(url: &str) -> Result<(), Error> {
     let drop = format!(
         "SET client_min_messages = warning; DROP TABLE IF EXISTS {};
          DROP SEQUENCE IF EXISTS address_ids, customer_ids, order_ids, cart_ids;",
-        names.join(", ")
+        tables().join(", ")
     );
-    client
-        .batch_execute(&format!("BEGIN; {drop} {TABLES} COMMIT"))
-        .await
-        .map_err(Error::database("creating the tables"))
+    let script = format!("BEGIN; {drop} {TABLES} COMMIT");
+    connect(url).await?.batch_execute(&script).await.map_err(Error::database("creating the tables"))
 }
 
 /// Fills the tables.

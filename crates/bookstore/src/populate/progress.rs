@@ -8,7 +8,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 pub(super) struct Progress {
     bars: MultiProgress,
     started: Instant,
-    is_quiet: bool,
+    is_silent: bool,
 }
 
 /// The progress of one of them.
@@ -21,13 +21,15 @@ pub(super) struct Step {
 }
 
 impl Progress {
-    /// Begins now.
-    pub(super) fn new(is_quiet: bool) -> Self {
-        let bars = MultiProgress::new();
-        if is_quiet {
-            bars.set_draw_target(ProgressDrawTarget::hidden());
-        }
-        Self { bars, started: Instant::now(), is_quiet }
+    /// Begins now, and shows what happens.
+    pub(super) fn shown() -> Self {
+        Self { bars: MultiProgress::new(), started: Instant::now(), is_silent: false }
+    }
+
+    /// Begins now, and says nothing.
+    pub(super) fn silent() -> Self {
+        let bars = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
+        Self { bars, started: Instant::now(), is_silent: true }
     }
 
     /// Something of so many units begins.
@@ -37,7 +39,7 @@ impl Progress {
                 .unwrap_or_else(|_| ProgressStyle::default_bar());
         let bar = self.bars.add(ProgressBar::new(length)).with_style(style).with_prefix(name.to_owned());
         bar.set_message(unit);
-        let is_plain = self.bars.is_hidden() && !self.is_quiet;
+        let is_plain = self.bars.is_hidden() && !self.is_silent;
         Step { bar, name: name.to_owned(), unit, started: Instant::now(), is_plain }
     }
 

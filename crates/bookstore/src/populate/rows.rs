@@ -1,4 +1,4 @@
-//! The rows of a shop that has just opened: what TPC-W's clause 4.7 says of each column, made from a seed.
+//! The rows of a shop that has just opened: what TPC-W says of each column, made from a seed.
 //!
 //! Rows are text with tabs between the columns and a newline behind each, which both `COPY` and MariaDB's `LOAD DATA`
 //! read. Nothing here knows a database. Where this differs from the specification, `docs/guide/bookstore.md` says how.

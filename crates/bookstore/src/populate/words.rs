@@ -103,7 +103,7 @@ pub(super) const TOWNS: [&str; 24] = [
     "Uppsala", "Villanova", "Westbrook", "Yarrow", "Zell",
 ];
 
-/// The bindings (`I_BACKING`, clause 4.7.1).
+/// The bindings (`I_BACKING`).
 pub(super) const BACKINGS: [&str; 5] = ["HARDBACK", "PAPERBACK", "USED", "AUDIO", "LIMITED-EDITION"];
 
 /// The longest title, in characters.

@@ -117,9 +117,18 @@ pub(super) fn promotions(books: &[Promotion]) -> Markup {
 }
 
 /// Many books, by their covers.
-pub(super) fn grid(books: &[Listed], numbered: bool) -> Markup {
+pub(super) fn grid(books: &[Listed]) -> Markup {
+    covers("grid", books)
+}
+
+/// The same with each book's place.
+pub(super) fn ranking(books: &[Listed]) -> Markup {
+    covers("grid numbered", books)
+}
+
+fn covers(class: &str, books: &[Listed]) -> Markup {
     html! {
-        ol.grid.numbered[numbered] {
+        ol class=(class) {
             @for book in books {
                 li.book {
                     a href={ "/books/" (book.id) } {

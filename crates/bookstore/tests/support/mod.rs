@@ -6,11 +6,12 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use bench::postgres::{PrivateServer, PrivateServerOptions};
+use rustix::process::{Pid, Signal};
 use tempfile::TempDir;
 use ureq::http::{HeaderValue, Response};
 
@@ -86,6 +87,16 @@ impl Site {
     /// The directory that is kept.
     pub(crate) fn images(&self) -> PathBuf {
         self.images.as_ref().map(|directory| directory.path().to_owned()).expect("a directory")
+    }
+
+    /// Sends SIGTERM.
+    pub(crate) fn tell_to_end(&self) {
+        rustix::process::kill_process(Pid::from_child(&self.child), Signal::TERM).expect("it is told");
+    }
+
+    /// How it has ended, if it has.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().expect("a status")
     }
 
     /// A browser without cookies.

@@ -147,7 +147,7 @@ fn list(subject: &str, interaction: Interaction, promotions: &[Promotion], found
         @if found.is_empty() {
             p.quiet { "Nothing of this subject was sold of late." }
         }
-        (layout::grid(found, is_best))
+        @if is_best { (layout::ranking(found)) } @else { (layout::grid(found)) }
         (layout::promotions(promotions))
     }
 }

@@ -113,7 +113,7 @@ pub(in super::super) async fn results(
             1 => p.quiet { "One book." },
             count => p.quiet { (count) " books." },
         }
-        (layout::grid(&found, false))
+        (layout::grid(&found))
         div.forms {
             @match by {
                 By::Author => (text_form("author", "Author's last name", &query)),

@@ -8,7 +8,7 @@ use crate::money::Cents;
 
 /// The most copies of one book in a cart.
 pub(in super::super) const MAX_COPIES: i32 = 99;
-/// The most different books in a cart; the specification's (clause 2.4.5.1).
+/// The most different books in a cart.
 pub(in super::super) const MAX_LINES: usize = 100;
 
 /// A line of a cart.
@@ -71,7 +71,7 @@ pub(in super::super) async fn set(db: &Session, cart: i32, item: i32, quantity: 
     Ok(())
 }
 
-/// Puts a book that is related to one at random into a cart that is empty (the specification's rule, clause 2.4.4).
+/// Puts a book that is related to one at random into a cart that is empty (TPC-W's rule).
 pub(in super::super) async fn fill_if_empty(db: &Session, shop: &Shop, cart: i32) -> Result<(), Failure> {
     let count =
         db.number("SELECT count(*)::int FROM shopping_cart_line WHERE scl_sc_id = $1", &[int(&cart)]).await?;

@@ -91,7 +91,7 @@ pub(in super::super) async fn sign_in(
     Ok(customer)
 }
 
-/// Registers a customer, with a discount between 0 and 50 per cent as luck has it (clause 2.6.3).
+/// Registers a customer, with a discount between 0 and 50 per cent as luck has it.
 pub(in super::super) async fn register(
     db: &Session,
     new: &NewCustomer,

@@ -60,7 +60,7 @@ pub(in super::super) struct ShownLine {
     pub(in super::super) discount: i32,
 }
 
-/// Takes copies from the stock; below 10, as often 21 more are bought as are needed (clause 2.7.3 buys them once, since
+/// Takes copies from the stock; below 10, as often 21 more are bought as are needed (TPC-W buys them once, since
 /// nobody there orders more than the stock).
 const TAKE: &str =
     "UPDATE item SET i_stock = i_stock - $1 + 21 * GREATEST(0, (30 - (i_stock - $1)) / 21) WHERE i_id = $2";

@@ -14,8 +14,8 @@ use super::meter::{Used, Whose, used};
 use super::plan::{Connect, Form, Load, Plan, Request, Tables, Unit as RequestUnit};
 use super::runner::Laboratory;
 use crate::load::{
-    Connecting, ConnectionPool, Crowd, Draw, Group, Mix, OpenRun, Progress,
-    RequestType, Schedule, Target, Unit,
+    Connecting, ConnectionPool, Crowd, Draw, Group, Mix, OpenRun, Progress, RequestType, Schedule, Target,
+    Unit,
 };
 use crate::postgres::{Authentication, Durability, PrivateServer, PrivateServerOptions, Stop};
 use crate::process::{allowed_cpus, blocking};

@@ -149,7 +149,8 @@ async fn run(
     }
     let missing = runner::missing(form, only, &book);
     if !missing.is_empty() {
-        display.say(&format!("  {} cells, about {}", missing.len(), about(plan.takes(form))));
+        let takes = missing.iter().map(|cell| plan.cell_takes(form, cell.load)).sum();
+        display.say(&format!("  {} cells, about {}", missing.len(), about(takes)));
         display.now("starting a private PostgreSQL");
         let mut laboratory = Statements::set_up(&plan, form, server_cpu).await?;
         book.write(Line::Began { machine: laboratory.machine()?, moment: machine::Moment::now() })?;

@@ -150,7 +150,8 @@ async fn run(
     }
     let missing = runner::missing(form, only, &book);
     if !missing.is_empty() {
-        display.say(&format!("  {} cells, about {}", missing.len(), about(plan.takes(form))));
+        let takes = missing.iter().map(|cell| plan.cell_takes(form, cell.load)).sum();
+        display.say(&format!("  {} cells, about {}", missing.len(), about(takes)));
         display.now("starting a private PostgreSQL");
         let began = |machine| Line::Began { machine, moment: machine::Moment::now() };
         if let Some(site) = &plan.workload.site {

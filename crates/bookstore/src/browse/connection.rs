@@ -1,0 +1,232 @@
+//! A browser's connections: opened when needed, kept while the site keeps them, closed when somebody stops waiting.
+//!
+//! States of a line: without a connection; with one that is idle; in an exchange, which owns the connection until the answer's
+//! last byte. Who drops the exchange (a time-out does) drops the connection with it, and that closes it at once.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{self, HeaderMap};
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::task::AbortHandle;
+
+use super::visitor::Request;
+
+/// What a connection has to be.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+/// A connection that is about to be there.
+pub type Opening<'a> = Pin<Box<dyn Future<Output = io::Result<Box<dyn Stream>>> + Send + 'a>>;
+
+/// Where a site is reached.
+pub trait Door: fmt::Debug + Send + Sync {
+    /// Connects.
+    fn open(&self) -> Opening<'_>;
+
+    /// The name for the `Host` header.
+    fn host(&self) -> &str;
+}
+
+/// A site at a TCP address.
+#[derive(Clone, Debug)]
+pub(crate) struct TcpDoor {
+    /// The address, resolved once.
+    pub(crate) address: SocketAddr,
+    /// Its name.
+    pub(crate) host: String,
+}
+
+impl Door for TcpDoor {
+    fn open(&self) -> Opening<'_> {
+        Box::pin(async move {
+            let stream = TcpStream::connect(self.address).await?;
+            stream.set_nodelay(true)?;
+            Ok(Box::new(stream) as Box<dyn Stream>)
+        })
+    }
+
+    fn host(&self) -> &str {
+        &self.host
+    }
+}
+
+/// The longest `Retry-After` that is believed.
+const RETRY_AFTER_BOUND: Duration = Duration::from_secs(600);
+/// Room for what comes in: a head has to fit, and bodies come in pieces of this size.
+const BUFFER: usize = 64 * 1024;
+
+/// What the head of an answer said.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Head {
+    /// The status.
+    pub(crate) status: u16,
+    /// How long to stay away, if it says so in seconds.
+    pub(crate) retry_after: Option<Duration>,
+    /// What kind of content follows.
+    pub(crate) content_type: String,
+    /// The cookies that it sets.
+    pub(crate) cookies: Vec<String>,
+}
+
+impl Head {
+    fn read(status: u16, headers: &HeaderMap) -> Self {
+        let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+        let seconds = text(header::RETRY_AFTER).and_then(|value| value.trim().parse().ok());
+        let cookies = headers.get_all(header::SET_COOKIE).iter();
+        Self {
+            status,
+            retry_after: seconds.map(Duration::from_secs).map(|wait| wait.min(RETRY_AFTER_BOUND)),
+            content_type: text(header::CONTENT_TYPE).unwrap_or_default().to_owned(),
+            cookies: cookies.filter_map(|value| value.to_str().ok().map(str::to_owned)).collect(),
+        }
+    }
+}
+
+/// One line to the site, with a connection or without.
+#[derive(Debug)]
+pub(crate) struct Line {
+    door: Arc<dyn Door>,
+    connection: Option<Connection>,
+}
+
+impl Line {
+    /// A line that connects when it is used.
+    pub(crate) fn new(door: Arc<dyn Door>) -> Self {
+        Self { door, connection: None }
+    }
+
+    /// Sends a request and gives the answer's body to `read` piece by piece.
+    ///
+    /// A connection that the site closed while nothing was asked is no failure: a request that wasn't sent, and one that may
+    /// be repeated (GET) and got no byte, is sent once more over a new one, as browsers do.
+    ///
+    /// # Errors
+    /// If it can't connect, or the connection broke before the answer's last byte.
+    pub(crate) async fn exchange(
+        &mut self,
+        request: &Request,
+        cookies: Option<&str>,
+        read: &mut (dyn FnMut(&[u8]) + Send),
+    ) -> Result<Head, String> {
+        let message = self.message(request, cookies)?;
+        if let Some(mut connection) = self.connection.take().filter(Connection::is_open) {
+            match connection.ask(message.clone(), read).await {
+                Ok(head) => {
+                    self.connection = Some(connection);
+                    return Ok(head);
+                }
+                Err(Failure { may_repeat, .. }) if may_repeat => {}
+                Err(failure) => return Err(failure.reason),
+            }
+        }
+        let mut connection = Connection::open(self.door.as_ref()).await?;
+        let head = connection.ask(message, read).await.map_err(|failure| failure.reason)?;
+        self.connection = Some(connection);
+        Ok(head)
+    }
+
+    fn message(
+        &self,
+        request: &Request,
+        cookies: Option<&str>,
+    ) -> Result<http::Request<Full<Bytes>>, String> {
+        let mut message = http::Request::builder()
+            .uri(&request.path)
+            .header(header::HOST, self.door.host())
+            .header(header::USER_AGENT, "bookstore-browse")
+            .header(header::ACCEPT, "text/html,image/*;q=0.9,*/*;q=0.8");
+        if let Some(cookies) = cookies {
+            message = message.header(header::COOKIE, cookies);
+        }
+        let body = match &request.form {
+            Some(form) => {
+                message = message
+                    .method(http::Method::POST)
+                    .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+                Bytes::copy_from_slice(form.as_bytes())
+            }
+            None => Bytes::new(),
+        };
+        message.body(Full::new(body)).map_err(|error| format!("a request that can't be sent: {error}"))
+    }
+}
+
+struct Failure {
+    reason: String,
+    may_repeat: bool,
+}
+
+/// A connection. Dropping it closes it.
+struct Connection {
+    sender: SendRequest<Full<Bytes>>,
+    driver: AbortHandle,
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection").field("is_open", &self.is_open()).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+impl Connection {
+    async fn open(door: &dyn Door) -> Result<Self, String> {
+        let stream = door.open().await.map_err(|error| format!("connecting: {}", error.kind()))?;
+        let (sender, connection) = http1::Builder::new()
+            .max_buf_size(BUFFER)
+            .handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| format!("connecting: {error}"))?;
+        // What becomes of it is told to who asks over it.
+        let driver = tokio::spawn(async move { drop(connection.await) }).abort_handle();
+        Ok(Self { sender, driver })
+    }
+
+    fn is_open(&self) -> bool {
+        !self.sender.is_closed()
+    }
+
+    async fn ask(
+        &mut self,
+        message: http::Request<Full<Bytes>>,
+        read: &mut (dyn FnMut(&[u8]) + Send),
+    ) -> Result<Head, Failure> {
+        let is_get = message.method() == http::Method::GET;
+        if self.sender.ready().await.is_err() {
+            return Err(Failure { reason: "the connection was closed".to_owned(), may_repeat: true });
+        }
+        let response = self.sender.try_send_request(message).await.map_err(|mut failure| {
+            let may_repeat = is_get || failure.take_message().is_some();
+            Failure { reason: failure.into_error().to_string(), may_repeat }
+        })?;
+        let head = Head::read(response.status().as_u16(), response.headers());
+        let mut body = response.into_body();
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| Failure {
+                reason: format!("the body broke off: {error}"),
+                may_repeat: false,
+            })?;
+            if let Some(piece) = frame.data_ref() {
+                read(piece);
+            }
+        }
+        Ok(head)
+    }
+}

@@ -30,6 +30,7 @@
 //! | [`DOWN`] | 4 | a collapse is found in one trial |
 //! | [`UP`] | 1.25 | a cliff that close to home would be met by chance as well |
 //! | [`STEP_MIN`] | 1.19 | the fourth root of 2: a peak is flat, the loss of 10 % beside it is below 1 % |
+//! | [`DRAINED`], [`DRAINED_AT_LAST`] | 10 s, 60 s | twenty transactions that deadlock are freed by three a second, in some runs by one; while long requests end, short ones are held up |
 //! | [`REST_MIN`], [`REST_MAX`] | 2 s, 60 s | trials beside a sharp peak cost what they lose, here 1 or 2 % of the time |
 //!
 //! **When it fails.** Stretches need some ten completions each: with less than a few requests a second it stays where it
@@ -43,7 +44,7 @@ mod trial;
 use super::{Control, Sample};
 use crate::time::{Duration, Instant};
 use pace::Pace;
-use stretch::Stretch;
+use stretch::{Stretch, Yield};
 use trial::{Pairs, Verdict, Yields};
 
 /// Where it begins, and returns to.
@@ -67,6 +68,11 @@ const SETTLED: Duration = Duration::from_secs(3);
 /// A lower bound isn't in force before what is in flight has fallen to it, which takes longest where too much is. After
 /// this time others have waited for long enough: then it is tried another time.
 const DRAINED: Duration = Duration::from_secs(10);
+/// But where nobody loses by it, because as much is completed meanwhile as before, it may take so long: requests that wait for one another
+/// are freed one by one.
+const DRAINED_AT_LAST: Duration = Duration::from_secs(60);
+/// So much of it is as much: a few completions a second are told no better.
+const AS_MUCH: f64 = 0.7;
 
 /// Of some types this part of what may be in flight is in flight, or it isn't their bound that is compared.
 const THERE: f64 = 0.5;
@@ -95,7 +101,7 @@ impl Side {
 #[derive(Debug)]
 enum Stage {
     /// Waits until what was begun under another bound is gone.
-    Settling { since: Instant, left: u32 },
+    Settling { since: Instant, left: u32, meanwhile: Stretch },
     /// Measures.
     Measuring(Stretch),
 }
@@ -192,13 +198,13 @@ impl Auto {
     /// Ends what is over.
     fn look(&mut self, now: Instant) {
         match &self.stage {
-            Stage::Settling { since, left } => {
+            Stage::Settling { since, left, meanwhile } => {
                 let (waited, drained) = (now.since(*since), self.in_flight <= self.in_force);
                 if *left == 0 && drained && !self.crowded
                     || waited >= self.settled_after() && (drained || self.partly)
                 {
                     self.stage = Stage::Measuring(Stretch::new(now));
-                } else if waited >= DRAINED {
+                } else if waited >= DRAINED_AT_LAST || waited >= DRAINED && self.loses(&meanwhile.end(now)) {
                     self.put_off(now);
                 }
             }
@@ -331,6 +337,14 @@ impl Auto {
         self.put(now, self.base);
     }
 
+    /// Whether less is completed while a bound is put in force than before: less work, or fewer requests.
+    fn loses(&self, meanwhile: &Yield) -> bool {
+        let before = self.trial.as_ref().and_then(|(_, pairs)| pairs.last());
+        before.is_none_or(|before| {
+            meanwhile.rate < AS_MUCH * before.rate || meanwhile.pace < AS_MUCH * before.pace
+        })
+    }
+
     /// Ends a trial of a bound that couldn't be put in force.
     fn put_off(&mut self, now: Instant) {
         if let Some((direction, _)) = self.trial {
@@ -355,7 +369,8 @@ impl Auto {
             return;
         }
         self.in_force = most;
-        self.stage = Stage::Settling { since: now, left: self.in_flight.max(most) };
+        let left = self.in_flight.max(most);
+        self.stage = Stage::Settling { since: now, left, meanwhile: Stretch::new(now) };
     }
 }
 
@@ -373,7 +388,12 @@ impl Control for Auto {
     fn complete(&mut self, now: Instant, sample: &Sample) {
         self.pass(now);
         match &mut self.stage {
-            Stage::Settling { left, .. } => *left = left.saturating_sub(u32::from(sample.own)),
+            Stage::Settling { left, meanwhile, .. } => {
+                *left = left.saturating_sub(u32::from(sample.own));
+                if sample.success {
+                    meanwhile.complete(sample);
+                }
+            }
             Stage::Measuring(stretch) if sample.success => stretch.complete(sample),
             Stage::Measuring(_) => {}
         }
@@ -466,5 +486,46 @@ mod tests {
         assert_eq!(auto.most(), 3);
         auto.set_top(2);
         assert_eq!((auto.most(), auto.found()), (2, 2));
+    }
+
+    /// A service with 20 requests in flight, of which one is completed in each `every` milliseconds as long as more than
+    /// five are, and then 100 a second; while a lower bound holds others up, only `held` of those are. Tells for how long the
+    /// first lower bound stayed, in seconds, and what was found after three minutes.
+    fn draining(every: u64, held: f64) -> (u64, u32) {
+        let mut auto = Auto::new(20);
+        let (mut in_flight, mut owed, mut stayed, mut over) = (20_u32, 0.0, 0, false);
+        for milli in 0..180_000 {
+            let now = Instant::from_nanos(milli * 1_000_000);
+            let draining = in_flight > auto.most();
+            let pace = if in_flight > 5 { 1e3 / every as f64 } else { 100.0 };
+            owed += if draining { pace * held } else { pace } / 1e3;
+            if owed >= 1.0 {
+                owed -= 1.0;
+                in_flight -= 1;
+                let took = Duration::from_millis(every);
+                auto.complete(
+                    now,
+                    &Sample { work: 1.0, upstream_time: took, success: true, in_flight, own: true },
+                );
+            }
+            in_flight = in_flight.max(auto.most());
+            auto.observe(now, in_flight, true);
+            over |= stayed > 0 && auto.most() == 20;
+            stayed += u64::from(!over && auto.most() < 20);
+        }
+        (stayed / 1_000, auto.found())
+    }
+
+    #[test]
+    fn requests_that_wait_for_one_another_may_take_long_to_drain() {
+        let (stayed, found) = draining(1_000, 1.0);
+        assert!((15..=30).contains(&stayed), "{stayed} s");
+        assert!(found <= 5, "{found}");
+    }
+
+    #[test]
+    fn where_others_lose_by_it_a_bound_is_given_up_soon() {
+        let (stayed, _) = draining(1_000, 0.3);
+        assert_eq!(stayed, 10);
     }
 }

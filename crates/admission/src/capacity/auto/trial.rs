@@ -71,6 +71,11 @@ impl Pairs {
         self.stretches.push(stretch);
     }
 
+    /// What came of the last one.
+    pub(super) fn last(&self) -> Option<Yield> {
+        self.stretches.last().map(|yields| yields.all)
+    }
+
     /// What can be said by now of a bound that is lower than the present one, or not; `None`: go on. The work of those
     /// that are bounded counts for `weight` of what it is said to be.
     pub(super) fn verdict(&self, lower: bool, weight: f64) -> Option<Verdict> {

@@ -6,6 +6,7 @@ mod page;
 mod picture;
 mod png;
 mod rows;
+mod types;
 
 use std::fs;
 use std::path::{Path, PathBuf};

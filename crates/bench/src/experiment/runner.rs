@@ -10,7 +10,7 @@ use crate::Error;
 use crate::alternate::{Display, turns};
 use crate::table::{count, seconds};
 
-/// What measures a cell. The shop behind its web site can be another one, whose client is a process of its own.
+/// What measures a cell.
 pub trait Laboratory {
     /// Measures a cell. `best` is the pool of a variant that has the best, `rate` what `overload` multiplies.
     fn measure(

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Shown, rows};
+use super::{Shown, rows, types};
 use crate::Error;
 use crate::experiment::verdict;
 
@@ -63,6 +63,13 @@ fn text(shown: &Shown) -> String {
     }
     for note in &table.notes {
         text += &format!("\n{note}\n");
+    }
+    if let Some(types) = types::types(shown) {
+        text += "\nEach type of request: mean response time, in brackets as a multiple of direct (of who completed 30 at least):\n";
+        text += &format!("\n| {} |\n|{}\n", types.header.join(" | "), "---|".repeat(types.header.len()));
+        for row in &types.rows {
+            text += &format!("| {} |\n", row.join(" | "));
+        }
     }
     text + "\n"
 }

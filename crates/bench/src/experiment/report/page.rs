@@ -1,6 +1,6 @@
 //! The page: everything in one file, nothing asked of any other.
 
-use super::{Shown, rows};
+use super::{Shown, rows, types};
 use crate::experiment::plan::Expected;
 use crate::experiment::runner;
 use crate::experiment::verdict::{self, Standing, Verdict};
@@ -121,6 +121,19 @@ fn inline(svg: &str) -> &str {
 
 fn table(shown: &Shown) -> String {
     let rows::Rows { header, rows, notes } = rows::rows(shown);
+    let mut text = grid(header, rows);
+    for note in notes {
+        text += &format!("<p class=\"notes\">{}</p>\n", escaped(&note));
+    }
+    if let Some(types::Types { header, rows }) = types::types(shown) {
+        text += "<details><summary>Each type of request: mean response time, in brackets as a multiple of direct</summary>\n";
+        text += &grid(header.iter().map(String::as_str), rows);
+        text += "</details>\n";
+    }
+    text
+}
+
+fn grid<'a>(header: impl IntoIterator<Item = &'a str>, rows: Vec<Vec<String>>) -> String {
     let mut text = String::from("<div class=\"wide\"><table>\n<tr>");
     for title in header {
         text += &format!("<th>{}</th>", escaped(title));
@@ -137,11 +150,7 @@ fn table(shown: &Shown) -> String {
         }
         text += "</tr>\n";
     }
-    text += "</table></div>\n";
-    for note in notes {
-        text += &format!("<p class=\"notes\">{}</p>\n", escaped(&note));
-    }
-    text
+    text + "</table></div>\n"
 }
 
 fn circumstances(shown: &Shown) -> String {

@@ -103,7 +103,8 @@ pub(super) fn rows(shown: &Shown) -> Rows {
     Rows { header, rows, notes }
 }
 
-fn load_of(load: Load) -> String {
+/// A load, as tables call it.
+pub(super) fn load_of(load: Load) -> String {
     match load {
         Load::Clients(0) => "bystanders alone".to_owned(),
         Load::Clients(clients) => format!("{} clients", count(clients as f64)),

@@ -1,7 +1,7 @@
 //! The report holds what it must, and asks for nothing else.
 
 use super::*;
-use crate::experiment::cell::{Cell, Figures, Measured};
+use crate::experiment::cell::{Cell, Figures, Measured, TypeFigures};
 use crate::experiment::machine::{Machine, Moment};
 use crate::experiment::plan::Load;
 use crate::experiment::results::Line;
@@ -21,8 +21,11 @@ fn shown() -> Shown {
                 under_way: 10,
                 ..Figures::default()
             };
+            let page =
+                TypeFigures { name: "HOME".to_owned(), completed: 20, in_time_seconds: 1.0 / throughput };
+            let types = vec![page];
             let measured =
-                Measured { clients, bystanders: Some(clients), alive: true, ..Measured::default() };
+                Measured { clients, bystanders: Some(clients), types, alive: true, ..Measured::default() };
             results.lines.push(Line::Cell { cell, measured: Box::new(measured) });
         }
     }
@@ -53,6 +56,8 @@ fn the_page_has_question_verdicts_pictures_table_and_machine() {
         "A &lt;fast&gt; one",
         "a study",
         "bystanders",
+        "HOME",
+        "20.0 ms (0.20)",
         "prefers-color-scheme: dark",
         "Little",
     ] {

@@ -45,7 +45,7 @@ bench:
 
 experiments:
 	scripts/setup postgresql pgbouncer
-	cargo build --release --locked -p gatekeeper -p bench
+	cargo build --release --locked -p gatekeeper -p bench -p bookstore
 	for plan in experiments/*/plan.toml; do $(built)/bench run --short $$(basename $$(dirname $$plan)) || echo "not measured: $$plan" >&2; done
 	$(built)/bench report --tables none
 

@@ -85,8 +85,11 @@ impl Place {
         write_ssl_request(&mut request);
         stream.write_all(&request).ok()?;
         let mut answer = [0];
-        // A gate that ends may have no answer any more.
+        // A gate that ends may have no answer any more, or that it ends: an error in the clear.
         stream.read_exact(&mut answer).ok()?;
+        if answer == *b"E" {
+            return None;
+        }
         assert_eq!(answer, *b"S", "the answer to an SSLRequest");
         // The handshake is done by the first that is sent or read.
         Some(Wire::Encrypted(Box::new(door.authority.connect(stream, None, None))))

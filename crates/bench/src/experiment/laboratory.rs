@@ -210,13 +210,9 @@ impl Statements {
             clients: figures.first().copied().unwrap_or_default(),
             bystanders: figures.get(1).copied(),
             client_cpu: outcome.client_cpu,
-            proxy_cpu: used.proxy,
-            server_cpu: used.server,
-            others_cpu: used.others,
-            capacity: used.capacity,
             late_seconds: outcome.lag_p99.as_secs_f64(),
             first_failure: outcome.first_failure,
-            ..Measured::default()
+            ..used.measured()
         })
     }
 
@@ -234,14 +230,10 @@ impl Statements {
         Ok(Measured {
             clients: Figures::of(&outcome.records, times, run.timeout, None),
             client_cpu: outcome.client_cpu,
-            proxy_cpu: used.proxy,
-            server_cpu: used.server,
-            others_cpu: used.others,
-            capacity: used.capacity,
             late_seconds: outcome.lag_p99.as_secs_f64(),
             rate: Some(rate),
             first_failure: outcome.first_failure,
-            ..Measured::default()
+            ..used.measured()
         })
     }
 }

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
 
+use super::cell::Measured;
 use crate::load::{CpuMeter, ProcessorMeter};
 use crate::process::{blocking, family};
 use crate::{Error, gatekeeper};
@@ -33,6 +34,20 @@ pub(super) struct Used {
     pub(super) server: Option<f64>,
     pub(super) others: Option<f64>,
     pub(super) capacity: Option<f64>,
+}
+
+impl Used {
+    /// The part of a cell's figures that it is.
+    pub(super) fn measured(&self) -> Measured {
+        Measured {
+            client_cpu: self.clients,
+            proxy_cpu: self.proxy,
+            server_cpu: self.server,
+            others_cpu: self.others,
+            capacity: self.capacity,
+            ..Measured::default()
+        }
+    }
 }
 
 impl Whose {

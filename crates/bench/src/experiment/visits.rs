@@ -169,14 +169,7 @@ impl Visits {
         let text = fs::read_to_string(&told).map_err(Error::io("reading what the browsers tell"))?;
         let told: Told = serde_json::from_str(&text)
             .map_err(|error| Error::Experiment(format!("what the browsers tell can't be read: {error}")))?;
-        Ok(Measured {
-            client_cpu: used.clients,
-            proxy_cpu: used.proxy,
-            server_cpu: used.server,
-            others_cpu: used.others,
-            capacity: used.capacity,
-            ..told.measured()
-        })
+        Ok(told.beside(used.measured()))
     }
 
     /// Whether the shop's books balance.
@@ -274,7 +267,8 @@ struct ToldOfClient {
 }
 
 impl Told {
-    fn measured(&self) -> Measured {
+    /// With what was measured meanwhile.
+    fn beside(&self, measured: Measured) -> Measured {
         let Total { wips, counts, response, all_requests, interactions, little, client } = &self.total;
         let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let all =
@@ -301,7 +295,7 @@ impl Told {
             },
             types: types.collect(),
             late_seconds: client.lateness.p99,
-            ..Measured::default()
+            ..measured
         }
     }
 }

@@ -7,7 +7,7 @@
 use clap::ValueEnum;
 use deadpool_postgres::Object;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Row};
+use tokio_postgres::{Client, Row, Statement};
 
 use super::failure::Failure;
 use super::locking::Locking;
@@ -114,9 +114,7 @@ impl Session {
         let sql = format!("{sql}{}", self.tag);
         match &self.connection {
             Some(Connection::Pooled(object)) => {
-                let types: Vec<Type> = parameters.iter().map(|parameter| parameter.1.clone()).collect();
-                let statement = object.prepare_typed_cached(&sql, &types).await?;
-                let values: Vec<_> = parameters.iter().map(|parameter| parameter.0).collect();
+                let (statement, values) = prepared(object, &sql, parameters).await?;
                 Ok(object.query(&statement, &values).await?)
             }
             // Used once: preparing it would cost a round trip more.
@@ -140,14 +138,22 @@ impl Session {
         let sql = format!("{sql}{}", self.tag);
         match &self.connection {
             Some(Connection::Pooled(object)) => {
-                let types: Vec<Type> = parameters.iter().map(|parameter| parameter.1.clone()).collect();
-                let statement = object.prepare_typed_cached(&sql, &types).await?;
-                let values: Vec<_> = parameters.iter().map(|parameter| parameter.0).collect();
+                let (statement, values) = prepared(object, &sql, parameters).await?;
                 Ok(object.execute(&statement, &values).await?)
             }
             _ => Ok(self.client()?.execute_typed(&sql, parameters).await?),
         }
     }
+}
+
+/// A statement as the connection keeps it, and the values for it.
+async fn prepared<'a>(
+    object: &Object,
+    sql: &str,
+    parameters: &[Parameter<'a>],
+) -> Result<(Statement, Vec<&'a (dyn ToSql + Sync)>), Failure> {
+    let (values, types): (Vec<_>, Vec<Type>) = parameters.iter().cloned().unzip();
+    Ok((object.prepare_typed_cached(sql, &types).await?, values))
 }
 
 impl Drop for Session {

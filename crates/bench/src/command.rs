@@ -6,6 +6,7 @@ use std::time::Duration;
 use bench::Error;
 use bench::alternate::Display;
 use bench::experiment::laboratory::Statements;
+use bench::experiment::part::Part;
 use bench::experiment::plan::{self, Form, Plan};
 use bench::experiment::report::{self, Places, Shown};
 use bench::experiment::results::{Book, Line, Opened, Otherwise, Results};
@@ -46,9 +47,15 @@ pub(crate) struct RunArguments {
     /// The short form, at most a minute: shows what happens
     #[arg(long)]
     short: bool,
-    /// Only this variant
-    #[arg(long)]
-    only: Option<String>,
+    /// Only these variants
+    #[arg(long, value_name = "VARIANT,…", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Only these loads, as the tables call them
+    #[arg(long, value_name = "LOAD,…", value_delimiter = ',')]
+    loads: Vec<String>,
+    /// At most so many repetitions; the same command without it goes on with the rest
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    repetitions: Option<u32>,
     /// Go on with what another plan or another gatekeeper has measured
     #[arg(long)]
     force: bool,
@@ -97,7 +104,7 @@ fn list(directories: &Directories) -> Result<String, Error> {
         let mut measured = Vec::new();
         for (form_name, form) in forms(&plan) {
             let results = Results::read(&path(&directories.output, &name, form_name))?;
-            let (done, all) = (results.cells().count(), runner::cells(form, None).len());
+            let (done, all) = (results.cells().count(), runner::cells(form).len());
             if done > 0 {
                 measured.push(format!("{form_name} {done} of {all}"));
             }
@@ -127,13 +134,13 @@ async fn run(
     let plan = Plan::load(&arguments.directories.experiments, &arguments.name)?;
     let [short, full] = forms(&plan);
     let (form_name, form) = if arguments.short { short } else { full };
-    let only = arguments.only.as_deref();
-    if let Some(only) = only.filter(|only| !form.variants.iter().any(|known| known == only)) {
-        let known = form.variants.join(", ");
-        return Err(Error::Experiment(format!(
-            "`{only}` is no variant of the {form_name} form; they are: {known}"
-        )));
-    }
+    let part = Part {
+        variants: arguments.only.clone(),
+        // Who has no multiplication sign at hand writes a letter.
+        loads: arguments.loads.iter().map(|load| load.replace('x', "×")).collect(),
+        repetitions: arguments.repetitions,
+    };
+    part.check(form, form_name)?;
     let path = path(&arguments.directories.output, &plan.name, form_name);
     let otherwise = if arguments.force { Otherwise::GoOn } else { Otherwise::BeginAnew };
     let binary = bench::gatekeeper::identity()?;
@@ -148,7 +155,7 @@ async fn run(
         )),
         Opened::Forced(what) => display.say(&format!("  {what} has changed since; going on all the same")),
     }
-    let missing = runner::missing(form, only, &book);
+    let missing = runner::missing(form, &part, &book);
     if !missing.is_empty() {
         let takes = missing.iter().map(|cell| plan.cell_takes(form, cell.load)).sum();
         display.say(&format!("  {} cells, about {}", missing.len(), about(takes)));
@@ -157,11 +164,11 @@ async fn run(
         if let Some(site) = &plan.workload.site {
             let mut laboratory = Visits::set_up(&plan, site, form, server_cpu).await?;
             book.write(began(laboratory.machine()?))?;
-            runner::run(&plan, form, only, &mut laboratory, &mut book, display).await?;
+            runner::run(&plan, form, &part, &mut laboratory, &mut book, display).await?;
         } else {
             let mut laboratory = Statements::set_up(&plan, form, server_cpu).await?;
             book.write(began(laboratory.machine()?))?;
-            runner::run(&plan, form, only, &mut laboratory, &mut book, display).await?;
+            runner::run(&plan, form, &part, &mut laboratory, &mut book, display).await?;
         }
         book.write(Line::Ended { moment: machine::Moment::now() })?;
     }

@@ -8,6 +8,7 @@ use std::path::Path;
 use bench::Error;
 use bench::alternate::Display;
 use bench::experiment::laboratory::Statements;
+use bench::experiment::part::Part;
 use bench::experiment::plan::{Load, Plan};
 use bench::experiment::report::{self, Places, Shown};
 use bench::experiment::results::{Book, Opened, Otherwise, Results};
@@ -94,11 +95,11 @@ async fn an_experiment_is_measured_gone_on_with_and_shown() {
     // Only one variant first, as if the rest had been interrupted.
     let (mut book, opened) = open(&path, &plan);
     assert_eq!(opened, Opened::New);
-    runner::run(&plan, &plan.short, Some("direct"), &mut laboratory, &mut book, &display).await.unwrap();
+    runner::run(&plan, &plan.short, &Part::of("direct"), &mut laboratory, &mut book, &display).await.unwrap();
     drop(book);
     let (mut book, opened) = open(&path, &plan);
     assert_eq!(opened, Opened::Continued(3));
-    runner::run(&plan, &plan.short, None, &mut laboratory, &mut book, &display).await.unwrap();
+    runner::run(&plan, &plan.short, &Part::default(), &mut laboratory, &mut book, &display).await.unwrap();
 
     let results = Results::read(&path).unwrap();
     assert_eq!(results.cells().count(), 6);
@@ -131,7 +132,7 @@ async fn what_does_not_hold_after_a_cell_ends_the_experiment() {
     let mut laboratory = Statements::set_up(&plan, &plan.short, None).await.unwrap();
     let (mut book, _) = open(&path, &plan);
     let display = Display::new();
-    let run = runner::run(&plan, &plan.short, Some("direct"), &mut laboratory, &mut book, &display);
+    let run = runner::run(&plan, &plan.short, &Part::of("direct"), &mut laboratory, &mut book, &display);
     let error = run.await.unwrap_err();
     assert!(
         matches!(&error, Error::Experiment(why) if why.contains("what was added was taken away")),

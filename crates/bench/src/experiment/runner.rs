@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use super::cell::{Cell, Measured};
+use super::part::Part;
 use super::plan::{Form, Load, Plan, has_best};
 use super::results::{Book, Line};
 use crate::Error;
@@ -22,15 +23,13 @@ pub trait Laboratory {
 }
 
 /// All cells in their order: repetitions, within them loads, within them variants.
-pub fn cells(form: &Form, only: Option<&str>) -> Vec<Cell> {
+pub fn cells(form: &Form) -> Vec<Cell> {
     let loads: Vec<Load> = form.loads().collect();
-    let chosen: Vec<&String> =
-        form.variants.iter().filter(|variant| only.is_none_or(|only| *variant == only)).collect();
     (0..form.repetitions)
         .flat_map(|repetition| {
-            let (loads, chosen) = (&loads, &chosen);
-            turns(loads.len(), chosen.len()).map(move |turn| Cell {
-                variant: chosen[turn.variant].clone(),
+            let loads = &loads;
+            turns(loads.len(), form.variants.len()).map(move |turn| Cell {
+                variant: form.variants[turn.variant].clone(),
                 load: loads[turn.round],
                 repetition,
             })
@@ -38,9 +37,11 @@ pub fn cells(form: &Form, only: Option<&str>) -> Vec<Cell> {
         .collect()
 }
 
-/// The cells that are still to be measured.
-pub fn missing(form: &Form, only: Option<&str>, book: &Book) -> Vec<Cell> {
-    cells(form, only).into_iter().filter(|cell| book.results().cell(cell).is_none()).collect()
+/// The cells of a part that are still to be measured.
+pub fn missing(form: &Form, part: &Part, book: &Book) -> Vec<Cell> {
+    let mut cells = cells(form);
+    cells.retain(|cell| part.has(cell) && book.results().cell(cell).is_none());
+    cells
 }
 
 /// Measures what is missing.
@@ -50,12 +51,12 @@ pub fn missing(form: &Form, only: Option<&str>, book: &Book) -> Vec<Cell> {
 pub async fn run(
     plan: &Plan,
     form: &Form,
-    only: Option<&str>,
+    part: &Part,
     laboratory: &mut impl Laboratory,
     book: &mut Book,
     display: &Display,
 ) -> Result<(), Error> {
-    let missing = missing(form, only, book);
+    let missing = missing(form, part, book);
     calibrate(plan, form, &missing, laboratory, book, display).await?;
     let mut clock = Clock::new(plan, form);
     for (number, cell) in missing.iter().enumerate() {
@@ -243,11 +244,10 @@ mod tests {
         let mut form = plan().short;
         form.variants = ["a", "b", "c"].map(str::to_owned).to_vec();
         (form.clients, form.repetitions) = (vec![1, 2], 2);
-        let found = cells(&form, None);
+        let found = cells(&form);
         let variants: Vec<&str> = found.iter().map(|cell| cell.variant.as_str()).collect();
         assert_eq!(variants, ["a", "b", "c"].repeat(4));
         assert_eq!(order(&found)[..4].last(), Some(&(0, Load::Clients(2), "a")));
-        assert_eq!(cells(&form, Some("b")).len(), 4);
     }
 
     #[tokio::test]
@@ -257,13 +257,13 @@ mod tests {
         let plan = plan();
         let display = Display::new();
         let mut first = Scripted { fails_at: Some(5), ..Scripted::default() };
-        let result = run(&plan, &plan.full, None, &mut first, &mut open(&path), &display).await;
+        let result = run(&plan, &plan.full, &Part::default(), &mut first, &mut open(&path), &display).await;
         assert!(matches!(result, Err(Error::Interrupted)));
         let written = Results::read(&path).unwrap().cells().count();
         assert!(written > 0);
         let mut second = Scripted::default();
-        run(&plan, &plan.full, None, &mut second, &mut open(&path), &display).await.unwrap();
-        let all = cells(&plan.full, None);
+        run(&plan, &plan.full, &Part::default(), &mut second, &mut open(&path), &display).await.unwrap();
+        let all = cells(&plan.full);
         let results = Results::read(&path).unwrap();
         assert_eq!(results.cells().map(|(cell, _)| cell.clone()).collect::<Vec<_>>(), all);
         let again: Vec<Cell> =
@@ -272,7 +272,7 @@ mod tests {
         assert!(!again.contains(&all[0]));
         // And once more: nothing is left.
         let mut third = Scripted::default();
-        run(&plan, &plan.full, None, &mut third, &mut open(&path), &display).await.unwrap();
+        run(&plan, &plan.full, &Part::default(), &mut third, &mut open(&path), &display).await.unwrap();
         assert!(third.asked.is_empty());
     }
 
@@ -282,7 +282,7 @@ mod tests {
         let plan = plan();
         let mut book = open(&directory.path().join("full.jsonl"));
         let mut laboratory = Scripted::default();
-        run(&plan, &plan.full, None, &mut laboratory, &mut book, &Display::new()).await.unwrap();
+        run(&plan, &plan.full, &Part::default(), &mut laboratory, &mut book, &Display::new()).await.unwrap();
         let pools: Vec<Option<u32>> = laboratory
             .asked
             .iter()
@@ -300,8 +300,8 @@ mod tests {
         plan.full.pools = vec![2];
         let mut book = open(&directory.path().join("full.jsonl"));
         let mut laboratory = Scripted::default();
-        run(&plan, &plan.full, None, &mut laboratory, &mut book, &Display::new()).await.unwrap();
-        assert_eq!(laboratory.asked.len(), cells(&plan.full, None).len());
+        run(&plan, &plan.full, &Part::default(), &mut laboratory, &mut book, &Display::new()).await.unwrap();
+        assert_eq!(laboratory.asked.len(), cells(&plan.full).len());
         let of_best = |asked: &&(Cell, Option<u32>, _)| asked.0.variant == "pgbouncer-best-pool";
         assert!(laboratory.asked.iter().filter(of_best).all(|asked| asked.1 == Some(2)));
     }
@@ -315,7 +315,7 @@ mod tests {
         plan.full.calibrate = Some(calibrate);
         let mut book = open(&directory.path().join("full.jsonl"));
         let mut laboratory = Scripted::default();
-        run(&plan, &plan.full, Some("gate"), &mut laboratory, &mut book, &Display::new()).await.unwrap();
+        run(&plan, &plan.full, &Part::of("gate"), &mut laboratory, &mut book, &Display::new()).await.unwrap();
         let loads: Vec<Load> = laboratory.asked.iter().take(2).map(|asked| asked.0.load).collect();
         assert_eq!(loads, [Load::Clients(3), Load::Clients(5)]);
         let overloaded = |asked: &&(Cell, _, Option<f64>)| asked.0.load == Load::Overload(1.5);

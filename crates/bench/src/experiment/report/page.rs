@@ -161,7 +161,7 @@ fn circumstances(shown: &Shown) -> String {
         format!(
             "{}: {} cells of {} s after {} s of warm-up, each {} times; {} are measured",
             shown.form,
-            runner::cells(form, None).len(),
+            runner::cells(form).len(),
             form.window.0.as_secs_f64(),
             form.warm_up.0.as_secs_f64(),
             form.repetitions,

@@ -55,6 +55,7 @@ pub(crate) struct Lateness {
     waited_nanos: AtomicU64,
     came: AtomicU64,
     left: AtomicU64,
+    was_empty: AtomicBool,
     /// What the controller said last.
     is_late: AtomicBool,
     is_shut: AtomicBool,
@@ -119,6 +120,7 @@ impl Lateness {
             waited_nanos: AtomicU64::new(0),
             came: AtomicU64::new(0),
             left: AtomicU64::new(0),
+            was_empty: AtomicBool::new(true),
             is_late: AtomicBool::new(false),
             is_shut: AtomicBool::new(false),
             backlog: AtomicU32::new(UNBOUNDED),
@@ -180,6 +182,11 @@ impl Lateness {
         self.gone();
     }
 
+    /// No newcomer is waiting.
+    pub(crate) fn has_no_newcomers(&self) {
+        self.was_empty.store(true, Ordering::Relaxed);
+    }
+
     /// So many newcomers may be let in, one after another, before those who are there already have a turn.
     pub(crate) fn at_once(&self) -> u32 {
         if self.backlog().is_some() { 1 } else { AT_ONCE }
@@ -232,6 +239,7 @@ impl Lateness {
             waited: Duration::from_nanos(taken(&self.waited_nanos)),
             came: taken(&self.came),
             gone: taken(&self.left),
+            was_empty: self.was_empty.swap(false, Ordering::Relaxed),
         };
         let mut inner = self.inner.lock();
         let course = inner.controller.look(&seen);
@@ -321,6 +329,20 @@ mod tests {
         asked(&lateness, 1_000, Duration::from_millis(1));
         lateness.look("a", 100);
         assert!((0..1_000).all(|_| lateness.turn() == Turn::Served) && lateness.is_open());
+    }
+
+    #[test]
+    fn newcomers_of_whom_there_are_always_some_are_kept_out_by_the_kernel() {
+        let lateness = Lateness::new(Clock::start());
+        let look = || {
+            (0..100).for_each(|_| lateness.came());
+            lateness.look("a", 0);
+            lateness.backlog()
+        };
+        // Before the first of them there was nobody.
+        let backlogs: Vec<_> = (0..=controller::STANDING).map(|_| look()).collect();
+        assert_eq!(backlogs, [None, None, None, None, None, Some(128)]);
+        assert!(!lateness.view().is_late && lateness.is_open());
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -128,7 +129,7 @@ impl Listener {
                 () = shutdown.draining() => break,
                 Some(ended) = clients.join_next() => note_end(ended),
                 () = self.lateness.looked() => self.keep(&mut kept),
-                accepted = self.accept(), if self.lateness.is_open() => match accepted {
+                accepted = self.next(), if self.lateness.is_open() => match accepted {
                     Ok(Some(stream)) if clients.len() < bounds().sockets_max => {
                         at_once += 1;
                         self.lateness.came();
@@ -196,7 +197,19 @@ impl Listener {
         streams
     }
 
-    /// The next client; `None` if it has left in the meantime.
+    /// The next client; `None` if it has left in the meantime. Notes if there is none yet.
+    async fn next(&self) -> io::Result<Option<Stream>> {
+        let mut accepted = pin!(self.accept());
+        poll_fn(|context| {
+            let accepted = accepted.as_mut().poll(context);
+            if accepted.is_pending() {
+                self.lateness.has_no_newcomers();
+            }
+            accepted
+        })
+        .await
+    }
+
     async fn accept(&self) -> io::Result<Option<Stream>> {
         match &self.socket {
             Socket::Tcp(listener) => {

@@ -11,9 +11,12 @@
 //! asked next is left out.
 //!
 //! Newcomers wait in the kernel's queue, in order of arrival. A queue in which most have gone when it is their turn is
-//! stale, and it stays so, because those behind them wait as long. So it is kept short while the gate is late (from
-//! the fifth look on) or goes on to find such newcomers, and for [`CALM`] looks after: room for the power of two above what came in with
-//! one look, so that nobody waits there for much longer than two looks. The rest the kernel turns away without asking us.
+//! stale, and it stays so, because those behind them wait as long. A gate that lets in only as many as it can serve isn't late for those,
+//! however long they have waited in that queue: at the load that it can just bear, 0.9 s, until they gave up. So the queue is
+//! also looked at itself: one that was never empty from one look to the next, five times in a row, stands. It is kept short while it
+//! stands, while the gate is late (both from the fifth look on) or goes on to find newcomers that have gone, and for [`CALM`] looks
+//! after: room for the power of two above what came in with one look, so that nobody waits there for much longer than two looks. The
+//! rest the kernel turns away without asking us.
 //!
 //! | parameter | value | reason |
 //! |---|---|---|
@@ -55,6 +58,8 @@ pub(crate) struct Seen {
     pub(crate) came: u64,
     /// Newcomers that had gone before they were.
     pub(crate) gone: u64,
+    /// Whether there was a moment in which no newcomer waited.
+    pub(crate) was_empty: bool,
 }
 
 impl Seen {
@@ -70,6 +75,11 @@ impl Seen {
 
     fn is_stale(&self) -> bool {
         self.gone >= ASKED_MIN && self.gone * 4 > self.came
+    }
+
+    /// Whether there were always newcomers.
+    fn is_besieged(&self) -> bool {
+        !self.was_empty && self.came >= ASKED_MIN
     }
 }
 
@@ -93,6 +103,8 @@ pub(crate) struct Course {
 pub(crate) struct Controller {
     /// Looks in a row that found it late.
     late: u32,
+    /// Looks in a row that always found newcomers.
+    besieged: u32,
     /// Looks for which the queue is still kept short.
     short: u32,
     /// Newcomers at a look: the most lately, which fades.
@@ -103,10 +115,13 @@ impl Controller {
     /// Looks at what was seen.
     pub(crate) fn look(&mut self, seen: &Seen) -> Course {
         let is_late = seen.is_late();
-        self.late = if is_late { self.late.saturating_add(1) } else { 0 };
+        let in_a_row = |looks: u32, again: bool| if again { looks.saturating_add(1) } else { 0 };
+        self.late = in_a_row(self.late, is_late);
+        self.besieged = in_a_row(self.besieged, seen.is_besieged());
         let is_standing = self.late >= STANDING;
         let stays_stale = self.short > 0 && seen.is_stale();
-        self.short = if is_standing || stays_stale { CALM } else { self.short.saturating_sub(1) };
+        let shortens = is_standing || self.besieged >= STANDING || stays_stale;
+        self.short = if shortens { CALM } else { self.short.saturating_sub(1) };
         self.came = seen.came.max(self.came - self.came.div_ceil(4));
         let too_much = |within: Duration| {
             let part = within.as_secs_f64() / seen.mean().as_secs_f64();
@@ -132,7 +147,7 @@ mod tests {
 
     fn seen(asked: u64, delay: u64) -> Seen {
         let waited = Duration::from_millis(delay) * u32::try_from(asked).unwrap();
-        Seen { asked, waited, ..Seen::default() }
+        Seen { asked, waited, was_empty: true, ..Seen::default() }
     }
 
     /// Clients that ask again as soon as they are answered, before a gate that answers `rate` of them between two looks
@@ -214,6 +229,30 @@ mod tests {
         let backlogs: Vec<_> = (0..CALM).map(|_| controller.look(&look(0, 7)).backlog).collect();
         assert_eq!(backlogs[0..3], [Some(128), Some(64), Some(64)], "seven say nothing");
         assert_eq!(backlogs[48..50], [Some(64), None]);
+    }
+
+    #[test]
+    fn a_queue_of_newcomers_that_is_never_empty_is_made_short_though_those_let_in_are_served_at_once() {
+        let mut controller = Controller::default();
+        let full = |came| Seen { came, was_empty: false, ..seen(1_000, 1) };
+        for _ in 0..STANDING - 1 {
+            assert_eq!(controller.look(&full(300)), Course::default(), "a burst");
+        }
+        assert_eq!(controller.look(&full(300)), Course { backlog: Some(512), ..Course::default() });
+        assert_eq!(controller.look(&full(300)).backlog, Some(512));
+
+        let mut controller = Controller::default();
+        for look in 0..100 {
+            let seen = Seen { was_empty: look % STANDING == 0, ..full(300) };
+            assert_eq!(
+                controller.look(&seen),
+                Course::default(),
+                "a moment without newcomers begins it anew"
+            );
+        }
+        for _ in 0..100 {
+            assert_eq!(controller.look(&full(ASKED_MIN - 1)), Course::default(), "so few are no queue");
+        }
     }
 
     #[test]

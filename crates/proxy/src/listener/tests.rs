@@ -149,6 +149,25 @@ async fn a_client_that_has_gone_before_it_is_let_in_is_not_served() {
 }
 
 #[tokio::test]
+async fn a_listener_tells_that_nobody_is_waiting() {
+    let (listener, _) = local().await;
+    let lateness = Arc::new(Lateness::new(Clock::start()));
+    let listener = listener.minding(Arc::clone(&lateness));
+    let (trigger, shutdown) = shutdown();
+    let looks = async {
+        for _ in 0..20 {
+            // Those came and were let in at once.
+            (0..100).for_each(|_| lateness.came());
+            lateness.look("in time", 0);
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(lateness.view().backlog, None, "it was said to be besieged");
+        trigger.drain();
+    };
+    tokio::join!(listener.serve(bounds(10, FOREVER), &shutdown, echo), looks);
+}
+
+#[tokio::test]
 async fn newcomers_wait_until_the_gate_is_in_time_again() {
     let (listener, address) = local().await;
     let lateness = Lateness::by_an_hour();

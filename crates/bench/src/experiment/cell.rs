@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::learned::LearnedPage;
 use super::plan::{Load, Metric, Who};
 use crate::load::{Outcome, Record};
 use crate::stats::{little_residual, mean, percentile};
@@ -129,6 +130,9 @@ pub struct Measured {
     /// Of each type of request, where that is told.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub types: Vec<TypeFigures>,
+    /// What a gate learned of each page of a site.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub learned: Vec<LearnedPage>,
     /// Processors that the client program used.
     pub client_cpu: f64,
     /// Processors that the proxy used.

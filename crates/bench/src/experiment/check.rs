@@ -25,6 +25,7 @@ const CLIENTS_MAX: usize = 5_000;
 pub(super) fn check(plan: &Plan, file: &Path, text: &str) -> Result<(), Complaints> {
     let mut judge = Judge::new(text);
     workload(plan, &mut judge);
+    check_show(plan, &mut judge);
     for (name, form, most) in [("short", &plan.short, SHORT_MAX), ("full", &plan.full, FULL_MAX)] {
         check_form(plan, (name, form), most, &mut judge);
     }
@@ -38,6 +39,16 @@ pub(super) fn check(plan: &Plan, file: &Path, text: &str) -> Result<(), Complain
         judge.complain(&format!("variant.{name}"), "is the name of a variant that every plan knows", None);
     }
     judge.verdict(file)
+}
+
+fn check_show(plan: &Plan, judge: &mut Judge<'_>) {
+    if plan.workload.site.is_some() {
+        return;
+    }
+    for (index, _) in plan.show.iter().enumerate() {
+        let hint = "it is about the pages of [workload.site]";
+        judge.complain(&format!("show.{index}"), "there are no pages", Some(hint));
+    }
 }
 
 fn workload(plan: &Plan, judge: &mut Judge<'_>) {

@@ -8,6 +8,7 @@ use tokio_postgres::Client;
 
 use super::cell::{Cell, Figures, Measured, Population};
 use super::control::Control;
+use super::learned::Looks;
 use super::machine::Machine;
 use super::memory::{ENVIRONMENT, MemoryBound};
 use super::meter::{Used, Whose, used};
@@ -174,6 +175,7 @@ impl Statements {
             proxy: control.pid(),
             admin_port: control.admin_port(),
             clients: Vec::new(),
+            looks: Looks::None,
         };
         whose.measure(counted, window)
     }

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
 
+use super::learned::{self, LearnedPage, Looks};
 use crate::load::{CpuMeter, ProcessorMeter};
 use crate::process::{blocking, family};
 use crate::{Error, gatekeeper};
@@ -23,21 +24,27 @@ pub(super) struct Whose {
     pub(super) admin_port: Option<u16>,
     /// Processes of clients, where those are processes of their own.
     pub(super) clients: Vec<u32>,
+    /// How closely it is looked at what a gate learns of pages.
+    pub(super) looks: Looks,
 }
 
 /// In processors, and what a gate found.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Used {
     pub(super) proxy: f64,
     pub(super) clients: f64,
     pub(super) server: Option<f64>,
     pub(super) others: Option<f64>,
     pub(super) capacity: Option<f64>,
+    pub(super) learned: Vec<LearnedPage>,
 }
 
 impl Whose {
     /// Measures from then on for so long.
     pub(super) fn measure(self, counted: Instant, window: Duration) -> JoinHandle<Used> {
+        let looks = if self.admin_port.is_some() { self.looks } else { Looks::None };
+        let learning = learned::watch(self.admin_port.unwrap_or_default(), counted, window, looks);
+        let learning = tokio::spawn(learning);
         tokio::spawn(async move {
             tokio::time::sleep_until(counted.into()).await;
             let proxy = self.proxy.map(|pid| CpuMeter::start(&[pid]));
@@ -58,6 +65,7 @@ impl Whose {
                 server: if self.is_steady { Some(own) } else { all },
                 others: all.filter(|_| self.is_steady).map(|all| (all - own).max(0.0)),
                 capacity,
+                learned: learning.await.unwrap_or_default(),
             }
         })
     }

@@ -2,10 +2,27 @@
 
 use super::*;
 use crate::experiment::cell::{Cell, Figures, Measured, TypeFigures};
+use crate::experiment::learned::{LearnedPage, Point};
 use crate::experiment::machine::{Machine, Moment};
-use crate::experiment::plan::Load;
+use crate::experiment::plan::{Load, Show};
 use crate::experiment::results::Line;
 use crate::experiment::tests::plan;
+
+/// What a gate learned of a page: executed twice a second, and an estimate that is right from the third look on.
+fn learned() -> LearnedPage {
+    let estimate = |index: u64| if index < 3 { 0.08 } else { 0.02 };
+    LearnedPage {
+        name: "HOME".to_owned(),
+        work_seconds: 0.02,
+        variation: Some(0.35),
+        samples: 40,
+        completed: 20,
+        upstream_seconds: 0.0123,
+        waited: 20,
+        wait_seconds: 0.0041,
+        curve: (0..=20).map(|index| Point(index as f64, estimate(index), 2 * index)).collect(),
+    }
+}
 
 fn shown() -> Shown {
     let mut results = Results::default();
@@ -24,12 +41,21 @@ fn shown() -> Shown {
             let page =
                 TypeFigures { name: "HOME".to_owned(), completed: 20, in_time_seconds: 1.0 / throughput };
             let types = vec![page];
-            let measured =
-                Measured { clients, bystanders: Some(clients), types, alive: true, ..Measured::default() };
+            let learned = if variant == "gate" { vec![learned()] } else { Vec::new() };
+            let measured = Measured {
+                clients,
+                bystanders: Some(clients),
+                types,
+                learned,
+                alive: true,
+                ..Measured::default()
+            };
             results.lines.push(Line::Cell { cell, measured: Box::new(measured) });
         }
     }
-    Shown { plan: plan(), form: "short", results }
+    let mut plan = plan();
+    plan.show = vec![Show::ServiceTimes, Show::Convergence];
+    Shown { plan, form: "short", results }
 }
 
 fn written() -> (tempfile::TempDir, Vec<PathBuf>, String) {
@@ -82,6 +108,7 @@ fn pictures_are_png_and_tables_are_renewed_in_their_place() {
     let (directory, files, _) = written();
     let picture = files.iter().find(|path| path.ends_with("tried.png")).expect("there is a font");
     assert!(fs::read(picture).unwrap().starts_with(b"\x89PNG"));
+    assert!(files.iter().any(|path| path.ends_with("tried-estimates-1.png")), "{files:?}");
     let table = directory.path().join("tables/tried.md");
     let before = fs::read_to_string(&table).unwrap();
     assert!(before.contains("| 300 clients | gate | 50 ±"), "{before}");
@@ -90,4 +117,25 @@ fn pictures_are_png_and_tables_are_renewed_in_their_place() {
         Places { page: directory.path().join("page"), tables: Some(directory.path().join("tables")) };
     write(&[shown()], &places).unwrap();
     assert_eq!(fs::read_to_string(&table).unwrap(), format!("{before}\nmine\n"));
+}
+
+#[test]
+fn what_a_gate_learned_of_pages_stands_beside_the_papers_figures() {
+    let (_directory, _, page) = written();
+    let rows: Vec<&str> = page.split("<tr").collect();
+    let row = |parts: &[&str]| rows.iter().any(|row| parts.iter().all(|part| row.contains(part)));
+    // The page's own table: twice 20 executions, all of the work, beside the paper's time without load.
+    assert!(row(&[
+        "<td>Home</td><td>40</td><td>100.0 %</td><td>100.0 %</td>",
+        "<td>12.3 ms</td><td>0.35</td><td>1.83 ms</td>"
+    ]));
+    // When the estimate was there, and after how many executions.
+    assert!(row(&[
+        "<td>gate</td><td>Home</td><td>40</td><td>20.0 ms</td><td>3.0 s</td><td>3.0 s</td><td>6</td><td>3.0 s</td>"
+    ]));
+    assert!(page.contains("1 of 1 pages within 10 % in under 50 s"));
+    // And among all types: how much it varies.
+    assert!(
+        page.contains("<th>CV (gate)</th>") && row(&["<td>HOME</td>", "20.0 ms (0.20)</td><td>0.35</td>"])
+    );
 }

@@ -5,6 +5,7 @@
 //! laboratory ([`laboratory`]: a private PostgreSQL and statements; [`visits`]: the bookstore's site over one, and browsers); [`results`] are lines of JSON that an
 //! interrupted experiment goes on with; [`verdict`] judges the goals, [`report`] shows it all.
 
+pub mod anatomy;
 pub mod cell;
 mod check;
 pub mod complaint;

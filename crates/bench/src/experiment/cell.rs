@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::anatomy::Anatomy;
 use super::learned::LearnedPage;
 use super::plan::{Load, Metric, Who};
 use crate::load::{Outcome, Record};
@@ -133,6 +134,9 @@ pub struct Measured {
     /// What a gate learned of each page of a site.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub learned: Vec<LearnedPage>,
+    /// What the server was made of, where the plan shows that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub anatomy: Option<Anatomy>,
     /// Processors that the client program used.
     pub client_cpu: f64,
     /// Processors that the proxy used.

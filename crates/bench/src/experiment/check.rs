@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::complaint::{Complaints, Judge, nearest};
-use super::plan::{Connect, Form, Goal, Metric, Plan, Request, Site, Tables, Who, has_best};
+use super::plan::{Connect, Form, Goal, Metric, Plan, Request, Show, Site, Tables, Who, has_best};
 use super::words::Reference;
 use crate::load::VALUES_MAX;
 use crate::shop;
@@ -45,7 +45,7 @@ fn check_show(plan: &Plan, judge: &mut Judge<'_>) {
     if plan.workload.site.is_some() {
         return;
     }
-    for (index, _) in plan.show.iter().enumerate() {
+    for (index, _) in plan.show.iter().enumerate().filter(|(_, show)| **show != Show::Anatomy) {
         let hint = "it is about the pages of [workload.site]";
         judge.complain(&format!("show.{index}"), "there are no pages", Some(hint));
     }

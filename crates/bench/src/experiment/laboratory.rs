@@ -12,7 +12,7 @@ use super::learned::Looks;
 use super::machine::Machine;
 use super::memory::{ENVIRONMENT, MemoryBound};
 use super::meter::{Used, Whose, used};
-use super::plan::{Connect, Form, Load, Plan, Request, Tables, Unit as RequestUnit};
+use super::plan::{Connect, Form, Load, Plan, Request, Show, Tables, Unit as RequestUnit};
 use super::runner::Laboratory;
 use crate::load::{
     Connecting, ConnectionPool, Crowd, Draw, Group, Mix, OpenRun, Progress, RequestType, Schedule, Target,
@@ -176,6 +176,7 @@ impl Statements {
             admin_port: control.admin_port(),
             clients: Vec::new(),
             looks: Looks::None,
+            with_anatomy: self.plan.shows(Show::Anatomy),
         };
         whose.measure(counted, window)
     }
@@ -216,6 +217,7 @@ impl Statements {
             server_cpu: used.server,
             others_cpu: used.others,
             capacity: used.capacity,
+            anatomy: used.anatomy,
             late_seconds: outcome.lag_p99.as_secs_f64(),
             first_failure: outcome.first_failure,
             ..Measured::default()
@@ -240,6 +242,7 @@ impl Statements {
             server_cpu: used.server,
             others_cpu: used.others,
             capacity: used.capacity,
+            anatomy: used.anatomy,
             late_seconds: outcome.lag_p99.as_secs_f64(),
             rate: Some(rate),
             first_failure: outcome.first_failure,

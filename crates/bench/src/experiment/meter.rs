@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
 
+use super::anatomy::{self, Anatomy};
 use super::learned::{self, LearnedPage, Looks};
 use crate::load::{CpuMeter, ProcessorMeter};
 use crate::process::{blocking, family};
@@ -26,6 +27,8 @@ pub(super) struct Whose {
     pub(super) clients: Vec<u32>,
     /// How closely it is looked at what a gate learns of pages.
     pub(super) looks: Looks,
+    /// Whether it is looked at what the server is made of.
+    pub(super) with_anatomy: bool,
 }
 
 /// In processors, and what a gate found.
@@ -37,6 +40,7 @@ pub(super) struct Used {
     pub(super) others: Option<f64>,
     pub(super) capacity: Option<f64>,
     pub(super) learned: Vec<LearnedPage>,
+    pub(super) anatomy: Option<Anatomy>,
 }
 
 impl Whose {
@@ -45,6 +49,8 @@ impl Whose {
         let looks = if self.admin_port.is_some() { self.looks } else { Looks::None };
         let learning = learned::watch(self.admin_port.unwrap_or_default(), counted, window, looks);
         let learning = tokio::spawn(learning);
+        let looking = anatomy::watch(self.server, self.server_cpu, counted, window);
+        let looking = self.with_anatomy.then(|| tokio::spawn(looking));
         tokio::spawn(async move {
             tokio::time::sleep_until(counted.into()).await;
             let proxy = self.proxy.map(|pid| CpuMeter::start(&[pid]));
@@ -65,6 +71,10 @@ impl Whose {
                 server: if self.is_steady { Some(own) } else { all },
                 others: all.filter(|_| self.is_steady).map(|all| (all - own).max(0.0)),
                 capacity,
+                anatomy: match looking {
+                    Some(task) => task.await.ok().and_then(Result::ok),
+                    None => None,
+                },
                 learned: learning.await.unwrap_or_default(),
             }
         })

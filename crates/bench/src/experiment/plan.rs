@@ -72,6 +72,8 @@ pub enum Show {
     ServiceTimes,
     /// How soon the gate's estimates are where they stay (*Gatekeeper*, section 3.1).
     Convergence,
+    /// What the server is made of: processes, memory, switches, processor (*Gatekeeper*, Table 2).
+    Anatomy,
 }
 
 /// What is asked of the server.

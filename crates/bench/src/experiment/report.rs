@@ -1,6 +1,7 @@
 //! What came out, for somebody who runs a database: one page that needs nothing beside itself, pictures, and tables for the
 //! repository.
 
+mod anatomy;
 mod convergence;
 mod extra;
 mod markdown;

@@ -145,6 +145,7 @@ impl Visits {
             proxy: control.pid(),
             admin_port: control.admin_port(),
             clients: vec![serving.child.id(), crowd.id()],
+            with_anatomy: self.plan.shows(Show::Anatomy),
             looks: if self.plan.shows(Show::Convergence) { Looks::AllAlong } else { Looks::Twice },
         };
         let (warm_up, window) = (self.form.warm_up.0, self.form.window.0);
@@ -178,6 +179,7 @@ impl Visits {
             others_cpu: used.others,
             capacity: used.capacity,
             learned: used.learned,
+            anatomy: used.anatomy,
             ..told.measured()
         })
     }

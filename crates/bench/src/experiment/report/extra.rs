@@ -2,7 +2,7 @@
 
 use super::Shown;
 use super::picture::Picture;
-use super::{convergence, service};
+use super::{anatomy, convergence, service};
 use crate::experiment::plan::Show;
 
 /// A table as texts.
@@ -20,6 +20,7 @@ pub(super) fn tables(shown: &Shown) -> Vec<Table> {
     let table = |show: &Show| match show {
         Show::ServiceTimes => service::table(shown),
         Show::Convergence => convergence::table(shown),
+        Show::Anatomy => anatomy::table(shown),
     };
     shown.plan.show.iter().map(table).filter(|table| !table.rows.is_empty()).collect()
 }
@@ -27,7 +28,7 @@ pub(super) fn tables(shown: &Shown) -> Vec<Table> {
 /// Pictures with their names.
 pub(super) fn pictures(shown: &Shown) -> Vec<(String, Picture)> {
     let picture = |show: &Show| match show {
-        Show::ServiceTimes => Vec::new(),
+        Show::ServiceTimes | Show::Anatomy => Vec::new(),
         Show::Convergence => convergence::pictures(shown),
     };
     shown.plan.show.iter().flat_map(picture).collect()

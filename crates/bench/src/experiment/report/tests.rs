@@ -1,6 +1,7 @@
 //! The report holds what it must, and asks for nothing else.
 
 use super::*;
+use crate::experiment::anatomy::{Anatomy, Processor};
 use crate::experiment::cell::{Cell, Figures, Measured, TypeFigures};
 use crate::experiment::learned::{LearnedPage, Point};
 use crate::experiment::machine::{Machine, Moment};
@@ -21,6 +22,22 @@ fn learned() -> LearnedPage {
         waited: 20,
         wait_seconds: 0.0041,
         curve: (0..=20).map(|index| Point(index as f64, estimate(index), 2 * index)).collect(),
+    }
+}
+
+/// What a server was made of.
+fn anatomy() -> Anatomy {
+    let processor = Processor { user: 0.7, system: 0.25, idle: 0.04, waiting: 0.01, stolen: 0.0 };
+    Anatomy {
+        processes: 106.0,
+        memory: Some(310 << 20),
+        private: Some(150 << 20),
+        available: None,
+        voluntary_switches: 1_234.0,
+        involuntary_switches: 56.0,
+        read: None,
+        written: Some(2_048.0),
+        processor: Some(processor),
     }
 }
 
@@ -47,6 +64,7 @@ fn shown() -> Shown {
                 bystanders: Some(clients),
                 types,
                 learned,
+                anatomy: Some(anatomy()),
                 alive: true,
                 ..Measured::default()
             };
@@ -54,7 +72,7 @@ fn shown() -> Shown {
         }
     }
     let mut plan = plan();
-    plan.show = vec![Show::ServiceTimes, Show::Convergence];
+    plan.show = vec![Show::ServiceTimes, Show::Convergence, Show::Anatomy];
     Shown { plan, form: "short", results }
 }
 
@@ -138,4 +156,24 @@ fn what_a_gate_learned_of_pages_stands_beside_the_papers_figures() {
     assert!(
         page.contains("<th>CV (gate)</th>") && row(&["<td>HOME</td>", "20.0 ms (0.20)</td><td>0.35</td>"])
     );
+}
+
+#[test]
+fn what_the_server_was_made_of_stands_beside_the_papers_table() {
+    let (directory, _, page) = written();
+    assert!(
+        page.contains("<th>direct, 300 clients</th><th>gate, 300 clients</th><th>paper: original, 200</th>")
+    );
+    let table = fs::read_to_string(directory.path().join("tables/tried.md")).unwrap();
+    for row in [
+        "| completed per minute | 630 | 3,030 | 852 | 589 | 941 |",
+        "| processor: idle | 5 % | 5 % | 0 % | 0 % | 0 % |",
+        "| memory, MB | 310 | 310 | 450 | 509 | 375 |",
+        "| memory available, MB | – | – | 318 | 259 | 393 |",
+        "| processes | 106 | 106 | 233 | 345 | 49 |",
+        "| written to the disk, KB/s | 2 | 2 | – | – | – |",
+        "| context switches/s, waiting | 1,234 | 1,234 | 330 | 373 | 319 |",
+    ] {
+        assert!(table.contains(row), "{row}: {table}");
+    }
 }

@@ -74,6 +74,8 @@ pub enum Show {
     Convergence,
     /// What the server is made of: processes, memory, switches, processor (*Gatekeeper*, Table 2).
     Anatomy,
+    /// How long pages wait in the gate and how long they are served (*Gatekeeper*, Fig. 11 to 13).
+    Breakdown,
 }
 
 /// What is asked of the server.

@@ -2,6 +2,7 @@
 //! repository.
 
 mod anatomy;
+mod breakdown;
 mod convergence;
 mod extra;
 mod markdown;

@@ -158,7 +158,7 @@ pub(super) fn pictures(shown: &Shown) -> Vec<(String, Picture)> {
                 marks: marks(length),
             }],
         };
-        (format!("{}-estimates-{}", shown.plan.name, number + 1), Picture::over_time(plot))
+        (format!("{}-estimates-{}", shown.plan.name, number + 1), Picture::new(plot, Vec::new()))
     });
     pictures.collect()
 }

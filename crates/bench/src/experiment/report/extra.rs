@@ -2,7 +2,7 @@
 
 use super::Shown;
 use super::picture::Picture;
-use super::{anatomy, convergence, service};
+use super::{anatomy, breakdown, convergence, service};
 use crate::experiment::plan::Show;
 
 /// A table as texts.
@@ -21,6 +21,7 @@ pub(super) fn tables(shown: &Shown) -> Vec<Table> {
         Show::ServiceTimes => service::table(shown),
         Show::Convergence => convergence::table(shown),
         Show::Anatomy => anatomy::table(shown),
+        Show::Breakdown => breakdown::table(shown),
     };
     shown.plan.show.iter().map(table).filter(|table| !table.rows.is_empty()).collect()
 }
@@ -30,6 +31,7 @@ pub(super) fn pictures(shown: &Shown) -> Vec<(String, Picture)> {
     let picture = |show: &Show| match show {
         Show::ServiceTimes | Show::Anatomy => Vec::new(),
         Show::Convergence => convergence::pictures(shown),
+        Show::Breakdown => breakdown::pictures(shown),
     };
     shown.plan.show.iter().flat_map(picture).collect()
 }

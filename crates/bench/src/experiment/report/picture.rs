@@ -15,9 +15,9 @@ pub(super) struct Picture {
 }
 
 impl Picture {
-    /// One whose axis is time.
-    pub(super) const fn over_time(plot: Plot) -> Self {
-        Self { plot, labels: Vec::new() }
+    /// With what is written below places on its axis; nothing for an axis of numbers.
+    pub(super) const fn new(plot: Plot, labels: Vec<(f64, String)>) -> Self {
+        Self { plot, labels }
     }
 
     /// As SVG.

@@ -177,3 +177,41 @@ fn what_the_server_was_made_of_stands_beside_the_papers_table() {
         assert!(table.contains(row), "{row}: {table}");
     }
 }
+
+#[test]
+fn waits_and_service_stand_beside_what_browsers_see() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut shown = shown();
+    shown.plan.show = vec![Show::Breakdown];
+    // The page is Exec Search in this one, once first come first served and once not, under two loads.
+    shown.plan.short.variants = ["direct", "gate-fifo", "gate-sjf"].map(str::to_owned).to_vec();
+    shown.plan.short.clients = vec![300, 400];
+    let cells: Vec<(Cell, Measured)> =
+        shown.results.cells().map(|(cell, measured)| (cell.clone(), measured.clone())).collect();
+    shown.results.lines.truncate(1);
+    for load in [300, 400].map(Load::Clients) {
+        for (variant, factor) in [("direct", 0.0), ("gate-fifo", 2.0), ("gate-sjf", 1.0)] {
+            let (cell, mut measured) = cells.last().cloned().expect("there are cells");
+            measured.types[0].name = "SRES".to_owned();
+            measured.learned[0].name = "SRES".to_owned();
+            measured.learned[0].wait_seconds *= factor;
+            if variant == "direct" {
+                measured.learned.clear();
+            }
+            let cell = Cell { variant: variant.to_owned(), load, ..cell };
+            shown.results.lines.push(Line::Cell { cell, measured: Box::new(measured) });
+        }
+    }
+    let places = Places { page: directory.path().to_owned(), tables: Some(directory.path().to_owned()) };
+    let files = write(&[shown], &places).unwrap();
+    assert!(files.iter().any(|path| path.ends_with("tried-waits.png")), "{files:?}");
+    let table = fs::read_to_string(directory.path().join("tried.md")).unwrap();
+    for row in [
+        "| 300 clients | Exec Search | direct | 20 | 20.0 ms | – | – | – | – |",
+        "| 300 clients | Exec Search | gate-fifo | 20 | 20.0 ms | 8.20 ms | 12.3 ms | 0.00 ms | over 8 s |",
+        "| 400 clients | all pages | gate-sjf | 20 | 20.0 ms | 4.10 ms | 12.3 ms | 3.60 ms | 225 ms |",
+        "Exec Search with 300 clients: waits 8.20 ms first come first served and 4.10 ms shortest first, 0.50 times as long.",
+    ] {
+        assert!(table.contains(row), "{row}: {table}");
+    }
+}

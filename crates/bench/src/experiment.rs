@@ -5,14 +5,18 @@
 //! laboratory ([`laboratory`]: a private PostgreSQL and statements; [`visits`]: the bookstore's site over one, and browsers); [`results`] are lines of JSON that an
 //! interrupted experiment goes on with; [`verdict`] judges the goals, [`report`] shows it all.
 
+pub mod anatomy;
 pub mod cell;
 mod check;
 pub mod complaint;
 mod control;
+mod convergence;
 pub mod laboratory;
+pub mod learned;
 pub mod machine;
 mod memory;
 mod meter;
+mod pages;
 pub mod part;
 pub mod plan;
 pub mod report;

@@ -22,6 +22,8 @@ const START_BOUND: Duration = Duration::from_secs(20);
 const STOP_BOUND: Duration = Duration::from_secs(10);
 /// How long its admin pages may take to answer.
 const ANSWER_BOUND: Duration = Duration::from_secs(2);
+/// The longest admin page that is read: a thousand types with their figures are a megabyte.
+const ANSWER_BYTES_MAX: u64 = 8 << 20;
 /// How many of its last log lines are kept.
 const LOG_LINES: usize = 400;
 /// How much of one log line is kept, in characters.
@@ -161,12 +163,19 @@ fn find() -> Result<PathBuf, Error> {
 /// How many requests the gate with this admin listener lets in at once; none if it doesn't find that itself, or doesn't
 /// answer.
 pub(crate) fn capacity(admin_port: u16) -> Option<f64> {
+    capacity_in(&admin_page(admin_port, "/metrics")?)
+}
+
+/// An admin page, with its head; none if it doesn't answer in time, or is cut off because it is longer than
+/// [`ANSWER_BYTES_MAX`].
+pub(crate) fn admin_page(admin_port: u16, path: &str) -> Option<String> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, admin_port)).ok()?;
     stream.set_read_timeout(Some(ANSWER_BOUND)).ok()?;
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ok()?;
+    let asked = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    stream.write_all(asked.as_bytes()).ok()?;
     let mut text = String::new();
-    stream.read_to_string(&mut text).ok()?;
-    capacity_in(&text)
+    let length = stream.take(ANSWER_BYTES_MAX + 1).read_to_string(&mut text).ok()?;
+    (length as u64 <= ANSWER_BYTES_MAX).then_some(text)
 }
 
 fn capacity_in(metrics: &str) -> Option<f64> {

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::anatomy::Anatomy;
+use super::learned::LearnedPage;
 use super::plan::{Load, Metric, Who};
 use crate::load::{Outcome, Record};
 use crate::stats::{little_residual, mean, percentile};
@@ -129,6 +131,12 @@ pub struct Measured {
     /// Of each type of request, where that is told.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub types: Vec<TypeFigures>,
+    /// What a gate learned of each page of a site.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub learned: Vec<LearnedPage>,
+    /// What the server was made of, where the plan shows that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub anatomy: Option<Anatomy>,
     /// Processors that the client program used.
     pub client_cpu: f64,
     /// Processors that the proxy used.

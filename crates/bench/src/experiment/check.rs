@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::complaint::{Complaints, Judge, nearest};
-use super::plan::{Connect, Form, Goal, Metric, Plan, Request, Site, Tables, Who, has_best};
+use super::plan::{Connect, Form, Goal, Metric, Plan, Request, Show, Site, Tables, Who, has_best};
 use super::words::Reference;
 use crate::load::VALUES_MAX;
 use crate::shop;
@@ -25,6 +25,7 @@ const CLIENTS_MAX: usize = 5_000;
 pub(super) fn check(plan: &Plan, file: &Path, text: &str) -> Result<(), Complaints> {
     let mut judge = Judge::new(text);
     workload(plan, &mut judge);
+    check_show(plan, &mut judge);
     for (name, form, most) in [("short", &plan.short, SHORT_MAX), ("full", &plan.full, FULL_MAX)] {
         check_form(plan, (name, form), most, &mut judge);
     }
@@ -38,6 +39,16 @@ pub(super) fn check(plan: &Plan, file: &Path, text: &str) -> Result<(), Complain
         judge.complain(&format!("variant.{name}"), "is the name of a variant that every plan knows", None);
     }
     judge.verdict(file)
+}
+
+fn check_show(plan: &Plan, judge: &mut Judge<'_>) {
+    if plan.workload.site.is_some() {
+        return;
+    }
+    for (index, _) in plan.show.iter().enumerate().filter(|(_, show)| **show != Show::Anatomy) {
+        let hint = "it is about the pages of [workload.site]";
+        judge.complain(&format!("show.{index}"), "there are no pages", Some(hint));
+    }
 }
 
 fn workload(plan: &Plan, judge: &mut Judge<'_>) {

@@ -8,10 +8,11 @@ use tokio_postgres::Client;
 
 use super::cell::{Cell, Figures, Measured, Population};
 use super::control::Control;
+use super::learned::Looks;
 use super::machine::Machine;
 use super::memory::{ENVIRONMENT, MemoryBound};
 use super::meter::{Used, Whose, used};
-use super::plan::{Connect, Form, Load, Plan, Request, Tables, Unit as RequestUnit};
+use super::plan::{Connect, Form, Load, Plan, Request, Show, Tables, Unit as RequestUnit};
 use super::runner::Laboratory;
 use crate::load::{
     Connecting, ConnectionPool, Crowd, Draw, Group, Mix, OpenRun, Progress, RequestType, Schedule, Target,
@@ -174,6 +175,8 @@ impl Statements {
             proxy: control.pid(),
             admin_port: control.admin_port(),
             clients: Vec::new(),
+            looks: Looks::None,
+            with_anatomy: self.plan.shows(Show::Anatomy),
         };
         whose.measure(counted, window)
     }

@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
 
+use super::anatomy::{self, Anatomy};
 use super::cell::Measured;
+use super::learned::{self, LearnedPage, Looks};
 use crate::load::{CpuMeter, ProcessorMeter};
 use crate::process::{blocking, family};
 use crate::{Error, gatekeeper};
@@ -24,27 +26,35 @@ pub(super) struct Whose {
     pub(super) admin_port: Option<u16>,
     /// Processes of clients, where those are processes of their own.
     pub(super) clients: Vec<u32>,
+    /// How closely it is looked at what a gate learns of pages.
+    pub(super) looks: Looks,
+    /// Whether it is looked at what the server is made of.
+    pub(super) with_anatomy: bool,
 }
 
 /// In processors, and what a gate found.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Used {
     pub(super) proxy: f64,
     pub(super) clients: f64,
     pub(super) server: Option<f64>,
     pub(super) others: Option<f64>,
     pub(super) capacity: Option<f64>,
+    pub(super) learned: Vec<LearnedPage>,
+    pub(super) anatomy: Option<Anatomy>,
 }
 
 impl Used {
     /// The part of a cell's figures that it is.
-    pub(super) fn measured(&self) -> Measured {
+    pub(super) fn measured(self) -> Measured {
         Measured {
             client_cpu: self.clients,
             proxy_cpu: self.proxy,
             server_cpu: self.server,
             others_cpu: self.others,
             capacity: self.capacity,
+            learned: self.learned,
+            anatomy: self.anatomy,
             ..Measured::default()
         }
     }
@@ -53,6 +63,11 @@ impl Used {
 impl Whose {
     /// Measures from then on for so long.
     pub(super) fn measure(self, counted: Instant, window: Duration) -> JoinHandle<Used> {
+        let looks = if self.admin_port.is_some() { self.looks } else { Looks::None };
+        let learning = learned::watch(self.admin_port.unwrap_or_default(), counted, window, looks);
+        let learning = tokio::spawn(learning);
+        let looking = anatomy::watch(self.server, self.server_cpu, counted, window);
+        let looking = self.with_anatomy.then(|| tokio::spawn(looking));
         tokio::spawn(async move {
             tokio::time::sleep_until(counted.into()).await;
             let proxy = self.proxy.map(|pid| CpuMeter::start(&[pid]));
@@ -73,6 +88,11 @@ impl Whose {
                 server: if self.is_steady { Some(own) } else { all },
                 others: all.filter(|_| self.is_steady).map(|all| (all - own).max(0.0)),
                 capacity,
+                anatomy: match looking {
+                    Some(task) => task.await.ok().and_then(Result::ok),
+                    None => None,
+                },
+                learned: learning.await.unwrap_or_default(),
             }
         })
     }

@@ -41,6 +41,9 @@ pub struct Plan {
     pub question: String,
     /// How it looks for the answer, and to whom that is unfair.
     pub method: String,
+    /// Tables and pictures that the report has of it beside those of all experiments.
+    #[serde(default)]
+    pub show: Vec<Show>,
     /// What is asked of the server.
     pub workload: Workload,
     /// The server.
@@ -59,6 +62,20 @@ pub struct Plan {
     /// What others found.
     #[serde(default)]
     pub expected: Vec<Expected>,
+}
+
+/// What a report can show of an experiment beside the figures that all have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Show {
+    /// What each page takes of the database, as the gate measures it (*Gatekeeper*, Fig. 2 and 3, Table 1).
+    ServiceTimes,
+    /// How soon the gate's estimates are where they stay (*Gatekeeper*, section 3.1).
+    Convergence,
+    /// What the server is made of: processes, memory, switches, processor (*Gatekeeper*, Table 2).
+    Anatomy,
+    /// How long pages wait in the gate and how long they are served (*Gatekeeper*, Fig. 11 to 13).
+    Breakdown,
 }
 
 /// What is asked of the server.
@@ -375,12 +392,22 @@ impl Plan {
 
     /// What decides about figures, for telling whether those of an earlier run still fit: not the prose, not the goals.
     pub fn measured(&self, form: &Form) -> serde_json::Value {
-        serde_json::json!({
+        let mut measured = serde_json::json!({
             "workload": self.workload,
             "server": self.server,
             "variant": self.variant,
             "form": form,
-        })
+        });
+        // What is shown must have been looked at. Where nothing is, results of before this key fit.
+        if !self.show.is_empty() {
+            measured["show"] = serde_json::json!(self.show);
+        }
+        measured
+    }
+
+    /// Whether the report shows this.
+    pub fn shows(&self, show: Show) -> bool {
+        self.show.contains(&show)
     }
 
     /// How long a form takes, as far as is known beforehand.

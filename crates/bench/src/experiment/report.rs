@@ -1,11 +1,17 @@
 //! What came out, for somebody who runs a database: one page that needs nothing beside itself, pictures, and tables for the
 //! repository.
 
+mod anatomy;
+mod breakdown;
+mod convergence;
+mod extra;
 mod markdown;
 mod page;
+mod pages;
 mod picture;
 mod png;
 mod rows;
+mod service;
 mod types;
 
 use std::fs;
@@ -57,7 +63,7 @@ pub fn write(shown: &[Shown], places: &Places) -> Result<Vec<PathBuf>, Error> {
     let mut sections = Vec::new();
     for one in shown {
         let mut pictures = Vec::new();
-        for (name, picture) in picture::pictures(one) {
+        for (name, picture) in picture::pictures(one).into_iter().chain(extra::pictures(one)) {
             let svg = picture.draw()?;
             let path = places.page.join(format!("{name}.png"));
             if let Some(bytes) = fonts.render(&svg)? {

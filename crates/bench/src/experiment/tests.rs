@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::plan::{Load, Plan};
+use super::plan::{Load, Plan, Show};
 
 /// A plan with everything in it.
 const WHOLE: &str = r#"
@@ -164,6 +164,11 @@ fn bounds_of_a_form_are_kept() {
         ("at_least = 3", "at_least = 3\nat_most = 4", "goal.0.at_most: and `at_least` can't both be there"),
         ("\"40P01\"", "\"deadlock\"", "workload.request.0.retry: `deadlock` is no SQLSTATE"),
         ("[variant.gate-contention]", "[variant.gate]", "variant.gate: is the name of a variant"),
+        (
+            "method = \"So.\"",
+            "method = \"So.\"\nshow = [\"convergence\"]",
+            "show.0: there are no pages; it is about",
+        ),
         ("variant = \"direct\"", "variant = \"x\"", "expected.0.variant: `x` is no variant"),
     ];
     for (this, by, expected) in cases {
@@ -193,5 +198,9 @@ fn prose_and_goals_do_not_decide_about_figures_and_everything_else_does() {
     assert_eq!(before, measured(&WHOLE.replacen("at_least = 3", "at_least = 4", 1)));
     assert_eq!(before, measured(&WHOLE.replacen("Does it?", "Doesn't it?", 1)));
     assert_ne!(before, measured(&WHOLE.replacen("\"40P01\"", "\"40001\"", 1)));
+    let mut shows = Plan::parse("tried", Path::new("plan.toml"), WHOLE).unwrap();
+    shows.show.push(Show::Convergence);
+    assert_ne!(before, shows.measured(&shows.full));
+    assert!(before.get("show").is_none(), "results of before this key fit");
     assert_ne!(before, measured(&WHOLE.replacen("window = \"10s\"", "window = \"11s\"", 1)));
 }

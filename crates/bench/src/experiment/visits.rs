@@ -16,9 +16,10 @@ use tokio_postgres::Client;
 use super::cell::{Cell, Figures, Measured, TypeFigures};
 use super::control::Control;
 use super::laboratory::{machine, options};
+use super::learned::Looks;
 use super::machine::Machine;
 use super::meter::{Whose, used};
-use super::plan::{Form, Load, Plan, Site};
+use super::plan::{Form, Load, Plan, Show, Site};
 use super::runner::Laboratory;
 use crate::load::Target;
 use crate::postgres::PrivateServer;
@@ -144,6 +145,8 @@ impl Visits {
             proxy: control.pid(),
             admin_port: control.admin_port(),
             clients: vec![serving.child.id(), crowd.id()],
+            with_anatomy: self.plan.shows(Show::Anatomy),
+            looks: if self.plan.shows(Show::Convergence) { Looks::AllAlong } else { Looks::Twice },
         };
         let (warm_up, window) = (self.form.warm_up.0, self.form.window.0);
         let meters = whose.measure(begin + warm_up, window);

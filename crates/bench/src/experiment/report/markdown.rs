@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Shown, rows, types};
+use super::{Shown, extra, rows, types};
 use crate::Error;
 use crate::experiment::verdict;
 
@@ -65,10 +65,20 @@ fn text(shown: &Shown) -> String {
         text += &format!("\n{note}\n");
     }
     if let Some(types) = types::types(shown) {
-        text += "\nEach type of request: mean response time, in brackets as a multiple of direct (of who completed 30 at least):\n";
+        text += "\nEach type of request: mean response time, in brackets as a multiple of direct (of who completed 30 at least); CV: standard deviation over mean of what its executions take, as that gate measures it:\n";
         text += &format!("\n| {} |\n|{}\n", types.header.join(" | "), "---|".repeat(types.header.len()));
         for row in &types.rows {
             text += &format!("| {} |\n", row.join(" | "));
+        }
+    }
+    for table in extra::tables(shown) {
+        text += &format!("\n{}:\n", table.title);
+        text += &format!("\n| {} |\n|{}\n", table.header.join(" | "), "---|".repeat(table.header.len()));
+        for row in &table.rows {
+            text += &format!("| {} |\n", row.join(" | "));
+        }
+        for note in &table.notes {
+            text += &format!("\n{note}\n");
         }
     }
     text + "\n"

@@ -1,6 +1,6 @@
 //! The page: everything in one file, nothing asked of any other.
 
-use super::{Shown, rows, types};
+use super::{Shown, extra, rows, types};
 use crate::experiment::plan::Expected;
 use crate::experiment::runner;
 use crate::experiment::verdict::{self, Standing, Verdict};
@@ -58,6 +58,9 @@ fn overview(sections: &[(&Shown, Vec<String>)]) -> String {
         let mut goals = format!("{reached} of {} reached", verdicts.len() - open);
         if open > 0 {
             goals += &format!(", {open} not measured");
+        }
+        if verdicts.is_empty() {
+            goals = "none".to_owned();
         }
         let class = if reached + open == verdicts.len() { "reached" } else { "missed" };
         text += &format!(
@@ -126,9 +129,16 @@ fn table(shown: &Shown) -> String {
         text += &format!("<p class=\"notes\">{}</p>\n", escaped(&note));
     }
     if let Some(types::Types { header, rows }) = types::types(shown) {
-        text += "<details><summary>Each type of request: mean response time, in brackets as a multiple of direct</summary>\n";
+        text += "<details><summary>Each type of request: mean response time, in brackets as a multiple of direct, and its coefficient of variation</summary>\n";
         text += &grid(header.iter().map(String::as_str), rows);
         text += "</details>\n";
+    }
+    for extra::Table { title, header, rows, notes } in extra::tables(shown) {
+        text += &format!("<h3>{}</h3>\n", escaped(&title));
+        text += &grid(header.iter().map(String::as_str), rows);
+        for note in notes {
+            text += &format!("<p class=\"notes\">{}</p>\n", escaped(&note));
+        }
     }
     text
 }

@@ -15,11 +15,19 @@ pub(super) struct Picture {
 }
 
 impl Picture {
+    /// With what is written below places on its axis; nothing for an axis of numbers.
+    pub(super) const fn new(plot: Plot, labels: Vec<(f64, String)>) -> Self {
+        Self { plot, labels }
+    }
+
     /// As SVG.
     pub(super) fn draw(&self) -> Result<String, Error> {
         let directory = tempfile::tempdir().map_err(Error::io("creating a temporary directory"))?;
         let path = directory.path().join("picture.svg");
         let label = |place: f64| {
+            if self.labels.is_empty() {
+                return format!("{place}");
+            }
             let found = self.labels.iter().find(|(at, _)| (at - place).abs() < 1e-6);
             found.map(|(_, text)| text.clone()).unwrap_or_default()
         };

@@ -1,9 +1,9 @@
-//! What each type of request met, where that is told: means beside one another, and what of them is a multiple of direct.
+//! What each type of request met, where that is told: means beside one another, what of them is a multiple of direct, and how
+//! much a gate found it to vary within itself.
 
 use std::collections::BTreeMap;
 
-use super::Shown;
-use crate::experiment::cell::TypeFigures;
+use super::{Shown, pages};
 use crate::experiment::plan::Load;
 use crate::table::{ratio, seconds};
 
@@ -27,13 +27,27 @@ pub(super) fn types(shown: &Shown) -> Option<Types> {
         return None;
     }
     let titles = ["load", "type", "completed"].map(str::to_owned);
-    let header = titles.into_iter().chain(variants.iter().map(|name| format!("{name}, mean"))).collect();
+    let mut header: Vec<String> =
+        titles.into_iter().chain(variants.iter().map(|name| format!("{name}, mean"))).collect();
+    header.extend(measurer(shown).map(|variant| format!("CV ({variant})")));
     Some(Types { header, rows })
 }
 
+/// The gate whose coefficients of variation are told: the one as it comes, or the first that measured any.
+fn measurer(shown: &Shown) -> Option<&str> {
+    let variants = &shown.form().variants;
+    let has = |variant: &&String| {
+        let mut cells = shown.results.cells().filter(|(cell, _)| cell.variant == **variant);
+        cells.any(|(_, measured)| !measured.learned.is_empty())
+    };
+    let own = variants.iter().find(|variant| variant.as_str() == "gate").filter(has);
+    own.or_else(|| variants.iter().find(has)).map(String::as_str)
+}
+
 fn of_load(shown: &Shown, load: Load, variants: &[String]) -> Vec<Vec<String>> {
-    let met: Vec<_> = variants.iter().map(|variant| means(shown, variant, load)).collect();
+    let met: Vec<_> = variants.iter().map(|variant| pages::seen(shown, variant, load)).collect();
     let yardstick = variants.iter().position(|variant| variant == YARDSTICK).map(|at| &met[at]);
+    let varied = measurer(shown).map(|variant| pages::found(shown, variant, load));
     let mut names: Vec<&String> = met.iter().flat_map(BTreeMap::keys).collect();
     names.sort_unstable();
     names.dedup();
@@ -56,20 +70,8 @@ fn of_load(shown: &Shown, load: Load, variants: &[String]) -> Vec<Vec<String>> {
             };
             let cells = met.iter().zip(variants).map(cell);
             let titles = [super::rows::load_of(load), name.clone(), least.unwrap_or(0).to_string()];
-            titles.into_iter().chain(cells).collect()
+            let varied = varied.iter().map(|found| pages::variation(found.get(name).copied()));
+            titles.into_iter().chain(cells).chain(varied).collect()
         })
         .collect()
-}
-
-/// By name: how many were completed in all repetitions together, and their mean response time in seconds.
-fn means(shown: &Shown, variant: &str, load: Load) -> BTreeMap<String, (u64, f64)> {
-    let mut sums: BTreeMap<String, (u64, f64)> = BTreeMap::new();
-    for measured in shown.results.repetitions(variant, load) {
-        for TypeFigures { name, completed, in_time_seconds } in &measured.types {
-            let (count, sum) = sums.entry(name.clone()).or_default();
-            *count += completed;
-            *sum += in_time_seconds * *completed as f64;
-        }
-    }
-    sums.into_iter().map(|(name, (count, sum))| (name, (count, sum / count.max(1) as f64))).collect()
 }

@@ -20,6 +20,9 @@ pub(super) fn seen(shown: &Shown, variant: &str, load: Load) -> BTreeMap<String,
     sums.into_iter().map(|(name, (count, sum))| (name, (count, sum / count.max(1) as f64))).collect()
 }
 
+/// Fewer executions say nothing of how much a page varies.
+const VARIED: u64 = 8;
+
 /// What a gate found of a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Found {
@@ -50,7 +53,8 @@ impl Found {
     fn of(pages: &[&LearnedPage]) -> Self {
         let upstream = pages.iter().map(|page| (page.completed, page.upstream_seconds));
         let waits = pages.iter().map(|page| (page.waited, page.wait_seconds));
-        let variations: Vec<f64> = pages.iter().filter_map(|page| page.variation).collect();
+        let variations: Vec<f64> =
+            pages.iter().filter(|page| page.samples >= VARIED).filter_map(|page| page.variation).collect();
         let ((completed, upstream), (waited, wait)) = (weighed(upstream), weighed(waits));
         let variation = (!variations.is_empty()).then(|| crate::stats::mean(&variations));
         Self { completed, upstream, waited, wait, variation }
@@ -78,6 +82,7 @@ mod tests {
             completed,
             upstream_seconds,
             variation,
+            samples: completed + 10,
             waited: completed * 2,
             wait_seconds: upstream_seconds / 10.0,
             ..LearnedPage::default()
@@ -87,6 +92,8 @@ mod tests {
         assert!((found.upstream - 0.2).abs() < 1e-9 && (found.wait - 0.02).abs() < 1e-9);
         assert!((found.variation.unwrap() - 0.6).abs() < 1e-9);
         assert_eq!(variation(Some(found)), "0.60");
+        let once = LearnedPage { samples: 7, ..page(1, 0.1, Some(0.0)) };
+        assert_eq!(Found::of(&[&once]).variation, None);
         assert_eq!((Found::of(&[]).upstream, variation(None)), (0.0, "–".to_owned()));
     }
 }

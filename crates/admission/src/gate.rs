@@ -16,11 +16,12 @@
 //! behind (`gate/stalls.rs`).
 //!
 //! `gate/timers.rs` has what happens by the clock alone, `gate/types.rs` what happens when a type changes its lane,
-//! `gate/classes.rs` whose lines are looked at where there are several classes, `gate/contention.rs` what concerns groups of types that contend with one another.
+//! `gate/lateness.rs` who is late while present, `gate/classes.rs` whose lines are looked at where there are several classes, `gate/contention.rs` what concerns groups of types that contend with one another.
 
 mod classes;
 mod contention;
 mod dispatch;
+mod lateness;
 mod stalls;
 mod timers;
 mod types;
@@ -81,6 +82,8 @@ pub struct Gate {
     ages: BTreeSet<(Instant, u32)>,
     /// The same for unknown types, where others may wait for what comes of it.
     scouts: BTreeSet<(Instant, u32)>,
+    /// When a request that is present will be late.
+    to_be_late: BTreeSet<(Instant, u32)>,
     /// Since when clients of requests in flight think.
     idle: BTreeSet<(Instant, u32)>,
     suspended: usize,
@@ -113,6 +116,7 @@ impl Gate {
             overdue: BTreeSet::new(),
             ages: BTreeSet::new(),
             scouts: BTreeSet::new(),
+            to_be_late: BTreeSet::new(),
             idle: BTreeSet::new(),
             suspended: 0,
             actions: VecDeque::new(),
@@ -141,6 +145,7 @@ impl Gate {
             Entry::Immediate => self.admit_at_once(now, slot),
             Entry::Queued => self.admit(now, slot),
         }
+        self.watch_age(ticket);
         self.dispatch(now);
         ticket
     }
@@ -159,8 +164,7 @@ impl Gate {
         if Deadlines::has_passed(now, self.tickets.at(slot).request.deadline) {
             return self.reject(now, slot, Reason::Deadline);
         }
-        let record = self.tickets.at(slot);
-        let it = Asked { request_type: record.request.request_type, work: record.meter.work };
+        let it = self.asked(slot);
         let mut instead = None;
         if let Some(reason) = self.refusal.arrive(now, it, self.present()) {
             match self.settle(slot, reason) {
@@ -192,6 +196,13 @@ impl Gate {
         if let Some(other) = instead {
             self.reject(now, other, Reason::OverShare);
         }
+    }
+
+    /// What the rule for refusing is told of it.
+    fn asked(&self, slot: u32) -> Asked {
+        let record = self.tickets.at(slot);
+        let (request_type, work, judged) = (record.request.request_type, record.meter.work, record.judged);
+        Asked { request_type, work, judged }
     }
 
     /// Whether a newcomer to this line can't make its deadline.
@@ -267,12 +278,13 @@ impl Gate {
         let record = self.tickets.at(slot);
         self.classes.correct(record.class, record.meter.work, took);
         self.show_controllers(now, slot, completion, in_flight);
-        let record = self.tickets.at(slot);
         if completion.outcome != Outcome::Canceled {
+            let record = self.tickets.at(slot);
             let response = record.dispatched.since(record.arrived).saturating_add(completion.upstream_time);
-            let it = Asked { request_type: record.request.request_type, work: record.meter.work };
+            let it = self.asked(slot);
             self.refusal.complete(now, it, response);
         }
+        let record = self.tickets.at(slot);
         self.report(Event::Completed {
             ticket,
             request_type: record.request.request_type,
@@ -294,7 +306,8 @@ impl Gate {
         };
         let record = self.tickets.at_mut(slot);
         if record.place == Place::InFlight {
-            record.canceled = true;
+            (record.canceled, record.judged) = (true, true);
+            self.watch_age_no_more(slot);
             return;
         }
         let (request_type, queue_wait) = (record.request.request_type, now.since(record.arrived));
@@ -485,6 +498,9 @@ impl Gate {
         let Some(record) = self.tickets.remove(slot) else {
             return;
         };
+        if let Some(at) = record.late_at {
+            self.to_be_late.remove(&(at, slot));
+        }
         self.relane(record.kind);
         self.send_scout(record.kind);
         self.types.rest(record.kind);

@@ -30,6 +30,8 @@ pub(crate) struct Asked {
     pub(crate) request_type: RequestType,
     /// What was expected of it when it arrived.
     pub(crate) work: Work,
+    /// Whether it was late is told already ([`Refuse::be_late`]), or doesn't matter any more.
+    pub(crate) judged: bool,
 }
 
 /// A rule that refuses some requests. Nothing that it does needs a timer: what its state would have become by the clock
@@ -66,6 +68,16 @@ pub(crate) trait Refuse: core::fmt::Debug + Send {
     /// A request was served in so long a response time.
     fn complete(&mut self, now: Instant, it: Asked, response: Duration) {
         let _ = (now, it, response);
+    }
+
+    /// The age at which a request that is present is told to be late, if the rule wants to know.
+    fn late_after(&self) -> Option<Duration> {
+        None
+    }
+
+    /// One that is present has come to that age.
+    fn be_late(&mut self, now: Instant) {
+        let _ = now;
     }
 
     /// What it knows and does.
@@ -140,6 +152,16 @@ impl Refusal {
     pub(crate) fn complete(&mut self, now: Instant, it: Asked, response: Duration) {
         self.drain.complete(now);
         self.rule.complete(now, it, response);
+    }
+
+    /// The age at which a request that is present is to be told as late.
+    pub(crate) fn late_after(&self) -> Option<Duration> {
+        self.rule.late_after()
+    }
+
+    /// One that is present has come to that age.
+    pub(crate) fn be_late(&mut self, now: Instant) {
+        self.rule.be_late(now);
     }
 
     /// When somebody who is refused now may try again, with so many in the queue.

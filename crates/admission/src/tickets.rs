@@ -66,6 +66,8 @@ pub(crate) struct Record {
     pub(crate) dispatched: Instant,
     /// When the age of a busy request is looked at next.
     pub(crate) age_alarm: Option<Instant>,
+    /// When it will be late.
+    pub(crate) late_at: Option<Instant>,
     /// Since when the client thinks.
     pub(crate) idle_since: Option<Instant>,
     /// In flight: what was given to it, as the pace names it.
@@ -84,6 +86,8 @@ pub(crate) struct Record {
     pub(crate) thinking: bool,
     pub(crate) suspended: bool,
     pub(crate) canceled: bool,
+    /// Whether it was late is told to the rule for refusing, or doesn't matter any more.
+    pub(crate) judged: bool,
     /// It was in flight in a stall of the service, and says nothing of its type.
     pub(crate) stalled: bool,
     pub(crate) pinned: bool,
@@ -174,6 +178,7 @@ impl Tickets {
             arrived: now,
             dispatched: now,
             age_alarm: None,
+            late_at: None,
             idle_since: None,
             lap: None,
             patience: u64::MAX,
@@ -184,6 +189,7 @@ impl Tickets {
             thinking: false,
             suspended: false,
             canceled: false,
+            judged: false,
             stalled: false,
             pinned: false,
             flying: false,

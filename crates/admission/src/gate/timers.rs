@@ -3,7 +3,7 @@
 //! Two kinds of instants. Some need the shell to call at them, because something may start or must be refused then:
 //! queue timeouts, deadlines, suspension, probes of a service that stands still, and the age at which the one request of an unknown type is called long (those
 //! behind it then move on). The others only ever make the gate stricter (a request becomes overdue, and is charged by the
-//! clock; a request in flight outlives the long cutoff, and takes a seat in the lane), so nothing can start at them, and
+//! clock; a request in flight outlives the long cutoff, and takes a seat in the lane; one that is present is late, `lateness.rs`), so nothing can start at them, and
 //! it is exact to apply them at the beginning of the next call, whatever that is. A request of 0.4 ms costs no timer.
 //!
 //! Every alarm either goes off for good or is set again for a later instant, so that a shell that calls at
@@ -26,6 +26,7 @@ impl Gate {
         self.pace.advance(now);
         self.refusal.pass(now, self.present());
         self.charge_overdue();
+        self.look_who_is_late(now);
         let changed = [self.expire(now), self.suspend_idle(now), self.look_at_ages(), self.may_probe(now)];
         if changed.contains(&true) {
             self.dispatch(now);
@@ -90,6 +91,7 @@ impl Gate {
     /// Suspends a request in flight.
     pub(super) fn give_work_back(&mut self, slot: u32) {
         self.stop_clocks(slot);
+        self.watch_age_no_more(slot);
         self.wake(slot);
         let record = self.tickets.at_mut(slot);
         if record.suspended {
@@ -192,6 +194,7 @@ impl Gate {
     /// The service is no longer busy with it; the client thinks.
     pub(super) fn pause(&mut self, slot: u32) {
         self.stop_clocks(slot);
+        self.watch_age_no_more(slot);
         self.ledger.idle(self.pace.reading(), &mut self.tickets.at_mut(slot).meter);
     }
 

@@ -21,8 +21,12 @@
 //!   with their age*: the integral of the error, exact and without delay. Held bounded, it makes the mean the target's.
 //! * *Anti-windup*: D is within −ln 6 and +ln 3 (times 4 s · X T_ref): the credit of a calm night lasts for seconds of a
 //!   burst, the debt of a stall is paid back in seconds. A surge takes the credit away at once.
-//! * *p95*: K(ρ, X T_95/q); each late answer raises ln q by 0.95 steps, each other one lowers it by 0.05, so that it stands
-//!   still where 5 % are late. With a mean, too, the smaller bound holds.
+//! * *p95*: K(ρ, X T_95/q); each late one raises ln q by 0.9525 steps, each answer in time lowers it by 0.0475, so that it
+//!   stands still where 4.75 % are late, a twentieth fewer than are allowed. Who waits or is served is late as soon as its
+//!   age is T_95, not when it ends, if ever: behind a long lane everybody in it may be late while short ones pass. q
+//!   is from 1 to 16; but K isn't below what keeps the service busy for nine tenths of the time by the model, as far as that
+//!   fits into half of T_95. With a
+//!   mean, too, the smaller bound holds.
 //!
 //! **Targets of types.** The same, with the type's own N, X, λ and D: first its own are refused. Where others take the
 //! service's time that isn't enough: its own bound nears one, and its debt grows. So each type also bounds everybody, by what
@@ -40,7 +44,9 @@
 //! seconds, and up to 0.6 % are refused at a load of 0.7 that a patient eye wouldn't refuse (coefficient of
 //! variation 4; none at 0.5). Where the target is less than about five service times the service can't be busy and
 //! the target be held at loads near 1, by anybody. The mean may hide who pays it: under shortest first a long request
-//! waits for seconds within a mean of 150 ms. A transaction whose client thinks is not present meanwhile.
+//! waits for seconds within a mean of 150 ms. Where about as many requests are long as may be late, the p95 of a minute jumps
+//! between what the short ones take and what the long ones take, with the share of long ones that came; what is held is
+//! that it is hardly ever far above the target, and it is mostly below. The p95 of a type is judged when its requests end. A transaction whose client thinks is not present meanwhile.
 
 mod hold;
 mod model;
@@ -154,12 +160,20 @@ impl Refuse for Target {
     }
 
     fn complete(&mut self, now: Instant, it: Asked, response: Duration) {
-        self.all.complete(now, response);
+        self.all.complete(now, response, it.judged);
         if let Some(known) = self.types.get_mut(&it.request_type) {
             known.pass(now);
-            known.hold.complete(now, response);
+            known.hold.complete(now, response, false);
             self.tell(now, it.request_type);
         }
+    }
+
+    fn late_after(&self) -> Option<Duration> {
+        self.all.late_after()
+    }
+
+    fn be_late(&mut self, now: Instant) {
+        self.all.be_late(now);
     }
 
     fn state(&self) -> Refusing {

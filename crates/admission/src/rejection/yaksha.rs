@@ -158,7 +158,7 @@ mod tests {
     use crate::request::RequestType;
     use crate::work::Work;
 
-    const ANY: Asked = Asked { request_type: RequestType(0), work: Work::ZERO };
+    const ANY: Asked = Asked { request_type: RequestType(0), work: Work::ZERO, judged: false };
 
     fn settings(tuning: Tuning) -> YakshaSettings {
         YakshaSettings { tuning, ..YakshaSettings::new(Duration::from_millis(150)) }

@@ -2,10 +2,12 @@
 #![allow(dead_code, reason = "each crate that includes this uses its part")]
 
 use admission::{
-    Duration, Goal, Instant, LongLimit, Order, Policy, Rejection, Targets, Tuning, Work, YakshaSettings,
+    AfterStall, Duration, Goal, Instant, LongLimit, Order, Policy, Rejection, Targets, Tuning, Work,
+    YakshaSettings,
 };
 use sim::{
-    Arrivals, Collapse, Distribution, End, Kind, Mix, Outcome, Rate, Row, Run, Scenario, Source, Upstream,
+    Abandoned, Arrivals, Collapse, Distribution, End, Kind, Mix, Outcome, Patience, Rate, Row, Run, Scenario,
+    Source, Upstream,
 };
 
 /// The pages of TPC-W: what each takes on an idle machine (Gatekeeper, Table 1, in ms), and its percentage of the browsing,
@@ -101,6 +103,19 @@ pub(crate) fn default_gate(cores: u32, rejection: Rejection) -> Policy {
     Policy { connections: 20, long_limit: Some(LongLimit::Fixed(cores)), order, ..open_door(rejection) }
 }
 
+/// A gate for HTTP as it comes: shortest first on 200 connections, with a long lane that is found.
+pub(crate) fn http_gate(rejection: Rejection) -> Policy {
+    let order = Order::ShortestFirst { aging: Some(3.0), floor: Work::from_nanos(200_000_000_000) };
+    Policy {
+        connections: 200,
+        long_limit: Some(LongLimit::FOUND),
+        order,
+        queue_timeout: Duration::from_secs(30),
+        after_stall: AfterStall::NewcomersFirst,
+        ..open_door(rejection)
+    }
+}
+
 /// First come, first served, on 20 connections.
 pub(crate) fn fifo_gate(rejection: Rejection) -> Policy {
     Policy { connections: 20, ..open_door(rejection) }
@@ -141,6 +156,16 @@ pub(crate) fn steps(seed: u64, policy: Policy, cores: u32) -> Scenario {
 /// Half a capacity, then this load from so many seconds on.
 pub(crate) fn step(seed: u64, policy: Policy, cores: u32, load: f64, at: u64, until: u64) -> Scenario {
     scenario(seed, policy, cores, vec![(Duration::ZERO, 0.5), (Duration::from_secs(at), load)], until)
+}
+
+/// What `bench bounded-response` plays: ten seconds of half a capacity, then seventy of this load; clients wait for ten.
+pub(crate) fn bounded_response(seed: u64, rejection: Rejection, load: f64) -> Scenario {
+    let patience = Patience { abandoned: Abandoned::RunsOn, ..Patience::of(Duration::from_secs(10)) };
+    let mut scenario = step(seed, http_gate(rejection), 1, load, 10, 95);
+    for source in &mut scenario.sources {
+        (source.patience, source.until) = (patience.clone(), Some(Duration::from_secs(80)));
+    }
+    scenario
 }
 
 fn scenario(seed: u64, policy: Policy, cores: u32, loads: Vec<(Duration, f64)>, seconds: u64) -> Scenario {

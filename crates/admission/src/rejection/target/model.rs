@@ -38,6 +38,15 @@ pub(crate) fn bound(offered: f64, times: f64) -> f64 {
     low
 }
 
+/// How many have to be allowed so that the service, offered at least what it can do, idles for no more than this part of
+/// the time: π₀ = (ρ − 1)/(ρ^(K+1) − 1).
+pub(crate) fn busy(offered: f64, idle: f64) -> f64 {
+    if offered < 1.0 + NEAR {
+        return 1.0 / idle - 1.0;
+    }
+    libm::log1p((offered - 1.0) / idle) / libm::log(offered) - 1.0
+}
+
 /// T/E\[X\] with at most so many present.
 fn response(offered: f64, bound: f64) -> f64 {
     if (offered - 1.0).abs() < NEAR {
@@ -89,6 +98,14 @@ mod tests {
         // Below 1 − 1/7.5 = 0.867.
         assert!((bound(0.8, 7.5) - 120.0).abs() < 1e-9);
         assert!(bound(0.95, 7.5) < 30.0);
+    }
+
+    #[test]
+    fn the_service_is_busy_with_as_many_as_keep_it_so() {
+        for (offered, expected) in [(0.5, 9.0), (1.0, 9.0), (1.2, 5.03), (1.5, 3.42), (10.0, 0.96)] {
+            let found = busy(offered, 0.1);
+            assert!((found - expected).abs() < 0.01, "{offered}: {found}");
+        }
     }
 
     #[test]

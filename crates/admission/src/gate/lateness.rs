@@ -1,0 +1,43 @@
+//! Who is late, told to the rule for refusing when it becomes so.
+//!
+//! A request in a queue may be late long before it ends, and one whose client has given up is never answered. If only what
+//! has completed were judged, a line in which all are late would look as if all were in time, as long as others pass it. So
+//! whoever is present at the age from which on it is late is told then, once, and isn't judged again when it ends. Nothing
+//! can start because of it, so that it needs no alarm: it is exact to tell it at the beginning of the next call, as with the
+//! other instants of `timers.rs`; who leaves the gate unanswered after that age has been told by then. While its client thinks a
+//! request doesn't age: from then on it is judged when it ends.
+
+use super::Gate;
+use crate::request::Ticket;
+use crate::time::Instant;
+
+impl Gate {
+    /// A newcomer's age matters from now on, unless it was refused.
+    pub(super) fn watch_age(&mut self, ticket: Ticket) {
+        let Some(after) = self.refusal.late_after() else { return };
+        if let Some(slot) = self.tickets.find(ticket) {
+            let record = self.tickets.at_mut(slot);
+            let at = record.arrived.after(after);
+            record.late_at = Some(at);
+            self.to_be_late.insert((at, slot));
+        }
+    }
+
+    /// Not any more.
+    pub(super) fn watch_age_no_more(&mut self, slot: u32) {
+        if let Some(at) = self.tickets.at_mut(slot).late_at.take() {
+            self.to_be_late.remove(&(at, slot));
+        }
+    }
+
+    /// Tells of all that have become late.
+    pub(super) fn look_who_is_late(&mut self, now: Instant) {
+        while let Some(&(at, slot)) = self.to_be_late.first()
+            && at < now
+        {
+            self.watch_age_no_more(slot);
+            self.tickets.at_mut(slot).judged = true;
+            self.refusal.be_late(now);
+        }
+    }
+}

@@ -13,6 +13,7 @@ pub mod laboratory;
 pub mod machine;
 mod memory;
 mod meter;
+pub mod offline;
 pub mod plan;
 pub mod report;
 pub mod results;

@@ -214,6 +214,7 @@ impl Statements {
             server_cpu: used.server,
             others_cpu: used.others,
             capacity: used.capacity,
+            load_seconds: used.load_seconds,
             late_seconds: outcome.lag_p99.as_secs_f64(),
             first_failure: outcome.first_failure,
             ..Measured::default()
@@ -238,6 +239,7 @@ impl Statements {
             server_cpu: used.server,
             others_cpu: used.others,
             capacity: used.capacity,
+            load_seconds: used.load_seconds,
             late_seconds: outcome.lag_p99.as_secs_f64(),
             rate: Some(rate),
             first_failure: outcome.first_failure,
@@ -284,6 +286,10 @@ impl Laboratory for Statements {
         }
         let client_processors = allowed_cpus().len();
         Ok(Measured { kills, alive, pool: best, client_processors, ..measured })
+    }
+
+    fn adopt(&mut self, plan: &Plan, form: &Form) {
+        (self.plan, self.form) = (plan.clone(), form.clone());
     }
 }
 

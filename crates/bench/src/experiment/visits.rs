@@ -175,6 +175,7 @@ impl Visits {
             server_cpu: used.server,
             others_cpu: used.others,
             capacity: used.capacity,
+            load_seconds: used.load_seconds,
             ..told.measured()
         })
     }
@@ -208,6 +209,10 @@ impl Laboratory for Visits {
         drop(control);
         self.check().await?;
         Ok(Measured { alive: true, pool: best, client_processors: allowed_cpus().len(), ..measured })
+    }
+
+    fn adopt(&mut self, plan: &Plan, form: &Form) {
+        (self.plan, self.form) = (plan.clone(), form.clone());
     }
 }
 

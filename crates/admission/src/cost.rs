@@ -464,7 +464,7 @@ mod tests {
             let mut overdue = Growing::default();
             let mut meter = Meter::new(ms(1));
             ledger.busy(Instant::ZERO, &mut meter);
-            overdue.add(&mut meter);
+            overdue.add(&meter);
             let expected = estimate.expected(Instant::from_nanos(900 * MS), &overdue, ms(7));
             assert_eq!((expected, estimate.rank()), (ms(1), Some(ms(1))));
         }

@@ -186,7 +186,7 @@ pub(super) fn check(plan: &Plan, judge: &mut Judge<'_>) {
                 );
             }
             (Some(_), None) => {
-                judge.complain(&path, "is there, and no variant's capacity is looked for", None)
+                judge.complain(&path, "is there, and no variant's capacity is looked for", None);
             }
             (Some(search), Some(_)) => check_search(&path, search, judge),
             (None, None) => {}

@@ -107,7 +107,7 @@ pub(super) fn check(plan: &Plan, judge: &mut Judge<'_>) {
                 judge.complain(&path, why, Some("write idle = { clients = 10, window = \"60s\" }"));
             }
             (Some(_), None) => {
-                judge.complain(&path, "is there, and no variant has state_file = \"idle\"", None)
+                judge.complain(&path, "is there, and no variant has state_file = \"idle\"", None);
             }
             (Some(idle), Some(_)) if idle.clients == 0 || idle.window.0.is_zero() => {
                 let key = if idle.clients == 0 { "clients" } else { "window" };

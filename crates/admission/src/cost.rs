@@ -2,7 +2,7 @@
 //! (Gatekeeper, section 3.1: service times at peak differ from those when idle, so only online estimates are of use).
 //!
 //! What is learned is the time that the service was busy with a request that succeeded. Around the estimator proper
-//! ([`moving_average`] or [`ewma`]) stands what keeps it from learning nonsense. The steady estimate is an [`ewma`] of the
+//! ([`moving_average`], [`ewma`] or [`fixed`]) stands what keeps it from learning nonsense. The steady estimate is an [`ewma`] of the
 //! time that executions would have taken alone instead of the time that they took (`pace.rs`).
 //!
 //! * **Outliers.** A sample counts for at most [`CLIP`] times what was expected of it *when it arrived*. All that a spike
@@ -18,6 +18,7 @@
 //! Nothing is forgotten by the clock: an idle night leaves the estimates as they were.
 
 mod ewma;
+mod fixed;
 mod modes;
 mod moving_average;
 mod overall;
@@ -33,6 +34,7 @@ use crate::request::RequestType;
 use crate::time::Instant;
 use crate::work::Work;
 use ewma::Ewma;
+use fixed::Fixed;
 use moving_average::MovingAverage;
 use variation::Variation;
 
@@ -79,6 +81,7 @@ pub(crate) struct Estimate {
 enum Estimator {
     MovingAverage(MovingAverage),
     Ewma(Ewma),
+    Fixed(Fixed),
 }
 
 impl Estimator {
@@ -86,6 +89,7 @@ impl Estimator {
         match cost {
             Cost::MovingAverage { window } => Self::MovingAverage(MovingAverage::new(window)),
             Cost::Ewma { weight } => Self::Ewma(Ewma::new(weight)),
+            Cost::Fixed { window } => Self::Fixed(Fixed::new(window)),
             Cost::Steady => Self::Ewma(Ewma::new(1.0 / STEADY_OVER)),
         }
     }
@@ -94,6 +98,7 @@ impl Estimator {
         match self {
             Self::MovingAverage(mean) => mean.learn(sample),
             Self::Ewma(mean) => mean.learn(sample),
+            Self::Fixed(mean) => mean.learn(sample),
         }
     }
 
@@ -101,6 +106,7 @@ impl Estimator {
         match self {
             Self::MovingAverage(mean) => mean.mean(),
             Self::Ewma(mean) => mean.mean(),
+            Self::Fixed(mean) => mean.mean(),
         }
     }
 
@@ -109,6 +115,7 @@ impl Estimator {
         match self {
             Self::MovingAverage(mean) => mean.mean_with(count, each),
             Self::Ewma(mean) => mean.mean_with(count, each),
+            Self::Fixed(mean) => mean.mean(),
         }
     }
 }
@@ -192,7 +199,11 @@ impl Estimate {
     /// 1 ns; `None` before the first success.
     pub(crate) fn rank(&self) -> Option<Work> {
         if self.is_settled() {
-            return Some(Work::from_nanos((self.steady as u64).max(1)));
+            let rank = match &self.estimator {
+                Estimator::Fixed(mean) => mean.mean(),
+                Estimator::MovingAverage(_) | Estimator::Ewma(_) => self.steady as u64,
+            };
+            return Some(Work::from_nanos(rank.max(1)));
         }
         (self.samples > 0).then(|| Work::from_nanos(self.early_median().max(1)))
     }
@@ -319,12 +330,15 @@ impl Estimate {
         estimate
     }
 
-    /// Goes on with another estimator, from the present mean.
+    /// Goes on with another estimator, from the present mean; one that is fixed stays at it.
     pub(crate) fn change(&mut self, cost: Cost) {
         let mean = self.is_settled().then(|| self.estimator.mean());
         self.estimator = Estimator::new(cost);
         if let Some(mean) = mean {
-            self.estimator.learn(mean);
+            let times = if let Cost::Fixed { window } = cost { window.min(Cost::WINDOW_MAX) } else { 1 };
+            for _ in 0..times {
+                self.estimator.learn(mean);
+            }
         }
     }
 }
@@ -428,6 +442,31 @@ mod tests {
             let later = estimate.expected(Instant::from_nanos(600_000 * MS), &overdue, ms(7));
             assert!(soon > ms(1) && soon < ms(2));
             assert!(later > soon && later < ms(10), "clipped");
+        }
+    }
+
+    #[test]
+    fn what_is_fixed_is_corrected_neither_by_executions_nor_by_what_is_in_flight() {
+        let cost = Cost::Fixed { window: 8 };
+        let mut estimate = Estimate::new(cost);
+        for _ in 0..8 {
+            estimate.learn(ms(1), Some(ms(1)));
+        }
+        let learned = estimate.to_keep(RequestType(1)).unwrap();
+        let mut recalled = Estimate::recalled(&learned, cost);
+        let mut changed = settled_at_one_ms(Cost::DEFAULT);
+        changed.change(cost);
+        for estimate in [&mut estimate, &mut recalled, &mut changed] {
+            for _ in 0..64 {
+                estimate.learn(ms(9), Some(ms(1)));
+            }
+            let mut ledger = Ledger::default();
+            let mut overdue = Growing::default();
+            let mut meter = Meter::new(ms(1));
+            ledger.busy(Instant::ZERO, &mut meter);
+            overdue.add(&meter);
+            let expected = estimate.expected(Instant::from_nanos(900 * MS), &overdue, ms(7));
+            assert_eq!((expected, estimate.rank()), (ms(1), Some(ms(1))));
         }
     }
 

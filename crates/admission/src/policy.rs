@@ -20,6 +20,11 @@ pub enum Cost {
         /// In (0, 1].
         weight: f64,
     },
+    /// The mean of a type's first `window` executions, never corrected: an offline estimate, to compare with.
+    Fixed {
+        /// How many, from 1 to [`Cost::WINDOW_MAX`].
+        window: u32,
+    },
     /// The mean of what executions would have taken alone, which the load doesn't change (`pace.rs` says how).
     Steady,
 }
@@ -344,11 +349,13 @@ impl Policy {
             return Err(PolicyError::NoLongs);
         }
         match self.cost {
-            Cost::MovingAverage { window } if window == 0 || window > Cost::WINDOW_MAX => {
+            Cost::MovingAverage { window } | Cost::Fixed { window }
+                if window == 0 || window > Cost::WINDOW_MAX =>
+            {
                 return Err(PolicyError::Window);
             }
             Cost::Ewma { weight } if !(weight > 0.0 && weight <= 1.0) => return Err(PolicyError::Weight),
-            Cost::MovingAverage { .. } | Cost::Ewma { .. } | Cost::Steady => {}
+            Cost::MovingAverage { .. } | Cost::Ewma { .. } | Cost::Fixed { .. } | Cost::Steady => {}
         }
         match self.order {
             Order::ShortestFirst { aging: Some(aging), .. } if aging.is_nan() || aging < 0.0 => {
@@ -390,7 +397,7 @@ pub enum PolicyError {
     NoConnections,
     /// `long_limit` is zero: long requests would wait for ever.
     NoLongs,
-    /// The moving average's window is zero or more than [`Cost::WINDOW_MAX`].
+    /// The window of an average is zero or more than [`Cost::WINDOW_MAX`].
     Window,
     /// The weight isn't in (0, 1].
     Weight,
@@ -407,7 +414,7 @@ impl core::fmt::Display for PolicyError {
         f.write_str(match self {
             Self::NoConnections => "the budget of connections is zero",
             Self::NoLongs => "the long limit is zero, so long requests would wait for ever",
-            Self::Window => "the moving average's window must be from 1 to 1024 executions",
+            Self::Window => "an average's window must be from 1 to 1024 executions",
             Self::Weight => "the weight must be above 0 and at most 1",
             Self::Aging => "aging must be a number that isn't negative",
             Self::Rejection => "the targets and times of the rejection must be above zero",

@@ -16,6 +16,7 @@ pub mod learned;
 pub mod machine;
 mod memory;
 mod meter;
+pub mod offline;
 mod pages;
 pub mod part;
 pub mod plan;

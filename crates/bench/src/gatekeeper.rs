@@ -163,7 +163,12 @@ fn find() -> Result<PathBuf, Error> {
 /// How many requests the gate with this admin listener lets in at once; none if it doesn't find that itself, or doesn't
 /// answer.
 pub(crate) fn capacity(admin_port: u16) -> Option<f64> {
-    capacity_in(&admin_page(admin_port, "/metrics")?)
+    value_in(&admin_page(admin_port, "/metrics")?, "gatekeeper_capacity_requests")
+}
+
+/// The work that the gate with this admin listener has in flight, in seconds; none if it doesn't answer.
+pub(crate) fn load(admin_port: u16) -> Option<f64> {
+    value_in(&admin_page(admin_port, "/metrics")?, "gatekeeper_load_seconds")
 }
 
 /// An admin page, with its head; none if it doesn't answer in time, or is cut off because it is longer than
@@ -178,9 +183,10 @@ pub(crate) fn admin_page(admin_port: u16, path: &str) -> Option<String> {
     (length as u64 <= ANSWER_BYTES_MAX).then_some(text)
 }
 
-fn capacity_in(metrics: &str) -> Option<f64> {
-    let line = metrics.lines().find(|line| line.starts_with("gatekeeper_capacity_requests{"))?;
-    line.rsplit(' ').next()?.parse().ok()
+/// The value of a gate's metric.
+fn value_in(metrics: &str, name: &str) -> Option<f64> {
+    let of_it = |line: &&str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with('{'));
+    metrics.lines().find(of_it)?.rsplit(' ').next()?.parse().ok()
 }
 
 /// The version of the binary that [`Gatekeeper::start`] runs, with a sum of its bytes: other figures come from another one.
@@ -237,8 +243,9 @@ mod tests {
     #[test]
     fn a_capacity_is_read_where_one_is_found() {
         let text = "# TYPE x gauge\ngatekeeper_capacity_requests{gate=\"postgres\"} 5.0\nother 1\n";
-        assert_eq!(capacity_in(text), Some(5.0));
-        assert_eq!(capacity_in("other 1\n"), None);
+        assert_eq!(value_in(text, "gatekeeper_capacity_requests"), Some(5.0));
+        assert_eq!(value_in(text, "gatekeeper_capacity"), None);
+        assert_eq!(value_in("other 1\n", "gatekeeper_capacity_requests"), None);
     }
 
     #[test]

@@ -107,6 +107,9 @@ fn admission(out: &mut Lines, gate: &Gate) {
         Cost::Ewma { weight } => {
             format!("the moving mean of a type's upstream times, the newest weighing {weight:.4}")
         }
+        Cost::Fixed { window } => {
+            format!("the mean upstream time of a type's first {window} executions, never corrected")
+        }
         Cost::Steady => "the mean time that a type's executions would have taken alone".to_owned(),
     };
     out.text("capacity", capacity_text(*capacity));
@@ -118,6 +121,7 @@ fn admission(out: &mut Lines, gate: &Gate) {
     let name = match cost {
         Cost::MovingAverage { .. } => "moving-average",
         Cost::Ewma { .. } => "ewma",
+        Cost::Fixed { .. } => "fixed",
         Cost::Steady => "steady",
     };
     out.text("cost", name);

@@ -99,7 +99,7 @@ fn names_are_chosen_from_those_that_are_known() {
     assert_each(&[
         ("order = \"sjf\"", "isn't known; write \"fifo\" or \"shortest-first\""),
         ("order = 1", "an integer isn't a string; write \"fifo\" or \"shortest-first\""),
-        ("cost = \"mean\"", "isn't known; write \"moving-average\" or \"ewma\" or \"steady\""),
+        ("cost = \"mean\"", "isn't known; write \"moving-average\" or \"ewma\" or \"steady\" or \"fixed\""),
         ("mode = \"shadow\"", "isn't known; write \"enforce\" or \"observe\""),
         ("pooling = \"statement\"", "isn't known; write \"transaction\" or \"session\""),
         ("on_disconnect = \"kill\"", "isn't known; write \"default\" or \"cancel\" or \"finish\""),

@@ -119,6 +119,8 @@ listen = "localhost:1"
 upstream = "10.0.0.4:5432"
 target = "200ms"
 target_p95 = "500ms"
+cost = "fixed"
+cost_window = 8
 "#;
 
 fn world(text: &str) -> World {
@@ -193,6 +195,7 @@ fn every_key_is_heard() {
     assert_eq!(policy.order, Order::ShortestFirst { aging: Some(2.5), floor });
     assert_eq!(policy.cost, Cost::Ewma { weight: 0.1 });
     assert_eq!(world.gates[2].policy.cost, Cost::Steady);
+    assert_eq!(world.gates[3].policy.cost, Cost::Fixed { window: 8 });
     assert_eq!((policy.queue_max, policy.queue_timeout), (0, Duration::from_secs(90)));
     assert_eq!(policy.after_stall, AfterStall::InOrder);
     assert_eq!((policy.types_max, policy.suspend_after), (5, Duration::ZERO));

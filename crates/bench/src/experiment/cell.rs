@@ -157,6 +157,9 @@ pub struct Measured {
     pub pool: Option<u32>,
     /// How many requests a gate lets in at once at the end of the window, where it finds that itself.
     pub capacity: Option<f64>,
+    /// The most work that a gate had in flight, in seconds, as far as it was looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load_seconds: Option<f64>,
     /// Arrivals per second, in an open loop.
     pub rate: Option<f64>,
     /// What the server said first to a request that failed for good.

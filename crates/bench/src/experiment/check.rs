@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::complaint::{Complaints, Judge, nearest};
+use super::offline;
 use super::plan::{Connect, Form, Goal, Metric, Plan, Request, Show, Site, Tables, Who, has_best};
 use super::words::Reference;
 use crate::load::VALUES_MAX;
@@ -29,6 +30,7 @@ pub(super) fn check(plan: &Plan, file: &Path, text: &str) -> Result<(), Complain
     for (name, form, most) in [("short", &plan.short, SHORT_MAX), ("full", &plan.full, FULL_MAX)] {
         check_form(plan, (name, form), most, &mut judge);
     }
+    offline::check(plan, &mut judge);
     for (index, goal) in plan.goal.iter().enumerate() {
         check_goal(plan, index, goal, &mut judge);
     }

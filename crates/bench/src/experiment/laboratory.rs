@@ -280,6 +280,10 @@ impl Laboratory for Statements {
         let client_processors = allowed_cpus().len();
         Ok(Measured { kills, alive, pool: best, client_processors, ..measured })
     }
+
+    fn adopt(&mut self, plan: &Plan, form: &Form) {
+        (self.plan, self.form) = (plan.clone(), form.clone());
+    }
 }
 
 /// The server of a plan, for the connections of its own clients.

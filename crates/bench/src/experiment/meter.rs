@@ -11,6 +11,9 @@ use crate::load::{CpuMeter, ProcessorMeter};
 use crate::process::{blocking, family};
 use crate::{Error, gatekeeper};
 
+/// How often within the window it is looked how much a gate has in flight.
+const LOOKS: u32 = 4;
+
 /// Whose processor time is measured.
 #[derive(Clone, Debug)]
 pub(super) struct Whose {
@@ -42,6 +45,7 @@ pub(super) struct Used {
     pub(super) capacity: Option<f64>,
     pub(super) learned: Vec<LearnedPage>,
     pub(super) anatomy: Option<Anatomy>,
+    pub(super) load_seconds: Option<f64>,
 }
 
 impl Used {
@@ -55,6 +59,7 @@ impl Used {
             capacity: self.capacity,
             learned: self.learned,
             anatomy: self.anatomy,
+            load_seconds: self.load_seconds,
             ..Measured::default()
         }
     }
@@ -74,14 +79,16 @@ impl Whose {
             let clients = CpuMeter::start(&self.clients);
             let processor = self.server_cpu.map(ProcessorMeter::start);
             let own = CpuMeter::start(&family(self.server));
-            tokio::time::sleep_until((counted + window).into()).await;
+            let mut load_seconds: Option<f64> = None;
+            for look in 1..=LOOKS {
+                tokio::time::sleep_until((counted + window * look / LOOKS).into()).await;
+                let load = asked(self.admin_port, gatekeeper::load).await;
+                load_seconds = load.map(|load| load.max(load_seconds.unwrap_or(0.0))).or(load_seconds);
+            }
             let (all, own) = (processor.map(|meter| meter.share()), own.share());
             let (proxy, clients) = (proxy.map_or(0.0, |meter| meter.share()), clients.share());
             // Clients are there still: whatever it found holds.
-            let capacity = match self.admin_port {
-                Some(port) => blocking(move || Ok(gatekeeper::capacity(port))).await.unwrap_or_default(),
-                None => None,
-            };
+            let capacity = asked(self.admin_port, gatekeeper::capacity).await;
             Used {
                 proxy,
                 clients,
@@ -93,9 +100,16 @@ impl Whose {
                     None => None,
                 },
                 learned: learning.await.unwrap_or_default(),
+                load_seconds,
             }
         })
     }
+}
+
+/// What a gate tells, if there is one.
+async fn asked(admin_port: Option<u16>, what: fn(u16) -> Option<f64>) -> Option<f64> {
+    let port = admin_port?;
+    blocking(move || Ok(what(port))).await.unwrap_or_default()
 }
 
 /// What was measured beside the clients.

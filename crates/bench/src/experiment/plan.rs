@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::check;
 use super::complaint::Complaints;
+use super::offline::{self, CapacitySearch, Idle};
 use super::words::{Drawn, Memory, Reference, Time};
 use crate::Error;
 
@@ -247,6 +248,12 @@ pub struct Form {
     pub pools: Vec<u32>,
     /// What finds the rate that `overload` multiplies.
     pub calibrate: Option<Calibrate>,
+    /// How capacities are looked for, where a variant has one that is calibrated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub search: Option<CapacitySearch>,
+    /// How costs are learned offline, where a variant has such.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle: Option<Idle>,
 }
 
 /// The best of a closed loop over several numbers of clients.
@@ -424,7 +431,7 @@ impl Plan {
         let once: Duration = form.loads().map(|load| self.cell_takes(form, load)).sum();
         let cells = once * u32::try_from(form.variants.len()).unwrap_or(u32::MAX) * form.repetitions;
         let search = self.cell_takes(form, Load::Clients(most)) * u32::try_from(searched).unwrap_or(u32::MAX);
-        SET_UP + calibrated + search + cells
+        SET_UP + calibrated + search + offline::takes(self, form) + cells
     }
 
     /// How long one cell takes, as far as is known beforehand.

@@ -46,6 +46,24 @@ pub enum Line {
         /// Each pool that was tried, with what it completed per second.
         tried: Vec<(u32, f64)>,
     },
+    /// One measurement of a capacity that is looked for.
+    Capacity {
+        /// Whose.
+        variant: String,
+        /// The capacity, in seconds of work.
+        seconds: f64,
+        /// What was completed per second.
+        throughput: f64,
+        /// Whether so much of it was in flight that a larger one would make a difference.
+        reached: bool,
+    },
+    /// What was learned of costs offline.
+    Costs {
+        /// For whom.
+        variant: String,
+        /// The file that a gate has written.
+        document: String,
+    },
     /// What was calibrated.
     Calibrated {
         /// Each number of clients, with what they completed per second.

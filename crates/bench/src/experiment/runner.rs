@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use super::cell::{Cell, Measured};
+use super::offline::Offline;
 use super::part::Part;
 use super::plan::{Form, Load, Plan, has_best};
 use super::results::{Book, Line};
@@ -20,6 +21,10 @@ pub trait Laboratory {
         best: Option<u32>,
         rate: Option<f64>,
     ) -> impl Future<Output = Result<Measured, Error>>;
+
+    /// Measures by this plan and this form from now on. They are those that it was set up with but for the keys of gates and
+    /// for times.
+    fn adopt(&mut self, plan: &Plan, form: &Form);
 }
 
 /// All cells in their order: repetitions, within them loads, within them variants.
@@ -59,8 +64,10 @@ pub async fn run(
     let missing = missing(form, part, book);
     calibrate(plan, form, &missing, laboratory, book, display).await?;
     let mut clock = Clock::new(plan, form);
+    let mut offline = Offline::new(plan, form);
     for (number, cell) in missing.iter().enumerate() {
         let best = best(form, &cell.variant, laboratory, book, display).await?;
+        offline.prepare(&cell.variant, laboratory, book, display).await?;
         let left = clock.left(&missing[number..]);
         let place =
             format!("{}/{}  {:<20} {:>5}", number + 1, missing.len(), cell.variant, cell.load.label());
@@ -228,6 +235,8 @@ mod tests {
             measured.clients.throughput = 100.0 - best.map_or(0.0, |pool| (f64::from(pool) - 4.0).abs());
             Ok(measured)
         }
+
+        fn adopt(&mut self, _plan: &Plan, _form: &Form) {}
     }
 
     fn open(path: &std::path::Path) -> Book {

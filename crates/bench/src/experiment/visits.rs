@@ -205,6 +205,10 @@ impl Laboratory for Visits {
         self.check().await?;
         Ok(Measured { alive: true, pool: best, client_processors: allowed_cpus().len(), ..measured })
     }
+
+    fn adopt(&mut self, plan: &Plan, form: &Form) {
+        (self.plan, self.form) = (plan.clone(), form.clone());
+    }
 }
 
 /// Runs a command that must succeed.

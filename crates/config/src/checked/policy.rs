@@ -23,11 +23,16 @@ pub enum LongLimit {
 enum Estimator {
     MovingAverage,
     Ewma,
+    Fixed,
     Steady,
 }
 
-const COSTS: &[(&str, Estimator)] =
-    &[("moving-average", Estimator::MovingAverage), ("ewma", Estimator::Ewma), ("steady", Estimator::Steady)];
+const COSTS: &[(&str, Estimator)] = &[
+    ("moving-average", Estimator::MovingAverage),
+    ("ewma", Estimator::Ewma),
+    ("steady", Estimator::Steady),
+    ("fixed", Estimator::Fixed),
+];
 const CONTENTIONS: &[(&str, bool)] = &[("auto", true), ("none", false)];
 const AFTER_STALLS: &[(&str, AfterStall)] =
     &[("newcomers-first", AfterStall::NewcomersFirst), ("in-order", AfterStall::InOrder)];
@@ -97,6 +102,7 @@ fn read_cost(section: &mut Section<'_>, window: u32) -> Cost {
         // The mean age of what an EWMA remembers is (1 - w) / w, of a window (n - 1) / 2: equal at w = 2 / (n + 1).
         Estimator::Ewma => Cost::Ewma { weight: 2.0 / (f64::from(window) + 1.0) },
         Estimator::MovingAverage => Cost::MovingAverage { window },
+        Estimator::Fixed => Cost::Fixed { window },
         Estimator::Steady => Cost::Steady,
     }
 }

@@ -4,6 +4,7 @@ use sim::Interval;
 
 use super::Shown;
 use crate::experiment::cell::{Figures, Measured};
+use crate::experiment::offline;
 use crate::experiment::plan::{Load, Metric, Who};
 use crate::stats::mean;
 use crate::table::{count, seconds};
@@ -56,6 +57,10 @@ pub(super) fn rows(shown: &Shown) -> Rows {
                 name += &format!(" ({pool})");
             } else if !found.is_empty() {
                 name += &format!(" (found {:.0})", mean(&found));
+            } else if let Some(capacity) =
+                offline::capacity_of(&shown.plan, shown.form(), &shown.results, variant)
+            {
+                name += &format!(" ({capacity})");
             }
             if repetitions.iter().any(|measured| measured.is_client_bound()) {
                 name += CLIENT_BOUND;
@@ -79,7 +84,7 @@ pub(super) fn rows(shown: &Shown) -> Rows {
             rows.push(row);
         }
     }
-    let mut notes = Vec::new();
+    let mut notes = offline::told(&shown.plan, shown.form(), &shown.results);
     if client_bound {
         notes.push(
             "†: client and proxy used more than 0.9 of the processors that the server doesn't have, or the client's timers \

@@ -1,12 +1,14 @@
 //! What came out, for somebody who runs a database: one page that needs nothing beside itself, pictures, and tables for the
 //! repository.
 
+mod curves;
 mod markdown;
 mod page;
 mod picture;
 mod png;
 mod rows;
 mod types;
+mod visitors;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -57,7 +59,7 @@ pub fn write(shown: &[Shown], places: &Places) -> Result<Vec<PathBuf>, Error> {
     let mut sections = Vec::new();
     for one in shown {
         let mut pictures = Vec::new();
-        for (name, picture) in picture::pictures(one) {
+        for (name, picture) in picture::pictures(one).into_iter().chain(curves::picture(one)) {
             let svg = picture.draw()?;
             let path = places.page.join(format!("{name}.png"));
             if let Some(bytes) = fonts.render(&svg)? {

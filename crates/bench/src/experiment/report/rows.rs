@@ -4,9 +4,10 @@ use sim::Interval;
 
 use super::Shown;
 use crate::experiment::cell::{Figures, Measured};
-use crate::experiment::plan::{Load, Metric, Who};
+use crate::experiment::plan::{Load, Metric, Place, Who};
+use crate::experiment::yardstick::Yardstick;
 use crate::stats::mean;
-use crate::table::{count, seconds};
+use crate::table::{count, ratio, seconds};
 
 /// A table as texts.
 pub(super) struct Rows {
@@ -42,6 +43,8 @@ pub(super) fn rows(shown: &Shown) -> Rows {
     if with_bystanders {
         header.push("bystanders, all");
     }
+    let visited = Visited::of(shown);
+    header.extend(visited.header());
     let mut rows = Vec::new();
     let (mut client_bound, mut disturbed, mut killed) = (false, 0.0f64, false);
     for load in shown.form().loads() {
@@ -76,6 +79,7 @@ pub(super) fn rows(shown: &Shown) -> Rows {
                 let of = |measured: &&Measured| measured.bystanders.map(|figures| figures.all_seconds);
                 row.push(interval(repetitions.iter().filter_map(of), seconds));
             }
+            row.extend(visited.cells(&repetitions));
             rows.push(row);
         }
     }
@@ -103,12 +107,49 @@ pub(super) fn rows(shown: &Shown) -> Rows {
     Rows { header, rows, notes }
 }
 
+/// What tables have more of a site.
+struct Visited {
+    yardstick: Yardstick,
+    columns: Vec<(&'static str, Metric, fn(f64) -> String)>,
+}
+
+impl Visited {
+    fn of(shown: &Shown) -> Self {
+        let yardstick = Yardstick::of(&shown.results);
+        let site = shown.plan.workload.site.as_ref();
+        let mut columns: Vec<(&'static str, Metric, fn(f64) -> String)> = Vec::new();
+        if site.is_some_and(|site| site.place == Place::Site) {
+            columns.push(("refused", Metric::Refused, percent));
+            columns.push(("mean, let in", Metric::ResponseLetIn, seconds));
+        }
+        if yardstick.most.is_some() {
+            columns.push(("goodput", Metric::Goodput, ratio));
+        }
+        if shown.plan.goal.iter().any(|goal| goal.metric == Metric::EstimatedCapacity) {
+            columns.push(("λ/(1−E[X]/T)", Metric::EstimatedCapacity, per_second));
+        }
+        Self { yardstick, columns }
+    }
+
+    fn header(&self) -> impl Iterator<Item = &'static str> + '_ {
+        self.columns.iter().map(|column| column.0)
+    }
+
+    fn cells(&self, repetitions: &[&Measured]) -> impl Iterator<Item = String> {
+        self.columns.iter().map(|&(_, metric, show)| {
+            let figure = |measured: &&Measured| self.yardstick.figure(measured, metric, Who::Clients);
+            interval(repetitions.iter().filter_map(figure), show)
+        })
+    }
+}
+
 /// A load, as tables call it.
 pub(super) fn load_of(load: Load) -> String {
     match load {
         Load::Clients(0) => "bystanders alone".to_owned(),
         Load::Clients(clients) => format!("{} clients", count(clients as f64)),
         Load::Overload(factor) => format!("{factor}× offered"),
+        Load::Schedule | Load::Phase(_) => load.label(),
     }
 }
 

@@ -152,4 +152,12 @@ mod tests {
         assert_eq!(way(&plan, "gate-contention", None).unwrap(), Way::Gate { keys: contending });
         assert!(way(&plan, "gate-calibrated", None).is_err());
     }
+
+    #[test]
+    fn before_a_site_nobody_stands_who_speaks_to_databases() {
+        let plan = plan();
+        assert!(before_site(&plan, "direct", None, 1).is_ok_and(|gate| gate.is_none()));
+        let said = before_site(&plan, "pgbouncer-same-pool", None, 1).map(drop).unwrap_err().to_string();
+        assert!(said.contains("stands before a database, not before a site"), "{said}");
+    }
 }

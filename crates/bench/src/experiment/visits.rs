@@ -393,3 +393,53 @@ impl Total {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Ten requests: five right pages, one too late, and four rejected, one of them by the shop itself.
+    fn total() -> serde_json::Value {
+        let times = json!({ "mean": 0.5, "p50": 0.1, "p95": 1.0, "p99": 2.0 });
+        let counts =
+            json!({ "done": 5, "rejected": 4, "timed_out": 1, "failed": 0, "wrong": 0, "unfinished": 0 });
+        json!({
+            "is_counted": true, "wips": 2.5, "counts": counts, "busy": 1,
+            "sums": { "done": 2.5, "rejected": 0.1, "timed_out": 10.0, "failed": 0.0, "wrong": 0.0 },
+            "response": times, "all_requests": times, "little": { "residual": 0.01 },
+            "interactions": [{ "code": "HOME", "counts": counts, "response": times }],
+            "client": { "lateness": times },
+        })
+    }
+
+    fn told() -> Told {
+        let mut settling = total();
+        settling["is_counted"] = json!(false);
+        let second = json!({ "counts": total()["counts"], "busy": 1, "response": 0.5, "present": 7 });
+        let told = json!({ "total": total(), "phases": [settling, total()], "seconds": [second, second] });
+        serde_json::from_value(told).unwrap()
+    }
+
+    #[test]
+    fn before_a_site_the_gates_refusals_are_told_from_the_sites_own() {
+        let found = told().measured(Crowd::Steady(10), Place::Site).clients;
+        assert_eq!((found.refused, found.failed, found.timed_out, found.under_way), (3, 1, 1, 10));
+        // 12.5 s of six that were let in.
+        assert!((found.let_in_seconds.unwrap() - 12.5 / 6.0).abs() < 1e-9);
+        let found = told().measured(Crowd::Steady(10), Place::Database).clients;
+        assert_eq!((found.refused, found.failed, found.let_in_seconds), (4, 0, None));
+    }
+
+    #[test]
+    fn a_schedule_tells_what_counts_of_each_phase_and_every_second() {
+        let steady = told().measured(Crowd::Steady(10), Place::Site);
+        assert!(steady.phases.is_empty() && steady.moments.is_empty());
+        let scheduled = told().measured(Crowd::Scheduled, Place::Site);
+        assert_eq!(scheduled.phases.len(), 1);
+        assert_eq!((scheduled.phases[0].clients.refused, scheduled.phases[0].types.len()), (3, 1));
+        let second = Moment { done: 5, refused: 3, lost: 2, response: 0.5, present: 7 };
+        assert_eq!(scheduled.moments, [second, second]);
+    }
+}

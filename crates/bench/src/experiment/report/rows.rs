@@ -107,17 +107,20 @@ pub(super) fn rows(shown: &Shown) -> Rows {
     Rows { header, rows, notes }
 }
 
+/// A column: its title, its figure, and how a value is written.
+type Column = (&'static str, Metric, fn(f64) -> String);
+
 /// What tables have more of a site.
 struct Visited {
     yardstick: Yardstick,
-    columns: Vec<(&'static str, Metric, fn(f64) -> String)>,
+    columns: Vec<Column>,
 }
 
 impl Visited {
     fn of(shown: &Shown) -> Self {
         let yardstick = Yardstick::of(&shown.results);
         let site = shown.plan.workload.site.as_ref();
-        let mut columns: Vec<(&'static str, Metric, fn(f64) -> String)> = Vec::new();
+        let mut columns: Vec<Column> = Vec::new();
         if site.is_some_and(|site| site.place == Place::Site) {
             columns.push(("refused", Metric::Refused, percent));
             columns.push(("mean, let in", Metric::ResponseLetIn, seconds));
@@ -200,7 +203,11 @@ fn interval(values: impl IntoIterator<Item = f64>, show: fn(f64) -> String) -> S
         Some(half) => match show(found.mean).rsplit_once(' ') {
             Some((value, unit)) => {
                 let decimals = value.split_once('.').map_or(0, |(_, digits)| digits.len());
-                let half = if unit == "ms" { half * 1e3 } else { half };
+                let half = match unit {
+                    "ms" => half * 1e3,
+                    "%" => half * 1e2,
+                    _ => half,
+                };
                 format!("{value} ± {half:.decimals$} {unit}")
             }
             None => format!("{} ± {}", show(found.mean), show(half)),
@@ -227,6 +234,7 @@ mod tests {
     fn a_half_width_has_the_unit_of_its_mean() {
         assert_eq!(interval([9.8, 9.8], seconds), "9.80 ± 0.00 s");
         assert_eq!(interval([0.040, 0.042], seconds), "41.0 ± 6.3 ms");
+        assert_eq!(interval([0.90, 0.94], percent), "92 ± 13 %");
         assert_eq!(interval([1790.0, 1810.0], per_second), "1,800 ± 63");
         assert_eq!(interval([3.0], per_second), "3.0");
         assert_eq!(interval([], seconds), "–");

@@ -23,9 +23,12 @@ pub mod plan;
 pub mod report;
 pub mod results;
 pub mod runner;
+pub mod schedule;
+mod site;
 pub mod verdict;
 pub mod visits;
 pub mod words;
+mod yardstick;
 
 pub use check::{FULL_MAX, SHORT_MAX, VARIANTS};
 

@@ -88,6 +88,7 @@ async fn recorded(
     let setting = Setting {
         door,
         scale,
+        keeps_mix: plan.keeps_mix,
         pace: plan.pace,
         patience: plan.patience,
         image_connections: plan.image_connections,

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::anatomy::Anatomy;
 use super::learned::LearnedPage;
 use super::plan::{Load, Metric, Who};
+use super::schedule::Moment;
 use crate::load::{Outcome, Record};
 use crate::stats::{little_residual, mean, percentile};
 
@@ -48,6 +49,9 @@ pub struct Figures {
     pub under_way: usize,
     /// Of them, those that weren't answered in time.
     pub timed_out: usize,
+    /// Mean response time of those that a gate let in, however they ended, in seconds; where a gate before a site is told apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub let_in_seconds: Option<f64>,
     /// Of them, those that were refused for want of room.
     pub refused: usize,
     /// Of them, those that failed otherwise.
@@ -102,6 +106,7 @@ impl Figures {
             p99_seconds: percentile(&charged, 0.99),
             under_way: under_way.len(),
             timed_out: count(Outcome::TimedOut),
+            let_in_seconds: None,
             refused: count(Outcome::Rejected),
             failed: count(Outcome::Failed),
             retries: under_way.iter().map(|record| u64::from(record.retries)).sum(),
@@ -137,6 +142,12 @@ pub struct Measured {
     /// What the server was made of, where the plan shows that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub anatomy: Option<Anatomy>,
+    /// Of a schedule: each phase, once it has settled.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub phases: Vec<Self>,
+    /// Of a schedule: each second.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub moments: Vec<Moment>,
     /// Processors that the client program used.
     pub client_cpu: f64,
     /// Processors that the proxy used.
@@ -195,7 +206,11 @@ impl Measured {
             }
             Metric::Response => figures.all_seconds,
             Metric::ResponseInTime => figures.in_time_seconds,
+            Metric::ResponseLetIn => figures.let_in_seconds?,
             Metric::P95 => figures.p95_seconds,
+            Metric::Refused => figures.refused as f64 / figures.under_way.max(1) as f64,
+            // These need to know more than the cell.
+            Metric::Goodput | Metric::EstimatedCapacity => return None,
             Metric::Alive => f64::from(u8::from(self.alive)),
         })
     }

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use super::complaint::{Complaints, Judge, nearest};
 use super::offline;
-use super::plan::{Connect, Form, Goal, Metric, Plan, Request, Show, Site, Tables, Who, has_best};
+use super::plan::{Connect, Form, Goal, Metric, Place, Plan, Request, Show, Site, Tables, Who, has_best};
+use super::schedule::{self, MIXES};
 use super::words::Reference;
+use super::yardstick;
 use crate::load::VALUES_MAX;
 use crate::shop;
 
 /// The variants that every plan knows.
 pub const VARIANTS: [&str; 6] =
     ["direct", "pgbouncer-same-pool", "pgbouncer-best-pool", "gate-fifo", "gate", "gate-calibrated"];
-/// Where visitors of a site go.
-const MIXES: [&str; 3] = ["browsing", "shopping", "ordering"];
 /// The longest that the short form may take.
 pub const SHORT_MAX: Duration = Duration::from_secs(60);
 /// The longest that the full form may take.
@@ -135,7 +135,11 @@ fn check_form(plan: &Plan, (name, form): (&str, &Form), most: Duration, judge: &
     if form.variants.is_empty() {
         judge.complain(&at("variants"), "is empty", None);
     }
-    if form.clients.is_empty() && form.overload.is_empty() {
+    schedule::check(plan, (name, form), judge);
+    if form.filled_for.is_some() && plan.workload.site.is_none() {
+        judge.complain(&at("filled_for"), "is for a site, and there is none", Some("write [workload.site]"));
+    }
+    if form.clients.is_empty() && form.overload.is_empty() && form.schedule.is_empty() {
         let hint = "write numbers of clients, or multiples in `overload`";
         judge.complain(&at("clients"), "is empty, and so is `overload`", Some(hint));
     }
@@ -175,6 +179,12 @@ fn check_form(plan: &Plan, (name, form): (&str, &Form), most: Duration, judge: &
 }
 
 fn check_variant(plan: &Plan, path: &str, name: &str, judge: &mut Judge<'_>) {
+    let place = plan.workload.site.as_ref().map_or(Place::Database, |site| site.place);
+    if place == Place::Site && name.starts_with("pgbouncer") {
+        let hint =
+            "with `place = \"site\"` write direct, gate-fifo, gate, gate-calibrated or a variant of your own";
+        judge.complain(path, format!("`{name}` stands before a database, not before a site"), Some(hint));
+    }
     if VARIANTS.contains(&name) || plan.variant.contains_key(name) {
         return;
     }
@@ -192,6 +202,7 @@ fn check_goal(plan: &Plan, index: usize, goal: &Goal, judge: &mut Judge<'_>) {
         (Some(_), Some(_)) => judge.complain(&at("at_most"), "and `at_least` can't both be there", None),
         _ => {}
     }
+    yardstick::check(plan, &at("metric"), goal.metric, judge);
     if goal.group == Who::Bystanders && plan.workload.bystanders.is_none() {
         judge.complain(&at("group"), "there are no bystanders", Some("write [workload.bystanders]"));
     }

@@ -14,6 +14,26 @@ const ROOM: u32 = 100;
 const PLAIN: [(&str, &str); 3] =
     [("order", "\"fifo\""), ("long_limit", "\"none\""), ("capacity", "\"none\"")];
 
+/// The gate of a variant before a site on 127.0.0.1:`site`; none if browsers go to the site itself. Blocks.
+pub(super) fn before_site(
+    plan: &Plan,
+    variant: &str,
+    best: Option<u32>,
+    site: u16,
+) -> Result<Option<Gatekeeper>, Error> {
+    match way(plan, variant, best)? {
+        Way::Direct => Ok(None),
+        Way::PgBouncer { .. } => {
+            Err(Error::Experiment(format!("{variant} stands before a database, not before a site")))
+        }
+        Way::Gate { keys } => {
+            let keys: Vec<(&str, &str)> =
+                keys.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+            Gatekeeper::start_http(site, &keys, None).map(Some)
+        }
+    }
+}
+
 /// What a variant is.
 #[derive(Clone, Debug, PartialEq)]
 enum Way {
@@ -131,5 +151,13 @@ mod tests {
         let contending = vec![("contention".to_owned(), "\"auto\"".to_owned())];
         assert_eq!(way(&plan, "gate-contention", None).unwrap(), Way::Gate { keys: contending });
         assert!(way(&plan, "gate-calibrated", None).is_err());
+    }
+
+    #[test]
+    fn before_a_site_nobody_stands_who_speaks_to_databases() {
+        let plan = plan();
+        assert!(before_site(&plan, "direct", None, 1).is_ok_and(|gate| gate.is_none()));
+        let said = before_site(&plan, "pgbouncer-same-pool", None, 1).map(drop).unwrap_err().to_string();
+        assert!(said.contains("stands before a database, not before a site"), "{said}");
     }
 }

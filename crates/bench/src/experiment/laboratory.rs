@@ -254,7 +254,7 @@ impl Laboratory for Statements {
             Load::Clients(clients) => {
                 clients + self.plan.workload.bystanders.as_ref().map_or(0, |others| others.clients)
             }
-            Load::Overload(_) => super::plan::OPEN_PROXIED,
+            _ => super::plan::OPEN_PROXIED,
         };
         // Starting a proxy takes a tenth of a second; there is nothing else to do meanwhile.
         let control = Control::open(&self.plan, &cell.variant, best, clients, &self.server)?;
@@ -264,6 +264,9 @@ impl Laboratory for Statements {
             Load::Overload(factor) => {
                 let rate = rate.ok_or_else(|| Error::Experiment("nothing was calibrated".to_owned()))?;
                 self.open(&control, rate * factor, seed).await
+            }
+            Load::Schedule | Load::Phase(_) => {
+                Err(Error::Experiment("a schedule is for the browsers of a site".to_owned()))
             }
         };
         let measured = measured.map_err(|error| {

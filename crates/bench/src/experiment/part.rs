@@ -26,7 +26,7 @@ impl Part {
     /// # Errors
     /// With the first variant or load that the form doesn't have, and those that it has.
     pub fn check(&self, form: &Form, form_name: &str) -> Result<(), Error> {
-        let loads: Vec<String> = form.loads().map(|load| load.label()).collect();
+        let loads: Vec<String> = form.runs().map(|load| load.label()).collect();
         find(&self.variants, &form.variants, "variant", form_name)?;
         find(&self.loads, &loads, "load", form_name)
     }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::check;
 use super::complaint::Complaints;
 use super::offline::{self, CapacitySearch, Idle};
+use super::schedule::{self, Phase};
 use super::words::{Drawn, Memory, Reference, Time};
 use crate::Error;
 
@@ -26,6 +27,8 @@ pub const POOL: u32 = 20;
 
 /// How long starting the server and filling its tables takes, as far as is known beforehand.
 const SET_UP: Duration = Duration::from_secs(5);
+/// How long filling a site takes for each browser that it is filled for, and how long looking at its books does.
+const FILLING: Duration = Duration::from_millis(50);
 /// How long everything around one cell takes beside its connections.
 const AROUND: Duration = Duration::from_millis(600);
 /// How long one connection takes to be opened.
@@ -129,6 +132,26 @@ pub struct Site {
     pub mix: String,
     /// What think times and lengths of visits are multiplied by.
     pub think_scale: f64,
+    /// Where whoever is compared stands.
+    #[serde(default, skip_serializing_if = "Place::is_database")]
+    pub place: Place,
+    /// When its books must balance.
+    #[serde(default, skip_serializing_if = "Audit::is_after_each_cell")]
+    pub audit: Audit,
+    /// The mean response time that somebody holds: a line in the pictures.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<Time>,
+}
+
+/// What the variants of a plan with a site stand before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Place {
+    /// The site's database, over PostgreSQL's protocol.
+    #[default]
+    Database,
+    /// The site itself, over HTTP.
+    Site,
 }
 
 /// Which tables there are before `setup`.
@@ -234,6 +257,12 @@ pub struct Form {
     /// Arrivals of an open loop, as multiples of what `calibrate` found.
     #[serde(default)]
     pub overload: Vec<f64>,
+    /// Browsers that join one after another while a cell lasts; a cell of its own beside those of `clients`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub schedule: Vec<Phase>,
+    /// Emulated browsers that a site is filled for, where that aren't as many as the workload says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filled_for: Option<u32>,
     /// How often each.
     pub repetitions: u32,
     /// How long a cell runs before anything counts.
@@ -246,7 +275,7 @@ pub struct Form {
     /// Pools among which the best is looked for, where a variant has the best; a single one is taken as it is.
     #[serde(default)]
     pub pools: Vec<u32>,
-    /// What finds the rate that `overload` multiplies.
+    /// What finds the rate that `overload` multiplies; of a site, what its pages take alone and how much it does at most.
     pub calibrate: Option<Calibrate>,
     /// How capacities are looked for, where a variant has one that is calibrated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -283,6 +312,8 @@ pub struct Goal {
     pub clients_from: Option<usize>,
     /// Only where arrivals are at least this multiple.
     pub overload_from: Option<f64>,
+    /// Only in the phases of a schedule, from this one on.
+    pub phases_from: Option<usize>,
     /// What it is divided by, if by anything.
     pub relative_to: Option<Reference>,
     /// The least that it should be.
@@ -304,6 +335,14 @@ pub enum Metric {
     Response,
     /// Mean response time of those that completed: the papers' metric.
     ResponseInTime,
+    /// Mean response time of all that a gate let in, however they ended.
+    ResponseLetIn,
+    /// The part of all requests that a gate refused.
+    Refused,
+    /// Of a site: the work of the pages that were served, as a part of the most that it was seen to do.
+    Goodput,
+    /// Of a site: the pages per second that it can do, by what a shared processor's response time says of them.
+    EstimatedCapacity,
     /// 95th percentile over all requests.
     P95,
     /// Whether the server lived through it without losing a process: 1 or 0.
@@ -343,6 +382,33 @@ pub enum Load {
     Clients(usize),
     /// Arrivals at this multiple of what was calibrated.
     Overload(f64),
+    /// Browsers that join by the form's schedule, in one cell.
+    Schedule,
+    /// What came of one phase of it: no cell, but a part of one.
+    Phase(usize),
+}
+
+/// When the books of a site must balance: to look at all of them takes as long as a cell where the shop is large.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Audit {
+    /// After each cell, so that it is known which one they don't balance after.
+    #[default]
+    AfterEachCell,
+    /// After the last.
+    AtTheEnd,
+}
+
+impl Audit {
+    const fn is_after_each_cell(&self) -> bool {
+        matches!(self, Self::AfterEachCell)
+    }
+}
+
+impl Place {
+    const fn is_database(&self) -> bool {
+        matches!(self, Self::Database)
+    }
 }
 
 impl Load {
@@ -351,6 +417,8 @@ impl Load {
         match self {
             Self::Clients(clients) => format!("{clients}"),
             Self::Overload(factor) => format!("{factor}×"),
+            Self::Schedule => "steps".to_owned(),
+            Self::Phase(phase) => format!("phase {}", phase + 1),
         }
     }
 
@@ -360,6 +428,8 @@ impl Load {
             Self::Clients(0) => "with the bystanders alone".to_owned(),
             Self::Clients(clients) => format!("with {clients} clients"),
             Self::Overload(factor) => format!("at {factor} times the calibrated rate"),
+            Self::Schedule => "by the schedule".to_owned(),
+            Self::Phase(phase) => format!("in phase {}", phase + 1),
         }
     }
 }
@@ -426,12 +496,23 @@ impl Plan {
             .calibrate
             .iter()
             .flat_map(|calibrate| &calibrate.clients)
+            .chain(self.workload.site.iter().filter(|_| form.calibrate.is_some()).map(|_| &1))
             .map(|&clients| self.cell_takes(form, Load::Clients(clients)))
             .sum();
-        let once: Duration = form.loads().map(|load| self.cell_takes(form, load)).sum();
+        let once: Duration = form.runs().map(|load| self.cell_takes(form, load)).sum();
         let cells = once * u32::try_from(form.variants.len()).unwrap_or(u32::MAX) * form.repetitions;
         let search = self.cell_takes(form, Load::Clients(most)) * u32::try_from(searched).unwrap_or(u32::MAX);
-        SET_UP + calibrated + search + offline::takes(self, form) + cells
+        let offline = offline::takes(self, form);
+        SET_UP + self.filling_takes(form) + calibrated + search + offline + cells
+    }
+
+    fn filling_takes(&self, form: &Form) -> Duration {
+        let Some(site) = &self.workload.site else { return Duration::ZERO };
+        let filling = FILLING * form.filled_for.unwrap_or(site.browsers);
+        match site.audit {
+            Audit::AfterEachCell => filling,
+            Audit::AtTheEnd => filling * 2,
+        }
     }
 
     /// How long one cell takes, as far as is known beforehand.
@@ -440,13 +521,18 @@ impl Plan {
             _ if self.workload.connect == Connect::ForEachRequest => 0,
             Load::Clients(clients) => clients,
             Load::Overload(_) => OPEN_PROXIED,
+            Load::Schedule | Load::Phase(_) => schedule::browsers(&form.schedule),
         };
         let after = match load {
-            Load::Clients(_) => form.drain.0,
             Load::Overload(_) => self.workload.timeout.0,
+            _ => form.drain.0,
+        };
+        let lasts = match load {
+            Load::Schedule | Load::Phase(_) => schedule::lasts(&form.schedule),
+            _ => form.warm_up.0.saturating_add(form.window.0),
         };
         let opening = CONNECTION * u32::try_from(connections).unwrap_or(u32::MAX);
-        AROUND + opening + form.warm_up.0 + form.window.0 + after
+        AROUND.saturating_add(opening).saturating_add(lasts).saturating_add(after)
     }
 }
 
@@ -458,8 +544,17 @@ impl Goal {
 }
 
 impl Form {
-    /// The loads, in order.
+    /// The loads of which figures are told, in order.
     pub fn loads(&self) -> impl Iterator<Item = Load> + '_ {
+        self.steady().chain((0..self.schedule.len()).map(Load::Phase))
+    }
+
+    /// The loads that make a cell, in order: a schedule is one.
+    pub fn runs(&self) -> impl Iterator<Item = Load> + '_ {
+        self.steady().chain((!self.schedule.is_empty()).then_some(Load::Schedule))
+    }
+
+    fn steady(&self) -> impl Iterator<Item = Load> + '_ {
         let closed = self.clients.iter().copied().map(Load::Clients);
         closed.chain(self.overload.iter().copied().map(Load::Overload))
     }

@@ -4,6 +4,7 @@
 mod anatomy;
 mod breakdown;
 mod convergence;
+mod curves;
 mod extra;
 mod markdown;
 mod page;
@@ -13,6 +14,7 @@ mod png;
 mod rows;
 mod service;
 mod types;
+mod visitors;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -63,7 +65,8 @@ pub fn write(shown: &[Shown], places: &Places) -> Result<Vec<PathBuf>, Error> {
     let mut sections = Vec::new();
     for one in shown {
         let mut pictures = Vec::new();
-        for (name, picture) in picture::pictures(one).into_iter().chain(extra::pictures(one)) {
+        let others = curves::picture(one).into_iter().chain(extra::pictures(one));
+        for (name, picture) in picture::pictures(one).into_iter().chain(others) {
             let svg = picture.draw()?;
             let path = places.page.join(format!("{name}.png"));
             if let Some(bytes) = fonts.render(&svg)? {

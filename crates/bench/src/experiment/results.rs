@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::cell::{Cell, Measured};
+use super::cell::{Cell, Measured, TypeFigures};
 use super::machine::{Machine, Moment};
 use super::plan::Load;
 use crate::Error;
@@ -69,6 +69,20 @@ pub enum Line {
         /// Each number of clients, with what they completed per second.
         tried: Vec<(usize, f64)>,
     },
+    /// What a site's pages take a single visitor who doesn't think.
+    Alone {
+        /// Each page.
+        types: Vec<TypeFigures>,
+    },
+    /// What a site did with so many browsers, to find the most.
+    Busy {
+        /// How many.
+        clients: usize,
+        /// Pages completed per second.
+        throughput: f64,
+        /// Each page.
+        types: Vec<TypeFigures>,
+    },
     /// A cell.
     Cell {
         /// Which.
@@ -119,12 +133,17 @@ impl Results {
         })
     }
 
-    /// The cells of a variant under a load, in order of the repetitions.
+    /// The cells of a variant under a load, in order of the repetitions; of a phase, that part of its schedule's cells.
     pub fn repetitions(&self, variant: &str, load: Load) -> Vec<&Measured> {
+        let run = if matches!(load, Load::Phase(_)) { Load::Schedule } else { load };
         let mut found: Vec<(&Cell, &Measured)> =
-            self.cells().filter(|(cell, _)| cell.variant == variant && cell.load == load).collect();
+            self.cells().filter(|(cell, _)| cell.variant == variant && cell.load == run).collect();
         found.sort_by_key(|(cell, _)| cell.repetition);
-        found.into_iter().map(|(_, measured)| measured).collect()
+        let measured = found.into_iter().map(|(_, measured)| measured);
+        match load {
+            Load::Phase(phase) => measured.filter_map(|measured| measured.phases.get(phase)).collect(),
+            _ => measured.collect(),
+        }
     }
 
     /// The pools that were tried for a variant, and the best of them.

@@ -25,11 +25,21 @@ pub trait Laboratory {
     /// Measures by this plan and this form from now on. They are those that it was set up with but for the keys of gates and
     /// for times.
     fn adopt(&mut self, plan: &Plan, form: &Form);
+
+    /// Measures what is asked for alone, one after the other; none where that isn't told by type.
+    fn alone(&mut self, _variant: &str) -> impl Future<Output = Result<Option<Measured>, Error>> {
+        async { Ok(None) }
+    }
+
+    /// Looks, after the last cell, at what must hold and wasn't looked at after each.
+    fn finish(&mut self) -> impl Future<Output = Result<(), Error>> {
+        async { Ok(()) }
+    }
 }
 
 /// All cells in their order: repetitions, within them loads, within them variants.
 pub fn cells(form: &Form) -> Vec<Cell> {
-    let loads: Vec<Load> = form.loads().collect();
+    let loads: Vec<Load> = form.runs().collect();
     (0..form.repetitions)
         .flat_map(|repetition| {
             let loads = &loads;
@@ -80,10 +90,10 @@ pub async fn run(
         display.say(&format!("  {place}   {}", in_a_line(&measured)));
         book.write(Line::Cell { cell: cell.clone(), measured: Box::new(measured) })?;
     }
-    Ok(())
+    laboratory.finish().await
 }
 
-/// Finds what `overload` multiplies, if that is needed and isn't known.
+/// Finds what `overload` multiplies, or what a site's figures are measured by, if that is needed and isn't known.
 async fn calibrate(
     plan: &Plan,
     form: &Form,
@@ -92,17 +102,29 @@ async fn calibrate(
     book: &mut Book,
     display: &Display,
 ) -> Result<(), Error> {
-    let needed = missing.iter().any(|cell| matches!(cell.load, Load::Overload(_)));
+    let of_a_site = plan.workload.site.is_some() && !missing.is_empty();
+    let needed = of_a_site || missing.iter().any(|cell| matches!(cell.load, Load::Overload(_)));
     let Some(calibrate) = form.calibrate.as_ref().filter(|_| needed && book.results().calibrated().is_none())
     else {
         return Ok(());
     };
     let best = best(form, &calibrate.variant, laboratory, book, display).await?;
+    if of_a_site {
+        display.now(format!("{}: each page alone", plan.name));
+        if let Some(alone) = laboratory.alone(&calibrate.variant).await? {
+            book.write(Line::Alone { types: alone.types })?;
+        }
+    }
     let mut tried = Vec::new();
     for &clients in &calibrate.clients {
         display.now(format!("{}: the best of {}, {clients} clients", plan.name, calibrate.variant));
         let cell = Cell { variant: calibrate.variant.clone(), load: Load::Clients(clients), repetition: 0 };
-        tried.push((clients, laboratory.measure(&cell, best, None).await?.clients.throughput));
+        let measured = laboratory.measure(&cell, best, None).await?;
+        let throughput = measured.clients.throughput;
+        if of_a_site {
+            book.write(Line::Busy { clients, throughput, types: measured.types })?;
+        }
+        tried.push((clients, throughput));
     }
     let said: Vec<String> =
         tried.iter().map(|(clients, rate)| format!("{clients} clients {}/s", count(*rate))).collect();

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use super::plan::{Load, Plan, Show};
 
+mod sites;
+
 /// A plan with everything in it.
 const WHOLE: &str = r#"
 question = "Does it?"

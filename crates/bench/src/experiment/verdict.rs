@@ -2,10 +2,10 @@
 
 use sim::Interval;
 
-use super::cell::Measured;
-use super::plan::{Form, Goal, Load, Metric, Plan, Who};
+use super::plan::{Form, Goal, Load, Metric, Plan};
 use super::results::Results;
 use super::words::Reference;
+use super::yardstick::Yardstick;
 use crate::table::{ratio, seconds};
 
 /// How a goal stands.
@@ -86,12 +86,21 @@ fn one(goal: &Goal, form: &Form, results: &Results) -> Verdict {
 
 fn applies(goal: &Goal, load: Load) -> bool {
     match load {
-        Load::Clients(0) => false,
+        Load::Clients(0) | Load::Schedule => false,
         Load::Clients(clients) => {
-            goal.overload_from.is_none() && goal.clients_from.is_none_or(|from| clients >= from)
+            goal.overload_from.is_none()
+                && goal.phases_from.is_none()
+                && goal.clients_from.is_none_or(|from| clients >= from)
         }
         Load::Overload(factor) => {
-            goal.clients_from.is_none() && goal.overload_from.is_none_or(|from| factor >= from)
+            goal.clients_from.is_none()
+                && goal.phases_from.is_none()
+                && goal.overload_from.is_none_or(|from| factor >= from)
+        }
+        Load::Phase(phase) => {
+            goal.clients_from.is_none()
+                && goal.overload_from.is_none()
+                && goal.phases_from.is_none_or(|from| phase + 1 >= from)
         }
     }
 }
@@ -108,8 +117,11 @@ fn standing(found: Interval, bound: f64, is_floor: bool) -> Standing {
 
 /// The goal's value under a load; none where something wasn't measured.
 fn value(goal: &Goal, form: &Form, results: &Results, load: Load) -> Option<Interval> {
-    let of =
-        |variant: &str, load: Load| figures(&results.repetitions(variant, load), goal.metric, goal.group);
+    let yardstick = Yardstick::of(results);
+    let of = |variant: &str, load: Load| -> Vec<f64> {
+        let figure = |measured| yardstick.figure(measured, goal.metric, goal.group);
+        results.repetitions(variant, load).into_iter().filter_map(figure).collect()
+    };
     let own = of(&goal.of, load);
     if own.is_empty() {
         return None;
@@ -163,17 +175,16 @@ fn paired(own: &[f64], other: &[f64]) -> Interval {
     Interval { mean, half_width: None }
 }
 
-fn figures(repetitions: &[&Measured], metric: Metric, who: Who) -> Vec<f64> {
-    repetitions.iter().filter_map(|measured| measured.figure(metric, who)).collect()
-}
-
 fn show(goal: &Goal, value: f64) -> String {
     match (goal.metric, &goal.relative_to) {
         (_, Some(_)) if value.is_infinite() => {
             "more than any number of times (the other completed nothing)".to_owned()
         }
         (_, Some(_)) => format!("{} times", ratio(value)),
-        (Metric::Throughput | Metric::ThroughputPerProcessor, None) => format!("{value:.1}/s"),
+        (Metric::Throughput | Metric::ThroughputPerProcessor | Metric::EstimatedCapacity, None) => {
+            format!("{value:.1}/s")
+        }
+        (Metric::Goodput | Metric::Refused, None) => ratio(value),
         (_, None) => seconds(value),
     }
 }
@@ -181,7 +192,8 @@ fn show(goal: &Goal, value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::cell::{Cell, Figures};
+    use crate::experiment::cell::{Cell, Figures, Measured};
+    use crate::experiment::plan::Who;
     use crate::experiment::results::Line;
     use crate::experiment::tests::plan;
 

@@ -1,7 +1,7 @@
 //! The laboratory of experiments whose load is visits: the bookstore's site over a private PostgreSQL, and emulated browsers.
 //!
-//! Site and browsers are processes of the `bookstore` binary, on the client's processor; whoever is compared stands between the
-//! site and its database. After each cell the shop's books must balance (`bookstore check`).
+//! Site and browsers are processes of the `bookstore` binary, on the client's processor; whoever is compared stands where the
+//! plan says ([`super::site`]). After each cell, or after the last, the shop's books must balance (`bookstore check`).
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -14,26 +14,27 @@ use tempfile::TempDir;
 use tokio_postgres::Client;
 
 use super::cell::{Cell, Figures, Measured, TypeFigures};
-use super::control::Control;
 use super::laboratory::{machine, options};
 use super::learned::Looks;
 use super::machine::Machine;
 use super::meter::{Whose, used};
-use super::plan::{Form, Load, Plan, Show, Site};
+use super::plan::{Audit, Form, Load, Place, Plan, Show, Site};
 use super::runner::Laboratory;
+use super::schedule::{self, Moment};
+use super::site::OpenSite;
 use crate::load::Target;
 use crate::postgres::PrivateServer;
-use crate::process::{self, allowed_cpus, blocking, find_binary, free_port};
+use crate::process::{self, allowed_cpus, blocking, find_binary};
 use crate::{Error, shop};
 
 /// The environment variable that names the bookstore's binary.
 const BINARY_VARIABLE: &str = "BOOKSTORE_BIN";
-/// How long the site may take until its port accepts connections.
-const START_BOUND: Duration = Duration::from_secs(20);
-/// How long it may take to end.
+/// How long browsers may take to end when they are asked to.
 const STOP_BOUND: Duration = Duration::from_secs(10);
 /// How much longer than its cell a crowd of browsers may take.
 const BROWSE_BOUND: Duration = Duration::from_secs(120);
+/// How long the visits of somebody are on average who doesn't think, in seconds.
+const ALONE_VISIT: f64 = 2.5;
 /// Exit statuses of `bookstore browse` that say something of the site or of itself, and leave figures.
 const TOLD: [i32; 3] = [0, 2, 3];
 
@@ -49,17 +50,15 @@ pub struct Visits {
     directory: TempDir,
 }
 
-/// The site's process. Dropping it ends it.
-struct Serving {
-    child: Child,
-    port: u16,
-    log: PathBuf,
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        process::end(&mut self.child, &[(Signal::TERM, STOP_BOUND)]);
-    }
+/// Who comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Crowd {
+    /// Always so many.
+    Steady(usize),
+    /// By the form's schedule.
+    Scheduled,
+    /// A single one who doesn't think.
+    Alone,
 }
 
 impl Visits {
@@ -78,7 +77,8 @@ impl Visits {
         let server = blocking(move || PrivateServer::start(&options)).await?;
         let mut fill = Command::new(&bookstore);
         fill.args(["populate", "--no-images", "--quiet", "--database"]).arg(server.url());
-        fill.args(["--browsers", &site.browsers.to_string(), "--items", &site.items.to_string()]);
+        let browsers = form.filled_for.unwrap_or(site.browsers);
+        fill.args(["--browsers", &browsers.to_string(), "--items", &site.items.to_string()]);
         blocking(move || succeed(&mut fill, "bookstore populate")).await?;
         let admin = Target::parse(&server.dsn())?.connect().await?;
         let directory = tempfile::Builder::new()
@@ -97,64 +97,69 @@ impl Visits {
         machine(&self.server)
     }
 
-    /// The site, with its database at this port.
-    fn serve(&self, database: u16) -> Result<Serving, Error> {
-        let (port, log) = (free_port()?, self.directory.path().join("site.log"));
-        let file = File::create(&log).map_err(Error::io("writing the site's log"))?;
-        let mut command = Command::new(&self.bookstore);
-        command.args(["serve", "--listen", &format!("127.0.0.1:{port}")]);
-        command.arg("--database").arg(self.server.url_through(database));
-        command.args(["--connections", &self.site.connections.to_string()]).args(&self.site.serve);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
-        let child = command.spawn().map_err(Error::io("starting the site"))?;
-        let mut serving = Serving { child, port, log };
-        process::wait_until_ready(&mut serving.child, START_BOUND, || process::accepts(port)).map_err(
-            |problem| {
-                let log = process::log_tail(&serving.log);
-                Error::NotReady { server: "the bookstore".to_owned(), problem, log }
-            },
-        )?;
-        Ok(serving)
-    }
-
     /// The crowd of browsers, started.
-    fn browse(&self, site: u16, browsers: usize, seed: u64, told: &Path) -> Result<Child, Error> {
-        let seconds = |time: Duration| format!("{}ms", time.as_millis());
+    fn browse(&self, site: u16, crowd: Crowd, seed: u64, told: &Path) -> Result<Child, Error> {
+        let millis = |time: Duration| format!("{}ms", time.as_millis());
         let mut command = Command::new(&self.bookstore);
         command.args(["browse", "--allow-errors", "--site", &format!("http://127.0.0.1:{site}")]);
-        command.args(["--browsers", &browsers.to_string(), "--mix", &self.site.mix]);
-        command.args(["--think-scale", &self.site.think_scale.to_string(), "--seed", &seed.to_string()]);
-        command.args(["--warm-up", &seconds(self.form.warm_up.0)]);
-        command.args(["--duration", &seconds(self.form.window.0)]);
-        command.args(["--timeout", &seconds(self.plan.workload.timeout.0)]);
+        command.args(["--mix", &self.site.mix, "--seed", &seed.to_string()]);
+        command.args(["--think-scale", &self.site.think_scale.to_string()]);
+        command.args(["--timeout", &millis(self.plan.workload.timeout.0)]);
+        let (warm_up, window) = (millis(self.form.warm_up.0), millis(self.form.window.0));
+        match crowd {
+            Crowd::Steady(browsers) => {
+                command.args(["--browsers", &browsers.to_string()]);
+                command.args(["--warm-up", &warm_up, "--duration", &window]);
+            }
+            Crowd::Scheduled => {
+                let path = self.directory.path().join("schedule.toml");
+                let text = schedule::file(&self.form.schedule, &self.site.mix);
+                fs::write(&path, text).map_err(Error::io("writing the browsers' schedule"))?;
+                command.arg("--schedule").arg(path).args(["--keep-mix", "--warm-up", "0s"]);
+            }
+            Crowd::Alone => {
+                // Visits of about as many pages as those of who thinks: carts are as full.
+                let lasts = |seconds: f64| format!("{}ms", (seconds / self.site.think_scale * 1e3).ceil());
+                command.args(["--browsers", "1", "--think-mean", "0s", "--think-cap", "0s"]);
+                command.args([
+                    "--session-mean",
+                    &lasts(ALONE_VISIT),
+                    "--session-cap",
+                    &lasts(4.0 * ALONE_VISIT),
+                ]);
+                command.args(["--warm-up", &warm_up, "--duration", &window]);
+            }
+        }
         command.arg("--json").arg(told);
         let log = File::create(told.with_extension("log")).map_err(Error::io("writing the browsers' log"))?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         command.spawn().map_err(Error::io("starting the browsers"))
     }
 
-    async fn visited(&self, control: &Control, browsers: usize, seed: u64) -> Result<Measured, Error> {
-        let serving = self.serve(control.port)?;
+    async fn visited(&self, site: &OpenSite, crowd: Crowd, seed: u64) -> Result<Measured, Error> {
         let told = self.directory.path().join("visits.json");
         let begin = Instant::now();
-        let mut crowd = self.browse(serving.port, browsers, seed, &told)?;
+        let mut browsers = self.browse(site.port(), crowd, seed, &told)?;
         let whose = Whose {
             server: self.server.pid(),
             server_cpu: self.server_cpu,
             is_steady: true,
-            proxy: control.pid(),
-            admin_port: control.admin_port(),
-            clients: vec![serving.child.id(), crowd.id()],
+            proxy: site.proxy(),
+            admin_port: site.admin_port(),
+            clients: vec![site.pid(), browsers.id()],
             with_anatomy: self.plan.shows(Show::Anatomy),
             looks: if self.plan.shows(Show::Convergence) { Looks::AllAlong } else { Looks::Twice },
         };
-        let (warm_up, window) = (self.form.warm_up.0, self.form.window.0);
+        let (warm_up, window) = match crowd {
+            Crowd::Scheduled => (Duration::ZERO, schedule::lasts(&self.form.schedule)),
+            Crowd::Steady(_) | Crowd::Alone => (self.form.warm_up.0, self.form.window.0),
+        };
         let meters = whose.measure(begin + warm_up, window);
         let bound = warm_up + window + self.plan.workload.timeout.0 + BROWSE_BOUND;
         let ended = blocking(move || {
-            let status = process::wait_for_exit(&mut crowd, bound);
+            let status = process::wait_for_exit(&mut browsers, bound);
             if status.is_none() {
-                process::end(&mut crowd, &[(Signal::TERM, STOP_BOUND)]);
+                process::end(&mut browsers, &[(Signal::TERM, STOP_BOUND)]);
             }
             Ok(status.and_then(|status| status.code()))
         })
@@ -164,15 +169,35 @@ impl Visits {
             let output = process::log_tail(&told.with_extension("log"));
             return Err(Error::Program { program: "bookstore browse".to_owned(), output });
         }
-        blocking(move || {
-            drop(serving);
-            Ok(())
-        })
-        .await?;
         let text = fs::read_to_string(&told).map_err(Error::io("reading what the browsers tell"))?;
         let told: Told = serde_json::from_str(&text)
             .map_err(|error| Error::Experiment(format!("what the browsers tell can't be read: {error}")))?;
-        Ok(told.beside(used.measured()))
+        Ok(told.beside(used.measured(), crowd, self.site.place))
+    }
+
+    /// Opens the site for a variant, and lets the browsers come.
+    async fn cell(
+        &self,
+        (variant, best): (&str, Option<u32>),
+        crowd: Crowd,
+        seed: u64,
+    ) -> Result<Measured, Error> {
+        shop::come_to_rest(&self.admin).await?;
+        shop::batch(&self.admin, "writing what is dirty", "CHECKPOINT").await?;
+        let places = (self.bookstore.as_path(), self.directory.path());
+        let site = OpenSite::open((&self.plan, &self.site), (variant, best), &self.server, places)?;
+        let measured = self.visited(&site, crowd, seed).await;
+        let measured = measured
+            .map_err(|error| Error::Experiment(format!("{variant}: {error}\n{}", site.log_tail())))?;
+        blocking(move || {
+            drop(site);
+            Ok(())
+        })
+        .await?;
+        if self.site.audit == Audit::AfterEachCell {
+            self.check().await?;
+        }
+        Ok(Measured { alive: true, pool: best, client_processors: allowed_cpus().len(), ..measured })
     }
 
     /// Whether the shop's books balance.
@@ -190,20 +215,25 @@ impl Laboratory for Visits {
         best: Option<u32>,
         _rate: Option<f64>,
     ) -> Result<Measured, Error> {
-        let Load::Clients(browsers) = cell.load else {
-            return Err(Error::Experiment("a site is visited in a closed loop".to_owned()));
+        let crowd = match cell.load {
+            Load::Clients(browsers) => Crowd::Steady(browsers),
+            Load::Schedule => Crowd::Scheduled,
+            Load::Overload(_) | Load::Phase(_) => {
+                return Err(Error::Experiment("a site is visited in a closed loop".to_owned()));
+            }
         };
-        shop::come_to_rest(&self.admin).await?;
-        shop::batch(&self.admin, "writing what is dirty", "CHECKPOINT").await?;
-        let connections = self.site.connections as usize;
-        let control = Control::open(&self.plan, &cell.variant, best, connections, &self.server)?;
-        let measured = self.visited(&control, browsers, 1 + u64::from(cell.repetition)).await;
-        let measured = measured.map_err(|error| {
-            Error::Experiment(format!("{}: {error}\n{}", cell.variant, control.log_tail()))
-        })?;
-        drop(control);
-        self.check().await?;
-        Ok(Measured { alive: true, pool: best, client_processors: allowed_cpus().len(), ..measured })
+        self.cell((&cell.variant, best), crowd, 1 + u64::from(cell.repetition)).await
+    }
+
+    async fn alone(&mut self, variant: &str) -> Result<Option<Measured>, Error> {
+        self.cell((variant, None), Crowd::Alone, 1).await.map(Some)
+    }
+
+    async fn finish(&mut self) -> Result<(), Error> {
+        match self.site.audit {
+            Audit::AfterEachCell => Ok(()),
+            Audit::AtTheEnd => self.check().await,
+        }
     }
 
     fn adopt(&mut self, plan: &Plan, form: &Form) {
@@ -225,12 +255,31 @@ fn succeed(command: &mut Command, program: &str) -> Result<(), Error> {
 #[derive(Debug, Deserialize)]
 struct Told {
     total: Total,
+    phases: Vec<ToldOfPhase>,
+    seconds: Vec<ToldOfSecond>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ToldOfPhase {
+    is_counted: bool,
+    #[serde(flatten)]
+    total: Total,
+}
+
+#[derive(Debug, Deserialize)]
+struct ToldOfSecond {
+    counts: Counts,
+    busy: u64,
+    response: f64,
+    present: usize,
 }
 
 #[derive(Debug, Deserialize)]
 struct Total {
     wips: f64,
     counts: Counts,
+    busy: u64,
+    sums: Sums,
     response: Percentiles,
     all_requests: Percentiles,
     interactions: Vec<Page>,
@@ -238,7 +287,7 @@ struct Total {
     client: ToldOfClient,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, Deserialize)]
 struct Counts {
     done: u64,
     rejected: u64,
@@ -246,6 +295,14 @@ struct Counts {
     failed: u64,
     wrong: u64,
     unfinished: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Sums {
+    done: f64,
+    timed_out: f64,
+    failed: f64,
+    wrong: f64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -275,8 +332,30 @@ struct ToldOfClient {
 
 impl Told {
     /// With what was measured meanwhile.
-    fn beside(&self, measured: Measured) -> Measured {
-        let Total { wips, counts, response, all_requests, interactions, little, client } = &self.total;
+    fn beside(&self, used: Measured, crowd: Crowd, place: Place) -> Measured {
+        let whole = self.total.beside(used, place);
+        if crowd != Crowd::Scheduled {
+            return whole;
+        }
+        let counted = self.phases.iter().filter(|phase| phase.is_counted);
+        let phases = counted.map(|phase| phase.total.beside(Measured::default(), place)).collect();
+        let seconds = self.seconds.iter().take(schedule::LASTS_MAX.as_secs() as usize);
+        Measured { phases, moments: seconds.map(ToldOfSecond::moment).collect(), ..whole }
+    }
+}
+
+impl ToldOfSecond {
+    fn moment(&self) -> Moment {
+        let Counts { done, rejected, timed_out, failed, wrong, .. } = self.counts;
+        let (refused, own) = (rejected.saturating_sub(self.busy), self.busy.min(rejected));
+        let lost = timed_out + failed + wrong + own;
+        Moment { done, refused, lost, response: self.response, present: self.present }
+    }
+}
+
+impl Total {
+    fn beside(&self, used: Measured, place: Place) -> Measured {
+        let Self { wips, counts, busy, sums, response, all_requests, interactions, little, client } = self;
         let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let all =
             [counts.done, counts.rejected, counts.timed_out, counts.failed, counts.wrong, counts.unfinished];
@@ -285,6 +364,13 @@ impl Told {
             completed: page.counts.done,
             in_time_seconds: page.response.mean,
         });
+        // Before a site, the gate's refusals are told apart from the site's own. Before its database they become the site's.
+        let own = match place {
+            Place::Database => 0,
+            Place::Site => (*busy).min(counts.rejected),
+        };
+        let let_in = counts.done + counts.timed_out + counts.failed + counts.wrong;
+        let let_in_sum = sums.done + sums.timed_out + sums.failed + sums.wrong;
         Measured {
             clients: Figures {
                 throughput: *wips,
@@ -295,14 +381,66 @@ impl Told {
                 p99_seconds: all_requests.p99,
                 under_way: all.into_iter().map(count).sum(),
                 timed_out: count(counts.timed_out),
-                refused: count(counts.rejected),
-                failed: count(counts.failed + counts.wrong),
+                let_in_seconds: (place == Place::Site && let_in > 0).then(|| let_in_sum / let_in as f64),
+                refused: count(counts.rejected - own),
+                failed: count(counts.failed + counts.wrong + own),
                 retries: 0,
                 residual: Some(little.residual),
             },
             types: types.collect(),
             late_seconds: client.lateness.p99,
-            ..measured
+            alive: true,
+            ..used
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Ten requests: five right pages, one too late, and four rejected, one of them by the shop itself.
+    fn total() -> serde_json::Value {
+        let times = json!({ "mean": 0.5, "p50": 0.1, "p95": 1.0, "p99": 2.0 });
+        let counts =
+            json!({ "done": 5, "rejected": 4, "timed_out": 1, "failed": 0, "wrong": 0, "unfinished": 0 });
+        json!({
+            "is_counted": true, "wips": 2.5, "counts": counts, "busy": 1,
+            "sums": { "done": 2.5, "rejected": 0.1, "timed_out": 10.0, "failed": 0.0, "wrong": 0.0 },
+            "response": times, "all_requests": times, "little": { "residual": 0.01 },
+            "interactions": [{ "code": "HOME", "counts": counts, "response": times }],
+            "client": { "lateness": times },
+        })
+    }
+
+    fn told() -> Told {
+        let mut settling = total();
+        settling["is_counted"] = json!(false);
+        let second = json!({ "counts": total()["counts"], "busy": 1, "response": 0.5, "present": 7 });
+        let told = json!({ "total": total(), "phases": [settling, total()], "seconds": [second, second] });
+        serde_json::from_value(told).unwrap()
+    }
+
+    #[test]
+    fn before_a_site_the_gates_refusals_are_told_from_the_sites_own() {
+        let found = told().beside(Measured::default(), Crowd::Steady(10), Place::Site).clients;
+        assert_eq!((found.refused, found.failed, found.timed_out, found.under_way), (3, 1, 1, 10));
+        // 12.5 s of six that were let in.
+        assert!((found.let_in_seconds.unwrap() - 12.5 / 6.0).abs() < 1e-9);
+        let found = told().beside(Measured::default(), Crowd::Steady(10), Place::Database).clients;
+        assert_eq!((found.refused, found.failed, found.let_in_seconds), (4, 0, None));
+    }
+
+    #[test]
+    fn a_schedule_tells_what_counts_of_each_phase_and_every_second() {
+        let steady = told().beside(Measured::default(), Crowd::Steady(10), Place::Site);
+        assert!(steady.phases.is_empty() && steady.moments.is_empty());
+        let scheduled = told().beside(Measured::default(), Crowd::Scheduled, Place::Site);
+        assert_eq!(scheduled.phases.len(), 1);
+        assert_eq!((scheduled.phases[0].clients.refused, scheduled.phases[0].types.len()), (3, 1));
+        let second = Moment { done: 5, refused: 3, lost: 2, response: 0.5, present: 7 };
+        assert_eq!(scheduled.moments, [second, second]);
     }
 }

@@ -51,6 +51,7 @@ pub(super) enum Stay {
 pub(super) struct Setting {
     pub(super) door: Arc<dyn Door>,
     pub(super) scale: Scale,
+    pub(super) keeps_mix: bool,
     pub(super) pace: Pace,
     pub(super) patience: Duration,
     pub(super) image_connections: Option<usize>,
@@ -66,6 +67,8 @@ pub(super) struct Browser {
     stay: Stay,
     due: Instant,
     hear: watch::Receiver<Moment>,
+    /// The mix of the phase in which it came, if it keeps that.
+    mix: Option<Mix>,
     visits: u64,
 }
 
@@ -80,6 +83,8 @@ struct Visit {
 struct Answer {
     outcome: Outcome,
     retry_after: Option<Duration>,
+    /// Whether a rejection is the shop's own page, and not of somebody before it.
+    is_from_shop: bool,
 }
 
 impl Browser {
@@ -91,7 +96,8 @@ impl Browser {
         due: Instant,
         hear: watch::Receiver<Moment>,
     ) -> Self {
-        Self { setting, number, stay, due, hear, visits: 0 }
+        let mix = setting.keeps_mix.then(|| hear.borrow().mix);
+        Self { setting, number, stay, due, hear, mix, visits: 0 }
     }
 
     /// Browses until it is done or sent away.
@@ -120,7 +126,7 @@ impl Browser {
                 // It can't know whether the order was placed, or what it sees.
                 visit.visitor.is_lost();
             }
-            let mix = self.hear.borrow().mix;
+            let mix = self.mix.unwrap_or_else(|| self.hear.borrow().mix);
             next = visit.visitor.at().map_or(Interaction::Home, |page| mix.next(page, &mut way));
             let think = self.setting.pace.think.draw(&mut way);
             let (since, wait) = (Instant::now(), think.max(answer.retry_after.unwrap_or_default()));
@@ -194,6 +200,9 @@ impl Browser {
         };
         let (answer, images) = shown;
         setting.record.ended(page, answer.outcome, started.elapsed());
+        if answer.is_from_shop {
+            setting.record.busy();
+        }
         if answer.outcome == Outcome::Done {
             let loaded = match setting.image_connections {
                 Some(connections) => {
@@ -242,7 +251,7 @@ async fn ask(
     let mut read = |piece: &[u8]| scanner.feed(piece);
     let exchange = visit.lines.first().exchange(request, cookies.as_deref(), &mut read);
     let result = timeout_at(started + setting.patience, exchange).await;
-    let answer = |outcome| Answer { outcome, retry_after: None };
+    let answer = |outcome| Answer { outcome, retry_after: None, is_from_shop: false };
     let complain = |what: &dyn std::fmt::Display| {
         setting.record.complain(format!("{}: {what}", request.interaction.code()));
     };
@@ -265,7 +274,8 @@ async fn ask(
             (answer(Outcome::Done), images)
         }
         Err((Outcome::Rejected, _)) => {
-            (Answer { outcome: Outcome::Rejected, retry_after: head.retry_after }, Vec::new())
+            let (retry_after, is_from_shop) = (head.retry_after, page.error.is_some());
+            (Answer { outcome: Outcome::Rejected, retry_after, is_from_shop }, Vec::new())
         }
         Err((outcome, reason)) => {
             complain(&reason);

@@ -40,6 +40,9 @@ pub struct Options {
     /// Where visitors go, if their phase doesn't say
     #[arg(long, value_enum, default_value_t)]
     mix: Mix,
+    /// Browsers keep the mix of the phase in which they came: a phase's mix is that of those who join in it
+    #[arg(long)]
+    keep_mix: bool,
     /// Multiplies think times and lengths of visits: at 0.1 it is the same visit, ten times as fast
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     think_scale: f64,
@@ -113,6 +116,7 @@ impl Options {
         };
         Ok(Plan {
             phases: checked(phases).map_err(Error::Plan)?,
+            keeps_mix: self.keep_mix,
             pace: pace.scaled(self.think_scale),
             patience: self.timeout,
             image_connections: self.images.then_some(usize::from(self.image_connections)),

@@ -47,6 +47,8 @@ pub struct Phase {
 pub struct Plan {
     /// One after another.
     pub phases: Vec<Phase>,
+    /// Whether a browser keeps the mix of the phase in which it came; else all take the mix of each phase.
+    pub keeps_mix: bool,
     /// How fast visitors are.
     pub pace: Pace,
     /// How long they wait for a page.

@@ -110,6 +110,8 @@ pub(crate) struct PhaseRecord {
     pub(crate) all: Times,
     /// From the request to the last image of a page that was right.
     pub(crate) complete: Times,
+    /// Of the rejected, those that the shop itself turned away.
+    pub(crate) busy: u64,
     /// Images.
     pub(crate) images: Images,
     /// How long browsers really thought or stayed away.
@@ -136,6 +138,7 @@ impl PhaseRecord {
             pages: vec![Tally::default(); Interaction::ALL.len()],
             all: Times::default(),
             complete: Times::default(),
+            busy: 0,
             images: Images::default(),
             thought: Times::default(),
             lag: Times::default(),
@@ -169,6 +172,7 @@ impl PhaseRecord {
         }
         self.all.merge(&other.all);
         self.complete.merge(&other.complete);
+        self.busy += other.busy;
         self.images.add(other.images);
         self.thought.merge(&other.thought);
         self.lag.merge(&other.lag);
@@ -185,6 +189,8 @@ impl PhaseRecord {
 pub(crate) struct Second {
     /// How many interactions ended how, in the order of [`Outcome::ALL`].
     pub(crate) counts: [u64; 6],
+    /// Of the rejected, those that the shop itself turned away.
+    pub(crate) busy: u64,
     /// Response times of those that were right, together.
     pub(crate) done: Duration,
     /// Browsers present when it began, or when the first one came in it.
@@ -266,6 +272,18 @@ impl Record {
             }
         }
         counted.phase().add(page, outcome, took);
+    }
+
+    /// A rejection that was just counted was the shop's own.
+    pub(crate) fn busy(&self) {
+        let mut counted = self.lock();
+        if counted.is_over {
+            return;
+        }
+        if let Some(second) = counted.second() {
+            second.busy += 1;
+        }
+        counted.phase().busy += 1;
     }
 
     /// An interaction was still waited for when the run had ended.

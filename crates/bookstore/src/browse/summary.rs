@@ -83,6 +83,8 @@ pub struct Figures {
     pub wips: f64,
     /// How many interactions ended how.
     pub counts: Counts,
+    /// Of the rejected, those that the shop itself turned away, with a page that says so; the others somebody before it.
+    pub busy: u64,
     /// How long they took, together, by how they ended.
     pub sums: Sums,
     /// Response times of right pages, from the request to the page's last byte.
@@ -234,6 +236,8 @@ pub struct SecondSummary {
     pub second: usize,
     /// What ended in it.
     pub counts: Counts,
+    /// Of the rejected, those that the shop itself turned away.
+    pub busy: u64,
     /// Mean response time of right pages.
     pub response: f64,
     /// Browsers present.
@@ -326,6 +330,7 @@ impl Figures {
             duration,
             wips: whole.done.count as f64 / duration.max(1e-9),
             counts: counts(&whole.counts),
+            busy: record.busy,
             sums: sums(&whole.sums),
             response: Percentiles::new(&whole.done),
             complete: Percentiles::new(&record.complete),
@@ -412,6 +417,7 @@ fn seconds(counted: &Counted) -> Vec<SecondSummary> {
     let summary = seconds.map(|(second, values)| SecondSummary {
         second,
         counts: counts(&values.counts),
+        busy: values.busy,
         response: values.done.as_secs_f64() / values.counts[Outcome::Done as usize].max(1) as f64,
         present: values.present,
     });

@@ -89,6 +89,9 @@ fn remarks(text: &mut String, summary: &Summary, total: &Figures) -> std::fmt::R
             total.complete.mean * 1e3
         )?;
     }
+    if total.busy > 0 {
+        writeln!(text, "{} of the rejected were turned away by the shop itself", total.busy)?;
+    }
     if total.counts.unfinished > 0 {
         writeln!(text, "{} requests were still waited for at the end", total.counts.unfinished)?;
     }

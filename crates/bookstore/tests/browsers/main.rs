@@ -24,6 +24,7 @@ fn phase(seconds: u64, load: Load) -> Phase {
 fn plan(phases: Vec<Phase>) -> Plan {
     Plan {
         phases,
+        keeps_mix: false,
         pace: Pace::default(),
         patience: PATIENCE,
         image_connections: None,
@@ -407,6 +408,41 @@ async fn what_is_told_is_what_the_shop_saw() {
     assert_eq!(read.total.counts, summary.total.counts);
     assert_eq!(read.seconds.len(), summary.seconds.len());
     assert_eq!(read.phases[1].figures.interactions.len(), 14);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_shop_itself_turns_away_is_told_apart() {
+    // The shop's own page says what is wrong; who stands before the shop doesn't know its pages.
+    let shop = Shop::new(|seen| match seen.connection % 3 {
+        0 => Act::Reject(503, 1),
+        1 => Act::Fail(503),
+        _ => Act::Serve,
+    });
+    let mut first = phase(100, Load::Browsers(30));
+    first.is_counted = false;
+    let summary = visit(&plan(vec![first, phase(300, Load::Browsers(30))]), &shop).await;
+    let own = shop.pages().iter().filter(|seen| seen.connection % 3 == 1).count() as u64;
+    let told: u64 = summary.phases.iter().map(|phase| phase.figures.busy).sum();
+    let unfinished: u64 = summary.phases.iter().map(|phase| phase.figures.counts.unfinished).sum();
+    assert!(own > 100 && (told..=told + unfinished).contains(&own), "{told} of {own}");
+    assert_eq!(summary.seconds.iter().map(|second| second.busy).sum::<u64>(), told);
+    assert!(summary.total.busy < told && summary.total.busy < summary.total.counts.rejected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_keeps_its_mix_goes_on_as_it_came() {
+    let share = |keeps_mix: bool| async move {
+        let shop = Shop::new(|_| Act::Serve);
+        let browsing = Phase { mix: Mix::Browsing, ..phase(300, Load::Browsers(60)) };
+        let joined = Phase { mix: Mix::Ordering, ..phase(1_200, Load::Browsers(120)) };
+        let summary = visit(&Plan { keeps_mix, ..plan(vec![browsing, joined]) }, &shop).await;
+        let pages = &summary.phases[1].figures.interactions;
+        pages[Interaction::BestSellers as usize].share
+    };
+    // The specification: 11 % of the browsing mix, 0.46 % of the ordering mix.
+    let (all, half) = (share(false).await, share(true).await);
+    assert!((0.2..0.8).contains(&all), "{all}");
+    assert!((5.0..6.5).contains(&half), "{half}");
 }
 
 /// The ways of browsers through the shop, by the customer or connection with which they began.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::experiment::cell::{Cell, Measured};
+use crate::experiment::part::Part;
 use crate::experiment::results::{Line, Otherwise};
 use crate::experiment::runner;
 
@@ -126,7 +127,7 @@ fn open(path: &Path) -> Book {
 async fn run(laboratory: &mut Scripted, path: &Path) -> Result<Results, Error> {
     let plan = plan();
     let mut book = open(path);
-    runner::run(&plan, &plan.full, None, laboratory, &mut book, &Display::new()).await?;
+    runner::run(&plan, &plan.full, &Part::default(), laboratory, &mut book, &Display::new()).await?;
     Ok(book.results().clone())
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Shown, extra, rows, types};
+use super::{Shown, extra, rows, types, visitors};
 use crate::Error;
 use crate::experiment::verdict;
 
@@ -60,6 +60,9 @@ fn text(shown: &Shown) -> String {
     text += &format!("\n| {} |\n|{}\n", table.header.join(" | "), "---|".repeat(table.header.len()));
     for row in &table.rows {
         text += &format!("| {} |\n", row.join(" | "));
+    }
+    for (name, fact) in visitors::facts(shown) {
+        text += &format!("\n{name}: {fact}.\n");
     }
     for note in &table.notes {
         text += &format!("\n{note}\n");

@@ -1,6 +1,6 @@
 //! The page: everything in one file, nothing asked of any other.
 
-use super::{Shown, extra, rows, types};
+use super::{Shown, extra, rows, types, visitors};
 use crate::experiment::plan::Expected;
 use crate::experiment::runner;
 use crate::experiment::verdict::{self, Standing, Verdict};
@@ -178,6 +178,7 @@ fn circumstances(shown: &Shown) -> String {
             results.cells().count(),
         ),
     )];
+    facts.extend(visitors::facts(shown));
     if let Some(calibrated) = results.calibrated() {
         facts.push(("calibrated", format!("{} per second", count(calibrated))));
     }

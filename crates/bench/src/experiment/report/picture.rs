@@ -1,12 +1,15 @@
 //! The pictures of an experiment: throughput and response times by load, with what others found drawn in.
 
+use std::path::Path;
+
 use sim::Interval;
 use sim::plot::{Curve, Mark, Panel, Plot, Scale};
 
 use super::Shown;
 use crate::Error;
-use crate::experiment::plan::{Load, Metric, Who};
-use crate::table::{count, seconds};
+use crate::experiment::plan::{Load, Metric, Place, Who};
+use crate::experiment::yardstick::Yardstick;
+use crate::table::{count, ratio, seconds};
 
 /// A picture, and what is written below a place on its axis.
 pub(super) struct Picture {
@@ -24,32 +27,40 @@ impl Picture {
     pub(super) fn draw(&self) -> Result<String, Error> {
         let directory = tempfile::tempdir().map_err(Error::io("creating a temporary directory"))?;
         let path = directory.path().join("picture.svg");
+        if self.labels.is_empty() {
+            self.plot.write(&path)?;
+            return read(&path);
+        }
         let label = |place: f64| {
-            if self.labels.is_empty() {
-                return format!("{place}");
-            }
             let found = self.labels.iter().find(|(at, _)| (at - place).abs() < 1e-6);
             found.map(|(_, text)| text.clone()).unwrap_or_default()
         };
         self.plot.write_labeled(&path, &label)?;
-        std::fs::read_to_string(&path).map_err(Error::io("reading a picture"))
+        read(&path)
     }
 }
 
-/// Each with its name: one of the closed loops, one of the open ones.
+fn read(path: &Path) -> Result<String, Error> {
+    std::fs::read_to_string(path).map_err(Error::io("reading a picture"))
+}
+
+/// Each with its name: one of the closed loops, one of the open ones, one of a schedule's phases.
 pub(super) fn pictures(shown: &Shown) -> Vec<(String, Picture)> {
     let measured = |load: &Load| {
         let form = shown.form();
         form.variants.iter().any(|variant| !shown.results.repetitions(variant, *load).is_empty())
     };
     let loads: Vec<Load> = shown.form().loads().filter(measured).collect();
-    let (closed, open): (Vec<Load>, Vec<Load>) =
-        loads.iter().partition(|load| matches!(load, Load::Clients(_)));
-    let closed: Vec<Load> = closed.into_iter().filter(|&load| load != Load::Clients(0)).collect();
+    let of = |is: fn(&Load) -> bool| loads.iter().copied().filter(is).collect::<Vec<Load>>();
     let name = &shown.plan.name;
     [
-        (name.clone(), closed, "clients"),
-        (format!("{name}-overload"), open, "arrivals, as multiples of the calibrated rate"),
+        (name.clone(), of(|load| matches!(load, Load::Clients(1..))), "clients"),
+        (
+            format!("{name}-overload"),
+            of(|load| matches!(load, Load::Overload(_))),
+            "arrivals, as multiples of the calibrated rate",
+        ),
+        (format!("{name}-phases"), of(|load| matches!(load, Load::Phase(_))), "phases of the schedule"),
     ]
     .into_iter()
     .filter(|(_, loads, _)| !loads.is_empty())
@@ -59,6 +70,7 @@ pub(super) fn pictures(shown: &Shown) -> Vec<(String, Picture)> {
 
 fn picture(shown: &Shown, loads: &[Load], axis: &'static str) -> Picture {
     let variants = shown.form().variants.clone();
+    let yardstick = Yardstick::of(&shown.results);
     // With a single load the variants stand side by side.
     let single = loads.len() == 1;
     let place = |variant: usize, load: usize| if single { variant as f64 + 1.0 } else { load as f64 };
@@ -70,7 +82,7 @@ fn picture(shown: &Shown, loads: &[Load], axis: &'static str) -> Picture {
                     .results
                     .repetitions(variant, load)
                     .iter()
-                    .filter_map(|measured| measured.figure(metric, who))
+                    .filter_map(|measured| yardstick.figure(measured, metric, who))
                     .collect();
                 let found = Interval::of(&values);
                 if found.mean.is_finite() {
@@ -86,14 +98,24 @@ fn picture(shown: &Shown, loads: &[Load], axis: &'static str) -> Picture {
     };
     let mut completed = panel("Completed per second", Metric::Throughput, Who::Clients, Scale::Linear, count);
     completed.marks = expected(shown, &variants, loads, single);
-    let response = panel(
-        "Mean response time of all requests",
-        Metric::Response,
-        Who::Clients,
-        Scale::Logarithmic,
-        seconds,
-    );
+    let before_site = shown.plan.workload.site.as_ref().filter(|site| site.place == Place::Site);
+    let (title, metric) = match before_site {
+        None => ("Mean response time of all requests", Metric::Response),
+        Some(_) => ("Mean response time of all that were not refused", Metric::ResponseLetIn),
+    };
+    let mut response = panel(title, metric, Who::Clients, Scale::Logarithmic, seconds);
+    let target = before_site.and_then(|site| site.target);
+    response.marks.extend(target.map(|target| Mark::Level(target.0.as_secs_f64())));
     let mut panels = vec![completed, response];
+    let judged = |metric| shown.plan.goal.iter().any(|goal| goal.metric == metric);
+    if judged(Metric::Goodput) {
+        let title = "Work of the pages served, as a part of the most";
+        panels.push(panel(title, Metric::Goodput, Who::Clients, Scale::Linear, ratio));
+    }
+    if judged(Metric::EstimatedCapacity) {
+        let title = "Capacity that processor sharing says, pages per second";
+        panels.push(panel(title, Metric::EstimatedCapacity, Who::Clients, Scale::Linear, count));
+    }
     if shown.results.cells().any(|(_, measured)| measured.bystanders.is_some()) && axis == "clients" {
         let title = "Mean response time of bystanders";
         panels.push(panel(title, Metric::Response, Who::Bystanders, Scale::Logarithmic, seconds));
@@ -113,7 +135,10 @@ fn picture(shown: &Shown, loads: &[Load], axis: &'static str) -> Picture {
         loads.first().filter(|_| single).map_or(String::new(), |load| format!("{}; ", load.phrase()));
     let plot = Plot {
         title: shown.plan.name.clone(),
-        subtitle: format!("{where_it_is}{} s each, {repeated}", form.window.0.as_secs_f64()),
+        subtitle: match loads.first() {
+            Some(Load::Phase(_)) => format!("{where_it_is}each once settled, {repeated}"),
+            _ => format!("{where_it_is}{} s each, {repeated}", form.window.0.as_secs_f64()),
+        },
         variants: variants.clone(),
         marks: marks.then(|| "found elsewhere".to_owned()),
         axis: if single { "" } else { axis },
@@ -129,7 +154,7 @@ fn expected(shown: &Shown, variants: &[String], loads: &[Load], single: bool) ->
         .iter()
         .filter_map(|load| match load {
             Load::Clients(clients) => Some(*clients),
-            Load::Overload(_) => None,
+            _ => None,
         })
         .collect();
     let mark = |expected: &crate::experiment::plan::Expected| {

@@ -5,9 +5,10 @@ use sim::Interval;
 use super::Shown;
 use crate::experiment::cell::{Figures, Measured};
 use crate::experiment::offline;
-use crate::experiment::plan::{Load, Metric, Who};
+use crate::experiment::plan::{Load, Metric, Place, Who};
+use crate::experiment::yardstick::Yardstick;
 use crate::stats::mean;
-use crate::table::{count, seconds};
+use crate::table::{count, ratio, seconds};
 
 /// A table as texts.
 pub(super) struct Rows {
@@ -43,6 +44,8 @@ pub(super) fn rows(shown: &Shown) -> Rows {
     if with_bystanders {
         header.push("bystanders, all");
     }
+    let visited = Visited::of(shown);
+    header.extend(visited.header());
     let mut rows = Vec::new();
     let (mut client_bound, mut disturbed, mut killed) = (false, 0.0f64, false);
     for load in shown.form().loads() {
@@ -81,6 +84,7 @@ pub(super) fn rows(shown: &Shown) -> Rows {
                 let of = |measured: &&Measured| measured.bystanders.map(|figures| figures.all_seconds);
                 row.push(interval(repetitions.iter().filter_map(of), seconds));
             }
+            row.extend(visited.cells(&repetitions));
             rows.push(row);
         }
     }
@@ -108,12 +112,52 @@ pub(super) fn rows(shown: &Shown) -> Rows {
     Rows { header, rows, notes }
 }
 
+/// A column: its title, its figure, and how a value is written.
+type Column = (&'static str, Metric, fn(f64) -> String);
+
+/// What tables have more of a site.
+struct Visited {
+    yardstick: Yardstick,
+    columns: Vec<Column>,
+}
+
+impl Visited {
+    fn of(shown: &Shown) -> Self {
+        let yardstick = Yardstick::of(&shown.results);
+        let site = shown.plan.workload.site.as_ref();
+        let mut columns: Vec<Column> = Vec::new();
+        if site.is_some_and(|site| site.place == Place::Site) {
+            columns.push(("refused", Metric::Refused, percent));
+            columns.push(("mean, let in", Metric::ResponseLetIn, seconds));
+        }
+        if yardstick.most.is_some() {
+            columns.push(("goodput", Metric::Goodput, ratio));
+        }
+        if shown.plan.goal.iter().any(|goal| goal.metric == Metric::EstimatedCapacity) {
+            columns.push(("λ/(1−E[X]/T)", Metric::EstimatedCapacity, per_second));
+        }
+        Self { yardstick, columns }
+    }
+
+    fn header(&self) -> impl Iterator<Item = &'static str> + '_ {
+        self.columns.iter().map(|column| column.0)
+    }
+
+    fn cells(&self, repetitions: &[&Measured]) -> impl Iterator<Item = String> {
+        self.columns.iter().map(|&(_, metric, show)| {
+            let figure = |measured: &&Measured| self.yardstick.figure(measured, metric, Who::Clients);
+            interval(repetitions.iter().filter_map(figure), show)
+        })
+    }
+}
+
 /// A load, as tables call it.
 pub(super) fn load_of(load: Load) -> String {
     match load {
         Load::Clients(0) => "bystanders alone".to_owned(),
         Load::Clients(clients) => format!("{} clients", count(clients as f64)),
         Load::Overload(factor) => format!("{factor}× offered"),
+        Load::Schedule | Load::Phase(_) => load.label(),
     }
 }
 
@@ -164,7 +208,11 @@ fn interval(values: impl IntoIterator<Item = f64>, show: fn(f64) -> String) -> S
         Some(half) => match show(found.mean).rsplit_once(' ') {
             Some((value, unit)) => {
                 let decimals = value.split_once('.').map_or(0, |(_, digits)| digits.len());
-                let half = if unit == "ms" { half * 1e3 } else { half };
+                let half = match unit {
+                    "ms" => half * 1e3,
+                    "%" => half * 1e2,
+                    _ => half,
+                };
                 format!("{value} ± {half:.decimals$} {unit}")
             }
             None => format!("{} ± {}", show(found.mean), show(half)),
@@ -191,6 +239,7 @@ mod tests {
     fn a_half_width_has_the_unit_of_its_mean() {
         assert_eq!(interval([9.8, 9.8], seconds), "9.80 ± 0.00 s");
         assert_eq!(interval([0.040, 0.042], seconds), "41.0 ± 6.3 ms");
+        assert_eq!(interval([0.90, 0.94], percent), "92 ± 13 %");
         assert_eq!(interval([1790.0, 1810.0], per_second), "1,800 ± 63");
         assert_eq!(interval([3.0], per_second), "3.0");
         assert_eq!(interval([], seconds), "–");

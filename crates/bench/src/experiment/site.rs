@@ -1,0 +1,115 @@
+//! The bookstore's process, and whoever is compared: between the site and its database, or between its visitors and the site.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use super::control::{self, Control};
+use super::plan::{Place, Plan, Site};
+use crate::Error;
+use crate::gatekeeper::Gatekeeper;
+use crate::postgres::PrivateServer;
+use crate::process::{self, free_port};
+
+/// How long the site may take until its port accepts connections.
+const START_BOUND: Duration = Duration::from_secs(20);
+/// How long it may take to end.
+const STOP_BOUND: Duration = Duration::from_secs(10);
+
+/// The site's process. Dropping it ends it.
+struct Serving {
+    child: Child,
+    port: u16,
+    log: PathBuf,
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        process::end(&mut self.child, &[(Signal::TERM, STOP_BOUND)]);
+    }
+}
+
+/// A site that is open for one cell. Dropping it ends whoever stands before the site, then the site, then who is behind it.
+pub(super) struct OpenSite {
+    before: Option<Gatekeeper>,
+    serving: Serving,
+    behind: Option<Control>,
+}
+
+impl OpenSite {
+    /// Opens a site with a variant in its place. `best` is the pool of a variant that has the best; the site's log goes into
+    /// the directory. Blocks.
+    ///
+    /// # Errors
+    /// If something doesn't start, or the variant has no business there.
+    pub(super) fn open(
+        (plan, site): (&Plan, &Site),
+        (variant, best): (&str, Option<u32>),
+        server: &PrivateServer,
+        (bookstore, directory): (&Path, &Path),
+    ) -> Result<Self, Error> {
+        let serve = |database: u16| serve(site, server.url_through(database), bookstore, directory);
+        match site.place {
+            Place::Database => {
+                let behind = Control::open(plan, variant, best, site.connections as usize, server)?;
+                let serving = serve(behind.port)?;
+                Ok(Self { before: None, serving, behind: Some(behind) })
+            }
+            Place::Site => {
+                let serving = serve(server.port())?;
+                let before = control::before_site(plan, variant, best, serving.port)?;
+                Ok(Self { before, serving, behind: None })
+            }
+        }
+    }
+
+    /// Where its visitors go, on 127.0.0.1.
+    pub(super) fn port(&self) -> u16 {
+        self.before.as_ref().map_or(self.serving.port, Gatekeeper::port)
+    }
+
+    /// The site's own process.
+    pub(super) fn pid(&self) -> u32 {
+        self.serving.child.id()
+    }
+
+    /// The process of whoever is compared.
+    pub(super) fn proxy(&self) -> Option<u32> {
+        let before = self.before.as_ref().map(Gatekeeper::pid);
+        before.or_else(|| self.behind.as_ref().and_then(Control::pid))
+    }
+
+    /// Where a gate tells what it has found.
+    pub(super) fn admin_port(&self) -> Option<u16> {
+        let before = self.before.as_ref().map(Gatekeeper::admin_port);
+        before.or_else(|| self.behind.as_ref().and_then(Control::admin_port))
+    }
+
+    /// What the gate wrote last, for an error.
+    pub(super) fn log_tail(&self) -> String {
+        let before = self.before.as_ref().map(Gatekeeper::log_tail);
+        before.or_else(|| self.behind.as_ref().map(Control::log_tail)).unwrap_or_default()
+    }
+}
+
+/// Starts the site with its database at this address.
+fn serve(site: &Site, database: String, bookstore: &Path, directory: &Path) -> Result<Serving, Error> {
+    let (port, log) = (free_port()?, directory.join("site.log"));
+    let file = File::create(&log).map_err(Error::io("writing the site's log"))?;
+    let mut command = Command::new(bookstore);
+    command.args(["serve", "--listen", &format!("127.0.0.1:{port}"), "--database", &database]);
+    command.args(["--connections", &site.connections.to_string()]).args(&site.serve);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
+    let child = command.spawn().map_err(Error::io("starting the site"))?;
+    let mut serving = Serving { child, port, log };
+    process::wait_until_ready(&mut serving.child, START_BOUND, || process::accepts(port)).map_err(
+        |problem| {
+            let log = process::log_tail(&serving.log);
+            Error::NotReady { server: "the bookstore".to_owned(), problem, log }
+        },
+    )?;
+    Ok(serving)
+}

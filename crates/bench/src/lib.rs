@@ -20,6 +20,7 @@ pub mod own_overload;
 pub mod peers;
 pub mod pgbench;
 pub mod pgbouncer;
+pub mod pgpool;
 pub mod postgres;
 mod process;
 pub mod proxy_cost;

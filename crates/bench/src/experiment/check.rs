@@ -4,14 +4,22 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::complaint::{Complaints, Judge, nearest};
-use super::plan::{Connect, Form, Goal, Metric, Plan, Request, Site, Tables, Who, has_best};
+use super::plan::{Connect, Form, Goal, Metric, Plan, Request, Site, Tables, Who, has_best, has_sessions};
 use super::words::Reference;
 use crate::load::VALUES_MAX;
 use crate::shop;
 
 /// The variants that every plan knows.
-pub const VARIANTS: [&str; 6] =
-    ["direct", "pgbouncer-same-pool", "pgbouncer-best-pool", "gate-fifo", "gate", "gate-calibrated"];
+pub const VARIANTS: [&str; 8] = [
+    "direct",
+    "pgbouncer-same-pool",
+    "pgbouncer-best-pool",
+    "pgpool-same-pool",
+    "pgpool-best-pool",
+    "gate-fifo",
+    "gate",
+    "gate-calibrated",
+];
 /// Where visitors of a site go.
 const MIXES: [&str; 3] = ["browsing", "shopping", "ordering"];
 /// The longest that the short form may take.
@@ -117,6 +125,12 @@ fn check_form(plan: &Plan, (name, form): (&str, &Form), most: Duration, judge: &
         if has_best(variant) && form.pools.is_empty() {
             let why = format!("is empty, and `{variant}` has the best of them");
             judge.complain(&at("pools"), why, Some("write the sizes to try, as [2, 4, 8, 16, 32]"));
+        }
+        if has_sessions(variant) && !form.overload.is_empty() {
+            let why =
+                format!("doesn't go with `{variant}`: who stays connected keeps a process of pgpool-II");
+            let hint = "take it away, and write numbers of clients";
+            judge.complain(&at("overload"), why, Some(hint));
         }
     }
     if form.variants.is_empty() {

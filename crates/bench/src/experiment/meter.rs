@@ -17,7 +17,7 @@ pub(super) struct Whose {
     pub(super) server_cpu: Option<usize>,
     /// Whether its processes stay while it is measured.
     pub(super) is_steady: bool,
-    /// The process in between.
+    /// The process in between; its children count too.
     pub(super) proxy: Option<u32>,
     /// Where a gate tells what it has found.
     pub(super) admin_port: Option<u16>,
@@ -40,7 +40,7 @@ impl Whose {
     pub(super) fn measure(self, counted: Instant, window: Duration) -> JoinHandle<Used> {
         tokio::spawn(async move {
             tokio::time::sleep_until(counted.into()).await;
-            let proxy = self.proxy.map(|pid| CpuMeter::start(&[pid]));
+            let proxy = self.proxy.map(|pid| CpuMeter::start(&family(pid)));
             let clients = CpuMeter::start(&self.clients);
             let processor = self.server_cpu.map(ProcessorMeter::start);
             let own = CpuMeter::start(&family(self.server));

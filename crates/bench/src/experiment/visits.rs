@@ -96,14 +96,16 @@ impl Visits {
         machine(&self.server)
     }
 
-    /// The site, with its database at this port.
-    fn serve(&self, database: u16) -> Result<Serving, Error> {
+    /// The site, with its database behind this control.
+    fn serve(&self, control: &Control) -> Result<Serving, Error> {
         let (port, log) = (free_port()?, self.directory.path().join("site.log"));
         let file = File::create(&log).map_err(Error::io("writing the site's log"))?;
         let mut command = Command::new(&self.bookstore);
         command.args(["serve", "--listen", &format!("127.0.0.1:{port}")]);
-        command.arg("--database").arg(self.server.url_through(database));
-        command.args(["--connections", &self.site.connections.to_string()]).args(&self.site.serve);
+        command.arg("--database").arg(self.server.url_through(control.port));
+        // More would wait for ever where each has a session of its own: then the site's own pool is what waits.
+        let connections = control.sessions.unwrap_or(u32::MAX).min(self.site.connections);
+        command.args(["--connections", &connections.to_string()]).args(&self.site.serve);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
         let child = command.spawn().map_err(Error::io("starting the site"))?;
         let mut serving = Serving { child, port, log };
@@ -133,7 +135,7 @@ impl Visits {
     }
 
     async fn visited(&self, control: &Control, browsers: usize, seed: u64) -> Result<Measured, Error> {
-        let serving = self.serve(control.port)?;
+        let serving = self.serve(control)?;
         let told = self.directory.path().join("visits.json");
         let begin = Instant::now();
         let mut crowd = self.browse(serving.port, browsers, seed, &told)?;

@@ -9,13 +9,13 @@ help:
 	@echo 'make conformance  only the own suites of pgx and lib/pq, with what they print'
 	@echo 'make conformance-psycopg  psycopg'\''s, from a checkout: GATEKEEPER_PSYCOPG_SUITE says where'
 	@echo 'make lint     formatting, clippy, documentation, licences: what a change must pass'
-	@echo 'make bench    the experiments at length: the sale, reports, the cost beside PgBouncer and HAProxy, held response times'
+	@echo 'make bench    the experiments at length: the sale, reports, the cost beside PgBouncer and HAProxy, held response times, peers'
 	@echo 'make experiments  every plan below experiments/ in its short form, and the page: results/report/report.html (ten minutes)'
 	@echo 'make fuzz     every decoder, for SECONDS=300 each: looks for bytes that it does not bear'
-	@echo 'make setup    what the others install by themselves: PostgreSQL, drivers and HTTP clients for the tests'
+	@echo 'make setup    what the others install by themselves: PostgreSQL, drivers, HTTP clients and peers for the tests'
 
 setup:
-	scripts/setup postgresql drivers clients
+	scripts/setup postgresql drivers clients pgpool web-proxies peers
 
 # Both are built together and then run as they are: cargo would build what they share again for one of them alone.
 built := $(or $(CARGO_TARGET_DIR),target)/release
@@ -30,7 +30,7 @@ figures:
 	$(built)/figures
 
 bench:
-	scripts/setup postgresql pgbouncer web-proxies
+	scripts/setup postgresql pgbouncer web-proxies peers
 	cargo build --release --locked -p gatekeeper -p bench
 	$(built)/bench flash-sale
 	$(built)/bench reports
@@ -42,9 +42,10 @@ bench:
 	$(built)/bench shortest-first
 	$(built)/bench stall
 	$(built)/bench own-overload
+	$(built)/bench peers
 
 experiments:
-	scripts/setup postgresql pgbouncer
+	scripts/setup postgresql pgbouncer pgpool
 	cargo build --release --locked -p gatekeeper -p bench -p bookstore
 	for plan in experiments/*/plan.toml; do $(built)/bench run --short $$(basename $$(dirname $$plan)) || echo "not measured: $$plan" >&2; done
 	$(built)/bench report --tables none

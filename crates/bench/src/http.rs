@@ -6,17 +6,19 @@
 mod closed;
 mod connection;
 mod knock;
+mod limiter;
 mod open;
 pub mod origin;
 mod pacer;
 pub(crate) mod pages;
 mod quota;
-
+mod server;
 mod web;
 
 pub(crate) use closed::{ClosedRun, Counted, closed};
 pub(crate) use knock::knock;
-pub(crate) use open::{Beyond, OpenRun, Request};
+pub(crate) use limiter::{Library, Limiter};
+pub(crate) use open::{Beyond, OpenRun, OpenRuns, Request};
 pub(crate) use origin::Origin;
 pub(crate) use quota::Quota;
 pub(crate) use web::{HaProxy, HaProxyRole, Nginx, NginxRole, write_files};
@@ -35,4 +37,15 @@ pub(crate) async fn on_one_thread<T: Send + 'static>(
         tokio::task::LocalSet::new().block_on(&runtime, load())
     })
     .await
+}
+
+/// The statuses of the same request so many times over one connection. For tests of who stands in between.
+#[cfg(test)]
+pub(crate) async fn ask(port: u16, request: &[u8], times: usize) -> std::io::Result<Vec<u16>> {
+    let mut connection = connection::Connection::open(port).await?;
+    let mut statuses = Vec::new();
+    for _ in 0..times {
+        statuses.push(connection.exchange(request).await?.status);
+    }
+    Ok(statuses)
 }

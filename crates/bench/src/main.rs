@@ -11,7 +11,8 @@ use bench::alternate::Display;
 use bench::flash_sale::{self, Compare, FlashSaleOptions};
 use bench::long_lane::{self, LongLaneOptions};
 use bench::{
-    bounded_response, hold_up, http, http_cost, idle_clients, own_overload, proxy_cost, shortest_first, stall,
+    bounded_response, hold_up, http, http_cost, idle_clients, own_overload, peers, proxy_cost,
+    shortest_first, stall,
 };
 use clap::{Args, Parser, Subcommand};
 use command::ByPlan;
@@ -63,6 +64,8 @@ enum OverHttp {
     HttpCost(HttpCostArguments),
     /// Response times held on a real site whose load steps to several times what it can do
     BoundedResponse(BoundedResponseArguments),
+    /// The same origin overloaded through the gate, HAProxy, nginx and libraries with adaptive limits, each peer at its best
+    Peers(PeersArguments),
     /// Short requests first on a real site that is busy: mean response times against FIFO
     ShortestFirst(ShortestFirstArguments),
     /// A site that stands still for a minute: when is it as fast as before for those who come afterwards?
@@ -100,6 +103,42 @@ impl BoundedResponseArguments {
             origin_cpu,
             output: self.output,
         }
+    }
+}
+
+#[derive(Debug, Args)]
+struct PeersArguments {
+    /// Rounds; everybody has one turn at every load in each
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// How long each step is, in seconds; the part after ten of them counts, or the second half
+    #[arg(long, default_value_t = 30.0)]
+    step: f64,
+    /// How long each setting of a peer is tried, in seconds
+    #[arg(long, default_value_t = 20.0)]
+    tried: f64,
+    /// Only who is called so, or something with that in it, such as gate
+    #[arg(long, default_value = "")]
+    only: String,
+    /// What the arrivals are drawn from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Directory for the figures; what is there already is gone on with
+    #[arg(long, default_value = "results/peers")]
+    output: PathBuf,
+}
+
+impl PeersArguments {
+    fn options(self, origin_cpu: Option<usize>) -> Result<peers::Options, Error> {
+        Ok(peers::Options {
+            variants: peers::variant::called(&self.only),
+            rounds: self.rounds.max(1),
+            step: seconds(self.step)?,
+            tried: seconds(self.tried)?,
+            seed: self.seed,
+            origin_cpu,
+            output: self.output,
+        })
     }
 }
 
@@ -444,6 +483,7 @@ async fn over_http(
         OverHttp::BoundedResponse(arguments) => {
             Ok(bounded_response::run(&arguments.options(server_cpu), display).await?.text())
         }
+        OverHttp::Peers(arguments) => Ok(peers::run(&arguments.options(server_cpu)?, display).await?.text()),
         OverHttp::ShortestFirst(arguments) => {
             let options = shortest_first::Options {
                 rounds: arguments.rounds.max(1),

@@ -109,13 +109,13 @@ fn configuration(
     pool_size: u32,
     clients_max: u32,
 ) -> String {
-    let (directory, upstream) = (directory.display(), server.port());
+    let (directory, upstream, database) = (directory.display(), server.port(), server.database());
     let authentication = match server.authentication() {
         Authentication::Trust => "trust",
         Authentication::Md5 | Authentication::Scram => "scram-sha-256",
     };
     format!(
-        "[databases]\npostgres = host=127.0.0.1 port={upstream} dbname=postgres\n\n\
+        "[databases]\n{database} = host=127.0.0.1 port={upstream} dbname={database}\n\n\
          [pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n\
          auth_type = {authentication}\nauth_file = {directory}/users.txt\nlogfile = {directory}/log\n\
          pool_mode = transaction\ndefault_pool_size = {pool_size}\nmax_client_conn = {clients_max}\n\

@@ -38,6 +38,8 @@ const PORT_ATTEMPTS: usize = 5;
 const SOCKET_DIRECTORY_BYTES: usize = 80;
 /// The superuser's name.
 const SUPERUSER: &str = "postgres";
+/// The database that every cluster has from its beginning.
+const DATABASE: &str = "postgres";
 
 /// A running private server. Dropping it stops the server and removes everything that it wrote.
 #[derive(Debug)]
@@ -95,7 +97,9 @@ impl PrivateServer {
             match ready {
                 Ok(()) => {
                     let options = options.clone();
-                    return Ok(Self { child, port, options, owner, password, binaries, directory });
+                    let server = Self { child, port, options, owner, password, binaries, directory };
+                    server.create_database()?;
+                    return Ok(server);
                 }
                 Err(error) => {
                     process::end(&mut child, &[(Signal::QUIT, IMMEDIATE_STOP_BOUND)]);
@@ -107,6 +111,21 @@ impl PrivateServer {
             }
         }
         Err(taken.unwrap_or_else(|| Error::Experiment("no port was tried".to_owned())))
+    }
+
+    /// Makes the database of its own, if it is to have one.
+    fn create_database(&self) -> Result<(), Error> {
+        let database = self.options.database;
+        if database == DATABASE {
+            return Ok(());
+        }
+        let create = format!("CREATE DATABASE \"{database}\"");
+        psql(&self.binaries, (self.port, DATABASE), &self.password, &create).map(drop)
+    }
+
+    /// The database that addresses name.
+    pub const fn database(&self) -> &'static str {
+        self.options.database
     }
 
     /// Stops the server and starts it again, with the same data at the same port; returns when it answers queries.
@@ -171,7 +190,8 @@ impl PrivateServer {
 
     /// `postgres://…` for the superuser through another port of 127.0.0.1, such as a gate's.
     pub fn url_through(&self, port: u16) -> String {
-        format!("postgres://{SUPERUSER}:{}@127.0.0.1:{port}/postgres", self.password)
+        let database = self.options.database;
+        format!("postgres://{SUPERUSER}:{}@127.0.0.1:{port}/{database}", self.password)
     }
 
     /// `host=… port=…` for the superuser, straight to the server.
@@ -181,7 +201,8 @@ impl PrivateServer {
 
     /// `host=… port=…` for the superuser through another port of 127.0.0.1, such as a gate's.
     pub fn dsn_through(&self, port: u16) -> String {
-        format!("host=127.0.0.1 port={port} user={SUPERUSER} password={} dbname=postgres", self.password)
+        let database = self.options.database;
+        format!("host=127.0.0.1 port={port} user={SUPERUSER} password={} dbname={database}", self.password)
     }
 
     /// Runs a script as the superuser, each statement in its own transaction, and returns the rows unaligned
@@ -190,7 +211,7 @@ impl PrivateServer {
     /// # Errors
     /// If a statement fails or the server can't be reached.
     pub fn psql(&self, sql: &str) -> Result<String, Error> {
-        psql(&self.binaries, self.port, &self.password, sql)
+        psql(&self.binaries, (self.port, self.options.database), &self.password, sql)
     }
 
     /// The last lines of the server's log.
@@ -298,7 +319,9 @@ fn wait_until_ready(
     password: &str,
 ) -> Result<(), Error> {
     // The port alone proves nothing (somebody else may hold it): a login with our password does.
-    let answers = || psql(binaries, port, password, "SELECT 1").map(drop).map_err(|error| error.to_string());
+    let answers = || {
+        psql(binaries, (port, DATABASE), password, "SELECT 1").map(drop).map_err(|error| error.to_string())
+    };
     process::wait_until_ready(child, START_BOUND, answers).map_err(|problem| Error::NotReady {
         server: "PostgreSQL".to_owned(),
         problem,
@@ -306,10 +329,15 @@ fn wait_until_ready(
     })
 }
 
-fn psql(binaries: &Binaries, port: u16, password: &str, sql: &str) -> Result<String, Error> {
+fn psql(
+    binaries: &Binaries,
+    (port, database): (u16, &str),
+    password: &str,
+    sql: &str,
+) -> Result<String, Error> {
     let mut child = Command::new(binaries.program("psql"))
         .args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-h", "127.0.0.1", "-U", SUPERUSER])
-        .args(["-d", "postgres", "-f", "-", "-p", &port.to_string()])
+        .args(["-d", database, "-f", "-", "-p", &port.to_string()])
         .env("PGPASSWORD", password)
         .env("PGCONNECT_TIMEOUT", "10")
         .env_remove("PGOPTIONS")

@@ -132,7 +132,8 @@ async fn what_does_not_hold_after_a_cell_ends_the_experiment() {
     let mut laboratory = Statements::set_up(&plan, &plan.short, None).await.unwrap();
     let (mut book, _) = open(&path, &plan);
     let display = Display::new();
-    let run = runner::run(&plan, &plan.short, &Part::of("direct"), &mut laboratory, &mut book, &display);
+    let part = Part::of("direct");
+    let run = runner::run(&plan, &plan.short, &part, &mut laboratory, &mut book, &display);
     let error = run.await.unwrap_err();
     assert!(
         matches!(&error, Error::Experiment(why) if why.contains("what was added was taken away")),

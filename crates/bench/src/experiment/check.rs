@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use super::complaint::{Complaints, Judge, nearest};
 use super::offline;
-use super::plan::{Connect, Form, Goal, Metric, Place, Plan, Request, Show, Site, Tables, Who, has_best};
+use super::plan::{
+    Connect, Form, Goal, Metric, Place, Plan, Request, Show, Site, Tables, Who, has_best, has_sessions,
+};
 use super::schedule::{self, MIXES};
 use super::words::Reference;
 use super::yardstick;
@@ -13,8 +15,16 @@ use crate::load::VALUES_MAX;
 use crate::shop;
 
 /// The variants that every plan knows.
-pub const VARIANTS: [&str; 6] =
-    ["direct", "pgbouncer-same-pool", "pgbouncer-best-pool", "gate-fifo", "gate", "gate-calibrated"];
+pub const VARIANTS: [&str; 8] = [
+    "direct",
+    "pgbouncer-same-pool",
+    "pgbouncer-best-pool",
+    "pgpool-same-pool",
+    "pgpool-best-pool",
+    "gate-fifo",
+    "gate",
+    "gate-calibrated",
+];
 /// The longest that the short form may take.
 pub const SHORT_MAX: Duration = Duration::from_secs(60);
 /// The longest that the full form may take.
@@ -131,6 +141,12 @@ fn check_form(plan: &Plan, (name, form): (&str, &Form), most: Duration, judge: &
             let why = format!("is empty, and `{variant}` has the best of them");
             judge.complain(&at("pools"), why, Some("write the sizes to try, as [2, 4, 8, 16, 32]"));
         }
+        if has_sessions(variant) && !form.overload.is_empty() {
+            let why =
+                format!("doesn't go with `{variant}`: who stays connected keeps a process of pgpool-II");
+            let hint = "take it away, and write numbers of clients";
+            judge.complain(&at("overload"), why, Some(hint));
+        }
     }
     if form.variants.is_empty() {
         judge.complain(&at("variants"), "is empty", None);
@@ -180,7 +196,7 @@ fn check_form(plan: &Plan, (name, form): (&str, &Form), most: Duration, judge: &
 
 fn check_variant(plan: &Plan, path: &str, name: &str, judge: &mut Judge<'_>) {
     let place = plan.workload.site.as_ref().map_or(Place::Database, |site| site.place);
-    if place == Place::Site && name.starts_with("pgbouncer") {
+    if place == Place::Site && (name.starts_with("pgbouncer") || name.starts_with("pgpool")) {
         let hint =
             "with `place = \"site\"` write direct, gate-fifo, gate, gate-calibrated or a variant of your own";
         judge.complain(path, format!("`{name}` stands before a database, not before a site"), Some(hint));

@@ -1,14 +1,15 @@
-//! Who stands before the server: nobody, PgBouncer, a gate. Started for each cell anew, so that cells don't depend on one
+//! Who stands before the server: nobody, PgBouncer, pgpool-II, a gate. Started for each cell anew, so that cells don't depend on one
 //! another: a gate knows nothing when its warm-up begins.
 
-use super::plan::{OPEN_DIRECT, OPEN_PROXIED, POOL, Plan};
+use super::plan::{Connect, OPEN_DIRECT, OPEN_PROXIED, POOL, Plan};
 use crate::Error;
 use crate::gatekeeper::Gatekeeper;
 use crate::load::Target;
 use crate::pgbouncer::PgBouncer;
+use crate::pgpool::PgPool;
 use crate::postgres::PrivateServer;
 
-/// Clients that PgBouncer has room for beside the experiment's.
+/// Clients that PgBouncer and pgpool-II have room for beside the experiment's.
 const ROOM: u32 = 100;
 /// A gate that works as a plain pool does.
 const PLAIN: [(&str, &str); 3] =
@@ -23,7 +24,7 @@ pub(super) fn before_site(
 ) -> Result<Option<Gatekeeper>, Error> {
     match way(plan, variant, best)? {
         Way::Direct => Ok(None),
-        Way::PgBouncer { .. } => {
+        Way::PgBouncer { .. } | Way::PgPool { .. } => {
             Err(Error::Experiment(format!("{variant} stands before a database, not before a site")))
         }
         Way::Gate { keys } => {
@@ -39,18 +40,22 @@ pub(super) fn before_site(
 enum Way {
     Direct,
     PgBouncer { pool: u32 },
+    PgPool { processes: u32 },
     Gate { keys: Vec<(String, String)> },
 }
 
 /// The process in between, if there is one. Dropping it ends it.
 enum Proxy {
     PgBouncer(PgBouncer),
+    PgPool(PgPool),
     Gatekeeper(Gatekeeper),
 }
 
 /// A way to the server that is open.
 pub(super) struct Control {
     proxy: Option<Proxy>,
+    /// Sessions at once, where each client of the proxy has one for as long as it stays connected.
+    pub(super) sessions: Option<u32>,
     /// Whom clients connect to,
     pub(super) target: Target,
     /// on this port of 127.0.0.1.
@@ -66,26 +71,31 @@ impl Control {
         clients: usize,
         server: &PrivateServer,
     ) -> Result<Self, Error> {
+        let room = u32::try_from(clients).unwrap_or(u32::MAX).saturating_add(ROOM);
+        let mut sessions = None;
         let proxy = match way(plan, variant, best)? {
             Way::Direct => None,
-            Way::PgBouncer { pool } => {
-                let room = u32::try_from(clients).unwrap_or(u32::MAX).saturating_add(ROOM);
-                Some(Proxy::PgBouncer(PgBouncer::start(server, pool, room)?))
+            Way::PgBouncer { pool } => Some(Proxy::PgBouncer(PgBouncer::start(server, pool, room)?)),
+            Way::PgPool { processes } => {
+                sessions = Some(processes);
+                Some(Proxy::PgPool(PgPool::start(server, processes, room)?))
             }
             Way::Gate { keys } => Some(Proxy::Gatekeeper(Gatekeeper::start(server.port(), &keys)?)),
         };
         let port = match &proxy {
             None => server.port(),
             Some(Proxy::PgBouncer(pgbouncer)) => pgbouncer.port(),
+            Some(Proxy::PgPool(pgpool)) => pgpool.port(),
             Some(Proxy::Gatekeeper(gatekeeper)) => gatekeeper.port(),
         };
-        Ok(Self { proxy, target: Target::parse(&server.dsn_through(port))?, port })
+        Ok(Self { proxy, sessions, target: Target::parse(&server.dsn_through(port))?, port })
     }
 
     /// The process in between.
     pub(super) fn pid(&self) -> Option<u32> {
         self.proxy.as_ref().map(|proxy| match proxy {
             Proxy::PgBouncer(pgbouncer) => pgbouncer.pid(),
+            Proxy::PgPool(pgpool) => pgpool.pid(),
             Proxy::Gatekeeper(gatekeeper) => gatekeeper.pid(),
         })
     }
@@ -96,6 +106,11 @@ impl Control {
             Some(Proxy::Gatekeeper(gatekeeper)) => Some(gatekeeper.admin_port()),
             _ => None,
         }
+    }
+
+    /// When clients connect: as the plan says, but for each request where whoever stays connected would keep all others out.
+    pub(super) fn connect(&self, planned: Connect) -> Connect {
+        if self.sessions.is_some() { Connect::ForEachRequest } else { planned }
     }
 
     /// Connections of an application in an open loop.
@@ -121,6 +136,8 @@ fn way(plan: &Plan, variant: &str, best: Option<u32>) -> Result<Way, Error> {
         "direct" => Way::Direct,
         "pgbouncer-same-pool" => Way::PgBouncer { pool: POOL },
         "pgbouncer-best-pool" => Way::PgBouncer { pool: found()? },
+        "pgpool-same-pool" => Way::PgPool { processes: POOL },
+        "pgpool-best-pool" => Way::PgPool { processes: found()? },
         "gate-fifo" => Way::Gate { keys: own(&PLAIN) },
         "gate" => Way::Gate { keys: Vec::new() },
         "gate-calibrated" => {
@@ -143,10 +160,21 @@ mod tests {
     use crate::experiment::tests::plan;
 
     #[test]
+    fn who_has_a_session_for_each_client_is_connected_to_for_each_request() {
+        let target = Target::parse("host=127.0.0.1 port=5432 user=a").unwrap();
+        let control = |sessions| Control { proxy: None, sessions, target: target.clone(), port: 5432 };
+        assert_eq!(control(Some(4)).connect(Connect::Once), Connect::ForEachRequest);
+        assert_eq!(control(None).connect(Connect::Once), Connect::Once);
+    }
+
+    #[test]
     fn every_variant_has_its_keys() {
         let plan = plan();
         assert_eq!(way(&plan, "direct", None).unwrap(), Way::Direct);
         assert_eq!(way(&plan, "pgbouncer-best-pool", Some(3)).unwrap(), Way::PgBouncer { pool: 3 });
+        assert_eq!(way(&plan, "pgpool-same-pool", None).unwrap(), Way::PgPool { processes: POOL });
+        assert_eq!(way(&plan, "pgpool-best-pool", Some(3)).unwrap(), Way::PgPool { processes: 3 });
+        assert!(way(&plan, "pgpool-best-pool", None).is_err());
         assert_eq!(way(&plan, "gate", None).unwrap(), Way::Gate { keys: vec![] });
         let contending = vec![("contention".to_owned(), "\"auto\"".to_owned())];
         assert_eq!(way(&plan, "gate-contention", None).unwrap(), Way::Gate { keys: contending });

@@ -20,10 +20,12 @@ use crate::load::{
 };
 use crate::postgres::{Authentication, Durability, PrivateServer, PrivateServerOptions, Stop};
 use crate::process::{allowed_cpus, blocking};
-use crate::{Error, gatekeeper, pgbouncer, shop};
+use crate::{Error, gatekeeper, pgbouncer, pgpool, shop};
 
 /// Server connections beyond the clients' own: logins on their way through a gate, and ours.
 const SPARE_CONNECTIONS: usize = 150;
+/// Where the tables are: pgpool-II keeps no connections to a database that is called `postgres`.
+const DATABASE: &str = "shop";
 /// A server that should notice clients which left, while it waits for locks.
 const NOTICES: (&str, &str) = ("client_connection_check_interval", "200ms");
 /// How long a server that has lost a process may take until it answers again.
@@ -38,7 +40,7 @@ const RECOVERY_INTERVAL: Duration = Duration::from_millis(100);
 pub(super) fn machine(server: &PrivateServer) -> Result<Machine, Error> {
     let version = server.psql("SHOW server_version")?;
     let number = version.split(' ').next().unwrap_or_default().to_owned();
-    Ok(Machine::here(number, pgbouncer::installed(), gatekeeper::identity()?))
+    Ok(Machine::here(number, pgbouncer::installed(), pgpool::installed(), gatekeeper::identity()?))
 }
 
 /// A private server, and what is asked of it.
@@ -171,7 +173,7 @@ impl Statements {
             server: self.server.pid(),
             server_cpu: self.server_cpu,
             // What processes that end in between have used would be missing.
-            is_steady: self.plan.workload.connect == Connect::Once,
+            is_steady: control.connect(self.plan.workload.connect) == Connect::Once,
             proxy: control.pid(),
             admin_port: control.admin_port(),
             clients: Vec::new(),
@@ -186,7 +188,7 @@ impl Statements {
         let crowd = Crowd {
             target: control.target.clone(),
             groups: self.groups(clients),
-            connecting: match workload.connect {
+            connecting: match control.connect(workload.connect) {
                 Connect::Once => Connecting::Once,
                 Connect::ForEachRequest => Connecting::ForEach,
             },
@@ -300,6 +302,7 @@ pub(super) fn options(plan: &Plan, form: &Form, cpu: Option<usize>) -> PrivateSe
     let settings = shop::SERVER_SETTINGS.into_iter().chain([NOTICES]).map(own);
     let environment = if plan.server.memory.is_some() { &ENVIRONMENT[..] } else { &[] };
     PrivateServerOptions {
+        database: DATABASE,
         durability: Durability::Durable,
         max_connections: u32::try_from(connections).unwrap_or(u32::MAX),
         cpu,

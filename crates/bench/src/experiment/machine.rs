@@ -20,6 +20,9 @@ pub struct Machine {
     pub postgresql: String,
     /// PgBouncer's version; empty if it isn't there.
     pub pgbouncer: String,
+    /// pgpool-II's, likewise.
+    #[serde(default)]
+    pub pgpool: String,
     /// The gatekeeper's version, with a sum of its binary.
     pub gatekeeper: String,
 }
@@ -39,7 +42,7 @@ pub struct Moment {
 
 impl Machine {
     /// This one, with these versions.
-    pub(super) fn here(postgresql: String, pgbouncer: String, gatekeeper: String) -> Self {
+    pub(super) fn here(postgresql: String, pgbouncer: String, pgpool: String, gatekeeper: String) -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let release = read("/proc/sys/kernel/osrelease");
         let cpuinfo = read("/proc/cpuinfo");
@@ -50,6 +53,7 @@ impl Machine {
             memory: memory(&read("/proc/meminfo")),
             postgresql,
             pgbouncer,
+            pgpool,
             gatekeeper,
         }
     }

@@ -23,7 +23,7 @@ pub(super) struct Whose {
     pub(super) server_cpu: Option<usize>,
     /// Whether its processes stay while it is measured.
     pub(super) is_steady: bool,
-    /// The process in between.
+    /// The process in between; its children count too.
     pub(super) proxy: Option<u32>,
     /// Where a gate tells what it has found.
     pub(super) admin_port: Option<u16>,
@@ -75,7 +75,7 @@ impl Whose {
         let looking = self.with_anatomy.then(|| tokio::spawn(looking));
         tokio::spawn(async move {
             tokio::time::sleep_until(counted.into()).await;
-            let proxy = self.proxy.map(|pid| CpuMeter::start(&[pid]));
+            let proxy = self.proxy.map(|pid| CpuMeter::start(&family(pid)));
             let clients = CpuMeter::start(&self.clients);
             let processor = self.server_cpu.map(ProcessorMeter::start);
             let own = CpuMeter::start(&family(self.server));

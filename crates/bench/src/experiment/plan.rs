@@ -21,7 +21,14 @@ pub const OPEN_DIRECT: usize = 600;
 /// The same to a proxy, where who waits costs the database nothing.
 pub const OPEN_PROXIED: usize = 1_000;
 /// The variants that a gate is compared with.
-const CONTROLS: [&str; 4] = ["direct", "pgbouncer-same-pool", "pgbouncer-best-pool", "gate-fifo"];
+const CONTROLS: [&str; 6] = [
+    "direct",
+    "pgbouncer-same-pool",
+    "pgbouncer-best-pool",
+    "pgpool-same-pool",
+    "pgpool-best-pool",
+    "gate-fifo",
+];
 /// Server connections of a gate as it comes, and of PgBouncer beside it.
 pub const POOL: u32 = 20;
 
@@ -562,7 +569,12 @@ impl Form {
 
 /// Whether a variant has the best of several pools.
 pub fn has_best(variant: &str) -> bool {
-    matches!(variant, "pgbouncer-best-pool" | "gate-calibrated")
+    matches!(variant, "pgbouncer-best-pool" | "pgpool-best-pool" | "gate-calibrated")
+}
+
+/// Whether a variant has a session, and a process, for each client for as long as it stays connected.
+pub(super) fn has_sessions(variant: &str) -> bool {
+    matches!(variant, "pgpool-same-pool" | "pgpool-best-pool")
 }
 
 /// The experiments below a directory, in alphabetical order.

@@ -51,15 +51,19 @@ impl OpenSite {
         server: &PrivateServer,
         (bookstore, directory): (&Path, &Path),
     ) -> Result<Self, Error> {
-        let serve = |database: u16| serve(site, server.url_through(database), bookstore, directory);
+        let serve = |database: u16, connections: u32| {
+            serve(site, (server.url_through(database), connections), bookstore, directory)
+        };
         match site.place {
             Place::Database => {
                 let behind = Control::open(plan, variant, best, site.connections as usize, server)?;
-                let serving = serve(behind.port)?;
+                // More would wait for ever where each has a session of its own: then the site's own pool is what waits.
+                let connections = behind.sessions.unwrap_or(u32::MAX).min(site.connections);
+                let serving = serve(behind.port, connections)?;
                 Ok(Self { before: None, serving, behind: Some(behind) })
             }
             Place::Site => {
-                let serving = serve(server.port())?;
+                let serving = serve(server.port(), site.connections)?;
                 let before = control::before_site(plan, variant, best, serving.port)?;
                 Ok(Self { before, serving, behind: None })
             }
@@ -95,13 +99,18 @@ impl OpenSite {
     }
 }
 
-/// Starts the site with its database at this address.
-fn serve(site: &Site, database: String, bookstore: &Path, directory: &Path) -> Result<Serving, Error> {
+/// Starts the site with its database at this address, and so many connections to it.
+fn serve(
+    site: &Site,
+    (database, connections): (String, u32),
+    bookstore: &Path,
+    directory: &Path,
+) -> Result<Serving, Error> {
     let (port, log) = (free_port()?, directory.join("site.log"));
     let file = File::create(&log).map_err(Error::io("writing the site's log"))?;
     let mut command = Command::new(bookstore);
     command.args(["serve", "--listen", &format!("127.0.0.1:{port}"), "--database", &database]);
-    command.args(["--connections", &site.connections.to_string()]).args(&site.serve);
+    command.args(["--connections", &connections.to_string()]).args(&site.serve);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
     let child = command.spawn().map_err(Error::io("starting the site"))?;
     let mut serving = Serving { child, port, log };

@@ -206,3 +206,32 @@ fn prose_and_goals_do_not_decide_about_figures_and_everything_else_does() {
     assert!(before.get("show").is_none(), "results of before this key fit");
     assert_ne!(before, measured(&WHOLE.replacen("window = \"10s\"", "window = \"11s\"", 1)));
 }
+
+#[test]
+fn a_session_for_each_client_does_not_go_with_an_open_loop() {
+    let open = "overload = [3.0]\ncalibrate = { variant = \"gate\", clients = [4] }\nvariants = [";
+    let text =
+        WHOLE.replacen("[full]\nvariants = [\"direct\"", &format!("[full]\n{open}\"pgpool-same-pool\""), 1);
+    let said = Plan::parse("tried", Path::new("plan.toml"), &text).unwrap_err().to_string();
+    assert!(said.contains("full.overload: doesn't go with `pgpool-same-pool`"), "{said}");
+    let closed = text.replacen("overload = [3.0]\n", "", 1);
+    Plan::parse("tried", Path::new("plan.toml"), &closed).unwrap();
+    let said = complaints("\"pgbouncer-best-pool\"", "\"pgpool-best-pol\"");
+    assert!(said.contains("did you mean `pgpool-best-pool`?"), "{said}");
+}
+
+#[test]
+fn peers_have_the_same_budget_and_the_gate_has_none() {
+    let experiments = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+    for name in ["peers-flash-sale", "peers-deadlocks", "peers-shop"] {
+        let plan = Plan::load(&experiments, name).unwrap();
+        let of = |name: &str| plan.full.variants.iter().any(|variant| variant == name);
+        assert!(of("pgbouncer-best-pool") && of("pgpool-best-pool") && of("gate"), "{name}");
+        assert!(plan.full.pools.len() >= 5 && plan.variant.is_empty(), "{name}");
+        let beside = ["direct", "pgbouncer-best-pool", "pgpool-best-pool"];
+        for reference in beside {
+            let asked = |goal: &&super::plan::Goal| matches!(&goal.relative_to, Some(super::words::Reference::Variant(name)) if name == reference);
+            assert_eq!(plan.goal.iter().filter(asked).count(), 2, "{name}: {reference}");
+        }
+    }
+}

@@ -42,6 +42,16 @@ pub(crate) const MEAN_WORK: f64 = 0.020;
 /// How much the work of one page varies from request to request: its standard deviation as a part of its mean.
 const VARIATION: f64 = 0.5;
 
+/// A type of pages is short whose requests take at most this part of the mix's mean.
+const SHORT: f64 = 0.25;
+
+/// Whether the pages of this type are short: they are nearly four fifths of the requests.
+pub(crate) fn is_short(request_type: u16) -> bool {
+    let total: f64 = PAGES.iter().map(|(_, _, share)| share).sum();
+    let mean: f64 = PAGES.iter().map(|(_, ms, share)| ms * share).sum::<f64>() / total;
+    PAGES.get(usize::from(request_type)).is_some_and(|(_, ms, _)| *ms <= SHORT * mean)
+}
+
 /// Requests and what they take.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Arrivals {
@@ -78,14 +88,32 @@ impl Arrivals {
         patience: Duration,
         stall: Option<Range<Duration>>,
     ) -> Result<OpenRuns, Error> {
-        let (gate, origin) = blocking(move || {
+        let front = move |origin| {
+            let gate = keys.map(|keys| Gatekeeper::start_http(origin, keys, None)).transpose()?;
+            Ok((gate.as_ref().map_or(origin, Gatekeeper::port), gate))
+        };
+        self.meet_through(front, cpu, patience, stall).await
+    }
+
+    /// The same through whatever `front` starts before the origin at the port that it is given: it returns the port to ask,
+    /// and what runs there, which is dropped at the end.
+    ///
+    /// # Errors
+    /// As [`Arrivals::meet`].
+    pub(crate) async fn meet_through<F: Send + 'static>(
+        &self,
+        front: impl FnOnce(u16) -> Result<(u16, F), Error> + Send + 'static,
+        cpu: Option<usize>,
+        patience: Duration,
+        stall: Option<Range<Duration>>,
+    ) -> Result<OpenRuns, Error> {
+        let ((port, front), origin) = blocking(move || {
             let origin = Origin::start(cpu)?;
-            let gate = keys.map(|keys| Gatekeeper::start_http(origin.port(), keys, None)).transpose()?;
-            Ok((gate, origin))
+            Ok((front(origin.port())?, origin))
         })
         .await?;
         let run = OpenRun {
-            port: gate.as_ref().map_or(origin.port(), Gatekeeper::port),
+            port,
             requests: Arc::new(self.requests.clone()),
             bytes: Arc::new(self.bytes.clone()),
             patience,
@@ -105,7 +133,7 @@ impl Arrivals {
         let (outcome, ()) = tokio::join!(run.run(), stalling);
         let outcome = outcome?;
         blocking(move || {
-            drop((gate, origin));
+            drop((front, origin));
             Ok(())
         })
         .await?;
@@ -195,6 +223,19 @@ fn draw(random: &mut StdRng) -> (usize, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn short_pages_are_many_and_little_work() {
+        let of = |is: bool, figure: fn(&(&str, f64, f64)) -> f64| -> f64 {
+            let chosen = PAGES.iter().zip(0_u16..).filter(|(_, number)| is_short(*number) == is);
+            chosen.map(|(page, _)| figure(page)).sum()
+        };
+        let (many, few) = (of(true, |page| page.2), of(false, |page| page.2));
+        let (little, much) = (of(true, |page| page.1 * page.2), of(false, |page| page.1 * page.2));
+        assert!((0.77..0.79).contains(&(many / (many + few))), "{many} and {few}");
+        assert!(little < 0.03 * much, "{little} and {much}");
+        assert!(!is_short(PAGES.len() as u16));
+    }
 
     #[test]
     fn the_work_that_arrives_is_what_was_asked_for() {

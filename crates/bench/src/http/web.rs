@@ -1,79 +1,32 @@
 //! HAProxy and nginx as others run them, each with a configuration of its own in a temporary directory.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::process::Command;
 
-use rustix::process::Signal;
-use tempfile::TempDir;
-
+use super::server::Server;
 use crate::Error;
-use crate::process::{self, family, free_port, spawn_pinned};
+use crate::process::free_port;
 
-/// How long each may take until its port accepts connections.
-const START_BOUND: Duration = Duration::from_secs(20);
-/// How long each may take to end.
-const STOP_BOUND: Duration = Duration::from_secs(5);
 /// Directories where system programs are that a user's path leaves out.
 const SYSTEM: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
-
-/// A server that was started with a configuration file.
-#[derive(Debug)]
-struct Server {
-    child: Child,
-    port: u16,
-    version: String,
-    _directory: TempDir,
-}
-
-impl Server {
-    fn start(
-        name: &str,
-        port: u16,
-        configuration: impl FnOnce(&Path) -> String,
-        arguments: impl FnOnce(&Path) -> Vec<String>,
-        cpu: Option<usize>,
-    ) -> Result<Self, Error> {
-        let binary = find(name)?;
-        let directory = tempfile::Builder::new()
-            .prefix(&format!("{name}-"))
-            .tempdir()
-            .map_err(Error::io("creating a temporary directory"))?;
-        let path = directory.path().join(format!("{name}.conf"));
-        let log = directory.path().join("log");
-        let writing = || Error::io(format!("writing {name}'s files"));
-        fs::write(&path, configuration(directory.path())).map_err(writing())?;
-        let output = File::create(&log).map_err(writing())?;
-        let errors = output.try_clone().map_err(writing())?;
-        let mut command = Command::new(&binary);
-        command.args(arguments(&path)).stdin(Stdio::null()).stdout(output).stderr(errors);
-        let child = spawn_pinned(&mut command, cpu)?;
-        let version = version(&binary);
-        let mut server = Self { child, port, version, _directory: directory };
-        process::wait_until_ready(&mut server.child, START_BOUND, || process::accepts(port)).map_err(
-            |problem| Error::NotReady { server: name.to_owned(), problem, log: process::log_tail(&log) },
-        )?;
-        Ok(server)
-    }
-
-    fn pids(&self) -> Vec<u32> {
-        family(self.child.id())
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // To both TERM is the order to end at once.
-        process::end(&mut self.child, &[(Signal::TERM, STOP_BOUND)]);
-    }
-}
+/// Clients that an HAProxy with a bound on its server has room for: its queue holds them, not the kernel's.
+const CLIENTS_MAX: u32 = 8_000;
 
 /// What an HAProxy does with what it is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HaProxyRole {
     /// Passes it on to an origin at this port.
     Proxy(u16),
+    /// The same, so many requests at once; others wait for so long, and then get 503.
+    Limited {
+        /// The origin's port.
+        origin: u16,
+        /// `maxconn` of the server.
+        maxconn: &'static str,
+        /// `timeout queue`.
+        queue: &'static str,
+    },
     /// Answers 503.
     Refuses,
     /// Closes each connection as soon as it is there.
@@ -88,29 +41,14 @@ impl HaProxy {
     /// Starts one.
     pub(crate) fn start(role: HaProxyRole, cpu: Option<usize>) -> Result<Self, Error> {
         let port = free_port()?;
-        let does = match role {
-            HaProxyRole::Proxy(origin) => {
-                format!("default_backend origin\n\nbackend origin\n  server only 127.0.0.1:{origin}\n")
-            }
-            HaProxyRole::Refuses => {
-                "http-request return status 503 content-type text/plain string busy\n".to_owned()
-            }
-            HaProxyRole::Rejects => "tcp-request connection reject\n".to_owned(),
-        };
-        let configuration = |_: &Path| {
-            format!(
-                "global\n  nbthread 1\n  maxconn 2000\n\ndefaults\n  mode http\n  timeout connect 5s\n  \
-                 timeout client 60s\n  timeout server 60s\n  option forwardfor\n  http-reuse always\n\n\
-                 frontend all\n  bind 127.0.0.1:{port}\n  {does}"
-            )
-        };
-        let arguments = |path: &Path| vec!["-db".to_owned(), "-f".to_owned(), path.display().to_string()];
-        Server::start("haproxy", port, configuration, arguments, cpu).map(Self)
+        let configuration = haproxy_configuration(role, port);
+        let arguments = |path: String| vec!["-db".to_owned(), "-f".to_owned(), path];
+        start("haproxy", port, |_| configuration, arguments, cpu).map(Self)
     }
 
     /// Its port on 127.0.0.1.
     pub(crate) const fn port(&self) -> u16 {
-        self.0.port
+        self.0.port()
     }
 
     /// Its processes.
@@ -120,7 +58,7 @@ impl HaProxy {
 
     /// What it says of itself.
     pub(crate) fn version(&self) -> &str {
-        &self.0.version
+        self.0.version()
     }
 }
 
@@ -131,6 +69,13 @@ pub(crate) enum NginxRole {
     Files(PathBuf),
     /// Stands before an origin at this port.
     Proxy(u16),
+    /// The same, so many requests at once (`limit_conn`); others get 503.
+    Limited {
+        /// The origin's port.
+        origin: u16,
+        /// How many.
+        connections: &'static str,
+    },
 }
 
 /// nginx with one worker.
@@ -141,39 +86,14 @@ impl Nginx {
     /// Starts one.
     pub(crate) fn start(role: &NginxRole, cpu: Option<usize>) -> Result<Self, Error> {
         let port = free_port()?;
-        let configuration = |directory: &Path| {
-            let (upstream, place) = match role {
-                NginxRole::Files(files) => (String::new(), format!("root {};", files.display())),
-                NginxRole::Proxy(origin) => (
-                    format!(
-                        "upstream origin {{ server 127.0.0.1:{origin}; keepalive 128; keepalive_requests 1000000000; }}"
-                    ),
-                    // Its default buffers are too small for 100 KB: with these it takes half of the time.
-                    "proxy_pass http://origin; proxy_http_version 1.1; proxy_set_header Connection \"\"; \
-                     proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for; proxy_buffer_size 16k; \
-                     proxy_buffers 16 16k; proxy_busy_buffers_size 64k; proxy_max_temp_file_size 0;"
-                        .to_owned(),
-                ),
-            };
-            let directory = directory.display();
-            format!(
-                "daemon off; worker_processes 1; pid {directory}/pid; error_log {directory}/log; {user}\n\
-                 events {{ worker_connections 4000; }}\n\
-                 http {{ access_log off; sendfile on; tcp_nopush on; open_file_cache max=100;\n\
-                 keepalive_requests 1000000000; client_body_temp_path {directory}/body;\n\
-                 proxy_temp_path {directory}/proxy; fastcgi_temp_path {directory}/fastcgi;\n\
-                 uwsgi_temp_path {directory}/uwsgi; scgi_temp_path {directory}/scgi; {upstream}\n\
-                 server {{ listen 127.0.0.1:{port}; location / {{ {place} }} }} }}\n",
-                user = if rustix::process::geteuid().is_root() { "user root;" } else { "" },
-            )
-        };
-        let arguments = |path: &Path| vec!["-c".to_owned(), path.display().to_string()];
-        Server::start("nginx", port, configuration, arguments, cpu).map(Self)
+        let configuration = |directory: &Path| nginx_configuration(role, port, directory);
+        let arguments = |path: String| vec!["-c".to_owned(), path];
+        start("nginx", port, configuration, arguments, cpu).map(Self)
     }
 
     /// Its port on 127.0.0.1.
     pub(crate) const fn port(&self) -> u16 {
-        self.0.port
+        self.0.port()
     }
 
     /// Its processes.
@@ -183,7 +103,7 @@ impl Nginx {
 
     /// What it says of itself.
     pub(crate) fn version(&self) -> &str {
-        &self.0.version
+        self.0.version()
     }
 }
 
@@ -194,6 +114,82 @@ pub(crate) fn write_files(directory: &Path, sizes: &[usize]) -> Result<(), Error
             .map_err(Error::io("writing a file"))?;
     }
     Ok(())
+}
+
+/// Starts one with a configuration file, which is told by its path.
+fn start(
+    name: &str,
+    port: u16,
+    configuration: impl FnOnce(&Path) -> String,
+    arguments: impl FnOnce(String) -> Vec<String>,
+    cpu: Option<usize>,
+) -> Result<Server, Error> {
+    let binary = find(name)?;
+    let mut command = Command::new(&binary);
+    let version = version(&binary);
+    Server::start(name, version, port, &mut command, cpu, |command, directory| {
+        let path = directory.join(format!("{name}.conf"));
+        fs::write(&path, configuration(directory)).map_err(Error::io(format!("writing {name}'s files")))?;
+        command.args(arguments(path.display().to_string()));
+        Ok(())
+    })
+}
+
+fn haproxy_configuration(role: HaProxyRole, port: u16) -> String {
+    let (clients, does) = match role {
+        HaProxyRole::Proxy(origin) => {
+            (2_000, format!("default_backend origin\n\nbackend origin\n  server only 127.0.0.1:{origin}\n"))
+        }
+        // Without `abortonclose` those who gave up keep their places in the queue.
+        HaProxyRole::Limited { origin, maxconn, queue } => (
+            CLIENTS_MAX,
+            format!(
+                "default_backend origin\n\nbackend origin\n  timeout queue {queue}\n  option abortonclose\n  \
+                 server only 127.0.0.1:{origin} maxconn {maxconn}\n"
+            ),
+        ),
+        HaProxyRole::Refuses => {
+            (2_000, "http-request return status 503 content-type text/plain string busy\n".to_owned())
+        }
+        HaProxyRole::Rejects => (2_000, "tcp-request connection reject\n".to_owned()),
+    };
+    format!(
+        "global\n  nbthread 1\n  maxconn {clients}\n\ndefaults\n  mode http\n  timeout connect 5s\n  \
+         timeout client 60s\n  timeout server 60s\n  option forwardfor\n  http-reuse always\n\n\
+         frontend all\n  bind 127.0.0.1:{port}\n  {does}"
+    )
+}
+
+fn nginx_configuration(role: &NginxRole, port: u16, directory: &Path) -> String {
+    let upstream = |origin: &u16| {
+        format!(
+            "upstream origin {{ server 127.0.0.1:{origin}; keepalive 128; keepalive_requests 1000000000; }}"
+        )
+    };
+    // Its default buffers are too small for 100 KB: with these it takes half of the time.
+    let pass = "proxy_pass http://origin; proxy_http_version 1.1; proxy_set_header Connection \"\"; \
+                proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for; proxy_buffer_size 16k; \
+                proxy_buffers 16 16k; proxy_busy_buffers_size 64k; proxy_max_temp_file_size 0;";
+    let (upstream, place) = match role {
+        NginxRole::Files(files) => (String::new(), format!("root {};", files.display())),
+        NginxRole::Proxy(origin) => (upstream(origin), pass.to_owned()),
+        NginxRole::Limited { origin, connections } => (
+            format!("{} limit_conn_zone $server_port zone=all:1m; limit_conn_status 503;", upstream(origin)),
+            format!("limit_conn all {connections}; {pass}"),
+        ),
+    };
+    let directory = directory.display();
+    format!(
+        "daemon off; worker_processes 1; pid {directory}/pid; error_log {directory}/log; {user}\n\
+         events {{ worker_connections {connections}; }}\n\
+         http {{ access_log off; sendfile on; tcp_nopush on; open_file_cache max=100;\n\
+         keepalive_requests 1000000000; client_body_temp_path {directory}/body;\n\
+         proxy_temp_path {directory}/proxy; fastcgi_temp_path {directory}/fastcgi;\n\
+         uwsgi_temp_path {directory}/uwsgi; scgi_temp_path {directory}/scgi; {upstream}\n\
+         server {{ listen 127.0.0.1:{port}; location / {{ {place} }} }} }}\n",
+        user = if rustix::process::geteuid().is_root() { "user root;" } else { "" },
+        connections = if matches!(role, NginxRole::Limited { .. }) { CLIENTS_MAX } else { 4_000 },
+    )
 }
 
 fn find(name: &str) -> Result<PathBuf, Error> {
@@ -217,4 +213,30 @@ fn version(binary: &Path) -> String {
         .find(|word| word.contains('.') && word.starts_with(|letter: char| letter.is_ascii_digit()))
         .unwrap_or("?")
         .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_haproxy_with_a_bound_has_its_queue_and_others_have_none() {
+        let limited = HaProxyRole::Limited { origin: 81, maxconn: "8", queue: "100ms" };
+        let text = haproxy_configuration(limited, 80);
+        assert!(text.contains("  server only 127.0.0.1:81 maxconn 8\n"), "{text}");
+        assert!(text.contains("  timeout queue 100ms\n  option abortonclose\n"), "{text}");
+        assert!(text.contains("global\n  nbthread 1\n  maxconn 8000\n"), "{text}");
+        let plain = haproxy_configuration(HaProxyRole::Proxy(81), 80);
+        assert!(plain.contains("  server only 127.0.0.1:81\n") && !plain.contains("queue"), "{plain}");
+    }
+
+    #[test]
+    fn an_nginx_with_a_bound_refuses_with_503() {
+        let directory = Path::new("/d");
+        let limited = NginxRole::Limited { origin: 81, connections: "16" };
+        let text = nginx_configuration(&limited, 80, directory);
+        assert!(text.contains("limit_conn_zone $server_port zone=all:1m; limit_conn_status 503;"), "{text}");
+        assert!(text.contains("location / { limit_conn all 16; proxy_pass http://origin;"), "{text}");
+        assert!(!nginx_configuration(&NginxRole::Proxy(81), 80, directory).contains("limit_conn"));
+    }
 }

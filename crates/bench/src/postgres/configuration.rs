@@ -56,6 +56,9 @@ pub struct PrivateServerOptions {
     pub authentication: Authentication,
     /// Whether commits are flushed to disk (default: not).
     pub durability: Durability,
+    /// The database that addresses name and [`psql`](super::PrivateServer::psql) asks, made if it isn't there (default:
+    /// `postgres`).
+    pub database: &'static str,
     /// `max_connections` (default: 100).
     pub max_connections: u32,
     /// The only processor that the server and its children may use (default: all).
@@ -76,6 +79,7 @@ impl Default for PrivateServerOptions {
             binaries: None,
             authentication: Authentication::default(),
             durability: Durability::default(),
+            database: super::DATABASE,
             max_connections: 100,
             cpu: None,
             settings: Vec::new(),

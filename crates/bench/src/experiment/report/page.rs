@@ -198,11 +198,12 @@ fn circumstances(shown: &Shown) -> String {
                 machine.processors, machine.processor, machine.kernel
             ),
         ));
-        let pgbouncer = if machine.pgbouncer.is_empty() { "none" } else { &machine.pgbouncer };
+        let named = |version: &str| if version.is_empty() { "none" } else { version }.to_owned();
+        let (pgbouncer, pgpool) = (named(&machine.pgbouncer), named(&machine.pgpool));
         facts.push((
             "programs",
             format!(
-                "PostgreSQL {}, PgBouncer {pgbouncer}, Gatekeeper {}",
+                "PostgreSQL {}, PgBouncer {pgbouncer}, pgpool-II {pgpool}, Gatekeeper {}",
                 machine.postgresql, machine.gatekeeper
             ),
         ));

@@ -1,7 +1,7 @@
 //! A part of an experiment: what somebody has the time for now. The rest can be measured later, into the same results.
 
 use super::cell::Cell;
-use super::plan::Form;
+use super::plan::{Form, Load};
 use crate::Error;
 
 /// Which cells of a form are measured now.
@@ -26,7 +26,7 @@ impl Part {
     /// # Errors
     /// With the first variant or load that the form doesn't have, and those that it has.
     pub fn check(&self, form: &Form, form_name: &str) -> Result<(), Error> {
-        let loads: Vec<String> = form.runs().map(|load| load.label()).collect();
+        let loads: Vec<String> = form.runs().map(Load::label).collect();
         find(&self.variants, &form.variants, "variant", form_name)?;
         find(&self.loads, &loads, "load", form_name)
     }

@@ -498,7 +498,7 @@ impl Gate {
         let Some(record) = self.tickets.remove(slot) else {
             return;
         };
-        if let Some(at) = record.late_at {
+        if let Some(at) = record.late_at.get() {
             self.to_be_late.remove(&(at, slot));
         }
         self.relane(record.kind);

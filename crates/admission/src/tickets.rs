@@ -65,9 +65,9 @@ pub(crate) struct Record {
     pub(crate) arrived: Instant,
     pub(crate) dispatched: Instant,
     /// When the age of a busy request is looked at next.
-    pub(crate) age_alarm: Option<Instant>,
+    pub(crate) age_alarm: Alarm,
     /// When it will be late.
-    pub(crate) late_at: Option<Instant>,
+    pub(crate) late_at: Alarm,
     /// Since when the client thinks.
     pub(crate) idle_since: Option<Instant>,
     /// In flight: what was given to it, as the pace names it.
@@ -98,6 +98,30 @@ pub(crate) struct Record {
     /// By which the clocks know it while it is in flight, if they run.
     pub(crate) flight: Option<u32>,
     links: [Link; 2],
+}
+
+/// When something about a request is to be done, if it is: half as large as an option of an instant. The end of time is never.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Alarm(u64);
+
+impl Alarm {
+    /// Never.
+    pub(crate) const NONE: Self = Self(u64::MAX);
+
+    /// At this instant.
+    pub(crate) const fn at(at: Instant) -> Self {
+        Self(at.as_nanos())
+    }
+
+    /// When it goes off.
+    pub(crate) fn get(self) -> Option<Instant> {
+        (self != Self::NONE).then_some(Instant::from_nanos(self.0))
+    }
+
+    /// When it would have gone off: it doesn't any more.
+    pub(crate) fn take(&mut self) -> Option<Instant> {
+        core::mem::replace(self, Self::NONE).get()
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -177,8 +201,8 @@ impl Tickets {
             meter,
             arrived: now,
             dispatched: now,
-            age_alarm: None,
-            late_at: None,
+            age_alarm: Alarm::NONE,
+            late_at: Alarm::NONE,
             idle_since: None,
             lap: None,
             patience: u64::MAX,
@@ -313,6 +337,15 @@ impl Tickets {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_alarm_is_taken_once_and_the_end_of_time_is_never() {
+        let mut alarm = Alarm::at(Instant::from_nanos(7));
+        assert_eq!((alarm.get(), alarm.take()), (Some(Instant::from_nanos(7)), Some(Instant::from_nanos(7))));
+        assert_eq!((alarm, alarm.take()), (Alarm::NONE, None));
+        assert_eq!(Alarm::at(Instant::ZERO).get(), Some(Instant::ZERO));
+        assert_eq!(Alarm::at(Instant::ZERO.after(std::time::Duration::MAX)).get(), None);
+    }
 
     #[test]
     fn a_record_is_small() {

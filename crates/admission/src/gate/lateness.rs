@@ -9,6 +9,7 @@
 
 use super::Gate;
 use crate::request::Ticket;
+use crate::tickets::Alarm;
 use crate::time::Instant;
 
 impl Gate {
@@ -18,8 +19,10 @@ impl Gate {
         if let Some(slot) = self.tickets.find(ticket) {
             let record = self.tickets.at_mut(slot);
             let at = record.arrived.after(after);
-            record.late_at = Some(at);
-            self.to_be_late.insert((at, slot));
+            record.late_at = Alarm::at(at);
+            if record.late_at != Alarm::NONE {
+                self.to_be_late.insert((at, slot));
+            }
         }
     }
 

@@ -13,7 +13,7 @@ use super::Gate;
 use crate::action::Reason;
 use crate::event::{Event, Lane};
 use crate::rejection::queue_timeout;
-use crate::tickets::Place;
+use crate::tickets::{Alarm, Place};
 use crate::time::Instant;
 use crate::work::Work;
 
@@ -235,7 +235,10 @@ impl Gate {
             return;
         }
         let alarm = record.meter.reaches(cutoff);
-        record.age_alarm = Some(alarm);
+        record.age_alarm = Alarm::at(alarm);
+        if record.age_alarm == Alarm::NONE {
+            return;
+        }
         let unknown = self.types.at(record.kind).lane == Lane::Unknown;
         let alarms = if unknown { &mut self.scouts } else { &mut self.ages };
         alarms.insert((alarm, slot));

@@ -9,10 +9,12 @@ use serde::{Deserialize, Serialize};
 
 use super::check;
 use super::complaint::Complaints;
-use super::offline::{self, CapacitySearch, Idle};
-use super::schedule::{self, Phase};
+use super::offline::{CapacitySearch, Idle};
+use super::schedule::Phase;
 use super::words::{Drawn, Memory, Reference, Time};
 use crate::Error;
+
+mod takes;
 
 /// The file of a plan in its directory.
 const FILE: &str = "plan.toml";
@@ -31,15 +33,6 @@ const CONTROLS: [&str; 6] = [
 ];
 /// Server connections of a gate as it comes, and of PgBouncer beside it.
 pub const POOL: u32 = 20;
-
-/// How long starting the server and filling its tables takes, as far as is known beforehand.
-const SET_UP: Duration = Duration::from_secs(5);
-/// How long filling a site takes for each browser that it is filled for, and how long looking at its books does.
-const FILLING: Duration = Duration::from_millis(50);
-/// How long everything around one cell takes beside its connections.
-const AROUND: Duration = Duration::from_millis(600);
-/// How long one connection takes to be opened.
-const CONNECTION: Duration = Duration::from_millis(2);
 
 /// A whole experiment.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -492,54 +485,6 @@ impl Plan {
     /// Whether the report shows this.
     pub fn shows(&self, show: Show) -> bool {
         self.show.contains(&show)
-    }
-
-    /// How long a form takes, as far as is known beforehand.
-    pub fn takes(&self, form: &Form) -> Duration {
-        let pools = if form.pools.len() > 1 { form.pools.len() } else { 0 };
-        let searched = form.variants.iter().filter(|variant| has_best(variant)).count() * pools;
-        let most = form.clients.iter().copied().max().unwrap_or(OPEN_PROXIED);
-        let calibrated: Duration = form
-            .calibrate
-            .iter()
-            .flat_map(|calibrate| &calibrate.clients)
-            .chain(self.workload.site.iter().filter(|_| form.calibrate.is_some()).map(|_| &1))
-            .map(|&clients| self.cell_takes(form, Load::Clients(clients)))
-            .sum();
-        let once: Duration = form.runs().map(|load| self.cell_takes(form, load)).sum();
-        let cells = once * u32::try_from(form.variants.len()).unwrap_or(u32::MAX) * form.repetitions;
-        let search = self.cell_takes(form, Load::Clients(most)) * u32::try_from(searched).unwrap_or(u32::MAX);
-        let offline = offline::takes(self, form);
-        SET_UP + self.filling_takes(form) + calibrated + search + offline + cells
-    }
-
-    fn filling_takes(&self, form: &Form) -> Duration {
-        let Some(site) = &self.workload.site else { return Duration::ZERO };
-        let filling = FILLING * form.filled_for.unwrap_or(site.browsers);
-        match site.audit {
-            Audit::AfterEachCell => filling,
-            Audit::AtTheEnd => filling * 2,
-        }
-    }
-
-    /// How long one cell takes, as far as is known beforehand.
-    pub fn cell_takes(&self, form: &Form, load: Load) -> Duration {
-        let connections = match load {
-            _ if self.workload.connect == Connect::ForEachRequest => 0,
-            Load::Clients(clients) => clients,
-            Load::Overload(_) => OPEN_PROXIED,
-            Load::Schedule | Load::Phase(_) => schedule::browsers(&form.schedule),
-        };
-        let after = match load {
-            Load::Overload(_) => self.workload.timeout.0,
-            _ => form.drain.0,
-        };
-        let lasts = match load {
-            Load::Schedule | Load::Phase(_) => schedule::lasts(&form.schedule),
-            _ => form.warm_up.0.saturating_add(form.window.0),
-        };
-        let opening = CONNECTION * u32::try_from(connections).unwrap_or(u32::MAX);
-        AROUND.saturating_add(opening).saturating_add(lasts).saturating_add(after)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Beside what others would take: an origin that computes, offered several times what it can do, through gates and peers.
 //!
 //! The origin and the pages of [`crate::bounded_response`], Poisson arrivals in an open loop: half of the capacity, then a step
-//! of which the part after [`SETTLED`] counts. Through nobody, the gate as it comes, the gate with a target, HAProxy with a
+//! of which the part after `SETTLED` counts. Through nobody, the gate as it comes, the gate with a target, HAProxy with a
 //! bound and a queue, nginx with `limit_conn`, and three libraries with adaptive limits, each in a small proxy of its language.
 //!
 //! A gate has what it comes with. Every peer has the best of [`TRIES`] settings ([`variant`]), each tried once for the same time
@@ -9,7 +9,7 @@
 //! goodput is within a twentieth of the most: whoever serves next to nobody is fast.
 //!
 //! Every turn meets a fresh origin and a fresh process in between, and every variant the same requests in the same round. What
-//! was measured is on the disk before the next turn begins ([`book`]), so that an interrupted run goes on where it was.
+//! was measured is on the disk before the next turn begins (`book`), so that an interrupted run goes on where it was.
 
 mod book;
 mod front;

@@ -31,12 +31,13 @@ fn reports_hold_nobody_up(user: &str, report: &[u8]) {
     // Each of these would wait for the end of a report, which never comes, if it waited for any.
     assert_eq!(newcomer.query("SELECT 1"), "T D(1) C(SELECT 1) Z(I)");
     for number in 0..20 {
-        assert_eq!(newcomer.query(&format!("SELECT {number}")), format!("T D({number}) C(SELECT 1) Z(I)"));
-        // Another shape, and so a type that is unknown, each time.
+        // Another shape, and so a type that is unknown, each time. (One that is known may be known as long on a machine that has
+        // other things to do.)
         let unknown = format!("SELECT 1{}", ", 1".repeat(number + 1));
         assert!(newcomer.ask(&synced(&unknown)).ends_with("C(SELECT 1) Z(I)"));
     }
     // The lane's, and one that went ahead to learn what its type costs.
+    scene.until("what was let in runs", || scene.figure("in_flight") == reports() as u64);
     let (running, status) = (reports(), scene.gate.status());
     assert!((1..=LONG_LIMIT + 1).contains(&running), "{running} reports run\n{status:#}");
     assert_eq!(status["queued"].as_u64(), Some((REPORTS - running) as u64), "{status:#}");

@@ -1,7 +1,7 @@
 //! The laboratory of experiments whose load is visits: the bookstore's site over a private PostgreSQL, and emulated browsers.
 //!
 //! Site and browsers are processes of the `bookstore` binary, on the client's processor; whoever is compared stands where the
-//! plan says ([`super::site`]). After each cell, or after the last, the shop's books must balance (`bookstore check`).
+//! plan says (`site`). After each cell, or after the last, the shop's books must balance (`bookstore check`).
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

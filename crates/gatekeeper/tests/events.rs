@@ -82,16 +82,16 @@ fn a_session_knows_its_own_notifications_by_the_process_id_of_its_login() {
         let user = format!("notifier_{pooling}");
         let scene = Scene::start(&user, &["connections = 2", &format!("pooling = \"{pooling}\"")]);
         let [mut listener, mut other] = scene.clients();
-        assert_eq!(listener.query("LISTEN channel"), "C(LISTEN) Z(I)");
-        assert_eq!(listener.query("NOTIFY channel"), "C(NOTIFY) A Z(I)");
+        assert_eq!(listener.query("LISTEN own"), "C(LISTEN) Z(I)");
+        assert_eq!(listener.query("NOTIFY own"), "C(NOTIFY) A Z(I)");
         assert_eq!(listener.notifier, listener.key.0);
         // Asked for in an exchange of its own, and told later.
-        assert_eq!(listener.query("BEGIN; NOTIFY channel, 'late'"), "C(BEGIN) C(NOTIFY) Z(T)");
+        assert_eq!(listener.query("BEGIN; NOTIFY own, 'late'"), "C(BEGIN) C(NOTIFY) Z(T)");
         assert_eq!(listener.query("COMMIT"), "C(COMMIT) A Z(I)");
         assert_eq!(listener.notifier, listener.key.0);
         // Others' are told of by the server process that they used.
         let process =
-            other.column("SELECT pg_backend_pid() FROM (SELECT pg_notify('channel', 'other')) told");
+            other.column("SELECT pg_backend_pid() FROM (SELECT pg_notify('own', 'other')) told");
         assert_eq!(listener.answer(), "A");
         assert_eq!(process, [listener.notifier.to_string()]);
         assert_ne!(listener.notifier, listener.key.0);

@@ -90,8 +90,7 @@ fn a_session_knows_its_own_notifications_by_the_process_id_of_its_login() {
         assert_eq!(listener.query("COMMIT"), "C(COMMIT) A Z(I)");
         assert_eq!(listener.notifier, listener.key.0);
         // Others' are told of by the server process that they used.
-        let process =
-            other.column("SELECT pg_backend_pid() FROM (SELECT pg_notify('own', 'other')) told");
+        let process = other.column("SELECT pg_backend_pid() FROM (SELECT pg_notify('own', 'other')) told");
         assert_eq!(listener.answer(), "A");
         assert_eq!(process, [listener.notifier.to_string()]);
         assert_ne!(listener.notifier, listener.key.0);

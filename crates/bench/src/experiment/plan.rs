@@ -22,15 +22,8 @@ const FILE: &str = "plan.toml";
 pub const OPEN_DIRECT: usize = 600;
 /// The same to a proxy, where who waits costs the database nothing.
 pub const OPEN_PROXIED: usize = 1_000;
-/// The variants that a gate is compared with.
-const CONTROLS: [&str; 6] = [
-    "direct",
-    "pgbouncer-same-pool",
-    "pgbouncer-best-pool",
-    "pgpool-same-pool",
-    "pgpool-best-pool",
-    "gate-fifo",
-];
+/// Of the variants that every plan knows, those that are compared with all others.
+const GATES: [&str; 2] = ["gate", "gate-calibrated"];
 /// Server connections of a gate as it comes, and of PgBouncer beside it.
 pub const POOL: u32 = 20;
 
@@ -491,7 +484,8 @@ impl Plan {
 impl Goal {
     /// Whether it is of a control: said for comparison.
     pub fn is_of_a_control(&self) -> bool {
-        CONTROLS.contains(&self.of.as_str())
+        let of = self.of.as_str();
+        check::VARIANTS.contains(&of) && !GATES.contains(&of)
     }
 }
 

@@ -6,6 +6,7 @@
 //! interrupted experiment goes on with; [`verdict`] judges the goals, [`report`] shows it all.
 
 pub mod anatomy;
+mod busy;
 pub mod cell;
 mod check;
 pub mod complaint;

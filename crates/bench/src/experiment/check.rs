@@ -30,7 +30,7 @@ pub const SHORT_MAX: Duration = Duration::from_secs(60);
 /// The longest that the full form may take.
 pub const FULL_MAX: Duration = Duration::from_secs(90 * 60);
 /// The most clients: one client program drives them, and each may be a process of the server.
-const CLIENTS_MAX: usize = 5_000;
+pub(super) const CLIENTS_MAX: usize = 5_000;
 
 /// Checks a plan that was read from this text.
 pub(super) fn check(plan: &Plan, file: &Path, text: &str) -> Result<(), Complaints> {
@@ -155,7 +155,14 @@ fn check_form(plan: &Plan, (name, form): (&str, &Form), most: Duration, judge: &
     if form.filled_for.is_some() && plan.workload.site.is_none() {
         judge.complain(&at("filled_for"), "is for a site, and there is none", Some("write [workload.site]"));
     }
-    if form.clients.is_empty() && form.overload.is_empty() && form.schedule.is_empty() {
+    if form.busy.iter().any(|&part| !(part > 0.0 && part < 1.0)) {
+        let hint = "0.9 is nine tenths of the time; whoever saturates the server is written in `clients`";
+        judge.complain(&at("busy"), "must be more than 0 and less than 1", Some(hint));
+    }
+    if !form.busy.is_empty() && plan.workload.site.is_none() {
+        judge.complain(&at("busy"), "is for the browsers of a site", Some("write numbers of clients"));
+    }
+    if form.loads().next().is_none() {
         let hint = "write numbers of clients, or multiples in `overload`";
         judge.complain(&at("clients"), "is empty, and so is `overload`", Some(hint));
     }

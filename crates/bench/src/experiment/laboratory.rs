@@ -267,8 +267,8 @@ impl Laboratory for Statements {
                 let rate = rate.ok_or_else(|| Error::Experiment("nothing was calibrated".to_owned()))?;
                 self.open(&control, rate * factor, seed).await
             }
-            Load::Schedule | Load::Phase(_) => {
-                Err(Error::Experiment("a schedule is for the browsers of a site".to_owned()))
+            Load::Busy(_) | Load::Schedule | Load::Phase(_) => {
+                Err(Error::Experiment("this load is for the browsers of a site".to_owned()))
             }
         };
         let measured = measured.map_err(|error| {

@@ -247,6 +247,10 @@ pub struct Form {
     /// Clients of a closed loop.
     #[serde(default)]
     pub clients: Vec<usize>,
+    /// Browsers of a closed loop, so many that the server's processor is busy for these parts of the time over direct
+    /// connections; how many is found before the cells.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub busy: Vec<f64>,
     /// Arrivals of an open loop, as multiples of what `calibrate` found.
     #[serde(default)]
     pub overload: Vec<f64>,
@@ -303,6 +307,10 @@ pub struct Goal {
     pub group: Who,
     /// Only where there are at least so many clients.
     pub clients_from: Option<usize>,
+    /// Only where the server is busy for at least this part of the time, over direct connections.
+    pub busy_from: Option<f64>,
+    /// Only where it is busy for at most this part.
+    pub busy_to: Option<f64>,
     /// Only where arrivals are at least this multiple.
     pub overload_from: Option<f64>,
     /// Only in the phases of a schedule, from this one on.
@@ -373,6 +381,8 @@ pub struct Expected {
 pub enum Load {
     /// So many clients in a closed loop.
     Clients(usize),
+    /// As many as keep the server busy for this part of the time, over direct connections.
+    Busy(f64),
     /// Arrivals at this multiple of what was calibrated.
     Overload(f64),
     /// Browsers that join by the form's schedule, in one cell.
@@ -409,6 +419,7 @@ impl Load {
     pub fn label(self) -> String {
         match self {
             Self::Clients(clients) => format!("{clients}"),
+            Self::Busy(part) => format!("{:.0}%", part * 100.0),
             Self::Overload(factor) => format!("{factor}×"),
             Self::Schedule => "steps".to_owned(),
             Self::Phase(phase) => format!("phase {}", phase + 1),
@@ -420,6 +431,7 @@ impl Load {
         match self {
             Self::Clients(0) => "with the bystanders alone".to_owned(),
             Self::Clients(clients) => format!("with {clients} clients"),
+            Self::Busy(part) => format!("where the server is {:.0} % busy without a gate", part * 100.0),
             Self::Overload(factor) => format!("at {factor} times the calibrated rate"),
             Self::Schedule => "by the schedule".to_owned(),
             Self::Phase(phase) => format!("in phase {}", phase + 1),
@@ -502,7 +514,8 @@ impl Form {
 
     fn steady(&self) -> impl Iterator<Item = Load> + '_ {
         let closed = self.clients.iter().copied().map(Load::Clients);
-        closed.chain(self.overload.iter().copied().map(Load::Overload))
+        let busy = self.busy.iter().copied().map(Load::Busy);
+        closed.chain(busy).chain(self.overload.iter().copied().map(Load::Overload))
     }
 }
 

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::busy;
 use super::cell::{Cell, Measured, TypeFigures};
 use super::machine::{Machine, Moment};
 use super::plan::Load;
@@ -63,6 +64,13 @@ pub enum Line {
         variant: String,
         /// The file that a gate has written.
         document: String,
+    },
+    /// How many clients keep the server busy for a part of the time.
+    KeptBusy {
+        /// The part that is looked for.
+        part: f64,
+        /// Each number of clients, with the part for which it was busy.
+        tried: Vec<(usize, f64)>,
     },
     /// What was calibrated.
     Calibrated {
@@ -155,6 +163,23 @@ impl Results {
             }
             _ => None,
         })
+    }
+
+    /// How many clients keep the server busy for this part of the time, as near as was found.
+    pub fn clients_for(&self, part: f64) -> Option<usize> {
+        self.lines.iter().find_map(|line| match line {
+            Line::KeptBusy { part: wanted, tried } if *wanted == part => busy::nearest(part, tried),
+            _ => None,
+        })
+    }
+
+    /// Every number of clients that was tried for how busy they keep the server, with what it was.
+    pub fn busy_tried(&self) -> Vec<(usize, f64)> {
+        let tried = self.lines.iter().filter_map(|line| match line {
+            Line::KeptBusy { tried, .. } => Some(tried),
+            _ => None,
+        });
+        tried.flatten().copied().collect()
     }
 
     /// The best that was calibrated, per second.

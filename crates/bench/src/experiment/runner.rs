@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::busy;
 use super::cell::{Cell, Measured};
 use super::offline::Offline;
 use super::part::Part;
@@ -73,6 +74,9 @@ pub async fn run(
 ) -> Result<(), Error> {
     let missing = missing(form, part, book);
     calibrate(plan, form, &missing, laboratory, book, display).await?;
+    for &part in form.busy.iter().filter(|&&part| missing.iter().any(|cell| cell.load == Load::Busy(part))) {
+        busy::find(form, part, laboratory, book, display).await?;
+    }
     let mut clock = Clock::new(plan, form);
     let mut offline = Offline::new(plan, form);
     for (number, cell) in missing.iter().enumerate() {
@@ -84,7 +88,14 @@ pub async fn run(
         display.now(format!("{place}   about {} left", humantime::format_duration(whole(left))));
         let rate = book.results().calibrated();
         let start = Instant::now();
-        let mut measured = laboratory.measure(cell, best, rate).await?;
+        let asked = match cell.load {
+            Load::Busy(part) => {
+                let clients = book.results().clients_for(part).unwrap_or_default();
+                Cell { load: Load::Clients(clients), ..cell.clone() }
+            }
+            _ => cell.clone(),
+        };
+        let mut measured = laboratory.measure(&asked, best, rate).await?;
         measured.took_seconds = start.elapsed().as_secs_f64();
         clock.learn(cell, start.elapsed());
         display.say(&format!("  {place}   {}", in_a_line(&measured)));
@@ -254,6 +265,9 @@ mod tests {
             self.asked.push((cell.clone(), best, rate));
             let mut measured = Measured { alive: true, ..Measured::default() };
             // A pool of 4 is the best.
+            if let Load::Clients(clients) = cell.load {
+                measured.server_cpu = Some((clients as f64 / 50.0).min(1.0));
+            }
             measured.clients.throughput = 100.0 - best.map_or(0.0, |pool| (f64::from(pool) - 4.0).abs());
             Ok(measured)
         }
@@ -335,6 +349,24 @@ mod tests {
         assert_eq!(laboratory.asked.len(), cells(&plan.full).len());
         let of_best = |asked: &&(Cell, Option<u32>, _)| asked.0.variant == "pgbouncer-best-pool";
         assert!(laboratory.asked.iter().filter(of_best).all(|asked| asked.1 == Some(2)));
+    }
+
+    #[tokio::test]
+    async fn who_keeps_a_server_busy_is_found_before_the_cells_and_is_the_same_for_all() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("full.jsonl");
+        let mut plan = plan();
+        (plan.full.clients, plan.full.busy) = (Vec::new(), vec![0.5]);
+        let mut laboratory = Scripted::default();
+        let display = Display::new();
+        run(&plan, &plan.full, &Part::of("gate"), &mut laboratory, &mut open(&path), &display).await.unwrap();
+        let asked: Vec<(&str, Load)> =
+            laboratory.asked.iter().map(|asked| (asked.0.variant.as_str(), asked.0.load)).collect();
+        // A fiftieth of the processor for each client.
+        assert_eq!(asked[..2], [("direct", Load::Clients(24)), ("direct", Load::Clients(25))]);
+        assert_eq!(asked[2..], [("gate", Load::Clients(25)); 3]);
+        let results = Results::read(&path).unwrap();
+        assert_eq!(results.repetitions("gate", Load::Busy(0.5)).len(), 3);
     }
 
     #[tokio::test]

@@ -90,19 +90,33 @@ fn applies(goal: &Goal, load: Load) -> bool {
         Load::Clients(clients) => {
             goal.overload_from.is_none()
                 && goal.phases_from.is_none()
+                && !is_of_busy(goal)
                 && goal.clients_from.is_none_or(|from| clients >= from)
+        }
+        Load::Busy(part) => {
+            goal.clients_from.is_none()
+                && goal.overload_from.is_none()
+                && goal.phases_from.is_none()
+                && goal.busy_from.is_none_or(|from| part >= from)
+                && goal.busy_to.is_none_or(|to| part <= to)
         }
         Load::Overload(factor) => {
             goal.clients_from.is_none()
                 && goal.phases_from.is_none()
+                && !is_of_busy(goal)
                 && goal.overload_from.is_none_or(|from| factor >= from)
         }
         Load::Phase(phase) => {
             goal.clients_from.is_none()
                 && goal.overload_from.is_none()
+                && !is_of_busy(goal)
                 && goal.phases_from.is_none_or(|from| phase + 1 >= from)
         }
     }
+}
+
+const fn is_of_busy(goal: &Goal) -> bool {
+    goal.busy_from.is_some() || goal.busy_to.is_some()
 }
 
 fn standing(found: Interval, bound: f64, is_floor: bool) -> Standing {
@@ -294,6 +308,26 @@ mod tests {
         };
         assert!((mean(idle.clone()).unwrap() - 1.0 / 45.0).abs() < 1e-9);
         assert_eq!(verdict(idle, &results).standing, Standing::Reached);
+    }
+
+    #[test]
+    fn a_goal_may_be_for_servers_that_are_busy_for_some_part() {
+        let mut form = plan().full;
+        (form.clients, form.busy) = (vec![300], vec![0.7, 0.9]);
+        let mut results = results(&[("gate", 300, &[50.0])]);
+        for (part, throughput) in [(0.7, 20.0), (0.9, 30.0)] {
+            let cell = Cell { variant: "gate".to_owned(), load: Load::Busy(part), repetition: 0 };
+            let clients = Figures { throughput, ..Figures::default() };
+            results
+                .lines
+                .push(Line::Cell { cell, measured: Box::new(Measured { clients, ..Measured::default() }) });
+        }
+        let mean = |goal: Goal| one(&goal, &form, &results).found.map(|found| found.1.mean);
+        let any = Goal { relative_to: None, clients_from: None, ..goal() };
+        assert_eq!(mean(any.clone()), Some(20.0));
+        assert_eq!(mean(Goal { busy_from: Some(0.9), ..any.clone() }), Some(30.0));
+        assert_eq!(mean(Goal { busy_to: Some(0.7), ..any.clone() }), Some(20.0));
+        assert_eq!(mean(Goal { clients_from: Some(1), ..any }), Some(50.0));
     }
 
     #[test]

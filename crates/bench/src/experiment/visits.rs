@@ -218,7 +218,7 @@ impl Laboratory for Visits {
         let crowd = match cell.load {
             Load::Clients(browsers) => Crowd::Steady(browsers),
             Load::Schedule => Crowd::Scheduled,
-            Load::Overload(_) | Load::Phase(_) => {
+            Load::Busy(_) | Load::Overload(_) | Load::Phase(_) => {
                 return Err(Error::Experiment("a site is visited in a closed loop".to_owned()));
             }
         };

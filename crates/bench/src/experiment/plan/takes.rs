@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Audit, Connect, Form, Load, OPEN_PROXIED, Plan, has_best};
-use crate::experiment::{offline, schedule};
+use crate::experiment::{busy, offline, schedule};
 
 /// How long starting the server and filling its tables takes, as far as is known beforehand.
 const SET_UP: Duration = Duration::from_secs(5);
@@ -27,11 +27,14 @@ impl Plan {
             .chain(self.workload.site.iter().filter(|_| form.calibrate.is_some()).map(|_| &1))
             .map(|&clients| self.cell_takes(form, Load::Clients(clients)))
             .sum();
+        let probes = u32::try_from(busy::TRIED_MAX).unwrap_or(u32::MAX);
+        let looked_for: Duration =
+            form.busy.iter().map(|&part| self.cell_takes(form, Load::Busy(part)) * probes).sum();
         let once: Duration = form.runs().map(|load| self.cell_takes(form, load)).sum();
         let cells = once * u32::try_from(form.variants.len()).unwrap_or(u32::MAX) * form.repetitions;
         let search = self.cell_takes(form, Load::Clients(most)) * u32::try_from(searched).unwrap_or(u32::MAX);
         let offline = offline::takes(self, form);
-        SET_UP + self.filling_takes(form) + calibrated + search + offline + cells
+        SET_UP + self.filling_takes(form) + calibrated + looked_for + search + offline + cells
     }
 
     fn filling_takes(&self, form: &Form) -> Duration {
@@ -48,6 +51,7 @@ impl Plan {
         let connections = match load {
             _ if self.workload.connect == Connect::ForEachRequest => 0,
             Load::Clients(clients) => clients,
+            Load::Busy(_) => self.workload.site.as_ref().map_or(OPEN_PROXIED, |site| site.browsers as usize),
             Load::Overload(_) => OPEN_PROXIED,
             Load::Schedule | Load::Phase(_) => schedule::browsers(&form.schedule),
         };

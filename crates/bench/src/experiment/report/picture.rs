@@ -56,6 +56,11 @@ pub(super) fn pictures(shown: &Shown) -> Vec<(String, Picture)> {
     [
         (name.clone(), of(|load| matches!(load, Load::Clients(1..))), "clients"),
         (
+            format!("{name}-busy"),
+            of(|load| matches!(load, Load::Busy(_))),
+            "how busy the server is without a gate",
+        ),
+        (
             format!("{name}-overload"),
             of(|load| matches!(load, Load::Overload(_))),
             "arrivals, as multiples of the calibrated rate",

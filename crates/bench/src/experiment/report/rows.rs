@@ -78,7 +78,12 @@ pub(super) fn rows(shown: &Shown) -> Rows {
                 name += KILLED;
                 killed = true;
             }
-            let mut row = vec![load_of(load), name];
+            let mut called = load_of(load);
+            if let Load::Busy(part) = load {
+                let clients = shown.results.clients_for(part).unwrap_or_default();
+                called += &format!(", {} clients", count(clients as f64));
+            }
+            let mut row = vec![called, name];
             row.extend(figures(&repetitions, load));
             if with_bystanders {
                 let of = |measured: &&Measured| measured.bystanders.map(|figures| figures.all_seconds);
@@ -156,6 +161,7 @@ pub(super) fn load_of(load: Load) -> String {
     match load {
         Load::Clients(0) => "bystanders alone".to_owned(),
         Load::Clients(clients) => format!("{} clients", count(clients as f64)),
+        Load::Busy(part) => format!("{:.0} % busy", part * 100.0),
         Load::Overload(factor) => format!("{factor}× offered"),
         Load::Schedule | Load::Phase(_) => load.label(),
     }

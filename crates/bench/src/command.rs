@@ -157,7 +157,7 @@ async fn run(
     }
     let missing = runner::missing(form, &part, &book);
     if !missing.is_empty() {
-        let takes = missing.iter().map(|cell| plan.cell_takes(form, cell.load)).sum();
+        let takes = plan.left(form, &missing, book.results());
         display.say(&format!("  {} cells, about {}", missing.len(), about(takes)));
         display.now("starting a private PostgreSQL");
         let began = |machine| Line::Began { machine, moment: machine::Moment::now() };

@@ -31,6 +31,9 @@ pub use open::{OpenOutcome, OpenRun, Progress};
 pub use schedule::{ARRIVALS_MAX, Arrival, Schedule};
 pub use usage::{CpuMeter, ProcessorMeter};
 
+/// SQLSTATEs of this class say that there is no room: a full server's, and those of a gate that refuses.
+pub const REFUSED: &str = "53";
+
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -39,7 +42,7 @@ pub enum Outcome {
     Completed,
     /// The client gave up, in its own pool's queue or while the server worked.
     TimedOut,
-    /// The server (or a gate before it) refused for want of room: SQLSTATE class 53.
+    /// The server (or a gate before it) refused for want of room ([`REFUSED`]). It isn't sent again.
     Rejected,
     /// Any other error.
     Failed,

@@ -212,6 +212,7 @@ mod tests {
             client_cpu: 0.0,
             reopened: 0,
             first_failure: None,
+            waits: Vec::new(),
         }
     }
 

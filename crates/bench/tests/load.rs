@@ -208,3 +208,20 @@ async fn a_connection_for_each_request_is_a_session_for_each() {
     let requests = outcome.groups[0].records.len();
     assert_eq!(server.psql("SELECT count(DISTINCT pid) FROM seen").unwrap(), requests.to_string());
 }
+
+#[tokio::test]
+async fn waiting_in_the_client_is_told_and_a_refusal_gives_its_connection_back_at_once() {
+    let server = server();
+    let pool = pool(&server, 1).await;
+    // A hundred requests, one after the other: the last ones wait for the only connection for seconds.
+    let outcome = run(&pool, &statement("SELECT pg_sleep(0.05)"), Duration::from_secs(60)).await;
+    assert_eq!(outcome.waits.len(), outcome.records.len());
+    let longest = outcome.waits.iter().max().unwrap();
+    assert!(*longest > Duration::from_millis(50 * 20), "{longest:?}");
+    // A refusal, as a gate says it, within a transaction that is rolled back: nobody keeps the connection.
+    let refusing = "DO $$ BEGIN RAISE EXCEPTION 'no room' USING ERRCODE = '53300'; END $$";
+    let refused = RequestType::new("refused", 1.0, Unit::Transaction, &[], &[refusing]).unwrap();
+    let retrying = refused.retrying(&["40001".to_owned()]);
+    let outcome = run(&pool, &Arc::new(Mix::new(vec![retrying]).unwrap()), Duration::from_secs(60)).await;
+    assert!(outcome.records.iter().all(|record| (record.outcome, record.retries) == (Outcome::Rejected, 0)));
+}

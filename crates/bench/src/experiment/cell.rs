@@ -17,6 +17,8 @@ const CLIENT_BUSY: f64 = 0.9;
 const DISTURBED: f64 = 0.15;
 /// Later than this, and the client's own slowness shows in the response times.
 const CLIENT_LATE: Duration = Duration::from_millis(50);
+/// Longer than this for a connection of the client's own, and its queue shows in the response times.
+const CLIENT_QUEUED: Duration = Duration::from_millis(100);
 
 /// Which cell.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -173,6 +175,9 @@ pub struct Measured {
     pub load_seconds: Option<f64>,
     /// Arrivals per second, in an open loop.
     pub rate: Option<f64>,
+    /// How long requests waited in the client for one of its connections, in seconds: the 95th percentile. None in a closed loop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_queue_seconds: Option<f64>,
     /// What the server said first to a request that failed for good.
     pub first_failure: Option<String>,
     /// How long the whole cell took, in seconds.
@@ -184,6 +189,11 @@ impl Measured {
     pub fn is_client_bound(&self) -> bool {
         let share = (self.client_cpu + self.proxy_cpu) / self.client_processors.max(1) as f64;
         share > CLIENT_BUSY || self.late_seconds > CLIENT_LATE.as_secs_f64()
+    }
+
+    /// Whether requests waited in the client, where nobody who stands before the server sees them.
+    pub fn is_queued_in_client(&self) -> bool {
+        self.client_queue_seconds.is_some_and(|waited| waited > CLIENT_QUEUED.as_secs_f64())
     }
 
     /// Whether others took so much of the server's processor that the figures say less of the server.
@@ -214,6 +224,18 @@ impl Measured {
             Metric::Alive => f64::from(u8::from(self.alive)),
         })
     }
+}
+
+/// How long those waited in the client for a connection that were due in the window: the 95th percentile, in seconds.
+/// `waits` are each one's, beside when it was due.
+pub(super) fn queued_in_client(
+    waits: impl Iterator<Item = (Duration, Duration)>,
+    (warm_up, window): (Duration, Duration),
+) -> Option<f64> {
+    let counted = |due: Duration| due >= warm_up && due < warm_up + window;
+    let waits: Vec<f64> =
+        waits.filter(|&(due, _)| counted(due)).map(|(_, waited)| waited.as_secs_f64()).collect();
+    (!waits.is_empty()).then(|| percentile(&waits, 0.95))
 }
 
 #[cfg(test)]
@@ -260,5 +282,22 @@ mod tests {
         assert!(!measured.is_client_bound());
         assert!(Measured { proxy_cpu: 0.45, ..measured.clone() }.is_client_bound());
         assert!(Measured { late_seconds: 0.06, ..measured }.is_client_bound());
+    }
+
+    #[test]
+    fn only_waits_of_the_window_are_the_clients_queue() {
+        let millis = Duration::from_millis;
+        let second = Duration::from_secs(1);
+        // Before and after the window everybody waits for nine seconds.
+        let waits = [(500, 9_000), (1_000, 0), (1_500, 200), (2_000, 9_000)];
+        let waits =
+            |count| waits.into_iter().take(count).map(move |(due, waited)| (millis(due), millis(waited)));
+        assert_eq!(queued_in_client(waits(1), (second, second)), None);
+        let queued = queued_in_client(waits(4), (second, second)).unwrap();
+        assert!((queued - 0.19).abs() < 1e-9, "{queued}");
+        let measured = |seconds| {
+            Measured { client_queue_seconds: Some(seconds), ..Measured::default() }.is_queued_in_client()
+        };
+        assert!(measured(queued) && !measured(0.1) && !Measured::default().is_queued_in_client());
     }
 }

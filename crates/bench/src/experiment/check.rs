@@ -6,12 +6,12 @@ use std::time::Duration;
 use super::complaint::{Complaints, Judge, nearest};
 use super::offline;
 use super::plan::{
-    Connect, Form, Goal, Metric, Place, Plan, Request, Show, Site, Tables, Who, has_best, has_sessions,
+    Connect, Form, Goal, Load, Metric, Place, Plan, Request, Show, Site, Tables, Who, has_best, has_sessions,
 };
 use super::schedule::{self, MIXES};
 use super::words::Reference;
 use super::yardstick;
-use crate::load::VALUES_MAX;
+use crate::load::{REFUSED, VALUES_MAX};
 use crate::shop;
 
 /// The variants that every plan knows.
@@ -127,6 +127,10 @@ fn check_request(path: &str, request: &Request, tables: Tables, judge: &mut Judg
     if request.draw.len() > VALUES_MAX {
         judge.complain(&format!("{path}.draw"), format!("has more than {VALUES_MAX} entries"), None);
     }
+    for state in request.retry.iter().filter(|state| state.starts_with(REFUSED)) {
+        let why = format!("`{state}` says that there is no room: to send it again at once is a storm");
+        judge.complain(&format!("{path}.retry"), why, Some("a refusal is an answer; take it away"));
+    }
     for state in request.retry.iter().filter(|state| state.len() != 5) {
         let why = format!("`{state}` is no SQLSTATE");
         judge.complain(&format!("{path}.retry"), why, Some("they have five characters, as \"40P01\""));
@@ -141,7 +145,8 @@ fn check_form(plan: &Plan, (name, form): (&str, &Form), most: Duration, judge: &
             let why = format!("is empty, and `{variant}` has the best of them");
             judge.complain(&at("pools"), why, Some("write the sizes to try, as [2, 4, 8, 16, 32]"));
         }
-        if has_sessions(variant) && !form.overload.is_empty() {
+        let is_overloaded = form.overload.iter().any(|&factor| form.offers(variant, Load::Overload(factor)));
+        if has_sessions(variant) && is_overloaded {
             let why =
                 format!("doesn't go with `{variant}`: who stays connected keeps a process of pgpool-II");
             let hint = "take it away, and write numbers of clients";
@@ -179,6 +184,21 @@ fn check_form(plan: &Plan, (name, form): (&str, &Form), most: Duration, judge: &
     if !form.overload.is_empty() && form.calibrate.is_none() {
         let hint = "write calibrate = { variant = \"gate\", clients = [16, 64] }";
         judge.complain(&at("overload"), "has nothing to multiply", Some(hint));
+    }
+    if plan.workload.connect == Connect::ForEachRequest && !form.overload.is_empty() {
+        let hint = "its connections stay: write numbers of clients, which connect for each request";
+        let why = "is an open loop, and doesn't go with connect = \"for-each-request\"";
+        judge.complain(&at("overload"), why, Some(hint));
+    }
+    for (index, name) in form.overloaded.iter().enumerate().filter(|(_, name)| !form.variants.contains(name))
+    {
+        let known: Vec<&str> = form.variants.iter().map(String::as_str).collect();
+        let hint = nearest(name, &known);
+        let why = format!("`{name}` isn't among this form's variants");
+        judge.complain(&at(&format!("overloaded.{index}")), why, hint.as_deref());
+    }
+    if !form.overloaded.is_empty() && form.overload.is_empty() {
+        judge.complain(&at("overloaded"), "is there, and nothing is offered in `overload`", None);
     }
     if let Some(calibrate) = &form.calibrate {
         check_variant(plan, &at("calibrate.variant"), &calibrate.variant, judge);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 use tokio_postgres::Client;
 
-use super::cell::{Cell, Figures, Measured, Population};
+use super::cell::{Cell, Figures, Measured, Population, queued_in_client};
 use super::control::Control;
 use super::learned::Looks;
 use super::machine::Machine;
@@ -232,8 +232,10 @@ impl Statements {
         let meters = self.meters(Instant::now() + times.0, times.1, control);
         let outcome = run.run(&pool, &Arc::new(Progress::default())).await?;
         let used = used(Some(meters)).await?;
+        let dues = run.schedule.arrivals().iter().map(|arrival| arrival.due);
         Ok(Measured {
             clients: Figures::of(&outcome.records, times, run.timeout, None),
+            client_queue_seconds: queued_in_client(dues.zip(outcome.waits.iter().copied()), times),
             client_cpu: outcome.client_cpu,
             late_seconds: outcome.lag_p99.as_secs_f64(),
             rate: Some(rate),

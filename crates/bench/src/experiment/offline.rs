@@ -102,9 +102,9 @@ pub(super) fn check(plan: &Plan, judge: &mut Judge<'_>) {
     costs::check(plan, judge);
 }
 
-/// How long finding it takes at most, as far as is known beforehand.
-pub(super) fn takes(plan: &Plan, form: &Form) -> Duration {
-    capacity::takes(plan, form) + costs::takes(plan, form)
+/// How long finding takes at most what these results don't have, as far as is known beforehand.
+pub(super) fn takes(plan: &Plan, form: &Form, results: &Results) -> Duration {
+    capacity::takes(plan, form, results) + costs::takes(plan, form, results)
 }
 
 /// The capacity that a variant was given, if one was looked for.

@@ -254,6 +254,9 @@ pub struct Form {
     /// Arrivals of an open loop, as multiples of what `calibrate` found.
     #[serde(default)]
     pub overload: Vec<f64>,
+    /// Those of `variants` that meet `overload`, where not all do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub overloaded: Vec<String>,
     /// Browsers that join one after another while a cell lasts; a cell of its own beside those of `clients`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub schedule: Vec<Phase>,
@@ -510,6 +513,12 @@ impl Form {
     /// The loads that make a cell, in order: a schedule is one.
     pub fn runs(&self) -> impl Iterator<Item = Load> + '_ {
         self.steady().chain((!self.schedule.is_empty()).then_some(Load::Schedule))
+    }
+
+    /// Whether a variant meets a load.
+    pub fn offers(&self, variant: &str, load: Load) -> bool {
+        let chosen = self.overloaded.is_empty() || self.overloaded.iter().any(|name| name == variant);
+        chosen || !matches!(load, Load::Overload(_))
     }
 
     fn steady(&self) -> impl Iterator<Item = Load> + '_ {

@@ -50,6 +50,7 @@ pub fn cells(form: &Form) -> Vec<Cell> {
                 repetition,
             })
         })
+        .filter(|cell| form.offers(&cell.variant, cell.load))
         .collect()
 }
 
@@ -235,6 +236,9 @@ fn in_a_line(measured: &Measured) -> String {
     }
     if measured.is_client_bound() {
         text += "   (the client may be the bottleneck)";
+    }
+    if let Some(queued) = measured.client_queue_seconds.filter(|_| measured.is_queued_in_client()) {
+        text += &format!("   (5 % waited for {} and more in the client)", seconds(queued));
     }
     text
 }

@@ -3,7 +3,10 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::plan::{Load, Plan, Show};
+use super::cell::Cell;
+use super::plan::{Calibrate, Connect, Load, Plan, Show};
+use super::results::{Line, Results};
+use super::runner;
 
 mod sites;
 
@@ -96,6 +99,70 @@ fn a_whole_plan_is_read() {
 }
 
 #[test]
+fn what_is_left_is_less_than_all_of_it_by_what_is_there() {
+    let mut plan = plan();
+    plan.full.overload = vec![1.5];
+    plan.full.overloaded = vec!["gate".to_owned()];
+    plan.full.calibrate = Some(Calibrate { variant: "gate".to_owned(), clients: vec![4] });
+    let form = &plan.full;
+    let all = runner::cells(form);
+    // Three times three variants under three loads, and one under the overload.
+    assert_eq!(all.len(), 3 * (3 * 3 + 1));
+    assert!(all.iter().all(|cell| cell.variant == "gate" || cell.load != Load::Overload(1.5)));
+    let mut results = Results::default();
+    assert_eq!(plan.left(form, &all, &results), plan.takes(form));
+    let takes = |clients| plan.cell_takes(form, Load::Clients(clients));
+    results.lines.push(Line::Pool { variant: "pgbouncer-best-pool".to_owned(), tried: vec![(2, 1.0)] });
+    assert_eq!(plan.left(form, &all, &results), plan.takes(form) - takes(300) * 3);
+    results.lines.push(Line::Calibrated { tried: vec![(4, 1.0)] });
+    assert_eq!(plan.left(form, &all, &results), plan.takes(form) - takes(300) * 3 - takes(4));
+    // Of a part without them, neither was to be found.
+    let direct: Vec<Cell> = all.into_iter().filter(|cell| cell.variant == "direct").collect();
+    let alone = Duration::from_secs(5) + (takes(0) + takes(4) + takes(300)) * 3;
+    assert_eq!(plan.left(form, &direct, &Results::default()), alone);
+}
+
+#[test]
+fn who_is_offered_the_overload_must_be_there() {
+    let open = "overload = [3.0]\ncalibrate = { variant = \"gate\", clients = [4] }\n";
+    let with = |overloaded: &str| format!("[full]\n{open}overloaded = [{overloaded}]\n");
+    let text = WHOLE.replacen("[full]\n", &with("\"gate\", \"direct\""), 1);
+    let plan = Plan::parse("tried", Path::new("plan.toml"), &text).unwrap();
+    assert!(plan.full.offers("gate", Load::Overload(3.0)) && plan.full.offers("direct", Load::Overload(3.0)));
+    assert!(!plan.full.offers("pgbouncer-best-pool", Load::Overload(3.0)));
+    assert!(plan.full.offers("pgbouncer-best-pool", Load::Clients(4)));
+    let said = complaints("[full]\n", &with("\"gates\""));
+    assert!(
+        said.contains("full.overloaded.0: `gates` isn't among this form's variants; did you mean `gate`?"),
+        "{said}"
+    );
+    let said = complaints("[full]\n", "[full]\noverloaded = [\"gate\"]\n");
+    assert!(said.contains("full.overloaded: is there, and nothing is offered in `overload`"), "{said}");
+}
+
+#[test]
+fn every_collapse_is_offered_to_a_gate_that_holds_a_target() {
+    let experiments = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+    for name in ["deadlocks", "serializable-retries", "flash-sale", "short-reads", "memory-cliff"] {
+        let plan = Plan::load(&experiments, name).unwrap();
+        let form = &plan.full;
+        assert_eq!(form.overload, [1.5, 3.0], "{name}");
+        let calibrate = form.calibrate.as_ref().map(|calibrate| calibrate.variant.as_str());
+        assert_eq!(calibrate, Some("gate-target"), "{name}");
+        for variant in ["gate", "gate-target"] {
+            assert!(form.offers(variant, Load::Overload(3.0)), "{name}: {variant}");
+            let judged = |goal: &&super::plan::Goal| goal.of == variant && goal.overload_from == Some(1.5);
+            assert_eq!(plan.goal.iter().filter(judged).count(), 1, "{name}: {variant}");
+        }
+        // One line more than the gate as it comes.
+        let keys: Vec<(&str, Option<&str>)> =
+            plan.variant["gate-target"].iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        assert_eq!(keys, [("target", Some("1s"))], "{name}");
+        assert_eq!(plan.workload.connect, Connect::Once, "{name}: an open loop's connections stay");
+    }
+}
+
+#[test]
 fn every_plan_of_the_repository_is_sound() {
     let experiments = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
     let names = super::plan::names(&experiments).unwrap();
@@ -164,6 +231,7 @@ fn bounds_of_a_form_are_kept() {
         ("clients = [300]", "overload = [1.5]", "short.overload: has nothing to multiply; write calibrate"),
         ("at_least = 3", "", "has no bound; write at_least or at_most"),
         ("at_least = 3", "at_least = 3\nat_most = 4", "goal.0.at_most: and `at_least` can't both be there"),
+        ("\"40P01\"", "\"53300\"", "workload.request.0.retry: `53300` says that there is no room"),
         ("\"40P01\"", "\"deadlock\"", "workload.request.0.retry: `deadlock` is no SQLSTATE"),
         ("[variant.gate-contention]", "[variant.gate]", "variant.gate: is the name of a variant"),
         (
@@ -218,6 +286,18 @@ fn a_session_for_each_client_does_not_go_with_an_open_loop() {
     Plan::parse("tried", Path::new("plan.toml"), &closed).unwrap();
     let said = complaints("\"pgbouncer-best-pool\"", "\"pgpool-best-pol\"");
     assert!(said.contains("did you mean `pgpool-best-pool`?"), "{said}");
+}
+
+#[test]
+fn an_open_loop_does_not_connect_for_each_request() {
+    let open = "[full]\noverload = [3.0]\ncalibrate = { variant = \"gate\", clients = [4] }\n";
+    let text = WHOLE.replacen("[full]\n", open, 1).replacen(
+        "timeout = \"5s\"",
+        "timeout = \"5s\"\nconnect = \"for-each-request\"",
+        1,
+    );
+    let said = Plan::parse("tried", Path::new("plan.toml"), &text).unwrap_err().to_string();
+    assert!(said.contains("full.overload: is an open loop, and doesn't go with connect"), "{said}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use sim::Interval;
 
-use super::plan::{Form, Goal, Load, Metric, Plan};
+use super::plan::{Form, Goal, Load, Metric, Plan, Who};
 use super::results::Results;
 use super::words::Reference;
 use super::yardstick::Yardstick;
@@ -151,9 +151,25 @@ fn value(goal: &Goal, form: &Form, results: &Results, load: Load) -> Option<Inte
             paired(&own, &other)
         }
         Some(Reference::Idle) => divided(mean, &[Interval::of(&of(&goal.of, Load::Clients(0))).mean])?,
-        Some(Reference::Peak) => divided(mean, &means(form, std::slice::from_ref(&goal.of), &of))?,
+        Some(Reference::Peak) => divided(mean, &own_peaks(goal, form, results, &of))?,
         Some(Reference::Best) => divided(mean, &means(form, &form.variants, &of))?,
     })
+}
+
+/// What a variant's peak is the largest of: its means under every load, and what was calibrated through it. None as long as
+/// nothing but the goal's own loads was measured: the peak of those says that they are alike, not that they are near it.
+fn own_peaks(goal: &Goal, form: &Form, results: &Results, of: &impl Fn(&str, Load) -> Vec<f64>) -> Vec<f64> {
+    let is_calibrated = goal.metric == Metric::Throughput
+        && goal.group == Who::Clients
+        && form.calibrate.as_ref().is_some_and(|calibrate| calibrate.variant == goal.of);
+    let calibrated = results.calibrated().filter(|_| is_calibrated);
+    let mut elsewhere =
+        form.loads().filter(|&load| load != Load::Clients(0) && !applies(goal, load)).peekable();
+    let has_elsewhere = elsewhere.peek().is_some();
+    if has_elsewhere && calibrated.is_none() && elsewhere.all(|load| of(&goal.of, load).is_empty()) {
+        return Vec::new();
+    }
+    means(form, std::slice::from_ref(&goal.of), of).into_iter().chain(calibrated).collect()
 }
 
 /// Every mean of some variants under every load with clients.
@@ -207,7 +223,7 @@ fn show(goal: &Goal, value: f64) -> String {
 mod tests {
     use super::*;
     use crate::experiment::cell::{Cell, Figures, Measured};
-    use crate::experiment::plan::Who;
+    use crate::experiment::plan::Calibrate;
     use crate::experiment::results::Line;
     use crate::experiment::tests::plan;
 
@@ -328,6 +344,45 @@ mod tests {
         assert_eq!(mean(Goal { busy_from: Some(0.9), ..any.clone() }), Some(30.0));
         assert_eq!(mean(Goal { busy_to: Some(0.7), ..any.clone() }), Some(20.0));
         assert_eq!(mean(Goal { clients_from: Some(1), ..any }), Some(50.0));
+    }
+
+    #[test]
+    fn the_peak_is_of_the_same_variant_and_known_only_where_more_was_measured_than_the_overload() {
+        let mut form = plan().full;
+        form.overload = vec![1.5, 3.0];
+        form.calibrate = Some(Calibrate { variant: "gate".to_owned(), clients: vec![4, 20] });
+        let goal = |of: &str| Goal {
+            of: of.to_owned(),
+            clients_from: None,
+            overload_from: Some(1.5),
+            relative_to: Some(Reference::Peak),
+            at_least: Some(0.95),
+            ..goal()
+        };
+        let mut results = Results::default();
+        let add = |results: &mut Results, variant: &str, load, throughput| {
+            let cell = Cell { variant: variant.to_owned(), load, repetition: 0 };
+            let clients = Figures { throughput, ..Figures::default() };
+            let measured = Box::new(Measured { clients, ..Measured::default() });
+            results.lines.push(Line::Cell { cell, measured });
+        };
+        add(&mut results, "gate", Load::Overload(1.5), 90.0);
+        add(&mut results, "gate", Load::Overload(3.0), 80.0);
+        add(&mut results, "direct", Load::Overload(3.0), 40.0);
+        let found = |of: &str, results: &Results| {
+            let verdict = one(&goal(of), &form, results);
+            (verdict.standing, verdict.found.map(|found| (found.0, found.1.mean)))
+        };
+        // Two overloads that are as bad as one another aren't a peak.
+        assert_eq!(found("gate", &results), (Standing::Open, None));
+        results.lines.push(Line::Calibrated { tried: vec![(4, 100.0), (20, 64.0)] });
+        assert_eq!(found("gate", &results), (Standing::Missed, Some((Load::Overload(3.0), 0.8))));
+        // It was calibrated through another gate, and has to be measured under another load itself.
+        assert_eq!(found("direct", &results), (Standing::Open, None));
+        add(&mut results, "direct", Load::Clients(4), 50.0);
+        assert_eq!(found("direct", &results).1, Some((Load::Overload(3.0), 0.8)));
+        add(&mut results, "gate", Load::Clients(300), 160.0);
+        assert_eq!(found("gate", &results).1, Some((Load::Overload(3.0), 0.5)));
     }
 
     #[test]

@@ -20,7 +20,7 @@ use super::connections::Target;
 use super::execution::{Execution, execute};
 use super::mix::{Mix, Rotation};
 use super::usage::CpuMeter;
-use super::{Outcome, Record};
+use super::{Outcome, REFUSED, Record};
 use crate::Error;
 
 /// How long a client pauses that was refused or failed.
@@ -294,7 +294,9 @@ impl Member {
 /// No connection: refused if the server said that there is no room.
 fn refused(error: &Error) -> Execution {
     let full = match error {
-        Error::Database { source, .. } => source.code().is_some_and(|state| state.code().starts_with("53")),
+        Error::Database { source, .. } => {
+            source.code().is_some_and(|state| state.code().starts_with(REFUSED))
+        }
         _ => false,
     };
     let outcome = if full { Outcome::Rejected } else { Outcome::Failed };

@@ -3,8 +3,8 @@
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
-use super::Outcome;
 use super::mix::RequestType;
+use super::{Outcome, REFUSED};
 
 /// How a request went.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub(super) async fn execute(client: &Client, request_type: &RequestType, seed: u
             retries += 1;
             continue;
         }
-        let refused = state.is_some_and(|state| state.starts_with("53"));
+        let refused = state.is_some_and(|state| state.starts_with(REFUSED));
         let outcome = if refused { Outcome::Rejected } else { Outcome::Failed };
         let reason = error.as_db_error().map_or_else(|| error.to_string(), ToString::to_string);
         return Execution { outcome, retries, failure: Some(format!("{}: {reason}", request_type.name)) };

@@ -43,6 +43,8 @@ pub struct OpenOutcome {
     pub reopened: usize,
     /// What the server said to the first failed request, if any failed.
     pub first_failure: Option<String>,
+    /// How long each scheduled request waited here for a connection, in order of arrival; who never got one: until it gave up.
+    pub waits: Vec<Duration>,
 }
 
 /// Counts for a progress display; all of them only grow during a run.
@@ -116,6 +118,7 @@ impl OpenRun {
             client_cpu,
             reopened: pool.reopened() - reopened,
             first_failure: results.first_failure,
+            waits: results.waits,
         })
     }
 }
@@ -124,6 +127,7 @@ impl OpenRun {
 struct Results {
     records: Vec<Record>,
     first_failure: Option<String>,
+    waits: Vec<Duration>,
 }
 
 #[derive(Debug)]
@@ -148,14 +152,15 @@ impl Drop for StopOnDrop {
 
 impl State {
     fn new(run: OpenRun, pool: Arc<ConnectionPool>, progress: Arc<Progress>) -> Self {
-        let records = Vec::with_capacity(run.schedule.arrivals().len());
+        let total = run.schedule.arrivals().len();
+        let (records, waits) = (Vec::with_capacity(total), vec![Duration::ZERO; total]);
         Self {
             run,
             pool,
             progress,
             epoch: Instant::now() + LEAD,
             stop: AtomicBool::new(false),
-            results: Mutex::new(Results { records, first_failure: None }),
+            results: Mutex::new(Results { records, first_failure: None, waits }),
             all_ended: Notify::new(),
         }
     }
@@ -193,6 +198,13 @@ impl State {
         }
     }
 
+    /// A request has its connection, or has given up without one.
+    fn waited(&self, request: usize) {
+        let since = self.epoch + self.run.schedule.arrivals()[request].due;
+        let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
+        results.waits[request] = since.elapsed();
+    }
+
     fn ended(&self) -> usize {
         self.results.lock().unwrap_or_else(PoisonError::into_inner).records.len()
     }
@@ -201,6 +213,7 @@ impl State {
     fn sweep(&self) {
         let now = Instant::now();
         for request in self.pool.take_expired(|request| self.deadline(request) <= now) {
+            self.waited(request);
             self.record(request, Execution::GIVEN_UP);
         }
     }
@@ -249,6 +262,7 @@ fn arrive(state: &Arc<State>, runtime: &Handle) -> Vec<Duration> {
 async fn serve(state: Arc<State>, client: Client, request: usize) {
     let mut turn = Some((client, request));
     while let Some((client, request)) = turn {
+        state.waited(request);
         let deadline = state.deadline(request);
         let usable = if Instant::now() >= deadline {
             state.record(request, Execution::GIVEN_UP);

@@ -131,6 +131,12 @@ fn found(form: &Form, results: &Results, variant: &str) -> Option<(Search, Found
     }
 }
 
+/// How many measurements of a variant's capacity there are.
+fn measured(results: &Results, variant: &str) -> usize {
+    let is_its = |line: &&Line| matches!(line, Line::Capacity { variant: whose, .. } if whose == variant);
+    results.lines.iter().filter(is_its).count()
+}
+
 /// The capacity of a variant, as configurations have it.
 pub(super) fn settled(form: &Form, results: &Results, variant: &str) -> Option<String> {
     found(form, results, variant).map(|(_, found)| written(found.chosen))
@@ -157,11 +163,15 @@ pub(super) fn told(plan: &Plan, form: &Form, results: &Results) -> Vec<String> {
     searched(plan, form).into_iter().filter_map(one).collect()
 }
 
-/// How long the searches of a form take at most, as far as is known beforehand.
-pub(super) fn takes(plan: &Plan, form: &Form) -> Duration {
+/// How long the searches of a form still take at most, as far as is known beforehand.
+pub(super) fn takes(plan: &Plan, form: &Form, results: &Results) -> Duration {
     let Some(asked) = form.search else { return Duration::ZERO };
     let brief = Form { warm_up: asked.warm_up, window: asked.window, ..form.clone() };
-    let measurements = searched(plan, form).len() * asked.measurements;
+    let measurements: usize = searched(plan, form)
+        .into_iter()
+        .filter(|variant| found(form, results, variant).is_none())
+        .map(|variant| asked.measurements.saturating_sub(measured(results, variant)))
+        .sum();
     plan.cell_takes(&brief, most(form)) * u32::try_from(measurements).unwrap_or(u32::MAX)
 }
 

@@ -89,10 +89,11 @@ pub(super) fn told(plan: &Plan, form: &Form, results: &Results) -> Vec<String> {
     form.variants.iter().filter(learned).filter_map(sentence).collect()
 }
 
-/// How long learning takes, as far as is known beforehand.
-pub(super) fn takes(plan: &Plan, form: &Form) -> Duration {
+/// How long learning still takes, as far as is known beforehand.
+pub(super) fn takes(plan: &Plan, form: &Form, results: &Results) -> Duration {
     let Some(idle) = form.idle else { return Duration::ZERO };
-    let variants = form.variants.iter().filter(|variant| is_needed(plan, variant)).count();
+    let is_to_learn = |variant: &&String| is_needed(plan, variant) && of(results, variant).is_none();
+    let variants = form.variants.iter().filter(is_to_learn).count();
     let once = plan.cell_takes(&Form { window: idle.window, ..form.clone() }, Load::Clients(idle.clients));
     once * u32::try_from(variants).unwrap_or(u32::MAX)
 }

@@ -200,8 +200,19 @@ fn what_is_found_beforehand_takes_time() {
     let cell = |form: &Form, clients| plan.cell_takes(form, Load::Clients(clients));
     let search = cell(&plan.full, 50) - Duration::from_secs(15) + brief;
     let idle = cell(&plan.full, 2) + Duration::from_secs(10);
-    assert_eq!(takes(&plan, &plan.full), search * 30 + idle);
-    assert_eq!(takes(&plan, &plan.short), Duration::ZERO);
+    let nothing = Results::default();
+    assert_eq!(takes(&plan, &plan.full, &nothing), search * 30 + idle);
+    assert_eq!(takes(&plan, &plan.short, &nothing), Duration::ZERO);
+    // An interrupted search has fewer measurements to go, and what was learned isn't learned again.
+    let mut results = nothing;
+    let variant = || "first".to_owned();
+    let line = Line::Capacity { variant: variant(), seconds: 0.01, throughput: 1.0, reached: true };
+    results.lines.extend([line.clone(), line]);
+    assert_eq!(takes(&plan, &plan.full, &results), search * 28 + idle);
+    results.lines.push(Line::Costs { variant: "stale".to_owned(), document: String::new() });
+    assert_eq!(takes(&plan, &plan.full, &results), search * 28);
+    let only_direct = Form { variants: vec!["direct".to_owned()], ..plan.full.clone() };
+    assert_eq!(takes(&plan, &only_direct, &results), Duration::ZERO);
 }
 
 #[test]

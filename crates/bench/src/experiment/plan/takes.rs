@@ -1,8 +1,10 @@
-//! How long a plan takes, as far as is known beforehand: what `bench list` says, and what bounds its forms.
+//! How long a plan takes, as far as is known beforehand: what `bench list` and `bench run` say, and what bounds its forms.
 
 use std::time::Duration;
 
 use super::{Audit, Connect, Form, Load, OPEN_PROXIED, Plan, has_best};
+use crate::experiment::cell::Cell;
+use crate::experiment::results::Results;
 use crate::experiment::{busy, offline, schedule};
 
 /// How long starting the server and filling its tables takes, as far as is known beforehand.
@@ -17,24 +19,53 @@ const CONNECTION: Duration = Duration::from_millis(2);
 impl Plan {
     /// How long a form takes, as far as is known beforehand.
     pub fn takes(&self, form: &Form) -> Duration {
-        let pools = if form.pools.len() > 1 { form.pools.len() } else { 0 };
-        let searched = form.variants.iter().filter(|variant| has_best(variant)).count() * pools;
+        let meet = |load: Load| {
+            let meet = form.variants.iter().filter(|variant| form.offers(variant, load)).count();
+            u32::try_from(meet).unwrap_or(u32::MAX)
+        };
+        let once: Duration = form.runs().map(|load| self.cell_takes(form, load) * meet(load)).sum();
+        self.begins_after(form, &Results::default()) + once * form.repetitions
+    }
+
+    /// How long it takes to measure these cells of a form where these results are there already.
+    pub fn left(&self, form: &Form, missing: &[Cell], results: &Results) -> Duration {
+        let is_missing = |variant: &String| missing.iter().any(|cell| cell.variant == *variant);
+        let mut part = form.clone();
+        part.variants.retain(is_missing);
+        if !missing.iter().any(|cell| matches!(cell.load, Load::Overload(_))) {
+            part.overload.clear();
+        }
+        part.busy.retain(|&part| missing.iter().any(|cell| cell.load == Load::Busy(part)));
+        let cells: Duration = missing.iter().map(|cell| self.cell_takes(form, cell.load)).sum();
+        self.begins_after(&part, results) + cells
+    }
+
+    /// How long everything before the cells takes, and looking at a site's books after them: what is to be found, and isn't
+    /// in the results yet.
+    fn begins_after(&self, form: &Form, results: &Results) -> Duration {
+        let is_sought =
+            |variant: &&String| form.pools.len() > 1 && has_best(variant) && results.pool(variant).is_none();
+        let searches = form.variants.iter().filter(is_sought).count() * form.pools.len();
         let most = form.clients.iter().copied().max().unwrap_or(OPEN_PROXIED);
+        let search = self.cell_takes(form, Load::Clients(most)) * u32::try_from(searches).unwrap_or(u32::MAX);
+        let of_a_site = self.workload.site.is_some();
+        let needs_calibration = (of_a_site || !form.overload.is_empty()) && results.calibrated().is_none();
         let calibrated: Duration = form
             .calibrate
             .iter()
-            .flat_map(|calibrate| &calibrate.clients)
-            .chain(self.workload.site.iter().filter(|_| form.calibrate.is_some()).map(|_| &1))
-            .map(|&clients| self.cell_takes(form, Load::Clients(clients)))
+            .filter(|_| needs_calibration)
+            .flat_map(|calibrate| calibrate.clients.iter().copied().chain(of_a_site.then_some(1)))
+            .map(|clients| self.cell_takes(form, Load::Clients(clients)))
             .sum();
         let probes = u32::try_from(busy::TRIED_MAX).unwrap_or(u32::MAX);
-        let looked_for: Duration =
-            form.busy.iter().map(|&part| self.cell_takes(form, Load::Busy(part)) * probes).sum();
-        let once: Duration = form.runs().map(|load| self.cell_takes(form, load)).sum();
-        let cells = once * u32::try_from(form.variants.len()).unwrap_or(u32::MAX) * form.repetitions;
-        let search = self.cell_takes(form, Load::Clients(most)) * u32::try_from(searched).unwrap_or(u32::MAX);
-        let offline = offline::takes(self, form);
-        SET_UP + self.filling_takes(form) + calibrated + looked_for + search + offline + cells
+        let looked_for: Duration = form
+            .busy
+            .iter()
+            .filter(|&&part| results.clients_for(part).is_none())
+            .map(|&part| self.cell_takes(form, Load::Busy(part)) * probes)
+            .sum();
+        let offline = offline::takes(self, form, results);
+        SET_UP + self.filling_takes(form) + calibrated + looked_for + search + offline
     }
 
     fn filling_takes(&self, form: &Form) -> Duration {

@@ -22,6 +22,8 @@ pub(super) struct Rows {
 const CLIENT_BOUND: &str = " †";
 /// The same where others used the server's processor.
 const DISTURBED: &str = " *";
+/// The same where requests waited in the client.
+const QUEUED: &str = " §";
 /// The same where the server lost processes.
 const KILLED: &str = " ‡";
 
@@ -47,7 +49,7 @@ pub(super) fn rows(shown: &Shown) -> Rows {
     let visited = Visited::of(shown);
     header.extend(visited.header());
     let mut rows = Vec::new();
-    let (mut client_bound, mut disturbed, mut killed) = (false, 0.0f64, false);
+    let (mut client_bound, mut disturbed, mut queued, mut killed) = (false, 0.0f64, 0.0f64, false);
     for load in shown.form().loads() {
         for variant in &shown.form().variants {
             let repetitions = shown.results.repetitions(variant, load);
@@ -73,6 +75,11 @@ pub(super) fn rows(shown: &Shown) -> Rows {
                 name += DISTURBED;
                 let shares = repetitions.iter().filter_map(|measured| measured.others_cpu);
                 disturbed = shares.fold(disturbed, f64::max);
+            }
+            if repetitions.iter().any(|measured| measured.is_queued_in_client()) {
+                name += QUEUED;
+                let waits = repetitions.iter().filter_map(|measured| measured.client_queue_seconds);
+                queued = waits.fold(queued, f64::max);
             }
             if repetitions.iter().any(|measured| !measured.alive) {
                 name += KILLED;
@@ -108,6 +115,13 @@ pub(super) fn rows(shown: &Shown) -> Rows {
             disturbed * 100.0
         ));
     }
+    if queued > 0.0 {
+        notes.push(format!(
+            "§: all of the client's own connections were taken, and one request in twenty waited there for one for more than 100 ms \
+             (for {} at most): a queue in order of arrival that nobody sees who stands before the server.",
+            seconds(queued)
+        ));
+    }
     if killed {
         let kills: u64 = shown.results.cells().map(|(_, measured)| measured.kills).sum();
         notes.push(format!(
@@ -120,7 +134,7 @@ pub(super) fn rows(shown: &Shown) -> Rows {
 /// A column: its title, its figure, and how a value is written.
 type Column = (&'static str, Metric, fn(f64) -> String);
 
-/// What tables have more of a site.
+/// What tables have more of a site, and where somebody refuses.
 struct Visited {
     yardstick: Yardstick,
     columns: Vec<Column>,
@@ -131,8 +145,12 @@ impl Visited {
         let yardstick = Yardstick::of(&shown.results);
         let site = shown.plan.workload.site.as_ref();
         let mut columns: Vec<Column> = Vec::new();
-        if site.is_some_and(|site| site.place == Place::Site) {
+        let is_before_site = site.is_some_and(|site| site.place == Place::Site);
+        let refuses = || shown.results.cells().any(|(_, measured)| measured.clients.refused > 0);
+        if is_before_site || (site.is_none() && refuses()) {
             columns.push(("refused", Metric::Refused, percent));
+        }
+        if is_before_site {
             columns.push(("mean, let in", Metric::ResponseLetIn, seconds));
         }
         if yardstick.most.is_some() {

@@ -215,3 +215,21 @@ fn waits_and_service_stand_beside_what_browsers_see() {
         assert!(table.contains(row), "{row}: {table}");
     }
 }
+
+#[test]
+fn who_refused_and_whom_the_client_kept_waiting_is_told() {
+    let mut shown = shown();
+    let marks = |shown: &Shown| {
+        let rows = rows::rows(shown);
+        (rows.header.contains(&"refused"), rows.rows.concat().join("|").contains('§'), rows.notes.join("\n"))
+    };
+    let (refused, queued, notes) = marks(&shown);
+    assert!(!refused && !queued && !notes.contains('§'));
+    let Some(Line::Cell { measured, .. }) = shown.results.lines.last_mut() else { panic!("no cell") };
+    measured.clients.refused = 4;
+    measured.client_queue_seconds = Some(8.5);
+    let (refused, queued, notes) = marks(&shown);
+    assert!(refused && queued && notes.contains("(for 8.50 s at most)"), "{notes}");
+    // Half of two repetitions in which four and none of ten were refused.
+    assert!(rows::rows(&shown).rows.concat().iter().any(|cell| cell.starts_with("20 ±")));
+}

@@ -20,26 +20,25 @@ impl Plan {
         let pools = if form.pools.len() > 1 { form.pools.len() } else { 0 };
         let searched = form.variants.iter().filter(|variant| has_best(variant)).count() * pools;
         let most = form.clients.iter().copied().max().unwrap_or(OPEN_PROXIED);
-        let calibrated: Duration = form
+        let calibrated = form
             .calibrate
             .iter()
             .flat_map(|calibrate| &calibrate.clients)
             .chain(self.workload.site.iter().filter(|_| form.calibrate.is_some()).map(|_| &1))
-            .map(|&clients| self.cell_takes(form, Load::Clients(clients)))
-            .sum();
-        let once: Duration = form.runs().map(|load| self.cell_takes(form, load)).sum();
-        let cells = once * u32::try_from(form.variants.len()).unwrap_or(u32::MAX) * form.repetitions;
-        let search = self.cell_takes(form, Load::Clients(most)) * u32::try_from(searched).unwrap_or(u32::MAX);
+            .map(|&clients| self.cell_takes(form, Load::Clients(clients)));
+        let once = together(form.runs().map(|load| self.cell_takes(form, load)));
+        let cells = times(once, form.variants.len()).saturating_mul(form.repetitions);
+        let search = times(self.cell_takes(form, Load::Clients(most)), searched);
         let offline = offline::takes(self, form);
-        SET_UP + self.filling_takes(form) + calibrated + search + offline + cells
+        together([SET_UP, self.filling_takes(form), together(calibrated), search, offline, cells])
     }
 
     fn filling_takes(&self, form: &Form) -> Duration {
         let Some(site) = &self.workload.site else { return Duration::ZERO };
-        let filling = FILLING * form.filled_for.unwrap_or(site.browsers);
+        let filling = FILLING.saturating_mul(form.filled_for.unwrap_or(site.browsers));
         match site.audit {
             Audit::AfterEachCell => filling,
-            Audit::AtTheEnd => filling * 2,
+            Audit::AtTheEnd => filling.saturating_mul(2),
         }
     }
 
@@ -59,7 +58,17 @@ impl Plan {
             Load::Schedule | Load::Phase(_) => schedule::lasts(&form.schedule),
             _ => form.warm_up.0.saturating_add(form.window.0),
         };
-        let opening = CONNECTION * u32::try_from(connections).unwrap_or(u32::MAX);
+        let opening = times(CONNECTION, connections);
         AROUND.saturating_add(opening).saturating_add(lasts).saturating_add(after)
     }
+}
+
+/// One after the other; however long a plan says that something takes, it is no more than a duration holds.
+pub(in crate::experiment) fn together(parts: impl IntoIterator<Item = Duration>) -> Duration {
+    parts.into_iter().fold(Duration::ZERO, Duration::saturating_add)
+}
+
+/// So often, likewise.
+pub(in crate::experiment) fn times(once: Duration, often: usize) -> Duration {
+    once.saturating_mul(u32::try_from(often).unwrap_or(u32::MAX))
 }

@@ -178,7 +178,13 @@ impl Laboratory<'_> {
             display.now(format!("{}: setting {} of {TRIES}, {setting}", variant.name, number + 1));
             let begin = Instant::now();
             let turned = self
-                .measure(variant, *setting, TRIED_AT, self.options.tried, self.options.seed + TRIED_SEED)
+                .measure(
+                    variant,
+                    *setting,
+                    TRIED_AT,
+                    self.options.tried,
+                    self.options.seed.wrapping_add(TRIED_SEED),
+                )
                 .await?;
             let took = begin.elapsed().as_secs_f64();
             display.say(&format!(
@@ -200,7 +206,7 @@ impl Laboratory<'_> {
     }
 
     async fn turn(&mut self, turn: &Turn) -> Result<Turned, Error> {
-        let seed = self.options.seed + turn.round as u64;
+        let seed = self.options.seed.wrapping_add(turn.round as u64);
         self.measure(&turn.variant, turn.setting, turn.load, self.options.step, seed).await
     }
 
@@ -213,7 +219,7 @@ impl Laboratory<'_> {
         seed: u64,
     ) -> Result<Turned, Error> {
         // With another number of the seed for each load, so that no load has the first requests of another.
-        let seed = seed + ((load * 10.0) as u64) * 1_000;
+        let seed = seed.wrapping_add(((load * 10.0) as u64) * 1_000);
         let steps = [(CALM * self.peak, CALM_LASTS), (load * self.peak, step)];
         let arrivals = Arrivals::poisson(&steps, seed)?;
         let way: Way = variant.way;

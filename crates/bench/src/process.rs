@@ -9,6 +9,7 @@ use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -146,6 +147,12 @@ pub(crate) fn end(child: &mut Child, steps: &[(Signal, Duration)]) -> Option<Exi
     }
     let _ = child.kill();
     child.wait().ok()
+}
+
+/// Whether the kernel says that a process isn't there any more, to who reads its files or puts it into a group. (Where its
+/// directory under `/proc` is gone as well, no file is found.)
+pub(crate) fn is_gone(error: &std::io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::SRCH.raw_os_error())
 }
 
 /// Waits up to `bound` for a child's exit.

@@ -2,12 +2,12 @@
 //! mean the same customer, the same subject and the same book.
 //!
 //! All from TPC-W 1.8: the scale from clause 4.3, names from clauses 4.6 and 4.7, NURand from 2.1.13, its constants from 2.3.2
-//! (customers) and 2.10.5 (search strings).
+//! (customers) and 2.10.5.1 (search strings).
 
 use rand::{Rng, RngExt};
 use serde::{Deserialize, Serialize};
 
-/// The subjects of books (clause 4.6.2.11).
+/// The subjects of books (clause 4.7.1, `I_SUBJECT`).
 pub const SUBJECTS: [&str; 24] = [
     "ARTS",
     "BIOGRAPHIES",

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use crate::process::{blocking, family};
+use crate::process::{blocking, family, is_gone};
 
 /// Time between two counts of the processes.
 const EVERY: Duration = Duration::from_secs(1);
@@ -195,7 +195,7 @@ fn sum(pids: &[u32], name: &str) -> Option<u64> {
         match fs::read_to_string(format!("/proc/{pid}/smaps_rollup")) {
             Ok(text) => all += kib(&text, name)?,
             // It has just ended.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound || is_gone(&error) => {}
             Err(_) => return None,
         }
     }
@@ -204,6 +204,8 @@ fn sum(pids: &[u32], name: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+
     use super::*;
 
     fn look(at: Instant, processes: &[(u32, Counters)], processor: [u64; 8]) -> Look {
@@ -243,6 +245,17 @@ mod tests {
         assert_eq!(number(status, "voluntary_ctxt_switches:"), Some(31));
         assert_eq!(kib("Rss:  10 kB\nPss:   7 kB\n", "Pss:"), Some(7 * 1024));
         assert_eq!(kib("Rss:  10 kB\n", "Pss:"), None);
+    }
+
+    #[test]
+    fn a_process_that_ends_meanwhile_takes_nothing_from_the_others() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = Pid::from_child(&child);
+        // It has ended, and is there still because nobody has waited for it.
+        waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT).unwrap();
+        let own = std::process::id();
+        assert!(sum(&[child.id(), own], "Pss:").is_some_and(|bytes| bytes > 0));
+        child.wait().unwrap();
     }
 
     #[tokio::test]

@@ -134,8 +134,9 @@ impl Statements {
             }
             tokio::time::sleep(RECOVERY_INTERVAL).await;
         }
-        self.memory = None;
         self.server.restart(Stop::Immediate)?;
+        // The new one isn't in the old one's group, which is empty now.
+        self.memory = None;
         if let Some(most) = self.plan.server.memory {
             self.memory = Some(MemoryBound::hold(&self.server.processes(), most.0)?);
         }

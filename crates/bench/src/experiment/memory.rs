@@ -5,11 +5,13 @@
 //! container often hasn't, to raise one takes none; and within a group only the differences count. So here the postmaster
 //! stays at 0, and PostgreSQL sets its children to 900 ([`ENVIRONMENT`]).
 
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::Error;
+use crate::process::is_gone;
 
 /// What makes PostgreSQL set its children's score, of −1000 (never killed) to 1000: as far above the postmaster's as in Debian.
 pub(super) const ENVIRONMENT: [(&str, &str); 2] =
@@ -52,14 +54,30 @@ impl MemoryBound {
             bound.set("memory.limit_in_bytes", &bytes.to_string())?;
         }
         for pid in pids {
-            bound.set("cgroup.procs", &pid.to_string())?;
+            bound.take_in(*pid)?;
         }
         Ok(bound)
     }
 
+    /// Puts a process into it, unless it has ended meanwhile: helpers of a server come and go.
+    fn take_in(&self, pid: u32) -> Result<(), Error> {
+        match self.write("cgroup.procs", &pid.to_string()) {
+            Err(error) if is_gone(&error) => Ok(()),
+            written => written.map_err(self.failed("cgroup.procs")),
+        }
+    }
+
     fn set(&self, file: &str, value: &str) -> Result<(), Error> {
-        let path = self.group.join(file);
-        fs::write(&path, value).map_err(Error::io(format!("writing to {}", path.display())))
+        self.write(file, value).map_err(self.failed(file))
+    }
+
+    /// The kernel's files of a group are there with it: a new one is never made.
+    fn write(&self, file: &str, value: &str) -> std::io::Result<()> {
+        OpenOptions::new().write(true).open(self.group.join(file))?.write_all(value.as_bytes())
+    }
+
+    fn failed(&self, file: &str) -> impl FnOnce(std::io::Error) -> Error {
+        Error::io(format!("writing to {}", self.group.join(file).display()))
     }
 
     /// How many processes were killed for its sake so far.
@@ -91,6 +109,21 @@ impl Drop for MemoryBound {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_process_that_has_ended_is_left_out() {
+        let directory = tempfile::tempdir().unwrap();
+        let bound = MemoryBound { group: directory.path().join("group"), unified: true };
+        // There is no such group: not the process is missing, and nothing is made in its place.
+        let said = bound.take_in(1).unwrap_err().to_string();
+        assert!(said.starts_with("writing to ") && said.contains("group/cgroup.procs: "), "{said}");
+        fs::create_dir(&bound.group).unwrap();
+        assert!(bound.set("memory.max", "1").is_err());
+        fs::write(bound.group.join("cgroup.procs"), "").unwrap();
+        bound.take_in(7).unwrap();
+        assert_eq!(fs::read_to_string(bound.group.join("cgroup.procs")).unwrap(), "7");
+        fs::remove_file(bound.group.join("cgroup.procs")).unwrap();
+    }
 
     #[test]
     fn kills_are_counted_as_both_versions_tell_them() {

@@ -11,7 +11,6 @@
 mod capacity;
 mod costs;
 
-use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -59,15 +58,14 @@ impl<'a> Offline<'a> {
         for needs in whose.into_iter().chain([variant]).filter(|name| costs::is_needed(self.plan, name)) {
             let file = self.file(needs)?;
             costs::find(self.plan, self.form, needs, &file, laboratory, book, display).await?;
-            // Anew for each cell: a gate writes into it what it has learned itself.
-            let document = costs::of(book.results(), needs).unwrap_or_default();
-            fs::write(&file, document).map_err(Error::io(format!("writing {}", file.display())))?;
             set(&mut plan, needs, STATE_FILE, &file.display().to_string());
         }
         if let Some(whose) = whose {
             let found = capacity::find(&plan, self.form, whose, laboratory, book, display).await?;
             set(&mut plan, variant, CAPACITY, &found);
         }
+        // Behind a search, whose gates have written into the file what they have learned themselves.
+        costs::recall(&plan, variant, book.results())?;
         laboratory.adopt(&plan, self.form);
         Ok(())
     }
@@ -104,7 +102,7 @@ pub(super) fn check(plan: &Plan, judge: &mut Judge<'_>) {
 
 /// How long finding takes at most what these results don't have, as far as is known beforehand.
 pub(super) fn takes(plan: &Plan, form: &Form, results: &Results) -> Duration {
-    capacity::takes(plan, form, results) + costs::takes(plan, form, results)
+    capacity::takes(plan, form, results).saturating_add(costs::takes(plan, form, results))
 }
 
 /// The capacity that a variant was given, if one was looked for.

@@ -14,7 +14,7 @@ use super::schedule::Phase;
 use super::words::{Drawn, Memory, Reference, Time};
 use crate::Error;
 
-mod takes;
+pub(super) mod takes;
 
 /// The file of a plan in its directory.
 const FILE: &str = "plan.toml";

@@ -1,7 +1,7 @@
 //! What was measured, as lines of JSON: each cell is written when it is finished, so that an interrupted experiment goes on
 //! where it was.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +13,7 @@ use super::cell::{Cell, Measured, TypeFigures};
 use super::machine::{Machine, Moment};
 use super::plan::Load;
 use crate::Error;
+use crate::files::{append_lines, read_lines};
 
 /// What is added to the name of results that another plan takes the place of.
 const REPLACED: &str = "jsonl.before";
@@ -113,19 +114,18 @@ impl Results {
     /// # Errors
     /// If the file can't be read, or another line isn't one of ours.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let text = match fs::read_to_string(path) {
+        let text = match read_lines(path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
             Err(error) => return Err(Error::io(format!("reading {}", path.display()))(error)),
         };
-        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         let line = |(number, line): (usize, &str)| {
             serde_json::from_str(line).map_err(|error| {
                 let at = format!("{}:{}", path.display(), number + 1);
                 Error::Experiment(format!("{at}: isn't a line of results ({error})"))
             })
         };
-        Ok(Self { lines: whole.lines().enumerate().map(line).collect::<Result<_, _>>()? })
+        Ok(Self { lines: text.lines().enumerate().map(line).collect::<Result<_, _>>()? })
     }
 
     /// What was measured in a cell.
@@ -268,10 +268,7 @@ impl Book {
                 Opened::Replaced(what)
             }
         };
-        // Written anew as far as it is whole, so that nothing is appended to a line that was cut off.
-        let whole: String = results.lines.iter().map(line_of).collect::<Result<_, Error>>()?;
-        fs::write(path, whole).map_err(failed())?;
-        let file = OpenOptions::new().append(true).open(path).map_err(failed())?;
+        let file = append_lines(path).map_err(failed())?;
         let mut book = Self { path: path.to_owned(), file, results };
         if book.results.lines.is_empty() {
             book.write(Line::Plan { measured: measured.clone(), gatekeeper: gatekeeper.to_owned() })?;

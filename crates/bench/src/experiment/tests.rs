@@ -225,6 +225,8 @@ fn bounds_of_a_form_are_kept() {
     let cases = [
         ("repetitions = 2", "repetitions = 0", "short.repetitions: must be more than zero"),
         ("repetitions = 2", "repetitions = 40", "short: takes about 421 s, and may take 60 s; take away"),
+        // Longer than anything lasts, and no reason to panic.
+        ("window = \"2s\"", "window = \"100000000000y\"", "short: takes about "),
         ("pools = [2, 4, 8]", "pools = []", "full.pools: is empty, and `pgbouncer-best-pool` has the best"),
         ("clients = [300]", "clients = []", "short.clients: is empty, and so is `overload`"),
         ("clients = [300]", "clients = [6000]", "short.clients: has more than 5000"),

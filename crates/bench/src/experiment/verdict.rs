@@ -132,10 +132,12 @@ fn standing(found: Interval, bound: f64, is_floor: bool) -> Standing {
 /// The goal's value under a load; none where something wasn't measured.
 fn value(goal: &Goal, form: &Form, results: &Results, load: Load) -> Option<Interval> {
     let yardstick = Yardstick::of(results);
-    let of = |variant: &str, load: Load| -> Vec<f64> {
+    // With a place for each repetition, also where there is no such figure of it: pairs are of the same one.
+    let each = |variant: &str, load: Load| -> Vec<Option<f64>> {
         let figure = |measured| yardstick.figure(measured, goal.metric, goal.group);
-        results.repetitions(variant, load).into_iter().filter_map(figure).collect()
+        results.repetitions(variant, load).into_iter().map(figure).collect()
     };
+    let of = |variant: &str, load: Load| -> Vec<f64> { each(variant, load).into_iter().flatten().collect() };
     let own = of(&goal.of, load);
     if own.is_empty() {
         return None;
@@ -144,11 +146,13 @@ fn value(goal: &Goal, form: &Form, results: &Results, load: Load) -> Option<Inte
     Some(match &goal.relative_to {
         None => mean,
         Some(Reference::Variant(other)) => {
-            let other = of(other, load);
-            if other.is_empty() {
+            let (own, other) = (each(&goal.of, load), each(other, load));
+            let pairs: Vec<(f64, f64)> =
+                own.into_iter().zip(other).filter_map(|(own, other)| own.zip(other)).collect();
+            if pairs.is_empty() {
                 return None;
             }
-            paired(&own, &other)
+            paired(&pairs)
         }
         Some(Reference::Idle) => divided(mean, &[Interval::of(&of(&goal.of, Load::Clients(0))).mean])?,
         Some(Reference::Peak) => divided(mean, &own_peaks(goal, form, results, &of))?,
@@ -188,8 +192,7 @@ fn divided(mean: Interval, by: &[f64]) -> Option<Interval> {
 }
 
 /// The ratios of repetitions that were measured one after the other; infinite if the other one is always zero.
-fn paired(own: &[f64], other: &[f64]) -> Interval {
-    let pairs: Vec<(f64, f64)> = own.iter().copied().zip(other.iter().copied()).collect();
+fn paired(pairs: &[(f64, f64)]) -> Interval {
     if pairs.iter().all(|&(_, other)| other > 0.0) {
         return Interval::of(&pairs.iter().map(|(own, other)| own / other).collect::<Vec<_>>());
     }
@@ -383,6 +386,22 @@ mod tests {
         assert_eq!(found("direct", &results).1, Some((Load::Overload(3.0), 0.8)));
         add(&mut results, "gate", Load::Clients(300), 160.0);
         assert_eq!(found("gate", &results).1, Some((Load::Overload(3.0), 0.5)));
+    }
+
+    #[test]
+    fn a_repetition_without_the_figure_leaves_the_other_pairs_as_they_are() {
+        let mut results =
+            results(&[("direct", 300, &[10.0, 20.0, 40.0]), ("gate", 300, &[30.0, 60.0, 120.0])]);
+        // What the server itself used isn't known of one repetition.
+        for line in &mut results.lines {
+            let Line::Cell { cell, measured } = line else { continue };
+            if cell.variant != "gate" || cell.repetition != 0 {
+                (measured.server_cpu, measured.others_cpu) = (Some(1.0), Some(0.0));
+            }
+        }
+        let found = verdict(Goal { metric: Metric::ThroughputPerProcessor, ..goal() }, &results);
+        assert_eq!(found.found.map(|found| found.1), Some(Interval { mean: 3.0, half_width: Some(0.0) }));
+        assert_eq!(found.standing, Standing::Reached);
     }
 
     #[test]

@@ -35,7 +35,8 @@ const STOP_BOUND: Duration = Duration::from_secs(10);
 const BROWSE_BOUND: Duration = Duration::from_secs(120);
 /// How long the visits of somebody are on average who doesn't think, in seconds.
 const ALONE_VISIT: f64 = 2.5;
-/// Exit statuses of `bookstore browse` that say something of the site or of itself, and leave figures.
+/// Exit statuses of `bookstore browse` that say something of the site or of itself, and leave figures. (Flags that it doesn't
+/// know end it with 2, too, and leave none.)
 const TOLD: [i32; 3] = [0, 2, 3];
 
 /// A site, and who visits it.
@@ -138,6 +139,8 @@ impl Visits {
 
     async fn visited(&self, site: &OpenSite, crowd: Crowd, seed: u64) -> Result<Measured, Error> {
         let told = self.directory.path().join("visits.json");
+        // What the cell before left there isn't to be taken for this one's.
+        remove(&told)?;
         let begin = Instant::now();
         let mut browsers = self.browse(site.port(), crowd, seed, &told)?;
         let whose = Whose {
@@ -165,7 +168,7 @@ impl Visits {
         })
         .await?;
         let used = used(Some(meters)).await?;
-        if !ended.is_some_and(|status| TOLD.contains(&status)) {
+        if !has_told(ended, &told) {
             let output = process::log_tail(&told.with_extension("log"));
             return Err(Error::Program { program: "bookstore browse".to_owned(), output });
         }
@@ -238,6 +241,21 @@ impl Laboratory for Visits {
 
     fn adopt(&mut self, plan: &Plan, form: &Form) {
         (self.plan, self.form) = (plan.clone(), form.clone());
+    }
+}
+
+/// Whether browsers that ended so have left figures in this file.
+fn has_told(status: Option<i32>, told: &Path) -> bool {
+    status.is_some_and(|status| TOLD.contains(&status)) && told.is_file()
+}
+
+/// Removes a file, if there is one.
+fn remove(path: &Path) -> Result<(), Error> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::io(format!("removing {}", path.display()))(error))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -421,6 +439,19 @@ mod tests {
         let second = json!({ "counts": total()["counts"], "busy": 1, "response": 0.5, "present": 7 });
         let told = json!({ "total": total(), "phases": [settling, total()], "seconds": [second, second] });
         serde_json::from_value(told).unwrap()
+    }
+
+    #[test]
+    fn figures_of_the_cell_before_are_not_taken_for_those_of_browsers_that_left_none() {
+        let directory = tempfile::tempdir().unwrap();
+        let told = directory.path().join("visits.json");
+        remove(&told).unwrap();
+        fs::write(&told, "{}").unwrap();
+        assert!(has_told(Some(0), &told) && has_told(Some(3), &told));
+        assert!(!has_told(Some(1), &told) && !has_told(None, &told));
+        remove(&told).unwrap();
+        // Flags that it doesn't know end it so.
+        assert!(!has_told(Some(2), &told));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What was measured, a line of JSON for each turn: on the disk before the next begins.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::turn::Turned;
 use super::variant::{Setting, Variant};
 use crate::Error;
+use crate::files::{append_lines, read_lines};
 
 /// How far below the most goodput that of the best setting may be.
 const NEAR: f64 = 0.95;
@@ -92,15 +93,8 @@ impl Book {
     /// If it can't be read or written, or holds something else.
     pub(super) fn open(path: &Path, header: &Header) -> Result<(Self, Opened), Error> {
         let failed = |action: &str| Error::io(format!("{action} {}", path.display()));
-        let lines = match fs::read_to_string(path) {
-            Ok(text) => {
-                // A last line that was cut off doesn't count, and must not be gone on with.
-                let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
-                if whole.len() < text.len() {
-                    fs::write(path, whole).map_err(failed("repairing"))?;
-                }
-                parse(path, whole)?
-            }
+        let lines = match read_lines(path) {
+            Ok(text) => parse(path, &text)?,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(failed("reading")(error)),
         };
@@ -129,7 +123,7 @@ impl Book {
     pub(super) fn write(&mut self, line: Line) -> Result<(), Error> {
         let failed = || Error::io(format!("writing to {}", self.path.display()));
         let text = serde_json::to_string(&line).map_err(std::io::Error::from).map_err(failed())?;
-        let mut file = OpenOptions::new().create(true).append(true).open(&self.path).map_err(failed())?;
+        let mut file = append_lines(&self.path).map_err(failed())?;
         file.write_all(format!("{text}\n").as_bytes()).and_then(|()| file.sync_data()).map_err(failed())?;
         self.lines.push(line);
         Ok(())

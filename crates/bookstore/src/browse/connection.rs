@@ -9,7 +9,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap};
@@ -72,7 +72,7 @@ const BUFFER: usize = 64 * 1024;
 pub(crate) struct Head {
     /// The status.
     pub(crate) status: u16,
-    /// How long to stay away, if it says so in seconds.
+    /// How long to stay away, if it says so.
     pub(crate) retry_after: Option<Duration>,
     /// What kind of content follows.
     pub(crate) content_type: String,
@@ -83,15 +83,25 @@ pub(crate) struct Head {
 impl Head {
     fn read(status: u16, headers: &HeaderMap) -> Self {
         let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-        let seconds = text(header::RETRY_AFTER).and_then(|value| value.trim().parse().ok());
+        let wait = text(header::RETRY_AFTER).and_then(|value| retry_after(value, SystemTime::now()));
         let cookies = headers.get_all(header::SET_COOKIE).iter();
         Self {
             status,
-            retry_after: seconds.map(Duration::from_secs).map(|wait| wait.min(RETRY_AFTER_BOUND)),
+            retry_after: wait.map(|wait| wait.min(RETRY_AFTER_BOUND)),
             content_type: text(header::CONTENT_TYPE).unwrap_or_default().to_owned(),
             cookies: cookies.filter_map(|value| value.to_str().ok().map(str::to_owned)).collect(),
         }
     }
+}
+
+/// How long from now on, as seconds or as a date (RFC 9110, section 10.2.3); one that has passed is no time at all.
+fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
+    let value = value.trim();
+    if let Ok(seconds) = value.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = httpdate::parse_http_date(value).ok()?;
+    Some(date.duration_since(now).unwrap_or_default())
 }
 
 /// One line to the site, with a connection or without.
@@ -228,5 +238,38 @@ impl Connection {
             }
         }
         Ok(head)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_is_asked_to_come_again_later_is_told_in_seconds_or_by_a_date() {
+        let now = httpdate::parse_http_date("Mon, 23 Nov 2026 08:00:00 GMT").unwrap();
+        let cases = [
+            ("120", Some(120)),
+            (" 0 ", Some(0)),
+            ("Mon, 23 Nov 2026 08:02:00 GMT", Some(120)),
+            // The two obsolete forms, which have to be understood as well.
+            ("Monday, 23-Nov-26 08:00:30 GMT", Some(30)),
+            ("Mon Nov 23 08:00:05 2026", Some(5)),
+            ("Sun, 22 Nov 2026 08:00:00 GMT", Some(0)),
+            ("-1", None),
+            ("1.5", None),
+            ("soon", None),
+            ("", None),
+        ];
+        for (value, expected) in cases {
+            assert_eq!(retry_after(value, now), expected.map(Duration::from_secs), "{value:?}");
+        }
+    }
+
+    #[test]
+    fn who_names_a_date_in_the_next_century_is_not_believed() {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::RETRY_AFTER, "Fri, 01 Jan 2100 00:00:00 GMT".parse().unwrap());
+        assert_eq!(Head::read(503, &headers).retry_after, Some(RETRY_AFTER_BOUND));
     }
 }

@@ -10,11 +10,12 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use sim::search::{Found, Measurement, Plan as Settings, Point, Rounding, Search, Step};
 
-use super::{CAPACITY, most, set, text};
+use super::{CAPACITY, costs, most, set, text};
 use crate::Error;
 use crate::alternate::Display;
 use crate::experiment::cell::Cell;
 use crate::experiment::complaint::Judge;
+use crate::experiment::plan::takes::times;
 use crate::experiment::plan::{Form, Plan};
 use crate::experiment::results::{Book, Line, Results};
 use crate::experiment::runner::Laboratory;
@@ -109,6 +110,7 @@ pub(super) async fn find(
         display.now(format!("{variant}: a capacity of {}", written(seconds)));
         let mut trial = plan.clone();
         set(&mut trial, variant, CAPACITY, &written(seconds));
+        costs::recall(&trial, variant, book.results())?;
         laboratory.adopt(&trial, &brief);
         // Other visitors each time, so that the measurements of one capacity show how much they vary.
         let repetition = u32::try_from(search.measured()).unwrap_or(u32::MAX);
@@ -172,7 +174,7 @@ pub(super) fn takes(plan: &Plan, form: &Form, results: &Results) -> Duration {
         .filter(|variant| found(form, results, variant).is_none())
         .map(|variant| asked.measurements.saturating_sub(measured(results, variant)))
         .sum();
-    plan.cell_takes(&brief, most(form)) * u32::try_from(measurements).unwrap_or(u32::MAX)
+    times(plan.cell_takes(&brief, most(form)), measurements)
 }
 
 /// Checks the variants whose capacity is looked for, and how.

@@ -16,6 +16,7 @@ use crate::Error;
 use crate::alternate::Display;
 use crate::experiment::cell::Cell;
 use crate::experiment::complaint::Judge;
+use crate::experiment::plan::takes::times;
 use crate::experiment::plan::{Form, Load, Plan};
 use crate::experiment::results::{Book, Line, Results};
 use crate::experiment::runner::Laboratory;
@@ -67,8 +68,16 @@ pub(super) async fn find(
     book.write(Line::Costs { variant: variant.to_owned(), document })
 }
 
+/// Has a variant's next gate begin with what was learned beforehand, whatever the one before has written into its file.
+pub(super) fn recall(plan: &Plan, variant: &str, results: &Results) -> Result<(), Error> {
+    let (Some(file), Some(document)) = (text(plan, variant, STATE_FILE), of(results, variant)) else {
+        return Ok(());
+    };
+    fs::write(file, document).map_err(Error::io(format!("writing {file}")))
+}
+
 /// What was learned for a variant.
-pub(super) fn of<'a>(results: &'a Results, variant: &str) -> Option<&'a str> {
+fn of<'a>(results: &'a Results, variant: &str) -> Option<&'a str> {
     results.lines.iter().find_map(|line| match line {
         Line::Costs { variant: whose, document } if whose == variant => Some(document.as_str()),
         _ => None,
@@ -95,7 +104,7 @@ pub(super) fn takes(plan: &Plan, form: &Form, results: &Results) -> Duration {
     let is_to_learn = |variant: &&String| is_needed(plan, variant) && of(results, variant).is_none();
     let variants = form.variants.iter().filter(is_to_learn).count();
     let once = plan.cell_takes(&Form { window: idle.window, ..form.clone() }, Load::Clients(idle.clients));
-    once * u32::try_from(variants).unwrap_or(u32::MAX)
+    times(once, variants)
 }
 
 /// Checks that a plan says how an idle service is learned from, where that is needed and only there.

@@ -1,5 +1,6 @@
 //! What is found beforehand: searched once, gone on with, and given to the gates.
 
+use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
@@ -192,6 +193,23 @@ async fn costs_are_learned_of_an_idle_service_once_and_recalled_for_each_cell() 
     assert!(stale[1..].iter().all(|asked| asked.recalled == stale[1].recalled));
     assert!(stale[1].recalled.as_ref().unwrap().starts_with("learned by cell "));
     assert_eq!(stale[1].keys["cost"].as_str(), Some("fixed"));
+}
+
+#[tokio::test]
+async fn every_measurement_of_a_search_begins_with_what_was_learned_of_an_idle_service() {
+    let directory = tempfile::tempdir().unwrap();
+    let whole =
+        PLAN.replacen("capacity = \"calibrated\"", "capacity = \"calibrated\"\nstate_file = \"idle\"", 1);
+    let plan = Plan::parse("tried", Path::new("plan.toml"), &whole).unwrap();
+    let path = directory.path().join("full.jsonl");
+    let (mut book, _) = Book::open(&path, &plan.measured(&plan.full), "1", Otherwise::BeginAnew).unwrap();
+    let mut laboratory = Scripted::default();
+    let part = Part::of("first");
+    runner::run(&plan, &plan.full, &part, &mut laboratory, &mut book, &Display::new()).await.unwrap();
+    let [idle, rest @ ..] = &laboratory.of("first")[..] else { panic!("nothing was measured") };
+    assert_eq!(idle.recalled, None);
+    assert!(rest.len() > 10, "{}", rest.len());
+    assert!(rest.iter().all(|asked| asked.recalled.as_deref() == Some("learned by cell 0")), "{rest:?}");
 }
 
 #[test]

@@ -19,12 +19,9 @@ const CONNECTION: Duration = Duration::from_millis(2);
 impl Plan {
     /// How long a form takes, as far as is known beforehand.
     pub fn takes(&self, form: &Form) -> Duration {
-        let meet = |load: Load| {
-            let meet = form.variants.iter().filter(|variant| form.offers(variant, load)).count();
-            u32::try_from(meet).unwrap_or(u32::MAX)
-        };
-        let once: Duration = form.runs().map(|load| self.cell_takes(form, load) * meet(load)).sum();
-        self.begins_after(form, &Results::default()) + once * form.repetitions
+        let meet = |load: Load| form.variants.iter().filter(|variant| form.offers(variant, load)).count();
+        let once = together(form.runs().map(|load| times(self.cell_takes(form, load), meet(load))));
+        together([self.begins_after(form, &Results::default()), once.saturating_mul(form.repetitions)])
     }
 
     /// How long it takes to measure these cells of a form where these results are there already.
@@ -36,8 +33,8 @@ impl Plan {
             part.overload.clear();
         }
         part.busy.retain(|&part| missing.iter().any(|cell| cell.load == Load::Busy(part)));
-        let cells: Duration = missing.iter().map(|cell| self.cell_takes(form, cell.load)).sum();
-        self.begins_after(&part, results) + cells
+        let cells = missing.iter().map(|cell| self.cell_takes(form, cell.load));
+        together([self.begins_after(&part, results), together(cells)])
     }
 
     /// How long everything before the cells takes, and looking at a site's books after them: what is to be found, and isn't
@@ -47,33 +44,31 @@ impl Plan {
             |variant: &&String| form.pools.len() > 1 && has_best(variant) && results.pool(variant).is_none();
         let searches = form.variants.iter().filter(is_sought).count() * form.pools.len();
         let most = form.clients.iter().copied().max().unwrap_or(OPEN_PROXIED);
-        let search = self.cell_takes(form, Load::Clients(most)) * u32::try_from(searches).unwrap_or(u32::MAX);
+        let search = times(self.cell_takes(form, Load::Clients(most)), searches);
         let of_a_site = self.workload.site.is_some();
         let needs_calibration = (of_a_site || !form.overload.is_empty()) && results.calibrated().is_none();
-        let calibrated: Duration = form
+        let calibrated = form
             .calibrate
             .iter()
             .filter(|_| needs_calibration)
             .flat_map(|calibrate| calibrate.clients.iter().copied().chain(of_a_site.then_some(1)))
-            .map(|clients| self.cell_takes(form, Load::Clients(clients)))
-            .sum();
-        let probes = u32::try_from(busy::TRIED_MAX).unwrap_or(u32::MAX);
-        let looked_for: Duration = form
+            .map(|clients| self.cell_takes(form, Load::Clients(clients)));
+        let looked_for = form
             .busy
             .iter()
             .filter(|&&part| results.clients_for(part).is_none())
-            .map(|&part| self.cell_takes(form, Load::Busy(part)) * probes)
-            .sum();
+            .map(|&part| times(self.cell_takes(form, Load::Busy(part)), busy::TRIED_MAX));
         let offline = offline::takes(self, form, results);
-        SET_UP + self.filling_takes(form) + calibrated + looked_for + search + offline
+        let found = [together(calibrated), together(looked_for), search, offline];
+        together([SET_UP, self.filling_takes(form), together(found)])
     }
 
     fn filling_takes(&self, form: &Form) -> Duration {
         let Some(site) = &self.workload.site else { return Duration::ZERO };
-        let filling = FILLING * form.filled_for.unwrap_or(site.browsers);
+        let filling = FILLING.saturating_mul(form.filled_for.unwrap_or(site.browsers));
         match site.audit {
             Audit::AfterEachCell => filling,
-            Audit::AtTheEnd => filling * 2,
+            Audit::AtTheEnd => filling.saturating_mul(2),
         }
     }
 
@@ -94,7 +89,17 @@ impl Plan {
             Load::Schedule | Load::Phase(_) => schedule::lasts(&form.schedule),
             _ => form.warm_up.0.saturating_add(form.window.0),
         };
-        let opening = CONNECTION * u32::try_from(connections).unwrap_or(u32::MAX);
+        let opening = times(CONNECTION, connections);
         AROUND.saturating_add(opening).saturating_add(lasts).saturating_add(after)
     }
+}
+
+/// One after the other; however long a plan says that something takes, it is no more than a duration holds.
+pub(in crate::experiment) fn together(parts: impl IntoIterator<Item = Duration>) -> Duration {
+    parts.into_iter().fold(Duration::ZERO, Duration::saturating_add)
+}
+
+/// So often, likewise.
+pub(in crate::experiment) fn times(once: Duration, often: usize) -> Duration {
+    once.saturating_mul(u32::try_from(often).unwrap_or(u32::MAX))
 }

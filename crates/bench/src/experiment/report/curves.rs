@@ -35,13 +35,7 @@ pub(super) fn picture(shown: &Shown) -> Option<(String, Picture)> {
     let mut response = panel("Mean response time of the pages served", Scale::Logarithmic, seconds, response);
     response.marks.extend(level);
     let mut so_far = panel("Pages served so far", Scale::Linear, count, rate);
-    for curve in &mut so_far.curves {
-        let mut sum = 0.0;
-        for (at, value) in &mut curve.points {
-            sum += *value * width as f64;
-            (*at, *value) = (*at + width as f64 / 2.0, sum);
-        }
-    }
+    so_far.curves.iter_mut().for_each(|curve| add_up(curve, lasts, width));
     let panels = vec![
         response,
         panel("Refused, as a part of all requests", Scale::Linear, |part| format!("{part:.1}"), refused),
@@ -80,6 +74,18 @@ fn curve(repetitions: &[&Measured], lasts: usize, width: usize, value: Value) ->
     curve
 }
 
+/// Makes of rates, each for so many seconds and the last for what is left of them, what there was by the end of each.
+fn add_up(curve: &mut Curve, lasts: usize, width: usize) {
+    let (lasts, width) = (lasts as f64, width as f64);
+    let mut sum = 0.0;
+    for (at, value) in &mut curve.points {
+        let from = (*at / width).floor() * width;
+        let to = (from + width).min(lasts);
+        sum += *value * (to - from);
+        (*at, *value) = (to, sum);
+    }
+}
+
 fn response(moments: &[Moment]) -> Option<f64> {
     let done: u64 = moments.iter().map(|moment| moment.done).sum();
     let sum: f64 = moments.iter().map(|moment| moment.response * moment.done as f64).sum();
@@ -103,6 +109,14 @@ mod tests {
 
     fn moment(done: u64, refused: u64, response: f64) -> Moment {
         Moment { done, refused, response, ..Moment::default() }
+    }
+
+    #[test]
+    fn what_was_served_so_far_is_all_that_was_served() {
+        // Of seven seconds in threes the last is alone; nothing is known of the second three.
+        let mut curve = Curve { points: vec![(1.5, 10.0), (6.5, 4.0)], band: Vec::new() };
+        add_up(&mut curve, 7, 3);
+        assert_eq!(curve.points, [(3.0, 30.0), (7.0, 34.0)]);
     }
 
     #[test]

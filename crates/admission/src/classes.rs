@@ -74,7 +74,7 @@ pub(crate) struct Class {
     /// S: when its next request goes, in virtual time.
     tag: u128,
     pub(crate) lines: Lines,
-    /// Those who waited through a stall, behind all newcomers.
+    /// Those who waited through a stall, or for too long, behind all newcomers.
     pub(crate) late: Lines,
     pub(crate) patience: Patience,
     /// All of it that wait, in order of arrival.

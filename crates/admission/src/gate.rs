@@ -13,7 +13,7 @@
 //! | its group's, by class | who had their turn while their group was full (`contention.rs`) | the policy's |
 //!
 //! After a stall of the service, its class's lines are those of newcomers, and whoever waited before has the same beside them,
-//! behind (`gate/stalls.rs`).
+//! behind (`gate/stalls.rs`); so has who has waited for so long that its client would leave in service (`gate/leavers.rs`).
 //!
 //! `gate/timers.rs` has what happens by the clock alone, `gate/types.rs` what happens when a type changes its lane,
 //! `gate/lateness.rs` who is late while present, `gate/classes.rs` whose lines are looked at where there are several classes, `gate/contention.rs` what concerns groups of types that contend with one another.
@@ -22,6 +22,7 @@ mod classes;
 mod contention;
 mod dispatch;
 mod lateness;
+mod leavers;
 mod stalls;
 mod timers;
 mod types;
@@ -36,6 +37,7 @@ use crate::connections::Connections;
 use crate::contention::Contention;
 use crate::event::Event;
 use crate::lanes::Lanes;
+use crate::leavers::Leavers;
 use crate::ledger::{Ledger, Meter};
 use crate::order::Sequence;
 use crate::pace::{Pace, Parallelism};
@@ -70,6 +72,7 @@ pub struct Gate {
     refusal: Refusal,
     contention: Contention,
     stalls: Stalls,
+    leavers: Leavers,
     /// Who arrived before that waits behind newcomers.
     late_before: u64,
     immediate: Sequence,
@@ -109,6 +112,7 @@ impl Gate {
             refusal: Refusal::new(policy.rejection.clone(), now, seed),
             contention: Contention::new(policy.contention.clone(), now),
             stalls: Stalls::new(policy.after_stall == AfterStall::NewcomersFirst),
+            leavers: Leavers::new(),
             late_before: 0,
             immediate: Sequence::new(),
             classes: Classes::new(&policy.classes),
@@ -271,6 +275,9 @@ impl Gate {
         let in_flight = self.ledger.count();
         if completion.outcome != Outcome::Canceled {
             self.has_answered(now);
+            if !self.tickets.at(slot).canceled {
+                self.has_been_answered(now, slot, in_flight);
+            }
         }
         self.learn_contention(now, slot, completion.upstream_time.into(), completion.outcome);
         self.land(slot);
@@ -306,12 +313,17 @@ impl Gate {
         };
         let record = self.tickets.at_mut(slot);
         if record.place == Place::InFlight {
-            (record.canceled, record.judged) = (true, true);
+            let has_left_before = core::mem::replace(&mut record.canceled, true);
+            record.judged = true;
             self.watch_age_no_more(slot);
+            if !has_left_before {
+                self.has_left_in_service(now, slot);
+            }
             return;
         }
         let (request_type, queue_wait) = (record.request.request_type, now.since(record.arrived));
         self.report(Event::Left { ticket, request_type, queue_wait });
+        self.leavers.left(queue_wait);
         self.stop_waiting(slot);
         self.end(now, slot);
         self.dispatch(now);

@@ -18,6 +18,7 @@ mod event;
 mod gate;
 mod lanes;
 mod learned;
+mod leavers;
 mod ledger;
 mod order;
 mod pace;

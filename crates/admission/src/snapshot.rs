@@ -30,7 +30,8 @@ pub struct Snapshot {
     pub stalled: bool,
     /// Requests that wait.
     pub queued: usize,
-    /// Of those, how many waited through a stall of the service, and wait behind newcomers.
+    /// Of those, how many wait behind newcomers: they waited through a stall of the service, or for so long that clients then
+    /// leave in service.
     pub late: usize,
     /// Requests in flight (suspended ones included).
     pub in_flight: usize,

@@ -88,6 +88,8 @@ pub(crate) struct Record {
     pub(crate) canceled: bool,
     /// Whether it was late is told to the rule for refusing, or doesn't matter any more.
     pub(crate) judged: bool,
+    /// It waits behind newcomers: others that had waited for as long left in service.
+    pub(crate) stepped_back: bool,
     /// It was in flight in a stall of the service, and says nothing of its type.
     pub(crate) stalled: bool,
     pub(crate) pinned: bool,
@@ -214,6 +216,7 @@ impl Tickets {
             suspended: false,
             canceled: false,
             judged: false,
+            stepped_back: false,
             stalled: false,
             pinned: false,
             flying: false,

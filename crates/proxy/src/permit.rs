@@ -8,8 +8,10 @@ use admission::{Completion, Outcome, Reason, Ticket};
 use crate::gate::{Driver, Pinned};
 use crate::shadow::Foreseen;
 
-/// A dispatched request. Ends with [`Permit::complete`]; a permit that is dropped ends as canceled and teaches
-/// nothing.
+/// What is told of a request that wasn't answered.
+const UNANSWERED: Completion = Completion { outcome: Outcome::Canceled, upstream_time: Duration::ZERO };
+
+/// A dispatched request. Ends with [`Permit::complete`] or [`Permit::give_up`]; if it is dropped, its client has left.
 #[derive(Debug)]
 pub(crate) struct Permit {
     driver: Arc<Driver>,
@@ -48,6 +50,16 @@ impl Permit {
         self.end(Completion { outcome, upstream_time });
     }
 
+    /// It ends, though nobody has left, and teaches nothing.
+    pub(crate) fn give_up(mut self) {
+        self.end(UNANSWERED);
+    }
+
+    /// The client has left; the service may still be busy with what it asked for. The gate learns after how long a wait clients leave.
+    pub(crate) fn left(&self) {
+        self.driver.change(|gate, now| gate.cancel(now, self.ticket));
+    }
+
     fn end(&mut self, completion: Completion) {
         if !std::mem::replace(&mut self.ended, true) {
             self.driver.change(|gate, now| gate.complete(now, self.ticket, completion));
@@ -57,6 +69,9 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.end(Completion { outcome: Outcome::Canceled, upstream_time: Duration::ZERO });
+        if !self.ended {
+            self.left();
+            self.end(UNANSWERED);
+        }
     }
 }

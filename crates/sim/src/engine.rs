@@ -372,8 +372,11 @@ impl<'a, O: Observer> Engine<'a, O> {
     /// A request whose client is gone leaves the gate, and the service if it stops such.
     fn take_away(&mut self, number: u32, abandoned: Abandoned) {
         let now = self.at();
-        let Row { dispatched, handle, service_time, .. } = self.rows[number as usize];
-        self.gate.cancel(now, self.tickets[number as usize]);
+        let Row { dispatched, handle, service_time, outcome, .. } = self.rows[number as usize];
+        // Who is cut off in flight hasn't left: its client goes on waiting.
+        if dispatched.is_none() || outcome != Outcome::CutOff {
+            self.gate.cancel(now, self.tickets[number as usize]);
+        }
         if dispatched.is_none() {
             self.queued -= 1;
         } else if abandoned == Abandoned::Canceled && handle != UNDER_WAY {

@@ -5,7 +5,8 @@
 //! they wait for something else). The short head goes first, except before one that has lost its patience (`lanes.rs`: a long, or one
 //! that varies too much to be limited and waits among the shorts), or under FIFO before a long that arrived earlier. A head that doesn't fit the capacity blocks all behind
 //! it in its line: no backfilling. A short head that doesn't fit also blocks the longs, which would take its room. A head
-//! whose group is full steps aside; once its group has room it goes before what arrived later (`gate/contention.rs`).
+//! whose group is full steps aside; once its group has room it goes before what arrived later (`gate/contention.rs`). A short
+//! head that has waited for too long steps back behind newcomers (`gate/leavers.rs`).
 
 use super::Gate;
 use super::classes::Turn;
@@ -72,9 +73,13 @@ impl Gate {
         in_groups || after > before && waits
     }
 
-    /// The next of a class that may start now. Heads whose group is full step aside.
+    /// The next of a class that may start now. Heads whose group is full step aside, those who have waited for too long back.
     pub(super) fn next_of(&mut self, class: u8) -> Turn {
         loop {
+            if let Some(slot) = self.patient(class) {
+                self.let_patient_go(slot);
+                return Turn::Starts(slot);
+            }
             let aside = self.aside_head(class);
             let head = self.head(class);
             let earlier = |a: u32, b: u32| self.tickets.at(a).sequence < self.tickets.at(b).sequence;
@@ -84,6 +89,7 @@ impl Gate {
                 (Some(aside), Some(head)) if earlier(aside, head.slot) => {
                     return Turn::of(aside, self.fits(aside));
                 }
+                (_, Some(Head { slot, .. })) if self.has_stepped_back(slot) => {}
                 (_, Some(Head { slot, fits, hurries })) => match self.full_group_of(slot) {
                     Some(group) => self.step_aside(slot, group),
                     None => {
@@ -143,7 +149,7 @@ impl Gate {
         long.first(self.connections.open_to_longs())
     }
 
-    fn fits(&self, slot: u32) -> bool {
+    pub(super) fn fits(&self, slot: u32) -> bool {
         let work = self.tickets.at(slot).meter.work;
         let in_flight = self.ledger.count();
         self.room.admits(|| self.ledger.load(self.pace.reading()), in_flight, work)
@@ -208,7 +214,7 @@ impl Gate {
         }
     }
 
-    fn is_unknown(&self, kind: u32) -> bool {
+    pub(super) fn is_unknown(&self, kind: u32) -> bool {
         self.lanes.is_on() && self.types.at(kind).lane == Lane::Unknown
     }
 
@@ -298,6 +304,7 @@ impl Gate {
                 }
             }
             Line::Long => {
+                self.tickets.at_mut(slot).stepped_back = false;
                 let among_longs = self.policy.order.allowance_among_longs(work);
                 let is_late = self.is_late(slot);
                 let its = self.classes.at_mut(own);

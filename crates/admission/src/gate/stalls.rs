@@ -6,7 +6,7 @@
 //! find it as they would without the late ones, but for one.
 //!
 //! When a stall ends, all that waits becomes late in one step: the pairs are swapped, and the watermark moves. (Where late
-//! ones of an earlier stall are left, those who wait join them one by one.) Requests of a type that nobody knows yet stand behind
+//! ones of an earlier stall are left, or others (`gate/leavers.rs`), those who wait join them one by one.) Requests of a type that nobody knows yet stand behind
 //! their scout, and are late when they come to their line; those aside for their group stay there.
 
 use alloc::vec::Vec;
@@ -21,7 +21,8 @@ use crate::time::Instant;
 impl Gate {
     /// Whether it waits behind newcomers, or would.
     pub(super) fn is_late(&self, slot: u32) -> bool {
-        self.tickets.at(slot).sequence < self.late_before
+        let record = self.tickets.at(slot);
+        record.stepped_back || record.sequence < self.late_before
     }
 
     /// The service has answered. If that ends a stall, what is in flight counts from now on, and who waited through it yields.
@@ -102,18 +103,19 @@ impl Gate {
     /// The first late one of a class that could start if it fits.
     pub(super) fn late_head(&self, class: u8) -> Option<u32> {
         let late = &self.classes.at(class).late;
-        if late.len() == 0 || self.shorts_busy() >= self.works_on() {
+        if late.len() == 0 {
             return None;
         }
         let short = late.short.first(self.connections.open_to_shorts());
         let long = || late.long.first(self.connections.open_to_longs()).filter(|_| self.lanes.has_room());
-        match (short, self.policy.order.is_fifo()) {
+        let head = match (short, self.policy.order.is_fifo()) {
             (Some(short), true) => {
                 Some(long().filter(|&long| self.arrived_first(long, short)).unwrap_or(short))
             }
             (Some(short), false) => Some(short),
             (None, _) => long(),
-        }
+        };
+        head.filter(|&slot| self.tickets.at(slot).stepped_back || self.shorts_busy() < self.works_on())
     }
 
     /// Of those of its class that wait the one that came first, if it is late: it goes when there is no place for a newcomer.

@@ -46,7 +46,7 @@ pub(super) const POLICY: &[Field] = &[
         form: Form::Any,
         takes: "a number from 0, or `\"none\"`",
         default: Value("3"),
-        doc: "With `order = \"shortest-first\"`: a waiting request may be overtaken by at most this many times its own work (or by `aging_floor`, if that is more). 0 is FIFO; `\"none\"` lets it be overtaken without bound.",
+        doc: "With `order = \"shortest-first\"`: a waiting request may be overtaken by at most this many times its own work (or by `aging_floor`, if that is more). 0 is FIFO; `\"none\"` lets it be overtaken without bound. Where clients leave in service, who has waited for as long as they had goes after newcomers.",
         reason: "The largest of the values that the Gatekeeper paper tried (1, 3, 5): most of the gain, and still a bound.",
         reloadable: true,
     },

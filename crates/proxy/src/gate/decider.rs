@@ -82,7 +82,7 @@ impl Decider {
         }
     }
 
-    /// Takes a request out of the queue. Observing, none ever waits.
+    /// A client has left: its request leaves the queue, or is marked in flight. Observing, none ever waits.
     pub(crate) fn cancel(&mut self, now: Instant, ticket: Ticket) {
         if let Self::Enforcing(gate) = self {
             gate.cancel(now, ticket);

@@ -129,8 +129,10 @@ impl State {
     /// What the clock alone says.
     fn look(&mut self) {
         if self.streams_since.is_some_and(|since| since.elapsed() >= STREAM_AFTER) {
-            // Dropped, and not completed: it teaches nothing.
-            self.permit = None;
+            // Given up, and not completed: it teaches nothing.
+            if let Some(permit) = self.permit.take() {
+                permit.give_up();
+            }
         }
         if !self.is_idle
             && self.untaken_since.is_some_and(|since| since.elapsed() >= PATIENCE)

@@ -52,15 +52,22 @@ impl Session {
             self.arrive(analysis, synced).await?;
             match self.attach().await {
                 Attached::Ready => return Ok(()),
-                Attached::Retry => drop(self.state.permit.take()),
+                Attached::Retry => self.give_up_permit(),
                 Attached::Gone => return Err(self.pool_is_gone().await),
                 Attached::Refused(refusal) => {
-                    drop(self.state.permit.take());
+                    self.give_up_permit();
                     return Err(self.refuse(&refusal, synced));
                 }
             }
         }
         Err(self.refuse(&Refusal::not_sent(), synced))
+    }
+
+    /// Nothing was sent.
+    fn give_up_permit(&mut self) {
+        if let Some(permit) = self.state.permit.take() {
+            permit.give_up();
+        }
     }
 
     async fn arrive(&mut self, analysis: &Analysis, synced: bool) -> Result<(), Flow> {

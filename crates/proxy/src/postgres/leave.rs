@@ -190,6 +190,9 @@ impl Session {
 
     async fn end_exchange(&mut self, mut exchange: Exchange, parts: Parts) -> Flow {
         self.client.is_gone = true;
+        if let Some(permit) = self.state.permit.as_ref().filter(|_| !self.is_killed) {
+            permit.left();
+        }
         let autocommit = matches!(self.transaction, Transaction::Idle);
         let finish = match self.shared.settings().on_disconnect {
             // Who ends a session wants its statement ended, too; only what is about to be durable isn't touched.

@@ -29,6 +29,10 @@ const LOSS: f64 = 0.02;
 const ERROR_MIN: f64 = 0.002;
 /// Pairs with fewer completions tell nothing by their spread: a service that stands still looks steady.
 const COMPLETIONS: u32 = 16;
+/// What is so many times as good as two stretches before it ends a collapse.
+const RESCUE: f64 = 4.0;
+/// In a collapse something is completed in each stretch, as in one that was at a standstill for a while only nothing is.
+const ALIVE: u32 = 3;
 /// Fewer pairs may lie close together by chance.
 const SPREAD: usize = 4;
 /// Student's t for 99 % on two sides, by degrees of freedom from 1.
@@ -59,13 +63,31 @@ pub(super) struct Yields {
 /// What the others complete follows what arrives for them, whose chance hides a change in the few that are bounded. But
 /// who completes more when fewer of it are in flight takes nothing from anybody, so that a gain of its own is a gain. What
 /// its work counts for may become known during the trial, so that the stretches are kept, and judged anew each time.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Pairs {
     /// A B A B … A
     stretches: Vec<Yields>,
+    /// How many were completed in a second of the stretch before the first.
+    before: f64,
 }
 
 impl Pairs {
+    /// To begin after a stretch under the present bound in which so many were completed in a second.
+    pub(super) fn after(before: f64) -> Self {
+        Self { stretches: Vec::new(), before }
+    }
+
+    /// Whether the first stretch under the other bound ends a collapse, and by which share more is completed then. Under the present
+    /// bound it would begin again, and drain slowly once more.
+    pub(super) fn rescue(&self) -> Option<f64> {
+        let [first, other] = &self.stretches[..] else { return None };
+        let (first, other) = (first.all, other.all);
+        let is_told = first.completions >= ALIVE && other.completions >= 2 * COMPLETIONS;
+        let times = other.rate / first.rate;
+        (is_told && times >= RESCUE && other.pace >= RESCUE * self.before.max(first.pace))
+            .then_some(times - 1.0)
+    }
+
     /// Another stretch has ended, under the other bound or, in turn, under the present one.
     pub(super) fn add(&mut self, stretch: Yields) {
         self.stretches.push(stretch);
@@ -222,7 +244,7 @@ mod tests {
     }
 
     /// The verdict after so many pairs of these rates, the same each time.
-    fn after(pairs: usize, present: f64, other: f64) -> Option<Verdict> {
+    fn after_pairs(pairs: usize, present: f64, other: f64) -> Option<Verdict> {
         let mut trial = Trial::new(a(present));
         for turn in 0..pairs {
             // A spread of 1 %, and a drift of 2 % a pair, which the neighbors cancel.
@@ -235,16 +257,33 @@ mod tests {
 
     #[test]
     fn what_is_twice_as_good_or_half_as_good_is_told_at_once() {
-        assert!(matches!(after(1, 100.0, 250.0), Some(Verdict::Better(gain)) if gain > 1.0));
-        assert_eq!(after(1, 100.0, 40.0), Some(Verdict::Worse));
-        assert_eq!(after(1, 100.0, 110.0), None);
+        assert!(matches!(after_pairs(1, 100.0, 250.0), Some(Verdict::Better(gain)) if gain > 1.0));
+        assert_eq!(after_pairs(1, 100.0, 40.0), Some(Verdict::Worse));
+        assert_eq!(after_pairs(1, 100.0, 110.0), None);
     }
 
     #[test]
     fn a_small_gain_is_told_by_the_spread_of_the_pairs() {
-        assert!(matches!(after(6, 100.0, 110.0), Some(Verdict::Better(_))));
-        assert_eq!(after(6, 100.0, 90.0), Some(Verdict::Worse));
-        assert_eq!(after(6, 100.0, 100.0), Some(Verdict::NoWorse));
+        assert!(matches!(after_pairs(6, 100.0, 110.0), Some(Verdict::Better(_))));
+        assert_eq!(after_pairs(6, 100.0, 90.0), Some(Verdict::Worse));
+        assert_eq!(after_pairs(6, 100.0, 100.0), Some(Verdict::NoWorse));
+    }
+
+    #[test]
+    fn what_ends_a_collapse_is_told_by_its_first_stretch_unless_the_service_stood_still() {
+        let told = |before: f64, first: (f64, u32), other: (f64, u32)| {
+            let mut pairs = Pairs::after(before);
+            for (rate, completions) in [first, other] {
+                assert_eq!(pairs.rescue(), None);
+                pairs.add(Yields { all: Yield { completions, ..a(rate) }, own: None });
+            }
+            pairs.rescue()
+        };
+        assert_eq!(told(2.0, (2.0, 8), (50.0, 32)), Some(24.0));
+        assert_eq!(told(2.0, (2.0, 8), (7.0, 32)), None, "not so much better");
+        assert_eq!(told(20.0, (2.0, 8), (50.0, 32)), None, "better a stretch ago");
+        assert_eq!(told(0.1, (0.1, 0), (50.0, 32)), None, "it stood still");
+        assert_eq!(told(2.0, (2.0, 8), (50.0, 8)), None, "too few to tell");
     }
 
     #[test]

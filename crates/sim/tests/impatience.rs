@@ -1,0 +1,134 @@
+//! Clients who wait for so long and no longer, of one type, in an open loop that asks for more than the service can do: how many are
+//! answered? In order of arrival it is always the turn of who is about to leave.
+
+mod common;
+
+use admission::{Duration, LongLimit, Order, Policy};
+use common::contention::SHORTEST;
+use sim::{
+    Arrivals, Collapse, Distribution, Kind, Mix, Observer, Outcome, Patience, Rate, Run, Sample, Scenario,
+    Source, Steering, Upstream, run, run_with,
+};
+
+/// Requests per second that the service can do.
+const CAN_DO: f64 = 100.0;
+/// Measured from there,
+const FROM: u64 = 60;
+/// to here, in seconds.
+const TO: u64 = 180;
+
+/// Clients who send so much, as a part of what the service can do, and leave after so many seconds.
+fn clients(load: f64, patience: f64) -> Source {
+    Source {
+        patience: Patience::of(Duration::from_secs_f64(patience)),
+        ..Source::new(Arrivals::Poisson(Rate::constant(load * CAN_DO)), Mix::Shares(vec![1.0]))
+    }
+}
+
+/// The gate as it comes, with twenty in flight, before a service of one core that shares it.
+fn overload(order: Order, variation: f64, sources: Vec<Source>) -> Scenario {
+    let policy = Policy {
+        connections: 20,
+        long_limit: Some(LongLimit::FOUND),
+        order,
+        queue_timeout: Duration::from_secs(120),
+        ..Policy::default()
+    };
+    let service_time = Distribution::Lognormal { mean: Duration::from_secs_f64(1.0 / CAN_DO), cv: variation };
+    let first = sources[0].clone();
+    let upstream = Upstream::sharing(1, Collapse::None);
+    Scenario {
+        seed: 17,
+        sources,
+        duration: Duration::from_secs(TO),
+        warm_up: Duration::ZERO,
+        end: sim::End::Cut,
+        ..Scenario::new(policy, vec![Kind::new("page", service_time)], first, upstream)
+    }
+}
+
+/// Of what came while it was measured from this source: how many were answered per second, as a part of what the service can do.
+fn answered(run: &Run, source: u16) -> f64 {
+    let came = |seconds: u64| admission::Instant::ZERO.after(Duration::from_secs(seconds));
+    let rows = run.rows.iter().filter(|row| row.source == source && row.outcome == Outcome::Completed);
+    let rows = rows.filter(|row| (came(FROM)..came(TO)).contains(&row.ended));
+    rows.count() as f64 / (TO - FROM) as f64 / CAN_DO
+}
+
+/// The same of all sources.
+fn goodput(scenario: &Scenario) -> f64 {
+    let run = run(scenario).expect("a sound run");
+    (0..scenario.sources.len()).map(|source| answered(&run, source as u16)).sum()
+}
+
+#[test]
+fn clients_who_leave_at_one_age_are_answered_at_what_the_service_can_do() {
+    for variation in [0.1, 0.5] {
+        for load in [1.1, 1.5, 3.0] {
+            for patience in [2.0, 10.0] {
+                let good = |order| goodput(&overload(order, variation, vec![clients(load, patience)]));
+                let (ours, in_order) = (good(SHORTEST), good(Order::Fifo));
+                println!(
+                    "CV {variation}, load {load}, {patience} s: {ours:.3}; in order of arrival {in_order:.3}"
+                );
+                assert!(ours >= 0.95 && in_order < 0.95, "{ours:.3}, {in_order:.3} in order of arrival");
+            }
+        }
+    }
+}
+
+/// Any moment is as likely as another to be that at which a client leaves; a tenth of them each in the middle of its share.
+fn exponential(load: f64, mean: f64) -> Vec<Source> {
+    let quantile = |tenth: u32| -mean * (1.0 - (f64::from(tenth) + 0.5) / 10.0).ln();
+    (0..10).map(|tenth| clients(load / 10.0, quantile(tenth))).collect()
+}
+
+#[test]
+fn nothing_is_lost_where_clients_leave_at_any_age_or_are_of_two_kinds() {
+    for load in [1.5, 3.0] {
+        for (name, sources) in [
+            ("any age", exponential(load, 5.0)),
+            ("two kinds", vec![clients(load / 2.0, 2.0), clients(load / 2.0, 10.0)]),
+            ("mostly impatient", vec![clients(load * 0.9, 1.0), clients(load * 0.1, 20.0)]),
+        ] {
+            let good = |order| goodput(&overload(order, 0.5, sources.clone()));
+            let (ours, in_order) = (good(SHORTEST), good(Order::Fifo));
+            println!("{name}, load {load}: {ours:.3}; in order of arrival {in_order:.3}");
+            assert!(ours >= 0.9 && ours >= in_order - 0.02, "{name}: {ours:.3}, {in_order:.3} in order");
+        }
+    }
+}
+
+#[test]
+fn who_is_more_patient_than_others_is_answered() {
+    for load in [1.5, 3.0] {
+        let scenario = overload(SHORTEST, 0.5, vec![clients(load, 2.0), clients(0.005, 60.0)]);
+        let run = run(&scenario).expect("a sound run");
+        let came = run.rows.iter().filter(|row| row.source == 1 && row.outcome != Outcome::CutOff);
+        let patient =
+            came.clone().filter(|row| row.outcome == Outcome::Completed).count() as f64 / came.count() as f64;
+        println!("load {load}: {patient:.2} of those who wait for a minute");
+        assert!(patient >= 0.95, "{patient}");
+    }
+}
+
+/// How many were behind newcomers at most.
+struct Late(usize);
+
+impl Observer for Late {
+    fn tick(&mut self, _: &Sample, steering: &mut Steering<'_>) {
+        self.0 = self.0.max(steering.snapshot().late);
+    }
+}
+
+#[test]
+fn below_saturation_nobody_steps_back_though_some_leave() {
+    for (load, patience) in [(0.7, 0.5), (0.9, 1.0), (0.95, 2.0)] {
+        let mut late = Late(0);
+        let run =
+            run_with(&overload(SHORTEST, 1.0, vec![clients(load, patience)]), &mut late).expect("sound");
+        let left = run.rows.iter().filter(|row| row.outcome == Outcome::TimedOut).count();
+        println!("load {load}: {left} of {} leave", run.rows.len());
+        assert!(late.0 == 0 && left > 0, "{} stepped back, {left} left", late.0);
+    }
+}

@@ -28,6 +28,7 @@ use super::fields::{Fault, Upgrade, strip};
 use super::flight::Flight;
 use super::foreseen;
 use super::reject::Refusal;
+use super::socket::Watched;
 use super::state::{Gate, Told};
 use crate::permit::Permit;
 
@@ -42,7 +43,7 @@ pub(crate) struct Upgrading {
     pub(crate) client: OnUpgrade,
 }
 
-/// Sends a request and passes its response on.
+/// Sends a request and passes its response on, and to `client` (which speaks HTTP/1.1) what comes before it.
 ///
 /// # Errors
 /// No response can be had.
@@ -51,6 +52,7 @@ pub(crate) async fn forward(
     request: &mut Request<ToService>,
     permit: Permit,
     upgrading: Option<Upgrading>,
+    client: Option<&Watched>,
 ) -> Result<Response<ToClient>, Refusal> {
     if let Some(upgrading) = &upgrading {
         request.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
@@ -58,7 +60,7 @@ pub(crate) async fn forward(
     }
     let dispatched = Instant::now();
     let deadline = dispatched + told.settings.upstream_timeout;
-    match exchange(&told.endpoints, request, upgrading.is_some(), deadline).await {
+    match exchange(&told.endpoints, request, upgrading.is_some(), (deadline, client)).await {
         Ok((mut response, lease)) => {
             if told.settings.observe
                 && let Some(value) = permit.foreseen().and_then(foreseen::value)
@@ -85,7 +87,7 @@ async fn exchange(
     endpoints: &Endpoints,
     request: &mut Request<ToService>,
     upgrades: bool,
-    deadline: Instant,
+    (deadline, client): (Instant, Option<&Watched>),
 ) -> Result<(Response<Incoming>, Lease), Refusal> {
     let may_repeat = is_idempotent(request.method()) && request.body().is_empty();
     let mut repeated = None;
@@ -101,7 +103,7 @@ async fn exchange(
         if may_repeat && lease.is_kept && repeated.is_none() {
             repeated = copy(request);
         }
-        let sent = send(&mut lease, request, deadline).await;
+        let sent = send(&mut lease, request, deadline, client).await;
         match sent.map_err(|Late| Refusal::LateAnswer)? {
             Ok(response) => {
                 endpoint.succeeded();
@@ -138,9 +140,10 @@ async fn send(
     lease: &mut Lease,
     request: &mut Request<ToService>,
     deadline: Instant,
+    client: Option<&Watched>,
 ) -> Result<Result<Response<Incoming>, (hyper::Error, Sent)>, Late> {
     let sent = match lease.sender.as_mut() {
-        Some(Sender::Http1(connection)) => connection.send(mem::take(request), deadline).await?,
+        Some(Sender::Http1(connection)) => connection.send(mem::take(request), deadline, client).await?,
         Some(Sender::Http2(sender)) => {
             in_http2(request, lease.endpoint.scheme());
             let sent = timeout_at(deadline, sender.try_send_request(mem::take(request))).await;

@@ -5,6 +5,7 @@ mod conformance;
 mod encrypted;
 mod framing;
 mod http2;
+mod interim;
 mod log;
 mod queue;
 mod site;

@@ -68,7 +68,7 @@ pub(crate) async fn forward(
                 response.headers_mut().insert(foreseen::OBSERVED, value);
             }
             let flight = Flight::new(permit, lease, dispatched, outcome(response.status()));
-            pass(gate, response, flight, upgrading)
+            pass(gate, response, flight, upgrading, client.is_some())
         }
         Err(refusal) => {
             permit.complete(Outcome::Failure, dispatched.elapsed());
@@ -143,7 +143,10 @@ async fn send(
     client: Option<&Watched>,
 ) -> Result<Result<Response<Incoming>, (hyper::Error, Sent)>, Late> {
     let sent = match lease.sender.as_mut() {
-        Some(Sender::Http1(connection)) => connection.send(mem::take(request), deadline, client).await?,
+        Some(Sender::Http1(connection)) => {
+            in_http1(request, client.is_none());
+            connection.send(mem::take(request), deadline, client).await?
+        }
         Some(Sender::Http2(sender)) => {
             in_http2(request, lease.endpoint.scheme());
             let sent = timeout_at(deadline, sender.try_send_request(mem::take(request))).await;
@@ -163,11 +166,34 @@ async fn send(
     }))
 }
 
+/// A body without a length is sent in chunks, whatever the method; and so is one behind which trailers may come, which only
+/// HTTP/2 has a place for behind a length.
+fn in_http1(request: &mut Request<ToService>, may_have_trailers: bool) {
+    if request.body().is_end_stream() {
+        return;
+    }
+    let fields = request.headers_mut();
+    if !fields.contains_key(header::CONTENT_LENGTH) || may_have_trailers && announces_trailers(fields) {
+        in_chunks(fields);
+    }
+}
+
+fn announces_trailers(fields: &HeaderMap) -> bool {
+    fields.contains_key(header::TRAILER)
+}
+
+fn in_chunks(fields: &mut HeaderMap) {
+    fields.remove(header::CONTENT_LENGTH);
+    fields.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+}
+
 /// HTTP/2 says the host in the target, and has no upgrades.
 fn in_http2(request: &mut Request<ToService>, scheme: Scheme) {
     *request.version_mut() = Version::HTTP_2;
     request.headers_mut().remove(header::CONNECTION);
     request.headers_mut().remove(header::UPGRADE);
+    // If it was tried in HTTP/1.1 before.
+    request.headers_mut().remove(header::TRANSFER_ENCODING);
     let host = request.headers_mut().remove(header::HOST);
     let mut parts = request.uri().clone().into_parts();
     parts.scheme = Some(scheme);
@@ -210,6 +236,7 @@ fn pass(
     mut response: Response<Incoming>,
     flight: Flight,
     upgrading: Option<Upgrading>,
+    to_http1: bool,
 ) -> Result<Response<ToClient>, Refusal> {
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         let Some(upgrading) = upgrading else {
@@ -223,6 +250,13 @@ fn pass(
         response.headers_mut().remove(header::CONTENT_LENGTH);
     }
     strip(response.headers_mut());
+    if to_http1
+        && response.version() == Version::HTTP_2
+        && !response.body().is_end_stream()
+        && announces_trailers(response.headers())
+    {
+        in_chunks(response.headers_mut());
+    }
     *response.version_mut() = Version::HTTP_11;
     let (head, body) = response.into_parts();
     if body.is_end_stream() {

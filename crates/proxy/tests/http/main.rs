@@ -9,4 +9,5 @@ mod interim;
 mod log;
 mod queue;
 mod site;
+mod trailers;
 mod upgrades;

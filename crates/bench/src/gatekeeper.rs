@@ -171,6 +171,16 @@ pub(crate) fn load(admin_port: u16) -> Option<f64> {
     value_in(&admin_page(admin_port, "/metrics")?, "gatekeeper_load_seconds")
 }
 
+/// Clients that a late gate with this admin listener left unread since it began: whom it closed, and who had gone.
+pub(crate) fn left_unread(admin_port: u16) -> Option<(f64, f64)> {
+    let metrics = admin_page(admin_port, "/metrics")?;
+    let how = |how: &str| {
+        let of_it = |line: &&str| line.starts_with("gatekeeper_left_out_total{") && line.contains(how);
+        metrics.lines().find(of_it)?.rsplit(' ').next()?.parse::<f64>().ok()
+    };
+    Some((how("\"closed\"")?, how("\"gone\"")?))
+}
+
 /// An admin page, with its head; none if it doesn't answer in time, or is cut off because it is longer than
 /// [`ANSWER_BYTES_MAX`].
 pub(crate) fn admin_page(admin_port: u16, path: &str) -> Option<String> {

@@ -18,7 +18,7 @@ mod web;
 pub(crate) use closed::{ClosedRun, Counted, closed};
 pub(crate) use knock::knock;
 pub(crate) use limiter::{Library, Limiter};
-pub(crate) use open::{Beyond, OpenRun, OpenRuns, Request};
+pub(crate) use open::{Beyond, Connections, OpenRun, OpenRuns, Request};
 pub(crate) use origin::Origin;
 pub(crate) use quota::Quota;
 pub(crate) use web::{HaProxy, HaProxyRole, Nginx, NginxRole, write_files};

@@ -15,9 +15,9 @@ use serde::Serialize;
 use crate::Error;
 use crate::alternate::Display;
 use crate::files::write_figures;
-use crate::gatekeeper::Gatekeeper;
+use crate::gatekeeper::{Gatekeeper, left_unread};
 use crate::http::{
-    Beyond, ClosedRun, Counted, Nginx, NginxRole, OpenRun, Quota, Request, closed, write_files,
+    Beyond, ClosedRun, Connections, Counted, Nginx, NginxRole, OpenRun, Quota, Request, closed, write_files,
 };
 use crate::load::Outcome;
 use crate::process::{blocking, resident_memory};
@@ -84,6 +84,16 @@ pub struct Offered {
     /// The gate's processor time for each that wasn't answered in time, in seconds, whatever became of it: all that it used,
     /// less what those that were answered take.
     pub unserved_cost: f64,
+    /// Connections made, per second.
+    pub connected: f64,
+    /// Connections that the gate ended with an answer, per second.
+    pub ended: f64,
+    /// Connections that clients reset because their patience was over, per second: they had been made, and not answered in time.
+    pub reset: f64,
+    /// Connections that the gate closed unread because it was late, per second.
+    pub closed: f64,
+    /// Clients that had gone when it was their turn, per second.
+    pub gone: f64,
     /// How late the client itself sent: the 99th percentile, in seconds.
     pub lag: f64,
 }
@@ -182,12 +192,15 @@ async fn offer(
         measured: vec![gate.pid()],
     };
     let watch = MemoryWatch::start(gate.pid());
+    let before = left_unread(gate.admin_port()).unwrap_or_default();
     let outcome = run.run().await?;
     let memory = watch.most();
+    let after = left_unread(gate.admin_port()).unwrap_or_default();
     let part = |ended: Outcome| {
         outcome.records.iter().filter(|(record, _)| record.outcome == ended).count() as f64
             / window.as_secs_f64()
     };
+    let (Connections { made, ended, reset }, seconds) = (outcome.connections, window.as_secs_f64());
     let answered = outcome.records.iter().filter(|(record, _)| record.outcome == Outcome::Completed);
     let responses: Vec<f64> = answered.map(|(record, _)| record.response.as_secs_f64()).collect();
     let unserved = outcome.records.len() - responses.len();
@@ -201,6 +214,11 @@ async fn offer(
         failed: part(Outcome::Failed),
         p95: percentile(&responses, 0.95),
         memory,
+        connected: made as f64 / seconds,
+        ended: ended as f64 / seconds,
+        reset: reset as f64 / seconds,
+        closed: (after.0 - before.0) / seconds,
+        gone: (after.1 - before.1) / seconds,
         unserved_cost: if unserved == 0 { 0.0 } else { spent.max(0.0) / unserved as f64 },
         lag: outcome.lag_p99.as_secs_f64(),
     })
@@ -264,6 +282,11 @@ impl Report {
         row("refused", |offered| offered.refused, count);
         row("not answered in time", |offered| offered.timed_out, count);
         row("broken off", |offered| offered.failed, count);
+        row("connections made", |offered| offered.connected, count);
+        row("connections ended by the gate", |offered| offered.ended, count);
+        row("connections reset by clients", |offered| offered.reset, count);
+        row("closed unread by the gate", |offered| offered.closed, count);
+        row("gone when it was their turn", |offered| offered.gone, count);
         row("95th percentile of the answered", |offered| offered.p95, crate::table::seconds);
         row("for each unserved, µs", |offered| offered.unserved_cost * 1e6, |micros| format!("{micros:.2}"));
         row("most memory, MiB", |offered| offered.memory as f64 / 1_048_576.0, |mib| format!("{mib:.1}"));
@@ -317,6 +340,11 @@ mod tests {
             p95: 0.1,
             memory: 1 << 20,
             unserved_cost: 1e-6,
+            connected: 0.0,
+            ended: 0.0,
+            reset: 0.0,
+            closed: 0.0,
+            gone: 0.0,
             lag: 0.0,
         };
         let loads = vec![offered(0.5, 50.0), offered(1.0, 100.0), offered(10.0, 95.0)];

@@ -1,6 +1,6 @@
 //! What goes away in front of the gate for HTTP and behind it: servers that are killed, stand still or break off, and clients
 //! that leave in every state of a request. Afterwards nothing may be left of them: no load, nobody in the queue or in flight,
-//! no connection that nobody uses, and the gate serves.
+//! no connection that nobody uses, and the gate serves. Each with a service that is spoken to in HTTP/1.1, and in HTTP/2.
 
 // Helpers of tests panic as tests do; clippy only knows functions marked as tests.
 #![allow(clippy::panic)]
@@ -22,11 +22,15 @@ use support::server_of_go::Server;
 use support::{Gate, until};
 
 /// Anything that takes longer has failed.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 /// For how many seconds a server stands still, unless `GATEKEEPER_TEST_STALL` says so: long enough for newcomers to go first.
 const STALL: u64 = 6;
 /// For how long a request may wait at most.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(30);
+/// For how long the service may take.
+const UPSTREAM_TIMEOUT: Duration = Duration::from_secs(60);
+/// What the service is spoken to in.
+const VERSIONS: [&str; 2] = ["1.1", "2"];
 /// Over which a percentile is taken.
 const WINDOW: Duration = Duration::from_secs(1);
 /// The pause between two requests of a steady load.
@@ -36,21 +40,27 @@ const PAUSE: Duration = Duration::from_millis(15);
 struct Site {
     server: Option<Server>,
     gate: Gate,
+    version: &'static str,
     port: u16,
     certificate: (PathBuf, PathBuf),
     _authority: Authority,
 }
 
 impl Site {
-    fn start(connections: u32) -> Self {
+    fn start(connections: u32, version: &'static str) -> Self {
+        println!("HTTP/{version} to the service");
         let authority = Authority::new("the tests' authority");
         let certificate = authority.files("site", &authority.issue("site", &["localhost"]));
         let server = Server::start(&certificate, None);
         let port = server.plain();
-        let lines = ["protocol = \"http\"", &format!("connections = {connections}"), "long_limit = 0"]
-            .map(str::to_owned);
+        let lines = [
+            "protocol = \"http\"".to_owned(),
+            format!("upstream_http = {version:?}"),
+            format!("connections = {connections}"),
+            "long_limit = 0".to_owned(),
+        ];
         let gate = Gate::start(port, &lines);
-        Self { server: Some(server), gate, port, certificate, _authority: authority }
+        Self { server: Some(server), gate, version, port, certificate, _authority: authority }
     }
 
     fn server(&self) -> &Server {
@@ -94,9 +104,13 @@ impl Site {
             let status = self.gate.status();
             let keys = ["queued", "in_flight", "suspended", "connections_in_use", "clients_connected"];
             let pool = &status["pools"][0];
+            // In HTTP/2 one is kept for all, and never counts as idle.
+            let shared = u64::from(self.version == "2");
+            let is_unused =
+                |connections: u64| pool["idle"].as_u64().is_some_and(|idle| connections <= idle + shared);
             keys.iter().all(|key| status[key].as_u64() == Some(0))
                 && status["load_seconds"].as_f64() == Some(0.0)
-                && pool["connections"] == pool["idle"]
+                && pool["connections"].as_u64().is_some_and(is_unused)
         })
         .await;
         assert_eq!(status_of(self.gate.port(), "/hello").await, Some(200), "after {of}");
@@ -118,20 +132,26 @@ async fn status_of(port: u16, path: &str) -> Option<u16> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_killed_and_started_again_is_served_from_again() {
-    let mut site = Site::start(4);
-    let port = site.gate.port();
-    for round in 0..3 {
-        let asking: JoinSet<Option<u16>> = (0..40).map(|_| status_of(port, "/work")).collect();
-        let waiting: JoinSet<Option<u16>> = (0..8).map(|_| status_of(port, "/wait")).collect();
-        until("requests wait behind those that hang", async || site.gate.status()["queued"] != 0).await;
-        site.kill_server();
-        for status in asking.join_all().await.into_iter().chain(waiting.join_all().await) {
-            assert!(matches!(status, Some(200 | 502)), "round {round}: {status:?}\n{}", site.gate.log_tail());
+    for version in VERSIONS {
+        let mut site = Site::start(4, version);
+        let port = site.gate.port();
+        for round in 0..3 {
+            let asking: JoinSet<Option<u16>> = (0..40).map(|_| status_of(port, "/work")).collect();
+            let waiting: JoinSet<Option<u16>> = (0..8).map(|_| status_of(port, "/wait")).collect();
+            until("requests wait behind those that hang", async || site.gate.status()["queued"] != 0).await;
+            site.kill_server();
+            for status in asking.join_all().await.into_iter().chain(waiting.join_all().await) {
+                assert!(
+                    matches!(status, Some(200 | 502)),
+                    "round {round}: {status:?}\n{}",
+                    site.gate.log_tail()
+                );
+            }
+            assert_eq!(status_of(port, "/hello").await, Some(502));
+            site.start_server();
+            until("it serves again", async || status_of(port, "/hello").await == Some(200)).await;
+            site.until_nothing_is_left("the server that was killed").await;
         }
-        assert_eq!(status_of(port, "/hello").await, Some(502));
-        site.start_server();
-        until("it serves again", async || status_of(port, "/hello").await == Some(200)).await;
-        site.until_nothing_is_left("the server that was killed").await;
     }
 }
 
@@ -166,7 +186,16 @@ fn p95(asked: &[Asked], from: Duration) -> Duration {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn behind_a_server_that_stands_still_clients_wait_and_then_all_are_served() {
-    let site = Site::start(4);
+    stand_still("1.1").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn so_it_is_over_http_2() {
+    stand_still("2").await;
+}
+
+async fn stand_still(version: &'static str) {
+    let site = Site::start(4, version);
     let (begin, stop) = (Instant::now(), Arc::new(AtomicBool::new(false)));
     let loading = tokio::spawn(load(site.gate.port(), begin, Arc::clone(&stop)));
     sleep(WINDOW * 2).await;
@@ -180,8 +209,12 @@ async fn behind_a_server_that_stands_still_clients_wait_and_then_all_are_served(
     sleep(WINDOW * 5).await;
     stop.store(true, Ordering::Relaxed);
     let asked = loading.await.expect("it runs");
-    let is_served =
-        |one: &Asked| one.status == Some(200) || one.status == Some(503) && one.took >= QUEUE_TIMEOUT;
+    let is_served = |one: &Asked| match one.status {
+        Some(200) => true,
+        Some(503) => one.took >= QUEUE_TIMEOUT,
+        Some(504) => one.took >= UPSTREAM_TIMEOUT,
+        _ => false,
+    };
     assert!(asked.iter().all(is_served), "{}", site.gate.log_tail());
     site.until_nothing_is_left("the server that stood still").await;
 
@@ -194,29 +227,31 @@ async fn behind_a_server_that_stands_still_clients_wait_and_then_all_are_served(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_response_that_is_cut_off_ends_its_connection_and_nothing_else() {
-    let mut site = Site::start(4);
-    let port = site.gate.port();
-    for _ in 0..5 {
-        let asking: JoinSet<Option<u16>> = (0..20).map(|_| status_of(port, "/cut")).collect();
-        assert!(asking.join_all().await.iter().all(|status| matches!(status, None | Some(502))));
+    for version in VERSIONS {
+        let mut site = Site::start(4, version);
+        let port = site.gate.port();
+        for _ in 0..5 {
+            let asking: JoinSet<Option<u16>> = (0..20).map(|_| status_of(port, "/cut")).collect();
+            assert!(asking.join_all().await.iter().all(|status| matches!(status, None | Some(502))));
+        }
+        site.until_nothing_is_left("responses that were cut off").await;
+        // The whole server goes, in the middle of responses that are being read.
+        let mut halves = Vec::new();
+        for _ in 0..4 {
+            let mut socket = site.get("/bytes/50000000").await;
+            socket.read_exact(&mut [0; 1_000]).await.expect("the beginning");
+            halves.push(socket);
+        }
+        site.kill_server();
+        for mut socket in halves {
+            let mut rest = Vec::new();
+            let ended = timeout(PATIENCE, socket.read_to_end(&mut rest)).await.expect("it ends");
+            assert!(ended.is_err() || rest.len() < 49_000_000, "half a response was made a whole one");
+        }
+        site.start_server();
+        until("it serves again", async || status_of(port, "/hello").await == Some(200)).await;
+        site.until_nothing_is_left("the server that was killed").await;
     }
-    site.until_nothing_is_left("responses that were cut off").await;
-    // The whole server goes, in the middle of responses that are being read.
-    let mut halves = Vec::new();
-    for _ in 0..4 {
-        let mut socket = site.get("/bytes/50000000").await;
-        socket.read_exact(&mut [0; 1_000]).await.expect("the beginning");
-        halves.push(socket);
-    }
-    site.kill_server();
-    for mut socket in halves {
-        let mut rest = Vec::new();
-        let ended = timeout(PATIENCE, socket.read_to_end(&mut rest)).await.expect("it ends");
-        assert!(ended.is_err() || rest.len() < 49_000_000, "half a response was made a whole one");
-    }
-    site.start_server();
-    until("it serves again", async || status_of(port, "/hello").await == Some(200)).await;
-    site.until_nothing_is_left("the server that was killed").await;
 }
 
 /// How a client leaves.
@@ -239,41 +274,43 @@ const SOCKET: &str = "GET /socket HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\n
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_a_client_that_leaves_in_any_state_nothing_is_left() {
-    let site = Site::start(1);
-    for how in [Leaving::Closes, Leaving::Resets] {
-        println!("{how:?}");
-        leave(site.connect().await, how);
-        site.until_nothing_is_left("a client that said nothing").await;
-        leave(site.say(b"GET /hello HTTP/1.1\r\nHost: ").await, how);
-        site.until_nothing_is_left("a client within its head").await;
+    for version in VERSIONS {
+        let site = Site::start(1, version);
+        for how in [Leaving::Closes, Leaving::Resets] {
+            println!("{how:?}");
+            leave(site.connect().await, how);
+            site.until_nothing_is_left("a client that said nothing").await;
+            leave(site.say(b"GET /hello HTTP/1.1\r\nHost: ").await, how);
+            site.until_nothing_is_left("a client within its head").await;
 
-        let socket = site.say(UPLOAD.as_bytes()).await;
-        site.until(0, 1).await;
-        leave(socket, how);
-        site.until_nothing_is_left("a client within its body").await;
-
-        let socket = site.get("/wait").await;
-        site.until(0, 1).await;
-        for text in ["GET /wait HTTP/1.1\r\nHost: a\r\n\r\n", UPLOAD] {
-            let waiting = site.say(text.as_bytes()).await;
-            site.until(1, 1).await;
-            leave(waiting, how);
+            let socket = site.say(UPLOAD.as_bytes()).await;
             site.until(0, 1).await;
+            leave(socket, how);
+            site.until_nothing_is_left("a client within its body").await;
+
+            let socket = site.get("/wait").await;
+            site.until(0, 1).await;
+            for text in ["GET /wait HTTP/1.1\r\nHost: a\r\n\r\n", UPLOAD] {
+                let waiting = site.say(text.as_bytes()).await;
+                site.until(1, 1).await;
+                leave(waiting, how);
+                site.until(0, 1).await;
+            }
+            leave(socket, how);
+            site.until_nothing_is_left("clients in the queue, and in flight").await;
+
+            let mut socket = site.get("/bytes/50000000").await;
+            socket.read_exact(&mut [0; 1_000]).await.expect("the beginning");
+            leave(socket, how);
+            site.until_nothing_is_left("a client within its response").await;
+
+            let mut socket = site.say(SOCKET.as_bytes()).await;
+            socket.read_exact(&mut [0; 12]).await.expect("it is switched");
+            until("the tunnel is there", async || site.server().count("sockets") == 1).await;
+            leave(socket, how);
+            until("the tunnel has ended", async || site.server().count("sockets") == 0).await;
+            site.until_nothing_is_left("a client with a tunnel").await;
         }
-        leave(socket, how);
-        site.until_nothing_is_left("clients in the queue, and in flight").await;
-
-        let mut socket = site.get("/bytes/50000000").await;
-        socket.read_exact(&mut [0; 1_000]).await.expect("the beginning");
-        leave(socket, how);
-        site.until_nothing_is_left("a client within its response").await;
-
-        let mut socket = site.say(SOCKET.as_bytes()).await;
-        socket.read_exact(&mut [0; 12]).await.expect("it is switched");
-        until("the tunnel is there", async || site.server().count("sockets") == 1).await;
-        leave(socket, how);
-        until("the tunnel has ended", async || site.server().count("sockets") == 0).await;
-        site.until_nothing_is_left("a client with a tunnel").await;
     }
 }
 
@@ -296,29 +333,31 @@ fn reset(stream: u32) -> Vec<u8> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_a_stream_that_is_reset_in_any_state_nothing_is_left() {
-    let site = Site::start(1);
-    let preface = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".as_slice(), &frame(4, 0, 0, &[])].concat();
-    let mut client = site.say(&preface).await;
-    let mut say = async |bytes: Vec<u8>| client.write_all(&bytes).await.expect("the gate reads");
-    for round in 0..10 {
-        let stream = 1 + round * 6;
-        say(headers(stream, "/wait")).await;
-        site.until(0, 1).await;
-        say(headers(stream + 2, "/wait")).await;
+    for version in VERSIONS {
+        let site = Site::start(1, version);
+        let preface = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".as_slice(), &frame(4, 0, 0, &[])].concat();
+        let mut client = site.say(&preface).await;
+        let mut say = async |bytes: Vec<u8>| client.write_all(&bytes).await.expect("the gate reads");
+        for round in 0..10 {
+            let stream = 1 + round * 6;
+            say(headers(stream, "/wait")).await;
+            site.until(0, 1).await;
+            say(headers(stream + 2, "/wait")).await;
+            site.until(1, 1).await;
+            say(reset(stream + 2)).await;
+            site.until(0, 1).await;
+            say(reset(stream)).await;
+            site.until(0, 0).await;
+            // Its window is used up, so that it is within its response for as long as it likes.
+            say(headers(stream + 4, "/bytes/50000000")).await;
+            until("the response has begun", async || site.server().count("asked") > 0).await;
+            say(reset(stream + 4)).await;
+            site.until(0, 0).await;
+        }
+        // The connection is lost with streams in flight and in the queue.
+        say([headers(101, "/wait"), headers(103, "/wait")].concat()).await;
         site.until(1, 1).await;
-        say(reset(stream + 2)).await;
-        site.until(0, 1).await;
-        say(reset(stream)).await;
-        site.until(0, 0).await;
-        // Its window is used up, so that it is within its response for as long as it likes.
-        say(headers(stream + 4, "/bytes/50000000")).await;
-        until("the response has begun", async || site.server().count("asked") > 0).await;
-        say(reset(stream + 4)).await;
-        site.until(0, 0).await;
+        drop(client);
+        site.until_nothing_is_left("a connection with two streams").await;
     }
-    // The connection is lost with streams in flight and in the queue.
-    say([headers(101, "/wait"), headers(103, "/wait")].concat()).await;
-    site.until(1, 1).await;
-    drop(client);
-    site.until_nothing_is_left("a connection with two streams").await;
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use admission::{Capacity, Cost, Order, Policy};
 use config::{Origin, effective};
 use proxy::gate::Driver;
-use proxy::http::garbage::is_ambiguous;
+use proxy::http::garbage::{is_ambiguous, said_before};
 use proxy::trace::{Decoder, Encoder, TraceReader};
 use wire::postgres::codec::{Frame, HEADER_LEN, backend_frame, frontend_frame};
 use wire::postgres::{ProtocolError, authentication as login, backend, frontend, scram, startup};
@@ -48,6 +48,7 @@ pub const TARGETS: &[Target] = &[
     ("preamble", proxy::http::garbage::preamble),
     ("heads", heads),
     ("request_types", proxy::http::garbage::request_types),
+    ("interim", interim),
 ];
 
 /// Places of one input where a head may begin.
@@ -102,6 +103,28 @@ pub fn heads(data: &[u8]) {
         let has = |name: &str| request.headers.iter().any(|field| field.name.eq_ignore_ascii_case(name));
         assert!(seen || !(has("content-length") && has("transfer-encoding")), "the head at {start} passes");
     }
+}
+
+/// What a service says before its response: it is the same in whatever pieces it comes, and nothing but heads of interim
+/// responses, a bounded number of them, for hyper's parser too.
+pub fn interim(data: &[u8]) {
+    let said = said_before([data]);
+    let middle = data.first().map_or(0, |&byte| usize::from(byte) % data.len());
+    assert_eq!(said_before([&data[..middle], &data[middle..]]), said, "cut at {middle}");
+    assert_eq!(said_before(data.chunks(1)), said, "byte by byte");
+    let (mut rest, mut heads) = (said.as_slice(), 0);
+    while !rest.is_empty() {
+        let mut fields = vec![httparse::EMPTY_HEADER; data.len()];
+        let mut response = httparse::Response::new(&mut fields);
+        let Ok(httparse::Status::Complete(length)) = response.parse(rest) else {
+            unreachable!("only whole heads are written, and not {:?}", String::from_utf8_lossy(rest));
+        };
+        assert!(matches!(response.code, Some(102..=199)), "{response:?}");
+        let hidden = ["connection", "transfer-encoding", "content-length", "upgrade"];
+        assert!(!response.headers.iter().any(|field| hidden.contains(&field.name)), "{response:?}");
+        (rest, heads) = (&rest[length..], heads + 1);
+    }
+    assert!(heads <= 16, "{heads}");
 }
 
 fn is_behind_a_blank_line(before: &[u8]) -> bool {

@@ -84,8 +84,21 @@ pub(crate) struct OpenRuns {
     pub(crate) used: f64,
     /// How late requests were sent: the 99th percentile.
     pub(crate) lag_p99: Duration,
+    /// What became of connections.
+    pub(crate) connections: Connections,
     /// What the first failed one met.
     pub(crate) first_failure: Option<String>,
+}
+
+/// Connections of a whole run, by what became of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Connections {
+    /// Those that were made.
+    pub(crate) made: usize,
+    /// Those that the other side ended with an answer.
+    pub(crate) ended: usize,
+    /// Those that clients reset when their patience was over.
+    pub(crate) reset: usize,
 }
 
 #[derive(Debug)]
@@ -97,6 +110,7 @@ struct State {
     records: RefCell<Vec<(Record, usize)>>,
     lags: RefCell<Vec<Duration>>,
     running: Cell<usize>,
+    connections: Cell<Connections>,
     first_failure: RefCell<Option<String>>,
 }
 
@@ -140,6 +154,7 @@ impl State {
             records: RefCell::new(Vec::with_capacity(run.requests.len())),
             lags: RefCell::new(Vec::with_capacity(run.requests.len())),
             running: Cell::new(0),
+            connections: Cell::default(),
             first_failure: RefCell::default(),
             run,
         }
@@ -152,8 +167,15 @@ impl State {
             records: self.records.take(),
             used,
             lag_p99: lags.get(lags.len() * 99 / 100).copied().unwrap_or_default(),
+            connections: self.connections.get(),
             first_failure: self.first_failure.take(),
         }
+    }
+
+    fn count(&self, place: impl FnOnce(&mut Connections) -> &mut usize) {
+        let mut connections = self.connections.get();
+        *place(&mut connections) += 1;
+        self.connections.set(connections);
     }
 
     fn failed(&self, error: String) -> Outcome {
@@ -170,7 +192,9 @@ impl State {
                 head => return head,
             }
         }
-        connection.insert(Connection::open(self.run.port).await?).exchange(bytes).await
+        let made = Connection::open(self.run.port).await?;
+        self.count(|all| &mut all.made);
+        connection.insert(made).exchange(bytes).await
     }
 }
 
@@ -199,6 +223,8 @@ async fn serve(state: Rc<State>, number: usize) {
         Ok(Ok(head)) => {
             if head.is_kept {
                 state.idle.borrow_mut().extend(connection);
+            } else {
+                state.count(|all| &mut all.ended);
             }
             match head.status {
                 // The client's own timer may be late on a busy machine.
@@ -212,6 +238,7 @@ async fn serve(state: Rc<State>, number: usize) {
         Err(_) => {
             if let Some(connection) = connection {
                 connection.reset();
+                state.count(|all| &mut all.reset);
             }
             Outcome::TimedOut
         }

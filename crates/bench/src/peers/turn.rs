@@ -106,6 +106,7 @@ pub(super) mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::http::Connections;
 
     /// A turn with this goodput and this mean of the short pages.
     pub(in crate::peers) fn turned(goodput: f64, short_mean: f64) -> Turned {
@@ -143,8 +144,13 @@ pub(super) mod tests {
             (record(1_400, 0, Outcome::TimedOut, 10_000), 4),
             (record(1_900, 2, Outcome::Completed, 200), 5),
         ];
-        let outcome =
-            OpenRuns { records, used: 0.0, lag_p99: millis(2), first_failure: Some("status 502".to_owned()) };
+        let outcome = OpenRuns {
+            records,
+            used: 0.0,
+            lag_p99: millis(2),
+            connections: Connections::default(),
+            first_failure: Some("status 502".to_owned()),
+        };
         let turned = Turned::of(&outcome, &[0.1, 0.2, 0.3, 0.4, 0.5, 0.6], 0.5, 1.0..2.0);
         assert_eq!(turned.arrived, 5);
         // What ended within the second, also of who came before: 0.1, 0.2 and 0.4 s.

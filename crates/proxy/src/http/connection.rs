@@ -137,6 +137,7 @@ fn respond<'a>(
                 (refusal.respond(&wanted, told.settings.error_page.as_ref()), Some(refusal.name()))
             }
         };
+        watched.announced().await;
         response.body_mut().hold(under_way);
         if let Some(mut record) = record {
             record.answer(response.status().as_u16(), reason);
@@ -172,6 +173,8 @@ async fn pass(
     mut record: Option<&mut Record>,
 ) -> Result<Response<ToClient>, Ended> {
     let is_http2 = request.version() == Version::HTTP_2;
+    // Others know of no interim response, or can't be sent any.
+    let client = (request.version() == Version::HTTP_11).then_some(watched);
     if watched.take_refused() || (is_http2 && matches!(gate.lateness.turn(), Turn::Refused | Turn::Closed)) {
         return Err(Refusal::Late.into());
     }
@@ -224,7 +227,7 @@ async fn pass(
     if let Some(parent) = recorded.and_then(Recorded::to_service) {
         request.headers_mut().insert(TRACEPARENT, parent);
     }
-    let mut response = forward((gate, told), &mut request, permit, upgrading).await?;
+    let mut response = forward((gate, told), &mut request, permit, upgrading, client).await?;
     if let Some(record) = record {
         record.respond(elapsed().saturating_sub(held_up));
     }

@@ -8,6 +8,7 @@
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use http::{Request, Response};
@@ -19,6 +20,8 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::body::ToService;
 use super::endpoint::Counted;
+use super::interim::{Ear, Overheard};
+use super::socket::Watched;
 
 /// The most that hyper holds of a response.
 const BUFFER_MAX: usize = 128 * 1024;
@@ -31,6 +34,8 @@ pub(crate) struct Driven {
     /// Goes off no later than the request on it may still take, and mostly long before: then it is set again. Set for each
     /// request, it would cost each two turns of the runtime's timers.
     alarm: Option<Pin<Box<Sleep>>>,
+    /// What comes before responses.
+    ear: Arc<Ear>,
     _counted: Counted,
 }
 
@@ -48,17 +53,20 @@ impl Driven {
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let mut builder = http1::Builder::new();
-        let (sender, connection) = builder.max_buf_size(BUFFER_MAX).handshake(TokioIo::new(stream)).await?;
+        let ear = Arc::new(Ear::default());
+        let stream = TokioIo::new(Overheard::new(stream, Arc::clone(&ear)));
+        let (sender, connection) = builder.max_buf_size(BUFFER_MAX).handshake(stream).await?;
         Ok(Self {
             sender,
             connection: Some(Box::pin(connection.with_upgrades())),
             alarm: None,
+            ear,
             _counted: counted,
         })
     }
 
     /// Sends a request, and drives the connection until the head of its response is there. What comes behind that comes only
-    /// if somebody goes on to [`drive`](Self::drive) it.
+    /// if somebody goes on to [`drive`](Self::drive) it. What comes before it, `client` is told, if there is one.
     ///
     /// # Errors
     /// No answer has come by the deadline; or the connection is lost, with the request if nothing of that was sent.
@@ -66,11 +74,18 @@ impl Driven {
         &mut self,
         request: Request<ToService>,
         deadline: Instant,
+        client: Option<&Watched>,
     ) -> Result<Result<Response<Incoming>, TrySendError<Request<ToService>>>, Late> {
+        self.ear.begin(client.is_some());
         let mut response = pin!(self.sender.try_send_request(request));
-        let Self { connection, alarm, .. } = self;
+        let Self { connection, alarm, ear, .. } = self;
         poll_fn(|context| {
             poll(connection, context);
+            if let Some(client) = client
+                && let Some(heads) = ear.take()
+            {
+                client.announce(&heads);
+            }
             match response.as_mut().poll(context) {
                 Poll::Ready(sent) => Poll::Ready(Ok(sent)),
                 Poll::Pending => poll_alarm(alarm, deadline, context).map(Err),

@@ -28,6 +28,7 @@ use super::fields::{Fault, Upgrade, strip};
 use super::flight::Flight;
 use super::foreseen;
 use super::reject::Refusal;
+use super::socket::Watched;
 use super::state::{Gate, Told};
 use crate::permit::Permit;
 
@@ -42,7 +43,7 @@ pub(crate) struct Upgrading {
     pub(crate) client: OnUpgrade,
 }
 
-/// Sends a request and passes its response on.
+/// Sends a request and passes its response on, and to `client` (which speaks HTTP/1.1) what comes before it.
 ///
 /// # Errors
 /// No response can be had.
@@ -51,6 +52,7 @@ pub(crate) async fn forward(
     request: &mut Request<ToService>,
     permit: Permit,
     upgrading: Option<Upgrading>,
+    client: Option<&Watched>,
 ) -> Result<Response<ToClient>, Refusal> {
     if let Some(upgrading) = &upgrading {
         request.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
@@ -58,7 +60,7 @@ pub(crate) async fn forward(
     }
     let dispatched = Instant::now();
     let deadline = dispatched + told.settings.upstream_timeout;
-    match exchange(&told.endpoints, request, upgrading.is_some(), deadline).await {
+    match exchange(&told.endpoints, request, upgrading.is_some(), (deadline, client)).await {
         Ok((mut response, lease)) => {
             if told.settings.observe
                 && let Some(value) = permit.foreseen().and_then(foreseen::value)
@@ -66,7 +68,7 @@ pub(crate) async fn forward(
                 response.headers_mut().insert(foreseen::OBSERVED, value);
             }
             let flight = Flight::new(permit, lease, dispatched, outcome(response.status()));
-            pass(gate, response, flight, upgrading)
+            pass(gate, response, flight, upgrading, client.is_some())
         }
         Err(refusal) => {
             permit.complete(Outcome::Failure, dispatched.elapsed());
@@ -85,7 +87,7 @@ async fn exchange(
     endpoints: &Endpoints,
     request: &mut Request<ToService>,
     upgrades: bool,
-    deadline: Instant,
+    (deadline, client): (Instant, Option<&Watched>),
 ) -> Result<(Response<Incoming>, Lease), Refusal> {
     let may_repeat = is_idempotent(request.method()) && request.body().is_empty();
     let mut repeated = None;
@@ -101,7 +103,7 @@ async fn exchange(
         if may_repeat && lease.is_kept && repeated.is_none() {
             repeated = copy(request);
         }
-        let sent = send(&mut lease, request, deadline).await;
+        let sent = send(&mut lease, request, deadline, client).await;
         match sent.map_err(|Late| Refusal::LateAnswer)? {
             Ok(response) => {
                 endpoint.succeeded();
@@ -138,9 +140,13 @@ async fn send(
     lease: &mut Lease,
     request: &mut Request<ToService>,
     deadline: Instant,
+    client: Option<&Watched>,
 ) -> Result<Result<Response<Incoming>, (hyper::Error, Sent)>, Late> {
     let sent = match lease.sender.as_mut() {
-        Some(Sender::Http1(connection)) => connection.send(mem::take(request), deadline).await?,
+        Some(Sender::Http1(connection)) => {
+            in_http1(request, client.is_none());
+            connection.send(mem::take(request), deadline, client).await?
+        }
         Some(Sender::Http2(sender)) => {
             in_http2(request, lease.endpoint.scheme());
             let sent = timeout_at(deadline, sender.try_send_request(mem::take(request))).await;
@@ -160,11 +166,34 @@ async fn send(
     }))
 }
 
+/// A body without a length is sent in chunks, whatever the method; and so is one behind which trailers may come, which only
+/// HTTP/2 has a place for behind a length.
+fn in_http1(request: &mut Request<ToService>, may_have_trailers: bool) {
+    if request.body().is_end_stream() {
+        return;
+    }
+    let fields = request.headers_mut();
+    if !fields.contains_key(header::CONTENT_LENGTH) || may_have_trailers && announces_trailers(fields) {
+        in_chunks(fields);
+    }
+}
+
+fn announces_trailers(fields: &HeaderMap) -> bool {
+    fields.contains_key(header::TRAILER)
+}
+
+fn in_chunks(fields: &mut HeaderMap) {
+    fields.remove(header::CONTENT_LENGTH);
+    fields.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+}
+
 /// HTTP/2 says the host in the target, and has no upgrades.
 fn in_http2(request: &mut Request<ToService>, scheme: Scheme) {
     *request.version_mut() = Version::HTTP_2;
     request.headers_mut().remove(header::CONNECTION);
     request.headers_mut().remove(header::UPGRADE);
+    // If it was tried in HTTP/1.1 before.
+    request.headers_mut().remove(header::TRANSFER_ENCODING);
     let host = request.headers_mut().remove(header::HOST);
     let mut parts = request.uri().clone().into_parts();
     parts.scheme = Some(scheme);
@@ -207,6 +236,7 @@ fn pass(
     mut response: Response<Incoming>,
     flight: Flight,
     upgrading: Option<Upgrading>,
+    to_http1: bool,
 ) -> Result<Response<ToClient>, Refusal> {
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         let Some(upgrading) = upgrading else {
@@ -220,6 +250,13 @@ fn pass(
         response.headers_mut().remove(header::CONTENT_LENGTH);
     }
     strip(response.headers_mut());
+    if to_http1
+        && response.version() == Version::HTTP_2
+        && !response.body().is_end_stream()
+        && announces_trailers(response.headers())
+    {
+        in_chunks(response.headers_mut());
+    }
     *response.version_mut() = Version::HTTP_11;
     let (head, body) = response.into_parts();
     if body.is_end_stream() {

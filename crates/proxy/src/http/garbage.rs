@@ -1,5 +1,5 @@
-//! Bodies of fuzz targets for what is private here: the preamble of a load balancer, the look at lengths in passing, and
-//! what is learned of paths, deadlines and traces.
+//! Bodies of fuzz targets for what is private here: the preamble of a load balancer, the look at lengths in passing, what a
+//! service says before its response, and what is learned of paths, deadlines and traces.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -10,6 +10,7 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Uri};
 
 use super::classify::{Classifier, TypeField, TypeRule, time_out};
+use super::interim::Ear;
 use super::preamble;
 use super::routes::SEEN;
 use super::sniffer::Sniffer;
@@ -54,6 +55,14 @@ pub fn is_ambiguous<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> bool {
     let mut sniffer = Sniffer::default();
     pieces.into_iter().for_each(|piece| sniffer.see(piece));
     sniffer.take_ambiguous()
+}
+
+/// What a client is told before a response, of a service that says this in these pieces.
+pub fn said_before<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
+    let ear = Ear::default();
+    ear.begin(true);
+    pieces.into_iter().for_each(|piece| ear.hear(piece));
+    ear.take().unwrap_or_default()
 }
 
 /// Requests, one a line (`METHOD PATH`): whatever is asked for, a label is short and shows no segment that fewer have

@@ -9,7 +9,7 @@
 //! `forward` sends what is dispatched and passes the response on, `flight` is what that holds meanwhile; `reject` is what
 //! the gate says by itself, `foreseen` what it says where it only watches. `endpoint` and `endpoints` are the service as it is reached,
 //! `driven` a connection to it. `fields` and `sniffer` know what a
-//! proxy must not pass on, `socket` and `body` carry bytes, `preamble` is the PROXY protocol. `record` is what is known of a
+//! proxy must not pass on, `socket` and `body` carry bytes, `interim` what comes before a response, `preamble` is the PROXY protocol. `record` is what is known of a
 //! request for the log (`access`) and its trace (`span`).
 
 mod access;
@@ -26,6 +26,7 @@ mod foreseen;
 mod forward;
 #[cfg(feature = "garbage")]
 pub mod garbage;
+mod interim;
 mod preamble;
 mod record;
 mod reject;

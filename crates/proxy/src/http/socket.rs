@@ -5,6 +5,7 @@
 //! system's poller can be made: it hears of the end of the stream without reading, and without a cost for those who
 //! don't wait.
 
+use std::future::poll_fn;
 use std::io;
 use std::os::fd::AsFd;
 use std::pin::{Pin, pin};
@@ -13,12 +14,14 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::{Buf, Bytes};
 use rustix::io::dup;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf, Ready};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{Instant, Sleep, sleep};
 use tokio_rustls::server::TlsStream;
 
+use super::interim::Announced;
 use super::sniffer::Sniffer;
 use crate::lateness::{Lateness, Stamp, Turn};
 use crate::stream::gathered;
@@ -52,6 +55,8 @@ struct Talk {
     last: AtomicBool,
     /// The next request is answered only with why it isn't served.
     refused: AtomicBool,
+    /// What comes before the next response.
+    announced: Announced,
 }
 
 /// One request is served. As long as one is, nothing that comes over its connection is left out.
@@ -84,6 +89,16 @@ impl Watched {
     /// Whether this request is refused, because the gate is late.
     pub(crate) fn take_refused(&self) -> bool {
         self.talk.refused.load(Ordering::Relaxed) && self.talk.refused.swap(false, Ordering::Relaxed)
+    }
+
+    /// Tells it whole heads before its response (HTTP/1.1 only).
+    pub(crate) fn announce(&self, heads: &[u8]) {
+        self.talk.announced.add(heads);
+    }
+
+    /// Resolves once all of that is written.
+    pub(crate) async fn announced(&self) {
+        poll_fn(|context| self.talk.announced.poll_written(context)).await;
     }
 
     /// Resolves when the client has gone: it has closed its side, or the connection is lost. Clients that close their
@@ -272,6 +287,8 @@ pub(crate) struct Socket {
     carrier: Carrier,
     sniffer: Sniffer,
     talk: Arc<Talk>,
+    /// The rest of what comes before a response, of which something may be written.
+    announced: Bytes,
     lateness: Arc<Lateness>,
     stamp: Stamp,
     /// How long a client may take none of what it asked for.
@@ -315,6 +332,7 @@ impl Socket {
                 carrier,
                 sniffer: Sniffer::default(),
                 talk,
+                announced: Bytes::new(),
                 stamp: lateness.stamp(),
                 lateness,
                 stall_max,
@@ -352,6 +370,24 @@ impl Socket {
             Turn::Closed => return Err(io::Error::other("the gate is late")),
         }
         Ok(())
+    }
+
+    /// Writes what has been begun of what comes before a response.
+    fn poll_announced(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.announced.is_empty() {
+            let written = match &mut self.carrier {
+                Carrier::Plain(socket) => Pin::new(socket).poll_write(context, &self.announced),
+                Carrier::Tls(stream) => Pin::new(&mut **stream).poll_write(context, &self.announced),
+            };
+            match ready!(self.note(context, written))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                count => self.announced.advance(count),
+            }
+            if self.announced.is_empty() {
+                self.talk.announced.written();
+            }
+        }
+        Poll::Ready(Ok(()))
     }
 
     /// Ends a client that takes nothing for too long.
@@ -395,6 +431,7 @@ impl AsyncRead for Socket {
 impl AsyncWrite for Socket {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
+        ready!(this.poll_announced(context))?;
         let written = match &mut this.carrier {
             Carrier::Plain(socket) => Pin::new(socket).poll_write(context, bytes),
             Carrier::Tls(stream) => Pin::new(&mut **stream).poll_write(context, bytes),
@@ -408,6 +445,7 @@ impl AsyncWrite for Socket {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
+        ready!(this.poll_announced(context))?;
         let written = match &mut this.carrier {
             Carrier::Plain(socket) => Pin::new(socket).poll_write_vectored(context, slices),
             Carrier::Tls(stream) => Pin::new(&mut **stream).poll_write_vectored(context, slices),
@@ -421,6 +459,13 @@ impl AsyncWrite for Socket {
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        // hyper flushes when all that it had is written, so that nothing is half written.
+        if this.talk.announced.is_any() {
+            if this.announced.is_empty() {
+                this.announced = this.talk.announced.take();
+            }
+            ready!(this.poll_announced(context))?;
+        }
         let flushed = match &mut this.carrier {
             Carrier::Plain(socket) => Pin::new(socket).poll_flush(context),
             Carrier::Tls(stream) => Pin::new(&mut **stream).poll_flush(context),
@@ -481,7 +526,7 @@ mod tests {
         let mut bytes = [0; 64];
         let mut client = Some(client);
         let mut reading = pin!(socket.read(&mut bytes));
-        std::future::poll_fn(|context| {
+        poll_fn(|context| {
             let polled = reading.as_mut().poll(context);
             if let Some(client) = client.take() {
                 assert!(polled.is_pending());

@@ -12,7 +12,7 @@ use crate::conformance::echo;
 use crate::site::{Client, full, gate, one_at_a_time, service};
 
 /// A service that answers each head that it reads with these bytes, whatever they are.
-async fn saying(answer: &'static str) -> (SocketAddr, Arc<AtomicUsize>) {
+pub(crate) async fn saying(answer: &'static str) -> (SocketAddr, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let heard = Arc::new(AtomicUsize::new(0));
@@ -33,24 +33,6 @@ async fn saying(answer: &'static str) -> (SocketAddr, Arc<AtomicUsize>) {
         }
     });
     (address, heard)
-}
-
-#[tokio::test]
-async fn what_is_said_before_a_response_is_not_the_response() {
-    for before in [
-        "HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\n",
-        "HTTP/1.1 100 Continue\r\n\r\n",
-        "HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\n",
-    ] {
-        let answer = format!("{before}HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").leak();
-        let (address, _) = saying(answer).await;
-        let site = gate(one_at_a_time(), &[address], |_| {}).await;
-        let mut client = Client::connect(&site).await;
-        for _ in 0..3 {
-            let told = client.get("/").await;
-            assert_eq!((told.status, told.text(), told.field("link")), (200, "ok", None), "{before:?}");
-        }
-    }
 }
 
 #[tokio::test]

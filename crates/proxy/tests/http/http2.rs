@@ -33,7 +33,7 @@ pub(crate) fn get(path: &str) -> Request<Full<Bytes>> {
 }
 
 /// A service that speaks HTTP/2 in the clear.
-async fn service_of_http2<F>(
+pub(crate) async fn service_of_http2<F>(
     answer: impl Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
 ) -> std::net::SocketAddr
 where

@@ -141,6 +141,12 @@ def hints():
         assert said.endswith("hinted\n200"), said
 
     each(run)
+    # Over HTTP/1.1 on both sides they come before it.
+    said = curl("--http1.1", "--include", f"{site.URL}/hints")
+    first, second, last, _ = said.lower().split(b"\r\n\r\n")
+    for hint in (first, second):
+        assert hint.startswith(b"http/1.1 103 early hints\r\n") and b"link: </part/1>; rel=preload" in hint, said
+    assert last.startswith(b"http/1.1 200 ok\r\n"), said
 
 
 @check("a redirection is followed")

@@ -75,7 +75,7 @@ const TIMES: u32 = 4;
 
 impl Suite {
     fn source(&self) -> PathBuf {
-        let listed = Command::new("go")
+        let listed = support::go_command()
             .args(["list", "-m", "-f", "{{.Dir}}", self.module])
             .current_dir(tests_directory().join("drivers").join(self.checks))
             .output()
@@ -87,7 +87,7 @@ impl Suite {
     fn run_matching(&self, server: &PrivateServer, port: u16, only: &str, without: &str) -> Outcome {
         let mut outcome = Outcome::default();
         for package in self.packages {
-            let mut command = Command::new("go");
+            let mut command = support::go_command();
             command.args(["test", "-v", "-count=1", "-vet=off", "-timeout=400s", "-run", only]);
             if !without.is_empty() {
                 command.args(["-skip", without]);

@@ -28,7 +28,7 @@ fn h2spec() -> &'static PathBuf {
     static EXECUTABLE: OnceLock<PathBuf> = OnceLock::new();
     EXECUTABLE.get_or_init(|| {
         let executable = target_directory().join("tmp/h2spec");
-        let mut compiler = Command::new("go");
+        let mut compiler = support::go_command();
         compiler.args(["build", "-mod=readonly", "-o"]).arg(&executable);
         compiler.arg("github.com/summerwind/h2spec/cmd/h2spec");
         build(compiler.current_dir(tests_directory().join("clients/h2spec")));

@@ -186,10 +186,16 @@ pub(crate) fn build(compiler: &mut Command) {
     assert!(built.status.success(), "{name}\n{}", String::from_utf8_lossy(&built.stderr));
 }
 
+/// Go: that which `make setup` fetched where the system's is too old, and else the system's.
+pub(crate) fn go_command() -> Command {
+    let fetched = target_directory().join("go/bin/go");
+    Command::new(if fetched.exists() { fetched } else { PathBuf::from("go") })
+}
+
 /// Compiles the Go program in a directory, and returns where it is.
 pub(crate) fn go(directory: &Path, name: &str) -> PathBuf {
     let executable = target_directory().join("tmp").join(name);
-    let mut compiler = Command::new("go");
+    let mut compiler = go_command();
     compiler.args(["build", "-mod=readonly", "-o"]).arg(&executable).arg(".");
     build(compiler.current_dir(directory));
     executable

@@ -364,7 +364,7 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         in_seconds: Seconds::No,
         kind: Kind::Gauge,
         labels: &[],
-        help: "How many newcomers the kernel keeps while the gate is late, or was lately, before it turns them away; absent else",
+        help: "How many newcomers the kernel keeps before it turns them away, while the gate is late or newcomers wait all the time, or lately were and did; absent else",
         read: |gate, out| match gate.lateness.and_then(|lateness| lateness.backlog) {
             Some(most) => out.gauge(&[], f64::from(most)),
             None => Ok(()),

@@ -5,14 +5,14 @@
 //! it, and the next ones lie between the nearest on both sides. What is compared then has as many clients for every variant.
 
 use super::cell::Cell;
-use super::plan::{Form, Load};
+use super::plan::Load;
 use super::results::{Book, Line};
 use super::runner::Laboratory;
 use crate::Error;
 use crate::alternate::Display;
 
 /// Over whom.
-pub(super) const VARIANT: &str = "direct";
+const VARIANT: &str = "direct";
 /// As near as this is near enough.
 const NEAR: f64 = 0.02;
 /// How many numbers of clients are tried at most for one part.
@@ -26,7 +26,6 @@ const STEP: f64 = 4.0;
 
 /// Finds how many clients keep the server busy for this part of the time, unless that is known, and writes it down.
 pub(super) async fn find(
-    form: &Form,
     part: f64,
     laboratory: &mut impl Laboratory,
     book: &mut Book,
@@ -46,8 +45,7 @@ pub(super) async fn find(
         }
         display.now(format!("{}: {clients} clients?", load.phrase()));
         let cell = Cell { variant: VARIANT.to_owned(), load: Load::Clients(clients), repetition: 0 };
-        let best = form.pools.first().copied();
-        let measured = laboratory.measure(&cell, best, None).await?;
+        let measured = laboratory.measure(&cell, None, None).await?;
         let busy = measured.server_cpu.ok_or_else(|| {
             let why = "the server has no processor of its own here, so nobody knows how busy it is; write `clients`";
             Error::Experiment(format!("`busy` = {part}: {why}"))
@@ -101,7 +99,7 @@ mod tests {
 
     use super::*;
     use crate::experiment::cell::Measured;
-    use crate::experiment::plan::Plan;
+    use crate::experiment::plan::{Form, Plan};
     use crate::experiment::results::{Otherwise, Results};
     use crate::experiment::tests::plan;
 
@@ -148,7 +146,7 @@ mod tests {
             let mut book = book(&directory.path().join("full.jsonl"));
             let mut server = Server::new(saturated_by);
             for part in [0.5, 0.7, 0.9] {
-                let found = find(&plan().full, part, &mut server, &mut book, &Display::new()).await.unwrap();
+                let found = find(part, &mut server, &mut book, &Display::new()).await.unwrap();
                 let offered = found as f64 / saturated_by;
                 let busy = offered - 0.08 * offered * offered;
                 assert!((busy - part).abs() <= 0.03, "{saturated_by}, {part}: {found}, {busy}");
@@ -163,9 +161,9 @@ mod tests {
         let path = directory.path().join("full.jsonl");
         let mut first = Server::new(100.0);
         let display = Display::new();
-        let found = find(&plan().full, 0.7, &mut first, &mut book(&path), &display).await.unwrap();
+        let found = find(0.7, &mut first, &mut book(&path), &display).await.unwrap();
         let mut second = Server::new(100.0);
-        let again = find(&plan().full, 0.7, &mut second, &mut book(&path), &display).await.unwrap();
+        let again = find(0.7, &mut second, &mut book(&path), &display).await.unwrap();
         assert_eq!((again, second.asked.len()), (found, 0));
         assert_eq!(Results::read(&path).unwrap().clients_for(0.7), Some(found));
     }
@@ -175,7 +173,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut book = book(&directory.path().join("full.jsonl"));
         let mut server = Server { knows: false, ..Server::new(100.0) };
-        let error = find(&plan().full, 0.7, &mut server, &mut book, &Display::new()).await.unwrap_err();
+        let error = find(0.7, &mut server, &mut book, &Display::new()).await.unwrap_err();
         assert!(error.to_string().contains("write `clients`"), "{error}");
     }
 

@@ -76,7 +76,7 @@ pub async fn run(
     let missing = missing(form, part, book);
     calibrate(plan, form, &missing, laboratory, book, display).await?;
     for &part in form.busy.iter().filter(|&&part| missing.iter().any(|cell| cell.load == Load::Busy(part))) {
-        busy::find(form, part, laboratory, book, display).await?;
+        busy::find(part, laboratory, book, display).await?;
     }
     let mut clock = Clock::new(plan, form);
     let mut offline = Offline::new(plan, form);

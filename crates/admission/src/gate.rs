@@ -73,6 +73,8 @@ pub struct Gate {
     contention: Contention,
     stalls: Stalls,
     leavers: Leavers,
+    /// The same of the long lane.
+    long_leavers: Leavers,
     /// Who arrived before that waits behind newcomers.
     late_before: u64,
     immediate: Sequence,
@@ -113,6 +115,7 @@ impl Gate {
             contention: Contention::new(policy.contention.clone(), now),
             stalls: Stalls::new(policy.after_stall == AfterStall::NewcomersFirst),
             leavers: Leavers::new(),
+            long_leavers: Leavers::of_longs(),
             late_before: 0,
             immediate: Sequence::new(),
             classes: Classes::new(&policy.classes),
@@ -323,7 +326,7 @@ impl Gate {
         }
         let (request_type, queue_wait) = (record.request.request_type, now.since(record.arrived));
         self.report(Event::Left { ticket, request_type, queue_wait });
-        self.leavers.left(queue_wait);
+        self.leavers_mut(self.line_of(slot)).left(queue_wait);
         self.stop_waiting(slot);
         self.end(now, slot);
         self.dispatch(now);

@@ -6,7 +6,8 @@
 //! having waited for longer than it was served. If that is a part of what ends, it finds the longest wait after which answers still
 //! come in time; who has waited for longer goes when nobody else could.
 //!
-//! **Formula.** s is the share of those that left so among what ended, weighed by 1/[`MEMORY`]. When s reaches [`WASTE`] the limit
+//! **Formula.** s is the share of those that left so among what ended after a wait of at least half the usual age of those who leave
+//! (who didn't wait would have been answered anyway, and may be nine of ten), weighed by 1/[`MEMORY`], of longs 1/[`LONG_MEMORY`]. When s reaches [`WASTE`] the limit
 //! is 1 − 1/[`CUT`] of what the last of them had waited, and each time that it does so again among those started since, so much
 //! lower. Each answer after a wait of at least half the limit raises it by 1 part in [`RISE`] × (in flight + [`FEW`]): what
 //! is in flight when the limit has become too high is lost, and may be a thirtieth of all at most. So neither a patience
@@ -19,7 +20,8 @@
 //! Scale", ACM Queue 13(8), 2015); here those who can still be answered keep their order.
 //!
 //! **When it fails.** Where the service alone takes more than half of the patience: then fewer have to be in flight, not younger
-//! ones. Clients whose patience has no end in common (any moment as likely as another) leave in service whatever their wait; if
+//! ones. For a type that varies too much to be limited there is [`Lost`]; what was started before that is known, and goes on without its
+//! clients, has to be done first. Clients whose patience has no end in common (any moment as likely as another) leave in service whatever their wait; if
 //! those are many the limit falls to what they are served for, and newcomers go first, which costs no answers.
 
 use crate::time::{Duration, Instant};
@@ -29,6 +31,10 @@ use crate::work::Work;
 const WASTE: f64 = 0.125;
 /// By so many ends the share is forgotten to a third.
 const MEMORY: f64 = 32.0;
+/// The same of those in the long lane, and of one type: each takes many times as much.
+const LONG_MEMORY: f64 = 16.0;
+/// A type is limited although it varies when so much of it ends so.
+const LOST: f64 = 0.25;
 /// The limit falls by this part of it,
 const CUT: u64 = 8;
 /// and rises by one part in so many for each in flight: 34 times what is in flight are started until it has risen by what it fell.
@@ -45,6 +51,8 @@ const USUAL_FALL: u64 = 160;
 /// What is known of those who leave.
 #[derive(Clone, Debug)]
 pub(crate) struct Leavers {
+    /// By so many ends the share is forgotten to a third.
+    memory: f64,
     /// s.
     share: f64,
     /// In nanoseconds; `None`: nobody has waited for too long.
@@ -60,9 +68,19 @@ pub(crate) struct Leavers {
 }
 
 impl Leavers {
-    /// Nobody has left.
+    /// Of short ones nobody has left.
     pub(crate) fn new() -> Self {
+        Self::with(MEMORY)
+    }
+
+    /// The same of long ones.
+    pub(crate) fn of_longs() -> Self {
+        Self::with(LONG_MEMORY)
+    }
+
+    fn with(memory: f64) -> Self {
         Self {
+            memory,
             share: 0.0,
             limit: None,
             moved: Instant::ZERO,
@@ -90,7 +108,7 @@ impl Leavers {
         if served > waited || !self.is_evidence(waited, started) {
             return;
         }
-        self.share += (1.0 - self.share) / MEMORY;
+        self.share += (1.0 - self.share) / self.memory;
         if self.share >= WASTE {
             let limit = self.limit.unwrap_or(nanos(waited));
             self.limit = Some(limit - limit / CUT);
@@ -106,7 +124,7 @@ impl Leavers {
         if !self.is_evidence(waited, started) {
             return;
         }
-        self.share -= self.share / MEMORY;
+        self.share -= self.share / self.memory;
         if let Some(limit) = &mut self.limit {
             *limit = limit.saturating_add(*limit / (RISE * (u64::from(in_flight) + FEW)) + 1);
         }
@@ -115,7 +133,10 @@ impl Leavers {
     /// Whether what became of it says something of the limit.
     fn is_evidence(&self, waited: Duration, started: Instant) -> bool {
         let waited = nanos(waited);
-        self.limit.is_none_or(|limit| started >= self.moved && waited <= limit && waited >= limit / 2)
+        match self.limit {
+            None => waited >= self.usual / 2,
+            Some(limit) => started >= self.moved && waited <= limit && waited >= limit / 2,
+        }
     }
 
     /// Whether it is known that some wait is too long.
@@ -143,6 +164,44 @@ impl Leavers {
     pub(crate) fn rest(&mut self, now: Instant, work: Work, times: f64) {
         let rest = work.as_nanos() as f64 * (1.0 + times);
         self.rests_until = now.after(Duration::from_nanos(rest as u64));
+    }
+}
+
+/// How many clients of one type leave in service, whatever their wait.
+///
+/// A type that varies too much to be limited may fill the service with requests that each take longer there than their
+/// clients have patience, and then nobody is answered. When [`LOST`] of its requests in flight end so, it is limited all the
+/// same (`lanes.rs`), until for [`FORGET`] none of it had to wait for longer than it was served.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lost {
+    share: f64,
+    /// Since when nobody needs it any more; `None`: it isn't much.
+    needed: Option<Instant>,
+}
+
+impl Lost {
+    /// A client has left in service.
+    pub(crate) fn left(&mut self, now: Instant) {
+        self.share += (1.0 - self.share) / LONG_MEMORY;
+        if self.share >= LOST {
+            self.needed = Some(now);
+        }
+    }
+
+    /// One was answered after it had waited for longer than it was served, or not.
+    pub(crate) fn answered(&mut self, now: Instant, has_waited: bool) {
+        self.share -= self.share / LONG_MEMORY;
+        let Some(needed) = self.needed else { return };
+        if has_waited {
+            self.needed = Some(now);
+        } else if now.since(needed) >= FORGET {
+            self.needed = None;
+        }
+    }
+
+    /// Whether many do, or did and would again.
+    pub(crate) fn is_much(&self) -> bool {
+        self.needed.is_some()
     }
 }
 
@@ -229,5 +288,36 @@ mod tests {
         assert!(leavers.is_patient(at(30), 14 * S) && !leavers.is_patient(at(30), 11 * S));
         leavers.rest(at(30), Work::from_nanos(1_000_000_000), 3.0);
         assert!(!leavers.is_patient(at(33), 14 * S) && leavers.is_patient(at(34), 14 * S));
+    }
+
+    #[test]
+    fn those_who_hardly_wait_say_nothing_of_who_waits_for_long() {
+        let mut leavers = Leavers::new();
+        for _ in 0..10 {
+            all_leave(&mut leavers, 20, 1);
+            for _ in 0..1_000 {
+                leavers.answered(at(21), S / 100, at(21), 20);
+            }
+        }
+        assert!(leavers.is_too_long(at(21), 9 * S));
+    }
+
+    #[test]
+    fn a_type_whose_clients_leave_in_service_is_limited_until_nobody_waits() {
+        let mut lost = Lost::default();
+        for _ in 0..4 {
+            lost.left(at(10));
+        }
+        assert!(!lost.is_much(), "four of sixteen are less than a quarter of what is remembered");
+        lost.left(at(10));
+        assert!(lost.is_much());
+        for second in 11..200 {
+            lost.answered(at(second), true);
+        }
+        assert!(lost.is_much(), "others wait, and would leave as well");
+        lost.answered(at(258), false);
+        assert!(lost.is_much());
+        lost.answered(at(259), false);
+        assert!(!lost.is_much());
     }
 }

@@ -11,6 +11,7 @@ use crate::cost::{Estimate, Modes};
 use crate::event::Lane;
 use crate::lanes::Usual;
 use crate::learned::LearnedType;
+use crate::leavers::Lost;
 use crate::ledger::Growing;
 use crate::pace::Center;
 use crate::policy::Cost;
@@ -39,6 +40,8 @@ pub(crate) struct Type {
     /// What the clocks of the service's parallelism usually show for it.
     pub(crate) usual: Usual,
     pub(crate) lane: Lane,
+    /// How many of its clients leave in service.
+    pub(crate) lost: Lost,
     /// Its requests in flight that have used more than was expected.
     pub(crate) overdue: Growing,
     /// Its requests in flight.
@@ -73,6 +76,7 @@ impl Type {
             modes: Modes::default(),
             usual: Usual::default(),
             lane: Lane::Unknown,
+            lost: Lost::default(),
             overdue: Growing::default(),
             in_flight: List::new(Through::Type),
             thinking: 0,

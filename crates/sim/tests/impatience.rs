@@ -1,10 +1,11 @@
-//! Clients who wait for so long and no longer, of one type, in an open loop that asks for more than the service can do: how many are
+//! Clients who wait for so long and no longer, of one type or of a shop's, in an open loop that asks for more than the service can do: how many are
 //! answered? In order of arrival it is always the turn of who is about to leave.
 
 mod common;
 
-use admission::{Duration, LongLimit, Order, Policy};
+use admission::{Duration, LongLimit, Order, Policy, Rejection};
 use common::contention::SHORTEST;
+use common::target;
 use sim::{
     Arrivals, Collapse, Distribution, Kind, Mix, Observer, Outcome, Patience, Rate, Run, Sample, Scenario,
     Source, Steering, Upstream, run, run_with,
@@ -130,5 +131,26 @@ fn below_saturation_nobody_steps_back_though_some_leave() {
         let left = run.rows.iter().filter(|row| row.outcome == Outcome::TimedOut).count();
         println!("load {load}: {left} of {} leave", run.rows.len());
         assert!(late.0 == 0 && left > 0, "{} stepped back, {left} left", late.0);
+    }
+}
+
+/// What visitors of a shop that computes are answered in time, of what it can do, in the last forty seconds; they wait for ten,
+/// and a page goes on when its visitor has left.
+fn shop(seed: u64, load: f64, is_gated: bool) -> f64 {
+    let mut scenario = target::bounded_response(seed, Rejection::Nobody, load);
+    if !is_gated {
+        scenario.policy = common::no_gate();
+    }
+    target::reached(&run(&scenario).expect("a sound run"), 1, 40, 80).useful
+}
+
+#[test]
+fn a_shop_of_short_and_long_pages_does_what_it_can_for_those_who_are_still_there() {
+    for load in [1.5, 3.0, 10.0] {
+        let of = |is_gated| (31..37).map(|seed| shop(seed, load, is_gated)).collect::<Vec<f64>>();
+        let (gated, direct) = (of(true), of(false));
+        println!("load {load}: {gated:.2?}; no gate {direct:.2?}");
+        let mean = |figures: &[f64]| figures.iter().sum::<f64>() / figures.len() as f64;
+        assert!(mean(&gated) >= 0.75 && mean(&gated) >= 2.0 * mean(&direct), "load {load}");
     }
 }

@@ -304,7 +304,6 @@ impl Gate {
                 }
             }
             Line::Long => {
-                self.tickets.at_mut(slot).stepped_back = false;
                 let among_longs = self.policy.order.allowance_among_longs(work);
                 let is_late = self.is_late(slot);
                 let its = self.classes.at_mut(own);

@@ -2,10 +2,12 @@
 //!
 //! It is looked at when its turn has come: then it goes to the late ones of its class (`gate/stalls.rs` has their lines), once,
 //! and the next is looked at. There it goes when no newcomer could; it isn't held back as after a stall, since the
-//! service is as it was. Those who find out what a type costs go in any case, since others stand behind them, and longs have
-//! a rule of their own (`lanes.rs`). Under FIFO nobody overtakes.
+//! service is as it was. Those who find out what a type costs go in any case, since others stand behind them. Short ones and
+//! long ones wait in lines of their own and are in service for as long as each takes, so what is known of those who leave is
+//! of each line. Under FIFO nobody overtakes.
 
 use super::Gate;
+use crate::leavers::Leavers;
 use crate::tickets::{Line, Place};
 use crate::time::Instant;
 
@@ -13,53 +15,76 @@ use crate::time::Instant;
 const LOOK: usize = 8;
 
 impl Gate {
+    /// What is known of those who leave a line.
+    pub(super) fn leavers(&self, line: Line) -> &Leavers {
+        if is_long(line) { &self.long_leavers } else { &self.leavers }
+    }
+
+    pub(super) fn leavers_mut(&mut self, line: Line) -> &mut Leavers {
+        if is_long(line) { &mut self.long_leavers } else { &mut self.leavers }
+    }
+
     /// A client has left while its request was in flight.
     pub(super) fn has_left_in_service(&mut self, now: Instant, slot: u32) {
         let record = self.tickets.at(slot);
         let (arrived, started) = (record.arrived, record.dispatched);
-        self.leavers.left(now.since(arrived));
-        self.leavers.left_in_service(now, started.since(arrived), started);
+        let leavers = self.leavers_mut(self.line_of(slot));
+        leavers.left(now.since(arrived));
+        leavers.left_in_service(now, started.since(arrived), started);
+        let kind = self.tickets.at(slot).kind;
+        self.types.at_mut(kind).lost.left(now);
+        self.relane(kind);
     }
 
     /// A request was answered to a client that is still there.
     pub(super) fn has_been_answered(&mut self, now: Instant, slot: u32, in_flight: u32) {
         let record = self.tickets.at(slot);
-        let waited = record.dispatched.since(record.arrived);
-        self.leavers.answered(now, waited, record.dispatched, in_flight);
+        let (waited, started) = (record.dispatched.since(record.arrived), record.dispatched);
+        let kind = record.kind;
+        let line = self.line_of(slot);
+        let beside = if is_long(line) { self.lanes.in_flight() } else { in_flight };
+        self.leavers_mut(line).answered(now, waited, started, beside);
+        self.types.at_mut(kind).lost.answered(now, waited > now.since(started));
     }
 
     /// Whether one whose turn it is has waited for too long, and goes to the late ones instead.
     pub(super) fn has_stepped_back(&mut self, slot: u32) -> bool {
         let record = self.tickets.at(slot);
-        let may = self.leavers.is_known()
-            && record.place == Place::Waiting(Line::Short)
+        let Place::Waiting(line @ (Line::Short | Line::Long)) = record.place else { return false };
+        let may = self.leavers(line).is_known()
             && !self.is_late(slot)
             && !self.is_unknown(record.kind)
             && !self.policy.order.is_fifo();
-        if !may || !self.leavers.is_too_long(self.now, self.now.since(record.arrived)) {
+        let (now, waited) = (self.now, self.now.since(record.arrived));
+        if !may || !self.leavers_mut(line).is_too_long(now, waited) {
             return false;
         }
         self.leave(slot);
         self.tickets.at_mut(slot).stepped_back = true;
-        self.join(slot, Line::Short);
+        self.join(slot, line);
         true
     }
 
     /// Of the late ones of a class, one that has more patience than others and goes before them now.
     pub(super) fn patient(&self, class: u8) -> Option<u32> {
         let aging = self.policy.order.aging();
-        if !self.leavers.is_known() || aging <= 0.0 {
+        if aging <= 0.0 || !(self.leavers.is_known() || self.long_leavers.is_known()) {
             return None;
         }
         let waiting = &self.classes.at(class).waiting;
-        let open = self.connections.open_to_shorts();
         let firsts = core::iter::successors(waiting.first(), |&slot| self.tickets.after(waiting, slot));
         firsts.take(LOOK).find(|&slot| {
             let record = self.tickets.at(slot);
+            let Place::Waiting(line @ (Line::Short | Line::Long)) = record.place else { return false };
+            let open = if is_long(line) {
+                self.connections.open_to_longs()
+            } else {
+                self.connections.open_to_shorts()
+            };
             record.stepped_back
-                && record.place == Place::Waiting(Line::Short)
-                && self.leavers.is_patient(self.now, self.now.since(record.arrived))
-                && open.contains(self.class_of(slot, Line::Short))
+                && self.leavers(line).is_patient(self.now, self.now.since(record.arrived))
+                && (!is_long(line) || self.lanes.has_room())
+                && open.contains(self.class_of(slot, line))
                 && self.full_group_of(slot).is_none()
                 && self.fits(slot)
         })
@@ -68,6 +93,11 @@ impl Gate {
     /// It goes now; others have their turns for a while.
     pub(super) fn let_patient_go(&mut self, slot: u32) {
         let work = self.tickets.at(slot).meter.work;
-        self.leavers.rest(self.now, work, self.policy.order.aging());
+        let (now, aging) = (self.now, self.policy.order.aging());
+        self.leavers_mut(self.line_of(slot)).rest(now, work, aging);
     }
+}
+
+const fn is_long(line: Line) -> bool {
+    matches!(line, Line::Long | Line::AsideLong(_))
 }

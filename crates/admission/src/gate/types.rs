@@ -116,7 +116,7 @@ impl Gate {
         let lane = match long {
             _ if !known.estimate.is_known() => Lane::Unknown,
             false => Lane::Short,
-            true if known.estimate.is_variable() => Lane::Variable,
+            true if known.estimate.is_variable() && !known.lost.is_much() => Lane::Variable,
             true => Lane::Long,
         };
         let before = known.lane;

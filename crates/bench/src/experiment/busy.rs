@@ -3,6 +3,10 @@
 //!
 //! Below saturation the processor's part grows with the clients. So the first guess is as a straight line through nothing has
 //! it, and the next ones lie between the nearest on both sides. What is compared then has as many clients for every variant.
+//!
+//! Beyond saturation a busy processor says nothing of how many ask. There a part is a multiple of the clients that would
+//! keep it just busy if it went on as below: N* = (Z + R)/D of the asymptotic bounds, with (Z + R)/D = N/U as it was seen
+//! where the processor was [`BELOW`] busy.
 
 use super::cell::Cell;
 use super::plan::Load;
@@ -21,6 +25,11 @@ pub(super) const TRIED_MAX: usize = 5;
 const FIRST: usize = 24;
 /// From this part on a server may as well be overloaded.
 const SATURATED: f64 = 0.96;
+/// What is beyond saturation is a multiple of what was seen here: near enough to it that clients meet as they do at
+/// saturation, far enough that they hardly wait.
+const BELOW: f64 = 0.7;
+/// The largest multiple of saturation that may be asked for.
+pub(super) const PART_MAX: f64 = 10.0;
 /// A guess is at most so many times the largest that was tried.
 const STEP: f64 = 4.0;
 
@@ -31,15 +40,16 @@ pub(super) async fn find(
     book: &mut Book,
     display: &Display,
 ) -> Result<usize, Error> {
-    let load = Load::Busy(part);
     if let Some(clients) = book.results().clients_for(part) {
         return Ok(clients);
     }
+    let sought = sought(part);
+    let load = Load::Busy(sought);
     // What was tried for other parts says where to begin.
     let mut known = book.results().busy_tried();
     let mut tried = Vec::new();
     while tried.len() < TRIED_MAX {
-        let clients = guess(part, &known).min(super::check::CLIENTS_MAX);
+        let clients = guess(sought, &known).min(super::check::CLIENTS_MAX);
         if tried.iter().any(|&(before, _)| before == clients) {
             break;
         }
@@ -52,21 +62,36 @@ pub(super) async fn find(
         })?;
         tried.push((clients, busy));
         known.push((clients, busy));
-        if (busy - part).abs() <= NEAR {
+        if (busy - sought).abs() <= NEAR {
             break;
         }
     }
     let said: Vec<String> =
         tried.iter().map(|(clients, busy)| format!("{clients} clients {:.0} %", busy * 100.0)).collect();
     display.say(&format!("  {}: {}", load.phrase(), said.join(", ")));
-    book.write(Line::KeptBusy { part, tried })?;
+    book.write(Line::KeptBusy { part: sought, tried })?;
     book.results().clients_for(part).ok_or_else(|| Error::Experiment("nothing was tried".to_owned()))
 }
 
-/// The number whose part was nearest.
-pub(super) fn nearest(part: f64, tried: &[(usize, f64)]) -> Option<usize> {
+/// The part that is looked for where another is asked for.
+pub(super) const fn sought(part: f64) -> f64 {
+    if part < 1.0 { part } else { BELOW }
+}
+
+/// As many clients as a part takes, by what was tried for the part that is looked for.
+pub(super) fn clients(part: f64, tried: &[(usize, f64)]) -> Option<usize> {
+    let (clients, busy) = nearest(sought(part), tried)?;
+    if part < 1.0 {
+        return Some(clients);
+    }
+    let saturated_by = clients as f64 / busy.max(f64::MIN_POSITIVE);
+    Some(((part * saturated_by).round() as usize).min(super::check::CLIENTS_MAX))
+}
+
+/// What was tried whose part was nearest.
+fn nearest(part: f64, tried: &[(usize, f64)]) -> Option<(usize, f64)> {
     let off = |busy: f64| (busy - part).abs();
-    tried.iter().min_by(|one, other| off(one.1).total_cmp(&off(other.1))).map(|&(clients, _)| clients)
+    tried.iter().copied().min_by(|one, other| off(one.1).total_cmp(&off(other.1)))
 }
 
 /// What to try next for a part, by what is known.
@@ -190,7 +215,26 @@ mod tests {
 
     #[test]
     fn the_nearest_is_taken() {
-        assert_eq!(nearest(0.7, &[(24, 0.2), (84, 0.66), (90, 0.71)]), Some(90));
-        assert_eq!(nearest(0.7, &[]), None);
+        assert_eq!(clients(0.7, &[(24, 0.2), (84, 0.66), (90, 0.71)]), Some(90));
+        assert_eq!(clients(0.7, &[]), None);
+    }
+
+    #[tokio::test]
+    async fn what_is_beyond_saturation_is_a_multiple_of_what_was_seen_below_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut book = book(&directory.path().join("full.jsonl"));
+        let mut server = Server::new(100.0);
+        let display = Display::new();
+        let below = find(0.7, &mut server, &mut book, &display).await.unwrap();
+        let asked = server.asked.len();
+        let beyond = find(3.0, &mut server, &mut book, &display).await.unwrap();
+        let just = find(1.0, &mut server, &mut book, &display).await.unwrap();
+        assert_eq!(server.asked.len(), asked, "a saturated server is asked nothing");
+        assert!(server.asked.iter().all(|&clients| clients < 100), "{:?}", server.asked);
+        let offered = below as f64 / 100.0;
+        let saturated_by = below as f64 / (offered - 0.08 * offered * offered);
+        assert!((beyond as f64 - 3.0 * saturated_by).abs() <= 1.0, "{below}: {beyond}");
+        assert!((just as f64 - saturated_by).abs() <= 1.0, "{below}: {just}");
+        assert_eq!(clients(3.0, &[(70, 0.7)]), Some(300));
     }
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use super::busy;
 use super::complaint::{Complaints, Judge, nearest};
 use super::offline;
 use super::plan::{
@@ -160,9 +161,14 @@ fn check_form(plan: &Plan, (name, form): (&str, &Form), most: Duration, judge: &
     if form.filled_for.is_some() && plan.workload.site.is_none() {
         judge.complain(&at("filled_for"), "is for a site, and there is none", Some("write [workload.site]"));
     }
-    if form.busy.iter().any(|&part| !(part > 0.0 && part < 1.0)) {
-        let hint = "0.9 is nine tenths of the time; whoever saturates the server is written in `clients`";
-        judge.complain(&at("busy"), "must be more than 0 and less than 1", Some(hint));
+    if form.busy.iter().any(|&part| !(part > 0.0 && part <= busy::PART_MAX)) {
+        let hint =
+            "0.9 is nine tenths of the time, 3 is three times as many clients as keep the server just busy";
+        judge.complain(
+            &at("busy"),
+            format!("must be more than 0 and at most {}", busy::PART_MAX),
+            Some(hint),
+        );
     }
     if !form.busy.is_empty() && plan.workload.site.is_none() {
         judge.complain(&at("busy"), "is for the browsers of a site", Some("write numbers of clients"));

@@ -116,8 +116,8 @@ pub(super) fn told(plan: &Plan, form: &Form, results: &Results) -> Vec<String> {
 }
 
 /// The most clients of a form's closed loop.
-fn most(form: &Form) -> Load {
-    Load::Clients(form.clients.iter().copied().max().unwrap_or(super::plan::OPEN_PROXIED))
+fn most(form: &Form, results: &Results) -> Load {
+    Load::Clients(results.most_clients(form))
 }
 
 #[cfg(test)]

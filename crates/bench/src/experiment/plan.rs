@@ -248,7 +248,7 @@ pub struct Form {
     #[serde(default)]
     pub clients: Vec<usize>,
     /// Browsers of a closed loop, so many that the server's processor is busy for these parts of the time over direct
-    /// connections; how many is found before the cells.
+    /// connections; from 1 on so many times those that keep it just busy. How many is found before the cells.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub busy: Vec<f64>,
     /// Arrivals of an open loop, as multiples of what `calibrate` found.
@@ -384,7 +384,8 @@ pub struct Expected {
 pub enum Load {
     /// So many clients in a closed loop.
     Clients(usize),
-    /// As many as keep the server busy for this part of the time, over direct connections.
+    /// As many as keep the server busy for this part of the time, over direct connections; from 1 on so many times those
+    /// that keep it just busy.
     Busy(f64),
     /// Arrivals at this multiple of what was calibrated.
     Overload(f64),
@@ -434,7 +435,10 @@ impl Load {
         match self {
             Self::Clients(0) => "with the bystanders alone".to_owned(),
             Self::Clients(clients) => format!("with {clients} clients"),
-            Self::Busy(part) => format!("where the server is {:.0} % busy without a gate", part * 100.0),
+            Self::Busy(part) if part < 1.0 => {
+                format!("where the server is {:.0} % busy without a gate", part * 100.0)
+            }
+            Self::Busy(part) => format!("with {part} times the clients that saturate the server"),
             Self::Overload(factor) => format!("at {factor} times the calibrated rate"),
             Self::Schedule => "by the schedule".to_owned(),
             Self::Phase(phase) => format!("in phase {}", phase + 1),

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::busy;
 use super::cell::{Cell, Measured, TypeFigures};
 use super::machine::{Machine, Moment};
-use super::plan::Load;
+use super::plan::{Form, Load, OPEN_PROXIED};
 use crate::Error;
 use crate::files::{append_lines, read_lines};
 
@@ -165,12 +165,21 @@ impl Results {
         })
     }
 
-    /// How many clients keep the server busy for this part of the time, as near as was found.
+    /// How many clients keep the server busy for this part of the time, as near as was found; from 1 on so many times those
+    /// that would keep it just busy.
     pub fn clients_for(&self, part: f64) -> Option<usize> {
         self.lines.iter().find_map(|line| match line {
-            Line::KeptBusy { part: wanted, tried } if *wanted == part => busy::nearest(part, tried),
+            Line::KeptBusy { part: sought, tried } if *sought == busy::sought(part) => {
+                busy::clients(part, tried)
+            }
             _ => None,
         })
+    }
+
+    /// The most clients of a form's closed loops, as far as they are known.
+    pub fn most_clients(&self, form: &Form) -> usize {
+        let found = form.busy.iter().filter_map(|&part| self.clients_for(part));
+        form.clients.iter().copied().chain(found).max().unwrap_or(OPEN_PROXIED)
     }
 
     /// Every number of clients that was tried for how busy they keep the server, with what it was.

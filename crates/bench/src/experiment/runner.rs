@@ -172,7 +172,7 @@ async fn search(
     book: &mut Book,
     display: &Display,
 ) -> Result<(), Error> {
-    let most = form.clients.iter().copied().max().unwrap_or(super::plan::OPEN_PROXIED);
+    let most = book.results().most_clients(form);
     let cell = Cell { variant: variant.to_owned(), load: Load::Clients(most), repetition: 0 };
     let mut tried = Vec::new();
     for &pool in &form.pools {

@@ -114,7 +114,7 @@ pub(super) async fn find(
         laboratory.adopt(&trial, &brief);
         // Other visitors each time, so that the measurements of one capacity show how much they vary.
         let repetition = u32::try_from(search.measured()).unwrap_or(u32::MAX);
-        let cell = Cell { variant: variant.to_owned(), load: most(form), repetition };
+        let cell = Cell { variant: variant.to_owned(), load: most(form, book.results()), repetition };
         let measured = laboratory.measure(&cell, None, None).await?;
         let throughput = measured.clients.throughput;
         let reached = measured.load_seconds.is_none_or(|load| load >= REACHED * seconds);
@@ -155,7 +155,7 @@ pub(super) fn told(plan: &Plan, form: &Form, results: &Results) -> Vec<String> {
         let fell = if found.fell { "" } else { "; no larger one did clearly worse" };
         Some(format!(
             "The capacity of `{variant}` was looked for {}: {}. Taken: {}, the middle of what is as good as the best ({} to {}){fell}.",
-            most(form).phrase(),
+            most(form, results).phrase(),
             curve.join(", "),
             written(found.chosen),
             written(found.plateau.0),
@@ -174,7 +174,7 @@ pub(super) fn takes(plan: &Plan, form: &Form, results: &Results) -> Duration {
         .filter(|variant| found(form, results, variant).is_none())
         .map(|variant| asked.measurements.saturating_sub(measured(results, variant)))
         .sum();
-    times(plan.cell_takes(&brief, most(form)), measurements)
+    times(plan.cell_takes(&brief, most(form, results)), measurements)
 }
 
 /// Checks the variants whose capacity is looked for, and how.
@@ -203,8 +203,12 @@ pub(super) fn check(plan: &Plan, judge: &mut Judge<'_>) {
             (Some(search), Some(_)) => check_search(&path, search, judge),
             (None, None) => {}
         }
-        if form.search.is_some() && form.clients.is_empty() {
-            judge.complain(&path, "needs a closed loop", Some("write numbers of clients in `clients`"));
+        if form.search.is_some() && form.clients.is_empty() && form.busy.is_empty() {
+            judge.complain(
+                &path,
+                "needs a closed loop",
+                Some("write numbers of clients in `clients`, or parts in `busy`"),
+            );
         }
     }
 }

@@ -53,11 +53,12 @@ impl Plan {
             .filter(|_| needs_calibration)
             .flat_map(|calibrate| calibrate.clients.iter().copied().chain(of_a_site.then_some(1)))
             .map(|clients| self.cell_takes(form, Load::Clients(clients)));
-        let looked_for = form
-            .busy
-            .iter()
-            .filter(|&&part| results.clients_for(part).is_none())
-            .map(|&part| times(self.cell_takes(form, Load::Busy(part)), busy::TRIED_MAX));
+        let unknown = form.busy.iter().filter(|&&part| results.clients_for(part).is_none());
+        let mut sought: Vec<f64> = unknown.map(|&part| busy::sought(part)).collect();
+        sought.sort_by(f64::total_cmp);
+        sought.dedup();
+        let looked_for =
+            sought.into_iter().map(|part| times(self.cell_takes(form, Load::Busy(part)), busy::TRIED_MAX));
         let offline = offline::takes(self, form, results);
         let found = [together(calibrated), together(looked_for), search, offline];
         together([SET_UP, self.filling_takes(form), together(found)])

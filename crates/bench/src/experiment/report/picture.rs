@@ -58,7 +58,7 @@ pub(super) fn pictures(shown: &Shown) -> Vec<(String, Picture)> {
         (
             format!("{name}-busy"),
             of(|load| matches!(load, Load::Busy(_))),
-            "how busy the server is without a gate",
+            "load, as a part of what saturates the server",
         ),
         (
             format!("{name}-overload"),

@@ -179,7 +179,8 @@ pub(super) fn load_of(load: Load) -> String {
     match load {
         Load::Clients(0) => "bystanders alone".to_owned(),
         Load::Clients(clients) => format!("{} clients", count(clients as f64)),
-        Load::Busy(part) => format!("{:.0} % busy", part * 100.0),
+        Load::Busy(part) if part < 1.0 => format!("{:.0} % busy", part * 100.0),
+        Load::Busy(part) => format!("{part}× saturation"),
         Load::Overload(factor) => format!("{factor}× offered"),
         Load::Schedule | Load::Phase(_) => load.label(),
     }

@@ -72,8 +72,8 @@ fn a_site_may_be_visited_by_as_many_as_keep_its_server_busy() {
     let found = plan(&text).unwrap();
     assert_eq!(found.full.loads().take(2).collect::<Vec<_>>(), [Load::Busy(0.5), Load::Busy(0.9)]);
     assert_eq!(found.full.loads().next().map(Load::label), Some("50%".to_owned()));
-    let said = plan(&SITE.replacen("clients = [20]", "busy = [1.5]", 1)).unwrap_err();
-    assert!(said.contains("full.busy: must be more than 0 and less than 1"), "{said}");
+    let said = plan(&SITE.replacen("clients = [20]", "busy = [11.0]", 1)).unwrap_err();
+    assert!(said.contains("full.busy: must be more than 0 and at most 10"), "{said}");
     let of_statements = super::WHOLE.replacen("clients = [0, 4, 300]", "busy = [0.5]", 1);
     let said = plan(&of_statements).unwrap_err();
     assert!(said.contains("full.busy: is for the browsers of a site"), "{said}");

@@ -29,8 +29,8 @@ pub use checked::{
 pub use effective::{Row, capacity_text, controller_name, effective, rejection_name, rows};
 pub use error::{Error, Errors, Origin, Position};
 pub use raw::{
-    ADMIN, CLASS, COMMON, Field, FieldDefault, Form, GATE, HTTP, LOG, POSTGRES, ROUTE, SCENARIO, SOURCE,
-    SWEEP, TYPE, UPSTREAM,
+    ADMIN, APPLICATION, CLASS, COMMON, Field, FieldDefault, Form, GATE, HTTP, LOG, POSTGRES, ROUTE, SCENARIO,
+    SOURCE, SWEEP, TYPE, UPSTREAM,
 };
 pub use reference::{reference, scenario_reference};
 pub use reload::{Change, Reload, reload};

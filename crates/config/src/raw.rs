@@ -21,7 +21,7 @@ mod values;
 pub use gate::{COMMON, GATE};
 pub use http::{CLASS, HTTP, ROUTE};
 pub use postgres::POSTGRES;
-pub use scenario::{SCENARIO, SOURCE, SWEEP, TYPE, UPSTREAM};
+pub use scenario::{APPLICATION, SCENARIO, SOURCE, SWEEP, TYPE, UPSTREAM};
 pub(crate) use section::{Section, hint_for_unknown, literal, unknown_key};
 pub(crate) use values::CONTROLLERS;
 pub(crate) use values::{

@@ -4,6 +4,7 @@
 //! is), so that what was simulated is what runs. Here alone other files are read than the one that was named: the
 //! configuration and the recorded requests that it names, relative to it.
 
+mod application;
 mod distribution;
 mod replay;
 mod sessions;
@@ -16,8 +17,8 @@ use std::time::Duration;
 
 use admission::{ClassId, Policy};
 use sim::{
-    Abandoned, Arrivals, Collapse, Distribution, End, Kind, Mix, Patience, Phase, Rate, Scenario, Service,
-    Source, Upstream,
+    Abandoned, Application, Arrivals, Collapse, Distribution, End, Kind, Mix, Patience, Phase, Rate,
+    Scenario, Service, Source, Upstream,
 };
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -25,9 +26,11 @@ use toml::de::{DeTable, DeValue};
 use crate::checked::{self, single_table};
 use crate::error::{Error, Errors, Origin, Position};
 use crate::raw::{
-    self, Complaint, GATE, SCENARIO, SOURCE, Section, TYPE, UPSTREAM, hint_for_unknown, unknown_key,
+    self, APPLICATION, Complaint, GATE, SCENARIO, SOURCE, Section, TYPE, UPSTREAM, hint_for_unknown,
+    unknown_key,
 };
 
+use application::Tables;
 pub use sweep::Sweep;
 
 /// What the service is called when no gate stands before it.
@@ -96,7 +99,8 @@ impl<'a> Reader<'a> {
     /// `None`: there are errors. An error: of the configuration that the file names.
     fn experiment(mut self, document: &Spanned<DeTable<'_>>) -> Result<Option<Experiment>, Errors> {
         let top = document.get_ref();
-        const SECTIONS: [&str; 6] = ["scenario", "type", "source", "upstream", "gate", "sweep"];
+        const SECTIONS: [&str; 7] =
+            ["scenario", "type", "source", "application", "upstream", "gate", "sweep"];
         for key in top.keys().filter(|key| !SECTIONS.contains(&&**key.get_ref())) {
             let hint = hint_for_unknown(key.get_ref(), &SECTIONS);
             self.errors.push(unknown_key(key.get_ref(), Position::of(self.text, key.span().start), hint));
@@ -109,7 +113,9 @@ impl<'a> Reader<'a> {
         }
         let kinds = types.into_iter().map(|(kind, _)| kind).collect();
         let placeholder = Source::new(Arrivals::Poisson(Rate::constant(0.0)), Mix::Shares(Vec::new()));
-        let base = Scenario { sources, ..Scenario::new(no_gate(), kinds, placeholder, upstream) };
+        let application = top.contains_key("application").then(|| self.application(top));
+        let base =
+            Scenario { sources, application, ..Scenario::new(no_gate(), kinds, placeholder, upstream) };
         let empty = DeTable::new();
         let (table, at) = single_table(top, "scenario", &empty, self.text, self.errors);
         let section = &mut self.section("scenario".to_owned(), (table, at), SCENARIO);
@@ -191,6 +197,7 @@ impl<'a> Reader<'a> {
     fn types(&mut self, top: &DeTable<'_>) -> Vec<(Kind, Option<String>)> {
         let mut types: Vec<(Kind, Option<String>)> = Vec::new();
         let mut locks: Vec<String> = Vec::new();
+        let mut tables = Vec::new();
         for (number, table) in self.tables(top, "type", true).into_iter().enumerate() {
             let mut section = self.section(titled("type", number, table.0), table, TYPE);
             let name = required(&mut section, "name", raw::some_text).unwrap_or_default();
@@ -212,9 +219,19 @@ impl<'a> Reader<'a> {
                 lock: lock.as_ref().map(number_of),
                 ..Kind::new(name, service_time.unwrap_or(Distribution::Fixed(Duration::ZERO)))
             };
+            tables.push(Tables::read(&mut section));
             types.push((kind, lock));
         }
+        for ((kind, _), locks) in types.iter_mut().zip(Tables::locks(&tables)) {
+            kind.tables = locks;
+        }
         types
+    }
+
+    fn application(&mut self, top: &DeTable<'_>) -> Application {
+        let empty = DeTable::new();
+        let (table, at) = single_table(top, "application", &empty, self.text, self.errors);
+        application::read(&mut self.section("application".to_owned(), (table, at), APPLICATION))
     }
 
     fn upstream(&mut self, top: &DeTable<'_>) -> Upstream {

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use admission::{Capacity, Order, Work};
 use config::{Experiment, WITHOUT_GATE, load_scenario};
-use sim::{Abandoned, Arrivals, Collapse, Distribution, End, Mix, Rate, Service, Sessions};
+use sim::{
+    Abandoned, Application, Arrivals, Collapse, Distribution, End, Mix, Rate, Service, Sessions, TableLock,
+};
 use tempfile::TempDir;
 
 const SMALL: &str = r#"
@@ -157,7 +159,8 @@ fn sessions_are_read_by_the_names_of_the_types() {
     let experiment = read(&with("{ home = { home = 1, search = 3 }, search = { home = 1 } }")).unwrap();
     let lasts = Some(Distribution::Fixed(Duration::from_secs(900)));
     let next = vec![vec![1.0, 3.0], vec![1.0, 0.0]];
-    assert_eq!(experiment.variants[0].1.sources[0].mix, Mix::Sessions(Sessions { first: 0, next, lasts }));
+    let sessions = Sessions { first: 0, next, lasts, stays: false };
+    assert_eq!(experiment.variants[0].1.sources[0].mix, Mix::Sessions(sessions));
     for (next, why) in [
         ("{ home = { search = 1 } }", "leads to \"search\", but doesn't say what comes next after it"),
         ("{ hom = { search = 1 } }", "names the type \"hom\", which isn't there; did you mean `home`?"),
@@ -171,14 +174,34 @@ fn sessions_are_read_by_the_names_of_the_types() {
 }
 
 #[test]
+fn an_application_locks_tables_in_the_order_of_their_names() {
+    let locking = |keys: &str| SMALL.replace("[[source]]", &format!("{keys}\n[application]\n[[source]]"));
+    let experiment = read(&locking("reads = [\"item\", \"author\"]\nwrites = [\"cart\"]")).unwrap();
+    let scenario = &experiment.variants[0].1;
+    let locks = [(0, false), (1, true), (2, false)].map(|(table, written)| TableLock { table, written });
+    assert_eq!(scenario.types[0].tables, locks);
+    let usual = Application { connections: 20, timeout: Some(Duration::from_secs(5)) };
+    assert_eq!(scenario.application, Some(usual));
+    assert_eq!(read(SMALL).unwrap().variants[0].1.application, None);
+    let said = read(&locking("reads = [\"item\"]\nwrites = [\"item\"]")).unwrap_err();
+    assert!(
+        said[0].starts_with("s.toml:6: type \"read\": reads = [\"item\"]: names \"item\", as `writes` does"),
+        "{said:?}"
+    );
+}
+
+#[test]
 fn sessions_may_stand_in_a_file_of_their_own() {
     let text =
         SMALL.replace("rate = 100", "arrivals = \"closed\"\nsessions = \"pages.toml\"\njoining = \"20s\"");
-    let files =
-        directory(&[("s.toml", &text), ("pages.toml", "first = \"read\"\n[next]\nread = { read = 1 }\n")]);
+    let files = directory(&[
+        ("s.toml", &text),
+        ("pages.toml", "first = \"read\"\nstays = true\n[next]\nread = { read = 1 }\n"),
+    ]);
     let experiment = load_scenario(&files.path().join("s.toml")).unwrap();
     let source = &experiment.variants[0].1.sources[0];
-    assert_eq!(source.mix, Mix::Sessions(Sessions { first: 0, next: vec![vec![1.0]], lasts: None }));
+    let sessions = Sessions { first: 0, next: vec![vec![1.0]], lasts: None, stays: true };
+    assert_eq!(source.mix, Mix::Sessions(sessions));
     assert_eq!(source.joining, Duration::from_secs(20));
     fs::write(files.path().join("pages.toml"), "first = \"write\"\n[next]\n").unwrap();
     let said = load_scenario(&files.path().join("s.toml")).unwrap_err().to_string();

@@ -15,6 +15,8 @@ pub struct Digest {
     pub in_time: Metric,
     /// All requests.
     pub over_all: Metric,
+    /// What an experiment would have measured.
+    pub measured: Measured,
     /// Requests in flight, averaged over time.
     pub in_flight: f64,
     /// Requests that waited at the gate, averaged over time.
@@ -77,6 +79,16 @@ pub struct Metric {
     pub residual: f64,
 }
 
+/// As an experiment on a real server counts (`docs/guide/experiments.md`): everything that ended within the window, whenever it
+/// began, and what is left at its end with the time that it has waited by then.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Measured {
+    /// The mean response time, in seconds.
+    pub response: f64,
+    /// The part that was given up or refused.
+    pub unanswered: f64,
+}
+
 /// Of one type. Times are means in seconds, of requests that were served in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Kind {
@@ -102,6 +114,7 @@ impl Digest {
         Self {
             in_time: window.metric(run.rows.iter().filter(|row| window.is_success(row))),
             over_all: window.metric(run.rows.iter().filter(|row| window.arrived(row))),
+            measured: window.measured(&run.rows),
             in_flight: run.summary.in_flight,
             queued: run.summary.queued,
             service_time: window.service_time(&run.rows),
@@ -151,6 +164,18 @@ impl Window<'_> {
             .clients()
             .map_or(f64::NAN, |(clients, thinks)| (clients - throughput * (response + thinks)) / clients);
         Metric { throughput, response, residual }
+    }
+
+    fn measured(&self, rows: &[Row]) -> Measured {
+        let (from, to) = (Scenario::at(self.scenario.warm_up), Scenario::at(self.scenario.duration));
+        let (mut count, mut waited, mut lost) = (0.0, 0.0, 0.0);
+        for row in rows.iter().filter(|row| row.ended >= from && row.arrived < to) {
+            count += 1.0;
+            waited += row.ended.min(to).since(row.arrived).as_secs_f64();
+            lost += f64::from(row.ended < to && row.outcome != Outcome::Completed);
+        }
+        let count = f64::max(count, 1.0);
+        Measured { response: waited / count, unanswered: lost / count }
     }
 
     /// How many clients there are, and how long they think on average; `None` in an open loop.

@@ -12,12 +12,13 @@ mod gatekeeper;
 mod page;
 mod results;
 mod series;
+mod shop;
 mod yaksha;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-pub use digest::{Digest, Kind, Metric, Moment};
+pub use digest::{Digest, Kind, Measured, Metric, Moment};
 pub use error::Error;
 pub use figure::{Drawing, Figure};
 pub use page::TEMPLATE;
@@ -56,5 +57,6 @@ pub fn figures(scenarios: &Path, length: Length, progress: &Progress) -> Result<
     let run = |name: &str| Results::of(&scenarios.join(name), length, progress);
     let mut figures = gatekeeper::figures(&run)?;
     figures.extend(yaksha::figures(&run)?);
+    figures.extend(shop::figures(&run)?);
     Ok(figures)
 }

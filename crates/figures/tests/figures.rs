@@ -2,12 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests fails like a test")]
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use config::{Experiment, WITHOUT_GATE, load_scenario};
 use figures::{Digest, Length, Moment, Places, Progress, TEMPLATE, generate};
-use sim::{Observer, Sample, Steering, run, run_with};
+use sim::{Mix, Observer, Sample, Scenario, Steering, run, run_with};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -17,12 +18,15 @@ fn experiment(name: &str) -> Experiment {
     load_scenario(&root().join("scenarios/figures").join(name)).unwrap()
 }
 
-/// The page's name of every figure that there must be.
+/// The page's name of every figure of a paper that there must be.
 fn ids() -> Vec<String> {
     let gatekeeper = (5..=15).map(|number| format!("gatekeeper-{number:02}"));
     let yaksha = (6..=16).map(|number| format!("yaksha-{number:02}"));
     gatekeeper.chain(["gatekeeper-table-2".to_owned()]).chain(yaksha).collect()
 }
+
+/// The pictures of our own shop.
+const SHOP: [&str; 2] = ["shop-throughput", "shop-response"];
 
 #[test]
 fn the_page_has_every_figure_of_both_papers() {
@@ -38,7 +42,8 @@ fn the_page_on_disk_has_the_prose_and_every_picture() {
     for line in TEMPLATE.lines().filter(|line| !line.starts_with("{{")) {
         assert!(rest.any(|found| found == line), "`make figures` writes docs/guide/figures.md anew: {line}");
     }
-    for id in ids().iter().filter(|id| *id != "gatekeeper-table-2") {
+    let ids: Vec<String> = ids().into_iter().chain(SHOP.map(str::to_owned)).collect();
+    for id in ids.iter().filter(|id| *id != "gatekeeper-table-2") {
         assert!(page.contains(&format!("figures/{id}.svg")), "{id}");
         assert!(root().join("docs/guide/figures").join(format!("{id}.svg")).exists(), "{id}");
     }
@@ -55,6 +60,9 @@ fn every_scenario_runs_in_a_short_form_and_fills_the_page() {
     for id in ids().iter().filter(|id| *id != "gatekeeper-table-2") {
         let picture = fs::read_to_string(directory.path().join(format!("figures/{id}.svg"))).unwrap();
         assert!(picture.starts_with("<svg") && picture.contains("Fig. "), "{id}");
+    }
+    for id in SHOP {
+        assert!(directory.path().join(format!("figures/{id}.svg")).exists(), "{id}");
     }
 }
 
@@ -125,6 +133,56 @@ fn locking_in_the_database_makes_the_original_fall_early_and_a_gate_not_at_all()
     let throughput = |gate, clients| found(&db2, gate, clients, |digest| digest.over_all.throughput);
     assert!(throughput(WITHOUT_GATE, 500.0) < 0.7 * throughput(WITHOUT_GATE, 350.0));
     assert!(throughput("FIFO", 500.0) > 0.9 * throughput("FIFO", 350.0));
+}
+
+/// What follows each page, by name.
+fn sessions(scenario: &Scenario) -> BTreeMap<(&str, &str), f64> {
+    let sessions = match &scenario.sources[0].mix {
+        Mix::Sessions(sessions) => Some(&sessions.next),
+        Mix::Shares(_) => None,
+    };
+    let name = |kind: usize| scenario.types[kind].name.as_str();
+    let weights = sessions.unwrap().iter().enumerate().flat_map(|(from, weights)| {
+        weights.iter().enumerate().map(move |(to, weight)| ((name(from), name(to)), *weight))
+    });
+    weights.collect()
+}
+
+#[test]
+fn visitors_of_our_shop_follow_the_papers_mix() {
+    let (shop, paper) = (experiment("shop.toml"), experiment("gatekeeper-application.toml"));
+    assert_eq!(sessions(&shop.variants[0].1), sessions(&paper.variants[0].1));
+}
+
+#[test]
+fn our_shop_is_flat_behind_a_gate_and_falls_without_one_at_seven_times_saturation() {
+    let shop = experiment("shop.toml");
+    let throughput = |gate, browsers| found(&shop, gate, browsers, |digest| digest.in_time.throughput);
+    for gate in ["FIFO", "SJF", "default"] {
+        let (saturated, beyond) = (throughput(gate, 190.0), throughput(gate, 400.0));
+        assert!(beyond > 0.8 * saturated, "{gate}: {beyond} of {saturated}");
+    }
+    let (saturated, beyond) = (throughput(WITHOUT_GATE, 190.0), throughput(WITHOUT_GATE, 810.0));
+    assert!(beyond < 0.6 * saturated, "{beyond} of {saturated}");
+}
+
+#[test]
+fn in_our_shop_pages_wait_for_its_locks_where_no_gate_orders_them() {
+    let mut shop = experiment("shop.toml");
+    let kind = |name: &str| {
+        let types = &shop.variants[0].1.types;
+        types.iter().position(|kind| kind.name == name).unwrap()
+    };
+    let (writes, reads) = (kind("Shopping Cart"), kind("Product Detail"));
+    let longer = |shop: &Experiment| {
+        found(shop, "FIFO", 270.0, |digest| digest.kinds[writes].over_all / digest.kinds[reads].over_all)
+    };
+    let locking = longer(&shop);
+    for (_, scenario) in &mut shop.variants {
+        scenario.application = None;
+    }
+    let not = longer(&shop);
+    assert!(locking > 2.0 && (0.8..1.3).contains(&not), "{locking} {not}");
 }
 
 #[test]

@@ -18,6 +18,8 @@ pub(crate) enum Due {
     Land(u32),
     /// A client's patience ends.
     TimeOut(u32),
+    /// A request has waited in the application for as long as it may, perhaps.
+    Busy(u32),
     /// A client tries again.
     Retry(u32),
     /// A client of a closed loop has thought: its source, and which of them it is.

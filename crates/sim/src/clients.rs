@@ -23,6 +23,9 @@ pub struct Sessions {
     pub next: Vec<Vec<f64>>,
     /// For how long a session lasts (it ends with the next request after that), if not for ever.
     pub lasts: Option<Distribution>,
+    /// Whether a client that got no answer is still where it was, and chooses anew from there; else it goes on as if it had
+    /// got one.
+    pub stays: bool,
 }
 
 /// When a client gives up, and what it does then.
@@ -123,7 +126,7 @@ impl Draw {
     pub(crate) fn new(mix: &Mix) -> Self {
         match mix {
             Mix::Shares(weights) => Self::Shares(Choice::new(weights)),
-            Mix::Sessions(Sessions { first, next, lasts }) => Self::Sessions {
+            Mix::Sessions(Sessions { first, next, lasts, .. }) => Self::Sessions {
                 first: *first,
                 next: next.iter().map(|weights| Choice::new(weights)).collect(),
                 lasts: lasts.as_ref().map(Distribution::sampler),
@@ -146,13 +149,20 @@ impl Draw {
 pub(crate) struct Client {
     pub(crate) chance: Chance,
     last: Option<u32>,
+    /// What it had sent before that.
+    before: Option<u32>,
     /// When its session ends, in nanoseconds.
     ends: u64,
 }
 
 impl Client {
     pub(crate) fn new(seed: u64, source: u64, client: u64) -> Self {
-        Self { chance: Chance::new(seed, Purpose::Client, source << 32 | client), last: None, ends: u64::MAX }
+        Self {
+            chance: Chance::new(seed, Purpose::Client, source << 32 | client),
+            last: None,
+            before: None,
+            ends: u64::MAX,
+        }
     }
 
     /// The type of its next request.
@@ -168,8 +178,13 @@ impl Client {
                 }
             },
         };
-        self.last = Some(kind);
+        self.before = self.last.replace(kind);
         kind
+    }
+
+    /// It got no answer, and is where it was.
+    pub(crate) fn stay(&mut self) {
+        self.last = self.before;
     }
 }
 
@@ -192,10 +207,30 @@ mod tests {
     fn a_session_follows_its_chain_and_begins_anew_when_its_time_is_over() {
         let lasts = Some(Distribution::Fixed(Duration::from_nanos(10)));
         let next = vec![vec![0.0, 1.0, 0.0], vec![0.0, 0.0, 1.0], vec![0.0, 0.0, 1.0]];
-        let draw = Draw::new(&Mix::Sessions(Sessions { first: 0, next, lasts }));
+        let draw = Draw::new(&Mix::Sessions(Sessions { first: 0, next, lasts, stays: false }));
         let mut client = Client::new(1, 0, 0);
         let kinds: Vec<_> = [0, 3, 6, 9, 12, 15].map(|now| client.next(now, &draw)).into();
         assert_eq!(kinds, [0, 1, 2, 2, 0, 1]);
+    }
+
+    #[test]
+    fn a_client_that_got_no_answer_chooses_anew_where_it_was() {
+        let next = vec![vec![0.0, 1.0, 0.0], vec![0.0, 0.0, 1.0], vec![1.0, 0.0, 0.0]];
+        let draw = Draw::new(&Mix::Sessions(Sessions { first: 0, next, lasts: None, stays: true }));
+        let mut client = Client::new(1, 0, 0);
+        client.next(0, &draw);
+        client.stay();
+        let kinds: Vec<_> = [false, true, true, false, false]
+            .into_iter()
+            .map(|is_lost| {
+                let kind = client.next(0, &draw);
+                if is_lost {
+                    client.stay();
+                }
+                kind
+            })
+            .collect();
+        assert_eq!(kinds, [0, 1, 1, 1, 2]);
     }
 
     #[test]
@@ -214,7 +249,8 @@ mod tests {
         assert!(Mix::Shares(vec![1.0]).fault(2).is_some());
         assert!(Mix::Shares(vec![0.0, 0.0]).fault(2).is_some());
         assert!(Mix::Shares(vec![0.0, 1.0]).fault(2).is_none());
-        let sessions = |first| Mix::Sessions(Sessions { first, next: vec![vec![1.0]], lasts: None });
+        let sessions =
+            |first| Mix::Sessions(Sessions { first, next: vec![vec![1.0]], lasts: None, stays: false });
         assert!(sessions(1).fault(1).is_some());
         assert!(sessions(0).fault(1).is_none());
     }

@@ -5,7 +5,9 @@
 //! that arrives just as another ends finds its place free. Time is whole nanoseconds. Nothing else decides the
 //! order, so a run is a function of its scenario.
 //!
-//! A request's row has the number that the gate's ticket has (both count arrivals), so nothing needs to be looked up.
+//! Where an application stands before the gate, requests come to the gate in another order than to the application.
+
+mod application;
 
 use admission::{
     Action, Completion, Connection, Duration, Entry, Event, Gate, Instant, Outcome as Ended, Policy, PoolId,
@@ -13,6 +15,7 @@ use admission::{
 };
 
 use crate::agenda::{Agenda, Due};
+use crate::application::Inside;
 use crate::chance::{Chance, Purpose};
 use crate::clients::Abandoned;
 use crate::distribution::{Distribution, Sampler};
@@ -93,7 +96,11 @@ struct Engine<'a, O> {
     retries: Chance,
     agenda: Agenda,
     rows: Vec<Row>,
-    tickets: Vec<Ticket>,
+    /// By row, once it was at the gate.
+    tickets: Vec<Option<Ticket>>,
+    /// The rows of what came to the gate, in order.
+    at_gate: Vec<u32>,
+    inside: Option<Inside>,
     samples: Vec<Sample>,
     events: Vec<(Instant, Event)>,
     trace: Trace,
@@ -153,6 +160,8 @@ impl<'a, O: Observer> Engine<'a, O> {
             agenda,
             rows: Vec::new(),
             tickets: Vec::new(),
+            at_gate: Vec::new(),
+            inside: scenario.application.as_ref().map(|before| Inside::new(before, &scenario.types)),
             samples: Vec::new(),
             events: Vec::new(),
             trace: Trace::new(),
@@ -228,8 +237,10 @@ impl<'a, O: Observer> Engine<'a, O> {
         loop {
             while let Some(action) = self.gate.poll() {
                 match action {
-                    Action::Dispatch(ticket) => self.dispatch(ticket.sequence() as u32),
-                    Action::Reject(ticket, reason) => self.reject(ticket.sequence() as u32, reason),
+                    Action::Dispatch(ticket) => self.dispatch(self.at_gate[ticket.sequence() as usize]),
+                    Action::Reject(ticket, reason) => {
+                        self.reject(self.at_gate[ticket.sequence() as usize], reason);
+                    }
                 }
             }
             let Some(event) = self.gate.poll_event() else { return };
@@ -271,19 +282,33 @@ impl<'a, O: Observer> Engine<'a, O> {
         if let Some(timeout) = asked.patience.timeout {
             self.agenda.add(self.now.saturating_add(nanos(timeout)), Due::TimeOut(number));
         }
+        self.tickets.push(None);
+        let goes_on = self.inside.as_mut().is_none_or(|inside| inside.enter(self.now, kind));
+        if goes_on {
+            self.ask(number);
+        } else {
+            self.watch(number);
+        }
+        self.settle();
+    }
+
+    /// A request comes to the gate.
+    fn ask(&mut self, number: u32) {
+        let Row { kind, source, arrived, .. } = self.rows[number as usize];
+        let asked = &self.scenario.sources[usize::from(source)];
         let ticket = self.gate.arrive(
-            now,
+            self.at(),
             Request {
                 request_type: Scenario::request_type(kind as usize),
                 class: asked.class,
                 pool: PoolId::default(),
                 connection: Connection::Needed,
                 entry: Entry::Queued,
-                deadline: asked.deadline.map(|deadline| now.after(deadline)),
+                deadline: asked.deadline.map(|deadline| arrived.after(deadline)),
             },
         );
-        self.tickets.push(ticket);
-        self.settle();
+        self.tickets[number as usize] = Some(ticket);
+        self.at_gate.push(number);
     }
 
     fn dispatch(&mut self, number: u32) {
@@ -299,9 +324,14 @@ impl<'a, O: Observer> Engine<'a, O> {
     fn reject(&mut self, number: u32, reason: Reason) {
         self.trace.note(What::Rejected, self.now, number);
         self.queued -= 1;
-        self.since.rejected += 1;
-        self.end(number, Outcome::Rejected(reason));
-        self.go_on(number);
+        if self.rows[number as usize].outcome == Outcome::Pending {
+            self.since.rejected += 1;
+            self.end(number, Outcome::Rejected(reason));
+            self.go_on(number);
+        } else {
+            self.forget(number);
+        }
+        self.left(number);
     }
 
     /// The service has finished one.
@@ -337,10 +367,12 @@ impl<'a, O: Observer> Engine<'a, O> {
             self.since.response += self.now - row.arrived.as_nanos();
             self.end(number, Outcome::Completed);
         }
-        let ticket = self.tickets[number as usize];
         // Who doesn't learn hears of no success; to the gate the request has ended either way.
         let told = if self.scenario.learning { outcome } else { Ended::Canceled };
-        self.gate.complete(now, ticket, Completion { outcome: told, upstream_time });
+        if let Some(ticket) = self.tickets[number as usize] {
+            self.gate.complete(now, ticket, Completion { outcome: told, upstream_time });
+        }
+        self.left(number);
         if completed {
             self.think(number);
         }
@@ -364,7 +396,10 @@ impl<'a, O: Observer> Engine<'a, O> {
         self.end(number, Outcome::TimedOut);
         let source = self.rows[number as usize].source;
         let abandoned = self.scenario.sources[usize::from(source)].patience.abandoned;
-        self.take_away(number, abandoned);
+        // An application that goes on with it doesn't notice.
+        if self.inside.is_none() || abandoned == Abandoned::Canceled {
+            self.take_away(number, abandoned);
+        }
         self.go_on(number);
         self.settle();
     }
@@ -374,11 +409,14 @@ impl<'a, O: Observer> Engine<'a, O> {
         let now = self.at();
         let Row { dispatched, handle, service_time, outcome, .. } = self.rows[number as usize];
         // Who is cut off in flight hasn't left: its client goes on waiting.
-        if dispatched.is_none() || outcome != Outcome::CutOff {
-            self.gate.cancel(now, self.tickets[number as usize]);
+        if let Some(ticket) = self.tickets[number as usize]
+            && (dispatched.is_none() || outcome != Outcome::CutOff)
+        {
+            self.gate.cancel(now, ticket);
         }
         if dispatched.is_none() {
             self.queued -= 1;
+            self.left(number);
         } else if abandoned == Abandoned::Canceled && handle != UNDER_WAY {
             self.books.given += self.server.stop(self.now, handle, service_time.as_nanos());
             self.land(number, Ended::Canceled);
@@ -393,6 +431,7 @@ impl<'a, O: Observer> Engine<'a, O> {
             let wait = patience.back_off(attempt, &mut self.retries);
             self.agenda.add(self.now.saturating_add(wait), Due::Retry(number));
         } else {
+            self.feeds[usize::from(source)].unanswered(self.rows[number as usize].client);
             self.think(number);
         }
     }
@@ -419,6 +458,7 @@ impl<'a, O: Observer> Engine<'a, O> {
                 self.land(number, Ended::Success);
             }
             Some(Due::TimeOut(number)) => self.time_out(number),
+            Some(Due::Busy(number)) => self.turn_away(number),
             Some(Due::Retry(number)) if !self.over => {
                 let Row { source, client, attempt, kind, service_time, .. } = self.rows[number as usize];
                 let service_time = service_time.as_nanos();
@@ -508,6 +548,9 @@ impl<'a, O: Observer> Engine<'a, O> {
             self.end(number, Outcome::CutOff);
             self.take_away(number, Abandoned::Canceled);
         } else if in_flight {
+            self.take_away(number, Abandoned::Canceled);
+        } else if row.dispatched.is_none() && self.inside.as_ref().is_some_and(|inside| inside.has(number)) {
+            self.forget(number);
             self.take_away(number, Abandoned::Canceled);
         }
         if in_flight && row.handle == UNDER_WAY {

@@ -51,6 +51,8 @@ impl fmt::Display for Law {
 pub(crate) struct Books {
     /// Requests in the gate × nanoseconds, over the whole run.
     pub(crate) present: u128,
+    /// For how long those were there whose clients had left, and who were never let in, in nanoseconds.
+    pub(crate) abandoned: u128,
     /// Work that the service did, in nanoseconds.
     pub(crate) done: f64,
     /// The service time of what it finished, and what it did of what was stopped, in nanoseconds.
@@ -75,8 +77,8 @@ pub(crate) fn check(rows: &[Row], books: &Books, end: &Snapshot) -> Result<(), L
             books.queued, books.in_flight
         )));
     }
-    let requests =
-        rows.iter().map(|row| u128::from(row.left_gate().as_nanos() - row.arrived.as_nanos())).sum();
+    let spent = rows.iter().map(|row| u128::from(row.left_gate().as_nanos() - row.arrived.as_nanos()));
+    let requests = spent.sum::<u128>() + books.abandoned;
     if requests != books.present {
         return Err(Law::Little { requests, clock: books.present });
     }

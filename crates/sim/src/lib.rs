@@ -49,6 +49,7 @@
 //! [`run_with`]: it hears every event, and is asked at each tick. [`sweep`] runs many scenarios on all cores.
 
 mod agenda;
+mod application;
 mod arrivals;
 mod chance;
 mod clients;
@@ -67,6 +68,7 @@ mod sweep;
 pub mod theory;
 mod upstream;
 
+pub use application::{Application, TableLock};
 pub use arrivals::{Arrival, Arrivals, Phase, Rate};
 pub use chance::{Chance, Purpose};
 pub use clients::{Abandoned, Mix, Patience, Sessions};

@@ -38,7 +38,7 @@ pub enum Outcome {
     Pending,
     /// It was served.
     Completed,
-    /// The gate refused it.
+    /// The gate refused it; or the application did, where it had waited for too long.
     Rejected(Reason),
     /// Its client gave up.
     TimedOut,
@@ -76,7 +76,7 @@ pub struct Sample {
     pub capacity: Option<Work>,
     /// The most requests that may be in flight, if a controller finds that.
     pub capacity_found: Option<u32>,
-    /// Requests that wait at the gate.
+    /// Requests that wait at the gate, or in the application before it.
     pub queued: usize,
     /// Requests in flight.
     pub in_flight: usize,

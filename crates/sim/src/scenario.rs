@@ -4,6 +4,7 @@ use admission::{
     ClassId, Duration, Instant, Learned, LearnedType, LearnedVariation, Policy, RequestType, Work,
 };
 
+use crate::application::{self, Application, TableLock};
 use crate::arrivals::Arrivals;
 use crate::clients::{Mix, Patience};
 use crate::distribution::Distribution;
@@ -21,6 +22,8 @@ pub struct Scenario {
     pub types: Vec<Kind>,
     /// Who sends requests.
     pub sources: Vec<Source>,
+    /// What stands between them and the gate, if anything.
+    pub application: Option<Application>,
     /// The protected service.
     pub upstream: Upstream,
     /// For how long requests arrive.
@@ -52,6 +55,8 @@ pub struct Kind {
     pub weight: u32,
     /// The lock that it needs ([`crate::Collapse::Locks`]).
     pub lock: Option<u32>,
+    /// The locks that it needs of an [`Application`], in the order of their tables.
+    pub tables: Vec<TableLock>,
     /// What the gate expects one to take when the run begins, as if it had learned that before.
     pub known: Option<Duration>,
 }
@@ -98,7 +103,7 @@ pub enum Keep {
 impl Kind {
     /// An ordinary type.
     pub fn new(name: impl Into<String>, service_time: Distribution) -> Self {
-        Self { name: name.into(), service_time, weight: 1, lock: None, known: None }
+        Self { name: name.into(), service_time, weight: 1, lock: None, tables: Vec::new(), known: None }
     }
 }
 
@@ -126,6 +131,7 @@ impl Scenario {
             policy,
             types,
             sources: vec![source],
+            application: None,
             upstream,
             duration: Duration::from_secs(3_900),
             warm_up: Duration::from_secs(300),
@@ -194,7 +200,7 @@ impl Scenario {
             return wrong("the sources".to_owned(), "there must be from 1 to 1024");
         }
         for kind in &self.types {
-            if let Some(why) = kind.service_time.fault() {
+            if let Some(why) = kind.service_time.fault().or_else(|| application::fault(&kind.tables)) {
                 return wrong(format!("type {:?}", kind.name), why);
             }
         }
@@ -209,6 +215,9 @@ impl Scenario {
             if let Some(why) = fault {
                 return wrong(format!("source {}", number + 1), why);
             }
+        }
+        if self.application.as_ref().is_some_and(|application| application.connections == 0) {
+            return wrong("the application".to_owned(), "without a connection it never asks the service");
         }
         if let Some(why) = self.upstream.fault() {
             return wrong("the upstream".to_owned(), why);

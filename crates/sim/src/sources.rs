@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::agenda::{Agenda, Due};
 use crate::arrivals::{Arrival, Arrivals, Pace};
 use crate::chance::{Chance, Purpose};
-use crate::clients::{Client, Draw};
+use crate::clients::{Client, Draw, Mix};
 use crate::distribution::Sampler;
 use crate::engine::nanos;
 use crate::scenario::{Scenario, Source};
@@ -15,6 +15,7 @@ use crate::scenario::{Scenario, Source};
 pub(crate) struct Feed {
     flow: Flow,
     draw: Draw,
+    stays: bool,
     from: u64,
     joining: u64,
     until: u64,
@@ -53,6 +54,7 @@ impl Feed {
         Self {
             flow,
             draw: Draw::new(&source.mix),
+            stays: matches!(&source.mix, Mix::Sessions(sessions) if sessions.stays),
             from,
             joining: nanos(source.joining),
             until,
@@ -119,6 +121,14 @@ impl Feed {
         let client = clients.get_mut(client as usize).filter(|_| now < self.until)?;
         let kind = client.next(now, &self.draw);
         Some((kind, samplers[kind as usize].sample(&mut client.chance).max(SERVICE_TIME_MIN)))
+    }
+
+    /// A client of a closed loop got no answer.
+    pub(crate) fn unanswered(&mut self, client: u32) {
+        let Flow::Closed { clients, .. } = &mut self.flow else { return };
+        if let Some(client) = clients.get_mut(client as usize).filter(|_| self.stays) {
+            client.stay();
+        }
     }
 
     /// For how long a client of a closed loop thinks now.

@@ -26,7 +26,7 @@ pub struct Summary {
     pub overall: Figures,
     /// By type.
     pub types: Vec<Figures>,
-    /// Requests that waited at the gate, averaged over time.
+    /// Requests that waited at the gate or in the application before it, averaged over time.
     pub queued: f64,
     /// Requests in flight, averaged over time.
     pub in_flight: f64,

@@ -333,7 +333,7 @@ fn scenarios_that_cannot_be_are_refused_with_their_place() {
     wrong.warm_up = wrong.duration;
     assert_eq!(place(&wrong), "the warm-up");
     let mut wrong = sound.clone();
-    let sessions = Sessions { first: 0, next: vec![vec![1.0]], lasts: None };
+    let sessions = Sessions { first: 0, next: vec![vec![1.0]], lasts: None, stays: false };
     wrong.sources[0].mix = Mix::Sessions(sessions);
     assert_eq!(place(&wrong), "source 1");
     let few = Scenario { requests_max: 1, ..replay(no_gate(), Upstream::server(), &[(0, 1), (1, 1)]) };

@@ -116,6 +116,20 @@ pub const TYPE: &[Field] = &[
         "Most need none.",
     ),
     field(
+        "reads",
+        "a list of names",
+        Derived("none"),
+        "The tables that it locks in the `[application]`, together with others that read them.",
+        "Most applications lock nothing.",
+    ),
+    field(
+        "writes",
+        "a list of names",
+        Derived("none"),
+        "The tables that it locks there for itself alone.",
+        "Most applications lock nothing.",
+    ),
+    field(
         "known",
         TIME,
         Derived("none: the gate learns it"),
@@ -215,7 +229,7 @@ pub const SOURCE: &[Field] = &[
         "sessions",
         "a table: `{ first = \"home\", lasts = \"exponential 15m\", next = { home = { search = 2, home = 1 }, … } }`, or a file with these three keys, relative to this one",
         Derived("none: each request is drawn from `mix`"),
-        "What a client of a closed loop sends next depends on what it sent last: for each type the weights of those that may follow. A session begins with `first`, and anew with the next request after it has lasted for `lasts` (for ever, if that is left out).",
+        "What a client of a closed loop sends next depends on what it sent last: for each type the weights of those that may follow. A session begins with `first`, and anew with the next request after it has lasted for `lasts` (for ever, if that is left out). With `stays = true` who got no answer is still where it was; else it goes on as if it had got one.",
         "Clients that go from page to page aren't independent draws.",
     ),
     field("from", TIME, Value("\"0s\""), "When these clients begin.", "At once."),
@@ -238,7 +252,7 @@ pub const SOURCE: &[Field] = &[
         "abandoned",
         "`\"canceled\"` or `\"runs-on\"`",
         Value("\"canceled\""),
-        "What the service does with a request in flight whose client has given up.",
+        "What the service does with a request in flight whose client has given up; and an `[application]` with one that waits: `runs-on` performs it all the same.",
         "The gate passes a cancellation on.",
     ),
     field(
@@ -261,6 +275,24 @@ pub const SOURCE: &[Field] = &[
         Value("\"none\""),
         "How long after its arrival the gate is told that a request is of no use any more.",
         "Few clients tell.",
+    ),
+];
+
+/// The keys of `[application]`.
+pub const APPLICATION: &[Field] = &[
+    field(
+        "connections",
+        "1 to 1000000",
+        Value("20"),
+        "The most of its requests that are at the gate and in the service; further ones wait in order.",
+        "A pool of the usual size.",
+    ),
+    field(
+        "timeout",
+        "a duration, or `\"none\"`",
+        Value("\"5s\""),
+        "How long a request waits for its locks, and then for a connection, before it is turned away.",
+        "Most pools give up.",
     ),
 ];
 

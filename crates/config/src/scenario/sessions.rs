@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue};
 use super::{distribution, read_file};
 use crate::raw::{self, Complaint, hint_for_unknown};
 
-const KEYS: [&str; 3] = ["first", "lasts", "next"];
+const KEYS: [&str; 4] = ["first", "lasts", "next", "stays"];
 
 /// Reads them, from a file of their own (relative to `directory`) if one is named. `names`: of all types.
 pub(super) fn read(value: &DeValue<'_>, names: &[&str], directory: &Path) -> Result<Sessions, Complaint> {
@@ -32,6 +32,7 @@ fn table(value: &DeValue<'_>, names: &[&str]) -> Result<Sessions, Complaint> {
     let given = |key: &str| table.get(key).map(toml::Spanned::get_ref);
     let first = raw::text(given("first").ok_or_else(|| wrong("doesn't say which type is `first`"))?)?;
     let lasts: Option<Distribution> = given("lasts").map(distribution::read).transpose()?;
+    let stays = given("stays").map(raw::boolean).transpose()?.unwrap_or_default();
     let Some(DeValue::Table(followers)) = given("next") else {
         return Err(wrong("doesn't say which types come `next`"));
     };
@@ -41,7 +42,7 @@ fn table(value: &DeValue<'_>, names: &[&str]) -> Result<Sessions, Complaint> {
     }
     let first = index(&first, names)? as u32;
     finish(&mut next, names, followers)?;
-    Ok(Sessions { first, next, lasts })
+    Ok(Sessions { first, next, lasts, stays })
 }
 
 /// A type that nothing leads to need not say what follows it; one that is led to must.

@@ -36,7 +36,8 @@
 //! the model says of all if they are slowed down alike (T_ref times their mean work over its own), times X T_ref e^(−d) of the
 //! group itself: far away while its own bound is large, and binding as that nears one. A type's target is the most
 //! that it takes; one who shares the service with a stricter one stays below its own. No group holds another's: a request is late, or
-//! adds to a debt, for its own group alone. Other targets (a reload) take over what was observed of who is in them.
+//! adds to a debt, for its own group alone; while others are refused for a group, too few late ones of its own are news, as while
+//! its own are refused. Other targets (a reload) take over what was observed of who is in them.
 //!
 //! **Source.** Ours. The model and p* = (1 − E\[X\]/T_ref)/(λ E\[X\]) are Yaksha's; refusing beyond a bound instead of at random
 //! keeps the service busy for nearly all of the time, where random refusal leaves it idle for E\[X\]/T_ref of it.

@@ -173,8 +173,8 @@ impl Gate {
         }
         let it = self.asked(slot);
         let mut instead = None;
-        if let Some(reason) = self.refusal.arrive(now, it, self.present()) {
-            match self.settle(slot, reason) {
+        if let Some(too_many) = self.refusal.arrive(now, it, self.present()) {
+            match self.settle_present(slot, too_many) {
                 Settled::Refused(reason) => return self.reject(now, slot, reason),
                 Settled::Replaces(other) => instead = Some(other),
                 Settled::Spared => {}
@@ -383,7 +383,9 @@ impl Gate {
         self.connections.set_budget(budget);
         self.lanes.set_limit(policy.long_limit, budget);
         self.room.change(policy.capacity, budget);
-        self.refusal.change(policy.rejection.clone(), now);
+        if self.refusal.change(policy.rejection.clone(), now) {
+            self.tell_who_is_present(now);
+        }
         if !self.contention.is(&policy.contention) {
             self.change_contention(now, &policy.contention);
         }
@@ -477,6 +479,7 @@ impl Gate {
             samples: known.estimate.samples(),
             in_flight: known.in_flight.len(),
             queued: known.queued,
+            target: known.key.and_then(|key| self.refusal.target_of(key)),
         })
     }
 

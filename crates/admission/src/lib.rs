@@ -44,6 +44,8 @@ pub use policy::{
 pub use request::{
     ClassId, Completion, Connection, Entry, Outcome, Pin, PoolId, PoolSet, Request, RequestType, Ticket,
 };
-pub use snapshot::{ClassSnapshot, GroupSnapshot, Mode, Queued, Refusing, Snapshot, TypeSnapshot};
+pub use snapshot::{
+    ClassSnapshot, GroupSnapshot, HeldTarget, Mode, Queued, Refusing, Snapshot, TypeSnapshot,
+};
 pub use time::{Duration, Instant};
 pub use work::Work;

@@ -19,7 +19,7 @@ use crate::action::Reason;
 use crate::chance::Chance;
 use crate::policy::Rejection;
 use crate::request::RequestType;
-use crate::snapshot::Refusing;
+use crate::snapshot::{HeldTarget, Refusing};
 use crate::time::{Duration, Instant};
 use crate::work::Work;
 use drain::Drain;
@@ -32,6 +32,15 @@ pub(crate) struct Asked {
     pub(crate) work: Work,
     /// Whether it was late is told already ([`Refuse::be_late`]), or doesn't matter any more.
     pub(crate) judged: bool,
+}
+
+/// What a request is one too many of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TooMany {
+    /// All that are present: any of them might go in its stead.
+    OfAll,
+    /// Those that are held to the same target ([`Refuse::are_held_together`]): only one of these might.
+    OfItsOwn,
 }
 
 /// A rule that refuses some requests. Nothing that it does needs a timer: what its state would have become by the clock
@@ -52,10 +61,16 @@ pub(crate) trait Refuse: core::fmt::Debug + Send {
         let _ = (now, request_type);
     }
 
-    /// A request arrives where so many are present. Why it is refused, if it is.
-    fn arrive(&mut self, now: Instant, it: Asked, present: u32, chance: &mut Chance) -> Option<Reason> {
+    /// A request arrives where so many are present. Whether it is one too many.
+    fn arrive(&mut self, now: Instant, it: Asked, present: u32, chance: &mut Chance) -> Option<TooMany> {
         let _ = (now, it, present, chance);
         None
+    }
+
+    /// Whether requests of these two types are held to one and the same target.
+    fn are_held_together(&self, one: RequestType, other: RequestType) -> bool {
+        let _ = (one, other);
+        true
     }
 
     /// A request would be dispatched that has waited for so long, and others wait behind it (or not). Why it is refused
@@ -70,19 +85,33 @@ pub(crate) trait Refuse: core::fmt::Debug + Send {
         let _ = (now, it, response);
     }
 
-    /// The age at which a request that is present is told to be late, if the rule wants to know.
-    fn late_after(&self) -> Option<Duration> {
+    /// The age at which a request of this type that is present is told to be late, if the rule wants to know.
+    fn late_after(&self, request_type: RequestType) -> Option<Duration> {
+        let _ = request_type;
         None
     }
 
-    /// One that is present has come to that age.
-    fn be_late(&mut self, now: Instant) {
-        let _ = now;
+    /// One of this type that is present has come to that age.
+    fn be_late(&mut self, now: Instant, request_type: RequestType) {
+        let _ = (now, request_type);
     }
 
     /// What it knows and does.
     fn state(&self) -> Refusing {
         Refusing::default()
+    }
+
+    /// The target that this type has of its own.
+    fn target_of(&self, request_type: RequestType) -> Option<HeldTarget> {
+        let _ = request_type;
+        None
+    }
+
+    /// The operator chooses this from now on. Whether the rule can be that and go on with what it has learned; nobody is present
+    /// for it then until that is told anew ([`Refuse::enter`]).
+    fn change(&mut self, policy: &Rejection, now: Instant) -> bool {
+        let _ = (policy, now);
+        false
     }
 }
 
@@ -108,12 +137,18 @@ impl Refusal {
         Self { policy, rule, drain: Drain::new(now), chance: Chance::new(seed) }
     }
 
-    /// What the operator chooses from now on. A rule that stays the same keeps what it has learned.
-    pub(crate) fn change(&mut self, policy: Rejection, now: Instant) {
-        if self.policy != policy {
-            self.rule = rule(&policy, now);
-            self.policy = policy;
+    /// What the operator chooses from now on. A rule that stays the same keeps what it has learned, and one with other
+    /// targets what it can. Whether who is present has to be told anew.
+    #[must_use]
+    pub(crate) fn change(&mut self, policy: Rejection, now: Instant) -> bool {
+        if self.policy == policy {
+            return false;
         }
+        if !self.rule.change(&policy, now) {
+            self.rule = rule(&policy, now);
+        }
+        self.policy = policy;
+        true
     }
 
     /// Until now so many were present.
@@ -132,9 +167,14 @@ impl Refusal {
         self.rule.leave(now, request_type);
     }
 
-    /// A request arrives where so many are present.
-    pub(crate) fn arrive(&mut self, now: Instant, it: Asked, present: u32) -> Option<Reason> {
+    /// A request arrives where so many are present. Whether it is one too many.
+    pub(crate) fn arrive(&mut self, now: Instant, it: Asked, present: u32) -> Option<TooMany> {
         self.rule.arrive(now, it, present, &mut self.chance)
+    }
+
+    /// Whether requests of these two types are held to one and the same target.
+    pub(crate) fn are_held_together(&self, one: RequestType, other: RequestType) -> bool {
+        self.rule.are_held_together(one, other)
     }
 
     /// A request that would be made to wait behind so many others, and is expected to take so long itself, must have
@@ -154,14 +194,19 @@ impl Refusal {
         self.rule.complete(now, it, response);
     }
 
-    /// The age at which a request that is present is to be told as late.
-    pub(crate) fn late_after(&self) -> Option<Duration> {
-        self.rule.late_after()
+    /// The age at which a request of this type that is present is to be told as late.
+    pub(crate) fn late_after(&self, request_type: RequestType) -> Option<Duration> {
+        self.rule.late_after(request_type)
     }
 
-    /// One that is present has come to that age.
-    pub(crate) fn be_late(&mut self, now: Instant) {
-        self.rule.be_late(now);
+    /// One of this type that is present has come to that age.
+    pub(crate) fn be_late(&mut self, now: Instant, request_type: RequestType) {
+        self.rule.be_late(now, request_type);
+    }
+
+    /// The target that this type has of its own.
+    pub(crate) fn target_of(&self, request_type: RequestType) -> Option<HeldTarget> {
+        self.rule.target_of(request_type)
     }
 
     /// When somebody who is refused now may try again, with so many in the queue.

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use crate::event::Lane;
 use crate::pace::Parallelism;
-use crate::policy::Weight;
+use crate::policy::{Goal, Weight};
 use crate::request::{ClassId, PoolId, RequestType, Ticket};
 use crate::time::{Duration, Instant};
 use crate::work::Work;
@@ -100,7 +100,8 @@ pub struct Refusing {
     pub gains: Option<(f64, f64)>,
     /// The time that it goes by: a mean response time, or a queue wait.
     pub measured: Option<Duration>,
-    /// So many may be present (wait or be in flight) before the next is refused.
+    /// So many may be present (wait or be in flight) before the next is refused; where types have targets of their own, of
+    /// those that have none.
     pub bound: Option<f64>,
 }
 
@@ -154,4 +155,17 @@ pub struct TypeSnapshot {
     pub in_flight: u32,
     /// Requests that wait.
     pub queued: u32,
+    /// The target that it has of its own.
+    pub target: Option<HeldTarget>,
+}
+
+/// A target that a type has of its own, and what holds it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HeldTarget {
+    /// The response times.
+    pub goal: Goal,
+    /// How many of the type are present: wait, or the service is busy with.
+    pub present: u32,
+    /// So many might be when one arrived last, before the next is refused; `None` while nothing limits them.
+    pub bound: Option<f64>,
 }

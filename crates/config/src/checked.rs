@@ -18,6 +18,7 @@ mod policy;
 mod postgres;
 mod rejection;
 mod tls;
+mod types;
 
 pub use auth::{Auth, AuthMethod, AuthQuery, ChannelBinding};
 pub(crate) use auth::{CHANNEL_BINDINGS, METHODS};
@@ -32,6 +33,7 @@ pub use postgres::{OnDisconnect, Pooling, Postgres};
 pub(crate) use rejection::{RULES, TUNINGS, rule_of};
 pub use tls::{Identity, Tls, TlsMode, UpstreamTls, UpstreamTlsMode};
 pub(crate) use tls::{MODES as TLS_MODES, UPSTREAM_MODES};
+pub use types::OwnTarget;
 
 const ADMIN_PORT: u16 = 6433;
 

@@ -11,8 +11,8 @@ use admission::{AfterStall, Capacity, Contention, Controller, Cost, Order, Polic
 use crate::address::Address;
 use crate::checked::{
     Auth, CHANNEL_BINDINGS, FORMATS, Gate, Identity, LEVELS, LongLimit, METHODS, MODES, Mode, ON_DISCONNECT,
-    POOLINGS, PROTOCOLS, Pooling, Postgres, RULES, SOCKET_MODES, Service, TLS_MODES, TRACE_FULL, TUNINGS,
-    UPSTREAM_MODES, World, rule_of,
+    OwnTarget, POOLINGS, PROTOCOLS, Pooling, Postgres, RULES, SOCKET_MODES, Service, TLS_MODES, TRACE_FULL,
+    TUNINGS, UPSTREAM_MODES, World, rule_of,
 };
 use crate::raw::CONTROLLERS;
 
@@ -158,6 +158,7 @@ fn admission(out: &mut Lines, gate: &Gate) {
     };
     out.text("after_stall", after_stall);
     rejection(out, &gate.policy.rejection);
+    out.value("type", own_targets(&gate.own_targets));
     out.value("types_max", gate.policy.types_max);
     out.time("suspend_after", gate.policy.suspend_after);
 }
@@ -186,6 +187,22 @@ fn rejection(out: &mut Lines, rejection: &Rejection) {
             out.time("yaksha_averaging", settings.averaging);
         }
     }
+}
+
+/// In one line, which means the same as tables below the gate.
+fn own_targets(targets: &[OwnTarget]) -> toml::Value {
+    let table = |OwnTarget { name, goal }: &OwnTarget| {
+        let time = |key: &str, time: Option<Duration>| -> Option<(String, toml::Value)> {
+            time.map(|time| (key.to_owned(), humantime::format_duration(time).to_string().into()))
+        };
+        let keys = [
+            Some(("name".to_owned(), name.clone().into())),
+            time("target", goal.mean),
+            time("target_p95", goal.p95),
+        ];
+        toml::Value::Table(keys.into_iter().flatten().collect())
+    };
+    toml::Value::Array(targets.iter().map(table).collect())
 }
 
 fn sessions(out: &mut Lines, gate: &Gate, postgres: &Postgres) {

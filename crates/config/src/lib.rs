@@ -22,15 +22,15 @@ mod scenario;
 pub use address::Address;
 pub use checked::{
     Admin, Auth, AuthMethod, AuthQuery, ChannelBinding, Class, FieldRule, Gate, HealthCheck, Http,
-    HttpVersion, Identity, Log, LogFormat, LogLevel, LongLimit, Mode, Network, OnDisconnect, Pooling,
-    Postgres, Protocol, Route, Service, SocketMode, Tls, TlsMode, Trace, TraceFull, TypeField, UpstreamTls,
-    UpstreamTlsMode, World,
+    HttpVersion, Identity, Log, LogFormat, LogLevel, LongLimit, Mode, Network, OnDisconnect, OwnTarget,
+    Pooling, Postgres, Protocol, Route, Service, SocketMode, Tls, TlsMode, Trace, TraceFull, TypeField,
+    UpstreamTls, UpstreamTlsMode, World,
 };
 pub use effective::{Row, capacity_text, controller_name, effective, rejection_name, rows};
 pub use error::{Error, Errors, Origin, Position};
 pub use raw::{
-    ADMIN, APPLICATION, CLASS, COMMON, Field, FieldDefault, Form, GATE, HTTP, LOG, POSTGRES, ROUTE, SCENARIO,
-    SOURCE, SWEEP, TYPE, UPSTREAM,
+    ADMIN, APPLICATION, CLASS, COMMON, Field, FieldDefault, Form, GATE, HTTP, LOG, OWN_TARGET, POSTGRES,
+    ROUTE, SCENARIO, SOURCE, SWEEP, TYPE, UPSTREAM,
 };
 pub use reference::{reference, scenario_reference};
 pub use reload::{Change, Reload, reload};

@@ -20,6 +20,7 @@ mod values;
 
 pub use gate::{COMMON, GATE};
 pub use http::{CLASS, HTTP, ROUTE};
+pub use policy::OWN_TARGET;
 pub use postgres::POSTGRES;
 pub use scenario::{APPLICATION, SCENARIO, SOURCE, SWEEP, TYPE, UPSTREAM};
 pub(crate) use section::{Section, hint_for_unknown, literal, unknown_key};
@@ -155,7 +156,7 @@ mod tests {
 
     #[test]
     fn every_default_is_a_toml_value() {
-        for field in ADMIN.iter().chain(LOG).chain(GATE).chain(ROUTE).chain(CLASS) {
+        for field in ADMIN.iter().chain(LOG).chain(GATE).chain(ROUTE).chain(CLASS).chain(OWN_TARGET) {
             let is_value = matches!(field.default, Value(_) | Each(..));
             for protocol in [Protocol::Postgres, Protocol::Http] {
                 assert_eq!(field.default_value(protocol).is_some(), is_value, "{}", field.key);
@@ -165,7 +166,7 @@ mod tests {
 
     #[test]
     fn every_key_is_documented_with_a_reason() {
-        for field in ADMIN.iter().chain(LOG).chain(GATE).chain(ROUTE).chain(CLASS) {
+        for field in ADMIN.iter().chain(LOG).chain(GATE).chain(ROUTE).chain(CLASS).chain(OWN_TARGET) {
             for text in [field.doc, field.reason] {
                 assert!(text.ends_with('.') && text.len() > 15, "{}: {text:?}", field.key);
             }

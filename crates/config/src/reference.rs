@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use crate::raw::{
-    ADMIN, APPLICATION, CLASS, COMMON, Field, FieldDefault, HTTP, LOG, POSTGRES, ROUTE, SCENARIO, SOURCE,
-    SWEEP, TYPE, UPSTREAM,
+    ADMIN, APPLICATION, CLASS, COMMON, Field, FieldDefault, HTTP, LOG, OWN_TARGET, POSTGRES, ROUTE, SCENARIO,
+    SOURCE, SWEEP, TYPE, UPSTREAM,
 };
 
 const HEAD: &str = "\
@@ -62,6 +62,8 @@ pub fn reference() -> String {
         COMMON,
         reload,
     );
+    let own = "Below a gate: a type with a target of its own, which takes the place of the gate's for it. At most 1000.";
+    section(&mut page, "`[[gate.type]]`", own, OWN_TARGET, reload);
     let postgres = "More keys of a `[[gate]]` with `protocol = \"postgres\"`, which is the default. Any other gate refuses them.";
     section(&mut page, "A gate for PostgreSQL", postgres, POSTGRES, reload);
     let http = "More keys of a `[[gate]]` with `protocol = \"http\"`. Any other gate refuses them.";

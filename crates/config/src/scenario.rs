@@ -123,16 +123,18 @@ impl<'a> Reader<'a> {
         let seeds = section.read("seeds", |value| raw::integer(value, 1..=1000));
         let without_gate = section.read("without_gate", raw::boolean);
         let config = section.read_given("config", raw::text);
+        let names: Vec<&str> = base.types.iter().map(|kind| kind.name.as_str()).collect();
         let mut variants = Vec::new();
         if without_gate {
             variants.push((WITHOUT_GATE.to_owned(), no_gate()));
         }
         if let Some(file) = config {
             let world = crate::load(&self.directory.join(file))?;
-            let gates = world.gates.iter();
-            variants.extend(gates.map(|gate| (gate.name.clone(), gate.policy.clone())));
+            let number = |name: &str| names.iter().position(|known| *known == name);
+            let key = |name: &str| number(name).map(Scenario::request_type);
+            variants.extend(world.gates.iter().map(|gate| (gate.name.clone(), gate.policy_of(key))));
         }
-        self.gates(top, &mut variants);
+        self.gates(top, &names, &mut variants);
         if variants.is_empty() {
             let hint = Some("write [[gate]], or name a `config`, or leave `without_gate` on".to_owned());
             self.errors.push(Error { hint, ..Error::new("there is no gate") });
@@ -292,10 +294,10 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn gates(&mut self, top: &DeTable<'_>, variants: &mut Vec<(String, Policy)>) {
+    fn gates(&mut self, top: &DeTable<'_>, names: &[&str], variants: &mut Vec<(String, Policy)>) {
         for (number, table) in self.tables(top, "gate", false).into_iter().enumerate() {
             let mut section = self.section(titled("gate", number, table.0), table, GATE);
-            let (name, policy) = checked::read_simulated(&mut section);
+            let (name, policy) = checked::read_simulated(&mut section, names, Scenario::request_type);
             if variants.iter().any(|(other, _)| *other == name) {
                 let hint = "say how each is to be called in the table";
                 section.complain("name", Complaint::new("another gate has this name").hint(hint));

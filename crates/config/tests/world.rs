@@ -119,6 +119,7 @@ listen = "localhost:1"
 upstream = "10.0.0.4:5432"
 target = "200ms"
 target_p95 = "500ms"
+type = [{ name = "shop: /cart", target = "90ms" }]
 cost = "fixed"
 cost_window = 8
 "#;

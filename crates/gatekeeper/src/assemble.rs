@@ -262,7 +262,7 @@ async fn start_gate(
     let named = |error: String| Failure::Runtime(format!("gate {:?}: {error}", gate.name));
     let settings =
         told(gate, commands).map_err(|error| Failure::Usage(format!("gate {:?}: {error}", gate.name)))?;
-    let (policy, seed) = (gate.policy.clone(), RandomState::new().hash_one(&gate.name));
+    let (policy, seed) = (policy(gate), RandomState::new().hash_one(&gate.name));
     let driver = match gate.mode {
         Mode::Enforce => Driver::new(&gate.name, policy, seed),
         Mode::Observe => Driver::observing(&gate.name, policy, seed),
@@ -346,6 +346,7 @@ fn announce(gate: &config::Gate, bound: &Bound) {
         queue_max = policy.queue_max,
         queue_timeout = ?policy.queue_timeout,
         rejection = config::rejection_name(&policy.rejection),
+        types_with_targets = gate.own_targets.len(),
         max_clients = gate.max_clients,
         "limits"
     );
@@ -359,6 +360,14 @@ pub(crate) fn told(gate: &config::Gate, commands: &Commands) -> Result<Told, Str
     match &gate.service {
         Service::Postgres(of_postgres) => postgres::told(gate, of_postgres, commands).map(Told::Postgres),
         Service::Http(of_http) => http::told(gate, of_http).map(Told::Http),
+    }
+}
+
+/// What the gate decides by: with the targets of types, whose names its protocol knows.
+pub(crate) fn policy(gate: &config::Gate) -> Policy {
+    match &gate.service {
+        Service::Postgres(_) => gate.policy_of(proxy::postgres::request_type_named),
+        Service::Http(_) => gate.policy_of(|name| Some(proxy::http::request_type(name))),
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use config::{Reload, World};
 use proxy::admin::{Admin, Token};
 
-use crate::assemble::{Running, Told, token, told};
+use crate::assemble::{Running, Told, policy, token, told};
 use crate::commands::{SetLevel, check_descriptors};
 use crate::descriptors::Needed;
 use crate::files;
@@ -84,7 +84,7 @@ impl Configuration {
         let Reload { world, applied, kept } = reload;
         self.admin.set_token(token);
         for ((gate, running), settings) in world.gates.iter().zip(gates).zip(parts) {
-            running.reload(settings, gate.policy.clone());
+            running.reload(settings, policy(gate));
         }
         if world.log.level != self.world.log.level {
             (self.set_level)(world.log.level);

@@ -48,8 +48,8 @@ pub use token::{Token, TokenError};
 
 pub(crate) use report::named_classes;
 pub use report::{
-    ClassStatus, CountsReport, GateStatus, GateTypes, LatenessReport, PoolStatus, Status, TimesReport,
-    TypeReport, TypesReport,
+    ClassStatus, CountsReport, GateStatus, GateTypes, LatenessReport, PoolStatus, Status, TargetReport,
+    TimesReport, TypeReport, TypesReport,
 };
 
 /// The most admin connections at once: a few scrapers and people.

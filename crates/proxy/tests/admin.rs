@@ -7,10 +7,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use admission::{Capacity, Event, Lane, RequestType, Snapshot, TypeSnapshot, Work};
+use admission::{Capacity, Event, Goal, HeldTarget, Lane, RequestType, Snapshot, TypeSnapshot, Work};
 use proxy::admin::{
     Admin, AdminSocket, BODY_BYTES_MAX, CONNECTIONS_MAX, CapacityWords, ClientsView, GateView, PoolView,
-    Status, Token, TypesReport, serve,
+    Status, TargetReport, Token, TypesReport, serve,
 };
 use proxy::observe::{Observer, Totals, TypeName, TypeRow};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -72,6 +72,11 @@ impl GateView for Fake {
             samples: 9,
             in_flight: 2,
             queued: 3,
+            target: Some(HeldTarget {
+                goal: Goal { mean: Some(Duration::from_millis(100)), p95: None },
+                present: 5,
+                bound: Some(7.5),
+            }),
         };
         Snapshot {
             load: Work::from(Duration::from_millis(1500)),
@@ -183,6 +188,9 @@ async fn the_table_joins_what_was_learned_with_what_was_counted() {
     assert_eq!((types[0].work_share, types[0].requests.succeeded_total), (0.75, 3));
     assert_eq!((types[0].lane.as_str(), types[0].work_seconds, types[0].variation), ("long", 0.06, None));
     assert_eq!((types[0].samples, types[0].in_flight, types[0].queued), (9, 2, 3));
+    let target =
+        TargetReport { mean_seconds: Some(0.1), p95_seconds: None, present: 5, present_bound: Some(7.5) };
+    assert_eq!((types[0].target, types[1].target), (Some(target), None));
 
     assert_eq!(get(address, "/types?gate=nobody").await.0, "HTTP/1.1 404 Not Found");
     assert_eq!(get(address, "/types").await.0, "HTTP/1.1 200 OK");
@@ -211,6 +219,8 @@ async fn metrics_are_in_the_text_format_with_base_units() {
         "gatekeeper_logins_total{gate=\"shop\",outcome=\"failure\"} 2",
         "gatekeeper_type_work_seconds_total{gate=\"shop\",type=\"other\"} 0.01",
         "gatekeeper_type_requests_total{gate=\"shop\",type=\"select \\\"x\\\\y\\\"\\nfrom t\",outcome=\"success\"} 3",
+        "gatekeeper_type_present{gate=\"shop\",type=\"select \\\"x\\\\y\\\"\\nfrom t\"} 5.0",
+        "gatekeeper_type_present_bound{gate=\"shop\",type=\"select \\\"x\\\\y\\\"\\nfrom t\"} 7.5",
         "# TYPE gatekeeper_queue_wait_seconds histogram",
     ] {
         assert!(text.lines().any(|found| found == line), "{line:?} in\n{text}");

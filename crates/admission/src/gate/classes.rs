@@ -3,7 +3,8 @@
 //! Within a class everything is as in a gate without classes: the lanes, aging, who stepped aside. The limits are the
 //! gate's: capacity, connections, seats in the long lane, groups. So are the rules for refusing; where one says that one
 //! is too many, and the classes that are present don't have their shares, it befalls the class that has the most above its
-//! share: who comes, or in the stead of who comes the newest of those that wait.
+//! share: who comes, or in the stead of who comes the newest of those that wait. Where it is a type's own target that is at stake,
+//! that must be one of the type, and who comes is refused if there is none.
 
 use alloc::vec::Vec;
 
@@ -11,8 +12,13 @@ use super::Gate;
 use crate::action::Reason;
 use crate::classes::{Set, Surplus};
 use crate::policy::ServiceClass;
+use crate::rejection::TooMany;
 use crate::request::Entry;
 use crate::tickets::{Line, Place};
+
+/// Among so many is looked for one that has more than its class's share of what a type's target allows: about as many as are
+/// present where a target is held. A walk over all that wait would cost every arrival of an overload.
+const LOOKED_AT: usize = 64;
 
 /// What is to be started of one class.
 pub(super) enum Turn {
@@ -76,14 +82,35 @@ impl Gate {
         }
     }
 
+    /// Somebody comes where by the rule for refusing one is too many of those present. Who bears it.
+    pub(super) fn settle_present(&self, slot: u32, too_many: TooMany) -> Settled {
+        match (self.classes.surplus(self.tickets.at(slot).class), too_many) {
+            (Surplus::Other(class), TooMany::OfItsOwn) => {
+                let instead = self.newest_held_with(slot, class);
+                instead.map_or(Settled::Refused(Reason::Target), Settled::Replaces)
+            }
+            _ => self.settle(slot, Reason::Target),
+        }
+    }
+
     /// The newest of those of a class that wait and may be made to.
     fn newest(&self, class: u8) -> Option<u32> {
+        self.newest_first(class).next()
+    }
+
+    /// The newest of those that are held to the same target as this one, among the last that came.
+    fn newest_held_with(&self, slot: u32, class: u8) -> Option<u32> {
+        let own = self.tickets.at(slot).request.request_type;
+        let is_alike =
+            |&other: &u32| self.refusal.are_held_together(own, self.tickets.at(other).request.request_type);
+        self.newest_first(class).take(LOOKED_AT).find(is_alike)
+    }
+
+    /// Those of a class that wait and may be made to, the newest first.
+    fn newest_first(&self, class: u8) -> impl Iterator<Item = u32> + '_ {
         let waiting = &self.classes.at(class).waiting;
-        let mut last = waiting.last();
-        while let Some(slot) = last.filter(|&slot| self.tickets.at(slot).request.entry == Entry::Immediate) {
-            last = self.tickets.before(waiting, slot);
-        }
-        last
+        let all = core::iter::successors(waiting.last(), move |&slot| self.tickets.before(waiting, slot));
+        all.filter(move |&slot| self.tickets.at(slot).request.entry != Entry::Immediate)
     }
 
     /// Of all that wait the first that arrived.

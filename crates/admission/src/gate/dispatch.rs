@@ -8,8 +8,8 @@
 //! whose group is full steps aside; once its group has room it goes before what arrived later (`gate/contention.rs`). A short
 //! head that has waited for too long steps back behind newcomers (`gate/leavers.rs`).
 
-use super::Gate;
 use super::classes::Turn;
+use super::{Gate, record_waits};
 use crate::action::{Action, Reason};
 use crate::capacity::Move;
 use crate::event::{Event, Lane};
@@ -268,6 +268,16 @@ impl Gate {
         let (kind, deadline) = (record.kind, record.request.deadline);
         self.deadlines.stop_waiting(slot, deadline);
         self.types.at_mut(kind).queued -= 1;
+    }
+
+    /// Another rule for refusing knows of nobody yet.
+    pub(super) fn tell_who_is_present(&mut self, now: Instant) {
+        for slot in self.tickets.slots() {
+            let record = self.tickets.at(slot);
+            if record_waits(record.place) || record.meter.is_busy() {
+                self.refusal.enter(now, record.request.request_type);
+            }
+        }
     }
 
     /// Joins a line.

@@ -15,9 +15,9 @@ use crate::time::Instant;
 impl Gate {
     /// A newcomer's age matters from now on, unless it was refused.
     pub(super) fn watch_age(&mut self, ticket: Ticket) {
-        let Some(after) = self.refusal.late_after() else { return };
-        if let Some(slot) = self.tickets.find(ticket) {
-            let record = self.tickets.at_mut(slot);
+        let Some(slot) = self.tickets.find(ticket) else { return };
+        let record = self.tickets.at_mut(slot);
+        if let Some(after) = self.refusal.late_after(record.request.request_type) {
             let at = record.arrived.after(after);
             record.late_at = Alarm::at(at);
             if record.late_at != Alarm::NONE {
@@ -39,8 +39,9 @@ impl Gate {
             && at < now
         {
             self.watch_age_no_more(slot);
-            self.tickets.at_mut(slot).judged = true;
-            self.refusal.be_late(now);
+            let record = self.tickets.at_mut(slot);
+            record.judged = true;
+            self.refusal.be_late(now, record.request.request_type);
         }
     }
 }

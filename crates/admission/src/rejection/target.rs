@@ -4,7 +4,8 @@
 //! of completions times the mean response time, whatever the order of service: T = N/X. So to bound N is to hold T, and
 //! N is known now, where response times are known when it is too late. Who would be one too many is refused on arrival,
 //! whatever it would take itself: every type is refused alike. Refusing what is expensive first would hold the mean with
-//! fewer refusals, and starve those who ask for it; a type that should pay for itself gets a target of its own.
+//! fewer refusals, and starve those who ask for it; a type that should pay for itself, or that may take longer, gets a target of
+//! its own.
 //!
 //! **Formula.** N ≤ K = K(ρ, X T_ref e^(−d)), with a fraction of a place granted by chance.
 //!
@@ -28,11 +29,15 @@
 //!   fits into half of T_95. With a
 //!   mean, too, the smaller bound holds.
 //!
-//! **Targets of types.** The same, with the type's own N, X, λ and D: first its own are refused. Where others take the
-//! service's time that isn't enough: its own bound nears one, and its debt grows. So each type also bounds everybody, by what
+//! **Targets of types.** The requests of a type that has a target of its own are a group, and all others are one, held to the
+//! gate's target if it has one: a type's target takes the place of the gate's, the mean and the p95. Each group is held as above,
+//! with its own N, X, λ and D: first its own are refused. Where others take the
+//! service's time that isn't enough: its own bound nears one, and its debt grows. So each group also bounds everybody, by what
 //! the model says of all if they are slowed down alike (T_ref times their mean work over its own), times X T_ref e^(−d) of the
-//! type itself: far away while its own bound is large, and binding as that nears one. A type's target is the most
-//! that it takes; one who shares the service with a stricter one stays below its own.
+//! group itself: far away while its own bound is large, and binding as that nears one. A type's target is the most
+//! that it takes; one who shares the service with a stricter one stays below its own. No group holds another's: a request is late, or
+//! adds to a debt, for its own group alone; while others are refused for a group, too few late ones of its own are news, as while
+//! its own are refused. Other targets (a reload) take over what was observed of who is in them.
 //!
 //! **Source.** Ours. The model and p* = (1 − E\[X\]/T_ref)/(λ E\[X\]) are Yaksha's; refusing beyond a bound instead of at random
 //! keeps the service busy for nearly all of the time, where random refusal leaves it idle for E\[X\]/T_ref of it.
@@ -46,7 +51,9 @@
 //! the target be held at loads near 1, by anybody. The mean may hide who pays it: under shortest first a long request
 //! waits for seconds within a mean of 150 ms. Where about as many requests are long as may be late, the p95 of a minute jumps
 //! between what the short ones take and what the long ones take, with the share of long ones that came; what is held is
-//! that it is hardly ever far above the target, and it is mostly below. The p95 of a type is judged when its requests end. A transaction whose client thinks is not present meanwhile.
+//! that it is hardly ever far above the target, and it is mostly below. A type that is
+//! given a target while the service is overloaded begins with no drain rate of its own, and is let in too freely, or too little, for some
+//! seconds. A transaction whose client thinks is not present meanwhile.
 
 mod hold;
 mod model;
@@ -54,31 +61,37 @@ mod offered;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
-use super::{Asked, Refuse};
-use crate::action::Reason;
+use super::{Asked, Refuse, TooMany};
 use crate::chance::Chance;
-use crate::policy::Targets;
+use crate::policy::{Goal, Rejection, Targets};
 use crate::request::RequestType;
-use crate::snapshot::Refusing;
+use crate::snapshot::{HeldTarget, Refusing};
 use crate::time::{Duration, Instant};
 use hold::{Hold, Scope};
 
-/// For so long after a type's last event its target binds others.
+/// For so long after its last event the target of a group binds others.
 const BINDS: Duration = Duration::from_secs(5);
+
+/// Who is held together: the requests of a type, or (`None`) all whose type has no target of its own.
+type Whose = Option<RequestType>;
 
 /// The targets in force.
 #[derive(Debug)]
 pub(crate) struct Target {
+    /// All requests: held to the gate's target where no type has one of its own, else only looked at.
     all: Hold,
-    types: BTreeMap<RequestType, OfType>,
-    /// The bounds that types put on all, in thousandths of a request, the least first.
-    bounds: BTreeSet<(u64, RequestType)>,
+    /// Those of types without a target of their own, where others have one and the gate has one, too.
+    rest: Option<Group>,
+    types: BTreeMap<RequestType, Group>,
+    /// The bounds that groups put on all, in thousandths of a request, the least first.
+    bounds: BTreeSet<(u64, Whose)>,
     bound: f64,
 }
 
-/// The target of one type.
+/// Requests that are held to one target.
 #[derive(Debug)]
-struct OfType {
+struct Group {
+    goal: Goal,
     hold: Hold,
     present: u32,
     /// What it puts on all, as in [`Target::bounds`].
@@ -86,43 +99,79 @@ struct OfType {
     told: Instant,
 }
 
-impl OfType {
+impl Group {
+    fn new(goal: Goal, before: Option<Hold>, now: Instant) -> Self {
+        let hold = match before {
+            Some(before) => before.with(goal, Scope::Group),
+            None => Hold::new(goal, Scope::Group, now),
+        };
+        Self { goal, hold, present: 0, bound: u64::MAX, told: now }
+    }
+
     fn pass(&mut self, now: Instant) {
         self.hold.pass(now, self.present);
+    }
+
+    /// What was observed until now.
+    fn end(mut self, now: Instant) -> Hold {
+        self.pass(now);
+        self.hold
     }
 }
 
 impl Target {
     pub(crate) fn new(targets: &Targets, now: Instant) -> Self {
-        let of_type =
-            |goal| OfType { hold: Hold::new(goal, Scope::Type, now), present: 0, bound: u64::MAX, told: now };
+        let (all, rest) = goals(targets);
         Self {
-            all: Hold::new(targets.all, Scope::All, now),
-            types: targets.types.iter().map(|(&key, &goal)| (key, of_type(goal))).collect(),
+            all: Hold::new(all, Scope::All, now),
+            rest: rest.map(|goal| Group::new(goal, None, now)),
+            types: targets.types.iter().map(|(&key, &goal)| (key, Group::new(goal, None, now))).collect(),
             bounds: BTreeSet::new(),
             bound: f64::INFINITY,
         }
     }
 
-    /// What this type puts on all is told anew.
-    fn tell(&mut self, now: Instant, request_type: RequestType) {
-        let Some(known) = self.types.get_mut(&request_type) else { return };
-        let bound = (known.hold.bound_on_all(now, &self.all) * 1e3) as u64;
-        self.bounds.remove(&(known.bound, request_type));
-        self.bounds.insert((bound, request_type));
-        (known.bound, known.told) = (bound, now);
+    /// Those who are held together with a request of this type, if anybody holds them beside the gate as a whole.
+    fn group(&mut self, request_type: RequestType) -> Option<&mut Group> {
+        self.types.get_mut(&request_type).or(self.rest.as_mut())
     }
 
-    /// The least bound that a type puts on all. Types that are gone for long put none.
-    fn bound_by_types(&mut self, now: Instant) -> f64 {
-        while let Some(&(bound, request_type)) = self.bounds.first() {
-            let binds = |known: &OfType| known.present > 0 || now.since(known.told) <= BINDS;
-            if self.types.get(&request_type).is_some_and(binds) {
-                return bound as f64 / 1e3;
+    /// What the group of this type puts on all is told anew.
+    fn tell(&mut self, now: Instant, request_type: RequestType) {
+        let (whose, group) = match (self.types.get_mut(&request_type), &mut self.rest) {
+            (Some(group), _) => (Some(request_type), group),
+            (None, Some(group)) => (None, group),
+            (None, None) => return,
+        };
+        let bound = (group.hold.bound_on_all(now, &self.all) * 1e3) as u64;
+        self.bounds.remove(&(group.bound, whose));
+        self.bounds.insert((bound, whose));
+        (group.bound, group.told) = (bound, now);
+    }
+
+    /// The least bound that a group puts on all, and which that is. Groups that are gone for long put none.
+    fn bound_by_groups(&mut self, now: Instant) -> Option<(f64, Whose)> {
+        while let Some(&(bound, whose)) = self.bounds.first() {
+            let binds = |group: &Group| group.present > 0 || now.since(group.told) <= BINDS;
+            let group = match whose {
+                Some(request_type) => self.types.get(&request_type),
+                None => self.rest.as_ref(),
+            };
+            if group.is_some_and(binds) {
+                return Some((bound as f64 / 1e3, whose));
             }
             self.bounds.pop_first();
         }
-        f64::INFINITY
+        None
+    }
+}
+
+/// Whom the gate's own target is of: all, or those that are left where types have targets of their own.
+fn goals(targets: &Targets) -> (Goal, Option<Goal>) {
+    if targets.types.is_empty() {
+        (targets.all, None)
+    } else {
+        (Goal::default(), Some(targets.all).filter(|goal| !goal.is_none()))
     }
 }
 
@@ -132,51 +181,180 @@ impl Refuse for Target {
     }
 
     fn enter(&mut self, now: Instant, request_type: RequestType) {
-        if let Some(known) = self.types.get_mut(&request_type) {
-            known.pass(now);
-            known.present += 1;
+        if let Some(group) = self.group(request_type) {
+            group.pass(now);
+            group.present += 1;
         }
     }
 
     fn leave(&mut self, now: Instant, request_type: RequestType) {
-        if let Some(known) = self.types.get_mut(&request_type) {
-            known.pass(now);
-            known.present = known.present.saturating_sub(1);
+        if let Some(group) = self.group(request_type) {
+            group.pass(now);
+            group.present = group.present.saturating_sub(1);
         }
     }
 
-    fn arrive(&mut self, now: Instant, it: Asked, present: u32, chance: &mut Chance) -> Option<Reason> {
+    fn arrive(&mut self, now: Instant, it: Asked, present: u32, chance: &mut Chance) -> Option<TooMany> {
         let dither = chance.unit();
-        let mut admits = self.all.admits(now, it.work, present, dither);
-        if let Some(known) = self.types.get_mut(&it.request_type) {
-            known.pass(now);
-            admits &= known.hold.admits(now, it.work, known.present, dither);
+        let mut too_many = (!self.all.admits(now, it.work, present, dither)).then_some(TooMany::OfAll);
+        if let Some(group) = self.group(it.request_type) {
+            group.pass(now);
+            let admits = group.hold.admits(now, it.work, group.present, dither);
             self.tell(now, it.request_type);
+            too_many = (!admits).then_some(TooMany::OfItsOwn);
         }
-        let by_types = self.bound_by_types(now).max(1.0);
-        self.bound = self.all.bound(now).min(by_types);
-        admits &= f64::from(present) + dither < by_types;
-        (!admits).then_some(Reason::Target)
+        let (by_groups, whose) = match self.bound_by_groups(now) {
+            Some((bound, whose)) => (bound.max(1.0), whose),
+            None => (f64::INFINITY, None),
+        };
+        let of_all = match &mut self.rest {
+            Some(rest) => rest.hold.bound(now),
+            None => self.all.bound(now),
+        };
+        self.bound = of_all.min(by_groups);
+        if too_many.is_none() && f64::from(present) + dither >= by_groups {
+            let binding = whose.map_or(self.rest.as_mut(), |request_type| self.types.get_mut(&request_type));
+            if let Some(group) = binding {
+                group.hold.refuse_another(now);
+            }
+            too_many = Some(TooMany::OfAll);
+        }
+        too_many
+    }
+
+    fn are_held_together(&self, one: RequestType, other: RequestType) -> bool {
+        one == other || !(self.types.contains_key(&one) || self.types.contains_key(&other))
     }
 
     fn complete(&mut self, now: Instant, it: Asked, response: Duration) {
         self.all.complete(now, response, it.judged);
-        if let Some(known) = self.types.get_mut(&it.request_type) {
-            known.pass(now);
-            known.hold.complete(now, response, false);
+        if let Some(group) = self.group(it.request_type) {
+            group.pass(now);
+            group.hold.complete(now, response, it.judged);
             self.tell(now, it.request_type);
         }
     }
 
-    fn late_after(&self) -> Option<Duration> {
-        self.all.late_after()
+    fn late_after(&self, request_type: RequestType) -> Option<Duration> {
+        let group = self.types.get(&request_type).or(self.rest.as_ref());
+        group.map_or(&self.all, |group| &group.hold).late_after()
     }
 
-    fn be_late(&mut self, now: Instant) {
-        self.all.be_late(now);
+    fn be_late(&mut self, now: Instant, request_type: RequestType) {
+        match self.group(request_type) {
+            Some(group) => group.hold.be_late(now),
+            None => self.all.be_late(now),
+        }
     }
 
     fn state(&self) -> Refusing {
         Refusing { bound: self.bound.is_finite().then_some(self.bound), ..Refusing::default() }
+    }
+
+    fn target_of(&self, request_type: RequestType) -> Option<HeldTarget> {
+        let group = self.types.get(&request_type)?;
+        let bound = group.hold.last_bound();
+        let bound = bound.is_finite().then_some(bound);
+        Some(HeldTarget { goal: group.goal, present: group.present, bound })
+    }
+
+    fn change(&mut self, policy: &Rejection, now: Instant) -> bool {
+        let Rejection::Target(targets) = policy else { return false };
+        let Self { all: before, rest, types, .. } = core::mem::replace(self, Self::new(targets, now));
+        let (all, others) = goals(targets);
+        // Those without a target of their own are mostly all, where nothing is known of them alone.
+        let rest = rest.map_or_else(|| before.clone(), |group| group.end(now));
+        self.rest = others.map(|goal| Group::new(goal, Some(rest), now));
+        for (key, group) in types {
+            if let Some(&goal) = targets.types.get(&key) {
+                self.types.insert(key, Group::new(goal, Some(group.end(now)), now));
+            }
+        }
+        self.all = before.with(all, Scope::All);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::work::Work;
+
+    const MS: u64 = 1_000_000;
+    const OWN: RequestType = RequestType(1);
+    const OTHER: RequestType = RequestType(2);
+
+    fn ms(ms: u64) -> Option<Duration> {
+        Some(Duration::from_millis(ms))
+    }
+
+    fn targets(all: Goal, own: Goal) -> Targets {
+        Targets { all, types: BTreeMap::from([(OWN, own)]) }
+    }
+
+    /// One after another is served in 10 ms each, of both types by turns.
+    fn served(targets: &Targets, count: u64) -> (Target, Instant) {
+        let mut target = Target::new(targets, Instant::ZERO);
+        let mut now = Instant::ZERO;
+        for at in 0..count {
+            let request_type = [OWN, OTHER][at as usize % 2];
+            let it = Asked { request_type, work: Work::from_nanos(10 * MS), judged: false };
+            assert_eq!(target.arrive(now, it, 0, &mut Chance::new(at)), None);
+            target.enter(now, request_type);
+            now = Instant::from_nanos(now.as_nanos() + 10 * MS);
+            target.pass(now, 1);
+            target.complete(now, it, Duration::from_millis(10));
+            target.leave(now, request_type);
+        }
+        (target, now)
+    }
+
+    #[test]
+    fn a_type_with_a_target_of_its_own_is_out_of_the_gates() {
+        let p95 = |time| Goal { mean: None, p95: ms(time) };
+        let late_after = |own: Goal| {
+            let target = Target::new(&targets(p95(100), own), Instant::ZERO);
+            [OWN, OTHER].map(|request_type| target.late_after(request_type))
+        };
+        assert_eq!(late_after(p95(900)), [ms(900), ms(100)]);
+        assert_eq!(late_after(Goal { mean: ms(50), p95: None }), [None, ms(100)]);
+        let alone = Target::new(&Targets::p95(Duration::from_millis(100)), Instant::ZERO);
+        assert_eq!([OWN, OTHER].map(|request_type| alone.late_after(request_type)), [ms(100), ms(100)]);
+        assert!(alone.rest.is_none(), "without such a type the gate's target is of all");
+    }
+
+    #[test]
+    fn who_is_held_together_is_of_one_type_or_has_no_target_of_its_own() {
+        let goal = Goal { mean: ms(50), p95: None };
+        let mut targets = targets(goal, goal);
+        targets.types.insert(RequestType(3), goal);
+        let target = Target::new(&targets, Instant::ZERO);
+        let together = |one, other| target.are_held_together(RequestType(one), RequestType(other));
+        assert!(together(1, 1) && together(2, 4));
+        assert!(!(together(1, 3) || together(1, 2) || together(2, 3)));
+    }
+
+    #[test]
+    fn other_targets_go_on_with_what_was_seen_and_owe_nothing() {
+        let mean = |time| Goal { mean: ms(time), p95: None };
+        let (mut target, now) = served(&targets(mean(150), mean(1)), 200);
+        let drain = |target: &Target| {
+            let groups = [&target.types[&OWN], target.rest.as_ref().expect("a target of the others")];
+            groups.map(|group| group.hold.drain_rate(now))
+        };
+        let (before, owed) = (drain(&target), target.types[&OWN].hold.owed());
+        let is_alike = |rates: [f64; 2]| rates.iter().all(|rate| (rate / 100.0 - 1.0).abs() < 0.05);
+        assert!(is_alike(before), "{before:?}");
+        assert!(owed > 0.0, "each took ten times its target");
+        target.enter(now, OWN);
+        assert!(target.change(&Rejection::Target(targets(mean(300), mean(1))), now));
+        assert_eq!(target.types[&OWN].hold.owed(), owed, "the same target is owed the same");
+        assert!(target.change(&Rejection::Target(targets(mean(300), mean(20))), now));
+        assert!(is_alike(drain(&target)), "{:?}", drain(&target));
+        assert_eq!(target.types[&OWN].hold.owed(), 0.0);
+        assert_eq!(target.types[&OWN].present, 0, "who is present is told anew");
+        assert!(target.change(&Rejection::Target(Targets { all: mean(300), types: BTreeMap::new() }), now));
+        assert!(target.rest.is_none() && target.types.is_empty());
+        assert!(!target.change(&Rejection::Nobody, now));
     }
 }

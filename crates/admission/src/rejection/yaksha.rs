@@ -27,13 +27,12 @@
 //! for 1 − E\[X\]/T_ref of the time and no more, and it refuses when nobody else is there. A design for *more* load
 //! has *smaller* gains by its own formulas (a larger K_g), though the paper calls the one for 2000 browsers aggressive.
 
-use crate::action::Reason;
 use crate::chance::Chance;
 use crate::policy::{Tuning, YakshaSettings};
 use crate::snapshot::Refusing;
 use crate::time::{Duration, Instant};
 
-use super::{Asked, Refuse};
+use super::{Asked, Refuse, TooMany};
 
 /// The pole of the closed loop, per second (section III).
 const POLE: f64 = -0.1;
@@ -132,8 +131,8 @@ impl Refuse for Yaksha {
         }
     }
 
-    fn arrive(&mut self, _: Instant, _: Asked, _: u32, chance: &mut Chance) -> Option<Reason> {
-        (chance.unit() < self.probability).then_some(Reason::Target)
+    fn arrive(&mut self, _: Instant, _: Asked, _: u32, chance: &mut Chance) -> Option<TooMany> {
+        (chance.unit() < self.probability).then_some(TooMany::OfAll)
     }
 
     fn complete(&mut self, _: Instant, _: Asked, response: Duration) {

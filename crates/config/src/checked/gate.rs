@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use admission::{Cost, Policy};
+use admission::{Cost, Policy, RequestType};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::policy::{self, LongLimit};
-use super::{Admin, Http, Postgres, Tls, UpstreamTls, class, http, number, postgres, tls};
+use super::types::{self, Names};
+use super::{Admin, Http, OwnTarget, Postgres, Tls, UpstreamTls, class, http, number, postgres, tls};
 use crate::address::Address;
 use crate::error::{Error, Position};
 use crate::raw::{self, Complaint, GATE, HTTP, POSTGRES, Section};
@@ -75,8 +76,11 @@ pub struct Gate {
     pub listen: Address,
     /// What is protected.
     pub service: Service,
-    /// Everything that the gate decides by. Its `long_limit` doesn't know yet what the server may tell of its cores.
+    /// Everything that the gate decides by. Its `long_limit` doesn't know yet what the server may tell of its cores, and its
+    /// targets none of types: see [`Gate::policy_of`].
     pub policy: Policy,
+    /// The types with targets of their own.
+    pub own_targets: Vec<OwnTarget>,
     /// Where the long lane's limit comes from.
     pub long_limit: LongLimit,
     /// How long overtaking may delay any request. The policy holds what that is in work.
@@ -183,7 +187,8 @@ fn read(section: &mut Section<'_>) -> Gate {
     });
     let cost_window = section.read("cost_window", |value| number(value, 1, Cost::WINDOW_MAX));
     let aging_floor = section.read("aging_floor", raw::at_most_a_day);
-    let (mut policy, long_limit) = policy::read(section, protocol, cost_window, aging_floor);
+    let own_targets = types::read(section, Names::Of(protocol));
+    let (mut policy, long_limit) = policy::read(section, (protocol, &own_targets), cost_window, aging_floor);
     let (service, upstream_tls) = match protocol {
         Protocol::Postgres => {
             let postgres = postgres::read(section, listen.is_local());
@@ -193,6 +198,7 @@ fn read(section: &mut Section<'_>) -> Gate {
         Protocol::Http => {
             let (http, scheme) = http::read(section);
             policy.classes = class::policy(&http.classes);
+            types::check_named(section, &own_targets, &http);
             let upstream_tls = tls::read_upstream_http(section, &http.upstream, scheme);
             (Service::Http(http), upstream_tls)
         }
@@ -202,6 +208,7 @@ fn read(section: &mut Section<'_>) -> Gate {
         listen,
         service,
         policy,
+        own_targets,
         long_limit,
         aging_floor,
         cost_window,
@@ -248,6 +255,12 @@ impl Gate {
         }
     }
 
+    /// The policy with the targets of types, whose keys are known to who names requests by their protocol. A type
+    /// without one is left out.
+    pub fn policy_of(&self, key: impl Fn(&str) -> Option<RequestType>) -> Policy {
+        types::policy(&self.policy, &self.own_targets, key)
+    }
+
     /// Where the service listens.
     pub fn upstream(&self) -> &[Address] {
         match &self.service {
@@ -257,20 +270,29 @@ impl Gate {
     }
 }
 
-/// The gate of a scenario: all of a gate's keys may be there, but only the name and the policy's matter.
-pub(crate) fn read_simulated(section: &mut Section<'_>) -> (String, Policy) {
+/// The gate of a scenario: all of a gate's keys may be there, but only the name and the policy's matter. `names` are the types of
+/// the scenario, by their numbers there; `key` makes keys of numbers. A gate that stands before a real service may have targets of
+/// other types, too.
+pub(crate) fn read_simulated(
+    section: &mut Section<'_>,
+    names: &[&str],
+    key: impl Fn(usize) -> RequestType,
+) -> (String, Policy) {
+    let key = |name: &str| names.iter().position(|known| *known == name).map(&key);
     if section.has("upstream") {
         let gate = read(section);
-        return (gate.name, gate.policy);
+        let policy = gate.policy_of(key);
+        return (gate.name, policy);
     }
     let protocol = read_protocol(section);
     let cost_window = section.read("cost_window", |value| number(value, 1, Cost::WINDOW_MAX));
     let aging_floor = section.read("aging_floor", raw::at_most_a_day);
-    let (mut policy, _) = policy::read(section, protocol, cost_window, aging_floor);
+    let own_targets = types::read(section, Names::Among(names));
+    let (mut policy, _) = policy::read(section, (protocol, &own_targets), cost_window, aging_floor);
     if protocol == Protocol::Http {
         policy.classes = class::policy(&class::read(section, class::Rules::Optional));
     }
-    (section.read("name", name), policy)
+    (section.read("name", name), types::policy(&policy, &own_targets, key))
 }
 
 /// What two gates, or a gate and the admin listener, can't share.

@@ -22,9 +22,9 @@ const NETWORKS_MAX: usize = 1000;
 /// The most routes of one gate.
 const ROUTES_MAX: usize = 1000;
 /// The longest name of a type, in bytes: as long as one in a response may be.
-const TYPE_BYTES_MAX: usize = 64;
+pub(super) const TYPE_BYTES_MAX: usize = 64;
 /// The longest path of a route, in bytes.
-const PATH_BYTES_MAX: usize = 1000;
+pub(super) const PATH_BYTES_MAX: usize = 1000;
 
 /// What the service speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

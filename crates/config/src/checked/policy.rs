@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use admission::{AfterStall, Capacity, Contention, Controller, Cost, Order, Policy, Work};
 
-use super::{Protocol, number, rejection};
+use super::{OwnTarget, Protocol, number, rejection};
 use crate::raw::{self, Complaint, Section};
 
 /// The limit of the long lane.
@@ -44,7 +44,7 @@ const FOUND_BY_DEFAULT: u32 = 20;
 /// Reads what a gate decides by.
 pub(super) fn read(
     section: &mut Section<'_>,
-    protocol: Protocol,
+    (protocol, types): (Protocol, &[OwnTarget]),
     cost_window: u32,
     aging_floor: Duration,
 ) -> (Policy, LongLimit) {
@@ -77,7 +77,7 @@ pub(super) fn read(
         types_max: section.read("types_max", |value| number(value, 1, 10_000)) as usize,
         suspend_after: section.read("suspend_after", raw::at_most_a_day),
         after_stall: section.read("after_stall", |value| raw::choice(value, AFTER_STALLS)),
-        rejection: rejection::read(section),
+        rejection: rejection::read(section, types),
         // Of gates that have any, whoever reads their rules says.
         classes: Vec::new(),
     };

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use admission::{Goal, Rejection, Targets, Tuning, YakshaSettings};
 
+use super::OwnTarget;
 use crate::raw::{self, Complaint, Section};
 
 /// The rules by name.
@@ -37,12 +38,13 @@ pub(crate) fn rule_of(rejection: &Rejection) -> Rule {
     }
 }
 
-pub(super) fn read(section: &mut Section<'_>) -> Rejection {
+/// The types' own targets join the policy where their names are told as the judge knows them.
+pub(super) fn read(section: &mut Section<'_>, types: &[OwnTarget]) -> Rejection {
     let goal = Goal {
         mean: section.read_given("target", raw::some_time),
         p95: section.read_given("target_p95", raw::some_time),
     };
-    let has_target = ["target", "target_p95"].iter().any(|key| section.has(key));
+    let has_target = !types.is_empty() || ["target", "target_p95"].iter().any(|key| section.has(key));
     let unless_said = if has_target { Rule::Target } else { Rule::Nobody };
     let rule = section.read_given("rejection", |value| raw::choice(value, RULES)).unwrap_or(unless_said);
     let codel = Rejection::Codel {
@@ -57,7 +59,7 @@ pub(super) fn read(section: &mut Section<'_>) -> Rejection {
         smoothing: section.read("yaksha_smoothing", raw::some_time),
         averaging: section.read("yaksha_averaging", raw::some_time),
     };
-    check_targets(section, rule, has_target);
+    check_targets(section, rule, (has_target, types));
     match rule {
         Rule::Nobody => Rejection::Nobody,
         Rule::Deadline => Rejection::Deadline,
@@ -68,11 +70,15 @@ pub(super) fn read(section: &mut Section<'_>) -> Rejection {
 }
 
 /// A target and who holds it belong together.
-fn check_targets(section: &mut Section<'_>, rule: Rule, has_target: bool) {
+fn check_targets(section: &mut Section<'_>, rule: Rule, (has_target, types): (bool, &[OwnTarget])) {
     let unheld = |key: &str| {
         let hint = format!("leave out `rejection`, and {key} is held; or leave it out");
         Complaint::new("isn't held by this `rejection`").hint(hint)
     };
+    if rule != Rule::Target && !types.is_empty() {
+        let hint = "leave out `rejection`, and the types' targets are held; or leave them out";
+        section.complain("type", Complaint::new("isn't held by this `rejection`").hint(hint));
+    }
     match rule {
         Rule::Target if !has_target => {
             let hint = "add the mean response time to hold, such as target = \"150ms\", or target_p95";

@@ -1,7 +1,38 @@
 //! The keys of a gate's policy: what may be in flight, in which order, and who is refused.
 
-use super::FieldDefault::{Derived, Each, Value};
+use super::FieldDefault::{Derived, Each, Required, Value};
 use super::{Field, Form};
+
+/// The keys of a `[[gate.type]]`.
+pub const OWN_TARGET: &[Field] = &[
+    Field {
+        key: "name",
+        form: Form::Text,
+        takes: "a type's name, as `gatekeeper types --json` shows it",
+        default: Required,
+        doc: "Which type. For HTTP the name of a route, the name that the application gives, or a method and a template, as `\"GET /search/*\"`: exactly as it shows, since paths are learned; what doesn't show by itself, or not from the first request on, gets a `[[gate.route]]`. For PostgreSQL the database, and the route tag or the statement's shape, with `BEGIN; ` before it in an explicit transaction, as `\"shop: /cart\"` or `\"shop: BEGIN; select * from item where id = ?\"`; not a label that is cut (`… #`), which takes a route tag, nor a message of ten statements or more.",
+        reason: "It can't be guessed.",
+        reloadable: true,
+    },
+    Field {
+        key: "target",
+        form: Form::Any,
+        takes: "a duration",
+        default: Derived("none; one of both targets must be there"),
+        doc: "The mean response time of the type. Its own requests are refused for it, and those of others only as far as that isn't enough, because they take the service's time. The gate's `target` and `target_p95` aren't for this type any more: neither do they refuse its requests nor count them.",
+        reason: "It should be several times what such a request takes when the service is idle. Types that share a queue and a service are slowed down alike, so that one whose target is looser by more than its work is stays below it.",
+        reloadable: true,
+    },
+    Field {
+        key: "target_p95",
+        form: Form::Any,
+        takes: "a duration",
+        default: Derived("none"),
+        doc: "The response time that 95 % of its requests stay below. With both targets the stricter one binds.",
+        reason: "A mean says little to who waits; 5 % late is what a promise usually allows.",
+        reloadable: true,
+    },
+];
 
 /// The keys that a scenario's gate has, too.
 pub(super) const POLICY: &[Field] = &[
@@ -109,7 +140,7 @@ pub(super) const POLICY: &[Field] = &[
         form: Form::Any,
         takes: "a duration",
         default: Derived("none"),
-        doc: "The mean response time (queue wait and upstream time) to hold, by refusing at once what would exceed it. Every type is refused alike. Below what the service can do in that time nobody is.",
+        doc: "The mean response time (queue wait and upstream time) to hold, by refusing at once what would exceed it. Every type is refused alike, save those that have a target of their own (`type`). Below what the service can do in that time nobody is.",
         reason: "What your callers can bear, nobody else knows. It should be several times what a request takes when the service is idle: below that nothing can hold it.",
         reloadable: true,
     },
@@ -123,10 +154,19 @@ pub(super) const POLICY: &[Field] = &[
         reloadable: true,
     },
     Field {
+        key: "type",
+        form: Form::Tables,
+        takes: "tables: `[[gate.type]]`",
+        default: Value("[]"),
+        doc: "Types with a target of their own, in place of the gate's. See [below](#gatetype).",
+        reason: "One target for all is held by refusing all alike: who asks for a search and who asks for a report bear the same time otherwise.",
+        reloadable: true,
+    },
+    Field {
         key: "rejection",
         form: Form::Any,
         takes: "`\"none\"`, `\"target\"`, `\"deadline\"`, `\"codel\"` or `\"yaksha\"`",
-        default: Derived("`\"target\"` with a `target` or a `target_p95`, else `\"none\"`"),
+        default: Derived("`\"target\"` with a `target`, a `target_p95` or a `type`, else `\"none\"`"),
         doc: "Who is refused, beside those for whom the queue is full and those who have waited for `queue_timeout`. `\"target\"`: who would make the response time exceed the target. `\"deadline\"`: at once, who can't make its own deadline given the queue ahead (for PostgreSQL: the statement timeout that the session has set). `\"codel\"`: who is next, while everybody has waited for too long. `\"yaksha\"`: at random, with the probability that holds the mean response time at `target`. The last two are published methods, to compare with.",
         reason: "A target is stated to be held; without one, time and length refuse what is hopeless.",
         reloadable: true,

@@ -108,7 +108,8 @@ fn with_gate(base: &Scenario, recorded: &Recorded, world: &World) -> Result<Scen
             recorded.header.gate
         ))
     })?;
-    let mut policy = gate.policy.clone();
+    let kind = |name: &str| recorded.labels.iter().position(|label| label == name);
+    let mut policy = gate.policy_of(|name| kind(name).map(Scenario::request_type));
     if gate.long_limit == LongLimit::Auto {
         policy.long_limit = Some(admission::LongLimit::Found { prior: recorded.long_limit });
     }

@@ -102,6 +102,7 @@ mod tests {
             samples: 1,
             in_flight: 0,
             queued: 0,
+            target: None,
             requests,
             upstream_time: times,
             queue_wait: times,

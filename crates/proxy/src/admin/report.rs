@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use admission::{ClassSnapshot, GroupSnapshot, Mode, RequestType, Snapshot, TypeSnapshot, Work};
+use admission::{ClassSnapshot, GroupSnapshot, HeldTarget, Mode, RequestType, Snapshot, TypeSnapshot, Work};
 use serde::{Deserialize, Serialize};
 
 use super::{GateView, LatenessView, PoolView};
@@ -198,10 +198,26 @@ pub struct TypeReport {
     pub samples: u64,
     pub in_flight: u32,
     pub queued: u32,
+    /// The target that the type has of its own.
+    #[serde(default)]
+    pub target: Option<TargetReport>,
     pub requests: CountsReport,
     pub upstream_time: TimesReport,
     /// Of all that ended their wait, refused or not.
     pub queue_wait: TimesReport,
+}
+
+/// A target that a type has of its own, and what holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TargetReport {
+    /// The mean response time to hold.
+    pub mean_seconds: Option<f64>,
+    /// What 95 % of its requests stay below.
+    pub p95_seconds: Option<f64>,
+    /// How many of them wait, or the service is busy with.
+    pub present: u32,
+    /// So many might when one came last, before the next is refused; none while nothing limits them.
+    pub present_bound: Option<f64>,
 }
 
 /// A time around which executions of a type gather.
@@ -365,9 +381,21 @@ impl TypeReport {
             samples: learned.map_or(0, |learned| learned.samples),
             in_flight: learned.map_or(0, |learned| learned.in_flight),
             queued: learned.map_or(0, |learned| learned.queued),
+            target: learned.and_then(|learned| learned.target.as_ref()).map(TargetReport::from),
             requests: CountsReport::of(&row.counts),
             upstream_time: TimesReport::from(&row.upstream_time),
             queue_wait: TimesReport::from(&row.queue_wait),
+        }
+    }
+}
+
+impl From<&HeldTarget> for TargetReport {
+    fn from(target: &HeldTarget) -> Self {
+        Self {
+            mean_seconds: target.goal.mean.map(|mean| mean.as_secs_f64()),
+            p95_seconds: target.goal.p95.map(|p95| p95.as_secs_f64()),
+            present: target.present,
+            present_bound: target.bound,
         }
     }
 }

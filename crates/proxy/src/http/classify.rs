@@ -139,8 +139,13 @@ impl Classifier {
     }
 }
 
-fn named(name: &str) -> TypeName {
-    TypeName { key: RequestType(xxh3_64(name.as_bytes())), label: Arc::from(name) }
+/// The key of the type of this name: whether a route, the application or the template of a path has it.
+pub fn request_type(name: &str) -> RequestType {
+    RequestType(xxh3_64(name.as_bytes()))
+}
+
+pub(super) fn named(name: &str) -> TypeName {
+    TypeName { key: request_type(name), label: Arc::from(name) }
 }
 
 /// Whether a name can be a label.

@@ -46,7 +46,7 @@ use tokio::time::timeout;
 
 pub use access::AccessLog;
 pub use class::ClassRule;
-pub use classify::{TypeField, TypeRule};
+pub use classify::{TypeField, TypeRule, request_type};
 pub use endpoint::Speaks;
 pub use endpoints::HealthCheck;
 pub use span::Traces;

@@ -17,13 +17,11 @@
 //! cardinality, and is `*` from then on. At most [`PLACES_MAX`] places, [`DEPTH_MAX`] deep; what lies deeper is `**`.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
-use admission::RequestType;
 use http::Method;
 use parking_lot::Mutex;
-use xxhash_rust::xxh3::xxh3_64;
 
+use super::classify::named;
 use crate::observe::TypeName;
 
 /// A segment is shown, and distinguished, once so many requests had it.
@@ -91,7 +89,7 @@ struct Place {
 impl Place {
     fn new(label: &str) -> Self {
         Self {
-            name: TypeName { key: RequestType(xxh3_64(label.as_bytes())), label: Arc::from(label) },
+            name: named(label),
             passed: 0,
             literals: HashMap::new(),
             files: HashMap::new(),

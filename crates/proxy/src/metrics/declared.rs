@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use admission::{GroupSnapshot, Work};
+use admission::{GroupSnapshot, HeldTarget, Work};
 
 use super::samples::Samples;
 use super::scrape::{GateScrape, ProcessScrape};
@@ -185,7 +185,7 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         in_seconds: Seconds::No,
         kind: Kind::Gauge,
         labels: &[],
-        help: "How many requests may wait or be in flight before the next is refused, to hold a target; absent without one",
+        help: "How many requests may wait or be in flight before the next is refused, to hold a target; where types have targets of their own, of those that have none; absent without one",
         read: |gate, out| match gate.snapshot.refusing.bound {
             Some(bound) => out.gauge(&[], bound),
             None => Ok(()),
@@ -516,7 +516,37 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
             gate.types.iter().try_for_each(|row| out.counter_seconds(&[&row.label], wait(row)))
         },
     },
+    Metric {
+        name: "type_present",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &["type"],
+        help: "Requests of a type with a target of its own that wait or are in flight",
+        read: |gate, out| own_targets(gate, out, |target| Some(f64::from(target.present))),
+    },
+    Metric {
+        name: "type_present_bound",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &["type"],
+        help: "How many of them may, before the next is refused to hold the type's target; absent while nothing limits them",
+        read: |gate, out| own_targets(gate, out, |target| target.bound),
+    },
 ];
+
+fn own_targets(
+    gate: &GateScrape,
+    out: &mut Samples<'_, '_>,
+    read: impl Fn(&HeldTarget) -> Option<f64>,
+) -> fmt::Result {
+    for known in gate.snapshot.types.iter().filter(|known| known.target.is_some()) {
+        let row = gate.types.iter().find(|row| row.key.is_some() && row.key == known.request_type);
+        if let (Some(row), Some(value)) = (row, known.target.as_ref().and_then(&read)) {
+            out.gauge(&[&row.label], value)?;
+        }
+    }
+    Ok(())
+}
 
 fn groups(gate: &GateScrape, out: &mut Samples<'_, '_>, read: impl Fn(&GroupSnapshot) -> f64) -> fmt::Result {
     for group in &gate.snapshot.groups {

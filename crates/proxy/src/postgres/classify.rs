@@ -26,6 +26,8 @@ const PREPARE: &str = "prepare";
 const FUNCTION_CALL: &str = "function call";
 /// The type of a text without a statement: a ping.
 const EMPTY: &str = "empty";
+/// What the name of a type has before its label if its transactions are explicit.
+const EXPLICIT: &str = "BEGIN; ";
 /// The type of what can't be lexed.
 const UNPARSED: &str = "unparsed";
 
@@ -164,9 +166,17 @@ pub(crate) fn request_type(database: &str, type_hash: u64, explicit: bool) -> Re
 
 /// Its name: what operators read in tables and metrics.
 pub(crate) fn type_name(database: &str, analysis: &Analysis, explicit: bool) -> TypeName {
-    let transaction = if explicit { "BEGIN; " } else { "" };
+    let transaction = if explicit { EXPLICIT } else { "" };
     let label: Arc<str> = format!("{database}: {transaction}{}", analysis.label).into();
     TypeName { key: request_type(database, analysis.type_hash, explicit), label }
+}
+
+/// The key of the type of this name, if it tells all of the type: not where it is cut, and of messages with so many statements that
+/// their number is a part of the type not either.
+pub fn request_type_named(name: &str) -> Option<RequestType> {
+    let (database, label) = name.split_once(": ")?;
+    let (label, explicit) = label.strip_prefix(EXPLICIT).map_or((label, false), |label| (label, true));
+    Some(request_type(database, xxh3_64(label.as_bytes()), explicit))
 }
 
 fn type_of(description: &Description<'_>) -> Analysis {
@@ -273,6 +283,27 @@ mod tests {
         assert_ne!(request_type("shop", hash, false), request_type("blog", hash, false));
         assert_ne!(request_type("shop", hash, false), request_type("shop", hash, true));
         assert_eq!(&*type_name("shop", &read("SELECT 1"), true).label, "shop: BEGIN; select ?");
+    }
+
+    #[test]
+    fn a_name_tells_the_type() {
+        let texts = [
+            "SELECT * FROM item WHERE id = 1 AND \"Title\" LIKE 'x%'",
+            "SELECT 1 /*route='/cart: all'*/",
+            "SELECT 1 /*controller='cart',action='show'*/",
+            "UPDATE t SET a = -1 WHERE b IN (1,2,3,4,5,6,7,8,9,10,11)",
+            "INSERT INTO t VALUES (1, 'a'), (2, 'b')",
+            "; ;",
+            "SELECT 'secret",
+        ];
+        for (text, explicit) in texts.iter().flat_map(|text| [(text, false), (text, true)]) {
+            let name = type_name("shop", &read(text), explicit);
+            assert_eq!(request_type_named(&name.label), Some(name.key), "{}", name.label);
+        }
+        assert_eq!(request_type_named("select ?"), None);
+        let long = format!("SELECT {}", "a, ".repeat(300));
+        let name = type_name("shop", &read(&long), false);
+        assert_ne!(request_type_named(&name.label), Some(name.key), "cut, it doesn't");
     }
 
     #[test]

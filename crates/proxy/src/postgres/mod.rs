@@ -26,6 +26,7 @@ use crate::upstream::resolver::Lookup;
 
 pub use crate::upstream::pool::PoolSnapshot;
 use auth::Authentication;
+pub use classify::request_type_named;
 pub use console::{ConfigRow, Console};
 use endpoint::Endpoint;
 use parameters::Parameters;

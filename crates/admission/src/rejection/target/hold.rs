@@ -1,4 +1,4 @@
-//! Holding one target, of all requests or of a type: how many may be present now.
+//! Holding one target, of all requests or of some: how many of them may be present now.
 //!
 //! The law is in [`super`]; here are its state and its parameters, each with its reason.
 
@@ -57,12 +57,12 @@ const STALE: f64 = 0.05;
 pub(crate) enum Scope {
     /// Of all requests.
     All,
-    /// Of a type: if refusing its own isn't enough, others have to be refused.
-    Type,
+    /// Of some of them, such as those of a type: if refusing its own isn't enough, others have to be refused.
+    Group,
 }
 
 /// The state of one target.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Hold {
     scope: Scope,
     /// In seconds.
@@ -74,13 +74,17 @@ pub(crate) struct Hold {
     usual: f64,
     seen: f64,
     until: Instant,
-    /// When one was refused last.
+    /// When one was refused last,
     refused: Option<Instant>,
+    /// and when one who is held to another target was, for this one.
+    others_refused: Option<Instant>,
     /// By how much the response times of late are above the target, in request-seconds.
     debt: f64,
     /// The logarithm of how many times [`SPREAD`] the p95 is of the mean.
     spread: f64,
     answers: [Answer; 2],
+    /// How many might be present when that was asked last.
+    bound: f64,
 }
 
 /// One target by its mean.
@@ -127,10 +131,23 @@ impl Hold {
             seen: 0.0,
             until: now,
             refused: None,
+            others_refused: None,
             debt: 0.0,
             spread: 0.0,
             answers: [Answer::default(); 2],
+            bound: f64::INFINITY,
         }
+    }
+
+    /// Another target of the same requests, or of others much like them: what was seen of these stays; and if the target is
+    /// the same, what they owe.
+    pub(crate) fn with(self, goal: Goal, scope: Scope) -> Self {
+        let new = Self::new(goal, scope, self.until);
+        if (new.scope, new.mean, new.p95) == (self.scope, self.mean, self.p95) {
+            return self;
+        }
+        let Self { drain, offered, usual, seen, .. } = self;
+        Self { drain, offered, usual, seen, ..new }
     }
 
     /// Until now so many were present.
@@ -168,7 +185,7 @@ impl Hold {
         let allowed = (self.drain.rate(self.until) * mean).max(1.0);
         let most = match self.scope {
             Scope::All => libm::log(TRIM_DOWN),
-            Scope::Type => libm::log(TRIM_DOWN * allowed),
+            Scope::Group => libm::log(TRIM_DOWN * allowed),
         };
         let unit = PATIENCE * allowed;
         self.debt = (self.debt + seconds).clamp(-unit * libm::log(TRIM_UP), unit * most);
@@ -179,14 +196,19 @@ impl Hold {
         let step = LATE_STEP.min(LATE_PACE / self.drain.rate(now));
         let moved = match late {
             true => step * (1.0 - LATE),
-            false if self.limits(now) => -step * LATE,
+            false if self.limits(now) || is_recent(self.others_refused, now) => -step * LATE,
             false => 0.0,
         };
         self.spread = (self.spread + moved).clamp(-libm::log(SPREAD_DOWN), libm::log(SPREAD_UP));
     }
 
     fn limits(&self, now: Instant) -> bool {
-        self.refused.is_some_and(|refused| now.since(refused) <= LIMITS)
+        is_recent(self.refused, now)
+    }
+
+    /// Somebody who is held to another target is refused for this one: too few late ones are news then, too.
+    pub(crate) const fn refuse_another(&mut self, now: Instant) {
+        self.others_refused = Some(now);
     }
 
     /// One arrives that is expected to take so much. Whether it may join so many; `dither` is uniform from 0 to 1, so that
@@ -209,6 +231,16 @@ impl Hold {
 
     /// How many may be present.
     pub(crate) fn bound(&mut self, now: Instant) -> f64 {
+        self.bound = self.ask(now);
+        self.bound
+    }
+
+    /// The same as it was asked last; infinite before.
+    pub(crate) const fn last_bound(&self) -> f64 {
+        self.bound
+    }
+
+    fn ask(&mut self, now: Instant) -> f64 {
         let rate = self.drain.rate(now);
         if !rate.is_finite() {
             return f64::INFINITY;
@@ -236,7 +268,7 @@ impl Hold {
         [mean, p95]
     }
 
-    /// As the target of a type: how many may be present of *all* requests, whose state that is. While refusing its own
+    /// As the target of a group: how many may be present of *all* requests, whose state that is. While refusing its own
     /// is enough, this is many times what the model says; the nearer its own bound is to one, the nearer it is to that.
     pub(crate) fn bound_on_all(&self, now: Instant, all: &Self) -> f64 {
         let (own, rate) = (self.drain.rate(now), all.drain.rate(now));
@@ -252,6 +284,21 @@ impl Hold {
         };
         let [mean, p95] = self.held(own);
         bound(mean).min(bound(p95))
+    }
+}
+
+fn is_recent(refused: Option<Instant>, now: Instant) -> bool {
+    refused.is_some_and(|refused| now.since(refused) <= LIMITS)
+}
+
+#[cfg(test)]
+impl Hold {
+    pub(super) fn drain_rate(&self, now: Instant) -> f64 {
+        self.drain.rate(now)
+    }
+
+    pub(super) const fn owed(&self) -> f64 {
+        self.debt
     }
 }
 

@@ -5,7 +5,6 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use super::http::{Network, networks, route_path};
-use crate::error::{Error, Position};
 use crate::raw::{self, CLASS, Complaint, Section};
 
 /// The most tables of one gate: rules, of all its classes together.
@@ -115,20 +114,8 @@ fn read_one(
     before: &[Class],
     rules: Rules,
 ) -> Option<Class> {
-    let start = table.span().start;
-    let DeValue::Table(keys) = table.get_ref() else {
-        let (text, errors) = section.parts();
-        errors.push(Error {
-            position: Some(Position::of(text, start)),
-            hint: Some(HINT.to_owned()),
-            ..Error::new("a class isn't a table")
-        });
-        return None;
-    };
-    let title = format!("{}: class", section.name());
-    let (text, errors) = section.parts();
-    let errors_before = errors.len();
-    let mut below = Section::open(title, keys, CLASS, (text, start), errors);
+    let errors_before = section.error_count();
+    let mut below = section.below("class", table, CLASS, HINT)?;
     if !below.has("name") {
         below.complain("name", Complaint::new("is missing").hint("say what the class is called"));
     }

@@ -11,7 +11,6 @@ use super::class::{self, Class};
 use super::gate::absolute_file;
 use super::number;
 use crate::address::{Address, Scheme};
-use crate::error::{Error, Position};
 use crate::raw::{self, Complaint, ROUTE, Section};
 
 pub(crate) const GATE_PORT: u16 = 8081;
@@ -200,19 +199,7 @@ fn read_routes(section: &mut Section<'_>) -> Vec<Route> {
 }
 
 fn read_route(section: &mut Section<'_>, table: &Spanned<DeValue<'_>>) -> Option<Route> {
-    let start = table.span().start;
-    let DeValue::Table(keys) = table.get_ref() else {
-        let (text, errors) = section.parts();
-        errors.push(Error {
-            position: Some(Position::of(text, start)),
-            hint: Some("write [[gate.route]] with a `path` below".to_owned()),
-            ..Error::new("a route isn't a table")
-        });
-        return None;
-    };
-    let title = format!("{}: route", section.name());
-    let (text, errors) = section.parts();
-    let mut below = Section::open(title, keys, ROUTE, (text, start), errors);
+    let mut below = section.below("route", table, ROUTE, "write [[gate.route]] with a `path` below")?;
     let method = below.read_given("method", method);
     let path = below.read_given("path", |value| route_path(raw::some_text(value)?));
     let name = below.read_given("name", type_name);

@@ -6,7 +6,6 @@ use toml::de::DeValue;
 
 use super::http::{PATH_BYTES_MAX, TYPE_BYTES_MAX};
 use super::{Http, Protocol, TypeField};
-use crate::error::{Error, Position};
 use crate::raw::{self, Complaint, OWN_TARGET, Section, hint_for_unknown};
 
 /// The longest name at a gate for PostgreSQL, in bytes: a database, and the longest label of a statement.
@@ -67,20 +66,8 @@ fn read_one(
     before: &[OwnTarget],
     names: Names<'_>,
 ) -> Option<OwnTarget> {
-    let start = table.span().start;
-    let DeValue::Table(keys) = table.get_ref() else {
-        let (text, errors) = section.parts();
-        errors.push(Error {
-            position: Some(Position::of(text, start)),
-            hint: Some(HINT.to_owned()),
-            ..Error::new("a type isn't a table")
-        });
-        return None;
-    };
-    let title = format!("{}: type", section.name());
-    let (text, errors) = section.parts();
-    let errors_before = errors.len();
-    let mut below = Section::open(title, keys, OWN_TARGET, (text, start), errors);
+    let errors_before = section.error_count();
+    let mut below = section.below("type", table, OWN_TARGET, HINT)?;
     if !below.has("name") {
         let hint = "say which type it is, as `gatekeeper types --json` shows it";
         below.complain("name", Complaint::new("is missing").hint(hint));

@@ -1,5 +1,6 @@
 //! One table of the file, read key by key; whatever is wrong is noted with its place, and reading goes on.
 
+use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
 use super::{Complaint, Field, Form};
@@ -123,14 +124,25 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Its name in errors.
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The whole file, and what is wrong so far: for the tables below.
-    pub(crate) fn parts(&mut self) -> (&'a str, &mut Vec<Error>) {
-        (self.text, self.errors)
+    /// One of several tables of a kind below this one; `None`, and complained about, where it isn't a table.
+    pub(crate) fn below<'b>(
+        &'b mut self,
+        kind: &str,
+        table: &'b Spanned<DeValue<'b>>,
+        fields: &'static [Field],
+        hint: &str,
+    ) -> Option<Section<'b>> {
+        let start = table.span().start;
+        let DeValue::Table(keys) = table.get_ref() else {
+            self.errors.push(Error {
+                position: Some(Position::of(self.text, start)),
+                hint: Some(hint.to_owned()),
+                ..Error::new(format!("a {kind} isn't a table"))
+            });
+            return None;
+        };
+        let name = format!("{}: {kind}", self.name);
+        Some(Section::open(name, keys, fields, (self.text, start), self.errors))
     }
 
     /// Whether the key is there, right or wrong.

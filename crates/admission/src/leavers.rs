@@ -9,7 +9,7 @@
 //! **Formula.** s is the share of those that left so among what ended after a wait of at least half the usual age of those who leave
 //! (who didn't wait would have been answered anyway, and may be nine of ten), weighed by 1/[`MEMORY`], of longs 1/[`LONG_MEMORY`]. When s reaches [`WASTE`] the limit
 //! is 1 − 1/[`CUT`] of what the last of them had waited, and each time that it does so again among those started since, so much
-//! lower. Each answer after a wait of at least half the limit raises it by 1 part in [`RISE`] × (in flight + [`FEW`]): what
+//! lower; when those who leave have less patience than the limit by now, it begins anew at theirs. Each answer after a wait of at least half the limit raises it by 1 part in [`RISE`] × (in flight + [`FEW`]): what
 //! is in flight when the limit has become too high is lost, and may be a thirtieth of all at most. So neither a patience
 //! nor the time that the service takes needs to be known.
 //!
@@ -110,7 +110,7 @@ impl Leavers {
         }
         self.share += (1.0 - self.share) / self.memory;
         if self.share >= WASTE {
-            let limit = self.limit.unwrap_or(nanos(waited));
+            let limit = self.limit.filter(|&limit| limit <= self.usual).unwrap_or(nanos(waited));
             self.limit = Some(limit - limit / CUT);
             (self.share, self.moved, self.needed) = (0.0, now, now);
         }
@@ -135,7 +135,8 @@ impl Leavers {
         let waited = nanos(waited);
         match self.limit {
             None => waited >= self.usual / 2,
-            Some(limit) => started >= self.moved && waited <= limit && waited >= limit / 2,
+            // Where clients leave before they have waited for half of it, the limit is of others who had more patience.
+            Some(limit) => started >= self.moved && waited <= limit && waited >= limit.min(self.usual) / 2,
         }
     }
 
@@ -251,6 +252,20 @@ mod tests {
             }
         }
         assert!(!leavers.is_known());
+    }
+
+    #[test]
+    fn when_clients_come_who_have_less_patience_the_limit_becomes_theirs() {
+        let mut leavers = Leavers::new();
+        all_leave(&mut leavers, 20, 20);
+        assert!(leavers.limit.is_some_and(|limit| limit > 7_000_000_000));
+        for second in 30..35 {
+            for _ in 0..100 {
+                leavers.left(S);
+                leavers.left_in_service(at(second), S * 9 / 10, at(second));
+            }
+        }
+        assert!(leavers.limit.is_some_and(|limit| limit < 900_000_000), "{:?}", leavers.limit);
     }
 
     #[test]

@@ -86,6 +86,29 @@ fn a_waiting_deferred_transaction_fails_when_it_is_canceled() {
 }
 
 #[test]
+fn a_transaction_that_is_canceled_between_two_statements_was_of_no_use_unless_it_commits() {
+    let scene = Scene::start("given_up", &["connections = 1"]);
+    scene.setup("CREATE TABLE t (a int)");
+    let mut client = scene.client();
+    let figures = |scene: &Scene| {
+        let status = scene.settled();
+        ["succeeded", "failed"].map(|outcome| status["requests"][format!("{outcome}_total")].as_u64())
+    };
+    let transaction = |client: &mut Client, end: &str| {
+        client.run("BEGIN");
+        client.run("INSERT INTO t VALUES (1)");
+        client.cancel(scene.gate.port());
+        client.run(end);
+    };
+    transaction(&mut client, "ROLLBACK");
+    assert_eq!(figures(&scene), [Some(0), Some(1)], "a driver whose time is over cancels and rolls back");
+    transaction(&mut client, "COMMIT");
+    assert_eq!(figures(&scene), [Some(1), Some(1)]);
+    client.run("SELECT 1");
+    assert_eq!(figures(&scene), [Some(2), Some(1)], "nor is the next one canceled");
+}
+
+#[test]
 fn a_late_cancel_and_a_wrong_one_hit_nobody() {
     let scene = Scene::start("late", &["connections = 1"]);
     let [mut first, mut second] = scene.clients();

@@ -3,12 +3,12 @@
 
 mod common;
 
-use admission::{Duration, LongLimit, Order, Policy, Rejection};
+use admission::{Capacity, Controller, Duration, LongLimit, Order, Policy, Rejection};
 use common::contention::SHORTEST;
 use common::target;
 use sim::{
-    Arrivals, Collapse, Distribution, Kind, Mix, Observer, Outcome, Patience, Rate, Run, Sample, Scenario,
-    Source, Steering, Upstream, run, run_with,
+    Application, Arrivals, Collapse, Distribution, Kind, Mix, Observer, Outcome, Patience, Rate, Run, Sample,
+    Scenario, Source, Steering, Upstream, run, run_with,
 };
 
 /// Requests per second that the service can do.
@@ -152,5 +152,49 @@ fn a_shop_of_short_and_long_pages_does_what_it_can_for_those_who_are_still_there
         println!("load {load}: {gated:.2?}; no gate {direct:.2?}");
         let mean = |figures: &[f64]| figures.iter().sum::<f64>() / figures.len() as f64;
         assert!(mean(&gated) >= 0.75 && mean(&gated) >= 2.0 * mean(&direct), "load {load}");
+    }
+}
+
+/// What PostgreSQL was measured to do with orders that deadlock, over so many connections ([decision 0129]), in a second.
+///
+/// [decision 0129]: ../../../docs/decisions/0129-after-a-collapse-the-next-step-is-as-large.md
+const DEADLOCKS: [(u32, f64); 5] = [(1, 388.0), (2, 110.0), (4, 35.0), (7, 14.0), (20, 3.0)];
+
+/// An application with a thousand connections sends them, for clients who wait for ten seconds in all.
+fn deadlocks(load: f64, connections: u32, capacity: Capacity) -> Scenario {
+    let (_, at_best) = DEADLOCKS[0];
+    let points = DEADLOCKS.map(|(in_flight, pace)| (in_flight, pace / at_best)).to_vec();
+    let service_time = Distribution::Lognormal { mean: Duration::from_secs_f64(1.0 / at_best), cv: 0.5 };
+    let usual = overload(SHORTEST, 0.5, vec![clients(load * at_best / CAN_DO, 10.0)]);
+    Scenario {
+        policy: Policy { connections, capacity, ..usual.policy.clone() },
+        types: vec![Kind::new("order", service_time)],
+        application: Some(Application { connections: 1_000, timeout: None }),
+        upstream: Upstream::sharing(1, Collapse::Measured { points }),
+        ..usual
+    }
+}
+
+#[test]
+fn deadlocks_are_found_in_overload_by_clients_of_whom_most_will_leave() {
+    for load in [1.5, 3.0] {
+        let good = |connections, capacity| {
+            goodput(&deadlocks(load, connections, capacity)) * CAN_DO / DEADLOCKS[0].1
+        };
+        let (found, best) = (good(100, Capacity::Found(Controller::Auto)), good(1, Capacity::Unlimited));
+        println!("load {load}: {found:.2} with what is found, {best:.2} with one connection");
+        assert!(found >= 0.95 && best >= 0.95, "load {load}: {found:.2} found, {best:.2} with one");
+    }
+}
+
+#[test]
+fn when_clients_with_less_patience_come_they_are_answered_all_the_same() {
+    for load in [1.5, 3.0] {
+        let patient = Source { until: Some(Duration::from_secs(FROM / 2)), ..clients(load, 10.0) };
+        let hasty = Source { from: Duration::from_secs(FROM / 2), ..clients(load, 1.0) };
+        let run = run(&overload(SHORTEST, 0.5, vec![patient, hasty])).expect("a sound run");
+        let good = answered(&run, 1);
+        println!("load {load}: {good:.3} of those who wait for a second, after those who waited for ten");
+        assert!(good >= 0.95, "load {load}: {good:.3}");
     }
 }

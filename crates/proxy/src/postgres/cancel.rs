@@ -89,6 +89,8 @@ struct TargetState {
     activity: Activity,
     /// A cancel came while the session was queued; until it queues again.
     was_canceled: bool,
+    /// A cancel came for the request under way: its client waits for it no longer.
+    is_given_up: bool,
     /// A cancel is on its way to the server.
     is_in_flight: bool,
     /// A cancel was sent and its arrival not confirmed: the server connection can't be trusted.
@@ -227,6 +229,7 @@ impl Target {
             Activity::Running { process_id, secret, route } => {
                 let key = (*process_id, secret.clone(), *route);
                 state.is_in_flight = true;
+                state.is_given_up = true;
                 Some(key)
             }
         }
@@ -268,7 +271,14 @@ impl Registration {
         let (process_id, secret) = (server.process_id, server.secret.clone());
         let mut state = self.target.state.lock();
         state.activity = Activity::Running { process_id, secret, route: server.route };
-        std::mem::take(&mut state.was_canceled)
+        state.is_given_up = std::mem::take(&mut state.was_canceled);
+        state.is_given_up
+    }
+
+    /// Whether a cancel came since [`Registration::running`], whatever the session was doing: also between two statements
+    /// of a transaction, where it has no effect on the server, and the client rolls back. (Told once.)
+    pub(crate) fn take_given_up(&self) -> bool {
+        std::mem::take(&mut self.target.state.lock().is_given_up)
     }
 
     /// The session does nothing that could be canceled from now on. Forgets a cancel that it has been told of.

@@ -522,6 +522,10 @@ impl Session {
                 if status == Status::Idle { Transaction::Idle } else { Transaction::Open(status) };
         }
         if status == Status::Idle {
+            if exchange.commits && !self.failed {
+                // A cancel that came for it came too late.
+                self.cancel.take_given_up();
+            }
             self.release().await;
         } else if let Some(permit) = &self.state.permit {
             permit.idle();
@@ -546,12 +550,21 @@ impl Session {
 
     /// Ends the request in flight, if there is one.
     pub(super) fn end_request(&mut self) {
-        let outcome = if std::mem::take(&mut self.failed) { Outcome::Failure } else { Outcome::Success };
-        let busy = std::mem::take(&mut self.busy);
+        // Who cancels has left, though the connection stays; what is rolled back then was of no use to anybody.
+        let is_given_up = self.cancel.take_given_up() && !self.is_killed;
+        let (failed, busy) = (std::mem::take(&mut self.failed), std::mem::take(&mut self.busy));
+        let outcome = match (failed, is_given_up) {
+            (false, false) => Outcome::Success,
+            (false, true) if busy.is_zero() => Outcome::Canceled,
+            _ => Outcome::Failure,
+        };
         if let Some(opened) = self.opened.take() {
             self.counters.transacted(self.shared.driver.clock().now().since(opened));
         }
         if let Some(permit) = self.state.permit.take() {
+            if is_given_up {
+                permit.left();
+            }
             permit.complete(outcome, busy);
         }
     }

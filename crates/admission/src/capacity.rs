@@ -32,6 +32,8 @@ pub(crate) struct Sample {
     pub(crate) upstream_time: Duration,
     /// Whether it was served.
     pub(crate) success: bool,
+    /// Whether it was given up for others in flight.
+    pub(crate) conflict: bool,
     /// How many were in flight, itself included.
     pub(crate) in_flight: u32,
     /// Whether it is one of those whose number in flight is looked for.

@@ -142,6 +142,9 @@ pub enum Outcome {
     Success,
     /// It failed: what it took says nothing of what its type costs.
     Failure,
+    /// The service gave it up for others that were in flight beside it: a deadlock, or a transaction that can't be serialized. As a
+    /// failure it teaches nothing of its type's cost; but fewer in flight would lose fewer so.
+    Conflict,
     /// The client left while it was in flight.
     Canceled,
 }

@@ -257,6 +257,7 @@ impl<'a> Reader<'a> {
             speed: section.read("speed", raw::steps),
             round_trip: section.read("round_trip", raw::at_most_a_day),
             input_output: section.read("input_output", raw::amount),
+            conflicts: section.read("conflicts", raw::curve),
         }
     }
 

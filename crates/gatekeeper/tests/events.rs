@@ -28,6 +28,50 @@ fn scene_with(user: &str, setting: &str) -> (Scene, Client, Client) {
 }
 
 #[test]
+fn what_the_server_gives_up_for_others_is_counted_as_a_conflict() {
+    let (scene, mut first, mut second) = scene_with("given_up_for_others", "deadlock_timeout = '50ms'");
+    scene.setup("INSERT INTO t VALUES (1), (2)");
+    let update = |row: u32| query(&format!("UPDATE t SET a = a WHERE a = {row}"));
+    for (client, row) in [(&mut first, 1), (&mut second, 2)] {
+        client.run("BEGIN");
+        assert_eq!(client.ask(&update(row)), "C(UPDATE 1) Z(T)");
+    }
+    first.send(&update(2));
+    scene.until_blocked();
+    second.send(&update(1));
+    // Who is chosen hangs on who looks first.
+    let mut answers = [second.answers(), first.answers()];
+    answers.sort();
+    assert_eq!(answers, ["C(UPDATE 1) Z(T)", "E(40P01) Z(E)"]);
+    first.run("ROLLBACK");
+    second.run("ROLLBACK");
+    let counted = || {
+        let requests = &scene.settled()["requests"];
+        (requests["conflicted_total"].as_u64(), requests["failed_total"].as_u64())
+    };
+    assert_eq!(counted(), (Some(1), Some(0)));
+
+    // Each reads what the other one writes; it shows only at the end, in the extended protocol, too.
+    for client in [&mut first, &mut second] {
+        client.run("BEGIN ISOLATION LEVEL SERIALIZABLE");
+        client.run("SELECT count(*) FROM t");
+    }
+    for client in [&mut first, &mut second] {
+        client.run("INSERT INTO t VALUES (3)");
+    }
+    first.run("COMMIT");
+    assert_eq!(second.ask(&synced("COMMIT")), "1 2 E(40001) Z(I)");
+    assert_eq!(counted(), (Some(2), Some(0)));
+
+    // Nobody else is to blame for these.
+    assert_eq!(first.query("SELECT 1/0"), "E(22012) Z(I)");
+    assert_eq!(second.ask(&synced("SELECT nothing")), "E(42703) Z(I)");
+    assert_eq!(counted(), (Some(2), Some(2)));
+    let metrics = scene.gate.metrics();
+    assert!(metrics.contains("outcome=\"conflict\"} 2"), "{metrics}");
+}
+
+#[test]
 fn notices_reach_the_client_whose_statement_raised_them() {
     let (scene, mut first, mut second) = scene("notices", 1);
     let before = scene.lasting_processes();

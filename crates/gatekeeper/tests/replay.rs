@@ -94,7 +94,10 @@ async fn what_was_recorded_is_replayed_with_each_request_of_each_type() {
     for known in counted {
         let label = known["type"].as_str().expect("a label");
         let count = |what: &str| known["requests"][what].as_u64().expect("a number");
-        let ended = count("succeeded_total") + count("failed_total") + count("canceled_total");
+        let ended = count("succeeded_total")
+            + count("failed_total")
+            + count("conflicted_total")
+            + count("canceled_total");
         // Long names are cut, and one may begin like another one.
         let names = replayed.keys().filter(|name| label.starts_with(name.as_str()));
         let name = names.max_by_key(|name| name.len());

@@ -149,6 +149,8 @@ pub struct Counts {
     pub succeeded: u64,
     /// Completed with a failure.
     pub failed: u64,
+    /// Completed with a failure because of others in flight: a deadlock, or a transaction that couldn't be serialized.
+    pub conflicted: u64,
     /// Completed after the client had left.
     pub canceled: u64,
     /// Refused, by reason in the order of [`REASONS`].
@@ -162,7 +164,7 @@ pub struct Counts {
 impl Counts {
     /// Requests that ended upstream, however they ended.
     pub fn completed(&self) -> u64 {
-        self.succeeded.saturating_add(self.failed).saturating_add(self.canceled)
+        [self.failed, self.conflicted, self.canceled].into_iter().fold(self.succeeded, u64::saturating_add)
     }
 
     /// Requests refused, for whatever reason.
@@ -193,6 +195,7 @@ impl Counts {
         match outcome {
             Outcome::Success => self.succeeded += 1,
             Outcome::Failure => self.failed += 1,
+            Outcome::Conflict => self.conflicted += 1,
             Outcome::Canceled => self.canceled += 1,
         }
         self.work = self.work.saturating_add(work);
@@ -202,6 +205,7 @@ impl Counts {
         self.dispatched += other.dispatched;
         self.succeeded += other.succeeded;
         self.failed += other.failed;
+        self.conflicted += other.conflicted;
         self.canceled += other.canceled;
         for (sum, count) in self.rejected.iter_mut().zip(other.rejected) {
             *sum += count;

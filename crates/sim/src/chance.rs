@@ -20,6 +20,8 @@ pub enum Purpose {
     Retries = 5,
     /// What the gate draws.
     Gate = 6,
+    /// What the service gives up.
+    Conflicts = 7,
 }
 
 /// A stream of random numbers.

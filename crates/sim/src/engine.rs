@@ -8,6 +8,7 @@
 //! Where an application stands before the gate, requests come to the gate in another order than to the application.
 
 mod application;
+mod clients;
 
 use admission::{
     Action, Completion, Connection, Duration, Entry, Event, Gate, Instant, Outcome as Ended, Policy, PoolId,
@@ -94,6 +95,7 @@ struct Engine<'a, O> {
     feeds: Vec<Feed>,
     samplers: Vec<Sampler>,
     retries: Chance,
+    conflicts: Chance,
     agenda: Agenda,
     rows: Vec<Row>,
     /// By row, once it was at the gate.
@@ -157,6 +159,7 @@ impl<'a, O: Observer> Engine<'a, O> {
             feeds,
             samplers: scenario.types.iter().map(|kind| Distribution::sampler(&kind.service_time)).collect(),
             retries: Chance::new(seed, Purpose::Retries, 0),
+            conflicts: Chance::new(seed, Purpose::Conflicts, 0),
             agenda,
             rows: Vec::new(),
             tickets: Vec::new(),
@@ -339,6 +342,10 @@ impl<'a, O: Observer> Engine<'a, O> {
         let Some(number) = self.server.finish(self.now) else { return };
         self.books.given += self.rows[number as usize].service_time.as_nanos() as f64;
         let upstream = &self.scenario.upstream;
+        let part = upstream.given_up(self.in_flight);
+        if part > 0.0 && self.conflicts.unit() < part {
+            return self.land(number, Ended::Conflict);
+        }
         let waits =
             (self.rows[number as usize].service_time.as_nanos() as f64 * upstream.input_output) as u64;
         let away = nanos(upstream.round_trip).saturating_add(waits);
@@ -350,7 +357,7 @@ impl<'a, O: Observer> Engine<'a, O> {
         }
     }
 
-    /// Its answer is there.
+    /// Its answer is there. Who was given up for others is tried again by its client at once.
     fn land(&mut self, number: u32, outcome: Ended) {
         self.trace.note(What::Landed, self.now, number);
         self.in_flight -= 1;
@@ -360,6 +367,7 @@ impl<'a, O: Observer> Engine<'a, O> {
         row.upstream_time = upstream_time;
         row.handle = LANDED;
         let completed = row.outcome == Outcome::Pending && outcome == Ended::Success;
+        let again = row.outcome == Outcome::Pending && outcome == Ended::Conflict;
         if completed {
             self.trace.note(What::Completed, self.now, number);
             self.since.completed += 1;
@@ -372,9 +380,17 @@ impl<'a, O: Observer> Engine<'a, O> {
         if let Some(ticket) = self.tickets[number as usize] {
             self.gate.complete(now, ticket, Completion { outcome: told, upstream_time });
         }
-        self.left(number);
+        if !again {
+            self.left(number);
+        }
         if completed {
             self.think(number);
+        }
+        if again {
+            let row = &mut self.rows[number as usize];
+            (row.dispatched, row.handle) = (None, 0);
+            self.queued += 1;
+            self.ask(number);
         }
         self.settle();
     }
@@ -384,63 +400,6 @@ impl<'a, O: Observer> Engine<'a, O> {
         let row = &mut self.rows[number as usize];
         row.outcome = outcome;
         row.ended = now;
-    }
-
-    /// A client gives up, if it hasn't got its answer.
-    fn time_out(&mut self, number: u32) {
-        if self.rows[number as usize].outcome != Outcome::Pending {
-            return;
-        }
-        self.trace.note(What::TimedOut, self.now, number);
-        self.since.timed_out += 1;
-        self.end(number, Outcome::TimedOut);
-        let source = self.rows[number as usize].source;
-        let abandoned = self.scenario.sources[usize::from(source)].patience.abandoned;
-        // An application that goes on with it doesn't notice.
-        if self.inside.is_none() || abandoned == Abandoned::Canceled {
-            self.take_away(number, abandoned);
-        }
-        self.go_on(number);
-        self.settle();
-    }
-
-    /// A request whose client is gone leaves the gate, and the service if it stops such.
-    fn take_away(&mut self, number: u32, abandoned: Abandoned) {
-        let now = self.at();
-        let Row { dispatched, handle, service_time, outcome, .. } = self.rows[number as usize];
-        // Who is cut off in flight hasn't left: its client goes on waiting.
-        if let Some(ticket) = self.tickets[number as usize]
-            && (dispatched.is_none() || outcome != Outcome::CutOff)
-        {
-            self.gate.cancel(now, ticket);
-        }
-        if dispatched.is_none() {
-            self.queued -= 1;
-            self.left(number);
-        } else if abandoned == Abandoned::Canceled && handle != UNDER_WAY {
-            self.books.given += self.server.stop(self.now, handle, service_time.as_nanos());
-            self.land(number, Ended::Canceled);
-        }
-    }
-
-    /// What a client does whose request was refused or took too long: it tries again, or gives up for good.
-    fn go_on(&mut self, number: u32) {
-        let Row { source, attempt, .. } = self.rows[number as usize];
-        let patience = &self.scenario.sources[usize::from(source)].patience;
-        if u32::from(attempt) < patience.retries {
-            let wait = patience.back_off(attempt, &mut self.retries);
-            self.agenda.add(self.now.saturating_add(wait), Due::Retry(number));
-        } else {
-            self.feeds[usize::from(source)].unanswered(self.rows[number as usize].client);
-            self.think(number);
-        }
-    }
-
-    fn think(&mut self, number: u32) {
-        let Row { source, client, .. } = self.rows[number as usize];
-        if let Some(thinks) = self.feeds[usize::from(source)].think(client) {
-            self.agenda.add(self.now.saturating_add(thinks), Due::Send(source, client));
-        }
     }
 
     /// What is due on the agenda.

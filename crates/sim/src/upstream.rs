@@ -34,6 +34,10 @@ pub struct Upstream {
     /// For each unit of work that a request takes of a core, so much time it waits for what isn't one, such as a disk. It
     /// does so at its end, in flight, and holds nobody up. 0: it only computes.
     pub input_output: f64,
+    /// Which part of its requests it gives up at their end for others in flight, with so many in flight: some numbers in order,
+    /// straight lines between them, level before the first and beyond the last. Who is given up begins anew at once, as what
+    /// a deadlock or a serialization failure has undone. Empty: none.
+    pub conflicts: Vec<(u32, f64)>,
 }
 
 /// How a service serves what is in flight.
@@ -66,7 +70,14 @@ pub enum Service {
 impl Upstream {
     /// A service at its full speed, beside the gate.
     pub const fn new(service: Service) -> Self {
-        Self { service, at_once: None, speed: Vec::new(), round_trip: Duration::ZERO, input_output: 0.0 }
+        Self {
+            service,
+            at_once: None,
+            speed: Vec::new(),
+            round_trip: Duration::ZERO,
+            input_output: 0.0,
+            conflicts: Vec::new(),
+        }
     }
 
     /// One server that serves one at a time, in order of arrival.
@@ -101,6 +112,15 @@ impl Upstream {
         }
     }
 
+    /// Which part it gives up with so many in flight.
+    pub(crate) fn given_up(&self, in_flight: u64) -> f64 {
+        if self.conflicts.is_empty() {
+            0.0
+        } else {
+            collapse::interpolated(&self.conflicts, in_flight as f64)
+        }
+    }
+
     /// What is wrong with it.
     pub(crate) fn fault(&self) -> Option<&'static str> {
         if self.cores() == 0 {
@@ -117,6 +137,12 @@ impl Upstream {
         }
         if !(self.input_output.is_finite() && self.input_output >= 0.0) {
             return Some("what is waited for each unit of work must be a number from 0");
+        }
+        if !self.conflicts.iter().all(|(_, part)| (0.0..1.0).contains(part)) {
+            return Some("the part that is given up must be from 0 to less than 1");
+        }
+        if !self.conflicts.is_sorted_by(|a, b| a.0 < b.0) {
+            return Some("the points of what is given up must be in order of what is in flight");
         }
         if !self.speed.is_sorted_by(|a, b| a.0 < b.0) {
             return Some("the steps of a speed must be in order of time");

@@ -96,6 +96,6 @@ fn below_saturation_it_is_not_there() {
 #[test]
 fn the_way_down_from_a_deadlock_is_short() {
     let run = played(&overloaded(1, 11, AUTO, 1_000));
-    let expected = "   8.1 s   20 → 5   +486 %\n   9.7 s    5 → 3   +216 %\n  10.9 s    3 → 2   +90 %\n";
+    let expected = "   8.1 s   20 → 5   +486 %\n   9.6 s    5 → 1   +208 %\n  12.7 s    1 → 2   +104 %\n";
     assert_eq!(moves(&run), expected);
 }

@@ -20,9 +20,10 @@
 //!
 //! **How far.** The first trial is a quarter of home, because a collapse (locks, deadlocks) is by then deep and its cure
 //! small, but not fewer than the service was seen to need; where that ends a collapse it isn't gone back to, since what waits for one
-//! another would have to drain once more. Upwards a quarter more. A gain is followed in the same direction with larger steps; a loss halves the step (in
+//! another would have to drain once more, and the next step is as large (20, 5, 1). Upwards a quarter more. A gain is followed in the same direction with larger steps; a loss halves the step (in
 //! logarithms); when neither direction gains with the smallest step, both rest, twice as long each time, up to
-//! [`REST_MAX`], and wake when requests are completed at another pace (`pace.rs`).
+//! [`REST_MAX`], and wake when requests are completed at another pace (`pace.rs`). Where the service gives requests up for others
+//! in flight, it is looked further down, and for longer (`conflicts.rs`).
 //!
 //! | constant | | why |
 //! |---|---|---|
@@ -38,15 +39,19 @@
 //! is. A service whose speed swings by itself with the rhythm of the alternation deceives it. A cliff between home and
 //! home · 1.25 is met. What contends only among themselves should have a bound of their own.
 
+mod conflicts;
 mod pace;
 mod stretch;
+#[cfg(test)]
+mod tests;
 mod trial;
 
 use super::{Control, Sample};
 use crate::time::{Duration, Instant};
+use conflicts::Conflicts;
 use pace::Pace;
 use stretch::{Stretch, Yield};
-use trial::{Pairs, Verdict, Yields};
+use trial::{Lost, Pairs, RESCUE, Verdict, Yields};
 
 /// Where it begins, and returns to.
 const HOME: u32 = 20;
@@ -133,6 +138,9 @@ pub(crate) struct Auto {
     held: bool,
     down: Side,
     up: Side,
+    /// Since it came to the present bound, or rested there, no far step down was tried.
+    looks_far: bool,
+    conflicts: Conflicts,
     stage: Stage,
     in_flight: u32,
     waited_for: bool,
@@ -176,6 +184,8 @@ impl Auto {
             held: false,
             down: Side::new(DOWN),
             up: Side::new(UP),
+            looks_far: true,
+            conflicts: Conflicts::default(),
             stage: Stage::Measuring(Stretch::new(now)),
             in_flight: 0,
             waited_for: false,
@@ -210,7 +220,7 @@ impl Auto {
                 }
             }
             Stage::Measuring(stretch) => {
-                if stretch.is_over(now, self.in_force, self.partly) {
+                if stretch.is_over(now, self.in_force, self.partly, self.conflicts.stretch(now)) {
                     let (all, own) = (stretch.end(now), self.partly.then(|| stretch.end_of_own(now)));
                     self.end(now, Yields { all, own });
                 }
@@ -255,6 +265,10 @@ impl Auto {
             if !self.partly {
                 self.up = Side::new(UP);
             }
+        }
+        if self.looks_far && self.down.due <= now && !self.held && end.all.conflicts >= conflicts::MANY {
+            self.looks_far = false;
+            self.down.step = self.down.step.max(DOWN);
         }
         if let Some(direction) = self.due(now).filter(|_| !self.held) {
             self.trials += 1;
@@ -313,15 +327,21 @@ impl Auto {
             Verdict::Better(gain) => Some(gain),
             Verdict::NoWorse | Verdict::Worse | Verdict::Same => None,
         };
-        let accepted = gain.is_some() || verdict == Verdict::NoWorse && self.leads_home(direction);
+        let lost = self.trial.as_ref().map_or(Lost::default(), |(_, pairs)| pairs.lost());
+        let is_as_good = verdict == Verdict::NoWorse && lost.other < conflicts::MANY;
+        let accepted = gain.is_some() || is_as_good && self.leads_home(direction);
         let is_neighbor = self.base.abs_diff(self.other) <= 1;
+        // Where so few complete so much more, it may be fewer still, and each step costs another drain.
+        let ends_collapse =
+            direction == Direction::Down && !self.partly && gain.is_some_and(|gain| gain >= RESCUE - 1.0);
         self.trial = None;
         self.ended += 1;
         if accepted {
             (self.base, self.gain) = (self.other, gain);
+            self.looks_far = true;
             self.pace = Pace::default();
             let side = self.side(direction);
-            side.step = (side.step * side.step).min(STEP_MAX);
+            side.step = (side.step * side.step).min(if ends_collapse { DOWN } else { STEP_MAX });
             (side.due, side.rest) = (now, REST_MIN);
             let back = self.side(match direction {
                 Direction::Down => Direction::Up,
@@ -329,13 +349,18 @@ impl Auto {
             });
             // From there it came.
             back.step = libm::sqrt(back.step).max(STEP_MIN);
-            (back.due, back.rest) = (now.after(REST_MIN), REST_MIN);
+            // From where others were lost it is known why, and each look back costs some more.
+            back.rest = if lost.present >= conflicts::MANY { REST_MIN * conflicts::RESTS } else { REST_MIN };
+            back.due = now.after(back.rest);
         } else {
             let side = self.side(direction);
             if side.step <= STEP_MIN || is_neighbor {
                 side.due = now.after(side.rest);
-                side.rest = (side.rest * 2).min(REST_MAX);
+                let times = if lost.other >= conflicts::MANY { conflicts::RESTS } else { 2 };
+                side.rest = (side.rest * times).min(REST_MAX);
+                self.looks_far |= direction == Direction::Down;
             }
+            let side = self.side(direction);
             side.step = libm::sqrt(side.step).max(STEP_MIN);
         }
         self.put(now, self.base);
@@ -391,15 +416,15 @@ impl Control for Auto {
 
     fn complete(&mut self, now: Instant, sample: &Sample) {
         self.pass(now);
+        if sample.own && sample.conflict {
+            self.conflicts.see(now, sample.upstream_time);
+        }
         match &mut self.stage {
             Stage::Settling { left, meanwhile, .. } => {
                 *left = left.saturating_sub(u32::from(sample.own));
-                if sample.success {
-                    meanwhile.complete(sample);
-                }
+                meanwhile.complete(sample);
             }
-            Stage::Measuring(stretch) if sample.success => stretch.complete(sample),
-            Stage::Measuring(_) => {}
+            Stage::Measuring(stretch) => stretch.complete(sample),
         }
     }
 
@@ -472,67 +497,5 @@ impl Auto {
     /// Whether it measures now, and then whether under another bound than the present one.
     pub(crate) fn measures_other(&self) -> Option<bool> {
         matches!(self.stage, Stage::Measuring(_)).then_some(self.in_force != self.base)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_is_at_home_moves_with_it_and_who_is_not_keeps_what_was_found() {
-        let mut auto = Auto::new(4);
-        auto.set_top(100);
-        assert_eq!((auto.most(), auto.found()), (HOME, HOME));
-        auto.base = 3;
-        auto.in_force = 3;
-        auto.set_top(10);
-        assert_eq!(auto.most(), 3);
-        auto.set_top(2);
-        assert_eq!((auto.most(), auto.found()), (2, 2));
-    }
-
-    /// A service with 20 requests in flight, of which one is completed in each `every` milliseconds as long as more than
-    /// five are, and then 100 a second; while a lower bound holds others up, only `held` of those are. Tells for how long the
-    /// first lower bound stayed, in seconds, when five or fewer were found, and what was after three minutes.
-    fn draining(every: u64, held: f64) -> (u64, Option<u64>, u32) {
-        let mut auto = Auto::new(20);
-        let (mut in_flight, mut owed, mut stayed, mut over, mut found) = (20_u32, 0.0, 0, false, None);
-        for milli in 0..180_000 {
-            let now = Instant::from_nanos(milli * 1_000_000);
-            let draining = in_flight > auto.most();
-            let pace = if in_flight > 5 { 1e3 / every as f64 } else { 100.0 };
-            owed += if draining { pace * held } else { pace } / 1e3;
-            if owed >= 1.0 {
-                owed -= 1.0;
-                in_flight -= 1;
-                let took = Duration::from_millis(every);
-                auto.complete(
-                    now,
-                    &Sample { work: 1.0, upstream_time: took, success: true, in_flight, own: true },
-                );
-            }
-            in_flight = in_flight.max(auto.most());
-            auto.observe(now, in_flight, true);
-            over |= stayed > 0 && auto.most() == 20;
-            stayed += u64::from(!over && auto.most() < 20);
-            found = found.or_else(|| (auto.found() <= 5).then_some(milli / 1_000));
-        }
-        (stayed / 1_000, found, auto.found())
-    }
-
-    #[test]
-    fn requests_that_wait_for_one_another_may_take_long_to_drain() {
-        let (_, after, found) = draining(1_000, 1.0);
-        assert!(after.is_some_and(|after| (15..=35).contains(&after)), "{after:?} s");
-        assert!(found <= 5, "{found}");
-        let (_, after, _) = draining(300, 1.0);
-        assert!(after.is_some_and(|after| after <= 15), "{after:?} s");
-    }
-
-    #[test]
-    fn where_others_lose_by_it_a_bound_is_given_up_soon() {
-        let (stayed, ..) = draining(1_000, 0.3);
-        assert_eq!(stayed, 10);
     }
 }

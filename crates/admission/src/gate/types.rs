@@ -89,7 +89,7 @@ impl Gate {
                 }
                 sample
             }
-            Outcome::Failure if !canceled => {
+            Outcome::Failure | Outcome::Conflict if !canceled => {
                 let took = if is_steady {
                     Work::from_nanos(self.pace.progress(lap) as u64)
                 } else {
@@ -98,10 +98,8 @@ impl Gate {
                 known.estimate.fail(took);
                 took
             }
-            Outcome::Success | Outcome::Failure | Outcome::Canceled if is_steady => {
-                Work::from_nanos(self.pace.progress(lap) as u64)
-            }
-            Outcome::Success | Outcome::Failure | Outcome::Canceled => completion.upstream_time.into(),
+            _ if is_steady => Work::from_nanos(self.pace.progress(lap) as u64),
+            _ => completion.upstream_time.into(),
         };
         self.pace.let_go(lap);
         counts

@@ -407,4 +407,11 @@ pub const UPSTREAM: &[Field] = &[
         "For each second that a request takes of a core, so many seconds it then waits for what isn't one, such as a disk.",
         "What is in memory needs no disk.",
     ),
+    field(
+        "conflicts",
+        "points: `[[2, 0.3], [5, 0.6]]`",
+        Value("[]"),
+        "Which part of the requests is given up at its end for others, with so many in flight (deadlocks, serialization failures); straight lines between the points. Who is given up tries again at once.",
+        "None is given up.",
+    ),
 ];

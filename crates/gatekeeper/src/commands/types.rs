@@ -64,7 +64,9 @@ fn table(gate: &GateTypes) -> String {
 fn cells(row: &TypeReport) -> Vec<String> {
     let TimesReport { p50_seconds: up_p50, p95_seconds: up_p95, .. } = row.upstream_time;
     let TimesReport { p50_seconds: wait_p50, p95_seconds: wait_p95, .. } = row.queue_wait;
-    let completed = row.requests.succeeded_total + row.requests.failed_total + row.requests.canceled_total;
+    let counts = &row.requests;
+    let completed =
+        counts.succeeded_total + counts.failed_total + counts.conflicted_total + counts.canceled_total;
     vec![
         cut(&row.label, LABEL_CHARS_MAX),
         row.lane.clone(),

@@ -51,7 +51,7 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         in_seconds: Seconds::No,
         kind: Kind::Counter,
         labels: &["outcome"],
-        help: "Requests that ended: success, failure or canceled upstream; rejected by the gate; left the queue by themselves",
+        help: "Requests that ended: success, failure, conflict (a failure because of others in flight: a deadlock, a serialization failure) or canceled upstream; rejected by the gate; left the queue by themselves",
         read: |gate, out| outcomes(&gate.totals.counts, &[], out),
     },
     Metric {
@@ -559,6 +559,7 @@ fn outcomes(counts: &Counts, labels: &[&str], out: &mut Samples<'_, '_>) -> fmt:
     let outcomes = [
         ("success", counts.succeeded),
         ("failure", counts.failed),
+        ("conflict", counts.conflicted),
         ("canceled", counts.canceled),
         ("rejected", counts.refused()),
         ("left", counts.left),

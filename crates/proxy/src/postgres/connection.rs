@@ -110,6 +110,8 @@ pub(super) struct Session {
     busy: Duration,
     /// Something of it failed.
     pub(super) failed: bool,
+    /// Because of other transactions.
+    conflicted: bool,
     /// A refused batch goes on: up to its Sync everything is dropped.
     pub(super) skipping: bool,
     /// The client has said good-bye.
@@ -163,6 +165,7 @@ impl Session {
             to_server: BytesMut::new(),
             busy: Duration::ZERO,
             failed: false,
+            conflicted: false,
             skipping: false,
             terminated: false,
             observes: own.observe,
@@ -474,6 +477,7 @@ impl Session {
         self.counters.queried(busy);
         self.busy += busy;
         self.failed |= exchange.failed;
+        self.conflicted |= exchange.conflicted;
         self.skipping |= exchange.client_owes_sync;
         let flow = match end {
             End::Done => self.exchanged(&exchange).await,
@@ -553,9 +557,11 @@ impl Session {
         // Who cancels has left, though the connection stays; what is rolled back then was of no use to anybody.
         let is_given_up = self.cancel.take_given_up() && !self.is_killed;
         let (failed, busy) = (std::mem::take(&mut self.failed), std::mem::take(&mut self.busy));
+        let conflicted = std::mem::take(&mut self.conflicted);
         let outcome = match (failed, is_given_up) {
             (false, false) => Outcome::Success,
             (false, true) if busy.is_zero() => Outcome::Canceled,
+            (true, false) if conflicted => Outcome::Conflict,
             _ => Outcome::Failure,
         };
         if let Some(opened) = self.opened.take() {

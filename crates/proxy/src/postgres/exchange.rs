@@ -125,6 +125,8 @@ pub(crate) struct Exchange {
     sync_held: bool,
     /// An ErrorResponse was seen.
     pub(crate) failed: bool,
+    /// One was seen that other transactions are the reason of.
+    pub(crate) conflicted: bool,
     /// The simple Query that was sent follows no batch of the client's, so that no Sync of the client's will come.
     is_query_alone: bool,
     /// A deferred BEGIN failed.

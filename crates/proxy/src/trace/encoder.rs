@@ -90,6 +90,7 @@ impl Encoder {
                     Outcome::Success => 0,
                     Outcome::Failure => 1,
                     Outcome::Canceled => 2,
+                    Outcome::Conflict => 3,
                 };
                 self.number(outcome);
                 self.number(nanos(upstream_time));

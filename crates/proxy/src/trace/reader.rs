@@ -224,6 +224,7 @@ impl<'a> Decoder<'a> {
                     0 => Outcome::Success,
                     1 => Outcome::Failure,
                     2 => Outcome::Canceled,
+                    3 => Outcome::Conflict,
                     _ => return Err("there is no such outcome"),
                 };
                 What::Completed { outcome, upstream_time: Duration::from_nanos(self.number()?) }

@@ -44,6 +44,7 @@ fn items() -> Vec<Item> {
         What::Completed { outcome: Outcome::Success, upstream_time: Duration::ZERO },
         What::Completed { outcome: Outcome::Failure, upstream_time: Duration::from_secs(1) },
         What::Completed { outcome: Outcome::Canceled, upstream_time: Duration::from_secs(2) },
+        What::Completed { outcome: Outcome::Conflict, upstream_time: Duration::from_secs(3) },
         What::Left,
         What::Suspended,
         What::Resumed,
@@ -157,7 +158,7 @@ fn what_makes_no_sense_is_said_with_its_offset() {
         (&[TYPE, 1, 2, b'a'], 0, "a name is cut off"),
         (&[TYPE, 1, 1, 0xff], 0, "a name isn't UTF-8"),
         (&[ARRIVED, 0, 0, 0, 0xff, 0x7f], 0, "there is no such pool"),
-        (&[COMPLETED, 0, 0, 3, 0], 0, "there is no such outcome"),
+        (&[COMPLETED, 0, 0, 4, 0], 0, "there is no such outcome"),
         (&[REJECTED, 0, 0, 99], 0, "there is no such reason"),
     ] {
         let mut bytes = file(&[]);

@@ -178,7 +178,7 @@ impl Efficiency {
 }
 
 /// What a curve of straight lines is at this weight.
-fn interpolated(points: &[(u32, f64)], weight: f64) -> f64 {
+pub(super) fn interpolated(points: &[(u32, f64)], weight: f64) -> f64 {
     let at = points.partition_point(|point| f64::from(point.0) <= weight);
     match (at.checked_sub(1).and_then(|before| points.get(before)), points.get(at)) {
         (Some(&(from, low)), Some(&(to, high))) => {

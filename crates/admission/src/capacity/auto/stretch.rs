@@ -30,6 +30,10 @@ pub(super) struct Stretch {
     /// Of those whose number in flight is looked for.
     own: Tally,
     waited_for: Duration,
+    /// How long the service was busy with what was served or given up for others, of those whose number is looked for, and
+    /// with the latter, in seconds.
+    spent: f64,
+    lost: f64,
     /// The integral of what was in flight of those, in seconds.
     in_flight: f64,
 }
@@ -57,6 +61,8 @@ pub(super) struct Yield {
     pub(super) saturated: bool,
     /// How many were in flight, on average, of those whose number is looked for.
     pub(super) in_flight: f64,
+    /// Which part of the service's time for those went to what was given up for others.
+    pub(super) conflicts: f64,
 }
 
 impl Stretch {
@@ -66,15 +72,25 @@ impl Stretch {
             all: Tally::default(),
             own: Tally::default(),
             waited_for: Duration::ZERO,
+            spent: 0.0,
+            lost: 0.0,
             in_flight: 0.0,
         }
     }
 
-    /// A request was served that counts for so much.
+    /// A request has ended. What was served counts.
     pub(super) fn complete(&mut self, sample: &Sample) {
-        self.all.add(sample.work);
-        if sample.own {
+        if sample.success {
+            self.all.add(sample.work);
+        }
+        if sample.own && sample.success {
             self.own.add(sample.work);
+        }
+        if sample.own && (sample.success || sample.conflict) {
+            self.spent += sample.upstream_time.as_secs_f64();
+        }
+        if sample.own && sample.conflict {
+            self.lost += sample.upstream_time.as_secs_f64();
         }
     }
 
@@ -88,11 +104,12 @@ impl Stretch {
         self.in_flight += time.as_secs_f64() * f64::from(in_flight);
     }
 
-    /// Whether it ends, with so many that may be in flight.
-    pub(super) fn is_over(&self, now: Instant, most: u32, partly: bool) -> bool {
+    /// Whether it ends, with so many that may be in flight. It isn't to be shorter than this, as far as it may be long.
+    pub(super) fn is_over(&self, now: Instant, most: u32, partly: bool, at_least: Duration) -> bool {
         let elapsed = now.since(self.since);
         let (shortest, longest) =
             if partly { (SHORTEST_OF_SOME, LONGEST_OF_SOME) } else { (SHORTEST, LONGEST) };
+        let shortest = shortest.max(at_least.min(LONG));
         let many = self.own.completions >= COMPLETIONS.max(most.saturating_mul(TURNS));
         many && elapsed >= shortest || self.own.completions >= FEW && elapsed >= LONG || elapsed >= longest
     }
@@ -119,6 +136,7 @@ impl Stretch {
             pace: (f64::from(tally.completions) + 0.5) / seconds,
             saturated: self.waited_for.as_secs_f64() >= SATURATED * seconds,
             in_flight: self.in_flight / seconds,
+            conflicts: self.lost / self.spent.max(1e-9),
         }
     }
 }

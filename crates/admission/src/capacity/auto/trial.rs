@@ -30,7 +30,7 @@ const ERROR_MIN: f64 = 0.002;
 /// Pairs with fewer completions tell nothing by their spread: a service that stands still looks steady.
 const COMPLETIONS: u32 = 16;
 /// What is so many times as good as two stretches before it ends a collapse.
-const RESCUE: f64 = 4.0;
+pub(super) const RESCUE: f64 = 4.0;
 /// In a collapse something is completed in each stretch, as in one that was at a standstill for a while only nothing is.
 const ALIVE: u32 = 3;
 /// Fewer pairs may lie close together by chance.
@@ -56,6 +56,13 @@ pub(super) enum Verdict {
 pub(super) struct Yields {
     pub(super) all: Yield,
     pub(super) own: Option<Yield>,
+}
+
+/// Which part of the service's time went to what was given up for others, under both bounds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Lost {
+    pub(super) present: f64,
+    pub(super) other: f64,
 }
 
 /// A trial of a bound on all types, or on some: what all complete, and beside it what those complete that are bounded.
@@ -91,6 +98,16 @@ impl Pairs {
     /// Another stretch has ended, under the other bound or, in turn, under the present one.
     pub(super) fn add(&mut self, stretch: Yields) {
         self.stretches.push(stretch);
+    }
+
+    /// Which part of the service's time went to what was given up for others.
+    pub(super) fn lost(&self) -> Lost {
+        let mean = |from: usize| {
+            let parts = self.stretches.iter().skip(from).step_by(2).map(|yields| yields.all.conflicts);
+            let (sum, count) = parts.fold((0.0, 0.0), |(sum, count), part| (sum + part, count + 1.0));
+            sum / f64::max(count, 1.0)
+        };
+        Lost { present: mean(0), other: mean(1) }
     }
 
     /// What came of the last one.
@@ -240,7 +257,15 @@ mod tests {
     use super::*;
 
     fn a(rate: f64) -> Yield {
-        Yield { rate, noise: 0.03, completions: 32, pace: rate, saturated: true, in_flight: 20.0 }
+        Yield {
+            rate,
+            noise: 0.03,
+            completions: 32,
+            pace: rate,
+            saturated: true,
+            in_flight: 20.0,
+            conflicts: 0.0,
+        }
     }
 
     /// The verdict after so many pairs of these rates, the same each time.

@@ -11,6 +11,9 @@ use super::{Exchange, Scope, Step};
 use crate::postgres::classify::Note;
 use crate::postgres::settings::Change;
 
+/// Deadlocks, and transactions that can't be serialized: others in flight are the reason, and the client may just try again.
+const CONFLICTS: [&str; 2] = ["40001", "40P01"];
+
 impl Exchange {
     /// Takes one complete frame of the server and appends what the client gets.
     ///
@@ -130,14 +133,15 @@ impl Exchange {
 
     fn error(&mut self, scope: &mut Scope<'_>, frame: &[u8], client: &mut BytesMut, server: &mut BytesMut) {
         let body = &frame[HEADER_LEN..];
+        let fields = backend::parse_error(body);
+        let code = fields.code();
         self.failed = true;
+        self.conflicted |= CONFLICTS.contains(&code);
         self.copy_in = false;
         if matches!(self.steps.front(), Some(Step::Query { .. } | Step::Function | Step::Sync) | None) {
             client.extend_from_slice(frame);
             return;
         }
-        let fields = backend::parse_error(body);
-        let code = fields.code();
         match self.steps.front() {
             Some(Step::Doomed(refusal)) => refusal.write(client),
             Some(Step::Parse { client_name, .. }) if code == "42P05" => {

@@ -1,0 +1,120 @@
+//! `capacity = "auto"` before services that complete so much of so many.
+
+use super::*;
+
+#[test]
+fn who_is_at_home_moves_with_it_and_who_is_not_keeps_what_was_found() {
+    let mut auto = Auto::new(4);
+    auto.set_top(100);
+    assert_eq!((auto.most(), auto.found()), (HOME, HOME));
+    auto.base = 3;
+    auto.in_force = 3;
+    auto.set_top(10);
+    assert_eq!(auto.most(), 3);
+    auto.set_top(2);
+    assert_eq!((auto.most(), auto.found()), (2, 2));
+}
+
+/// A service with 20 requests in flight, of which one is completed in each `every` milliseconds as long as more than
+/// five are, and then 100 a second; while a lower bound holds others up, only `held` of those are. Tells for how long the
+/// first lower bound stayed, in seconds, when five or fewer were found, and what was after three minutes.
+fn draining(every: u64, held: f64) -> (u64, Option<u64>, u32) {
+    let mut auto = Auto::new(20);
+    let (mut in_flight, mut owed, mut stayed, mut over, mut found) = (20_u32, 0.0, 0, false, None);
+    for milli in 0..180_000 {
+        let now = Instant::from_nanos(milli * 1_000_000);
+        let draining = in_flight > auto.most();
+        let pace = if in_flight > 5 { 1e3 / every as f64 } else { 100.0 };
+        owed += if draining { pace * held } else { pace } / 1e3;
+        if owed >= 1.0 {
+            owed -= 1.0;
+            in_flight -= 1;
+            let took = Duration::from_millis(every);
+            auto.complete(
+                now,
+                &Sample {
+                    work: 1.0,
+                    upstream_time: took,
+                    success: true,
+                    conflict: false,
+                    in_flight,
+                    own: true,
+                },
+            );
+        }
+        in_flight = in_flight.max(auto.most());
+        auto.observe(now, in_flight, true);
+        over |= stayed > 0 && auto.most() == 20;
+        stayed += u64::from(!over && auto.most() < 20);
+        found = found.or_else(|| (auto.found() <= 5).then_some(milli / 1_000));
+    }
+    (stayed / 1_000, found, auto.found())
+}
+
+#[test]
+fn requests_that_wait_for_one_another_may_take_long_to_drain() {
+    let (_, after, found) = draining(1_000, 1.0);
+    assert!(after.is_some_and(|after| (15..=35).contains(&after)), "{after:?} s");
+    assert!(found <= 5, "{found}");
+    let (_, after, _) = draining(300, 1.0);
+    assert!(after.is_some_and(|after| after <= 15), "{after:?} s");
+}
+
+/// A service that completes `pace` a second of what is in flight, and 30 connections that want it. What is found after so many seconds.
+fn found_after(seconds: u64, pace: impl Fn(u32) -> f64) -> u32 {
+    let mut auto = Auto::new(30);
+    let (mut in_flight, mut owed) = (20_u32, 0.0);
+    for milli in 0..seconds * 1_000 {
+        let now = Instant::from_nanos(milli * 1_000_000);
+        owed += pace(in_flight) / 1e3;
+        if owed >= 1.0 {
+            owed -= 1.0;
+            in_flight -= 1;
+            let took = Duration::from_secs_f64(f64::from(in_flight + 1) / pace(in_flight + 1));
+            auto.complete(
+                now,
+                &Sample {
+                    work: 1.0,
+                    upstream_time: took,
+                    success: true,
+                    conflict: false,
+                    in_flight,
+                    own: true,
+                },
+            );
+        }
+        in_flight = in_flight.max(auto.most());
+        auto.observe(now, in_flight, true);
+    }
+    auto.found()
+}
+
+#[test]
+fn where_a_quarter_ends_a_collapse_a_quarter_of_that_is_tried_next() {
+    // What PostgreSQL was measured to do with orders that deadlock: over 1, 2, 4 and 20 connections.
+    let deadlocks = |in_flight| match in_flight {
+        0 | 1 => 388.0,
+        2 => 110.0,
+        3 | 4 => 35.0,
+        5..=9 => 14.0,
+        _ => 3.0,
+    };
+    assert_eq!(found_after(22, deadlocks), 1);
+    assert_eq!(found_after(180, deadlocks), 1);
+    // Where one is too few, it is told soon.
+    let peak_at_three = |in_flight| match in_flight {
+        0 | 1 => 60.0,
+        2 => 110.0,
+        3 => 150.0,
+        4..=5 => 120.0,
+        6..=9 => 30.0,
+        _ => 3.0,
+    };
+    assert_eq!(found_after(60, peak_at_three), 3);
+}
+
+#[test]
+fn where_others_lose_by_it_a_bound_is_given_up_soon() {
+    let (stayed, ..) = draining(1_000, 0.3);
+    assert_eq!(stayed, 10);
+}

@@ -1,0 +1,67 @@
+//! What clients do beside asking: they lose patience, try again, and think before they ask for the next.
+
+use admission::Outcome as Ended;
+
+use super::{Engine, Observer, UNDER_WAY};
+use crate::agenda::Due;
+use crate::clients::Abandoned;
+use crate::record::{Outcome, Row, What};
+
+impl<O: Observer> Engine<'_, O> {
+    /// A client gives up, if it hasn't got its answer.
+    pub(super) fn time_out(&mut self, number: u32) {
+        if self.rows[number as usize].outcome != Outcome::Pending {
+            return;
+        }
+        self.trace.note(What::TimedOut, self.now, number);
+        self.since.timed_out += 1;
+        self.end(number, Outcome::TimedOut);
+        let source = self.rows[number as usize].source;
+        let abandoned = self.scenario.sources[usize::from(source)].patience.abandoned;
+        // An application that goes on with it doesn't notice.
+        if self.inside.is_none() || abandoned == Abandoned::Canceled {
+            self.take_away(number, abandoned);
+        }
+        self.go_on(number);
+        self.settle();
+    }
+
+    /// A request whose client is gone leaves the gate, and the service if it stops such.
+    pub(super) fn take_away(&mut self, number: u32, abandoned: Abandoned) {
+        let now = self.at();
+        let Row { dispatched, handle, service_time, outcome, .. } = self.rows[number as usize];
+        // Who is cut off in flight hasn't left: its client goes on waiting.
+        if let Some(ticket) = self.tickets[number as usize]
+            && (dispatched.is_none() || outcome != Outcome::CutOff)
+        {
+            self.gate.cancel(now, ticket);
+        }
+        if dispatched.is_none() {
+            self.queued -= 1;
+            self.left(number);
+        } else if abandoned == Abandoned::Canceled && handle != UNDER_WAY {
+            self.books.given += self.server.stop(self.now, handle, service_time.as_nanos());
+            self.land(number, Ended::Canceled);
+        }
+    }
+
+    /// What a client does whose request was refused or took too long: it tries again, or gives up for good.
+    pub(super) fn go_on(&mut self, number: u32) {
+        let Row { source, attempt, .. } = self.rows[number as usize];
+        let patience = &self.scenario.sources[usize::from(source)].patience;
+        if u32::from(attempt) < patience.retries {
+            let wait = patience.back_off(attempt, &mut self.retries);
+            self.agenda.add(self.now.saturating_add(wait), Due::Retry(number));
+        } else {
+            self.feeds[usize::from(source)].unanswered(self.rows[number as usize].client);
+            self.think(number);
+        }
+    }
+
+    pub(super) fn think(&mut self, number: u32) {
+        let Row { source, client, .. } = self.rows[number as usize];
+        if let Some(thinks) = self.feeds[usize::from(source)].think(client) {
+            self.agenda.add(self.now.saturating_add(thinks), Due::Send(source, client));
+        }
+    }
+}

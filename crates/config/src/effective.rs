@@ -263,7 +263,17 @@ fn authentication(out: &mut Lines, auth: &Auth) {
 fn tls(out: &mut Lines, gate: &Gate) {
     let Gate { tls, upstream_tls, .. } = gate;
     out.text("tls_mode", name_of(TLS_MODES, &tls.mode));
-    identity(out, "tls_cert", "tls_key", tls.identity.as_ref());
+    match tls.identities.as_slice() {
+        [] => {}
+        [one] => identity(out, "tls_cert", "tls_key", Some(one)),
+        several => {
+            let of = |path: fn(&Identity) -> &PathBuf| -> Vec<String> {
+                several.iter().map(|identity| path(identity).display().to_string()).collect()
+            };
+            out.texts("tls_cert", &of(|identity| &identity.certificate));
+            out.texts("tls_key", &of(|identity| &identity.key));
+        }
+    }
     out.path("tls_client_ca", tls.client_ca.as_ref());
     // Over a Unix socket there is none.
     if matches!(gate.upstream(), [Address::Inet { .. }, ..]) {

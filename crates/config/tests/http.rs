@@ -19,8 +19,8 @@ protocol = "http"
 listen = "/run/gatekeeper/site.sock"
 upstream = ["https://a.example", "https://[::1]:8443/"]
 upstream_tls_ca = "/etc/ca.pem"
-tls_cert = "/etc/site.pem"
-tls_key = "/etc/site.key"
+tls_cert = ["/etc/site.pem", "/etc/shop.pem"]
+tls_key = ["/etc/site.key", "/etc/shop.key"]
 type_field = "ignore"
 pass_type = true
 upstream_http = "2"
@@ -281,4 +281,25 @@ fn a_gate_whose_protocol_has_changed_stays_as_it_is() {
     assert_eq!(reload.world.gates, running.gates);
     assert!(reload.kept.iter().any(|change| change.key == "protocol"), "{:?}", reload.kept);
     assert!(reload.applied.is_empty());
+}
+
+#[test]
+fn each_certificate_needs_its_key_and_postgresql_has_one() {
+    let said = |protocol: &str, keys: &str| {
+        let text = format!(
+            "[[gate]]\nprotocol = {protocol:?}\nupstream = \"127.0.0.1:8000\"\ntls_cert = [\"a\", \"b\"]\ntls_key = {keys}\n"
+        );
+        parse(Origin::File("g.toml".into()), &text).unwrap_err().to_string()
+    };
+    let one = said("http", "\"a.key\"");
+    assert!(
+        one.contains(
+            "g.toml:5: gate: tls_key = \"a.key\": names 1 files, and `tls_cert` 2; each certificate"
+        ),
+        "{one}"
+    );
+    let none = said("http", "[]");
+    assert!(none.contains("tls_key = []: is empty"), "{none}");
+    let postgres = said("postgres", "\"a.key\"");
+    assert!(postgres.contains("tls_cert") && postgres.contains("isn't a string"), "{postgres}");
 }

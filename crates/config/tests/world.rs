@@ -170,7 +170,7 @@ fn every_key_is_heard() {
     assert_eq!(world.admin.token_file.as_deref(), Some("/etc/gatekeeper/token".as_ref()));
     assert_eq!(gate.listen, Address::Unix("/run/gatekeeper/.s.PGSQL.6432".into()));
     assert_eq!(of_postgres.upstream, Address::Unix("/run/postgresql/.s.PGSQL.5433".into()));
-    let identity = gate.tls.identity.as_ref().expect("an identity");
+    let identity = gate.tls.identities.first().expect("an identity");
     assert_eq!(
         (&*identity.certificate, &*identity.key),
         ("/etc/gate.pem".as_ref(), "/etc/gate.key".as_ref())

@@ -94,8 +94,8 @@ fn downstream(gate: &Gate) -> Option<Downstream> {
         config::TlsMode::VerifyCa => DownstreamMode::VerifyCa,
         config::TlsMode::VerifyFull => DownstreamMode::VerifyFull,
     };
-    let identity = identity(gate.tls.identity.as_ref()?);
-    Some(Downstream { mode, identity, client_ca: gate.tls.client_ca.clone() })
+    let identities = gate.tls.identities.iter().map(identity).collect();
+    Some(Downstream { mode, identities, client_ca: gate.tls.client_ca.clone() })
 }
 
 fn upstream(gate: &Gate) -> Option<Upstream> {

@@ -1,6 +1,6 @@
 //! TLS as an operator asks for it: modes, files, and what rustls makes of them.
 //!
-//! Towards clients a gate shows one certificate and may ask for theirs ([`Acceptor`]); towards the server it follows the
+//! Towards clients a gate shows one certificate, or of several the one of the name that they ask for, and may ask for theirs ([`Acceptor`]); towards the server it follows the
 //! `sslmode` of PostgreSQL's own clients ([`Connector`]). Both are made from what the files hold, when
 //! the gate starts and at each reload; connections that stand keep what they were made with.
 //!
@@ -19,6 +19,7 @@ mod files;
 #[cfg(feature = "garbage")]
 #[doc(hidden)]
 pub mod garbage;
+mod identities;
 mod names;
 mod verifier;
 
@@ -77,8 +78,8 @@ pub struct Identity {
 pub struct Downstream {
     /// What is asked of clients.
     pub mode: DownstreamMode,
-    /// Who the gate is.
-    pub identity: Identity,
+    /// Who the gate is: the first to whoever asks for none of the others by name.
+    pub identities: Vec<Identity>,
     /// Who signs clients' certificates. One that is shown is verified whatever the mode; without this none is asked for.
     pub client_ca: Option<PathBuf>,
 }

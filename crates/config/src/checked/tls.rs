@@ -54,8 +54,8 @@ pub struct Identity {
 pub struct Tls {
     /// What is asked of clients.
     pub mode: TlsMode,
-    /// Who the gate is.
-    pub identity: Option<Identity>,
+    /// Who the gate is: the first to whoever asks for none of the others by name. One at most but for HTTP.
+    pub identities: Vec<Identity>,
     /// Who signs clients' certificates.
     pub client_ca: Option<PathBuf>,
 }
@@ -107,7 +107,10 @@ fn name(mode: TlsMode) -> &'static str {
 /// Reads the keys of TLS with clients.
 pub(super) fn read(section: &mut Section<'_>, protocol: Protocol) -> Tls {
     let errors_before = section.error_count();
-    let identity = identity(section, "tls_cert", "tls_key");
+    let identities = match protocol {
+        Protocol::Postgres => identity(section, "tls_cert", "tls_key").into_iter().collect(),
+        Protocol::Http => identities(section),
+    };
     let client_ca = section.read_given("tls_client_ca", path);
     let (modes, with_identity) = match protocol {
         Protocol::Postgres => (MODES, TlsMode::Prefer),
@@ -115,11 +118,11 @@ pub(super) fn read(section: &mut Section<'_>, protocol: Protocol) -> Tls {
         Protocol::Http => (HTTP_MODES, TlsMode::Require),
     };
     let given = section.read_given("tls_mode", |value| raw::choice(value, modes));
-    let mode = given.unwrap_or(if identity.is_some() { with_identity } else { TlsMode::Disable });
+    let mode = given.unwrap_or(if identities.is_empty() { TlsMode::Disable } else { with_identity });
     if section.error_count() > errors_before {
-        return Tls { mode, identity, client_ca };
+        return Tls { mode, identities, client_ca };
     }
-    if mode > TlsMode::Disable && identity.is_none() {
+    if mode > TlsMode::Disable && identities.is_empty() {
         let hint = "write tls_cert and tls_key, the gate's certificate and its private key";
         section.complain("tls_mode", Complaint::new("needs a certificate").hint(hint));
     }
@@ -136,7 +139,7 @@ pub(super) fn read(section: &mut Section<'_>, protocol: Protocol) -> Tls {
         let hint = "write tls_client_ca, the certificate that signs those of clients";
         section.complain("tls_mode", Complaint::new("needs an authority to verify by").hint(hint));
     }
-    Tls { mode, identity, client_ca }
+    Tls { mode, identities, client_ca }
 }
 
 /// Reads the keys of TLS with the server.
@@ -227,13 +230,39 @@ fn refuse_misfits(section: &mut Section<'_>, tls: &UpstreamTls, upstream: &Addre
 fn identity(section: &mut Section<'_>, certificate_key: &str, key_key: &str) -> Option<Identity> {
     let certificate = section.read_given(certificate_key, path);
     let key = section.read_given(key_key, path);
+    refuse_halves(section, certificate_key, key_key);
+    Some(Identity { certificate: certificate?, key: key? })
+}
+
+/// A gate's certificates and their keys, in the same order.
+fn identities(section: &mut Section<'_>) -> Vec<Identity> {
+    let certificates = section.read_given("tls_cert", paths);
+    let keys = section.read_given("tls_key", paths);
+    refuse_halves(section, "tls_cert", "tls_key");
+    let (Some(certificates), Some(keys)) = (certificates, keys) else { return Vec::new() };
+    if certificates.len() != keys.len() {
+        let numbers = format!("names {} files, and `tls_cert` {}", keys.len(), certificates.len());
+        let hint = "each certificate needs its own key, in the same order";
+        section.complain("tls_key", Complaint::new(numbers).hint(hint));
+    }
+    certificates.into_iter().zip(keys).map(|(certificate, key)| Identity { certificate, key }).collect()
+}
+
+fn refuse_halves(section: &mut Section<'_>, certificate_key: &str, key_key: &str) {
     for (given, missing) in [(certificate_key, key_key), (key_key, certificate_key)] {
         if section.has(given) && !section.has(missing) {
             let complaint = Complaint::new(format!("is of no use without `{missing}`"));
             section.complain(given, complaint.hint("a certificate and its private key go together"));
         }
     }
-    Some(Identity { certificate: certificate?, key: key? })
+}
+
+/// A file, or several.
+fn paths(value: &DeValue<'_>) -> Result<Vec<PathBuf>, Complaint> {
+    match value {
+        DeValue::Array(_) => raw::list(value, path),
+        one => path(one).map(|path| vec![path]),
+    }
 }
 
 /// A file; relative ones are looked for where the process runs.

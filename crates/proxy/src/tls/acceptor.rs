@@ -11,6 +11,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use super::identities::Identities;
 use super::{Downstream, DownstreamMode, File, FileFault, HTTP, PROTOCOL, files, provider};
 use crate::stream::{Encrypted, Stream};
 
@@ -77,9 +78,8 @@ impl Acceptor {
     }
 
     fn speaking(settings: &Downstream, protocols: &[&[u8]]) -> Result<Self, FileFault> {
-        let (chain, key) = files::identity(&settings.identity)?;
-        // A file without certificates is a fault.
-        let certificate = Arc::new(chain.first().cloned().unwrap_or_else(|| Vec::new().into()));
+        let identities = Identities::read(&settings.identities)?;
+        let certificate = Arc::new(identities.certificate());
         let builder = ServerConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
             .map_err(|error| FileFault::new(File::Certificate, error.to_string()))?;
@@ -98,7 +98,7 @@ impl Acceptor {
                 builder.with_client_cert_verifier(verifier)
             }
         };
-        let mut config = builder.with_single_cert(chain, key).map_err(mismatch)?;
+        let mut config = builder.with_cert_resolver(Arc::new(identities));
         config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
         config.send_tls13_tickets = 0;
         config.session_storage = Arc::new(NoServerSessionStorage {});

@@ -6,7 +6,9 @@
 
 use std::time::Duration;
 
+use rustls::client::verify_server_name;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
 use x509_cert::Certificate;
 use x509_cert::der::asn1::{PrintableStringRef, TeletexStringRef, Utf8StringRef};
 use x509_cert::der::{Decode, Tag, Tagged};
@@ -30,6 +32,13 @@ pub(crate) fn common_name(certificate: &CertificateDer<'_>) -> Option<String> {
         _ => return None,
     };
     (!name.is_empty() && !name.contains('\0')).then_some(name)
+}
+
+/// Whether a certificate is for this host, by an alternative name or, without one, by its common name.
+pub(super) fn is_for(certificate: &CertificateDer<'_>, host: &ServerName<'_>) -> bool {
+    is_named(certificate, host)
+        || ParsedCertificate::try_from(certificate)
+            .is_ok_and(|parsed| verify_server_name(&parsed, host).is_ok())
 }
 
 /// Whether a certificate without alternative names is for this host by its common name.

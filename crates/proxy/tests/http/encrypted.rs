@@ -1,9 +1,9 @@
 //! TLS on either side.
 
-use std::net::SocketAddr;
 use std::path::Path;
+use std::slice;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use http::{Request, Response, Version};
@@ -16,16 +16,22 @@ use proxy::tls::{Acceptor, Connector, Downstream, DownstreamMode, Identity, Upst
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::site::{Site, full, gate, one_at_a_time, service};
+use crate::site::{Site, counted, full, gate, one_at_a_time, service};
 
 /// A certificate for `localhost` and its key, in files of this folder.
 fn identity(folder: &Path) -> Identity {
+    identity_of("localhost", folder)
+}
+
+/// A certificate for this host and its key.
+fn identity_of(host: &str, folder: &Path) -> Identity {
     use std::os::unix::fs::PermissionsExt;
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let identity = Identity { certificate: folder.join("cert.pem"), key: folder.join("key.pem") };
+    let made = rcgen::generate_simple_self_signed([host.to_owned()]).unwrap();
+    let file = |kind: &str| folder.join(format!("{host}.{kind}"));
+    let identity = Identity { certificate: file("pem"), key: file("key") };
     std::fs::write(&identity.certificate, made.cert.pem()).unwrap();
     std::fs::write(&identity.key, made.signing_key.serialize_pem()).unwrap();
     std::fs::set_permissions(&identity.key, std::fs::Permissions::from_mode(0o600)).unwrap();
@@ -33,7 +39,12 @@ fn identity(folder: &Path) -> Identity {
 }
 
 fn acceptor(identity: &Identity) -> Arc<Acceptor> {
-    let settings = Downstream { mode: DownstreamMode::Require, identity: identity.clone(), client_ca: None };
+    acceptor_of(slice::from_ref(identity))
+}
+
+fn acceptor_of(identities: &[Identity]) -> Arc<Acceptor> {
+    let settings =
+        Downstream { mode: DownstreamMode::Require, identities: identities.to_vec(), client_ca: None };
     Arc::new(Acceptor::for_http(&settings).unwrap())
 }
 
@@ -42,6 +53,16 @@ async fn connect(
     identity: &Identity,
     protocol: &[u8],
 ) -> tokio_rustls::client::TlsStream<TcpStream> {
+    connect_to("localhost", site, identity, protocol).await.unwrap()
+}
+
+/// As somebody does who asks for this host and trusts only this certificate.
+async fn connect_to(
+    host: &'static str,
+    site: &Site,
+    identity: &Identity,
+    protocol: &[u8],
+) -> std::io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
     use rustls::pki_types::pem::PemObject;
     let certificate = rustls::pki_types::CertificateDer::from_pem_file(&identity.certificate).unwrap();
     let mut roots = RootCertStore::empty();
@@ -54,8 +75,8 @@ async fn connect(
         .with_no_client_auth();
     config.alpn_protocols = vec![protocol.to_vec()];
     let socket = TcpStream::connect(site.address).await.unwrap();
-    let name = ServerName::try_from("localhost").unwrap();
-    TlsConnector::from(Arc::new(config)).connect(name, socket).await.unwrap()
+    let name = ServerName::try_from(host).unwrap();
+    TlsConnector::from(Arc::new(config)).connect(name, socket).await
 }
 
 #[tokio::test]
@@ -123,24 +144,6 @@ async fn a_service_behind_tls_is_verified_and_agreed_with() {
     }
 }
 
-/// A way to an address that counts the connections that go there.
-async fn counted(to: SocketAddr) -> (SocketAddr, Arc<AtomicUsize>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let accepted = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&accepted);
-    tokio::spawn(async move {
-        while let Ok((mut from, _)) = listener.accept().await {
-            count.fetch_add(1, Ordering::Relaxed);
-            tokio::spawn(async move {
-                let mut to = TcpStream::connect(to).await?;
-                tokio::io::copy_bidirectional(&mut from, &mut to).await
-            });
-        }
-    });
-    (address, accepted)
-}
-
 /// What a service behind TLS agrees on is one connection for all requests, and none for upgrades.
 #[tokio::test]
 async fn a_service_that_agrees_on_http_2_has_one_connection_and_upgrades_on_others() {
@@ -184,4 +187,60 @@ async fn a_service_that_agrees_on_http_2_has_one_connection_and_upgrades_on_othe
     assert_eq!(client.head().await.unwrap().status, 101);
     client.send("hello").await;
     assert_eq!(client.exactly(5).await, b"hello");
+}
+
+#[tokio::test]
+async fn each_client_is_shown_the_certificate_of_the_name_that_it_asks_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let identities =
+        ["localhost", "shop.example", "*.blog.example"].map(|host| identity_of(host, folder.path()));
+    let answer = async |_| Response::new(full("a page"));
+    let change = |settings: &mut proxy::http::Settings| settings.tls = Some(acceptor_of(&identities));
+    let site = gate(one_at_a_time(), &[service(answer).await], change).await;
+    let asked = [
+        ("localhost", 0),
+        ("shop.example", 1),
+        ("SHOP.example", 1),
+        ("anna.blog.example", 2),
+        ("otto.blog.example", 2),
+    ];
+    for (host, shown) in asked {
+        for (number, identity) in identities.iter().enumerate() {
+            let connected = connect_to(host, &site, identity, b"http/1.1").await;
+            assert_eq!(connected.is_ok(), number == shown, "{host} {number}: {connected:?}");
+        }
+    }
+    // For a name that none is for, the first is shown, and this client doesn't take it.
+    for identity in &identities {
+        assert!(connect_to("else.example", &site, identity, b"http/1.1").await.is_err());
+    }
+}
+
+#[test]
+fn of_several_certificates_the_faulty_one_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let [first, second] = ["localhost", "shop.example"].map(|host| identity_of(host, folder.path()));
+    let mixed = Identity { key: first.key.clone(), ..second.clone() };
+    let settings =
+        Downstream { mode: DownstreamMode::Require, identities: vec![first, mixed.clone()], client_ca: None };
+    let fault = Acceptor::for_http(&settings).unwrap_err();
+    assert!(fault.to_string().contains(&mixed.key.display().to_string()), "{fault}");
+}
+
+#[tokio::test]
+async fn who_never_ends_a_handshake_is_cut_off() {
+    let folder = tempfile::tempdir().unwrap();
+    let tls = acceptor(&identity(folder.path()));
+    let site = gate(one_at_a_time(), &[service(async |_| Response::new(full(""))).await], |settings| {
+        settings.tls = Some(tls);
+        settings.header_timeout = std::time::Duration::from_millis(100);
+    })
+    .await;
+    // Nothing at all, and the beginning of a ClientHello.
+    for said in ["", "\x16\x03\x01\x02\x00\x01"] {
+        let mut client = crate::site::Client::connect(&site).await;
+        client.send(said).await;
+        assert!(client.is_over().await, "{said:?}");
+    }
+    assert_eq!(site.status.clients().connected, 0);
 }

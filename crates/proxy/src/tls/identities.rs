@@ -1,0 +1,66 @@
+//! Who the gate is towards clients: one certificate, or of several the one that is for the name that a client asks for.
+
+use std::sync::Arc;
+
+use rustls::pki_types::{CertificateDer, DnsName, ServerName};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+
+use super::acceptor::mismatch;
+use super::{File, FileFault, Identity, files, names, provider};
+
+/// Certificates with their keys, at least one.
+#[derive(Debug)]
+pub(super) struct Identities {
+    first: Arc<CertifiedKey>,
+    others: Vec<Arc<CertifiedKey>>,
+}
+
+impl Identities {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// What is wrong with one of them; of several, which.
+    pub(super) fn read(identities: &[Identity]) -> Result<Self, FileFault> {
+        let several = identities.len() > 1;
+        let mut all = identities.iter().map(|identity| {
+            one(identity).map_err(|fault| if several { naming(fault, identity) } else { fault })
+        });
+        let none = || FileFault::new(File::Certificate, "is missing");
+        Ok(Self { first: all.next().ok_or_else(none)??, others: all.collect::<Result<_, _>>()? })
+    }
+
+    /// What whoever asks for no other name is shown.
+    pub(super) fn certificate(&self) -> CertificateDer<'static> {
+        // One without certificates is a fault of its file.
+        self.first.cert.first().cloned().unwrap_or_else(|| Vec::new().into())
+    }
+
+    /// The first one for a name; the first of all, if there is none, since a client may take it.
+    fn of(&self, name: Option<&str>) -> &Arc<CertifiedKey> {
+        let asked = name.filter(|_| !self.others.is_empty());
+        let host = asked.and_then(|name| DnsName::try_from(name).ok()).map(ServerName::DnsName);
+        let fits = |identity: &&Arc<CertifiedKey>| {
+            let certificate = identity.cert.first();
+            host.as_ref()
+                .is_some_and(|host| certificate.is_some_and(|certificate| names::is_for(certificate, host)))
+        };
+        std::iter::once(&self.first).chain(&self.others).find(fits).unwrap_or(&self.first)
+    }
+}
+
+impl ResolvesServerCert for Identities {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(self.of(hello.server_name())))
+    }
+}
+
+fn one(identity: &Identity) -> Result<Arc<CertifiedKey>, FileFault> {
+    let (chain, key) = files::identity(identity)?;
+    CertifiedKey::from_der(chain, key, &provider()).map(Arc::new).map_err(mismatch)
+}
+
+fn naming(fault: FileFault, identity: &Identity) -> FileFault {
+    let path = if fault.file == File::Key { &identity.key } else { &identity.certificate };
+    FileFault { why: format!("{} ({})", fault.why, path.display()), ..fault }
+}

@@ -210,7 +210,7 @@ fn what_clients_and_connections_do_is_shown() {
         servers.iter().map(|server| (named(server, "state"), named(server, "link"))).collect();
     assert_eq!(links, [("active".into(), "c1".into()), ("active".into(), "c2".into())]);
     let pids: Vec<_> = servers.iter().map(|server| named(server, "remote_pid")).collect();
-    let mut there: Vec<_> = scene.processes().into_iter().collect();
+    let mut there: Vec<_> = scene.lasting_processes().into_iter().collect();
     there.sort();
     let mut shown = pids.clone();
     shown.sort();

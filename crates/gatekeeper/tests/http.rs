@@ -147,6 +147,24 @@ async fn what_is_too_much_is_refused_and_the_admin_listener_answers_meanwhile() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn who_waits_takes_no_descriptor_beside_that_of_the_connection() {
+    let origin = Origin::start("site").await;
+    let gate = gate(&origin, &["connections = 1", "long_limit = 0"]);
+    let descriptors = || std::fs::read_dir(format!("/proc/{}/fd", gate.pid())).unwrap().count();
+    let first = Asking::start(&gate, 1, "/held");
+    until_there_are(&gate, 0, 1).await;
+    let before = descriptors();
+    let waiting = Asking::start(&gate, 40, "/held");
+    until_there_are(&gate, 40, 1).await;
+    // Some more or fewer are the admin listener's.
+    let taken = descriptors() - before;
+    assert!((30..60).contains(&taken), "{taken} descriptors for 40 who wait");
+    origin.let_go(41);
+    let told: Vec<Told> = first.all().await.into_iter().chain(waiting.all().await).collect();
+    assert!(told.iter().all(|told| told.status == 200), "{told:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_drain_loses_no_request() {
     let origin = Origin::start("site").await;
     let mut gate = gate(&origin, &["connections = 2", "long_limit = 0"]);

@@ -15,7 +15,7 @@ fn scene(user: &str) -> (Scene, Client, Client) {
     let scene = Scene::start(user, &["connections = 2"]);
     scene.setup("CREATE TABLE t (a int)");
     let [first, second] = scene.clients();
-    assert_eq!(scene.processes().len(), 2);
+    assert_eq!(scene.lasting_processes().len(), 2);
     (scene, first, second)
 }
 

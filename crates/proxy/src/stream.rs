@@ -34,6 +34,17 @@ impl Default for Keepalive {
     }
 }
 
+impl Keepalive {
+    /// Has a socket kept alive so, and without Nagle's delay, since messages are written whole. What a listening socket accepts
+    /// takes that over.
+    pub(crate) fn set(&self, socket: &SockRef<'_>) -> io::Result<()> {
+        socket.set_tcp_nodelay(true)?;
+        let settings =
+            TcpKeepalive::new().with_time(self.idle).with_interval(self.interval).with_retries(self.probes);
+        socket.set_tcp_keepalive(&settings)
+    }
+}
+
 /// A connected socket.
 #[derive(Debug)]
 pub(crate) enum Stream {
@@ -66,15 +77,15 @@ pub(crate) fn ip_is_loopback(ip: IpAddr) -> bool {
 }
 
 impl Stream {
-    /// Wraps a TCP connection: no Nagle delay (messages are written whole), and keepalive.
+    /// Wraps a TCP connection that was made from here: no Nagle delay, and keepalive.
     pub(crate) fn tcp(stream: TcpStream, keepalive: &Keepalive) -> io::Result<Self> {
-        stream.set_nodelay(true)?;
-        let settings = TcpKeepalive::new()
-            .with_time(keepalive.idle)
-            .with_interval(keepalive.interval)
-            .with_retries(keepalive.probes);
-        SockRef::from(&stream).set_tcp_keepalive(&settings)?;
+        keepalive.set(&SockRef::from(&stream))?;
         Ok(Self::Tcp(stream))
+    }
+
+    /// Wraps a TCP connection of a listener that has been set so ([`Keepalive::set`]).
+    pub(crate) fn accepted(stream: TcpStream) -> Self {
+        Self::Tcp(stream)
     }
 
     /// Wraps a Unix socket connection.

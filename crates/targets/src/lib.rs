@@ -49,6 +49,7 @@ pub const TARGETS: &[Target] = &[
     ("heads", heads),
     ("request_types", proxy::http::garbage::request_types),
     ("interim", interim),
+    ("head", proxy::http::garbage::head),
 ];
 
 /// Places of one input where a head may begin.

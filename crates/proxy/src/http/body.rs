@@ -4,7 +4,10 @@
 //! a beginning that was read while the request waited.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -20,6 +23,10 @@ use super::socket::{UnderWay, Watched};
 
 /// What is read of a request's body while the request waits: it tells that its client has gone, if that stands behind it.
 pub(crate) const READ_AHEAD: usize = 64 * 1024;
+/// A body of a known length up to this has to be there before its request stands in line: forms and API calls. So who sends it
+/// slowly keeps nobody waiting. Of a larger one its client hears early that it is refused; and a body without a length may be one half
+/// of a conversation, whose other half its client waits for.
+const GATHERED: u64 = 16 * 1024;
 
 /// Why a body ended before its end.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +42,24 @@ pub(crate) enum Broken {
     Large,
 }
 
+/// How long the service has waited for a client's body: told to who measures what the request takes, since the body itself has gone
+/// to the service's connection.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Awaited(Option<Arc<AtomicU64>>);
+
+impl Awaited {
+    fn count(&self, waited: Duration) {
+        if let Some(nanos) = &self.0 {
+            nanos.fetch_add(u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        }
+    }
+
+    /// Until now.
+    pub(crate) fn time(&self) -> Duration {
+        self.0.as_ref().map_or(Duration::ZERO, |nanos| Duration::from_nanos(nanos.load(Ordering::Relaxed)))
+    }
+}
+
 /// A request's body.
 #[derive(Debug, Default)]
 pub(crate) struct ToService {
@@ -45,8 +70,11 @@ pub(crate) struct ToService {
     /// So many bytes more may come.
     left: Option<u64>,
     waiting: Option<Pin<Box<Sleep>>>,
+    waits_since: Option<Instant>,
     /// Whether something of it has been taken, so that it can't be sent again.
     taken: bool,
+    /// How long the service's side has waited for it.
+    awaited: Awaited,
     /// Whose connection hears of it if the request ends before its body, over HTTP/1.1.
     client: Option<Watched>,
 }
@@ -68,7 +96,9 @@ impl ToService {
             wait_max,
             left: bytes_max,
             waiting: None,
+            waits_since: None,
             taken: false,
+            awaited: Awaited::default(),
             client,
         }
     }
@@ -97,6 +127,9 @@ impl ToService {
         match Pin::new(rest).poll_frame(context) {
             Poll::Ready(frame) => {
                 self.waiting = None;
+                if let Some(since) = self.waits_since.take() {
+                    self.awaited.count(since.elapsed());
+                }
                 if frame.is_none() {
                     self.rest = None;
                 }
@@ -108,12 +141,46 @@ impl ToService {
             }
             Poll::Pending => {
                 let wait_max = self.wait_max;
+                self.waits_since.get_or_insert_with(Instant::now);
                 let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(wait_max)));
                 ready!(waiting.as_mut().poll(context));
                 waiting.as_mut().reset(Instant::now() + wait_max);
                 Poll::Ready(Some(Err(Broken::Late(wait_max))))
             }
         }
+    }
+
+    /// How long the service's side waits for it from now on.
+    pub(crate) fn awaited(&mut self) -> Awaited {
+        self.awaited = Awaited(self.rest.is_some().then(Arc::default));
+        self.awaited.clone()
+    }
+
+    /// Whether it has to be there first.
+    pub(crate) fn is_to_be_gathered(&self) -> bool {
+        let is_short = |rest: &Incoming| rest.size_hint().exact().is_some_and(|length| length <= GATHERED);
+        self.rest.as_ref().is_some_and(is_short)
+    }
+
+    /// Has all of it there.
+    ///
+    /// # Errors
+    /// The client has gone, sends nothing for too long, or sends what isn't a body.
+    pub(crate) async fn gather(&mut self) -> Result<(), Broken> {
+        // Frames without bytes are as many as fill it, at most.
+        while self.rest.is_some() && self.read < READ_AHEAD {
+            match poll_fn(|context| self.poll_rest(context)).await {
+                Some(frame) => self.keep(frame?),
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, frame: Frame<Bytes>) {
+        // A frame without bytes counts as well: nobody may send any number of them.
+        self.read += frame.data_ref().map_or(0, Bytes::len).max(64);
+        self.ahead.push_back(frame);
     }
 
     /// Whether all bytes of a known length are there, but not the end of their stream, which HTTP/2 may say in a frame of its
@@ -136,9 +203,7 @@ impl ToService {
                 Some(frame) => {
                     let frame = frame?;
                     Self::allow(&mut self.left, &frame)?;
-                    // A frame without bytes counts as well: nobody may send any number of them.
-                    self.read += frame.data_ref().map_or(0, Bytes::len).max(64);
-                    self.ahead.push_back(frame);
+                    self.keep(frame);
                 }
                 None => self.rest = None,
             }

@@ -182,6 +182,9 @@ async fn pass(
         return Err(Refusal::Fault(Fault::Length).into());
     }
     fields::check(&request).map_err(Refusal::Fault)?;
+    if is_http2 {
+        fields::join_cookies(request.headers_mut());
+    }
     refuse_large(&told.settings, &request)?;
     let upgrading =
         fields::upgrade(&request).map(|to| Upgrading { to, client: hyper::upgrade::on(&mut request) });
@@ -189,6 +192,16 @@ async fn pass(
         watched.share();
     }
     let expects = request.headers_mut().remove(header::EXPECT).is_some();
+    let by_itself = (!is_http2).then_some(watched);
+    let (wait_max, bytes_max) = (told.settings.body_timeout, told.settings.body_max);
+    let mut request = request.map(|body| ToService::new(body, by_itself, wait_max, bytes_max));
+    // Who waits to be asked for his body sends none before.
+    if !expects
+        && request.body().is_to_be_gathered()
+        && let Ok(_room) = gate.gathering.try_acquire()
+    {
+        gather(request.body_mut()).await?;
+    }
     // Who doesn't tell it needn't look at the clock.
     let arrived = (record.is_some() || told.settings.server_timing).then(Instant::now);
     let elapsed = || arrived.map_or(Duration::ZERO, |arrived| arrived.elapsed());
@@ -202,9 +215,6 @@ async fn pass(
         entry: Entry::Queued,
         deadline,
     };
-    let by_itself = (!is_http2).then_some(watched);
-    let (wait_max, bytes_max) = (told.settings.body_timeout, told.settings.body_max);
-    let mut request = request.map(|body| ToService::new(body, by_itself, wait_max, bytes_max));
     let permit = match gate.driver.arrive(asked, || classified.name.clone()) {
         Arrival::Dispatched(permit) => permit,
         Arrival::Rejected(reason) => return Err(rejected(gate, reason).into()),
@@ -267,6 +277,15 @@ impl Ahead {
 fn rejected(gate: &Gate, reason: Reason) -> Refusal {
     let after = gate.driver.retry_after();
     Refusal::Rejected(reason, after.mul_f64(rand::random_range(1.0..1.5)))
+}
+
+/// Has a short body there before its request stands in line.
+async fn gather(body: &mut ToService) -> Result<(), Ended> {
+    body.gather().await.map_err(|broken| match broken {
+        Broken::Late(_) => Refusal::LateBody.into(),
+        Broken::Large => Refusal::Fault(Fault::LargeBody).into(),
+        Broken::Http(_) => Ended::Gone,
+    })
 }
 
 /// Waits for the verdict, and for the client's leaving.

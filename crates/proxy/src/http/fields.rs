@@ -156,15 +156,19 @@ pub(crate) fn check<B>(request: &Request<B>) -> Result<(), Fault> {
         return Err(Fault::Method);
     }
     let fields = request.headers();
-    if request.version() <= Version::HTTP_11 {
+    let is_http2 = request.version() > Version::HTTP_11;
+    // In HTTP/2 the authority is the host, and any Host is dropped; but there may be none.
+    if !is_http2 || request.uri().authority().is_none() {
         let mut hosts = fields.get_all(header::HOST).iter();
         let host = hosts.next();
-        if hosts.next().is_some() || (host.is_none() && request.version() == Version::HTTP_11) {
+        if hosts.next().is_some() || (host.is_none() && request.version() >= Version::HTTP_11) {
             return Err(Fault::Host);
         }
         if host.is_some_and(|host| !is_host(host.as_bytes())) {
             return Err(Fault::BadHost);
         }
+    }
+    if !is_http2 {
         let mut codings = fields.get_all(header::TRANSFER_ENCODING).iter();
         let is_chunked =
             |coding: &HeaderValue| coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked");
@@ -219,12 +223,30 @@ fn nominated(fields: &HeaderMap) -> impl Iterator<Item = &str> {
     values.flat_map(|value| value.split(',')).map(str::trim)
 }
 
-/// Whether target and fields together are at most so long, as HTTP/1.1 would write them.
+/// Joins what a client of HTTP/2 may say of its cookies in many fields, and browsers do: in HTTP/1.1 there is one (RFC 9113,
+/// section 8.2.3), and many a service reads no second one.
+pub(crate) fn join_cookies(fields: &mut HeaderMap) {
+    let crumbs = fields.get_all(header::COOKIE);
+    if crumbs.iter().nth(1).is_none() {
+        return;
+    }
+    let joined = crumbs.iter().map(HeaderValue::as_bytes).collect::<Vec<_>>().join(&b"; "[..]);
+    // Whatever was allowed in the crumbs is allowed in the whole.
+    if let Ok(mut joined) = HeaderValue::from_bytes(&joined) {
+        joined.set_sensitive(true);
+        fields.insert(header::COOKIE, joined);
+    }
+}
+
+/// More fields than this hyper doesn't read over HTTP/1.1, here or in the service, so nor are they passed on from HTTP/2.
+const FIELDS_MAX: usize = 100;
+
+/// Whether target and fields together are at most so long, as HTTP/1.1 would write them, and the fields not too many.
 pub(crate) fn is_within<B>(request: &Request<B>, bytes_max: usize) -> bool {
     let fields: usize =
         request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
     let target = request.uri().path_and_query().map_or(0, |path| path.as_str().len());
-    fields + target <= bytes_max
+    fields + target <= bytes_max && request.headers().len() <= FIELDS_MAX
 }
 
 /// What the request wants its connection to become. Only HTTP/1.1 knows that. An upgrade to HTTP/2 (which RFC 9113 has
@@ -434,11 +456,31 @@ mod tests {
         assert_eq!(check(&none), Err(Fault::Host));
         *none.version_mut() = Version::HTTP_10;
         assert_eq!(check(&none), Ok(()));
+        *none.version_mut() = Version::HTTP_2;
+        assert_eq!(check(&none), Err(Fault::Host), "nor is there an authority");
+        let mut two = request(&[("host", "other.example")]);
+        *two.version_mut() = Version::HTTP_2;
+        assert_eq!(check(&two), Err(Fault::Host));
+        *two.uri_mut() = Uri::from_static("http://shop.example/");
+        check(&two).unwrap();
+        readdress(&mut two, &from(false));
+        assert_eq!(two.headers().get_all(header::HOST).iter().collect::<Vec<_>>(), ["shop.example"]);
         for host in ["a b", "user@shop.example", "a/b", "a:b:c"] {
             let mut bad = request(&[]);
             bad.headers_mut().insert(header::HOST, HeaderValue::from_str(host).unwrap());
             assert_eq!(check(&bad), Err(Fault::BadHost), "{host}");
         }
+    }
+
+    #[test]
+    fn cookies_in_many_fields_become_one_that_stays_secret() {
+        let mut fields =
+            request(&[("cookie", "a=1"), ("accept", "*/*"), ("cookie", "b=2"), ("cookie", "c=\"3\"")]);
+        join_cookies(fields.headers_mut());
+        let joined: Vec<_> = fields.headers().get_all(header::COOKIE).iter().collect();
+        assert_eq!(joined, ["a=1; b=2; c=\"3\""]);
+        assert!(joined[0].is_sensitive());
+        assert_eq!(fields.headers().len(), 3);
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! A request from its dispatch to the last byte of its response: what it holds, and for how long the service was busy.
 //!
-//! The upstream time that its type learns is from dispatch to the last byte, without the time that its client left what
-//! was there untaken: a slow client says nothing of what a request costs. While a client takes nothing for [`PATIENCE`],
-//! its request counts as idle (and gives its work back, as any idle one does); a response without a length that goes on
-//! for [`STREAM_AFTER`] is a stream: it was admitted once, holds nothing any more, and teaches nothing.
+//! The upstream time that its type learns is from dispatch to the last byte, without the time that its client let the service wait
+//! for its body or left what was there untaken: a slow client says nothing of what a request costs. While a client takes nothing for
+//! [`PATIENCE`], its request counts as idle (and gives its work back, as any idle one does). Who has left what was there untaken for
+//! [`SLOW_AFTER`] altogether is slow: the request ends for the gate, and the rest of its response holds nothing but its two sockets. A response without a
+//! length that goes on for [`STREAM_AFTER`] is a stream: it was admitted once, holds nothing any more, and teaches nothing.
 
 use std::future::Future;
 use std::sync::{Arc, Weak};
@@ -14,11 +15,14 @@ use admission::Outcome;
 use parking_lot::Mutex;
 use tokio::time::{Instant, interval};
 
+use super::body::Awaited;
 use super::endpoint::{Lease, Sender};
 use crate::permit::Permit;
 
 /// A client that takes nothing for so long isn't the service's work.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// A client that has let the service wait for so long, altogether, takes its place from nobody else.
+const SLOW_AFTER: Duration = Duration::from_secs(1);
 /// A response that goes on for so long, and doesn't say for how long, is a stream.
 const STREAM_AFTER: Duration = Duration::from_secs(10);
 /// How often both are looked at.
@@ -35,6 +39,8 @@ struct State {
     permit: Option<Permit>,
     lease: Option<Lease>,
     dispatched: Instant,
+    /// For its body.
+    awaited: Awaited,
     outcome: Outcome,
     /// Since when the client has what there is.
     untaken_since: Option<Instant>,
@@ -46,12 +52,18 @@ struct State {
 }
 
 impl Flight {
-    /// A response has begun, to a request that was dispatched then.
-    pub(crate) fn new(permit: Permit, lease: Lease, dispatched: Instant, outcome: Outcome) -> Self {
+    /// A response has begun, to a request that was dispatched then, and whose service has waited for its body.
+    pub(crate) fn new(
+        permit: Permit,
+        lease: Lease,
+        (dispatched, awaited): (Instant, Awaited),
+        outcome: Outcome,
+    ) -> Self {
         Self(Arc::new(Mutex::new(State {
             permit: Some(permit),
             lease: Some(lease),
             dispatched,
+            awaited,
             outcome,
             untaken_since: None,
             untaken: Duration::ZERO,
@@ -98,10 +110,7 @@ impl Flight {
 
     /// It goes on for as long as its client likes, and holds nothing for that: an upgrade, or a stream of events.
     pub(crate) fn let_go(&self) {
-        let mut state = self.0.lock();
-        if let Some(permit) = state.permit.take() {
-            permit.complete(state.outcome, state.dispatched.elapsed());
-        }
+        self.0.lock().complete();
     }
 
     /// Drives a connection that becomes something else until it has. It goes on counting for its endpoint.
@@ -121,9 +130,20 @@ impl State {
         if let Some(lease) = self.lease.take() {
             lease.give_back();
         }
+        self.complete();
+    }
+
+    /// It ends for the gate.
+    fn complete(&mut self) {
         if let Some(permit) = self.permit.take() {
-            permit.complete(self.outcome, self.dispatched.elapsed().saturating_sub(self.untaken));
+            let client = self.untaken() + self.awaited.time();
+            permit.complete(self.outcome, self.dispatched.elapsed().saturating_sub(client));
         }
+    }
+
+    /// How long its client has left what was there, until now.
+    fn untaken(&self) -> Duration {
+        self.untaken + self.untaken_since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     /// What the clock alone says.
@@ -133,6 +153,9 @@ impl State {
             if let Some(permit) = self.permit.take() {
                 permit.give_up();
             }
+        }
+        if self.untaken() >= SLOW_AFTER {
+            self.complete();
         }
         if !self.is_idle
             && self.untaken_since.is_some_and(|since| since.elapsed() >= PATIENCE)

@@ -60,6 +60,7 @@ pub(crate) async fn forward(
     }
     let dispatched = Instant::now();
     let deadline = dispatched + told.settings.upstream_timeout;
+    let awaited = request.body_mut().awaited();
     match exchange(&told.endpoints, request, upgrading.is_some(), (deadline, client)).await {
         Ok((mut response, lease)) => {
             if told.settings.observe
@@ -67,7 +68,7 @@ pub(crate) async fn forward(
             {
                 response.headers_mut().insert(foreseen::OBSERVED, value);
             }
-            let flight = Flight::new(permit, lease, dispatched, outcome(response.status()));
+            let flight = Flight::new(permit, lease, (dispatched, awaited), outcome(response.status()));
             pass(gate, response, flight, upgrading, client.is_some())
         }
         Err(refusal) => {

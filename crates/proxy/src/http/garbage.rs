@@ -1,5 +1,6 @@
 //! Bodies of fuzz targets for what is private here: the preamble of a load balancer, the look at lengths in passing, what a
-//! service says before its response, and what is learned of paths, deadlines and traces.
+//! service says before its response, what is passed on of a head and believed of it, and what is learned of paths, deadlines and
+//! traces.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -7,9 +8,10 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
-use http::{Method, Request, Uri};
+use http::{Method, Request, Uri, Version};
 
 use super::classify::{Classifier, TypeField, TypeRule, time_out};
+use super::fields::{self, From};
 use super::interim::Ear;
 use super::preamble;
 use super::routes::SEEN;
@@ -102,6 +104,76 @@ fn check_label(label: &str, asked: &HashMap<String, u32>) {
         let times = asked.get(segment).copied().unwrap_or(0);
         assert!(times >= SEEN, "{segment:?} of {label} was asked for {times} times");
     }
+}
+
+/// A head: its first byte says how it came, the first line is `METHOD TARGET`, each other one `NAME: VALUE`. Of what passes, nothing is
+/// sent on that is for one connection only, its target is a path, it has one host, and somebody who isn't trusted says
+/// of himself only what the gate knows.
+///
+/// # Panics
+/// If that isn't so.
+pub fn head(data: &[u8]) {
+    let Some((&how, text)) = data.split_first() else { return };
+    let Some(mut request) = head_of(text) else { return };
+    if how & 1 > 0 {
+        *request.version_mut() = Version::HTTP_2;
+    }
+    let (encrypted, trusted) = (how & 2 > 0, how & 4 > 0);
+    let address = std::net::IpAddr::from([192, 0, 2, 7]);
+    let from = From::new(Some(address), encrypted, trusted);
+    let client = fields::client_of(request.headers(), &from, &[]);
+    assert!(client.is_some() && (trusted || client == Some(address)), "{client:?}");
+    let _ = fields::upgrade(&request);
+    if fields::check(&request).is_err() {
+        return;
+    }
+    let nominated: Vec<String> = values(request.headers(), "connection")
+        .flat_map(|value| value.split(','))
+        .map(|name| name.trim().to_ascii_lowercase())
+        .collect();
+    fields::readdress(&mut request, &from);
+    let (target, sent) = (request.uri(), request.headers());
+    assert!(
+        target.authority().is_none() && (target.path().starts_with('/') || target.path() == "*"),
+        "{target}"
+    );
+    for name in sent.keys().map(HeaderName::as_str) {
+        let added = name.starts_with("x-forwarded-") || matches!(name, "forwarded" | "host" | "te");
+        assert!(added || !nominated.iter().any(|other| other == name), "{name} is for one connection");
+        assert!(!["connection", "keep-alive", "proxy-connection", "upgrade"].contains(&name), "{name}");
+    }
+    assert!(values(sent, "te").all(|coding| coding == "trailers"));
+    let hosts: Vec<&HeaderValue> = sent.get_all("host").iter().collect();
+    assert!(hosts.len() <= 1 && hosts.iter().all(|host| !host.as_bytes().contains(&b'@')), "{hosts:?}");
+    let said = |name: &str| values(sent, name).collect::<Vec<_>>();
+    if trusted {
+        let asks = sent.get_all("x-forwarded-for").iter().next_back().map(HeaderValue::as_bytes);
+        assert!(asks.is_some_and(|asks| asks.ends_with(b"192.0.2.7")), "{asks:?}");
+    } else {
+        assert_eq!(said("x-forwarded-for"), ["192.0.2.7"]);
+        assert_eq!(said("x-forwarded-proto"), [if encrypted { "https" } else { "http" }]);
+        assert!(said("forwarded").is_empty() && sent.get("x-forwarded-host") == sent.get("host"));
+    }
+}
+
+fn head_of(text: &[u8]) -> Option<Request<()>> {
+    let mut lines = text.split(|&byte| byte == b'\n');
+    let mut words = lines.next()?.splitn(2, |&byte| byte == b' ');
+    let mut request = Request::builder()
+        .method(Method::from_bytes(words.next()?).ok()?)
+        .uri(Uri::try_from(words.next()?).ok()?)
+        .body(())
+        .ok()?;
+    for line in lines {
+        let at = line.iter().position(|&byte| byte == b':')?;
+        let name = HeaderName::from_bytes(&line[..at]).ok()?;
+        request.headers_mut().append(name, HeaderValue::from_bytes(line[at + 1..].trim_ascii()).ok()?);
+    }
+    Some(request)
+}
+
+fn values<'a>(fields: &'a HeaderMap, name: &str) -> impl Iterator<Item = &'a str> {
+    fields.get_all(name).iter().filter_map(|value| value.to_str().ok())
 }
 
 /// What is taken for a trace stood there.

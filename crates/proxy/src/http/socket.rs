@@ -1,13 +1,11 @@
 //! A client's socket as HTTP needs it: shared, so that a request that waits can watch whether its client is still there.
 //!
 //! hyper owns what it reads from, and while a request waits it reads nothing once it has seen the beginning of a body or
-//! of the next request. A half of the socket stays here ([`Watched`]), from which a second registration with the
-//! system's poller can be made: it hears of the end of the stream without reading, and without a cost for those who
-//! don't wait.
+//! of the next request. A half of the socket stays here ([`Watched`]). The system's poller tells it of the end of the stream,
+//! which needs no reading and no registration of its own.
 
 use std::future::poll_fn;
 use std::io;
-use std::os::fd::AsFd;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -15,7 +13,6 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use rustix::io::dup;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf, Ready};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{Instant, Sleep, sleep};
@@ -104,28 +101,12 @@ impl Watched {
     /// Resolves when the client has gone: it has closed its side, or the connection is lost. Clients that close their
     /// side and wait for an answer count as gone, as they do with hyper and with the proxies in use.
     pub(crate) async fn gone(&self) {
-        let watch = async || -> io::Result<()> {
-            match &self.socket {
-                Shared::Tcp(socket) => {
-                    let copy = TcpStream::from_std(dup(socket.as_fd())?.into())?;
-                    end_of(
-                        || copy.ready(Interest::READABLE),
-                        || forget(copy.try_io(Interest::READABLE, blocked)),
-                    )
-                    .await
-                }
-                Shared::Unix(socket) => {
-                    let copy = UnixStream::from_std(dup(socket.as_fd())?.into())?;
-                    end_of(
-                        || copy.ready(Interest::READABLE),
-                        || forget(copy.try_io(Interest::READABLE, blocked)),
-                    )
-                    .await
-                }
-            }
+        let told = match &self.socket {
+            Shared::Tcp(socket) => socket.ready(END).await,
+            Shared::Unix(socket) => socket.ready(END).await,
         };
-        // Out of descriptors: hyper notices most of those who leave.
-        if watch().await.is_err() {
+        // Anything else doesn't happen, and hyper notices most of those who leave.
+        if !told.is_ok_and(Ready::is_read_closed) {
             std::future::pending::<()>().await;
         }
     }
@@ -142,16 +123,9 @@ impl Watched {
     }
 }
 
-/// Waits for the end of a stream, without reading. `clear` makes the poller tell only of what comes from then on.
-async fn end_of<F: Future<Output = io::Result<Ready>>>(
-    ready: impl Fn() -> F,
-    clear: impl Fn(),
-) -> io::Result<()> {
-    while !ready().await?.is_read_closed() {
-        clear();
-    }
-    Ok(())
-}
+/// What the poller tells of the end of a stream, and of nothing else that comes over it: it isn't asked for urgent data, the other
+/// half of this interest.
+const END: Interest = Interest::PRIORITY;
 
 /// What a read says that finds nothing.
 fn blocked() -> io::Result<()> {
@@ -163,9 +137,6 @@ fn blocked() -> io::Result<()> {
 fn drained(room: usize, count: &usize) -> io::Result<()> {
     if (1..room).contains(count) { blocked() } else { Ok(()) }
 }
-
-/// Of a read that finds nothing, only what it does to the readiness matters.
-fn forget(_nothing: io::Result<()>) {}
 
 impl AsyncRead for Shared {
     fn poll_read(

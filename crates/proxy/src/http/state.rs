@@ -8,6 +8,7 @@ use std::time::Duration;
 use admission::Policy;
 use bytes::Bytes;
 use parking_lot::RwLock;
+use tokio::sync::Semaphore;
 
 use super::access::AccessLog;
 use super::class::{ClassRule, Classes};
@@ -190,7 +191,13 @@ pub(crate) struct Gate {
     pub(crate) shutdown: Shutdown,
     pub(crate) counts: Counts,
     pub(crate) lateness: Arc<Lateness>,
+    /// Room for short bodies that haven't come.
+    pub(crate) gathering: Semaphore,
 }
+
+/// So many short bodies at once are waited for before their requests stand in line, 64 MiB at most. Where more are sent slowly,
+/// theirs come while they wait, as larger ones do.
+const GATHERING_MAX: usize = 4_096;
 
 impl Gate {
     pub(crate) fn new(settings: Settings, driver: Arc<Driver>, shutdown: Shutdown) -> Arc<Self> {
@@ -203,6 +210,7 @@ impl Gate {
             flights: Flights::default(),
             shutdown,
             counts: Counts::default(),
+            gathering: Semaphore::new(GATHERING_MAX),
         })
     }
 

@@ -77,9 +77,9 @@ impl Seen {
         self.gone >= ASKED_MIN && self.gone * 4 > self.came
     }
 
-    /// Whether there were always newcomers.
+    /// Whether there were always newcomers, those included that had gone: a queue of nobody else is the worst.
     fn is_besieged(&self) -> bool {
-        !self.was_empty && self.came >= ASKED_MIN
+        !self.was_empty && self.came + self.gone >= ASKED_MIN
     }
 }
 
@@ -253,6 +253,14 @@ mod tests {
         for _ in 0..100 {
             assert_eq!(controller.look(&full(ASKED_MIN - 1)), Course::default(), "so few are no queue");
         }
+    }
+
+    #[test]
+    fn a_queue_of_newcomers_who_have_all_gone_when_it_is_their_turn_is_made_short() {
+        let mut controller = Controller::default();
+        let stale = Seen { came: 2, gone: 180, was_empty: false, ..seen(150, 1) };
+        let backlogs: Vec<_> = (0..STANDING).map(|_| controller.look(&stale).backlog).collect();
+        assert_eq!(backlogs, [None, None, None, None, Some(64)]);
     }
 
     #[test]

@@ -46,6 +46,27 @@ async fn clients_are_served_over_tcp_until_the_gate_drains() {
 }
 
 #[tokio::test]
+async fn who_is_accepted_has_what_the_listener_was_set_to() {
+    let address = Address::inet("127.0.0.1", 0);
+    let keepalive = Keepalive { idle: Duration::from_secs(77), ..Keepalive::default() };
+    let listener = Listener::bind(&address, keepalive).await.unwrap();
+    let address = listener.address().to_string();
+    let (trigger, shutdown) = shutdown();
+    let serve = async |stream: Stream| {
+        let Stream::Tcp(socket) = &stream else { panic!("a TCP connection") };
+        let set = SockRef::from(socket);
+        assert!(set.tcp_nodelay().unwrap() && set.keepalive().unwrap());
+        assert_eq!(set.tcp_keepalive_time().unwrap(), Duration::from_secs(77));
+        echo(stream).await;
+    };
+    let talk = async {
+        assert_eq!(echoed(&mut TcpStream::connect(&address).await.unwrap()).await, 7);
+        trigger.drain();
+    };
+    tokio::join!(listener.serve(bounds(10, FOREVER), &shutdown, serve), talk);
+}
+
+#[tokio::test]
 async fn a_client_that_is_there_may_finish_while_the_gate_drains() {
     let (listener, address) = local().await;
     let (trigger, shutdown) = shutdown();

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use admission::Policy;
 use bytes::Bytes;
 use http::header::{self, HeaderValue};
 use http::{Request, Response};
@@ -12,7 +13,7 @@ use hyper::body::{Frame, Incoming};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use crate::site::{Body, Client, full, gate, one_at_a_time, service};
+use crate::site::{Body, Client, counted, full, gate, one_at_a_time, service};
 
 /// Says what it was asked, field by field, and returns the body.
 pub(crate) async fn echo(request: Request<Incoming>) -> Response<Body> {
@@ -337,6 +338,46 @@ async fn of_several_endpoints_the_ones_that_are_there_serve() {
     let mut client = Client::connect(&alone).await;
     let told = client.get("/").await;
     assert_eq!((told.status, told.field("x-gatekeeper")), (502, Some("upstream")));
+}
+
+#[tokio::test]
+async fn of_several_endpoints_the_one_with_the_fewest_requests_serves() {
+    let named = |name: &'static str| {
+        service(move |request: Request<Incoming>| async move {
+            if request.uri().path() == "/held" {
+                std::future::pending::<()>().await;
+            }
+            Response::new(full(name))
+        })
+    };
+    let both = [named("first").await, named("second").await];
+    let policy = Policy { connections: 10, long_limit: None, ..one_at_a_time() };
+    let site = gate(policy, &both, |_| {}).await;
+    let mut held = Client::connect(&site).await;
+    held.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    site.reaches(0, 1).await;
+    let mut client = Client::connect(&site).await;
+    let serves = client.get("/").await.text().to_owned();
+    for _ in 0..9 {
+        assert_eq!(
+            client.get("/").await.text(),
+            serves,
+            "in turn it would be the other one each second time"
+        );
+    }
+}
+
+#[tokio::test]
+async fn one_request_after_another_takes_one_connection_to_the_service() {
+    let (way, accepted) = counted(service(async |_| Response::new(full("a page"))).await).await;
+    let site = gate(one_at_a_time(), &[way], |_| {}).await;
+    for _ in 0..5 {
+        let mut client = Client::connect(&site).await;
+        for _ in 0..10 {
+            assert_eq!(client.get("/").await.text(), "a page");
+        }
+    }
+    assert_eq!(accepted.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test]

@@ -172,6 +172,78 @@ async fn a_refused_grpc_call_hears_of_it_in_its_own_way() {
     tokio::time::sleep(Duration::ZERO).await;
 }
 
+#[tokio::test]
+async fn a_head_that_is_too_large_is_refused_and_the_connection_goes_on() {
+    let answer = async |_| Response::new(full("served"));
+    let site = gate(one_at_a_time(), &[service(answer).await], |_| {}).await;
+    let mut sender = client(&site).await;
+    let large = |count: usize, length: usize| {
+        let mut request = get("/");
+        for number in 0..count {
+            let name = http::HeaderName::try_from(format!("x-{number}")).unwrap();
+            request.headers_mut().append(name, HeaderValue::try_from("x".repeat(length)).unwrap());
+        }
+        request
+    };
+    for (count, length) in [(1, 70_000), (200, 1)] {
+        let told = sender.send_request(large(count, length)).await.unwrap();
+        assert_eq!(told.status(), StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "{count} of {length} bytes");
+    }
+    let told = sender.send_request(large(50, 100)).await.unwrap();
+    assert_eq!(told.status(), StatusCode::OK);
+    assert_eq!(site.status.totals().counts.dispatched, 1);
+}
+
+#[tokio::test]
+async fn cookies_in_many_fields_reach_the_service_as_one() {
+    let answer = async |request: Request<Incoming>| {
+        let cookies: Vec<_> = request.headers().get_all("cookie").iter().collect();
+        assert_eq!(cookies.len(), 1);
+        Response::new(full(cookies[0].as_bytes().to_vec()))
+    };
+    let site = gate(one_at_a_time(), &[service(answer).await], |_| {}).await;
+    let mut sender = client(&site).await;
+    // As many as a browser keeps for a site: more than fields may be.
+    for count in [1, 2, 180] {
+        let cookies: Vec<String> = (0..count).map(|number| format!("c{number}={number}")).collect();
+        let mut request = get("/");
+        for cookie in &cookies {
+            request.headers_mut().append("cookie", HeaderValue::try_from(cookie).unwrap());
+        }
+        let response = sender.send_request(request).await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), cookies.join("; "));
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_is_reset_within_its_upload_leaves_nothing() {
+    let answer = async |request: Request<Incoming>| {
+        // The service sees it end before its time.
+        assert!(request.into_body().collect().await.is_err());
+        Response::new(full(""))
+    };
+    let site = gate(one_at_a_time(), &[service(answer).await], |_| {}).await;
+    let socket = TcpStream::connect(site.address).await.unwrap();
+    let (mut sender, connection) =
+        http2::handshake(TokioExecutor::new(), TokioIo::new(socket)).await.unwrap();
+    tokio::spawn(connection);
+    for round in 0..3 {
+        let first = futures_util::stream::once(async {
+            Ok::<_, Infallible>(Frame::data(Bytes::from_static(&[b'x'; 20_000])))
+        });
+        let never = futures_util::stream::pending();
+        let body = BodyExt::boxed_unsync(StreamBody::new(futures_util::StreamExt::chain(first, never)));
+        let request =
+            Request::post("http://shop.example/").header("content-length", 30_000).body(body).unwrap();
+        let asked = tokio::spawn(sender.send_request(request));
+        site.reaches(0, 1).await;
+        asked.abort();
+        site.reaches(0, 0).await;
+        assert_eq!(site.status.totals().counts.dispatched, round + 1);
+    }
+}
+
 /// So many frames of one byte.
 fn small_frames(count: usize) -> Body {
     let frames = (0..count).map(|_| Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"x"))));
@@ -222,6 +294,8 @@ async fn a_client_that_takes_nothing_holds_up_no_other_of_the_shared_connection(
 
 #[tokio::test]
 async fn a_response_waits_for_the_end_of_a_request_whose_length_is_known() {
+    // Shorter ones have to be there before their request stands in line.
+    const LENGTH: usize = 20_000;
     let answer = async |request: Request<Incoming>| {
         Response::new(full(request.into_body().collect().await.unwrap().to_bytes()))
     };
@@ -231,18 +305,19 @@ async fn a_response_waits_for_the_end_of_a_request_whose_length_is_known() {
         http2::handshake(TokioExecutor::new(), TokioIo::new(socket)).await.unwrap();
     tokio::spawn(connection);
     let (end, ending) = tokio::sync::oneshot::channel::<()>();
-    let data =
-        futures_util::stream::once(async { Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"abc"))) });
+    let data = futures_util::stream::once(async {
+        Ok::<_, Infallible>(Frame::data(Bytes::from_static(&[b'x'; LENGTH])))
+    });
     let end_of_stream = futures_util::stream::once(async move {
         ending.await.unwrap();
         Ok(Frame::data(Bytes::new()))
     });
     let body = BodyExt::boxed_unsync(StreamBody::new(futures_util::StreamExt::chain(data, end_of_stream)));
-    let request = Request::post("http://shop.example/").header("content-length", 3).body(body).unwrap();
+    let request = Request::post("http://shop.example/").header("content-length", LENGTH).body(body).unwrap();
     let answered = tokio::spawn(sender.send_request(request));
     site.reaches(0, 1).await;
     assert!(!answered.is_finished());
     end.send(()).unwrap();
     let body = answered.await.unwrap().unwrap().into_body().collect().await.unwrap().to_bytes();
-    assert_eq!(body, "abc");
+    assert_eq!(body.len(), LENGTH);
 }

@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use admission::Policy;
+use futures_util::{StreamExt, stream};
 use http::{Request, Response};
-use hyper::body::Incoming;
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::{Frame, Incoming};
 use proxy::admin::GateView;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Semaphore;
@@ -321,5 +323,194 @@ async fn who_is_refused_between_two_pieces_of_an_upload_hears_of_it() {
         socket.read_to_end(&mut heard).await.unwrap();
         let text = String::from_utf8(heard).unwrap();
         assert!(text.starts_with(&format!("HTTP/1.1 {status}")) && text.ends_with('}'), "{text}");
+    }
+}
+
+/// Answers `/large` with 20 MB, and anything else with its path.
+async fn large_or_small() -> std::net::SocketAddr {
+    service(async |request: Request<Incoming>| {
+        let path = request.uri().path().to_owned();
+        Response::new(full(if path == "/large" { vec![b'x'; 20_000_000] } else { path.into_bytes() }))
+    })
+    .await
+}
+
+#[tokio::test]
+async fn who_takes_a_response_slowly_keeps_nobody_else_waiting() {
+    let site = gate(one_at_a_time(), &[large_or_small().await], |_| {}).await;
+    let mut slow = ask(&site, "GET /large HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    let head = slow.head().await.unwrap();
+    assert_eq!(head.field("content-length"), Some("20000000"));
+    // It takes nothing more, and there is one place.
+    let mut other = Client::connect(&site).await;
+    assert_eq!(other.get("/small").await.text(), "/small");
+    site.reaches(0, 0).await;
+    assert_eq!(slow.exactly(20_000_000).await.len(), 20_000_000);
+    // Served, and nobody counts as having left.
+    let counts = site.status.totals().counts;
+    assert_eq!((counts.left, counts.canceled), (0, 0));
+}
+
+#[tokio::test]
+async fn who_takes_nothing_more_of_a_response_is_cut_off() {
+    let site = gate(one_at_a_time(), &[large_or_small().await], |settings| {
+        settings.body_timeout = Duration::from_millis(300);
+    })
+    .await;
+    let mut slow = ask(&site, "GET /large HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    assert_eq!(slow.head().await.unwrap().status, 200);
+    let gone = async {
+        while site.status.clients().connected > 0 {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, gone).await.expect("the gate waits for it no longer");
+    site.reaches(0, 0).await;
+}
+
+#[tokio::test]
+async fn who_sends_a_short_body_slowly_keeps_nobody_else_waiting() {
+    let site = gate(one_at_a_time(), &[large_or_small().await], |_| {}).await;
+    let mut slow = ask(&site, "POST /slow HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nabc").await;
+    let mut other = Client::connect(&site).await;
+    assert_eq!(other.get("/small").await.text(), "/small");
+    assert_eq!(site.status.totals().counts.dispatched, 1, "who hasn't sent what he asks isn't in line");
+    slow.send("de").await;
+    assert_eq!(slow.response().await.unwrap().text(), "/slow");
+    site.reaches(0, 0).await;
+}
+
+#[tokio::test]
+async fn a_short_body_that_never_comes_is_not_waited_for_forever() {
+    let change = |settings: &mut proxy::http::Settings| settings.body_timeout = Duration::from_millis(50);
+    let site = gate(one_at_a_time(), &[large_or_small().await], change).await;
+    let mut never = ask(&site, "POST /never HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nabc").await;
+    let told = never.response().await.unwrap();
+    assert_eq!((told.status, told.field("x-gatekeeper")), (408, Some("body_timeout")));
+    assert_eq!(site.status.totals().counts.dispatched, 0);
+}
+
+#[tokio::test]
+async fn the_time_for_which_a_service_waits_for_a_body_is_not_its_cost() {
+    let read = async |request: Request<Incoming>| {
+        let body = request.into_body().collect().await.unwrap().to_bytes();
+        Response::new(full(body.len().to_string()))
+    };
+    let site = gate(one_at_a_time(), &[service(read).await], |_| {}).await;
+    let pause = Duration::from_secs(2);
+    let began = Instant::now();
+    let mut slow = ask(&site, "POST /up HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n").await;
+    slow.send(&"x".repeat(50_000)).await;
+    site.reaches(0, 1).await;
+    sleep(pause).await;
+    slow.send(&"x".repeat(50_000)).await;
+    assert_eq!(slow.response().await.unwrap().text(), "100000");
+    let lasted = began.elapsed();
+    site.reaches(0, 0).await;
+    let types = site.status.types();
+    let learned = types.iter().find(|row| row.label.contains("POST")).expect("its type").work;
+    let learned = Duration::from_nanos(learned.as_nanos());
+    assert!(learned < lasted - pause / 2, "{learned:?} of {lasted:?}");
+}
+
+/// Sends a body that never ends until nobody takes any more of it, and says how much that was.
+async fn until_stuck(client: &mut Client) -> usize {
+    let (piece, mut sent) = (vec![b'x'; 65_536], 0);
+    while sent < ENDLESS {
+        match timeout(Duration::from_millis(500), client.socket.write(&piece)).await {
+            Ok(count) => sent += count.unwrap(),
+            Err(_) => break,
+        }
+    }
+    sent
+}
+
+/// More than the kernel's buffers of two connections hold.
+const ENDLESS: usize = 64_000_000;
+
+#[tokio::test]
+async fn of_a_body_little_is_read_before_its_turn_and_nothing_is_sent() {
+    let (address, go) = held().await;
+    let site = gate(one_at_a_time(), &[address], |_| {}).await;
+    let mut first = ask(&site, "GET /1 HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    site.reaches(0, 1).await;
+    let head = format!("POST /2 HTTP/1.1\r\nHost: a\r\nContent-Length: {ENDLESS}\r\n\r\n");
+    let mut uploading = ask(&site, &head).await;
+    let sent = until_stuck(&mut uploading).await;
+    assert!(sent < ENDLESS / 2, "{sent} bytes were taken");
+    site.reaches(1, 1).await;
+    go.add_permits(1);
+    assert_eq!(first.response().await.unwrap().text(), "/1");
+    // Its turn has come, and it goes on.
+    site.reaches(0, 1).await;
+}
+
+#[tokio::test]
+async fn a_client_sends_no_faster_than_the_service_takes() {
+    // It answers once it may, and reads nothing before.
+    let (address, _go) = held().await;
+    let site = gate(one_at_a_time(), &[address], |_| {}).await;
+    let head = format!("POST /2 HTTP/1.1\r\nHost: a\r\nContent-Length: {ENDLESS}\r\n\r\n");
+    let mut uploading = ask(&site, &head).await;
+    let sent = until_stuck(&mut uploading).await;
+    assert!((16_384..ENDLESS / 2).contains(&sent), "{sent} bytes were taken");
+    site.reaches(0, 1).await;
+}
+
+#[tokio::test]
+async fn a_stream_of_events_is_admitted_once_and_holds_no_place() {
+    let answer = async |request: Request<Incoming>| {
+        if request.uri().path() != "/events" {
+            return Response::new(full("a page"));
+        }
+        let first = stream::iter([Ok(Frame::data(bytes::Bytes::from("data: 1\n\n")))]);
+        // And then none for as long as somebody listens.
+        let events = StreamBody::new(first.chain(stream::pending()));
+        Response::builder().header("content-type", "text/event-stream").body(BodyExt::boxed(events)).unwrap()
+    };
+    let site = gate(one_at_a_time(), &[service(answer).await], |_| {}).await;
+    let mut listening = ask(&site, "GET /events HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    assert_eq!(listening.head().await.unwrap().status, 200);
+    assert_eq!(listening.exactly(14).await, b"9\r\ndata: 1\n\n\r\n");
+    site.reaches(0, 0).await;
+    let mut other = Client::connect(&site).await;
+    assert_eq!(other.get("/page").await.text(), "a page");
+    assert_eq!(site.status.totals().counts.succeeded, 2);
+    drop(listening);
+    assert_eq!(other.get("/page").await.text(), "a page");
+}
+
+#[tokio::test]
+async fn who_is_refused_is_not_told_to_come_back_when_all_others_are() {
+    let (address, _go) = held().await;
+    let policy = Policy { queue_max: 0, ..one_at_a_time() };
+    let site = gate(policy, &[address], |_| {}).await;
+    let _first = ask(&site, "GET /1 HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    site.reaches(0, 1).await;
+    let mut refused = Client::connect(&site).await;
+    let mut told = Vec::new();
+    for _ in 0..20 {
+        refused.send("GET /2 HTTP/1.1\r\nHost: a\r\nContent-Type: application/grpc\r\n\r\n").await;
+        let after = refused.response().await.unwrap();
+        told.push(after.field("grpc-retry-pushback-ms").unwrap().parse::<u64>().unwrap());
+    }
+    told.sort_unstable();
+    let (least, most) = (told[0], told[19]);
+    told.dedup();
+    assert!(told.len() > 5 && most <= least * 3 / 2 + 1, "{told:?}");
+}
+
+#[tokio::test]
+async fn what_the_service_refuses_itself_is_told_apart() {
+    let answer = async |request: Request<Incoming>| {
+        let status = request.uri().path()[1..].parse::<u16>().unwrap();
+        Response::builder().status(status).header("retry-after", "7").body(full("mine")).unwrap()
+    };
+    let site = gate(one_at_a_time(), &[service(answer).await], |_| {}).await;
+    let mut client = Client::connect(&site).await;
+    for status in [429, 500, 502, 503, 504] {
+        let told = client.get(&format!("/{status}")).await;
+        assert_eq!((told.status, told.text(), told.field("retry-after")), (status, "mine", Some("7")));
+        assert_eq!(told.field("x-gatekeeper"), None);
     }
 }

@@ -19,6 +19,7 @@ mod execution;
 mod mix;
 mod open;
 mod schedule;
+mod speed;
 mod usage;
 
 use std::time::Duration;
@@ -29,7 +30,8 @@ pub use crowd::{Connecting, Crowd, CrowdOutcome, Group, Served};
 pub use mix::{Draw, Mix, RequestType, Statement, Unit, VALUES_MAX};
 pub use open::{OpenOutcome, OpenRun, Progress};
 pub use schedule::{ARRIVALS_MAX, Arrival, Schedule};
-pub use usage::{CpuMeter, ProcessorMeter};
+pub use speed::SpeedMeter;
+pub use usage::{CpuMeter, FamilyMeter, ProcessorMeter};
 
 /// SQLSTATEs of this class say that there is no room: a full server's, and those of a gate that refuses.
 pub const REFUSED: &str = "53";

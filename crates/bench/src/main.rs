@@ -182,6 +182,9 @@ struct OwnOverloadArguments {
     /// How long each load is offered, in seconds
     #[arg(long, default_value_t = 10.0)]
     window: f64,
+    /// The loads, as multiples of what the gate can do, in this order
+    #[arg(long, value_delimiter = ',', default_values_t = own_overload::LOADS)]
+    loads: Vec<f64>,
     /// Rounds of the comparison between refusing and passing on
     #[arg(long, default_value_t = 5)]
     rounds: usize,
@@ -508,6 +511,7 @@ async fn over_http(
         OverHttp::OwnOverload(arguments) => {
             let options = own_overload::Options {
                 window: seconds(arguments.window)?,
+                loads: arguments.loads,
                 rounds: arguments.rounds.max(1),
                 gate_cpu: server_cpu,
                 output: arguments.output,

@@ -30,8 +30,8 @@ pub use refusals::Refusals;
 
 /// The part of a processor that the gate may use.
 const SHARE: f64 = 0.1;
-/// The loads, as multiples of what it can do.
-const LOADS: [f64; 6] = [0.5, 0.8, 1.0, 2.0, 5.0, 10.0];
+/// The usual loads, as multiples of what it can do.
+pub const LOADS: [f64; 6] = [0.5, 0.8, 1.0, 2.0, 5.0, 10.0];
 /// How long a client waits.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// The most connections of all clients together; beyond the gate's default, so that its bound is met too.
@@ -54,6 +54,8 @@ const LOOK: Duration = Duration::from_millis(100);
 pub struct Options {
     /// How long each load is offered.
     pub window: Duration,
+    /// The loads, as multiples of what it can do, in this order.
+    pub loads: Vec<f64>,
     /// Rounds of the comparison of refusals.
     pub rounds: usize,
     /// The gate's processor.
@@ -67,6 +69,10 @@ pub struct Options {
 pub struct Offered {
     /// As a multiple of what it can do.
     pub load: f64,
+    /// What it can do: answers a second just before, in a closed loop with its part of a processor.
+    pub capacity: f64,
+    /// Processor time of each of those, in seconds.
+    pub served_cost: f64,
     /// Requests per second.
     pub offered: f64,
     /// Answered within the patience, per second.
@@ -77,6 +83,8 @@ pub struct Offered {
     pub timed_out: f64,
     /// Broken off or not connected, per second.
     pub failed: f64,
+    /// The gate's processor time, in seconds of each second.
+    pub used: f64,
     /// The 95th percentile of those that were answered, in seconds.
     pub p95: f64,
     /// The most resident memory, in bytes.
@@ -101,10 +109,6 @@ pub struct Offered {
 /// The whole experiment.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Answers a second in a closed loop, with its part of a processor.
-    pub capacity: f64,
-    /// Processor time of each of them, in seconds.
-    pub served_cost: f64,
     /// By load.
     pub loads: Vec<Offered>,
     /// What refusals that are answered cost.
@@ -126,18 +130,17 @@ pub async fn run(options: &Options, display: &Display) -> Result<Report, Error> 
         Ok((origin, gate, quota))
     })
     .await?;
-    display.now("how much can it do?");
-    let best = closed(busy(gate.port(), vec![gate.pid()], 200, options.window)).await?;
-    let capacity = best.rate;
-    display.say(&format!("  with {SHARE} of a processor it passes {} requests a second on", count(capacity)));
     let mut loads = Vec::new();
-    for (number, load) in LOADS.into_iter().enumerate() {
-        display.now(format!("{load} times that"));
+    for (number, &load) in options.loads.iter().enumerate() {
+        display.now(format!("{load} times what it can do"));
+        // Asked again before each: the machine's own speed changes.
+        let best = closed(busy(gate.port(), vec![gate.pid()], 200, options.window / 2)).await?;
         tokio::time::sleep(PAUSE).await;
         let offered = offer(&gate, (best, load), options.window, number as u64).await?;
         display.say(&format!(
-            "  {load} times that: {} in time a second, {} refused, {} too late, {} broken off, {:.1} MiB, {:.2} µs for each unserved",
+            "  {load} times what it can do: {} in time a second, of {}, {} refused, {} too late, {} broken off, {:.1} MiB, {:.2} µs for each unserved",
             count(offered.goodput),
+            count(offered.capacity),
             count(offered.refused),
             count(offered.timed_out),
             count(offered.failed),
@@ -154,7 +157,7 @@ pub async fn run(options: &Options, display: &Display) -> Result<Report, Error> 
     })
     .await?;
     let refusals = refusals::measure(&origin, options, display).await?;
-    let report = Report { capacity, served_cost: best.cost, loads, refusals };
+    let report = Report { loads, refusals };
     report.write(&options.output)?;
     Ok(report)
 }
@@ -207,11 +210,14 @@ async fn offer(
     let spent = outcome.used - responses.len() as f64 * best.cost;
     Ok(Offered {
         load,
+        capacity: best.rate,
+        served_cost: best.cost,
         offered: outcome.records.len() as f64 / window.as_secs_f64(),
         goodput: part(Outcome::Completed),
         refused: part(Outcome::Rejected),
         timed_out: part(Outcome::TimedOut),
         failed: part(Outcome::Failed),
+        used: outcome.used / seconds,
         p95: percentile(&responses, 0.95),
         memory,
         connected: made as f64 / seconds,
@@ -254,20 +260,29 @@ impl Drop for MemoryWatch {
     }
 }
 
+impl Offered {
+    /// Goodput as a part of what it could do just before.
+    fn kept(&self) -> f64 {
+        self.goodput / self.capacity
+    }
+}
+
 impl Report {
     fn write(&self, output: &Path) -> Result<(), Error> {
         write_figures(self, output, "own-overload")
     }
 
-    /// What one that isn't served costs at the highest load, as a part of one that is.
+    /// What one that isn't served costs at the last load, as a part of one that is.
     fn unserved_part(&self) -> f64 {
-        self.loads.last().map_or(0.0, |offered| offered.unserved_cost / self.served_cost)
+        self.loads.last().map_or(0.0, |offered| offered.unserved_cost / offered.served_cost)
     }
 
-    /// Goodput at the highest load as a part of the best.
-    fn kept(&self) -> f64 {
-        let best = self.loads.iter().map(|offered| offered.goodput).fold(0.0, f64::max);
-        self.loads.last().map_or(0.0, |offered| offered.goodput / best.max(1e-9))
+    /// Goodput at the last load as a part of the best, and the least from saturation on.
+    fn kept(&self) -> (f64, f64) {
+        let best = self.loads.iter().map(Offered::kept).fold(f64::MIN_POSITIVE, f64::max);
+        let overloads = self.loads.iter().filter(|offered| offered.load >= 1.0);
+        let least = overloads.map(Offered::kept).fold(best, f64::min);
+        (self.loads.last().map_or(0.0, |offered| offered.kept() / best), least / best)
     }
 
     /// The figures as a table, with verdicts computed from them.
@@ -278,10 +293,13 @@ impl Report {
             figures.row(label, self.loads.iter().map(|offered| show(figure(offered))));
         };
         row("offered per second", |offered| offered.offered, count);
+        row("in a closed loop just before", |offered| offered.capacity, count);
         row("answered in time", |offered| offered.goodput, count);
+        row("as a part of that", Offered::kept, ratio);
         row("refused", |offered| offered.refused, count);
         row("not answered in time", |offered| offered.timed_out, count);
         row("broken off", |offered| offered.failed, count);
+        row("processor, ms of each second", |offered| offered.used * 1e3, |used| format!("{used:.0}"));
         row("connections made", |offered| offered.connected, count);
         row("connections ended by the gate", |offered| offered.ended, count);
         row("connections reset by clients", |offered| offered.reset, count);
@@ -296,19 +314,21 @@ impl Report {
 
     fn verdict(&self) -> String {
         let judged = |is: bool| if is { "reached" } else { "missed" };
-        let (kept, unserved) = (self.kept(), self.unserved_part());
+        let ((kept, least), unserved) = (self.kept(), self.unserved_part());
         let micros = |seconds: f64| format!("{:.1} µs", seconds * 1e6);
         let of_rounds = |rounds: &[f64]| spread(Rounds::of(rounds), micros);
         let Refusals { passed, refused, haproxy_passed, haproxy_refused, haproxy_rejected } = &self.refusals;
         let part = |of: &[f64], whole: &[f64]| spread(Refusals::part(of, whole), ratio);
         format!(
-            "At {} times what it can do {} of the best goodput is left (goal: {GOODPUT_GOAL}, {}). One that isn't served then takes \
+            "At {} times what it can do {} of the best goodput is left (goal: {GOODPUT_GOAL}, {}), and from saturation on never less \
+             than {}, each beside what it can do at that moment. One that isn't served then takes \
              {:.2} µs of the gate's processor, whatever became of it: {:.3} of one that is (goal: less than {REFUSAL_GOAL}, {}). \
              Without a quota, a request that is passed on takes {}, a refusal that is answered {}: {} of it. HAProxy passes one \
              on for {}, answers 503 for {}, {} of it, and closes a new connection unread for {}, {} of it.",
-            LOADS[LOADS.len() - 1],
+            self.loads.last().map_or(0.0, |offered| offered.load),
             ratio(kept),
             judged(kept >= GOODPUT_GOAL),
+            ratio(least),
             self.loads.last().map_or(0.0, |offered| offered.unserved_cost * 1e6),
             unserved,
             judged(unserved < REFUSAL_GOAL),
@@ -332,11 +352,14 @@ mod tests {
     fn what_is_left_is_a_part_of_the_best() {
         let offered = |load, goodput| Offered {
             load,
+            capacity: 100.0,
+            served_cost: 20e-6,
             offered: load,
             goodput,
             refused: 0.0,
             timed_out: 0.0,
             failed: 0.0,
+            used: 0.1,
             p95: 0.1,
             memory: 1 << 20,
             unserved_cost: 1e-6,
@@ -347,7 +370,7 @@ mod tests {
             gone: 0.0,
             lag: 0.0,
         };
-        let loads = vec![offered(0.5, 50.0), offered(1.0, 100.0), offered(10.0, 95.0)];
+        let loads = vec![offered(0.5, 50.0), offered(1.0, 100.0), offered(2.0, 92.0), offered(10.0, 95.0)];
         let one = || vec![20e-6];
         let refusals = Refusals {
             passed: one(),
@@ -356,8 +379,9 @@ mod tests {
             haproxy_refused: one(),
             haproxy_rejected: one(),
         };
-        let report = Report { capacity: 100.0, served_cost: 20e-6, loads, refusals };
-        assert!((report.kept() - 0.95).abs() < 1e-9);
+        let report = Report { loads, refusals };
+        let (kept, least) = report.kept();
+        assert!((kept - 0.95).abs() < 1e-9 && (least - 0.92).abs() < 1e-9);
         assert_eq!(report.verdict().matches("reached").count(), 2, "{}", report.verdict());
     }
 }

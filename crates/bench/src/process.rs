@@ -55,7 +55,7 @@ pub fn allowed_cpus() -> Vec<usize> {
 ///
 /// # Errors
 /// If one of them doesn't exist or none is ours to use.
-fn pin_to_cpus(cpus: &[usize]) -> Result<(), Error> {
+pub(crate) fn pin_to_cpus(cpus: &[usize]) -> Result<(), Error> {
     let mut set = CpuSet::new();
     for &cpu in cpus {
         if cpu >= CpuSet::MAX_CPU {

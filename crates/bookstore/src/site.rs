@@ -91,6 +91,10 @@ pub struct Options {
     /// Whether statements end with a comment that names the page's route, as sqlcommenter writes it: /*route='%2Fbest'*/
     #[arg(long, value_enum, default_value_t = Switch::On)]
     pub route_tags: Switch,
+    /// Whether each connection of the pool prepares a statement once; off behind a pooler that doesn't follow prepared
+    /// statements, such as PgBouncer before 1.21 where it pools transactions
+    #[arg(long, value_enum, default_value_t = Switch::On)]
+    pub prepared_statements: Switch,
     /// Whether Buy Confirm counts all orders first, as the public servlets do
     #[arg(long, value_enum, default_value_t = Switch::On)]
     pub count_orders: Switch,
@@ -156,6 +160,7 @@ fn shop(options: &Options) -> Result<Shop, Error> {
             locking: options.locking,
             counts_orders: options.count_orders == Switch::On,
             best_sellers: options.best_sellers,
+            prepares: options.prepared_statements == Switch::On,
         },
         has_tags: options.route_tags == Switch::On,
         retries: options.retries,

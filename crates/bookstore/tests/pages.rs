@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use bench::pgbouncer::PgBouncer;
 use bookstore::interaction::Interaction;
 use support::{Browser, CUSTOMERS, NEWCOMER, Site, populate, server, until};
 
@@ -123,6 +124,33 @@ fn statements_are_tagged_with_their_route_and_without_tags_are_not() {
         let said = last_statement();
         assert!(!said.is_empty() && !said.contains("/*"), "{said}");
     });
+}
+
+#[test]
+fn without_prepared_statements_pages_are_right_through_a_pooler_that_follows_none() {
+    let server = server();
+    populate(&server.url(), "100");
+    // Two connections of the server's for eight of the shop's: a transaction's next one is on another.
+    let pooler = PgBouncer::start(&server, 2, 100).expect("a PgBouncer");
+    let url = server.url_through(pooler.port());
+    for transactions in ["page", "statement"] {
+        let arguments =
+            ["--connections", "8", "--prepared-statements", "off", "--transactions", transactions];
+        let site = Site::start(&url, &arguments);
+        thread::scope(|scope| {
+            scope.spawn(|| visit_all(&mut site.browser(), |_| {}));
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let mut browser = site.browser();
+                    for _ in 0..20 {
+                        browser.get("/books/7").is("PROD");
+                        browser.get("/new?subject=ARTS").is("NEWP");
+                        browser.get("/search/results?by=subject&q=TRAVEL").is("SRES");
+                    }
+                });
+            }
+        });
+    }
 }
 
 #[test]

@@ -154,10 +154,13 @@ pub struct Measured {
     pub client_cpu: f64,
     /// Processors that the proxy used.
     pub proxy_cpu: f64,
-    /// Processors that the server used (with a connection for each request: how busy its own was, whoever used it).
+    /// Processors that the server used.
     pub server_cpu: Option<f64>,
     /// How much of the server's own processor others used; none if it has none.
     pub others_cpu: Option<f64>,
+    /// How fast the server's processor was: millions of steps of a fixed computation in a second of processor time. None if it has none of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speed: Option<f64>,
     /// How late the client's timers were, in seconds: the 99th percentile.
     pub late_seconds: f64,
     /// Processors that client and proxy had together.

@@ -122,6 +122,14 @@ impl Control {
         }
     }
 
+    /// Whether a client's prepared statements work through it.
+    pub(super) fn follows_prepared(&self) -> bool {
+        match &self.proxy {
+            Some(Proxy::PgBouncer(pgbouncer)) => pgbouncer.prepares(),
+            _ => true,
+        }
+    }
+
     /// When clients connect: as the plan says, but for each request where whoever stays connected would keep all others out.
     pub(super) fn connect(&self, planned: Connect) -> Connect {
         if self.sessions.is_some() { Connect::ForEachRequest } else { planned }

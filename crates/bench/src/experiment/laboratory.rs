@@ -173,8 +173,6 @@ impl Statements {
         let whose = Whose {
             server: self.server.pid(),
             server_cpu: self.server_cpu,
-            // What processes that end in between have used would be missing.
-            is_steady: control.connect(self.plan.workload.connect) == Connect::Once,
             proxy: control.pid(),
             admin_port: control.admin_port(),
             clients: Vec::new(),

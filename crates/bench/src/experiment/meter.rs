@@ -7,8 +7,8 @@ use tokio::task::JoinHandle;
 use super::anatomy::{self, Anatomy};
 use super::cell::Measured;
 use super::learned::{self, LearnedPage, Looks};
-use crate::load::{CpuMeter, ProcessorMeter};
-use crate::process::{blocking, family};
+use crate::load::{CpuMeter, FamilyMeter, ProcessorMeter, SpeedMeter};
+use crate::process::blocking;
 use crate::{Error, gatekeeper};
 
 /// How often within the window it is looked how much a gate has in flight.
@@ -21,8 +21,6 @@ pub(super) struct Whose {
     pub(super) server: u32,
     /// Its processor, if it has one of its own.
     pub(super) server_cpu: Option<usize>,
-    /// Whether its processes stay while it is measured.
-    pub(super) is_steady: bool,
     /// The process in between; its children count too.
     pub(super) proxy: Option<u32>,
     /// Where a gate tells what it has found.
@@ -42,6 +40,7 @@ pub(super) struct Used {
     pub(super) clients: f64,
     pub(super) server: Option<f64>,
     pub(super) others: Option<f64>,
+    pub(super) speed: Option<f64>,
     pub(super) capacity: Option<f64>,
     pub(super) learned: Vec<LearnedPage>,
     pub(super) anatomy: Option<Anatomy>,
@@ -56,6 +55,7 @@ impl Used {
             proxy_cpu: self.proxy,
             server_cpu: self.server,
             others_cpu: self.others,
+            speed: self.speed,
             capacity: self.capacity,
             learned: self.learned,
             anatomy: self.anatomy,
@@ -75,10 +75,11 @@ impl Whose {
         let looking = self.with_anatomy.then(|| tokio::spawn(looking));
         tokio::spawn(async move {
             tokio::time::sleep_until(counted.into()).await;
-            let proxy = self.proxy.map(|pid| CpuMeter::start(&family(pid)));
+            let proxy = self.proxy.map(FamilyMeter::start);
             let clients = CpuMeter::start(&self.clients);
             let processor = self.server_cpu.map(ProcessorMeter::start);
-            let own = CpuMeter::start(&family(self.server));
+            let speed = self.server_cpu.map(SpeedMeter::start);
+            let own = FamilyMeter::start(self.server);
             let mut load_seconds: Option<f64> = None;
             for look in 1..=LOOKS {
                 tokio::time::sleep_until((counted + window * look / LOOKS).into()).await;
@@ -92,8 +93,9 @@ impl Whose {
             Used {
                 proxy,
                 clients,
-                server: if self.is_steady { Some(own) } else { all },
-                others: all.filter(|_| self.is_steady).map(|all| (all - own).max(0.0)),
+                server: Some(own),
+                speed: speed.and_then(|meter| meter.speed()),
+                others: all.map(|all| (all - own).max(0.0)),
                 capacity,
                 anatomy: match looking {
                     Some(task) => task.await.ok().and_then(Result::ok),

@@ -51,19 +51,20 @@ impl OpenSite {
         server: &PrivateServer,
         (bookstore, directory): (&Path, &Path),
     ) -> Result<Self, Error> {
-        let serve = |database: u16, connections: u32| {
-            serve(site, (server.url_through(database), connections), bookstore, directory)
+        let serve = |database: u16, connections: u32, prepares: bool| {
+            let own = [("--connections", connections.to_string()), ("--prepared-statements", on(prepares))];
+            serve(site, &server.url_through(database), own, bookstore, directory)
         };
         match site.place {
             Place::Database => {
                 let behind = Control::open(plan, variant, best, site.connections as usize, server)?;
                 // More would wait for ever where each has a session of its own: then the site's own pool is what waits.
                 let connections = behind.sessions.unwrap_or(u32::MAX).min(site.connections);
-                let serving = serve(behind.port, connections)?;
+                let serving = serve(behind.port, connections, behind.follows_prepared())?;
                 Ok(Self { before: None, serving, behind: Some(behind) })
             }
             Place::Site => {
-                let serving = serve(server.port(), site.connections)?;
+                let serving = serve(server.port(), site.connections, true)?;
                 let before = control::before_site(plan, variant, best, serving.port)?;
                 Ok(Self { before, serving, behind: None })
             }
@@ -99,18 +100,23 @@ impl OpenSite {
     }
 }
 
-/// Starts the site with its database at this address, and so many connections to it.
-fn serve(
+fn on(is_on: bool) -> String {
+    if is_on { "on" } else { "off" }.to_owned()
+}
+
+/// Starts the site with its database at this address, and options that the variant asks for.
+fn serve<const N: usize>(
     site: &Site,
-    (database, connections): (String, u32),
+    database: &str,
+    own: [(&str, String); N],
     bookstore: &Path,
     directory: &Path,
 ) -> Result<Serving, Error> {
     let (port, log) = (free_port()?, directory.join("site.log"));
     let file = File::create(&log).map_err(Error::io("writing the site's log"))?;
     let mut command = Command::new(bookstore);
-    command.args(["serve", "--listen", &format!("127.0.0.1:{port}"), "--database", &database]);
-    command.args(["--connections", &connections.to_string()]).args(&site.serve);
+    command.args(["serve", "--listen", &format!("127.0.0.1:{port}"), "--database", database]);
+    command.args(own.iter().flat_map(|(key, value)| [*key, value])).args(&site.serve);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
     let child = command.spawn().map_err(Error::io("starting the site"))?;
     let mut serving = Serving { child, port, log };

@@ -146,7 +146,6 @@ impl Visits {
         let whose = Whose {
             server: self.server.pid(),
             server_cpu: self.server_cpu,
-            is_steady: true,
             proxy: site.proxy(),
             admin_port: site.admin_port(),
             clients: vec![site.pid(), browsers.id()],

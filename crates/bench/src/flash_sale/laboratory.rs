@@ -11,8 +11,8 @@ use crate::Error;
 use crate::alternate::Display;
 use crate::gatekeeper::Gatekeeper;
 use crate::load::{
-    ClosedOutcome, ConnectionPool, CpuMeter, Mix, OpenOutcome, OpenRun, ProcessorMeter, Progress, Target,
-    run_closed,
+    ClosedOutcome, ConnectionPool, CpuMeter, FamilyMeter, Mix, OpenOutcome, OpenRun, ProcessorMeter,
+    Progress, Target, run_closed,
 };
 use crate::postgres::PrivateServer;
 use crate::process::blocking;
@@ -162,7 +162,7 @@ impl Laboratory {
         shop::restore(&self.admin).await?;
         let progress = Arc::new(Progress::default());
         let start = Instant::now();
-        let server = CpuMeter::start(&self.server.processes());
+        let server = FamilyMeter::start(self.server.pid());
         let gate = variant.gatekeeper.as_ref().map(|gatekeeper| CpuMeter::start(&[gatekeeper.pid()]));
         let processor = self.server_cpu.map(ProcessorMeter::start);
         let mut turn = std::pin::pin!(run.run(&variant.pool, &progress));

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::{Duration, Instant};
 
+use crate::process::family;
+
 /// Measures the processor time of some processes over an interval.
 #[derive(Clone, Debug)]
 pub struct CpuMeter {
@@ -32,6 +34,48 @@ impl CpuMeter {
     pub fn share(&self) -> f64 {
         self.used().as_secs_f64() / self.since.elapsed().as_secs_f64().max(1e-9)
     }
+}
+
+/// Measures the processor time of a process and its children, those that come and go in between too: servers start a
+/// process for each connection, when it comes.
+#[derive(Clone, Copy, Debug)]
+pub struct FamilyMeter {
+    root: u32,
+    before: Duration,
+    since: Instant,
+}
+
+impl FamilyMeter {
+    /// Starts measuring this process and its children.
+    pub fn start(root: u32) -> Self {
+        Self { root, before: used_by_family(root), since: Instant::now() }
+    }
+
+    /// Processor time used since the start. Zero where there is no `/proc`; the children of children, and those for whom
+    /// nobody waited when they ended, are missing.
+    pub fn used(&self) -> Duration {
+        used_by_family(self.root).saturating_sub(self.before)
+    }
+
+    /// Processors used on average since the start: 1.0 is one whole core.
+    pub fn share(&self) -> f64 {
+        self.used().as_secs_f64() / self.since.elapsed().as_secs_f64().max(1e-9)
+    }
+}
+
+/// Time on a processor of those that live and of those that have ended: who ends in between goes from the one to the other.
+fn used_by_family(root: u32) -> Duration {
+    family(root).into_iter().map(used).sum::<Duration>() + ended(root)
+}
+
+/// Time on a processor of all children that have ended, and of theirs, in hundredths of a second.
+fn ended(pid: u32) -> Duration {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The program's name, in brackets, may hold anything; after it come the fields from the third on, and of them the
+    // sixteenth and seventeenth.
+    let fields = text.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let ticks = fields.split_whitespace().skip(13).take(2).filter_map(|ticks| ticks.parse::<u64>().ok());
+    Duration::from_millis(ticks.sum::<u64>() * 10)
 }
 
 /// Time on a processor of all living threads; the scheduler counts nanoseconds.
@@ -81,4 +125,40 @@ fn busy(cpu: usize) -> Duration {
         .filter_map(|(_, ticks)| ticks.parse::<u64>().ok());
     // The kernel reports in hundredths of a second to every program (USER_HZ).
     Duration::from_millis(ticks.sum::<u64>() * 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead as _, BufReader, Write as _};
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn children_that_come_and_go_are_of_the_family() {
+        // One child works and ends; then one works and stays until it is told to go.
+        let burn = "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done";
+        let script = format!("read a; ({burn}); echo ended; ({burn}; echo stays; read b) <&0 & wait");
+        let mut shell = Command::new("sh")
+            .args(["-c", &script])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (mut input, output) = (shell.stdin.take().unwrap(), shell.stdout.take().unwrap());
+        let mut lines = BufReader::new(output).lines();
+        let (family, alone) = (FamilyMeter::start(shell.id()), CpuMeter::start(&[shell.id()]));
+
+        input.write_all(b"go\n").unwrap();
+        assert_eq!(lines.next().unwrap().unwrap(), "ended");
+        let ended = family.used();
+        assert!(ended > alone.used() + Duration::from_millis(20), "the ended child is missing: {ended:?}");
+
+        assert_eq!(lines.next().unwrap().unwrap(), "stays");
+        let both = family.used();
+        assert!(both > ended + Duration::from_millis(20), "the new child is missing: {ended:?}, {both:?}");
+
+        input.write_all(b"go\n").unwrap();
+        shell.wait().unwrap();
+    }
 }

@@ -18,7 +18,7 @@ pub(super) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
 /// A connection to the database.
 pub(super) enum Connection {
-    /// Of the pool, with its prepared statements.
+    /// Of the pool, with its prepared statements if it has any.
     Pooled(Object),
     /// Made for one interaction.
     Own(Client),
@@ -43,6 +43,8 @@ pub(super) struct Manner {
     pub(super) counts_orders: bool,
     /// How best sellers are found.
     pub(super) best_sellers: BestSellers,
+    /// Whether a connection of the pool prepares each statement once, and keeps it.
+    pub(super) prepares: bool,
 }
 
 /// An interaction's conversation with the database.
@@ -113,11 +115,11 @@ impl Session {
     pub(super) async fn rows(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Failure> {
         let sql = format!("{sql}{}", self.tag);
         match &self.connection {
-            Some(Connection::Pooled(object)) => {
+            Some(Connection::Pooled(object)) if self.manner.prepares => {
                 let (statement, values) = prepared(object, &sql, parameters).await?;
                 Ok(object.query(&statement, &values).await?)
             }
-            // Used once: preparing it would cost a round trip more.
+            // Used once, or by whatever connection comes next: preparing it would cost a round trip more.
             _ => Ok(self.client()?.query_typed(&sql, parameters).await?),
         }
     }
@@ -137,7 +139,7 @@ impl Session {
     pub(super) async fn execute(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<u64, Failure> {
         let sql = format!("{sql}{}", self.tag);
         match &self.connection {
-            Some(Connection::Pooled(object)) => {
+            Some(Connection::Pooled(object)) if self.manner.prepares => {
                 let (statement, values) = prepared(object, &sql, parameters).await?;
                 Ok(object.execute(&statement, &values).await?)
             }

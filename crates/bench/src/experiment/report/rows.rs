@@ -7,7 +7,7 @@ use crate::experiment::cell::{Figures, Measured};
 use crate::experiment::offline;
 use crate::experiment::plan::{Load, Metric, Place, Who};
 use crate::experiment::yardstick::Yardstick;
-use crate::stats::mean;
+use crate::stats::{mean, percentile};
 use crate::table::{count, ratio, seconds};
 
 /// A table as texts.
@@ -48,6 +48,10 @@ pub(super) fn rows(shown: &Shown) -> Rows {
     }
     let visited = Visited::of(shown);
     header.extend(visited.header());
+    let usual_speed = usual_speed(shown);
+    if usual_speed.is_some() {
+        header.push("machine");
+    }
     let mut rows = Vec::new();
     let (mut client_bound, mut disturbed, mut queued, mut killed) = (false, 0.0f64, 0.0f64, false);
     for load in shown.form().loads() {
@@ -97,6 +101,10 @@ pub(super) fn rows(shown: &Shown) -> Rows {
                 row.push(interval(repetitions.iter().filter_map(of), seconds));
             }
             row.extend(visited.cells(&repetitions));
+            if let Some(usual) = usual_speed {
+                let of = |measured: &&Measured| measured.speed.map(|speed| speed / usual);
+                row.push(interval(repetitions.iter().filter_map(of), ratio));
+            }
             rows.push(row);
         }
     }
@@ -115,6 +123,13 @@ pub(super) fn rows(shown: &Shown) -> Rows {
             disturbed * 100.0
         ));
     }
+    if usual_speed.is_some() {
+        notes.push(
+            "machine: what the server's processor did of a fixed computation in a second of processor time while the cell was measured, of the \
+             median of all cells."
+                .to_owned(),
+        );
+    }
     if queued > 0.0 {
         notes.push(format!(
             "§: all of the client's own connections were taken, and one request in twenty waited there for one for more than 100 ms \
@@ -129,6 +144,12 @@ pub(super) fn rows(shown: &Shown) -> Rows {
         ));
     }
     Rows { header, rows, notes }
+}
+
+/// The median over all cells of how fast the server's processor was; none where that wasn't measured.
+fn usual_speed(shown: &Shown) -> Option<f64> {
+    let speeds: Vec<f64> = shown.results.cells().filter_map(|(_, measured)| measured.speed).collect();
+    (!speeds.is_empty()).then(|| percentile(&speeds, 0.5))
 }
 
 /// A column: its title, its figure, and how a value is written.

@@ -20,6 +20,7 @@ pub(crate) use knock::knock;
 pub(crate) use limiter::{Library, Limiter};
 pub(crate) use open::{Beyond, Connections, OpenRun, OpenRuns, Request};
 pub(crate) use origin::Origin;
+pub use pages::Mix;
 pub(crate) use quota::Quota;
 pub(crate) use web::{HaProxy, HaProxyRole, Nginx, NginxRole, write_files};
 

@@ -82,6 +82,9 @@ struct BoundedResponseArguments {
     /// Only who is called so, or something with that in it, such as p95
     #[arg(long, default_value = "")]
     only: String,
+    /// What is asked for: the 95th percentile jumps in the shopping mix, and doesn't in that of browsers
+    #[arg(long, value_enum, default_value_t)]
+    mix: http::Mix,
     /// What the arrivals are drawn from
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -97,6 +100,7 @@ impl BoundedResponseArguments {
         bounded_response::Options {
             variants: bounded_response::called(&self.only),
             loads: &bounded_response::LOADS,
+            mix: self.mix,
             calm,
             step,
             seed: self.seed,
@@ -163,6 +167,9 @@ struct StallArguments {
     /// Rounds; every variant has one turn in each
     #[arg(long, default_value_t = 3)]
     rounds: usize,
+    /// Only who is called so, or something with that in it, such as default, and the site that never stands still
+    #[arg(long, default_value = "")]
+    only: String,
     /// For how long the site stands still, in seconds
     #[arg(long, default_value_t = 60.0)]
     stall: f64,
@@ -454,6 +461,7 @@ async fn demo(output: &Path, server_cpu: Option<usize>, display: &Display) -> Re
     let site = bounded_response::Options {
         variants: vec![bounded_response::NO_GATE, bounded_response::TARGETED],
         loads: &[3.0],
+        mix: http::Mix::Shopping,
         calm: DEMO_CALM,
         step: DEMO_STEP,
         seed: 1,
@@ -499,6 +507,7 @@ async fn over_http(
         }
         OverHttp::Stall(arguments) => {
             let options = stall::Options {
+                variants: stall::called(&arguments.only),
                 rounds: arguments.rounds.max(1),
                 stall: seconds(arguments.stall)?,
                 load: arguments.load,

@@ -23,7 +23,8 @@ use std::time::{Duration, Instant};
 pub use report::Report;
 
 use crate::alternate::{Display, turns};
-use crate::http::pages::Arrivals;
+use crate::http::Mix;
+use crate::http::pages::{Arrivals, Visits};
 use crate::table::seconds;
 use crate::{Error, gatekeeper};
 use book::{Book, Header, Line};
@@ -157,7 +158,13 @@ async fn peak(options: &Options, book: &mut Book, display: &Display) -> Result<f
         return Ok(peak);
     }
     display.now("how much can the origin do?");
-    let work = crate::bounded_response::peak(options.origin_cpu, PEAK_LASTS, options.seed).await?;
+    let work = crate::bounded_response::peak(
+        Visits::of(Mix::Shopping),
+        options.origin_cpu,
+        PEAK_LASTS,
+        options.seed,
+    )
+    .await?;
     display.say(&format!("  the origin does {work:.3} s of work a second"));
     book.write(Line::Peak { work })?;
     Ok(work)
@@ -221,7 +228,7 @@ impl Laboratory<'_> {
         // With another number of the seed for each load, so that no load has the first requests of another.
         let seed = seed.wrapping_add(((load * 10.0) as u64) * 1_000);
         let steps = [(CALM * self.peak, CALM_LASTS), (load * self.peak, step)];
-        let arrivals = Arrivals::poisson(&steps, seed)?;
+        let arrivals = Arrivals::poisson(Visits::of(Mix::Shopping), &steps, seed)?;
         let way: Way = variant.way;
         let front = move |origin| {
             let front = Front::start(way, setting, origin)?;

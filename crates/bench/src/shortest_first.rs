@@ -12,7 +12,8 @@ use serde::Serialize;
 use crate::Error;
 use crate::alternate::{Display, Turn, alternate};
 use crate::files::write_figures;
-use crate::http::pages::Arrivals;
+use crate::http::Mix;
+use crate::http::pages::{Arrivals, Visits};
 use crate::load::Outcome;
 use crate::stats::{Rounds, mean, percentile};
 use crate::table::{Figures, paragraph, ratio, seconds, spread};
@@ -90,7 +91,8 @@ pub struct Report {
 
 /// What the origin can do on this machine at this time, in processors: loads are multiples of it.
 async fn peak(options: &Options) -> Result<f64, Error> {
-    crate::bounded_response::peak(options.origin_cpu, CALM_LASTS, options.seed).await
+    crate::bounded_response::peak(Visits::of(Mix::Shopping), options.origin_cpu, CALM_LASTS, options.seed)
+        .await
 }
 
 /// Runs it.
@@ -121,7 +123,11 @@ async fn one(
     seed: u64,
 ) -> Result<Turned, Error> {
     let cpu = options.origin_cpu;
-    let arrivals = Arrivals::poisson(&[(CALM * peak, CALM_LASTS), (LOAD * peak, options.window)], seed)?;
+    let arrivals = Arrivals::poisson(
+        Visits::of(Mix::Shopping),
+        &[(CALM * peak, CALM_LASTS), (LOAD * peak, options.window)],
+        seed,
+    )?;
     let outcome = arrivals.meet(keys, cpu, PATIENCE).await?;
     let counted = outcome.records.iter().map(|(record, _)| record).filter(|record| record.due >= CALM_LASTS);
     let lost = counted.clone().filter(|record| record.outcome != Outcome::Completed).count();

@@ -4,7 +4,12 @@
 //! process is stopped (`SIGSTOP`), and goes on a minute later. Three meet the same requests: no gate, a gate in which whoever
 //! waited stays in order, and the gate as it comes. What counts is the 95th percentile of those who come after that instant, by
 //! when they come; who isn't served counts its whole patience.
+//!
+//! A twentieth of the pages is long, so that the percentile of 140 requests is that of a short page or of a long one as chance has it, and jumps by a factor
+//! of ten where nothing stands still, too. So in each round the same requests also meet the gate before a site that goes on all the time, and
+//! each window is compared with the same window there.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -14,7 +19,8 @@ use sim::plot::{Curve, Panel, Plot, Scale};
 use crate::Error;
 use crate::alternate::{Display, Turn, alternate};
 use crate::files::write_figures;
-use crate::http::pages::Arrivals;
+use crate::http::Mix;
+use crate::http::pages::{Arrivals, Visits};
 use crate::load::{Outcome, Record};
 use crate::stats::{Rounds, percentile};
 use crate::table::{Figures, paragraph, seconds, spread};
@@ -25,13 +31,14 @@ const MEAN_WORK: f64 = 0.010;
 const CALM: f64 = 0.5;
 /// How long that is.
 const CALM_LASTS: f64 = 10.0;
-/// For how long the usual percentile is taken, before the stall,
-const USUAL: f64 = 40.0;
+/// How long the load lasts before the stall,
+const BEFORE: f64 = 40.0;
 /// and for how long the site is watched after it.
 const AFTER: f64 = 90.0;
 /// Percentiles are of those who come within such windows.
 const WINDOW: f64 = 2.0;
-/// The site is back where the percentile is at most so many times the usual one, in the window and over as long as this.
+/// The site is back where the percentile is at most so many times that of the same requests without a stall, in the window and over
+/// as long as this.
 const BACK: f64 = 2.0;
 const BACK_FOR: f64 = 10.0;
 /// How long a client waits.
@@ -40,6 +47,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How the experiment is run.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// Who stands before the origin that stands still, one after another.
+    pub variants: Vec<Variant>,
     /// Rounds; every variant has one turn in each.
     pub rounds: usize,
     /// For how long the site stands still.
@@ -54,21 +63,33 @@ pub struct Options {
     pub output: PathBuf,
 }
 
-/// Whoever stands before the origin, with the keys of the gate.
-type Variant = (&'static str, Option<&'static [(&'static str, &'static str)]>);
+/// Whoever stands before the origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Variant {
+    name: &'static str,
+    /// The keys of the gate, if it is one.
+    keys: Option<&'static [(&'static str, &'static str)]>,
+    stalls: bool,
+}
 
-const VARIANTS: [Variant; 3] = [
-    ("no gate", None),
-    ("the gate, in order", Some(&[("after_stall", "\"in-order\"")])),
-    ("the gate", Some(&[])),
+/// What is normal: the gate as it comes, before an origin that goes on.
+const NORMAL: Variant = Variant { name: "no stall", keys: Some(&[]), stalls: false };
+/// Everybody else.
+const ALL: [Variant; 3] = [
+    Variant { name: "no gate", keys: None, stalls: true },
+    Variant { name: "in order", keys: Some(&[("after_stall", "\"in-order\"")]), stalls: true },
+    Variant { name: "default", keys: Some(&[]), stalls: true },
 ];
+
+/// Those whose name has this in it.
+pub fn called(part: &str) -> Vec<Variant> {
+    ALL.into_iter().filter(|variant| variant.name.contains(part)).collect()
+}
 
 /// One turn.
 #[derive(Clone, Debug, Serialize)]
 pub struct Turned {
-    /// The 95th percentile before the stall, in seconds.
-    pub usual: f64,
-    /// After how many seconds it is back; `None`: not while it was watched.
+    /// After how many seconds it is as without a stall; `None`: not while it was watched.
     pub back: Option<f64>,
     /// The 95th percentile of those who came within the first two seconds after the stall, in seconds.
     pub first: f64,
@@ -85,7 +106,7 @@ pub struct Report {
     pub stall: f64,
     /// The load, in processors.
     pub load: f64,
-    /// The variants' names.
+    /// The variants' names: what is normal first.
     pub variants: Vec<&'static str>,
     /// By variant, then by round.
     pub results: Vec<Vec<Turned>>,
@@ -96,64 +117,84 @@ pub struct Report {
 /// # Errors
 /// If something doesn't start.
 pub async fn run(options: &Options, display: &Display) -> Result<Report, Error> {
-    let lasts = Duration::from_secs_f64(CALM_LASTS + USUAL + AFTER) + options.stall;
-    let results = alternate(options.rounds, &[lasts; VARIANTS.len()], async |at: Turn, left| {
-        let (name, keys) = VARIANTS[at.variant];
-        display.now(format!("{name}, round {}: {left:.0?} to go", at.round + 1));
-        let turned = one(options, keys, options.seed + at.round as u64).await?;
+    if options.variants.is_empty() {
+        let names = ALL.map(|variant| variant.name).join(", ");
+        return Err(Error::Experiment(format!("nobody is called so; there are {names}")));
+    }
+    let variants: Vec<Variant> = [NORMAL].into_iter().chain(options.variants.iter().copied()).collect();
+    let (from, to) = (CALM_LASTS + BEFORE, CALM_LASTS + BEFORE + options.stall.as_secs_f64());
+    let lasts = Duration::from_secs_f64(to + AFTER);
+    let mut normal = Vec::new();
+    let results = alternate(options.rounds, &vec![lasts; variants.len()], async |at: Turn, left| {
+        let variant = variants[at.variant];
+        display.now(format!("{}, round {}: {left:.0?} to go", variant.name, at.round + 1));
+        let records = one(options, variant, from..to, options.seed + at.round as u64).await?;
+        if variant == NORMAL {
+            normal.clone_from(&records);
+        }
+        let turned = Turned::of(&records, &normal, from, to);
         let back =
             turned.back.map_or("not while it was watched".to_owned(), |back| format!("after {back} s"));
-        display.say(&format!("  {name}, round {}: back {back}", at.round + 1));
+        display.say(&format!(
+            "  {}, round {}: back {back}, first {}",
+            variant.name,
+            at.round + 1,
+            seconds(turned.first)
+        ));
         Ok(turned)
     })
     .await?;
-    let variants = VARIANTS.iter().map(|(name, _)| *name).collect();
+    let variants = variants.iter().map(|variant| variant.name).collect();
     let report = Report { stall: options.stall.as_secs_f64(), load: options.load, variants, results };
     report.write(&options.output)?;
     Ok(report)
 }
 
+/// What becomes of the requests of this seed, where the origin stands still within that time if the variant's does.
 async fn one(
     options: &Options,
-    keys: Option<&'static [(&'static str, &'static str)]>,
+    variant: Variant,
+    stall: Range<f64>,
     seed: u64,
-) -> Result<Turned, Error> {
-    let stall = options.stall.as_secs_f64();
-    let steps = [(CALM, CALM_LASTS), (options.load, USUAL + stall + AFTER)];
+) -> Result<Vec<Record>, Error> {
+    let steps = [(CALM, CALM_LASTS), (options.load, stall.end + AFTER - CALM_LASTS)];
     let steps = steps.map(|(load, lasts)| (load, Duration::from_secs_f64(lasts)));
-    let arrivals = Arrivals::poisson_of(MEAN_WORK, &steps, seed)?;
-    let (from, to) = (CALM_LASTS + USUAL, CALM_LASTS + USUAL + stall);
-    let within = Duration::from_secs_f64(from)..Duration::from_secs_f64(to);
-    let outcome = arrivals.meet_stalled(keys, options.origin_cpu, PATIENCE, Some(within)).await?;
-    let records: Vec<Record> = outcome.records.into_iter().map(|(record, _)| record).collect();
-    Ok(Turned::of(&records, from, to))
+    let visits = Visits { mix: Mix::Shopping, mean: MEAN_WORK };
+    let arrivals = Arrivals::poisson(visits, &steps, seed)?;
+    let within =
+        variant.stalls.then(|| Duration::from_secs_f64(stall.start)..Duration::from_secs_f64(stall.end));
+    let outcome = arrivals.meet_stalled(variant.keys, options.origin_cpu, PATIENCE, within).await?;
+    Ok(outcome.records.into_iter().map(|(record, _)| record).collect())
+}
+
+/// The 95th percentile of those who came between these, in seconds.
+fn p95(records: &[Record], begin: f64, end: f64) -> f64 {
+    let came = records.iter().filter(|record| (begin..end).contains(&record.due.as_secs_f64()));
+    let took: Vec<f64> = came.map(|record| record.charged(PATIENCE).as_secs_f64()).collect();
+    percentile(&took, 0.95)
 }
 
 impl Turned {
-    /// The site stood still between these, in seconds since the beginning.
-    fn of(records: &[Record], from: f64, to: f64) -> Self {
-        let p95 = |begin: f64, end: f64| {
-            let came = records.iter().filter(|record| (begin..end).contains(&record.due.as_secs_f64()));
-            let took: Vec<f64> = came.map(|record| record.charged(PATIENCE).as_secs_f64()).collect();
-            percentile(&took, 0.95)
-        };
-        let usual = p95(CALM_LASTS, from);
+    /// The site stood still between these, in seconds since the beginning, and without a stall it would have been like that.
+    fn of(records: &[Record], normal: &[Record], from: f64, to: f64) -> Self {
         let windows = (AFTER / WINDOW) as usize;
         let curve: Vec<(f64, f64)> = (0..windows)
             .map(|window| {
-                (window as f64 * WINDOW, p95(to + window as f64 * WINDOW, to + (window + 1) as f64 * WINDOW))
+                let begin = window as f64 * WINDOW;
+                (begin, p95(records, to + begin, to + begin + WINDOW))
             })
             .collect();
         let is_back = |after: &f64| {
             let begin = to + after;
-            p95(begin, begin + WINDOW) <= BACK * usual && p95(begin, begin + BACK_FOR) <= BACK * usual
+            [WINDOW, BACK_FOR]
+                .into_iter()
+                .all(|lasts| p95(records, begin, begin + lasts) <= BACK * p95(normal, begin, begin + lasts))
         };
         // In steps of a fifth of a second.
         let mut steps = (0..((AFTER - BACK_FOR) * 5.0) as usize).map(|step| step as f64 / 5.0);
         let late: Vec<&Record> = records.iter().filter(|record| record.due.as_secs_f64() >= from).collect();
         let served = late.iter().filter(|record| record.outcome == Outcome::Completed).count();
         Self {
-            usual,
             back: steps.find(is_back),
             first: curve.first().map_or(f64::NAN, |(_, p95)| *p95),
             served: served as f64 / late.len().max(1) as f64,
@@ -205,8 +246,7 @@ impl Report {
             };
             figures.row(label, self.results.iter().map(cell));
         };
-        row("95th percentile before the stall", |turned| turned.usual, seconds);
-        row("of the first two seconds after it", |turned| turned.first, seconds);
+        row("95th percentile of the first two seconds after it", |turned| turned.first, seconds);
         row(
             "back after",
             |turned| turned.back.unwrap_or(f64::INFINITY),
@@ -223,7 +263,7 @@ impl Report {
         table
             + "\n"
             + &paragraph(&format!(
-                "Back: from then on the 95th percentile of {WINDOW} s, and of {BACK_FOR} s, is at most {BACK} times what it was."
+                "Back: from then on the 95th percentile of {WINDOW} s, and of {BACK_FOR} s, is at most {BACK} times that of the same requests without a stall."
             ))
     }
 }
@@ -246,19 +286,21 @@ mod tests {
     }
 
     #[test]
-    fn it_is_back_when_who_comes_waits_no_longer_than_twice_as_long() {
-        let turned = Turned::of(&came(|at| if (50.0..125.0).contains(&at) { 0.7 } else { 0.1 }), 50.0, 110.0);
-        assert_eq!((turned.usual, turned.first), (0.1, 0.7));
+    fn it_is_back_when_who_comes_waits_at_most_twice_as_long_as_without_a_stall() {
+        let normal = came(|_| 0.1);
+        let after = |took: fn(f64) -> f64, normal: &[Record]| Turned::of(&came(took), normal, 50.0, 110.0);
+        let turned = after(|at| if (50.0..125.0).contains(&at) { 0.7 } else { 0.1 }, &normal);
+        assert_eq!(turned.first, 0.7);
         let back = turned.back.expect("it is");
         assert!((14.6..=15.0).contains(&back), "{back}");
-        let at_once = Turned::of(
-            &came(|at| if (50.0..110.0).contains(&at) { f64::INFINITY } else { 0.1 }),
-            50.0,
-            110.0,
-        );
+        let at_once = after(|at| if (50.0..110.0).contains(&at) { f64::INFINITY } else { 0.1 }, &normal);
         assert_eq!(at_once.back, Some(0.0));
         assert!((at_once.served - 0.6).abs() < 0.01, "{}", at_once.served);
-        let never = Turned::of(&came(|at| if at < 50.0 { 0.1 } else { f64::INFINITY }), 50.0, 110.0);
+        let never = after(|at| if at < 50.0 { 0.1 } else { f64::INFINITY }, &normal);
         assert_eq!((never.back, never.served), (None, 0.0));
+        // What takes long at that time without a stall as well is normal.
+        let busy = came(|at| if (110.0..115.0).contains(&at) { 0.7 } else { 0.1 });
+        let slow = after(|at| if (50.0..115.0).contains(&at) { 0.9 } else { 0.1 }, &busy);
+        assert_eq!(slow.back, Some(0.0));
     }
 }

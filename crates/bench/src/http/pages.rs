@@ -4,8 +4,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::ValueEnum;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use serde::Serialize;
 use tokio::time::{Instant, sleep_until};
 
 use super::open::OpenRuns;
@@ -19,23 +21,61 @@ use crate::process::blocking;
 const CONNECTIONS_MAX: usize = 6_000;
 
 /// The pages of TPC-W: what each takes on an idle machine (the paper "A Method for Transparent Admission Control and Request
-/// Scheduling in E-Commerce Web Sites", Table 1, in ms), and its percentage of the shopping mix (TPC-W 1.8, table 5.2.1).
-const PAGES: [(&str, f64, f64); 14] = [
-    ("home", 1.83, 16.0),
-    ("new-products", 13.82, 5.0),
-    ("best-sellers", 1205.01, 5.0),
-    ("product-detail", 0.75, 17.0),
-    ("search-request", 0.22, 20.0),
-    ("search-results", 73.27, 17.0),
-    ("shopping-cart", 0.34, 11.6),
-    ("customer-registration", 0.05, 3.0),
-    ("buy-request", 5.26, 2.6),
-    ("buy-confirm", 15.71, 1.2),
-    ("order-inquiry", 0.05, 0.75),
-    ("order-display", 7.43, 0.66),
-    ("admin-request", 2.84, 0.10),
-    ("admin-confirm", 2476.75, 0.09),
+/// Scheduling in E-Commerce Web Sites", Table 1, in ms), and its percentages of the mixes, in their order (TPC-W 1.8, table 5.2.1).
+const PAGES: [(&str, f64, [f64; 2]); 14] = [
+    ("home", 1.83, [16.0, 29.0]),
+    ("new-products", 13.82, [5.0, 11.0]),
+    ("best-sellers", 1205.01, [5.0, 11.0]),
+    ("product-detail", 0.75, [17.0, 21.0]),
+    ("search-request", 0.22, [20.0, 12.0]),
+    ("search-results", 73.27, [17.0, 11.0]),
+    ("shopping-cart", 0.34, [11.6, 2.0]),
+    ("customer-registration", 0.05, [3.0, 0.82]),
+    ("buy-request", 5.26, [2.6, 0.75]),
+    ("buy-confirm", 15.71, [1.2, 0.69]),
+    ("order-inquiry", 0.05, [0.75, 0.30]),
+    ("order-display", 7.43, [0.66, 0.25]),
+    ("admin-request", 2.84, [0.10, 0.10]),
+    ("admin-confirm", 2476.75, [0.09, 0.09]),
 ];
+
+/// Which of TPC-W's mixes visitors ask for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
+pub enum Mix {
+    /// A twentieth of the requests makes four fifths of the work: a 95th percentile is either what the others take or what
+    /// those do, as chance has it.
+    #[default]
+    Shopping,
+    /// A ninth of the requests makes nine tenths of the work: the 95th percentile is in their midst.
+    Browsing,
+}
+
+impl Mix {
+    /// The percentage of this page.
+    fn share(self, (_, _, shares): &(&str, f64, [f64; 2])) -> f64 {
+        shares[self as usize]
+    }
+
+    /// What it takes on average by the paper's table, in ms.
+    fn mean(self) -> f64 {
+        let total: f64 = PAGES.iter().map(|page| self.share(page)).sum();
+        PAGES.iter().map(|page| page.1 * self.share(page)).sum::<f64>() / total
+    }
+}
+
+/// What is asked for: a mix, on a site on which it takes so many seconds of a processor on average.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Visits {
+    pub(crate) mix: Mix,
+    pub(crate) mean: f64,
+}
+
+impl Visits {
+    /// Of this mix, on a site of [`MEAN_WORK`].
+    pub(crate) const fn of(mix: Mix) -> Self {
+        Self { mix, mean: MEAN_WORK }
+    }
+}
 
 /// What the mix takes on average: the 50 requests a second of Yaksha's site on one core.
 pub(crate) const MEAN_WORK: f64 = 0.020;
@@ -45,11 +85,9 @@ const VARIATION: f64 = 0.5;
 /// A type of pages is short whose requests take at most this part of the mix's mean.
 const SHORT: f64 = 0.25;
 
-/// Whether the pages of this type are short: they are nearly four fifths of the requests.
+/// Whether the pages of this type are short: they are nearly four fifths of the requests of the shopping mix.
 pub(crate) fn is_short(request_type: u16) -> bool {
-    let total: f64 = PAGES.iter().map(|(_, _, share)| share).sum();
-    let mean: f64 = PAGES.iter().map(|(_, ms, share)| ms * share).sum::<f64>() / total;
-    PAGES.get(usize::from(request_type)).is_some_and(|(_, ms, _)| *ms <= SHORT * mean)
+    PAGES.get(usize::from(request_type)).is_some_and(|(_, ms, _)| *ms <= SHORT * Mix::Shopping.mean())
 }
 
 /// Requests and what they take.
@@ -145,15 +183,8 @@ impl Arrivals {
     ///
     /// # Errors
     /// If there would be more than fit.
-    pub(crate) fn poisson(steps: &[(f64, Duration)], seed: u64) -> Result<Self, Error> {
-        Self::poisson_of(MEAN_WORK, steps, seed)
-    }
-
-    /// The same of requests of this mean, in seconds of a processor.
-    ///
-    /// # Errors
-    /// If there would be more than fit.
-    pub(crate) fn poisson_of(mean: f64, steps: &[(f64, Duration)], seed: u64) -> Result<Self, Error> {
+    pub(crate) fn poisson(visits: Visits, steps: &[(f64, Duration)], seed: u64) -> Result<Self, Error> {
+        let mean = visits.mean;
         let expected: f64 = steps.iter().map(|(load, lasts)| load / mean * lasts.as_secs_f64()).sum();
         if expected.is_nan() || expected > 0.9 * ARRIVALS_MAX as f64 {
             return Err(Error::Experiment(format!("{expected} arrivals: out of range")));
@@ -170,26 +201,25 @@ impl Arrivals {
                 if due >= end {
                     break;
                 }
-                arrivals.add(mean, Duration::from_secs_f64(due), &mut random);
+                arrivals.add(visits, Duration::from_secs_f64(due), &mut random);
             }
             begin = end;
         }
         Ok(arrivals)
     }
 
-    /// So many requests of the mix, all of them due at once: for a closed loop.
-    pub(crate) fn mix(count: usize, seed: u64) -> Self {
+    /// So many requests, all of them due at once: for a closed loop.
+    pub(crate) fn at_once(visits: Visits, count: usize, seed: u64) -> Self {
         let mut random = StdRng::seed_from_u64(seed);
         let mut arrivals = Self::default();
         for _ in 0..count {
-            arrivals.add(MEAN_WORK, Duration::ZERO, &mut random);
+            arrivals.add(visits, Duration::ZERO, &mut random);
         }
         arrivals
     }
 
-    fn add(&mut self, mean: f64, due: Duration, random: &mut StdRng) {
-        let (page, work) = draw(random);
-        let work = work / MEAN_WORK * mean;
+    fn add(&mut self, visits: Visits, due: Duration, random: &mut StdRng) {
+        let (page, work) = draw(visits, random);
         let (name, micros) = (PAGES[page].0, work * 1e6);
         let request = format!(
             "GET /shop/{name}?work={micros:.0} HTTP/1.1\r\nHost: shop.example\r\nAccept: */*\r\n\r\n"
@@ -201,14 +231,14 @@ impl Arrivals {
 }
 
 /// A page and what this request for it takes, in seconds.
-fn draw(random: &mut StdRng) -> (usize, f64) {
-    let total: f64 = PAGES.iter().map(|(_, _, share)| share).sum();
-    let mean: f64 = PAGES.iter().map(|(_, ms, share)| ms * share).sum::<f64>() / total;
+fn draw(visits: Visits, random: &mut StdRng) -> (usize, f64) {
+    let Visits { mix, mean } = visits;
+    let total: f64 = PAGES.iter().map(|page| mix.share(page)).sum();
     let mut at = random.random::<f64>() * total;
     let page = PAGES
         .iter()
-        .position(|(_, _, share)| {
-            at -= share;
+        .position(|page| {
+            at -= mix.share(page);
             at < 0.0
         })
         .unwrap_or(0);
@@ -217,7 +247,7 @@ fn draw(random: &mut StdRng) -> (usize, f64) {
     let (angle, length) = (random.random::<f64>(), 1.0 - random.random::<f64>());
     let normal = (-2.0 * length.ln()).sqrt() * (std::f64::consts::TAU * angle).cos();
     let factor = variance.sqrt().mul_add(normal, -variance / 2.0).exp();
-    (page, PAGES[page].1 / mean * MEAN_WORK * factor)
+    (page, PAGES[page].1 / mix.mean() * mean * factor)
 }
 
 #[cfg(test)]
@@ -226,12 +256,12 @@ mod tests {
 
     #[test]
     fn short_pages_are_many_and_little_work() {
-        let of = |is: bool, figure: fn(&(&str, f64, f64)) -> f64| -> f64 {
+        let of = |is: bool, figure: fn(f64, f64) -> f64| -> f64 {
             let chosen = PAGES.iter().zip(0_u16..).filter(|(_, number)| is_short(*number) == is);
-            chosen.map(|(page, _)| figure(page)).sum()
+            chosen.map(|(page, _)| figure(page.1, Mix::Shopping.share(page))).sum()
         };
-        let (many, few) = (of(true, |page| page.2), of(false, |page| page.2));
-        let (little, much) = (of(true, |page| page.1 * page.2), of(false, |page| page.1 * page.2));
+        let (many, few) = (of(true, |_, share| share), of(false, |_, share| share));
+        let (little, much) = (of(true, |ms, share| ms * share), of(false, |ms, share| ms * share));
         assert!((0.77..0.79).contains(&(many / (many + few))), "{many} and {few}");
         assert!(little < 0.03 * much, "{little} and {much}");
         assert!(!is_short(PAGES.len() as u16));
@@ -240,11 +270,29 @@ mod tests {
     #[test]
     fn the_work_that_arrives_is_what_was_asked_for() {
         let steps = [(0.5, Duration::from_secs(2_000)), (3.0, Duration::from_secs(2_000))];
-        let arrivals = Arrivals::poisson(&steps, 1).unwrap();
-        let work: f64 = arrivals.work.iter().sum();
-        // 7,000 s expected; the mix's variation of 4 over 350,000 requests is 48 s.
-        assert!((6_760.0..7_240.0).contains(&work), "{work}");
-        assert!(arrivals.requests.is_sorted_by_key(|request| request.due));
-        assert_eq!(Arrivals::poisson(&steps, 1).unwrap().bytes, arrivals.bytes);
+        for mix in [Mix::Shopping, Mix::Browsing] {
+            let arrivals = Arrivals::poisson(Visits::of(mix), &steps, 1).unwrap();
+            let work: f64 = arrivals.work.iter().sum();
+            // 7,000 s expected; the shopping mix's variation of 4 over 350,000 requests is 48 s.
+            assert!((6_760.0..7_240.0).contains(&work), "{mix:?}: {work}");
+            assert!(arrivals.requests.is_sorted_by_key(|request| request.due));
+            assert_eq!(Arrivals::poisson(Visits::of(mix), &steps, 1).unwrap().bytes, arrivals.bytes);
+        }
+    }
+
+    #[test]
+    fn of_browsers_a_ninth_of_the_requests_makes_nine_tenths_of_the_work() {
+        let arrivals = Arrivals::at_once(Visits::of(Mix::Browsing), 100_000, 2);
+        let is_long = |number: usize| matches!(PAGES[number].0, "best-sellers" | "admin-confirm");
+        let (mut requests, mut work) = (0.0, 0.0);
+        for (request, took) in arrivals.requests.iter().zip(&arrivals.work) {
+            if is_long(usize::from(request.request_type)) {
+                requests += 1.0;
+                work += took;
+            }
+        }
+        assert!((0.10..0.12).contains(&(requests / 100_000.0)), "{requests}");
+        let part = work / arrivals.work.iter().sum::<f64>();
+        assert!((0.91..0.96).contains(&part), "{part}");
     }
 }

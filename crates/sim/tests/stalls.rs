@@ -1,6 +1,9 @@
 //! A service that stands still for a minute, in an open loop: when is the response time of those who come afterwards what it was?
 
-use admission::{AfterStall, Duration, Event, Instant, LongLimit, Order, Policy, Work};
+mod common;
+
+use admission::{AfterStall, Duration, Event, Instant, LongLimit, Order, Policy, Rejection, Work};
+use common::target::{SHOPPING, http_gate, service_time, step};
 use sim::{
     Arrivals, Collapse, Distribution, End, Kind, Mix, Outcome, Patience, Rate, Run, Scenario, Source,
     Upstream, run,
@@ -103,5 +106,44 @@ fn who_comes_after_a_stall_finds_the_service_as_it_was() {
         // In order the backlog keeps the service busy for longer; here what isn't served before its time is refused.
         assert!(ours.2 >= 0.95 * in_order.2, "nearly as many are served in all: {ours:?} {in_order:?}");
         assert!(ours.3.len() == 1 && in_order.3.is_empty(), "{ours:?}");
+    }
+}
+
+/// What `bench stall` plays: pages of which a twentieth makes four fifths of the work, so that the percentile of a window jumps by itself.
+fn shop(seed: u64, stands_still: bool) -> Scenario {
+    const MEAN: f64 = 0.010;
+    let mut scenario = step(seed, http_gate(Rejection::Nobody), 1, 0.7, 10, END);
+    for kind in &mut scenario.types {
+        if let Distribution::Lognormal { mean, .. } = &mut kind.service_time {
+            *mean = Duration::from_secs_f64(mean.as_secs_f64() * MEAN / service_time(SHOPPING));
+        }
+    }
+    let rates = [(0, 0.5), (10, 0.7)].map(|(from, load)| (Duration::from_secs(from), load / MEAN));
+    for source in &mut scenario.sources {
+        source.arrivals = Arrivals::Poisson(Rate::steps(rates.to_vec()));
+        source.patience = Patience::of(Duration::from_secs(60));
+    }
+    if stands_still {
+        scenario.upstream.speed =
+            vec![(Duration::from_secs(STALLED), 0.0), (Duration::from_secs(RESUMED), 1.0)];
+    }
+    scenario
+}
+
+/// The same requests without a stall say what is normal for those of any two seconds.
+#[test]
+fn as_if_nothing_had_stood_still() {
+    for seed in 1..=8 {
+        let [stalled, normal] = [true, false].map(|stands_still| run(&shop(seed, stands_still)).unwrap());
+        let is_normal = |from: u64, lasts: u64| {
+            let [stalled, normal] = [&stalled, &normal].map(|run| p95(run, from, from + lasts));
+            stalled <= 2.0 * normal
+        };
+        let back = (0..60).find(|after| [WINDOW, 10].iter().all(|&lasts| is_normal(RESUMED + after, lasts)));
+        let windows = (RESUMED + 2..RESUMED + 42).step_by(2);
+        let slow = windows.filter(|&from| !is_normal(from, WINDOW)).count();
+        println!("seed {seed}: back after {back:?} s, {slow} of the next twenty windows are slow");
+        assert!(back.is_some_and(|back| back < 2), "seed {seed}: {back:?}");
+        assert!(slow <= 4, "seed {seed}: {slow} of twenty windows");
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Whoever arrived before a certain request is late. The lines of a class are there twice, and a late one is in the second
 //! pair, in which the policy's order holds as well; aging doesn't bind between late ones and newcomers. A late one goes when no
-//! newcomer of its class could, and only while the service is busy with fewer shorts than it works on at once: newcomers
-//! find it as they would without the late ones, but for one.
+//! newcomer of its class could, and only while the service is busy with fewer requests than it works on at once: with what would lie idle.
+//! (Beside others, one late one after another would take its share of a core all the time, and a long newcomer three times as long.)
 //!
 //! When a stall ends, all that waits becomes late in one step: the pairs are swapped, and the watermark moves. (Where late
 //! ones of an earlier stall are left, or others (`gate/leavers.rs`), those who wait join them one by one.) Requests of a type that nobody knows yet stand behind
@@ -115,7 +115,8 @@ impl Gate {
             (Some(short), false) => Some(short),
             (None, _) => long(),
         };
-        head.filter(|&slot| self.tickets.at(slot).stepped_back || self.shorts_busy() < self.works_on())
+        let is_idle = || self.ledger.busy_count() < self.works_on();
+        head.filter(|&slot| self.tickets.at(slot).stepped_back || is_idle())
     }
 
     /// Of those of its class that wait the one that came first, if it is late: it goes when there is no place for a newcomer.
@@ -125,11 +126,6 @@ impl Gate {
             .waiting
             .first()
             .filter(|&slot| self.is_late(slot) && self.tickets.at(slot).request.entry == Entry::Queued)
-    }
-
-    /// With how many requests the service is busy that aren't in the long lane.
-    fn shorts_busy(&self) -> u32 {
-        self.ledger.busy_count().saturating_sub(self.lanes.in_flight())
     }
 
     /// On how many the service works at once, as far as that is known.

@@ -168,6 +168,22 @@ pub(crate) fn bounded_response(seed: u64, rejection: Rejection, load: f64) -> Sc
     scenario
 }
 
+/// The same with the browsing mix, on a site of which that takes 20 ms on average (`--mix browsing`): a ninth of the pages is long,
+/// so that the 95th percentile is in their midst.
+pub(crate) fn bounded_response_of_browsers(seed: u64, rejection: Rejection, load: f64) -> Scenario {
+    let mut scenario = bounded_response(seed, rejection, load);
+    let factor = service_time(SHOPPING) / service_time(BROWSING);
+    for kind in &mut scenario.types {
+        if let Distribution::Lognormal { mean, .. } = &mut kind.service_time {
+            *mean = Duration::from_secs_f64(mean.as_secs_f64() * factor);
+        }
+    }
+    for source in &mut scenario.sources {
+        source.mix = Mix::Shares(mix(BROWSING));
+    }
+    scenario
+}
+
 fn scenario(seed: u64, policy: Policy, cores: u32, loads: Vec<(Duration, f64)>, seconds: u64) -> Scenario {
     let capacity = f64::from(cores) / service_time(SHOPPING);
     let rates: Vec<_> = loads.into_iter().map(|(at, load)| (at, load * capacity)).collect();

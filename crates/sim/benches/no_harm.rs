@@ -2,7 +2,7 @@
 //! shortest first, and two that see true service times beside it.
 //!
 //! Run: `cargo bench -p sim --bench no-harm -- [requests=120000] [seeds=11,12] [cores=1,2] [variation=0,1] [load=0.9]
-//! [brief=yes]`. It prints the table (Markdown), and last how many cells miss a goal. Figures are ratios of means over the seeds; the
+//! [connections=20] [brief=yes]`. 20 connections are what a gate for PostgreSQL has as it comes, 200 what one for HTTP has. It prints the table (Markdown), and last how many cells miss a goal. Figures are ratios of means over the seeds; the
 //! others' columns are of the first seed. `brief` leaves them out.
 //!
 //! Where a goal is missed, the best in hindsight is looked for: of several limits of the long lane, each with the mean costs
@@ -40,6 +40,7 @@ fn numbers(name: &str, all: &[f64]) -> Vec<f64> {
 /// What is asked for.
 struct Asked {
     requests: u64,
+    connections: u32,
     seeds: Vec<u64>,
     brief: bool,
 }
@@ -119,7 +120,7 @@ fn others(asked: &Asked, cell: &Cell) -> f64 {
 /// The columns of overload where the service goes on with what nobody waits for. Which goal is missed, and the most that
 /// anybody could reach of it: to answer all that is sent.
 fn uncanceled(asked: &Asked, cell: &Cell) -> (Goal, f64) {
-    let variants = [Variant::UngatedUncanceled, Variant::DefaultUncanceled];
+    let variants = [Variant::UngatedUncanceled, Variant::DefaultUncanceled(asked.connections)];
     let all = asked.play(cell, &variants, &asked.seeds[..1], asked.requests * UNCANCELED);
     let value = all[1].goodput / all[0].goodput;
     let most = cell.rate() / all[0].goodput;
@@ -138,7 +139,7 @@ enum Verdict {
 
 fn line(asked: &Asked, cell: &Cell) -> Verdict {
     let gates = if asked.brief { 1 } else { 2 };
-    let variants = [Variant::Ungated, Variant::Default(CONNECTIONS), Variant::Default(AMPLE)];
+    let variants = [Variant::Ungated, Variant::Default(asked.connections), Variant::Default(AMPLE)];
     let all = asked.play(cell, &variants[..=gates], &asked.seeds, asked.requests(cell));
     let (ungated, gate) = (&all[0], &all[1]);
     figures(cell, ungated, gate, all.get(2));
@@ -181,6 +182,7 @@ fn line(asked: &Asked, cell: &Cell) -> Verdict {
 fn main() {
     let asked = Asked {
         requests: numbers("requests", &[120_000.0])[0] as u64,
+        connections: numbers("connections", &[f64::from(CONNECTIONS)])[0] as u32,
         seeds: numbers("seeds", &[11.0, 12.0]).iter().map(|&seed| seed as u64).collect(),
         brief: argument("brief").is_some(),
     };

@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use admission::{Duration, Event, Lane};
 use common::assert_recorded;
-use common::no_harm::{AGING, AMPLE, Cell, Outturn, Overtaking, Traffic, Variant, broken, outturn};
+use common::no_harm::{AGING, AMPLE, CONNECTIONS, Cell, Outturn, Overtaking, Traffic, Variant, broken, outturn};
 use sim::{Run, Scenario, run, run_with};
 
 /// What chance may add to a ratio in runs this short.
@@ -72,7 +72,7 @@ fn in_overload_the_work_that_is_done_is_of_use() {
     let overloaded = cell(Traffic::Postgres, 1, 0.0, 1.2);
     does_no_harm(&overloaded, 150_000);
     let (uncanceled, _) = played(&overloaded, Variant::UngatedUncanceled, 150_000);
-    let (gate, _) = played(&overloaded, Variant::DefaultUncanceled, 150_000);
+    let (gate, _) = played(&overloaded, Variant::DefaultUncanceled(CONNECTIONS), 150_000);
     assert!(gate.useful > 0.9 && uncanceled.useful < 0.6, "{} against {}", gate.useful, uncanceled.useful);
 }
 

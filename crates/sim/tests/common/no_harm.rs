@@ -61,7 +61,7 @@ pub(crate) enum Variant {
     /// The gate as it comes, with so many connections.
     Default(u32),
     /// The same, where the service goes on with what nobody waits for any more.
-    DefaultUncanceled,
+    DefaultUncanceled(u32),
     /// What nobody can do: what types cost on average is known beforehand, so many long ones are in flight whatever they vary, and
     /// short ones need no connection. The best of several such limits is what a rule could reach that knows types only.
     Hindsight(u32),
@@ -138,8 +138,7 @@ impl Variant {
             Self::Ungated | Self::UngatedUncanceled | Self::Clairvoyant | Self::ShortestRemaining => plain,
             Self::Fifo => Policy { connections: cell.cores, ..plain },
             Self::ShortestType => Policy { connections: cell.cores, order: by_type, ..plain },
-            Self::Default(connections) => default(cell, connections),
-            Self::DefaultUncanceled => default(cell, CONNECTIONS),
+            Self::Default(connections) | Self::DefaultUncanceled(connections) => default(cell, connections),
             Self::Hindsight(longs) => {
                 Policy { long_limit: Some(LongLimit::Fixed(longs)), ..default(cell, AMPLE) }
             }
@@ -157,7 +156,7 @@ impl Variant {
 
     fn abandoned(self) -> Abandoned {
         match self {
-            Self::UngatedUncanceled | Self::DefaultUncanceled => Abandoned::RunsOn,
+            Self::UngatedUncanceled | Self::DefaultUncanceled(_) => Abandoned::RunsOn,
             _ => Abandoned::Canceled,
         }
     }

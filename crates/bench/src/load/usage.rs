@@ -136,9 +136,12 @@ mod tests {
 
     #[test]
     fn children_that_come_and_go_are_of_the_family() {
-        // One child works and ends; then one works and stays until it is told to go.
+        // One child works and ends; then one comes and works when it is told to, and stays until it is told to go. A child in the
+        // background has no standard input in sh, so that it reads from a copy of its parent's.
         let burn = "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done";
-        let script = format!("read a; ({burn}); echo ended; ({burn}; echo stays; read b) <&0 & wait");
+        let script = format!(
+            "exec 3<&0; read a; ({burn}); echo ended; (read b; {burn}; echo stays; read c) <&3 & wait; echo gone; read d"
+        );
         let mut shell = Command::new("sh")
             .args(["-c", &script])
             .stdin(Stdio::piped())
@@ -147,16 +150,28 @@ mod tests {
             .unwrap();
         let (mut input, output) = (shell.stdin.take().unwrap(), shell.stdout.take().unwrap());
         let mut lines = BufReader::new(output).lines();
-        let (family, alone) = (FamilyMeter::start(shell.id()), CpuMeter::start(&[shell.id()]));
+        let mut after_go = |line: &str| {
+            input.write_all(b"go\n").unwrap();
+            assert_eq!(lines.next().unwrap().unwrap(), line);
+        };
+        let work = Duration::from_millis(20);
+        let (meter, alone) = (FamilyMeter::start(shell.id()), CpuMeter::start(&[shell.id()]));
 
-        input.write_all(b"go\n").unwrap();
-        assert_eq!(lines.next().unwrap().unwrap(), "ended");
-        let ended = family.used();
-        assert!(ended > alone.used() + Duration::from_millis(20), "the ended child is missing: {ended:?}");
+        after_go("ended");
+        let of_ended = meter.used();
+        assert!(of_ended > alone.used() + work, "the ended child is missing: {of_ended:?}");
 
-        assert_eq!(lines.next().unwrap().unwrap(), "stays");
-        let both = family.used();
-        assert!(both > ended + Duration::from_millis(20), "the new child is missing: {ended:?}, {both:?}");
+        let reaped = ended(shell.id());
+        after_go("stays");
+        let of_both = meter.used();
+        assert_eq!((family(shell.id()).len(), ended(shell.id())), (2, reaped), "the second child lives");
+        assert!(of_both > of_ended + work, "the living child is missing: {of_ended:?}, {of_both:?}");
+
+        after_go("gone");
+        let at_last = meter.used();
+        assert_eq!(family(shell.id()).len(), 1);
+        // Who has ended is counted in hundredths of a second.
+        assert!(at_last + work > of_both, "who lived and ended is missing: {of_both:?}, {at_last:?}");
 
         input.write_all(b"go\n").unwrap();
         shell.wait().unwrap();

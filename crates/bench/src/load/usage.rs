@@ -6,6 +6,9 @@ use std::time::{Duration, Instant};
 
 use crate::process::family;
 
+/// So often it is looked at most, where children end all the time.
+const LOOKS: u32 = 3;
+
 /// Measures the processor time of some processes over an interval.
 #[derive(Clone, Debug)]
 pub struct CpuMeter {
@@ -65,7 +68,22 @@ impl FamilyMeter {
 
 /// Time on a processor of those that live and of those that have ended: who ends in between goes from the one to the other.
 fn used_by_family(root: u32) -> Duration {
-    family(root).into_iter().map(used).sum::<Duration>() + ended(root)
+    of_both(|| family(root).into_iter().map(used).sum(), || ended(root))
+}
+
+/// What the living have used and what those had that ended, looked at one after the other. Who was reaped in between would be in
+/// both, or in neither; it shows by the ended having more afterwards, and then it is looked again.
+fn of_both(mut living: impl FnMut() -> Duration, mut ended: impl FnMut() -> Duration) -> Duration {
+    let (mut before, mut sum) = (ended(), Duration::ZERO);
+    for _ in 0..LOOKS {
+        sum = living() + before;
+        let after = ended();
+        if after == before {
+            break;
+        }
+        before = after;
+    }
+    sum
 }
 
 /// Time on a processor of all children that have ended, and of theirs, in hundredths of a second.
@@ -175,5 +193,20 @@ mod tests {
 
         input.write_all(b"go\n").unwrap();
         shell.wait().unwrap();
+    }
+
+    #[test]
+    fn a_child_that_is_reaped_between_two_looks_counts_once() {
+        let seconds = Duration::from_secs;
+        // A child with three seconds is reaped after it was seen alive, or before.
+        let told = |living: [u64; 3], ended: [u64; 4]| {
+            let (mut living, mut ended) = (living.into_iter(), ended.into_iter());
+            let sum = of_both(|| seconds(living.next().unwrap()), || seconds(ended.next().unwrap()));
+            (sum, living.count())
+        };
+        assert_eq!(told([5, 0, 0], [1, 1, 0, 0]), (seconds(6), 2), "nobody was");
+        assert_eq!(told([5, 2, 0], [1, 4, 4, 0]), (seconds(6), 1));
+        // Where it never ends, the last look has to do.
+        assert_eq!(told([5, 4, 3], [1, 2, 3, 4]), (seconds(6), 0));
     }
 }

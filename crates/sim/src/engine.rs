@@ -276,7 +276,8 @@ impl<'a, O: Observer> Engine<'a, O> {
             arrived: now,
             dispatched: None,
             ended: now,
-            upstream_time: Duration::ZERO,
+            upstream: 0,
+            given_up: 0,
             handle: 0,
         });
         self.queued += 1;
@@ -364,7 +365,7 @@ impl<'a, O: Observer> Engine<'a, O> {
         let now = self.at();
         let row = &mut self.rows[number as usize];
         let upstream_time = row.dispatched.map_or(Duration::ZERO, |dispatched| now.since(dispatched));
-        row.upstream_time = upstream_time;
+        row.upstream = nanos(upstream_time);
         row.handle = LANDED;
         let completed = row.outcome == Outcome::Pending && outcome == Ended::Success;
         let again = row.outcome == Outcome::Pending && outcome == Ended::Conflict;
@@ -388,7 +389,8 @@ impl<'a, O: Observer> Engine<'a, O> {
         }
         if again {
             let row = &mut self.rows[number as usize];
-            (row.dispatched, row.handle) = (None, 0);
+            row.given_up += row.upstream;
+            (row.dispatched, row.upstream, row.handle) = (None, 0, 0);
             self.queued += 1;
             self.ask(number);
         }

@@ -89,6 +89,28 @@ fn a_round_trip_counts_as_in_flight_but_keeps_no_server_busy() {
 }
 
 #[test]
+fn what_is_given_up_for_others_is_known_as_late_as_an_answer_and_waits_anew() {
+    // Three places, and whoever ends with three in flight is given up: the third of the first three, at 50 ms. That is known at 55,
+    // when the fourth takes its place; the first two are gone at 60, and it begins anew.
+    let requests = [(0, 100), (0, 100), (40, 10), (45, 20)];
+    let service = |round_trip, input_output| Upstream {
+        round_trip: ms(round_trip),
+        input_output,
+        conflicts: vec![(2, 0.0), (3, 1.0 - 1e-9)],
+        ..Upstream::sharing(4, Collapse::None)
+    };
+    for (upstream, last) in [(service(5, 0.0), 80), (service(0, 0.5), 85)] {
+        let mut scenario = replay(gate(Order::Fifo, 3), upstream, &requests);
+        scenario.sources[0].patience = Patience::of(ms(60));
+        let run = run(&scenario).unwrap();
+        assert_eq!(ends(&run), [60, 60, 75, last]);
+        let row = &run.rows[2];
+        assert_eq!((row.queue_wait(), row.given_up(), row.upstream_time()), (ms(5), ms(15), ms(15)));
+        assert_eq!(row.response_time(), ms(35));
+    }
+}
+
+#[test]
 fn a_service_that_serves_so_many_at_once_lets_the_others_wait_inside_in_order() {
     let at_once = |most| Upstream { at_once: Some(most), ..Upstream::sharing(1, Collapse::None) };
     let requests = [(0, 10), (1, 1), (2, 5), (40, 3)];

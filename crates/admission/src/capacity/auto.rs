@@ -328,7 +328,9 @@ impl Auto {
             Verdict::NoWorse | Verdict::Worse | Verdict::Same => None,
         };
         let lost = self.trial.as_ref().map_or(Lost::default(), |(_, pairs)| pairs.lost());
-        let is_as_good = verdict == Verdict::NoWorse && lost.other < conflicts::MANY;
+        // Where others are given up, more in flight aren't home.
+        let loses_others = direction == Direction::Up && lost.other >= conflicts::MANY;
+        let is_as_good = verdict == Verdict::NoWorse && !loses_others;
         let accepted = gain.is_some() || is_as_good && self.leads_home(direction);
         let is_neighbor = self.base.abs_diff(self.other) <= 1;
         // Where so few complete so much more, it may be fewer still, and each step costs another drain.

@@ -161,3 +161,15 @@ fn a_higher_bound_that_gives_others_up_is_no_home_and_a_lower_one_is() {
     assert!(after(at(5), a_tenth) <= 5, "{}", after(at(5), a_tenth));
     assert!(after(at(30), a_tenth) <= 20, "{}", after(at(30), a_tenth));
 }
+
+#[test]
+fn a_far_look_that_gains_nothing_is_a_single_trial() {
+    let mut auto = at(8);
+    auto.down.step = STEP_MIN;
+    // Fewer are worse, by as much as they are fewer.
+    let tried = drive(&mut auto, 120, |in_flight| 25.0 * f64::from(in_flight.min(8)), a_tenth);
+    let times = |bound| tried.iter().filter(|&&tried| tried == bound).count();
+    assert_eq!(auto.found(), 8, "{tried:?}");
+    assert!(times(2) >= 2 && times(7) >= 2, "a quarter and the neighbor are tried: {tried:?}");
+    assert_eq!((3..7).map(times).sum::<usize>(), 0, "nothing in between is: {tried:?}");
+}

@@ -51,7 +51,7 @@ use crate::time::{Duration, Instant};
 use conflicts::Conflicts;
 use pace::Pace;
 use stretch::{Stretch, Yield};
-use trial::{Lost, Pairs, RESCUE, Verdict, Yields};
+use trial::{Pairs, Parts, RESCUE, Verdict, Yields};
 
 /// Where it begins, and returns to.
 const HOME: u32 = 20;
@@ -189,7 +189,7 @@ impl Auto {
             up: Side::new(UP),
             looks_far: true,
             is_far: false,
-            conflicts: Conflicts::default(),
+            conflicts: Conflicts::new(now, home),
             stage: Stage::Measuring(Stretch::new(now)),
             in_flight: 0,
             waited_for: false,
@@ -271,7 +271,7 @@ impl Auto {
             }
         }
         self.is_far = false;
-        if self.looks_far && self.down.due <= now && !self.held && end.all.conflicts >= conflicts::MANY {
+        if self.looks_far && self.down.due <= now && !self.held && self.conflicts.are_many() {
             self.looks_far = false;
             let near = self.beside(Direction::Down);
             self.is_far = true;
@@ -347,7 +347,7 @@ impl Auto {
             Verdict::Better(gain) => Some(gain),
             Verdict::NoWorse | Verdict::Worse | Verdict::Same => None,
         };
-        let lost = self.trial.as_ref().map_or(Lost::default(), |(_, pairs)| pairs.lost());
+        let lost = self.trial.as_ref().map_or(Parts::default(), |(_, pairs)| pairs.lost());
         // Where others are given up, more in flight aren't home.
         let loses_others = direction == Direction::Up && lost.other >= conflicts::MANY;
         let is_as_good = verdict == Verdict::NoWorse && !loses_others;
@@ -361,6 +361,7 @@ impl Auto {
         if accepted {
             (self.base, self.gain) = (self.other, gain);
             self.looks_far = true;
+            self.conflicts.begin(now, self.base, lost.other);
             self.pace = Pace::default();
             let step = self.step(direction);
             let side = self.side(direction);
@@ -443,9 +444,8 @@ impl Control for Auto {
 
     fn complete(&mut self, now: Instant, sample: &Sample) {
         self.pass(now);
-        if sample.own && sample.conflict {
-            self.conflicts.see(now, sample.upstream_time);
-        }
+        let at_present = matches!(self.stage, Stage::Measuring(_)) && self.in_force == self.base;
+        self.conflicts.see(now, sample, at_present);
         match &mut self.stage {
             Stage::Settling { left, meanwhile, .. } => {
                 *left = left.saturating_sub(u32::from(sample.own));
@@ -473,6 +473,7 @@ impl Control for Auto {
         let base = if was_home { self.home } else { self.base.min(top) };
         if base != self.base || self.in_force > top {
             (self.base, self.in_force, self.gain) = (base, base, None);
+            self.conflicts.begin(self.until, base, 0.0);
             self.trial = None;
             self.stage = Stage::Measuring(Stretch::new(self.until));
         }

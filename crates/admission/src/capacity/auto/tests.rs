@@ -152,6 +152,23 @@ fn where_others_lose_by_it_a_bound_is_given_up_soon() {
 }
 
 #[test]
+fn what_is_rarely_given_up_changes_nothing() {
+    // One in ten seconds, after a second.
+    let rarely = |number: u64| (number % 1_000 == 0).then_some(Duration::from_secs(1));
+    let level = |_| 100.0;
+    let peak_at_eight = |in_flight: u32| 100.0 - f64::from(in_flight.abs_diff(8)) * 4.0;
+    for pace in [&level as &dyn Fn(u32) -> f64, &peak_at_eight] {
+        let (mut with, mut without) = (Auto::new(30), Auto::new(30));
+        let (tried, as_usual) =
+            (drive(&mut with, 300, pace, rarely), drive(&mut without, 300, pace, |_| None));
+        // Here and there a trial is a pair longer, so that one more may fit into the time.
+        assert!(tried.iter().zip(&as_usual).all(|(one, other)| one == other), "{tried:?}, {as_usual:?}");
+        assert!(tried.len().abs_diff(as_usual.len()) <= 1, "{tried:?}, {as_usual:?}");
+        assert_eq!(with.found(), without.found());
+    }
+}
+
+#[test]
 fn a_higher_bound_that_gives_others_up_is_no_home_and_a_lower_one_is() {
     let after = |mut auto: Auto, given_up: fn(u64) -> Option<Duration>| {
         drive(&mut auto, 120, |_| 200.0, given_up);

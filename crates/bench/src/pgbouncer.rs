@@ -18,8 +18,20 @@ use crate::process::{self, free_port};
 const START_BOUND: Duration = Duration::from_secs(20);
 /// How long it may take to end.
 const STOP_BOUND: Duration = Duration::from_secs(5);
-/// The first version that carries prepared statements from connection to connection.
+/// The first version that can carry prepared statements from connection to connection. It does so only where it is told to; from
+/// 1.24 on also by itself.
 const PREPARES_SINCE: (u32, u32) = (1, 21);
+/// How many it keeps prepared on a connection: what it has by default since 1.24.
+const PREPARED_MAX: u32 = 200;
+
+/// What becomes of prepared statements in transaction mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prepared {
+    /// They are carried along, by a version that can.
+    Followed,
+    /// They stay where they were prepared.
+    Left,
+}
 
 /// A running PgBouncer in transaction mode. Dropping it ends it.
 #[derive(Debug)]
@@ -27,6 +39,8 @@ pub struct PgBouncer {
     child: Child,
     port: u16,
     version: String,
+    /// How many prepared statements it keeps, if it knows that setting.
+    prepared: Option<u32>,
     directory: TempDir,
 }
 
@@ -36,7 +50,12 @@ impl PgBouncer {
     ///
     /// # Errors
     /// If it isn't installed (the message names the package) or doesn't start (the message quotes its log).
-    pub fn start(server: &PrivateServer, pool_size: u32, clients_max: u32) -> Result<Self, Error> {
+    pub fn start(
+        server: &PrivateServer,
+        pool_size: u32,
+        clients_max: u32,
+        prepared: Prepared,
+    ) -> Result<Self, Error> {
         let binary = find()?;
         let version = version(&binary)?;
         let directory = tempfile::Builder::new()
@@ -45,7 +64,12 @@ impl PgBouncer {
             .map_err(Error::io("creating a temporary directory"))?;
         let port = free_port()?;
         let owner = unprivileged_user()?;
-        let configuration = configuration(directory.path(), server, port, pool_size, clients_max);
+        let mut configuration = configuration(directory.path(), server, port, pool_size, clients_max);
+        // Written wherever it is known, since what it is by default depends on the version.
+        let prepared = prepared_max(&version, prepared);
+        if let Some(most) = prepared {
+            configuration += &format!("max_prepared_statements = {most}\n");
+        }
         let users = format!("\"{}\" \"{}\"\n", server.user(), server.password());
         for (name, text) in [("pgbouncer.ini", configuration), ("users.txt", users)] {
             let path = directory.path().join(name);
@@ -62,7 +86,7 @@ impl PgBouncer {
             command.uid(user).gid(group);
         }
         let child = command.spawn().map_err(Error::io(format!("starting {}", binary.display())))?;
-        let mut pgbouncer = Self { child, port, version, directory };
+        let mut pgbouncer = Self { child, port, version, prepared, directory };
         process::wait_until_ready(&mut pgbouncer.child, START_BOUND, || process::accepts(port)).map_err(
             |problem| {
                 let log = process::log_tail(&pgbouncer.directory.path().join("log"));
@@ -89,9 +113,7 @@ impl PgBouncer {
 
     /// Whether it carries prepared statements in transaction mode.
     pub fn prepares(&self) -> bool {
-        let mut numbers = self.version.split('.').map_while(|number| number.parse::<u32>().ok());
-        let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-        version >= PREPARES_SINCE
+        self.prepared.is_some_and(|most| most > 0)
     }
 }
 
@@ -123,6 +145,16 @@ fn configuration(
     )
 }
 
+/// How many prepared statements a PgBouncer of this version is told to keep; none if it doesn't know the setting, and keeps none.
+fn prepared_max(version: &str, prepared: Prepared) -> Option<u32> {
+    let mut numbers = version.split('.').map_while(|number| number.parse::<u32>().ok());
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    (version >= PREPARES_SINCE).then_some(match prepared {
+        Prepared::Followed => PREPARED_MAX,
+        Prepared::Left => 0,
+    })
+}
+
 fn give(path: &Path, owner: Option<(u32, u32)>) -> Result<(), Error> {
     let Some((user, group)) = owner else { return Ok(()) };
     chown(path, Some(user), Some(group))
@@ -151,4 +183,21 @@ fn version(binary: &Path) -> Result<String, Error> {
     let text = String::from_utf8_lossy(&output.stdout);
     let number = text.lines().next().and_then(|line| line.strip_prefix("PgBouncer "));
     Ok(number.unwrap_or("of an unknown version").trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_many_statements_are_kept_is_said_to_every_version_that_knows_the_setting() {
+        for version in ["1.21.0", "1.23.1", "1.24.1", "2.0.0"] {
+            assert_eq!(prepared_max(version, Prepared::Followed), Some(200), "{version}");
+            assert_eq!(prepared_max(version, Prepared::Left), Some(0), "{version}");
+        }
+        for version in ["1.9.0", "1.18.0", "1.20.1", "of an unknown version"] {
+            assert_eq!(prepared_max(version, Prepared::Followed), None, "{version}");
+            assert_eq!(prepared_max(version, Prepared::Left), None, "{version}");
+        }
+    }
 }

@@ -17,7 +17,7 @@ use crate::files::write_figures;
 use crate::gatekeeper::Gatekeeper;
 use crate::load::CpuMeter;
 use crate::pgbench::{self, Amount, Protocol, Run};
-use crate::pgbouncer::PgBouncer;
+use crate::pgbouncer::{PgBouncer, Prepared};
 use crate::postgres::{PrivateServer, PrivateServerOptions};
 use crate::process::blocking;
 use crate::stats::{Rounds, percentile};
@@ -119,7 +119,7 @@ impl Laboratory {
         let server =
             PrivateServer::start(&PrivateServerOptions { cpu: options.server_cpu, ..Default::default() })?;
         pgbench::initialize(&server, SCALE)?;
-        let pgbouncer = PgBouncer::start(&server, POOL, options.clients + 10)?;
+        let pgbouncer = PgBouncer::start(&server, POOL, options.clients + 10, Prepared::Followed)?;
         let keys = [("connections".to_owned(), POOL.to_string())];
         let gatekeeper = Gatekeeper::start(server.port(), &keys)?;
         Ok(Self { server, pgbouncer, gatekeeper })

@@ -92,7 +92,7 @@ pub struct Options {
     #[arg(long, value_enum, default_value_t = Switch::On)]
     pub route_tags: Switch,
     /// Whether each connection of the pool prepares a statement once; off behind a pooler that doesn't follow prepared
-    /// statements, such as PgBouncer before 1.21 where it pools transactions
+    /// statements, such as PgBouncer where it pools transactions: before 1.21 always, before 1.24 unless max_prepared_statements is set
     #[arg(long, value_enum, default_value_t = Switch::On)]
     pub prepared_statements: Switch,
     /// Whether Buy Confirm counts all orders first, as the public servlets do

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use bench::pgbouncer::PgBouncer;
+use bench::pgbouncer::{PgBouncer, Prepared};
 use bookstore::interaction::Interaction;
 use support::{Browser, CUSTOMERS, NEWCOMER, Site, populate, server, until};
 
@@ -131,7 +131,8 @@ fn without_prepared_statements_pages_are_right_through_a_pooler_that_follows_non
     let server = server();
     populate(&server.url(), "100");
     // Two connections of the server's for eight of the shop's: a transaction's next one is on another.
-    let pooler = PgBouncer::start(&server, 2, 100).expect("a PgBouncer");
+    let pooler = PgBouncer::start(&server, 2, 100, Prepared::Left).expect("a PgBouncer");
+    assert!(!pooler.prepares());
     let url = server.url_through(pooler.port());
     for transactions in ["page", "statement"] {
         let arguments =

@@ -16,6 +16,8 @@ pub(crate) enum Due {
     Tick,
     /// An answer arrives.
     Land(u32),
+    /// The news arrives that a request was given up for others.
+    GivenUp(u32),
     /// A client's patience ends.
     TimeOut(u32),
     /// A request has waited in the application for as long as it may, perhaps.

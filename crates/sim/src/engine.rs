@@ -276,7 +276,8 @@ impl<'a, O: Observer> Engine<'a, O> {
             arrived: now,
             dispatched: None,
             ended: now,
-            upstream_time: Duration::ZERO,
+            upstream: 0,
+            given_up: 0,
             handle: 0,
         });
         self.queued += 1;
@@ -343,17 +344,17 @@ impl<'a, O: Observer> Engine<'a, O> {
         self.books.given += self.rows[number as usize].service_time.as_nanos() as f64;
         let upstream = &self.scenario.upstream;
         let part = upstream.given_up(self.in_flight);
-        if part > 0.0 && self.conflicts.unit() < part {
-            return self.land(number, Ended::Conflict);
-        }
+        let outcome =
+            if part > 0.0 && self.conflicts.unit() < part { Ended::Conflict } else { Ended::Success };
         let waits =
             (self.rows[number as usize].service_time.as_nanos() as f64 * upstream.input_output) as u64;
         let away = nanos(upstream.round_trip).saturating_add(waits);
         if away > 0 {
             self.rows[number as usize].handle = UNDER_WAY;
-            self.agenda.add(self.now.saturating_add(away), Due::Land(number));
+            let due = if outcome == Ended::Conflict { Due::GivenUp(number) } else { Due::Land(number) };
+            self.agenda.add(self.now.saturating_add(away), due);
         } else {
-            self.land(number, Ended::Success);
+            self.land(number, outcome);
         }
     }
 
@@ -364,7 +365,7 @@ impl<'a, O: Observer> Engine<'a, O> {
         let now = self.at();
         let row = &mut self.rows[number as usize];
         let upstream_time = row.dispatched.map_or(Duration::ZERO, |dispatched| now.since(dispatched));
-        row.upstream_time = upstream_time;
+        row.upstream = nanos(upstream_time);
         row.handle = LANDED;
         let completed = row.outcome == Outcome::Pending && outcome == Ended::Success;
         let again = row.outcome == Outcome::Pending && outcome == Ended::Conflict;
@@ -388,7 +389,8 @@ impl<'a, O: Observer> Engine<'a, O> {
         }
         if again {
             let row = &mut self.rows[number as usize];
-            (row.dispatched, row.handle) = (None, 0);
+            row.given_up += row.upstream;
+            (row.dispatched, row.upstream, row.handle) = (None, 0, 0);
             self.queued += 1;
             self.ask(number);
         }
@@ -416,6 +418,7 @@ impl<'a, O: Observer> Engine<'a, O> {
                 // Its client may have given up in the meantime; the gate is rid of it only now.
                 self.land(number, Ended::Success);
             }
+            Some(Due::GivenUp(number)) => self.land(number, Ended::Conflict),
             Some(Due::TimeOut(number)) => self.time_out(number),
             Some(Due::Busy(number)) => self.turn_away(number),
             Some(Due::Retry(number)) if !self.over => {

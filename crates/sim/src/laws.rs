@@ -89,12 +89,14 @@ pub(crate) fn check(rows: &[Row], books: &Books, end: &Snapshot) -> Result<(), L
 }
 
 fn is_whole(row: &Row) -> bool {
-    let dispatched_between = row.dispatched.is_none_or(|dispatched| dispatched >= row.arrived);
+    // Who waits, for the first time or again, isn't in flight; and when it was, and was given up, was before.
+    let is_in_one_place = row.dispatched.is_some() || row.upstream_time().is_zero();
+    let dispatched_between = row.dispatched.unwrap_or(row.ended) >= row.arrived.after(row.given_up());
     let of_outcome = match row.outcome {
         Outcome::Pending => false,
         Outcome::Completed => row.dispatched.is_some() && row.left_gate() == row.ended,
         Outcome::Rejected(_) => row.dispatched.is_none(),
         Outcome::TimedOut | Outcome::CutOff => row.left_gate() >= row.ended,
     };
-    dispatched_between && row.ended >= row.arrived && of_outcome
+    is_in_one_place && dispatched_between && row.ended >= row.arrived && of_outcome
 }

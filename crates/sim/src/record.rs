@@ -5,7 +5,8 @@ use admission::{Duration, Event, Instant, Reason, Work};
 
 use crate::summary::Summary;
 
-/// One request: what it was, and what became of it. A further try is another row.
+/// One request: what it was, and what became of it. A further try of its client's is another row. What the service gave up for
+/// others begins anew in the same one: `dispatched` and the upstream time are of the last time then.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Row {
     /// Its type, an index into the scenario's types.
@@ -26,8 +27,10 @@ pub struct Row {
     pub dispatched: Option<Instant>,
     /// When it ended for its client.
     pub ended: Instant,
-    /// For how long it was in flight (beyond its client's patience too).
-    pub upstream_time: Duration,
+    /// For how long it was in flight, in nanoseconds; Durations would be too large.
+    pub(crate) upstream: u64,
+    /// The same of all times before that it was given up for others.
+    pub(crate) given_up: u64,
     pub(crate) handle: u32,
 }
 
@@ -52,14 +55,25 @@ impl Row {
         self.ended.since(self.arrived)
     }
 
-    /// From its arrival until it was dispatched, or its end if it never was.
+    /// From its arrival until it was dispatched, or its end if it never was, but for when it was in flight and given up.
     pub fn queue_wait(&self) -> Duration {
-        self.dispatched.unwrap_or(self.ended).since(self.arrived)
+        self.dispatched.unwrap_or(self.ended).since(self.arrived).saturating_sub(self.given_up())
+    }
+
+    /// For how long it was in flight (beyond its client's patience too), the last time that it was.
+    pub fn upstream_time(&self) -> Duration {
+        Duration::from_nanos(self.upstream)
+    }
+
+    /// For how long it was in flight to be given up for others, all times together. A request that was served waited, was given
+    /// up and was in flight for just its response time.
+    pub fn given_up(&self) -> Duration {
+        Duration::from_nanos(self.given_up)
     }
 
     /// When the gate was rid of it.
     pub(crate) fn left_gate(&self) -> Instant {
-        self.dispatched.map_or(self.ended, |dispatched| dispatched.after(self.upstream_time))
+        self.dispatched.map_or(self.ended, |dispatched| dispatched.after(self.upstream_time()))
     }
 }
 

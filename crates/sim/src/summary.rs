@@ -225,7 +225,7 @@ impl Window {
         if completed {
             to.response.push(response_time);
             to.wait.push(nanos(row.queue_wait()));
-            to.upstream.push(nanos(row.upstream_time));
+            to.upstream.push(nanos(row.upstream_time()));
             to.slowdown += response_time as f64 / row.service_time.as_nanos().max(1) as f64;
         }
     }

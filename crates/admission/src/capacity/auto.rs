@@ -51,7 +51,7 @@ use crate::time::{Duration, Instant};
 use conflicts::Conflicts;
 use pace::Pace;
 use stretch::{Stretch, Yield};
-use trial::{Lost, Pairs, RESCUE, Verdict, Yields};
+use trial::{Pairs, Parts, RESCUE, Verdict, Yields};
 
 /// Where it begins, and returns to.
 const HOME: u32 = 20;
@@ -140,6 +140,9 @@ pub(crate) struct Auto {
     up: Side,
     /// Since it came to the present bound, or rested there, no far step down was tried.
     looks_far: bool,
+    /// The step down that is tried, or is to be, is a far one. What it would be otherwise is kept: if this one gains nothing, it
+    /// goes on there.
+    is_far: bool,
     conflicts: Conflicts,
     stage: Stage,
     in_flight: u32,
@@ -185,7 +188,8 @@ impl Auto {
             down: Side::new(DOWN),
             up: Side::new(UP),
             looks_far: true,
-            conflicts: Conflicts::default(),
+            is_far: false,
+            conflicts: Conflicts::new(now, home),
             stage: Stage::Measuring(Stretch::new(now)),
             in_flight: 0,
             waited_for: false,
@@ -266,9 +270,13 @@ impl Auto {
                 self.up = Side::new(UP);
             }
         }
-        if self.looks_far && self.down.due <= now && !self.held && end.all.conflicts >= conflicts::MANY {
+        self.is_far = false;
+        if self.looks_far && self.down.due <= now && !self.held && self.conflicts.are_many() {
             self.looks_far = false;
-            self.down.step = self.down.step.max(DOWN);
+            let near = self.beside(Direction::Down);
+            self.is_far = true;
+            // Where cores would stand still, or the next step is as far anyway, it is no other.
+            self.is_far = self.beside(Direction::Down) < near;
         }
         if let Some(direction) = self.due(now).filter(|_| !self.held) {
             self.trials += 1;
@@ -283,7 +291,7 @@ impl Auto {
         let is_due = |side: &Side, direction| side.due <= now && self.beside(direction) != self.base;
         let (down, up) = (is_due(&self.down, Direction::Down), is_due(&self.up, Direction::Up));
         match (down, up) {
-            (true, true) if self.up.step > self.down.step => Some(Direction::Up),
+            (true, true) if self.up.step > self.step(Direction::Down) => Some(Direction::Up),
             (true, _) => Some(Direction::Down),
             (false, true) => Some(Direction::Up),
             (false, false) => None,
@@ -297,10 +305,22 @@ impl Auto {
             Direction::Down => {
                 // The first step is far, but not to where cores would stand still.
                 let seen = (base / f64::from(self.works_on)).max(STEP_MIN);
-                let step = if self.down.step >= DOWN { self.down.step.min(seen) } else { self.down.step };
+                let step = self.step(direction);
+                let step = if step >= DOWN { step.min(seen) } else { step };
                 (libm::round(base / step) as u32).min(self.base - 1).max(1)
             }
-            Direction::Up => (libm::round(base * self.up.step) as u32).max(self.base + 1).min(self.top),
+            Direction::Up => {
+                (libm::round(base * self.step(direction)) as u32).max(self.base + 1).min(self.top)
+            }
+        }
+    }
+
+    /// How far it goes.
+    fn step(&self, direction: Direction) -> f64 {
+        match direction {
+            Direction::Down if self.is_far => self.down.step.max(DOWN),
+            Direction::Down => self.down.step,
+            Direction::Up => self.up.step,
         }
     }
 
@@ -327,8 +347,10 @@ impl Auto {
             Verdict::Better(gain) => Some(gain),
             Verdict::NoWorse | Verdict::Worse | Verdict::Same => None,
         };
-        let lost = self.trial.as_ref().map_or(Lost::default(), |(_, pairs)| pairs.lost());
-        let is_as_good = verdict == Verdict::NoWorse && lost.other < conflicts::MANY;
+        let lost = self.trial.as_ref().map_or(Parts::default(), |(_, pairs)| pairs.lost());
+        // Where others are given up, more in flight aren't home.
+        let loses_others = direction == Direction::Up && lost.other >= conflicts::MANY;
+        let is_as_good = verdict == Verdict::NoWorse && !loses_others;
         let accepted = gain.is_some() || is_as_good && self.leads_home(direction);
         let is_neighbor = self.base.abs_diff(self.other) <= 1;
         // Where so few complete so much more, it may be fewer still, and each step costs another drain.
@@ -339,9 +361,11 @@ impl Auto {
         if accepted {
             (self.base, self.gain) = (self.other, gain);
             self.looks_far = true;
+            self.conflicts.begin(now, self.base, lost.other);
             self.pace = Pace::default();
+            let step = self.step(direction);
             let side = self.side(direction);
-            side.step = (side.step * side.step).min(if ends_collapse { DOWN } else { STEP_MAX });
+            side.step = (step * step).min(if ends_collapse { DOWN } else { STEP_MAX });
             (side.due, side.rest) = (now, REST_MIN);
             let back = self.side(match direction {
                 Direction::Down => Direction::Up,
@@ -352,7 +376,7 @@ impl Auto {
             // From where others were lost it is known why, and each look back costs some more.
             back.rest = if lost.present >= conflicts::MANY { REST_MIN * conflicts::RESTS } else { REST_MIN };
             back.due = now.after(back.rest);
-        } else {
+        } else if !self.is_far {
             let side = self.side(direction);
             if side.step <= STEP_MIN || is_neighbor {
                 side.due = now.after(side.rest);
@@ -363,6 +387,7 @@ impl Auto {
             let side = self.side(direction);
             side.step = libm::sqrt(side.step).max(STEP_MIN);
         }
+        self.is_far = false;
         self.put(now, self.base);
     }
 
@@ -381,6 +406,7 @@ impl Auto {
             side.due = now.after(side.rest);
             side.rest = (side.rest * 2).min(REST_MAX);
         }
+        self.is_far = false;
         self.stop(now);
     }
 
@@ -388,6 +414,8 @@ impl Auto {
     fn stop(&mut self, now: Instant) {
         self.trial = None;
         self.ended += 1;
+        // A far look that wasn't done is still to be.
+        self.looks_far |= self.is_far;
         self.put(now, self.base);
     }
 
@@ -416,9 +444,8 @@ impl Control for Auto {
 
     fn complete(&mut self, now: Instant, sample: &Sample) {
         self.pass(now);
-        if sample.own && sample.conflict {
-            self.conflicts.see(now, sample.upstream_time);
-        }
+        let at_present = matches!(self.stage, Stage::Measuring(_)) && self.in_force == self.base;
+        self.conflicts.see(now, sample, at_present);
         match &mut self.stage {
             Stage::Settling { left, meanwhile, .. } => {
                 *left = left.saturating_sub(u32::from(sample.own));
@@ -446,6 +473,7 @@ impl Control for Auto {
         let base = if was_home { self.home } else { self.base.min(top) };
         if base != self.base || self.in_force > top {
             (self.base, self.in_force, self.gain) = (base, base, None);
+            self.conflicts.begin(self.until, base, 0.0);
             self.trial = None;
             self.stage = Stage::Measuring(Stretch::new(self.until));
         }

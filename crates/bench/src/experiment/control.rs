@@ -9,7 +9,7 @@ use super::plan::{Connect, OPEN_DIRECT, OPEN_PROXIED, POOL, Plan};
 use crate::Error;
 use crate::gatekeeper::Gatekeeper;
 use crate::load::Target;
-use crate::pgbouncer::PgBouncer;
+use crate::pgbouncer::{PgBouncer, Prepared};
 use crate::pgpool::PgPool;
 use crate::postgres::PrivateServer;
 
@@ -81,7 +81,9 @@ impl Control {
         let (mut sessions, mut users) = (None, None);
         let proxy = match way(plan, variant, best)? {
             Way::Direct => None,
-            Way::PgBouncer { pool } => Some(Proxy::PgBouncer(PgBouncer::start(server, pool, room)?)),
+            Way::PgBouncer { pool } => {
+                Some(Proxy::PgBouncer(PgBouncer::start(server, pool, room, Prepared::Followed)?))
+            }
             Way::PgPool { processes } => {
                 sessions = Some(processes);
                 Some(Proxy::PgPool(PgPool::start(server, processes, room)?))

@@ -82,6 +82,8 @@ pub(crate) struct OpenRuns {
     pub(crate) records: Vec<(Record, usize)>,
     /// Processor time of the measured, in seconds.
     pub(crate) used: f64,
+    /// For how long that was measured, in seconds: beyond the last arrival, until the last has ended.
+    pub(crate) metered: f64,
     /// How late requests were sent: the 99th percentile.
     pub(crate) lag_p99: Duration,
     /// What became of connections.
@@ -125,7 +127,7 @@ impl OpenRun {
             let state = Rc::new(State::new(self));
             let requests = Arc::clone(&state.run.requests);
             pacer.until(state.epoch).await.map_err(Error::io("waiting"))?;
-            let meter = CpuMeter::start(&state.run.measured);
+            let (meter, since) = (CpuMeter::start(&state.run.measured), Instant::now());
             for (number, request) in requests.iter().enumerate() {
                 let due = state.epoch + request.due;
                 pacer.until(due).await.map_err(Error::io("waiting"))?;
@@ -139,7 +141,7 @@ impl OpenRun {
             while state.running.get() > 0 {
                 pacer.sleep(Duration::from_millis(5)).await.map_err(Error::io("waiting"))?;
             }
-            Ok(state.outcome(meter.used().as_secs_f64()))
+            Ok(state.outcome(meter.used(), since.elapsed()))
         })
         .await
     }
@@ -160,12 +162,13 @@ impl State {
         }
     }
 
-    fn outcome(&self, used: f64) -> OpenRuns {
+    fn outcome(&self, used: Duration, metered: Duration) -> OpenRuns {
         let mut lags = self.lags.take();
         lags.sort_unstable();
         OpenRuns {
             records: self.records.take(),
-            used,
+            used: used.as_secs_f64(),
+            metered: metered.as_secs_f64(),
             lag_p99: lags.get(lags.len() * 99 / 100).copied().unwrap_or_default(),
             connections: self.connections.get(),
             first_failure: self.first_failure.take(),

@@ -5,8 +5,8 @@
 //! needs for it: not the time on the clock, which says how many others want the processor. The computation goes from place to place in a
 //! table larger than the innermost cache, as databases do. It takes less than a hundredth of the processor.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
@@ -31,8 +31,15 @@ pub struct SpeedMeter {
 #[derive(Debug, Default)]
 struct Shared {
     is_over: AtomicBool,
-    steps: AtomicU64,
-    nanos: AtomicU64,
+    /// Both at once, so that nobody is told half of a look.
+    done: Mutex<Done>,
+}
+
+/// Steps, and the nanoseconds that they took.
+#[derive(Clone, Copy, Debug, Default)]
+struct Done {
+    steps: u64,
+    nanos: u64,
 }
 
 impl SpeedMeter {
@@ -51,8 +58,7 @@ impl SpeedMeter {
 
     /// Millions of steps in a second of processor time; none before the first look.
     pub fn speed(&self) -> Option<f64> {
-        let (steps, nanos) =
-            (self.shared.steps.load(Ordering::Relaxed), self.shared.nanos.load(Ordering::Relaxed));
+        let Done { steps, nanos } = *self.shared.done.lock().unwrap_or_else(PoisonError::into_inner);
         (nanos > 0).then(|| steps as f64 / nanos as f64 * 1e3)
     }
 }
@@ -74,8 +80,8 @@ fn look(shared: &Shared) {
         // What the walk came to is used, so that it can't be left out.
         if place < table.len() {
             let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-            shared.nanos.fetch_add(nanos, Ordering::Relaxed);
-            shared.steps.fetch_add(u64::from(STEPS), Ordering::Relaxed);
+            let mut done = shared.done.lock().unwrap_or_else(PoisonError::into_inner);
+            *done = Done { steps: done.steps + u64::from(STEPS), nanos: done.nanos.saturating_add(nanos) };
         }
         std::thread::sleep(PAUSE);
     }
@@ -98,6 +104,8 @@ fn processor_time() -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
 
     #[test]
@@ -116,11 +124,16 @@ mod tests {
     fn a_processor_has_a_speed_once_it_was_looked() {
         let cpu = crate::process::allowed_cpus()[0];
         let meter = SpeedMeter::start(cpu);
-        while meter.speed().is_none() {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        // A bound that only a hang reaches, or a thread that couldn't be pinned.
+        let bound = Instant::now() + Duration::from_secs(60);
+        let speed = loop {
+            if let Some(speed) = meter.speed() {
+                break speed;
+            }
+            assert!(Instant::now() < bound, "nobody has looked");
+            std::thread::yield_now();
+        };
         // From a tenth of a nanosecond to a microsecond for a step: a processor, and the right unit.
-        let speed = meter.speed().unwrap();
         assert!((1.0..10_000.0).contains(&speed), "{speed}");
     }
 }

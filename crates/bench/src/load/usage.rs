@@ -6,6 +6,9 @@ use std::time::{Duration, Instant};
 
 use crate::process::family;
 
+/// So often it is looked at most, where children end all the time.
+const LOOKS: u32 = 3;
+
 /// Measures the processor time of some processes over an interval.
 #[derive(Clone, Debug)]
 pub struct CpuMeter {
@@ -65,7 +68,22 @@ impl FamilyMeter {
 
 /// Time on a processor of those that live and of those that have ended: who ends in between goes from the one to the other.
 fn used_by_family(root: u32) -> Duration {
-    family(root).into_iter().map(used).sum::<Duration>() + ended(root)
+    of_both(|| family(root).into_iter().map(used).sum(), || ended(root))
+}
+
+/// What the living have used and what those had that ended, looked at one after the other. Who was reaped in between would be in
+/// both, or in neither; it shows by the ended having more afterwards, and then it is looked again.
+fn of_both(mut living: impl FnMut() -> Duration, mut ended: impl FnMut() -> Duration) -> Duration {
+    let (mut before, mut sum) = (ended(), Duration::ZERO);
+    for _ in 0..LOOKS {
+        sum = living() + before;
+        let after = ended();
+        if after == before {
+            break;
+        }
+        before = after;
+    }
+    sum
 }
 
 /// Time on a processor of all children that have ended, and of theirs, in hundredths of a second.
@@ -136,9 +154,12 @@ mod tests {
 
     #[test]
     fn children_that_come_and_go_are_of_the_family() {
-        // One child works and ends; then one works and stays until it is told to go.
+        // One child works and ends; then one comes and works when it is told to, and stays until it is told to go. A child in the
+        // background has no standard input in sh, so that it reads from a copy of its parent's.
         let burn = "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done";
-        let script = format!("read a; ({burn}); echo ended; ({burn}; echo stays; read b) <&0 & wait");
+        let script = format!(
+            "exec 3<&0; read a; ({burn}); echo ended; (read b; {burn}; echo stays; read c) <&3 & wait; echo gone; read d"
+        );
         let mut shell = Command::new("sh")
             .args(["-c", &script])
             .stdin(Stdio::piped())
@@ -147,18 +168,45 @@ mod tests {
             .unwrap();
         let (mut input, output) = (shell.stdin.take().unwrap(), shell.stdout.take().unwrap());
         let mut lines = BufReader::new(output).lines();
-        let (family, alone) = (FamilyMeter::start(shell.id()), CpuMeter::start(&[shell.id()]));
+        let mut after_go = |line: &str| {
+            input.write_all(b"go\n").unwrap();
+            assert_eq!(lines.next().unwrap().unwrap(), line);
+        };
+        let work = Duration::from_millis(20);
+        let (meter, alone) = (FamilyMeter::start(shell.id()), CpuMeter::start(&[shell.id()]));
 
-        input.write_all(b"go\n").unwrap();
-        assert_eq!(lines.next().unwrap().unwrap(), "ended");
-        let ended = family.used();
-        assert!(ended > alone.used() + Duration::from_millis(20), "the ended child is missing: {ended:?}");
+        after_go("ended");
+        let of_ended = meter.used();
+        assert!(of_ended > alone.used() + work, "the ended child is missing: {of_ended:?}");
 
-        assert_eq!(lines.next().unwrap().unwrap(), "stays");
-        let both = family.used();
-        assert!(both > ended + Duration::from_millis(20), "the new child is missing: {ended:?}, {both:?}");
+        let reaped = ended(shell.id());
+        after_go("stays");
+        let of_both = meter.used();
+        assert_eq!((family(shell.id()).len(), ended(shell.id())), (2, reaped), "the second child lives");
+        assert!(of_both > of_ended + work, "the living child is missing: {of_ended:?}, {of_both:?}");
+
+        after_go("gone");
+        let at_last = meter.used();
+        assert_eq!(family(shell.id()).len(), 1);
+        // Who has ended is counted in hundredths of a second.
+        assert!(at_last + work > of_both, "who lived and ended is missing: {of_both:?}, {at_last:?}");
 
         input.write_all(b"go\n").unwrap();
         shell.wait().unwrap();
+    }
+
+    #[test]
+    fn a_child_that_is_reaped_between_two_looks_counts_once() {
+        let seconds = Duration::from_secs;
+        // A child with three seconds is reaped after it was seen alive, or before.
+        let told = |living: [u64; 3], ended: [u64; 4]| {
+            let (mut living, mut ended) = (living.into_iter(), ended.into_iter());
+            let sum = of_both(|| seconds(living.next().unwrap()), || seconds(ended.next().unwrap()));
+            (sum, living.count())
+        };
+        assert_eq!(told([5, 0, 0], [1, 1, 0, 0]), (seconds(6), 2), "nobody was");
+        assert_eq!(told([5, 2, 0], [1, 4, 4, 0]), (seconds(6), 1));
+        // Where it never ends, the last look has to do.
+        assert_eq!(told([5, 4, 3], [1, 2, 3, 4]), (seconds(6), 0));
     }
 }

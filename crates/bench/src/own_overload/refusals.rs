@@ -10,6 +10,7 @@ use crate::gatekeeper::Gatekeeper;
 use crate::http::{HaProxy, HaProxyRole, Nginx, Origin, closed, knock};
 use crate::process::blocking;
 use crate::stats::Rounds;
+use crate::table::{ratio, spread};
 
 /// Processor time of each, in seconds, by round, without a quota.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -101,8 +102,28 @@ async fn hold_up(gate: &Gatekeeper) -> Result<Vec<tokio::net::TcpStream>, Error>
 }
 
 impl Refusals {
+    /// In words.
+    pub(super) fn told(&self) -> String {
+        let micros = |seconds: f64| format!("{:.1} µs", seconds * 1e6);
+        let of_rounds = |rounds: &[f64]| spread(Rounds::of(rounds), micros);
+        let part = |of: &[f64], whole: &[f64]| spread(Self::part(of, whole), ratio);
+        let Self { passed, refused, haproxy_passed, haproxy_refused, haproxy_rejected } = self;
+        format!(
+            "Without a quota, a request that is passed on takes {}, a refusal that is answered {}: {} of it. HAProxy passes one \
+             on for {}, answers 503 for {}, {} of it, and closes a new connection unread for {}, {} of it.",
+            of_rounds(passed),
+            of_rounds(refused),
+            part(refused, passed),
+            of_rounds(haproxy_passed),
+            of_rounds(haproxy_refused),
+            part(haproxy_refused, haproxy_passed),
+            of_rounds(haproxy_rejected),
+            part(haproxy_rejected, haproxy_passed),
+        )
+    }
+
     /// What the one costs as a part of the other, of each round.
-    pub(super) fn part(of: &[f64], whole: &[f64]) -> Rounds {
+    fn part(of: &[f64], whole: &[f64]) -> Rounds {
         Rounds::of(&of.iter().zip(whole).map(|(of, whole)| of / whole).collect::<Vec<_>>())
     }
 }

@@ -147,6 +147,7 @@ pub(super) mod tests {
         let outcome = OpenRuns {
             records,
             used: 0.0,
+            metered: 0.0,
             lag_p99: millis(2),
             connections: Connections::default(),
             first_failure: Some("status 502".to_owned()),

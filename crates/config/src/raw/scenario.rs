@@ -411,7 +411,7 @@ pub const UPSTREAM: &[Field] = &[
         "conflicts",
         "points: `[[2, 0.3], [5, 0.6]]`",
         Value("[]"),
-        "Which part of the requests is given up at its end for others, with so many in flight (deadlocks, serialization failures); straight lines between the points. Who is given up tries again at once.",
+        "Which part of the requests is given up at its end for others, with so many in flight (deadlocks, serialization failures); straight lines between the points. Who is given up hears of it as late as of an answer, and tries again at once.",
         "None is given up.",
     ),
 ];

@@ -1,5 +1,6 @@
 //! What was completed in one stretch of time, under one bound.
 
+use super::conflicts::Lost;
 use crate::capacity::Sample;
 use crate::time::{Duration, Instant};
 
@@ -30,10 +31,8 @@ pub(super) struct Stretch {
     /// Of those whose number in flight is looked for.
     own: Tally,
     waited_for: Duration,
-    /// How long the service was busy with what was served or given up for others, of those whose number is looked for, and
-    /// with the latter, in seconds.
-    spent: f64,
-    lost: f64,
+    /// What was given up for others, of those whose number is looked for.
+    lost: Lost,
     /// The integral of what was in flight of those, in seconds.
     in_flight: f64,
 }
@@ -61,8 +60,8 @@ pub(super) struct Yield {
     pub(super) saturated: bool,
     /// How many were in flight, on average, of those whose number is looked for.
     pub(super) in_flight: f64,
-    /// Which part of the service's time for those went to what was given up for others.
-    pub(super) conflicts: f64,
+    /// What was given up for others of those.
+    pub(super) lost: Lost,
 }
 
 impl Stretch {
@@ -72,8 +71,7 @@ impl Stretch {
             all: Tally::default(),
             own: Tally::default(),
             waited_for: Duration::ZERO,
-            spent: 0.0,
-            lost: 0.0,
+            lost: Lost::default(),
             in_flight: 0.0,
         }
     }
@@ -86,11 +84,8 @@ impl Stretch {
         if sample.own && sample.success {
             self.own.add(sample.work);
         }
-        if sample.own && (sample.success || sample.conflict) {
-            self.spent += sample.upstream_time.as_secs_f64();
-        }
-        if sample.own && sample.conflict {
-            self.lost += sample.upstream_time.as_secs_f64();
+        if sample.own {
+            self.lost.add(sample);
         }
     }
 
@@ -136,7 +131,7 @@ impl Stretch {
             pace: (f64::from(tally.completions) + 0.5) / seconds,
             saturated: self.waited_for.as_secs_f64() >= SATURATED * seconds,
             in_flight: self.in_flight / seconds,
-            conflicts: self.lost / self.spent.max(1e-9),
+            lost: self.lost,
         }
     }
 }

@@ -1,5 +1,7 @@
 //! `capacity = "auto"` before services that complete so much of so many.
 
+use alloc::vec::Vec;
+
 use super::*;
 
 #[test]
@@ -60,24 +62,32 @@ fn requests_that_wait_for_one_another_may_take_long_to_drain() {
     assert!(after.is_some_and(|after| after <= 15), "{after:?} s");
 }
 
-/// A service that completes `pace` a second of what is in flight, and 30 connections that want it. What is found after so many seconds.
-fn found_after(seconds: u64, pace: impl Fn(u32) -> f64) -> u32 {
-    let mut auto = Auto::new(30);
-    let (mut in_flight, mut owed) = (20_u32, 0.0);
+/// A service that completes `pace` a second of what is in flight, for so many seconds. Of the n-th `given_up` says for how long it was
+/// in flight to be given up for others, if it was. Tells which bounds were tried, one after the other.
+fn drive(
+    auto: &mut Auto,
+    seconds: u64,
+    pace: impl Fn(u32) -> f64,
+    given_up: impl Fn(u64) -> Option<Duration>,
+) -> Vec<u32> {
+    let (mut in_flight, mut owed, mut ended) = (auto.most(), 0.0, 0);
+    let mut tried = Vec::new();
     for milli in 0..seconds * 1_000 {
         let now = Instant::from_nanos(milli * 1_000_000);
         owed += pace(in_flight) / 1e3;
         if owed >= 1.0 {
             owed -= 1.0;
             in_flight -= 1;
+            ended += 1;
+            let conflict = given_up(ended);
             let took = Duration::from_secs_f64(f64::from(in_flight + 1) / pace(in_flight + 1));
             auto.complete(
                 now,
                 &Sample {
                     work: 1.0,
-                    upstream_time: took,
-                    success: true,
-                    conflict: false,
+                    upstream_time: conflict.unwrap_or(took),
+                    success: conflict.is_none(),
+                    conflict: conflict.is_some(),
                     in_flight,
                     own: true,
                 },
@@ -85,8 +95,30 @@ fn found_after(seconds: u64, pace: impl Fn(u32) -> f64) -> u32 {
         }
         in_flight = in_flight.max(auto.most());
         auto.observe(now, in_flight, true);
+        if auto.trials > tried.len() as u64 {
+            tried.push(auto.other);
+        }
     }
+    tried
+}
+
+/// What is found after so many seconds for 30 connections, where none is given up.
+fn found_after(seconds: u64, pace: impl Fn(u32) -> f64) -> u32 {
+    let mut auto = Auto::new(30);
+    drive(&mut auto, seconds, pace, |_| None);
     auto.found()
+}
+
+/// Up to 40, with 20 for home, and now at another bound.
+fn at(bound: u32) -> Auto {
+    let mut auto = Auto::new(40);
+    (auto.base, auto.in_force) = (bound, bound);
+    auto
+}
+
+/// Every tenth, after a tenth of a second.
+fn a_tenth(number: u64) -> Option<Duration> {
+    (number % 10 == 0).then_some(Duration::from_millis(100))
 }
 
 #[test]
@@ -117,4 +149,44 @@ fn where_a_quarter_ends_a_collapse_a_quarter_of_that_is_tried_next() {
 fn where_others_lose_by_it_a_bound_is_given_up_soon() {
     let (stayed, ..) = draining(1_000, 0.3);
     assert_eq!(stayed, 10);
+}
+
+#[test]
+fn what_is_rarely_given_up_changes_nothing() {
+    // One in ten seconds, after a second.
+    let rarely = |number: u64| (number % 1_000 == 0).then_some(Duration::from_secs(1));
+    let level = |_| 100.0;
+    let peak_at_eight = |in_flight: u32| 100.0 - f64::from(in_flight.abs_diff(8)) * 4.0;
+    for pace in [&level as &dyn Fn(u32) -> f64, &peak_at_eight] {
+        let (mut with, mut without) = (Auto::new(30), Auto::new(30));
+        let (tried, as_usual) =
+            (drive(&mut with, 300, pace, rarely), drive(&mut without, 300, pace, |_| None));
+        // Here and there a trial is a pair longer, so that one more may fit into the time.
+        assert!(tried.iter().zip(&as_usual).all(|(one, other)| one == other), "{tried:?}, {as_usual:?}");
+        assert!(tried.len().abs_diff(as_usual.len()) <= 1, "{tried:?}, {as_usual:?}");
+        assert_eq!(with.found(), without.found());
+    }
+}
+
+#[test]
+fn a_higher_bound_that_gives_others_up_is_no_home_and_a_lower_one_is() {
+    let after = |mut auto: Auto, given_up: fn(u64) -> Option<Duration>| {
+        drive(&mut auto, 120, |_| 200.0, given_up);
+        auto.found()
+    };
+    assert!(after(at(5), |_| None) >= 20, "nothing is lost at home");
+    assert!(after(at(5), a_tenth) <= 5, "{}", after(at(5), a_tenth));
+    assert!(after(at(30), a_tenth) <= 20, "{}", after(at(30), a_tenth));
+}
+
+#[test]
+fn a_far_look_that_gains_nothing_is_a_single_trial() {
+    let mut auto = at(8);
+    auto.down.step = STEP_MIN;
+    // Fewer are worse, by as much as they are fewer.
+    let tried = drive(&mut auto, 120, |in_flight| 25.0 * f64::from(in_flight.min(8)), a_tenth);
+    let times = |bound| tried.iter().filter(|&&tried| tried == bound).count();
+    assert_eq!(auto.found(), 8, "{tried:?}");
+    assert!(times(2) >= 2 && times(7) >= 2, "a quarter and the neighbor are tried: {tried:?}");
+    assert_eq!((3..7).map(times).sum::<usize>(), 0, "nothing in between is: {tried:?}");
 }

@@ -13,6 +13,7 @@
 
 use alloc::vec::Vec;
 
+use super::conflicts::Lost;
 use super::stretch::Yield;
 
 /// The most pairs.
@@ -60,7 +61,7 @@ pub(super) struct Yields {
 
 /// Which part of the service's time went to what was given up for others, under both bounds.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Lost {
+pub(super) struct Parts {
     pub(super) present: f64,
     pub(super) other: f64,
 }
@@ -101,13 +102,12 @@ impl Pairs {
     }
 
     /// Which part of the service's time went to what was given up for others.
-    pub(super) fn lost(&self) -> Lost {
-        let mean = |from: usize| {
-            let parts = self.stretches.iter().skip(from).step_by(2).map(|yields| yields.all.conflicts);
-            let (sum, count) = parts.fold((0.0, 0.0), |(sum, count), part| (sum + part, count + 1.0));
-            sum / f64::max(count, 1.0)
+    pub(super) fn lost(&self) -> Parts {
+        let part = |from: usize| {
+            let stretches = self.stretches.iter().skip(from).step_by(2);
+            stretches.fold(Lost::default(), |sum, yields| sum.with(yields.all.lost)).part()
         };
-        Lost { present: mean(0), other: mean(1) }
+        Parts { present: part(0), other: part(1) }
     }
 
     /// What came of the last one.
@@ -264,7 +264,7 @@ mod tests {
             pace: rate,
             saturated: true,
             in_flight: 20.0,
-            conflicts: 0.0,
+            lost: Lost::default(),
         }
     }
 

@@ -146,10 +146,17 @@ pub(super) fn rows(shown: &Shown) -> Rows {
     Rows { header, rows, notes }
 }
 
-/// The median over all cells of how fast the server's processor was; none where that wasn't measured.
+/// How fast the server's processor was in all cells in which it was watched.
 fn usual_speed(shown: &Shown) -> Option<f64> {
-    let speeds: Vec<f64> = shown.results.cells().filter_map(|(_, measured)| measured.speed).collect();
-    (!speeds.is_empty()).then(|| percentile(&speeds, 0.5))
+    let watched = shown.results.cells().filter(|(_, measured)| measured.server_cpu.is_some());
+    usual(&watched.map(|(_, measured)| measured.speed).collect::<Vec<_>>())
+}
+
+/// The median of these. None where it wasn't measured in one of them, or the median would be of whichever were run anew; nor
+/// of two, of which each would be as far from it as the other.
+fn usual(speeds: &[Option<f64>]) -> Option<f64> {
+    let speeds = speeds.iter().copied().collect::<Option<Vec<f64>>>()?;
+    Some(percentile(&speeds, 0.5)).filter(|median| speeds.len() > 2 && *median > 0.0)
 }
 
 /// A column: its title, its figure, and how a value is written.
@@ -280,6 +287,15 @@ fn percent(part: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_usual_of_a_machine_is_said_where_all_cells_tell_and_they_are_more_than_two() {
+        assert_eq!(usual(&[Some(90.0), Some(100.0), Some(130.0)]), Some(100.0));
+        assert_eq!(usual(&[Some(90.0), None, Some(100.0), Some(130.0)]), None, "one was measured before");
+        assert_eq!(usual(&[Some(90.0), Some(100.0)]), None, "two");
+        assert_eq!(usual(&[]), None);
+        assert_eq!(usual(&[Some(0.0); 3]), None, "nothing can be told as a part of nothing");
+    }
 
     #[test]
     fn a_half_width_has_the_unit_of_its_mean() {

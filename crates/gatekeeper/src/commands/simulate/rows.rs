@@ -32,7 +32,7 @@ pub(super) fn write(path: &Path, scenario: &Scenario, run: &Run) -> io::Result<(
             seconds(row.arrived.as_nanos()),
             seconds(row.ended.as_nanos()),
             seconds(row.service_time.as_nanos()),
-            seconds(u64::try_from(row.upstream_time.as_nanos()).unwrap_or(u64::MAX)),
+            seconds(u64::try_from(row.upstream_time().as_nanos()).unwrap_or(u64::MAX)),
         )?;
     }
     file.flush()

@@ -17,6 +17,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::net::{TcpSocket, TcpStream, UnixListener, UnixStream};
 use tokio::task::JoinSet;
+use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::clock::Clock;
@@ -127,6 +128,9 @@ impl Listener {
     ) where
         F: Future<Output = ()> + Send + 'static,
     {
+            // Nothing of this is counted by the runtime where a socket is ready at once: as long as newcomers are there who aren't let
+            // in, nobody else would have a turn on this thread. (Not within `next`, which would tell that there are none.)
+            consume_budget().await;
         let mut clients = JoinSet::new();
         let mut log = Throttle::default();
         let (mut at_once, mut kept) = (0, BACKLOG);

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -27,6 +27,12 @@ pub(crate) const READ_AHEAD: usize = 64 * 1024;
 /// slowly keeps nobody waiting. Of a larger one its client hears early that it is refused; and a body without a length may be one half
 /// of a conversation, whose other half its client waits for.
 const GATHERED: u64 = 16 * 1024;
+/// A frame is a part of the buffer that it was read into, all of which is there for as long as the frame is. Of one below this size
+/// a copy is kept, so that what is kept takes little more than its bytes.
+const COPIED: usize = 4 * 1024;
+
+/// What a frame takes beside its bytes.
+const FRAME: usize = 128;
 
 /// Why a body ended before its end.
 #[derive(Debug, thiserror::Error)]
@@ -156,22 +162,38 @@ impl ToService {
         self.awaited.clone()
     }
 
-    /// Whether it has to be there first.
-    pub(crate) fn is_to_be_gathered(&self) -> bool {
-        let is_short = |rest: &Incoming| rest.size_hint().exact().is_some_and(|length| length <= GATHERED);
-        self.rest.as_ref().is_some_and(is_short)
+    /// Its length, if it has to be there first.
+    pub(crate) fn to_be_gathered(&self) -> Option<usize> {
+        let length = self.rest.as_ref()?.size_hint().exact().filter(|length| *length <= GATHERED)?;
+        usize::try_from(length).ok()
     }
 
-    /// Has all of it there.
+    /// Has all of it there, of this length; or what has come after `wait_max`, if its client goes on sending little by little.
     ///
     /// # Errors
     /// The client has gone, sends nothing for too long, or sends what isn't a body.
-    pub(crate) async fn gather(&mut self) -> Result<(), Broken> {
-        // Frames without bytes are as many as fill it, at most.
-        while self.rest.is_some() && self.read < READ_AHEAD {
-            match poll_fn(|context| self.poll_rest(context)).await {
-                Some(frame) => self.keep(frame?),
-                None => break,
+    pub(crate) async fn gather(&mut self, length: usize) -> Result<(), Broken> {
+        // Often all of it has come with the head.
+        let mut gathered = BytesMut::new();
+        let (wait_max, began) = (self.wait_max, Instant::now());
+        while let Some(frame) = poll_fn(|context| self.poll_rest(context)).await {
+            match frame?.into_data() {
+                Ok(data) if data.is_empty() => {}
+                Ok(data) if data.len() == length => self.keep(Frame::data(data)),
+                Ok(data) => {
+                    if gathered.is_empty() {
+                        gathered.reserve(length);
+                    }
+                    gathered.extend_from_slice(&data);
+                }
+                Err(trailers) => {
+                    self.keep_gathered(&mut gathered);
+                    self.keep(trailers);
+                }
+            }
+            // Each pause is bounded by itself.
+            if began.elapsed() >= wait_max {
+                break;
             }
         }
         Ok(())
@@ -179,8 +201,10 @@ impl ToService {
 
     fn keep(&mut self, frame: Frame<Bytes>) {
         // A frame without bytes counts as well: nobody may send any number of them.
-        self.read += frame.data_ref().map_or(0, Bytes::len).max(64);
-        self.ahead.push_back(frame);
+        self.read += frame.data_ref().map_or(0, Bytes::len).max(FRAME);
+        self.ahead.push_back(
+            frame.map_data(|data| if data.len() < COPIED { Bytes::copy_from_slice(&data) } else { data }),
+        );
     }
 
     /// Whether all bytes of a known length are there, but not the end of their stream, which HTTP/2 may say in a frame of its
@@ -192,9 +216,17 @@ impl ToService {
     }
 
     /// Reads on, up to [`READ_AHEAD`] bytes; then, or at the end, never resolves. Cancel-safe.
+        self.keep_gathered(&mut gathered);
     ///
     /// # Errors
     /// The client has gone, or sends what isn't a body.
+    fn keep_gathered(&mut self, gathered: &mut BytesMut) {
+        if !gathered.is_empty() {
+            self.read += gathered.len();
+            self.ahead.push_back(Frame::data(gathered.split().freeze()));
+        }
+    }
+
     pub(crate) async fn read_ahead(&mut self) -> Result<std::convert::Infallible, Broken> {
         while self.read < READ_AHEAD
             && let Some(rest) = &mut self.rest
@@ -369,5 +401,25 @@ impl Body for ToClient {
             Source::Own(body) => body.size_hint(),
             Source::Passed(incoming, _) => incoming.size_hint(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether a frame that is kept keeps the buffer, too, of which it is so many bytes.
+    fn keeps_its_buffer(bytes: usize) -> bool {
+        let buffer = Bytes::from(vec![b'x'; 8 * 1024]);
+        let mut body = ToService::default();
+        body.keep(Frame::data(buffer.slice(..bytes)));
+        assert_eq!(body.ahead[0].data_ref().map(Bytes::len), Some(bytes));
+        !buffer.is_unique()
+    }
+
+    #[test]
+    fn a_small_frame_that_is_kept_keeps_no_large_buffer() {
+        assert!(!keeps_its_buffer(0) && !keeps_its_buffer(1) && !keeps_its_buffer(COPIED - 1));
+        assert!(keeps_its_buffer(COPIED), "a copy would cost more than it frees");
     }
 }

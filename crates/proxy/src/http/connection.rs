@@ -197,10 +197,10 @@ async fn pass(
     let mut request = request.map(|body| ToService::new(body, by_itself, wait_max, bytes_max));
     // Who waits to be asked for his body sends none before.
     if !expects
-        && request.body().is_to_be_gathered()
+        && let Some(length) = request.body().to_be_gathered()
         && let Ok(_room) = gate.gathering.try_acquire()
     {
-        gather(request.body_mut()).await?;
+        gather(request.body_mut(), length).await?;
     }
     // Who doesn't tell it needn't look at the clock.
     let arrived = (record.is_some() || told.settings.server_timing).then(Instant::now);
@@ -280,8 +280,8 @@ fn rejected(gate: &Gate, reason: Reason) -> Refusal {
 }
 
 /// Has a short body there before its request stands in line.
-async fn gather(body: &mut ToService) -> Result<(), Ended> {
-    body.gather().await.map_err(|broken| match broken {
+async fn gather(body: &mut ToService, length: usize) -> Result<(), Ended> {
+    body.gather(length).await.map_err(|broken| match broken {
         Broken::Late(_) => Refusal::LateBody.into(),
         Broken::Large => Refusal::Fault(Fault::LargeBody).into(),
         Broken::Http(_) => Ended::Gone,

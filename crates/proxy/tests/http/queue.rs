@@ -381,6 +381,24 @@ async fn who_sends_a_short_body_slowly_keeps_nobody_else_waiting() {
 }
 
 #[tokio::test]
+async fn who_sends_a_short_body_little_by_little_for_too_long_stands_in_line_without_it() {
+    let change = |settings: &mut proxy::http::Settings| settings.body_timeout = Duration::from_secs(1);
+    let site = gate(one_at_a_time(), &[large_or_small().await], change).await;
+    let mut slow = ask(&site, "POST /slow HTTP/1.1\r\nHost: a\r\nContent-Length: 10000\r\n\r\n").await;
+    let mut sent = 0;
+    while site.status.totals().counts.dispatched == 0 {
+        assert!(sent < 1_000, "its client could keep a place among those that are waited for for ever");
+        slow.send("x").await;
+        sent += 1;
+        sleep(Duration::from_millis(5)).await;
+    }
+    assert!(sent > 1);
+    slow.send(&"x".repeat(10_000 - sent)).await;
+    assert_eq!(slow.response().await.unwrap().text(), "/slow");
+    site.reaches(0, 0).await;
+}
+
+#[tokio::test]
 async fn a_short_body_that_never_comes_is_not_waited_for_forever() {
     let change = |settings: &mut proxy::http::Settings| settings.body_timeout = Duration::from_millis(50);
     let site = gate(one_at_a_time(), &[large_or_small().await], change).await;

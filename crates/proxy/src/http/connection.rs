@@ -195,6 +195,9 @@ async fn pass(
     let by_itself = (!is_http2).then_some(watched);
     let (wait_max, bytes_max) = (told.settings.body_timeout, told.settings.body_max);
     let mut request = request.map(|body| ToService::new(body, by_itself, wait_max, bytes_max));
+    // From now on, however slowly the client sends its body.
+    let deadline = super::classify::time_out(request.headers())
+        .map(|time_out| gate.driver.clock().now().after(time_out));
     // Who waits to be asked for his body sends none before.
     if !expects
         && let Some(length) = request.body().to_be_gathered()
@@ -205,8 +208,6 @@ async fn pass(
     // Who doesn't tell it needn't look at the clock.
     let arrived = (record.is_some() || told.settings.server_timing).then(Instant::now);
     let elapsed = || arrived.map_or(Duration::ZERO, |arrived| arrived.elapsed());
-    let deadline = super::classify::time_out(request.headers())
-        .map(|time_out| gate.driver.clock().now().after(time_out));
     let asked = admission::Request {
         request_type: classified.name.key,
         class,

@@ -416,6 +416,19 @@ async fn the_time_for_which_a_service_waits_for_a_body_is_not_its_cost() {
     };
     let site = gate(one_at_a_time(), &[service(read).await], |_| {}).await;
     let pause = Duration::from_secs(2);
+#[tokio::test]
+async fn a_deadline_counts_from_the_head_however_slowly_the_body_comes() {
+    let site = gate(one_at_a_time(), &[large_or_small().await], |_| {}).await;
+    let head = "POST /slow HTTP/1.1\r\nHost: a\r\nX-Request-Timeout: 20ms\r\nContent-Length: 5\r\n\r\nabc";
+    let mut slow = ask(&site, &format!("GET /first HTTP/1.1\r\nHost: a\r\n\r\n{head}")).await;
+    assert_eq!(slow.response().await.unwrap().text(), "/first");
+    sleep(Duration::from_millis(40)).await;
+    slow.send("de").await;
+    let told = slow.response().await.unwrap();
+    assert_eq!((told.status, told.field("x-gatekeeper")), (504, Some("deadline")));
+    assert_eq!(site.status.totals().counts.dispatched, 1);
+}
+
     let began = Instant::now();
     let mut slow = ask(&site, "POST /up HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n").await;
     slow.send(&"x".repeat(50_000)).await;

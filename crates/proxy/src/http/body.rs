@@ -7,7 +7,6 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
+use parking_lot::Mutex;
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::flight::Flight;
@@ -51,18 +51,37 @@ pub(crate) enum Broken {
 /// How long the service has waited for a client's body: told to who measures what the request takes, since the body itself has gone
 /// to the service's connection.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Awaited(Option<Arc<AtomicU64>>);
+pub(crate) struct Awaited(Option<Arc<Mutex<Wait>>>);
+
+#[derive(Debug, Default)]
+struct Wait {
+    /// Of those that have ended.
+    total: Duration,
+    /// Since when one goes on.
+    since: Option<Instant>,
+}
 
 impl Awaited {
-    fn count(&self, waited: Duration) {
-        if let Some(nanos) = &self.0 {
-            nanos.fetch_add(u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    fn begins(&self) {
+        if let Some(wait) = &self.0 {
+            wait.lock().since.get_or_insert_with(Instant::now);
         }
     }
 
-    /// Until now.
+    fn ends(&self) {
+        if let Some(wait) = &self.0 {
+            let mut wait = wait.lock();
+            let waited = wait.since.take().map_or(Duration::ZERO, |since| since.elapsed());
+            wait.total += waited;
+        }
+    }
+
+    /// Until now, with what goes on.
     pub(crate) fn time(&self) -> Duration {
-        self.0.as_ref().map_or(Duration::ZERO, |nanos| Duration::from_nanos(nanos.load(Ordering::Relaxed)))
+        self.0.as_ref().map_or(Duration::ZERO, |wait| {
+            let wait = wait.lock();
+            wait.total + wait.since.map_or(Duration::ZERO, |since| since.elapsed())
+        })
     }
 }
 
@@ -76,7 +95,6 @@ pub(crate) struct ToService {
     /// So many bytes more may come.
     left: Option<u64>,
     waiting: Option<Pin<Box<Sleep>>>,
-    waits_since: Option<Instant>,
     /// Whether something of it has been taken, so that it can't be sent again.
     taken: bool,
     /// How long the service's side has waited for it.
@@ -102,7 +120,6 @@ impl ToService {
             wait_max,
             left: bytes_max,
             waiting: None,
-            waits_since: None,
             taken: false,
             awaited: Awaited::default(),
             client,
@@ -132,9 +149,8 @@ impl ToService {
         let Some(rest) = &mut self.rest else { return Poll::Ready(None) };
         match Pin::new(rest).poll_frame(context) {
             Poll::Ready(frame) => {
-                self.waiting = None;
-                if let Some(since) = self.waits_since.take() {
-                    self.awaited.count(since.elapsed());
+                if self.waiting.take().is_some() {
+                    self.awaited.ends();
                 }
                 if frame.is_none() {
                     self.rest = None;
@@ -147,7 +163,9 @@ impl ToService {
             }
             Poll::Pending => {
                 let wait_max = self.wait_max;
-                self.waits_since.get_or_insert_with(Instant::now);
+                if self.waiting.is_none() {
+                    self.awaited.begins();
+                }
                 let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(wait_max)));
                 ready!(waiting.as_mut().poll(context));
                 waiting.as_mut().reset(Instant::now() + wait_max);
@@ -196,7 +214,15 @@ impl ToService {
                 break;
             }
         }
+        self.keep_gathered(&mut gathered);
         Ok(())
+    }
+
+    fn keep_gathered(&mut self, gathered: &mut BytesMut) {
+        if !gathered.is_empty() {
+            self.read += gathered.len();
+            self.ahead.push_back(Frame::data(gathered.split().freeze()));
+        }
     }
 
     fn keep(&mut self, frame: Frame<Bytes>) {
@@ -216,17 +242,9 @@ impl ToService {
     }
 
     /// Reads on, up to [`READ_AHEAD`] bytes; then, or at the end, never resolves. Cancel-safe.
-        self.keep_gathered(&mut gathered);
     ///
     /// # Errors
     /// The client has gone, or sends what isn't a body.
-    fn keep_gathered(&mut self, gathered: &mut BytesMut) {
-        if !gathered.is_empty() {
-            self.read += gathered.len();
-            self.ahead.push_back(Frame::data(gathered.split().freeze()));
-        }
-    }
-
     pub(crate) async fn read_ahead(&mut self) -> Result<std::convert::Infallible, Broken> {
         while self.read < READ_AHEAD
             && let Some(rest) = &mut self.rest
@@ -421,5 +439,24 @@ mod tests {
     fn a_small_frame_that_is_kept_keeps_no_large_buffer() {
         assert!(!keeps_its_buffer(0) && !keeps_its_buffer(1) && !keeps_its_buffer(COPIED - 1));
         assert!(keeps_its_buffer(COPIED), "a copy would cost more than it frees");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_for_a_body_counts_while_it_goes_on_and_once_it_has_ended() {
+        let awaited = Awaited(Some(Arc::default()));
+        let second = Duration::from_secs(1);
+        tokio::time::advance(second).await;
+        assert_eq!(awaited.time(), Duration::ZERO);
+        awaited.begins();
+        tokio::time::advance(second).await;
+        awaited.begins();
+        assert_eq!(awaited.time(), second);
+        tokio::time::advance(second).await;
+        awaited.ends();
+        tokio::time::advance(second).await;
+        assert_eq!(awaited.time(), 2 * second);
+        awaited.begins();
+        tokio::time::advance(second).await;
+        assert_eq!(awaited.time(), 3 * second);
     }
 }

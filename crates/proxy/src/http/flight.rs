@@ -15,7 +15,6 @@ use admission::Outcome;
 use parking_lot::Mutex;
 use tokio::time::{Instant, interval};
 
-use super::body::Awaited;
 use super::endpoint::{Lease, Sender};
 use crate::permit::Permit;
 
@@ -39,8 +38,8 @@ struct State {
     permit: Option<Permit>,
     lease: Option<Lease>,
     dispatched: Instant,
-    /// For its body.
-    awaited: Awaited,
+    /// How long the service has waited for its body until the response began.
+    awaited: Duration,
     outcome: Outcome,
     /// Since when the client has what there is.
     untaken_since: Option<Instant>,
@@ -52,11 +51,11 @@ struct State {
 }
 
 impl Flight {
-    /// A response has begun, to a request that was dispatched then, and whose service has waited for its body.
+    /// A response has begun, to a request that was dispatched then, and for whose body the service has waited for so long.
     pub(crate) fn new(
         permit: Permit,
         lease: Lease,
-        (dispatched, awaited): (Instant, Awaited),
+        (dispatched, awaited): (Instant, Duration),
         outcome: Outcome,
     ) -> Self {
         Self(Arc::new(Mutex::new(State {
@@ -136,7 +135,7 @@ impl State {
     /// It ends for the gate.
     fn complete(&mut self) {
         if let Some(permit) = self.permit.take() {
-            let client = self.untaken() + self.awaited.time();
+            let client = self.untaken() + self.awaited;
             permit.complete(self.outcome, self.dispatched.elapsed().saturating_sub(client));
         }
     }

@@ -348,7 +348,22 @@ async fn who_takes_a_response_slowly_keeps_nobody_else_waiting() {
     assert_eq!(slow.exactly(20_000_000).await.len(), 20_000_000);
     // Served, and nobody counts as having left.
     let counts = site.status.totals().counts;
-    assert_eq!((counts.left, counts.canceled), (0, 0));
+    assert_eq!((counts.succeeded, counts.left, counts.canceled), (2, 0, 0));
+}
+
+#[tokio::test]
+async fn what_a_slow_client_has_not_taken_is_no_part_of_what_a_type_is_known_for() {
+    let site = gate(one_at_a_time(), &[large_or_small().await], |_| {}).await;
+    let samples = || site.status.snapshot().types.iter().map(|known| known.samples).sum::<u64>();
+    let mut client = Client::connect(&site).await;
+    assert_eq!(client.get("/large").await.body.len(), 20_000_000);
+    site.reaches(0, 0).await;
+    let learned = samples();
+    assert!(learned > 0);
+    let mut slow = ask(&site, "GET /large HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    assert_eq!(slow.head().await.unwrap().status, 200);
+    site.reaches(0, 0).await;
+    assert_eq!((samples(), site.status.totals().counts.succeeded), (learned, 2));
 }
 
 #[tokio::test]

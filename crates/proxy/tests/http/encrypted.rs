@@ -29,11 +29,19 @@ fn identity(folder: &Path) -> Identity {
 /// A certificate for this host and its key.
 fn identity_of(host: &str, folder: &Path) -> Identity {
     use std::os::unix::fs::PermissionsExt;
-    let made = rcgen::generate_simple_self_signed([host.to_owned()]).unwrap();
-    let file = |kind: &str| folder.join(format!("{host}.{kind}"));
+    identity_with(&rcgen::PKCS_ECDSA_P256_SHA256, &[host], folder)
+}
+
+/// A certificate for these hosts and its key, of this kind.
+fn identity_with(kind: &'static rcgen::SignatureAlgorithm, hosts: &[&str], folder: &Path) -> Identity {
+    let key = rcgen::KeyPair::generate_for(kind).unwrap();
+    let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
+    let stem = format!("{}-{kind:?}", hosts[0]);
+    let certificate = rcgen::CertificateParams::new(hosts).unwrap().self_signed(&key).unwrap();
+    let file = |kind: &str| folder.join(format!("{stem}.{kind}"));
     let identity = Identity { certificate: file("pem"), key: file("key") };
-    std::fs::write(&identity.certificate, made.cert.pem()).unwrap();
-    std::fs::write(&identity.key, made.signing_key.serialize_pem()).unwrap();
+    std::fs::write(&identity.certificate, certificate.pem()).unwrap();
+    std::fs::write(&identity.key, key.serialize_pem()).unwrap();
     std::fs::set_permissions(&identity.key, std::fs::Permissions::from_mode(0o600)).unwrap();
     identity
 }
@@ -192,8 +200,8 @@ async fn a_service_that_agrees_on_http_2_has_one_connection_and_upgrades_on_othe
 #[tokio::test]
 async fn each_client_is_shown_the_certificate_of_the_name_that_it_asks_for() {
     let folder = tempfile::tempdir().unwrap();
-    let identities =
-        ["localhost", "shop.example", "*.blog.example"].map(|host| identity_of(host, folder.path()));
+    let identities = [&["localhost", "127.0.0.1"][..], &["shop.example"], &["*.blog.example"]]
+        .map(|hosts| identity_with(&rcgen::PKCS_ECDSA_P256_SHA256, hosts, folder.path()));
     let answer = async |_| Response::new(full("a page"));
     let change = |settings: &mut proxy::http::Settings| settings.tls = Some(acceptor_of(&identities));
     let site = gate(one_at_a_time(), &[service(answer).await], change).await;
@@ -210,8 +218,10 @@ async fn each_client_is_shown_the_certificate_of_the_name_that_it_asks_for() {
             assert_eq!(connected.is_ok(), number == shown, "{host} {number}: {connected:?}");
         }
     }
-    // For a name that none is for, the first is shown, and this client doesn't take it.
-    for identity in &identities {
+    // Who connects by address asks for no name, and is shown the first; for a name that none is for, this client takes none.
+    for (number, identity) in identities.iter().enumerate() {
+        let connected = connect_to("127.0.0.1", &site, identity, b"http/1.1").await;
+        assert_eq!(connected.is_ok(), number == 0, "{number}: {connected:?}");
         assert!(connect_to("else.example", &site, identity, b"http/1.1").await.is_err());
     }
 }

@@ -219,10 +219,13 @@ async fn cookies_in_many_fields_reach_the_service_as_one() {
 
 #[tokio::test]
 async fn a_stream_that_is_reset_within_its_upload_leaves_nothing() {
-    let answer = async |request: Request<Incoming>| {
-        // The service sees it end before its time.
-        assert!(request.into_body().collect().await.is_err());
-        Response::new(full(""))
+    let (heard, mut hears) = tokio::sync::mpsc::unbounded_channel();
+    let answer = move |request: Request<Incoming>| {
+        let heard = heard.clone();
+        async move {
+            heard.send(request.into_body().collect().await.is_err()).unwrap();
+            Response::new(full(""))
+        }
     };
     let site = gate(one_at_a_time(), &[service(answer).await], |_| {}).await;
     let socket = TcpStream::connect(site.address).await.unwrap();
@@ -242,6 +245,7 @@ async fn a_stream_that_is_reset_within_its_upload_leaves_nothing() {
         asked.abort();
         site.reaches(0, 0).await;
         assert_eq!(site.status.totals().counts.dispatched, round + 1);
+        assert_eq!(timeout(PATIENCE, hears.recv()).await.unwrap(), Some(true), "it ends before its time");
     }
 }
 
@@ -251,10 +255,6 @@ fn small_frames(count: usize) -> Body {
     BodyExt::boxed(StreamBody::new(futures_util::stream::iter(frames)))
 }
 
-#[tokio::test]
-async fn bodies_of_many_small_frames_pass_both_ways() {
-    const COUNT: usize = 2_000;
-    let answer = async |request: Request<Incoming>| {
 #[tokio::test]
 async fn a_short_body_of_many_small_frames_is_there_before_its_request_stands_in_line() {
     const COUNT: usize = 2_000;
@@ -287,6 +287,10 @@ async fn a_short_body_of_many_small_frames_is_there_before_its_request_stands_in
     site.reaches(0, 0).await;
 }
 
+#[tokio::test]
+async fn bodies_of_many_small_frames_pass_both_ways() {
+    const COUNT: usize = 2_000;
+    let answer = async |request: Request<Incoming>| {
         let heard = request.into_body().collect().await.unwrap().to_bytes().len();
         assert_eq!(heard, COUNT);
         Response::new(small_frames(COUNT))

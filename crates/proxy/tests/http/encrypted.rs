@@ -13,8 +13,9 @@ use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use proxy::admin::GateView;
 use proxy::tls::{Acceptor, Connector, Downstream, DownstreamMode, Identity, Upstream, UpstreamMode};
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms};
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{ClientConfig, RootCertStore, SignatureScheme};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -28,12 +29,12 @@ fn identity(folder: &Path) -> Identity {
 
 /// A certificate for this host and its key.
 fn identity_of(host: &str, folder: &Path) -> Identity {
-    use std::os::unix::fs::PermissionsExt;
     identity_with(&rcgen::PKCS_ECDSA_P256_SHA256, &[host], folder)
 }
 
 /// A certificate for these hosts and its key, of this kind.
 fn identity_with(kind: &'static rcgen::SignatureAlgorithm, hosts: &[&str], folder: &Path) -> Identity {
+    use std::os::unix::fs::PermissionsExt;
     let key = rcgen::KeyPair::generate_for(kind).unwrap();
     let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
     let stem = format!("{}-{kind:?}", hosts[0]);
@@ -71,12 +72,23 @@ async fn connect_to(
     identity: &Identity,
     protocol: &[u8],
 ) -> std::io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
+    let provider = rustls::crypto::ring::default_provider();
+    connect_with(provider, host, site, identity, protocol).await
+}
+
+/// The same, with what this provider can.
+async fn connect_with(
+    provider: CryptoProvider,
+    host: &'static str,
+    site: &Site,
+    identity: &Identity,
+    protocol: &[u8],
+) -> std::io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
     use rustls::pki_types::pem::PemObject;
     let certificate = rustls::pki_types::CertificateDer::from_pem_file(&identity.certificate).unwrap();
     let mut roots = RootCertStore::empty();
     roots.add(certificate).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = ClientConfig::builder_with_provider(provider)
+    let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_root_certificates(roots)
@@ -224,6 +236,34 @@ async fn each_client_is_shown_the_certificate_of_the_name_that_it_asks_for() {
         assert_eq!(connected.is_ok(), number == 0, "{number}: {connected:?}");
         assert!(connect_to("else.example", &site, identity, b"http/1.1").await.is_err());
     }
+}
+
+/// One that can verify signatures of this scheme only.
+fn only(scheme: SignatureScheme) -> CryptoProvider {
+    let all = rustls::crypto::ring::default_provider();
+    let mapping = all.signature_verification_algorithms.mapping.iter().filter(|(known, _)| *known == scheme);
+    let mapping: &'static [_] = mapping.copied().collect::<Vec<_>>().leak();
+    let algorithms = WebPkiSupportedAlgorithms { all: mapping[0].1, mapping };
+    CryptoProvider { signature_verification_algorithms: algorithms, ..all }
+}
+
+#[tokio::test]
+async fn of_several_certificates_for_one_name_a_client_is_shown_one_that_it_can_verify() {
+    let folder = tempfile::tempdir().unwrap();
+    let kinds = [&rcgen::PKCS_ECDSA_P256_SHA256, &rcgen::PKCS_ED25519];
+    let identities = kinds.map(|kind| identity_with(kind, &["shop.example"], folder.path()));
+    let answer = async |_| Response::new(full("a page"));
+    let change = |settings: &mut proxy::http::Settings| settings.tls = Some(acceptor_of(&identities));
+    let site = gate(one_at_a_time(), &[service(answer).await], change).await;
+    for (number, scheme) in
+        [SignatureScheme::ECDSA_NISTP256_SHA256, SignatureScheme::ED25519].into_iter().enumerate()
+    {
+        let connected =
+            connect_with(only(scheme), "shop.example", &site, &identities[number], b"http/1.1").await;
+        assert!(connected.is_ok(), "{scheme:?}: {connected:?}");
+    }
+    let first = connect_to("shop.example", &site, &identities[0], b"http/1.1").await;
+    assert!(first.is_ok(), "who can verify both: {first:?}");
 }
 
 #[test]

@@ -183,9 +183,12 @@ impl Session {
         let unit = match self.next_unit().await {
             Ok(unit) => unit,
             Err(refusal) => {
-                if let Some(refusal) = refusal {
-                    refusal.write(&mut self.client.output);
-                    self.client.flush().await;
+                match refusal {
+                    Some(refusal) => {
+                        refusal.write(&mut self.client.output);
+                        self.client.flush().await;
+                    }
+                    None => self.left_between_statements(),
                 }
                 return Flow::Close;
             }

@@ -228,3 +228,25 @@ fn a_client_that_is_gone_leaves_nothing_open() {
     dialogue.server(ready(Status::Idle));
     assert!(dialogue.exchange.is_done());
 }
+
+#[test]
+fn what_a_transaction_ends_with_was_of_use_if_it_commits_or_succeeds_by_itself() {
+    let ended = |before: &Transaction, sql: &str, code: Option<&str>| {
+        let mut dialogue = Dialogue::new();
+        dialogue.client(|out| frontend::write_query(out, sql.as_bytes()));
+        if let Some(code) = code {
+            dialogue.server(error(code));
+        } else {
+            dialogue.server(|out| backend::write_command_complete(out, b"DONE"));
+        }
+        dialogue.server(ready(Status::Idle));
+        dialogue.exchange.is_of_use(before)
+    };
+    let open = Transaction::Open(Status::Transaction);
+    assert!(ended(&open, "COMMIT", None), "whatever had failed before within a savepoint");
+    assert!(!ended(&open, "COMMIT", Some("40001")));
+    assert!(!ended(&open, "ROLLBACK", None));
+    assert!(!ended(&Transaction::Open(Status::Failed), "COMMIT", None), "it rolls back");
+    assert!(ended(&Transaction::Idle, "UPDATE t SET a = 1", None));
+    assert!(!ended(&Transaction::Idle, "UPDATE t SET a = 1", Some("57014")));
+}

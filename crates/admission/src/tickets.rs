@@ -92,6 +92,8 @@ pub(crate) struct Record {
     pub(crate) stepped_back: bool,
     /// It was in flight in a stall of the service, and says nothing of its type.
     pub(crate) stalled: bool,
+    /// It ends before its end, and says nothing of its type.
+    pub(crate) cut_short: bool,
     pub(crate) pinned: bool,
     /// It is counted among those in flight of its type.
     pub(crate) flying: bool,
@@ -218,6 +220,7 @@ impl Tickets {
             judged: false,
             stepped_back: false,
             stalled: false,
+            cut_short: false,
             pinned: false,
             flying: false,
             group: None,

@@ -172,6 +172,28 @@ fn cancel_removes_one_that_waits_and_only_marks_one_in_flight() {
 }
 
 #[test]
+fn one_that_ends_before_its_end_teaches_only_a_type_of_which_nothing_is_known() {
+    let mut shell = experienced(policy());
+    let cut_short = |shell: &mut Shell, kind: u64| {
+        let ticket = shell.arrive(kind);
+        shell.gate.cut_short(ticket);
+        shell.succeed(ticket, MS);
+    };
+    let before = shell.snapshot().types;
+    cut_short(&mut shell, TEN);
+    assert_eq!(shell.snapshot().types, before);
+    let unknown = 4_711;
+    let samples = |shell: &Shell| {
+        let types = shell.snapshot().types;
+        types.iter().find(|known| known.request_type == Some(RequestType(unknown))).map(|known| known.samples)
+    };
+    cut_short(&mut shell, unknown);
+    assert_eq!(samples(&shell), Some(1), "others wait for what comes of it");
+    cut_short(&mut shell, unknown);
+    assert_eq!(samples(&shell), Some(1));
+}
+
+#[test]
 fn tickets_that_have_ended_change_nothing() {
     let mut shell = experienced(policy());
     let ticket = shell.arrive(ONE);

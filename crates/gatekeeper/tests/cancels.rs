@@ -106,6 +106,13 @@ fn a_transaction_that_is_canceled_between_two_statements_was_of_no_use_unless_it
     assert_eq!(figures(&scene), [Some(1), Some(1)]);
     client.run("SELECT 1");
     assert_eq!(figures(&scene), [Some(2), Some(1)], "nor is the next one canceled");
+    // It is done when the cancel comes, and committed by the Sync.
+    client.send(&[group("INSERT INTO t VALUES (2)"), gate::client::flush()].concat());
+    assert_eq!(client.next(3), "1 2 C(INSERT 0 1)");
+    client.cancel(scene.gate.port());
+    assert_eq!(client.ask(&sync()), "Z(I)");
+    assert_eq!(figures(&scene), [Some(3), Some(1)], "a cancel that comes too late");
+    assert_eq!(scene.rows("t"), "2");
 }
 
 #[test]

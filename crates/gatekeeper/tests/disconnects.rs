@@ -73,6 +73,28 @@ fn an_autocommitted_write_of_a_client_that_is_gone_finishes() {
 }
 
 #[test]
+fn a_transaction_whose_client_is_gone_between_two_statements_has_failed_and_one_that_says_good_bye_is_rolled_back()
+ {
+    let scene = scene("gone_between", &["connections = 1"]);
+    let mut counts = [0, 0];
+    for (last, more) in [(vec![], [0, 1]), (terminate(), [1, 0])] {
+        let [mut client, _other] = scene.clients();
+        let before = scene.lasting_processes();
+        client.run("BEGIN");
+        client.run("INSERT INTO t VALUES (1)");
+        client.send(&last);
+        drop(client);
+        scene.assert_whole(&before);
+        let status = scene.settled();
+        let ended =
+            ["succeeded", "failed"].map(|outcome| status["requests"][format!("{outcome}_total")].as_u64());
+        counts = [counts[0] + more[0], counts[1] + more[1]];
+        assert_eq!(ended, counts.map(Some));
+    }
+    assert_eq!(scene.rows("t"), "0");
+}
+
+#[test]
 fn a_long_read_of_a_client_that_is_gone_is_canceled_in_the_server() {
     let scene = scene("gone_read", &["connections = 1"]);
     let flushed = [group("SELECT 'flushed', pg_sleep(600)"), flush()].concat();

@@ -17,6 +17,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::net::{TcpSocket, TcpStream, UnixListener, UnixStream};
 use tokio::task::JoinSet;
+use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::clock::Clock;
@@ -91,11 +92,7 @@ impl Listener {
     pub(crate) async fn bind(address: &Address, keepalive: Keepalive) -> io::Result<Self> {
         let socket = match address {
             Address::Unix(path) => bind_unix(path).await?,
-            Address::Inet { .. } => {
-                let listener = bind_tcp(address).await?;
-                keepalive.set(&SockRef::from(&listener))?;
-                Socket::Tcp(registered(listener)?)
-            }
+            Address::Inet { .. } => Socket::Tcp(registered(bind_tcp(address, &keepalive).await?)?),
         };
         Ok(Self { socket, lateness: Arc::new(Lateness::new(Clock::start())) })
     }
@@ -131,6 +128,9 @@ impl Listener {
         let mut log = Throttle::default();
         let (mut at_once, mut kept) = (0, BACKLOG);
         loop {
+            // Nothing of this is counted by the runtime where a socket is ready at once: as long as newcomers are there who aren't let
+            // in, nobody else would have a turn on this thread. (Not within `next`, which would tell that there are none.)
+            consume_budget().await;
             if at_once >= self.lateness.at_once() {
                 at_once = 0;
                 behind_all_others().await;
@@ -277,12 +277,14 @@ fn accept(listener: &net::TcpListener) -> io::Result<Option<Stream>> {
     TcpStream::from_std(socket.into()).map(Stream::accepted).map(Some)
 }
 
-async fn bind_tcp(address: &Address) -> io::Result<net::TcpListener> {
+async fn bind_tcp(address: &Address, keepalive: &Keepalive) -> io::Result<net::TcpListener> {
     let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
     for local in address.resolve().await? {
         let socket = if local.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
         // Lets a restarted gatekeeper listen although old connections linger; it doesn't let two listen at once.
         socket.set_reuseaddr(true)?;
+        // Before it listens: who connects in between would take nothing over.
+        keepalive.set(&SockRef::from(&socket))?;
         match socket.bind(local).and_then(|()| socket.listen(BACKLOG)) {
             Ok(listener) => return listener.into_std(),
             Err(error) => last = error,

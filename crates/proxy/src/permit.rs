@@ -11,7 +11,7 @@ use crate::shadow::Foreseen;
 /// What is told of a request that wasn't answered.
 const UNANSWERED: Completion = Completion { outcome: Outcome::Canceled, upstream_time: Duration::ZERO };
 
-/// A dispatched request. Ends with [`Permit::complete`] or [`Permit::give_up`]; if it is dropped, its client has left.
+/// A dispatched request. Ends with [`Permit::complete`], [`Permit::cut_short`] or [`Permit::give_up`]; if it is dropped, its client has left.
 #[derive(Debug)]
 pub(crate) struct Permit {
     driver: Arc<Driver>,
@@ -47,6 +47,13 @@ impl Permit {
 
     /// The request has ended after the service was busy with it for `upstream_time`.
     pub(crate) fn complete(mut self, outcome: Outcome, upstream_time: Duration) {
+        self.end(Completion { outcome, upstream_time });
+    }
+
+    /// The request goes on, but its right to be in flight ends, after the service was busy with it for `upstream_time`. How long it will
+    /// have taken in the end nobody sees.
+    pub(crate) fn cut_short(mut self, outcome: Outcome, upstream_time: Duration) {
+        self.driver.change(|gate, _| gate.cut_short(self.ticket));
         self.end(Completion { outcome, upstream_time });
     }
 

@@ -7,7 +7,9 @@ use std::fmt::Write;
 
 use admission::{Duration, Event, Lane};
 use common::assert_recorded;
-use common::no_harm::{AGING, AMPLE, CONNECTIONS, Cell, Outturn, Overtaking, Traffic, Variant, broken, outturn};
+use common::no_harm::{
+    AGING, AMPLE, CONNECTIONS, Cell, Outturn, Overtaking, Traffic, Variant, broken, outturn,
+};
 use sim::{Run, Scenario, run, run_with};
 
 /// What chance may add to a ratio in runs this short.

@@ -11,7 +11,7 @@ use crate::lanes::Readings;
 use crate::learned::Learned;
 use crate::pace::Done;
 use crate::policy::Cost;
-use crate::request::{Completion, Connection, Outcome};
+use crate::request::{Completion, Connection, Outcome, Ticket};
 use crate::tickets::{Line, Place, Seat};
 use crate::time::Instant;
 use crate::work::Work;
@@ -55,10 +55,19 @@ impl Gate {
         self.dispatch(now);
     }
 
+    /// A request in flight will end for the gate before its end: how long that takes nobody will see, and it teaches nothing. Of a
+    /// type of which nothing is known it has to, or others would wait for what never comes.
+    pub fn cut_short(&mut self, ticket: Ticket) {
+        if let Some(slot) = self.in_flight(ticket) {
+            let kind = self.tickets.at(slot).kind;
+            self.tickets.at_mut(slot).cut_short = self.types.at(kind).estimate.is_known();
+        }
+    }
+
     /// A request has ended: its type learns from it, and the pace from what its type is known for. What it counts for.
     pub(super) fn teach(&mut self, slot: u32, completion: &Completion) -> Work {
         let record = self.tickets.at_mut(slot);
-        let (kind, canceled) = (record.kind, record.canceled || record.stalled);
+        let (kind, canceled) = (record.kind, record.canceled || record.stalled || record.cut_short);
         let expected = record.settled.then_some(record.meter.work);
         let readings = record.flight.take().map(|flight| self.lanes.width.end(flight));
         let Some(lap) = record.lap.take() else { return completion.upstream_time.into() };

@@ -66,6 +66,13 @@ impl Decider {
         }
     }
 
+    /// A request ends before its end. Observing, it only seems to end sooner.
+    pub(crate) fn cut_short(&mut self, ticket: Ticket) {
+        if let Self::Enforcing(gate) = self {
+            gate.cut_short(ticket);
+        }
+    }
+
     /// What would have become of a request. Enforcing, it has become of it.
     pub(crate) fn foresee(&mut self, now: Instant, ticket: Ticket) -> Option<Foreseen> {
         match self {

@@ -7,14 +7,14 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
+use parking_lot::Mutex;
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::flight::Flight;
@@ -27,6 +27,12 @@ pub(crate) const READ_AHEAD: usize = 64 * 1024;
 /// slowly keeps nobody waiting. Of a larger one its client hears early that it is refused; and a body without a length may be one half
 /// of a conversation, whose other half its client waits for.
 const GATHERED: u64 = 16 * 1024;
+/// A frame is a part of the buffer that it was read into, all of which is there for as long as the frame is. Of one below this size
+/// a copy is kept, so that what is kept takes little more than its bytes.
+const COPIED: usize = 4 * 1024;
+
+/// What a frame takes beside its bytes.
+const FRAME: usize = 128;
 
 /// Why a body ended before its end.
 #[derive(Debug, thiserror::Error)]
@@ -45,18 +51,37 @@ pub(crate) enum Broken {
 /// How long the service has waited for a client's body: told to who measures what the request takes, since the body itself has gone
 /// to the service's connection.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Awaited(Option<Arc<AtomicU64>>);
+pub(crate) struct Awaited(Option<Arc<Mutex<Wait>>>);
+
+#[derive(Debug, Default)]
+struct Wait {
+    /// Of those that have ended.
+    total: Duration,
+    /// Since when one goes on.
+    since: Option<Instant>,
+}
 
 impl Awaited {
-    fn count(&self, waited: Duration) {
-        if let Some(nanos) = &self.0 {
-            nanos.fetch_add(u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    fn begins(&self) {
+        if let Some(wait) = &self.0 {
+            wait.lock().since.get_or_insert_with(Instant::now);
         }
     }
 
-    /// Until now.
+    fn ends(&self) {
+        if let Some(wait) = &self.0 {
+            let mut wait = wait.lock();
+            let waited = wait.since.take().map_or(Duration::ZERO, |since| since.elapsed());
+            wait.total += waited;
+        }
+    }
+
+    /// Until now, with what goes on.
     pub(crate) fn time(&self) -> Duration {
-        self.0.as_ref().map_or(Duration::ZERO, |nanos| Duration::from_nanos(nanos.load(Ordering::Relaxed)))
+        self.0.as_ref().map_or(Duration::ZERO, |wait| {
+            let wait = wait.lock();
+            wait.total + wait.since.map_or(Duration::ZERO, |since| since.elapsed())
+        })
     }
 }
 
@@ -70,7 +95,6 @@ pub(crate) struct ToService {
     /// So many bytes more may come.
     left: Option<u64>,
     waiting: Option<Pin<Box<Sleep>>>,
-    waits_since: Option<Instant>,
     /// Whether something of it has been taken, so that it can't be sent again.
     taken: bool,
     /// How long the service's side has waited for it.
@@ -96,7 +120,6 @@ impl ToService {
             wait_max,
             left: bytes_max,
             waiting: None,
-            waits_since: None,
             taken: false,
             awaited: Awaited::default(),
             client,
@@ -126,9 +149,8 @@ impl ToService {
         let Some(rest) = &mut self.rest else { return Poll::Ready(None) };
         match Pin::new(rest).poll_frame(context) {
             Poll::Ready(frame) => {
-                self.waiting = None;
-                if let Some(since) = self.waits_since.take() {
-                    self.awaited.count(since.elapsed());
+                if self.waiting.take().is_some() {
+                    self.awaited.ends();
                 }
                 if frame.is_none() {
                     self.rest = None;
@@ -141,7 +163,9 @@ impl ToService {
             }
             Poll::Pending => {
                 let wait_max = self.wait_max;
-                self.waits_since.get_or_insert_with(Instant::now);
+                if self.waiting.is_none() {
+                    self.awaited.begins();
+                }
                 let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(wait_max)));
                 ready!(waiting.as_mut().poll(context));
                 waiting.as_mut().reset(Instant::now() + wait_max);
@@ -156,31 +180,57 @@ impl ToService {
         self.awaited.clone()
     }
 
-    /// Whether it has to be there first.
-    pub(crate) fn is_to_be_gathered(&self) -> bool {
-        let is_short = |rest: &Incoming| rest.size_hint().exact().is_some_and(|length| length <= GATHERED);
-        self.rest.as_ref().is_some_and(is_short)
+    /// Its length, if it has to be there first.
+    pub(crate) fn to_be_gathered(&self) -> Option<usize> {
+        let length = self.rest.as_ref()?.size_hint().exact().filter(|length| *length <= GATHERED)?;
+        usize::try_from(length).ok()
     }
 
-    /// Has all of it there.
+    /// Has all of it there, of this length; or what has come after `wait_max`, if its client goes on sending little by little.
     ///
     /// # Errors
     /// The client has gone, sends nothing for too long, or sends what isn't a body.
-    pub(crate) async fn gather(&mut self) -> Result<(), Broken> {
-        // Frames without bytes are as many as fill it, at most.
-        while self.rest.is_some() && self.read < READ_AHEAD {
-            match poll_fn(|context| self.poll_rest(context)).await {
-                Some(frame) => self.keep(frame?),
-                None => break,
+    pub(crate) async fn gather(&mut self, length: usize) -> Result<(), Broken> {
+        // Often all of it has come with the head.
+        let mut gathered = BytesMut::new();
+        let (wait_max, began) = (self.wait_max, Instant::now());
+        while let Some(frame) = poll_fn(|context| self.poll_rest(context)).await {
+            match frame?.into_data() {
+                Ok(data) if data.is_empty() => {}
+                Ok(data) if data.len() == length => self.keep(Frame::data(data)),
+                Ok(data) => {
+                    if gathered.is_empty() {
+                        gathered.reserve(length);
+                    }
+                    gathered.extend_from_slice(&data);
+                }
+                Err(trailers) => {
+                    self.keep_gathered(&mut gathered);
+                    self.keep(trailers);
+                }
+            }
+            // Each pause is bounded by itself.
+            if began.elapsed() >= wait_max {
+                break;
             }
         }
+        self.keep_gathered(&mut gathered);
         Ok(())
+    }
+
+    fn keep_gathered(&mut self, gathered: &mut BytesMut) {
+        if !gathered.is_empty() {
+            self.read += gathered.len();
+            self.ahead.push_back(Frame::data(gathered.split().freeze()));
+        }
     }
 
     fn keep(&mut self, frame: Frame<Bytes>) {
         // A frame without bytes counts as well: nobody may send any number of them.
-        self.read += frame.data_ref().map_or(0, Bytes::len).max(64);
-        self.ahead.push_back(frame);
+        self.read += frame.data_ref().map_or(0, Bytes::len).max(FRAME);
+        self.ahead.push_back(
+            frame.map_data(|data| if data.len() < COPIED { Bytes::copy_from_slice(&data) } else { data }),
+        );
     }
 
     /// Whether all bytes of a known length are there, but not the end of their stream, which HTTP/2 may say in a frame of its
@@ -369,5 +419,44 @@ impl Body for ToClient {
             Source::Own(body) => body.size_hint(),
             Source::Passed(incoming, _) => incoming.size_hint(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether a frame that is kept keeps the buffer, too, of which it is so many bytes.
+    fn keeps_its_buffer(bytes: usize) -> bool {
+        let buffer = Bytes::from(vec![b'x'; 8 * 1024]);
+        let mut body = ToService::default();
+        body.keep(Frame::data(buffer.slice(..bytes)));
+        assert_eq!(body.ahead[0].data_ref().map(Bytes::len), Some(bytes));
+        !buffer.is_unique()
+    }
+
+    #[test]
+    fn a_small_frame_that_is_kept_keeps_no_large_buffer() {
+        assert!(!keeps_its_buffer(0) && !keeps_its_buffer(1) && !keeps_its_buffer(COPIED - 1));
+        assert!(keeps_its_buffer(COPIED), "a copy would cost more than it frees");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_for_a_body_counts_while_it_goes_on_and_once_it_has_ended() {
+        let awaited = Awaited(Some(Arc::default()));
+        let second = Duration::from_secs(1);
+        tokio::time::advance(second).await;
+        assert_eq!(awaited.time(), Duration::ZERO);
+        awaited.begins();
+        tokio::time::advance(second).await;
+        awaited.begins();
+        assert_eq!(awaited.time(), second);
+        tokio::time::advance(second).await;
+        awaited.ends();
+        tokio::time::advance(second).await;
+        assert_eq!(awaited.time(), 2 * second);
+        awaited.begins();
+        tokio::time::advance(second).await;
+        assert_eq!(awaited.time(), 3 * second);
     }
 }

@@ -195,18 +195,19 @@ async fn pass(
     let by_itself = (!is_http2).then_some(watched);
     let (wait_max, bytes_max) = (told.settings.body_timeout, told.settings.body_max);
     let mut request = request.map(|body| ToService::new(body, by_itself, wait_max, bytes_max));
+    // From now on, however slowly the client sends its body.
+    let deadline = super::classify::time_out(request.headers())
+        .map(|time_out| gate.driver.clock().now().after(time_out));
     // Who waits to be asked for his body sends none before.
     if !expects
-        && request.body().is_to_be_gathered()
+        && let Some(length) = request.body().to_be_gathered()
         && let Ok(_room) = gate.gathering.try_acquire()
     {
-        gather(request.body_mut()).await?;
+        gather(request.body_mut(), length).await?;
     }
     // Who doesn't tell it needn't look at the clock.
     let arrived = (record.is_some() || told.settings.server_timing).then(Instant::now);
     let elapsed = || arrived.map_or(Duration::ZERO, |arrived| arrived.elapsed());
-    let deadline = super::classify::time_out(request.headers())
-        .map(|time_out| gate.driver.clock().now().after(time_out));
     let asked = admission::Request {
         request_type: classified.name.key,
         class,
@@ -280,8 +281,8 @@ fn rejected(gate: &Gate, reason: Reason) -> Refusal {
 }
 
 /// Has a short body there before its request stands in line.
-async fn gather(body: &mut ToService) -> Result<(), Ended> {
-    body.gather().await.map_err(|broken| match broken {
+async fn gather(body: &mut ToService, length: usize) -> Result<(), Ended> {
+    body.gather(length).await.map_err(|broken| match broken {
         Broken::Late(_) => Refusal::LateBody.into(),
         Broken::Large => Refusal::Fault(Fault::LargeBody).into(),
         Broken::Http(_) => Ended::Gone,

@@ -1,12 +1,14 @@
 //! A request from its dispatch to the last byte of its response: what it holds, and for how long the service was busy.
 //!
 //! The upstream time that its type learns is from dispatch to the last byte, without the time that its client let the service wait
-//! for its body or left what was there untaken: a slow client says nothing of what a request costs. While a client takes nothing for
-//! [`PATIENCE`], its request counts as idle (and gives its work back, as any idle one does). Who has left what was there untaken for
-//! [`SLOW_AFTER`] altogether is slow: the request ends for the gate, and the rest of its response holds nothing but its two sockets. A response without a
-//! length that goes on for [`STREAM_AFTER`] is a stream: it was admitted once, holds nothing any more, and teaches nothing.
+//! for its body before the response began, or left what was there untaken: a slow client says nothing of what a request costs. While a
+//! client takes nothing for [`PATIENCE`], its request counts as idle (and gives its work back, as any idle one does). Who has left what
+//! was there untaken for [`SLOW_AFTER`] altogether, and for half of the time, is slow: the request ends for the gate, and the rest of its
+//! response holds nothing but its two sockets. A response without a length that goes on for [`STREAM_AFTER`] is a stream: it was admitted
+//! once, and holds nothing any more. Neither teaches anything of a type that is known: nobody sees how long the service takes to the end.
 
 use std::future::Future;
+use std::mem;
 use std::sync::{Arc, Weak};
 use std::task::Context;
 use std::time::Duration;
@@ -15,13 +17,13 @@ use admission::Outcome;
 use parking_lot::Mutex;
 use tokio::time::{Instant, interval};
 
-use super::body::Awaited;
 use super::endpoint::{Lease, Sender};
 use crate::permit::Permit;
 
 /// A client that takes nothing for so long isn't the service's work.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// A client that has let the service wait for so long, altogether, takes its place from nobody else.
+/// A client that has let the service wait for so long, altogether, and for half of the time, takes its place from nobody else. Who takes
+/// nearly as fast as the service sends comes to a second, too, in a long response; but there it is the service that the place is for.
 const SLOW_AFTER: Duration = Duration::from_secs(1);
 /// A response that goes on for so long, and doesn't say for how long, is a stream.
 const STREAM_AFTER: Duration = Duration::from_secs(10);
@@ -39,8 +41,8 @@ struct State {
     permit: Option<Permit>,
     lease: Option<Lease>,
     dispatched: Instant,
-    /// For its body.
-    awaited: Awaited,
+    /// How long the service has waited for its body until the response began.
+    awaited: Duration,
     outcome: Outcome,
     /// Since when the client has what there is.
     untaken_since: Option<Instant>,
@@ -52,11 +54,11 @@ struct State {
 }
 
 impl Flight {
-    /// A response has begun, to a request that was dispatched then, and whose service has waited for its body.
+    /// A response has begun, to a request that was dispatched then, and for whose body the service has waited for so long.
     pub(crate) fn new(
         permit: Permit,
         lease: Lease,
-        (dispatched, awaited): (Instant, Awaited),
+        (dispatched, awaited): (Instant, Duration),
         outcome: Outcome,
     ) -> Self {
         Self(Arc::new(Mutex::new(State {
@@ -80,7 +82,7 @@ impl Flight {
         }
         if let Some(since) = state.untaken_since.take() {
             state.untaken += since.elapsed();
-            if std::mem::take(&mut state.is_idle)
+            if mem::take(&mut state.is_idle)
                 && let Some(permit) = &state.permit
             {
                 permit.resume();
@@ -135,10 +137,15 @@ impl State {
 
     /// It ends for the gate.
     fn complete(&mut self) {
+        let busy = self.busy();
         if let Some(permit) = self.permit.take() {
-            let client = self.untaken() + self.awaited.time();
-            permit.complete(self.outcome, self.dispatched.elapsed().saturating_sub(client));
+            permit.complete(self.outcome, busy);
         }
+    }
+
+    /// For how long its service was, until now.
+    fn busy(&self) -> Duration {
+        self.dispatched.elapsed().saturating_sub(self.untaken() + self.awaited)
     }
 
     /// How long its client has left what was there, until now.
@@ -146,25 +153,32 @@ impl State {
         self.untaken + self.untaken_since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// What the clock alone says.
-    fn look(&mut self) {
+    /// What the clock alone says. Whether there is more to look at: who holds no place needs none.
+    fn look(&mut self) -> bool {
         if self.streams_since.is_some_and(|since| since.elapsed() >= STREAM_AFTER) {
             // Given up, and not completed: it teaches nothing.
             if let Some(permit) = self.permit.take() {
                 permit.give_up();
             }
         }
-        if self.untaken() >= SLOW_AFTER {
-            self.complete();
+        if is_slow(self.untaken(), self.dispatched.elapsed()) {
+            let busy = self.busy();
+            if let Some(permit) = self.permit.take() {
+                permit.cut_short(self.outcome, busy);
+            }
         }
-        if !self.is_idle
-            && self.untaken_since.is_some_and(|since| since.elapsed() >= PATIENCE)
-            && let Some(permit) = &self.permit
-        {
+        let Some(permit) = &self.permit else { return false };
+        if !self.is_idle && self.untaken_since.is_some_and(|since| since.elapsed() >= PATIENCE) {
             permit.idle();
             self.is_idle = true;
         }
+        true
     }
+}
+
+/// Whether a client that has left so much of the time since its request was dispatched untaken is what its response waits for.
+fn is_slow(untaken: Duration, elapsed: Duration) -> bool {
+    untaken >= SLOW_AFTER && untaken * 2 >= elapsed
 }
 
 /// The responses that somebody has to look at.
@@ -188,14 +202,53 @@ impl Flights {
         let mut ticks = interval(LOOK_EVERY);
         loop {
             ticks.tick().await;
-            let all = {
-                let mut all = self.0.lock();
-                all.retain(|flight| flight.strong_count() > 0);
-                all.clone()
-            };
-            for state in all.iter().filter_map(Weak::upgrade) {
-                state.lock().look();
-            }
+            self.look_once();
         }
+    }
+
+    fn look_once(&self) {
+        // Not under the lock: to give a permit up may dispatch others, whose responses begin meanwhile.
+        let mut all = mem::take(&mut *self.0.lock());
+        all.retain(|flight| flight.upgrade().is_some_and(|state| state.lock().look()));
+        self.0.lock().append(&mut all);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_slow_that_has_left_a_response_untaken_for_a_second_and_for_half_of_the_time() {
+        let seconds = Duration::from_secs_f64;
+        for (untaken, elapsed, slow) in [
+            (0.9, 1.0, false),
+            (1.0, 1.0, true),
+            (1.0, 2.0, true),
+            (1.0, 2.1, false),
+            (5.0, 60.0, false),
+            (31.0, 60.0, true),
+        ] {
+            assert_eq!(is_slow(seconds(untaken), seconds(elapsed)), slow, "{untaken} of {elapsed}");
+        }
+    }
+
+    #[test]
+    fn who_holds_no_place_is_looked_at_no_longer() {
+        let flight = Flight(Arc::new(Mutex::new(State {
+            permit: None,
+            lease: None,
+            dispatched: Instant::now(),
+            awaited: Duration::ZERO,
+            outcome: Outcome::Success,
+            untaken_since: None,
+            untaken: Duration::ZERO,
+            is_idle: false,
+            streams_since: None,
+        })));
+        let flights = Flights::default();
+        flights.watch(&flight, None);
+        flights.look_once();
+        assert!(flights.0.lock().is_empty());
     }
 }

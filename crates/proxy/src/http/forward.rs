@@ -61,7 +61,10 @@ pub(crate) async fn forward(
     let dispatched = Instant::now();
     let deadline = dispatched + told.settings.upstream_timeout;
     let awaited = request.body_mut().awaited();
-    match exchange(&told.endpoints, request, upgrading.is_some(), (deadline, client)).await {
+    let exchanged = exchange(&told.endpoints, request, upgrading.is_some(), (deadline, client)).await;
+    // What the service waits for beside its response may be as long as that, and counts as what the client takes of it.
+    let awaited = awaited.time();
+    match exchanged {
         Ok((mut response, lease)) => {
             if told.settings.observe
                 && let Some(value) = permit.foreseen().and_then(foreseen::value)
@@ -72,7 +75,7 @@ pub(crate) async fn forward(
             pass(gate, response, flight, upgrading, client.is_some())
         }
         Err(refusal) => {
-            permit.complete(Outcome::Failure, dispatched.elapsed());
+            permit.complete(Outcome::Failure, dispatched.elapsed().saturating_sub(awaited));
             Err(refusal)
         }
     }

@@ -46,6 +46,8 @@ struct Talk {
     answered_early: AtomicBool,
     /// Requests that are served.
     under_way: AtomicU32,
+    /// A request has come over it.
+    asked: AtomicBool,
     /// It carries several requests at once, or has become something else.
     shared: AtomicBool,
     /// The next answer ends the connection.
@@ -70,6 +72,7 @@ impl Watched {
     /// A request begins.
     pub(crate) fn under_way(&self) -> UnderWay {
         self.talk.under_way.fetch_add(1, Ordering::Relaxed);
+        self.talk.asked.store(true, Ordering::Relaxed);
         UnderWay(Arc::clone(&self.talk))
     }
 
@@ -170,6 +173,17 @@ impl AsyncRead for Shared {
 }
 
 impl Shared {
+    /// Reads what is there by asking the system, whatever the poller has told until now.
+    fn read_at_once(&self, buffer: &mut ReadBuf<'_>) -> io::Result<usize> {
+        let room = buffer.initialize_unfilled();
+        let count = match self {
+            Self::Tcp(socket) => rustix::io::read(socket, room),
+            Self::Unix(socket) => rustix::io::read(socket, room),
+        }?;
+        buffer.advance(count);
+        Ok(count)
+    }
+
     /// Whether the client has left altogether, as far as the poller has told: nobody would hear an answer. Nothing is asked
     /// of the system.
     fn has_gone(&self, context: &mut Context<'_>) -> bool {
@@ -256,6 +270,8 @@ enum Carrier {
 #[derive(Debug)]
 pub(crate) struct Socket {
     carrier: Carrier,
+    /// What has come with the connection may not be read yet: of a new one, the poller tells that with a turn of its own.
+    is_new: bool,
     sniffer: Sniffer,
     talk: Arc<Talk>,
     /// The rest of what comes before a response, of which something may be written.
@@ -300,6 +316,8 @@ impl Socket {
         let watched = Watched { socket, talk: Arc::clone(&talk) };
         (
             Self {
+                // A handshake has read what had come.
+                is_new: matches!(carrier, Carrier::Plain(_)),
                 carrier,
                 sniffer: Sniffer::default(),
                 talk,
@@ -333,6 +351,10 @@ impl Socket {
             self.lateness.gone();
             return Err(io::ErrorKind::ConnectionReset.into());
         }
+        // A newcomer was let in to be served: the listener keeps out those who can't be.
+        if !self.talk.asked.load(Ordering::Relaxed) {
+            return Ok(());
+        }
         match self.lateness.turn() {
             Turn::Served => {}
             Turn::Last => self.talk.last.store(true, Ordering::Relaxed),
@@ -341,6 +363,16 @@ impl Socket {
             Turn::Closed => return Err(io::Error::other("the gate is late")),
         }
         Ok(())
+    }
+
+    /// Whether that has read what came with a new connection. An error is left to who is told of it by the poller.
+    fn has_read_at_once(&mut self, buffer: &mut ReadBuf<'_>) -> bool {
+        let Carrier::Plain(socket) = &self.carrier else { return false };
+        let room = buffer.remaining();
+        let read = if self.is_new && room > 0 { socket.read_at_once(buffer).ok() } else { None };
+        // There may be more where all the room was needed.
+        self.is_new = read == Some(room);
+        read.is_some()
     }
 
     /// Writes what has been begun of what comes before a response.
@@ -386,11 +418,13 @@ impl AsyncRead for Socket {
             this.begin(context, delay)?;
         }
         let before = buffer.filled().len();
-        let mut stamped = this.stamp.context(context);
-        ready!(match &mut this.carrier {
-            Carrier::Plain(socket) => Pin::new(socket).poll_read(&mut stamped, buffer),
-            Carrier::Tls(stream) => Pin::new(&mut **stream).poll_read(&mut stamped, buffer),
-        })?;
+        if !this.has_read_at_once(buffer) {
+            let mut stamped = this.stamp.context(context);
+            ready!(match &mut this.carrier {
+                Carrier::Plain(socket) => Pin::new(socket).poll_read(&mut stamped, buffer),
+                Carrier::Tls(stream) => Pin::new(&mut **stream).poll_read(&mut stamped, buffer),
+            })?;
+        }
         this.sniffer.see(&buffer.filled()[before..]);
         if this.sniffer.take_ambiguous() {
             this.talk.ambiguous.store(true, Ordering::Relaxed);
@@ -474,89 +508,4 @@ impl AsyncWrite for Socket {
 }
 
 #[cfg(test)]
-mod tests {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpListener;
-
-    use super::*;
-    use crate::clock::Clock;
-
-    fn lateness() -> Arc<Lateness> {
-        Arc::new(Lateness::new(Clock::start()))
-    }
-
-    async fn pair() -> (TcpStream, Shared) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        let (server, _) = listener.accept().await.unwrap();
-        (client, Shared::Tcp(Arc::new(server)))
-    }
-
-    /// Reads once, after its task was called for what a client does meanwhile.
-    async fn read(socket: &mut Socket, client: impl FnOnce()) -> io::Result<usize> {
-        let mut bytes = [0; 64];
-        let mut client = Some(client);
-        let mut reading = pin!(socket.read(&mut bytes));
-        poll_fn(|context| {
-            let polled = reading.as_mut().poll(context);
-            if let Some(client) = client.take() {
-                assert!(polled.is_pending());
-                client();
-            }
-            polled
-        })
-        .await
-    }
-
-    #[tokio::test]
-    async fn a_late_gate_reads_nothing_between_two_requests_and_goes_on_within_one() {
-        let (client, shared) = pair().await;
-        let (mut socket, watched) = Socket::plain(shared, Duration::from_secs(1), Lateness::by_an_hour());
-        let say = || assert_eq!(client.try_write(b"GET").unwrap(), 3);
-        let asked = watched.under_way();
-        assert_eq!(read(&mut socket, say).await.unwrap(), 3);
-        drop(asked);
-        assert!(read(&mut socket, say).await.is_err());
-        drop((socket, watched));
-        client.readable().await.unwrap();
-        let ended = client.try_read(&mut [0; 8]).unwrap_err();
-        assert_eq!(ended.kind(), io::ErrorKind::ConnectionReset, "nothing of the request was read");
-    }
-
-    #[tokio::test]
-    async fn a_connection_of_several_requests_is_never_closed_for_what_comes_over_it() {
-        let (client, shared) = pair().await;
-        let (mut socket, watched) = Socket::plain(shared, Duration::from_secs(1), Lateness::by_an_hour());
-        watched.share();
-        let say = || assert_eq!(client.try_write(b"GET").unwrap(), 3);
-        assert_eq!(read(&mut socket, say).await.unwrap(), 3);
-    }
-
-    #[tokio::test]
-    async fn of_a_client_that_has_reset_its_connection_nothing_is_read() {
-        let (client, shared) = pair().await;
-        let lateness = lateness();
-        let (mut socket, _watched) = Socket::plain(shared, Duration::from_secs(1), Arc::clone(&lateness));
-        let leave = || {
-            assert_eq!(client.try_write(b"GET").unwrap(), 3);
-            client.set_zero_linger().unwrap();
-            drop(client);
-        };
-        assert!(read(&mut socket, leave).await.is_err());
-        assert_eq!(lateness.view().gone, 1);
-    }
-
-    #[tokio::test]
-    async fn a_client_that_has_gone_is_noticed_behind_what_nobody_has_read() {
-        let (mut client, shared) = pair().await;
-        let (_socket, watched) = Socket::plain(shared, Duration::from_secs(1), lateness());
-        client.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
-        let gone = watched.gone();
-        tokio::pin!(gone);
-        let early = tokio::time::timeout(Duration::from_millis(50), &mut gone).await;
-        assert!(early.is_err(), "bytes that nobody has read aren't the end");
-        client.write_all(b"more").await.unwrap();
-        drop(client);
-        tokio::time::timeout(Duration::from_secs(10), gone).await.expect("noticed");
-    }
-}
+mod tests;

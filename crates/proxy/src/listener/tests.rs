@@ -114,6 +114,28 @@ async fn more_sockets_than_may_be_open_are_closed_at_once() {
 }
 
 #[tokio::test]
+async fn newcomers_who_are_not_let_in_keep_nobody_else_from_a_turn() {
+    const NEWCOMERS: usize = 400;
+    let (listener, address) = local().await;
+    let newcomers: Vec<_> = (0..NEWCOMERS).map(|_| net::TcpStream::connect(&address).unwrap()).collect();
+    let (trigger, shutdown) = shutdown();
+    let looked_at = std::cell::Cell::new(0);
+    let none = || {
+        looked_at.set(looked_at.get() + 1);
+        bounds(0, FOREVER)()
+    };
+    let other = async {
+        while looked_at.get() == 0 {
+            tokio::task::yield_now().await;
+        }
+        assert!(looked_at.get() < NEWCOMERS, "all of them were closed first");
+        drop(newcomers);
+        trigger.drain();
+    };
+    tokio::join!(listener.serve(none, &shutdown, echo), other);
+}
+
+#[tokio::test]
 async fn a_unix_socket_is_removed_at_the_end() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("gate");

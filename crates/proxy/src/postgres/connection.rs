@@ -183,9 +183,12 @@ impl Session {
         let unit = match self.next_unit().await {
             Ok(unit) => unit,
             Err(refusal) => {
-                if let Some(refusal) = refusal {
-                    refusal.write(&mut self.client.output);
-                    self.client.flush().await;
+                match refusal {
+                    Some(refusal) => {
+                        refusal.write(&mut self.client.output);
+                        self.client.flush().await;
+                    }
+                    None => self.left_between_statements(),
                 }
                 return Flow::Close;
             }
@@ -513,6 +516,7 @@ impl Session {
     /// All is answered: give back what is no longer needed.
     pub(super) async fn exchanged(&mut self, exchange: &Exchange) -> Flow {
         let status = exchange.status.unwrap_or(Status::Idle);
+        let was_in_time = exchange.is_of_use(&self.transaction);
         if exchange.prefix_failed {
             // The client believes in a transaction that the server refused to begin.
             backend::write_ready(&mut self.client.output, Status::Failed);
@@ -526,8 +530,10 @@ impl Session {
                 if status == Status::Idle { Transaction::Idle } else { Transaction::Open(status) };
         }
         if status == Status::Idle {
-            if exchange.commits && !self.failed {
-                // A cancel that came for it came too late.
+            // None comes for it from here on.
+            self.cancel.idle();
+            if was_in_time {
+                // One that came for it came too late.
                 self.cancel.take_given_up();
             }
             self.release().await;

@@ -43,6 +43,7 @@ use super::prepared::{Prepared, Undo};
 use super::reject::Refusal;
 use super::settings::ServerState;
 use super::state::State;
+use super::transaction::Transaction;
 
 mod answer;
 mod request;
@@ -189,6 +190,17 @@ impl Exchange {
     pub(crate) fn flush(&mut self, out: &mut BytesMut) {
         frontend::write_flush(out);
         self.flushed = true;
+    }
+
+    /// Whether what a transaction that was like this `before` has ended with was of use to its client: a COMMIT that has committed, or
+    /// what was no part of a transaction block and has succeeded.
+    pub(crate) fn is_of_use(&self, before: &Transaction) -> bool {
+        let ends_well = match before {
+            Transaction::Idle => true,
+            Transaction::Open(Status::Failed) => false,
+            _ => self.commits,
+        };
+        ends_well && !self.failed
     }
 
     /// Whether all is answered.

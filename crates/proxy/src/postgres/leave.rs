@@ -75,6 +75,17 @@ fn said(body: &[u8]) -> String {
 }
 
 impl Session {
+    /// The client has left, and nothing of it runs. Who says good-bye within a transaction rolls it back, for reasons of its own. Who
+    /// doesn't waits no longer for the rest of it, and what is rolled back then was of no use to anybody.
+    pub(super) fn left_between_statements(&mut self) {
+        if self.transaction.is_open() && !self.terminated {
+            self.failed = true;
+            if let Some(permit) = &self.state.permit {
+                permit.left();
+            }
+        }
+    }
+
     /// The server has said something while the client was silent.
     pub(super) fn heard_while_idle(&mut self, heard: Heard) -> Result<(), Option<Refusal>> {
         match heard {
@@ -256,6 +267,8 @@ impl Session {
             let status = exchange.status.unwrap_or(Status::Idle);
             self.transaction =
                 if status == Status::Idle { Transaction::Idle } else { Transaction::Open(status) };
+            // Nobody is there to commit it.
+            self.failed |= status != Status::Idle;
         } else {
             self.discard_server();
         }

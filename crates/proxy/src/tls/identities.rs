@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use rustls::SignatureScheme;
 use rustls::pki_types::{CertificateDer, DnsName, ServerName};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
@@ -36,8 +37,9 @@ impl Identities {
         self.first.cert.first().cloned().unwrap_or_else(|| Vec::new().into())
     }
 
-    /// The first one for a name; the first of all, if there is none, since a client may take it.
-    fn of(&self, name: Option<&str>) -> &Arc<CertifiedKey> {
+    /// The first one for a name with whose key a client can do something, if there are several for it (an RSA key beside another, for
+    /// old clients); the first of all, if none is for the name, since a client may take it.
+    fn of(&self, name: Option<&str>, schemes: &[SignatureScheme]) -> &Arc<CertifiedKey> {
         let asked = name.filter(|_| !self.others.is_empty());
         let host = asked.and_then(|name| DnsName::try_from(name).ok()).map(ServerName::DnsName);
         let fits = |identity: &&Arc<CertifiedKey>| {
@@ -45,13 +47,20 @@ impl Identities {
             host.as_ref()
                 .is_some_and(|host| certificate.is_some_and(|certificate| names::is_for(certificate, host)))
         };
-        std::iter::once(&self.first).chain(&self.others).find(fits).unwrap_or(&self.first)
+        let mut first = None;
+        for identity in std::iter::once(&self.first).chain(&self.others).filter(fits) {
+            if identity.key.choose_scheme(schemes).is_some() {
+                return identity;
+            }
+            first.get_or_insert(identity);
+        }
+        first.unwrap_or(&self.first)
     }
 }
 
 impl ResolvesServerCert for Identities {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(Arc::clone(self.of(hello.server_name())))
+        Some(Arc::clone(self.of(hello.server_name(), hello.signature_schemes())))
     }
 }
 

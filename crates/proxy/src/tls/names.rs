@@ -36,9 +36,8 @@ pub(crate) fn common_name(certificate: &CertificateDer<'_>) -> Option<String> {
 
 /// Whether a certificate is for this host, by an alternative name or, without one, by its common name.
 pub(super) fn is_for(certificate: &CertificateDer<'_>, host: &ServerName<'_>) -> bool {
-    is_named(certificate, host)
-        || ParsedCertificate::try_from(certificate)
-            .is_ok_and(|parsed| verify_server_name(&parsed, host).is_ok())
+    ParsedCertificate::try_from(certificate).is_ok_and(|parsed| verify_server_name(&parsed, host).is_ok())
+        || is_named(certificate, host)
 }
 
 /// Whether a certificate without alternative names is for this host by its common name.

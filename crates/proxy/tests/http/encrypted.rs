@@ -13,8 +13,9 @@ use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use proxy::admin::GateView;
 use proxy::tls::{Acceptor, Connector, Downstream, DownstreamMode, Identity, Upstream, UpstreamMode};
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms};
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{ClientConfig, RootCertStore, SignatureScheme};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -28,12 +29,20 @@ fn identity(folder: &Path) -> Identity {
 
 /// A certificate for this host and its key.
 fn identity_of(host: &str, folder: &Path) -> Identity {
+    identity_with(&rcgen::PKCS_ECDSA_P256_SHA256, &[host], folder)
+}
+
+/// A certificate for these hosts and its key, of this kind.
+fn identity_with(kind: &'static rcgen::SignatureAlgorithm, hosts: &[&str], folder: &Path) -> Identity {
     use std::os::unix::fs::PermissionsExt;
-    let made = rcgen::generate_simple_self_signed([host.to_owned()]).unwrap();
-    let file = |kind: &str| folder.join(format!("{host}.{kind}"));
+    let key = rcgen::KeyPair::generate_for(kind).unwrap();
+    let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
+    let stem = format!("{}-{kind:?}", hosts[0]);
+    let certificate = rcgen::CertificateParams::new(hosts).unwrap().self_signed(&key).unwrap();
+    let file = |kind: &str| folder.join(format!("{stem}.{kind}"));
     let identity = Identity { certificate: file("pem"), key: file("key") };
-    std::fs::write(&identity.certificate, made.cert.pem()).unwrap();
-    std::fs::write(&identity.key, made.signing_key.serialize_pem()).unwrap();
+    std::fs::write(&identity.certificate, certificate.pem()).unwrap();
+    std::fs::write(&identity.key, key.serialize_pem()).unwrap();
     std::fs::set_permissions(&identity.key, std::fs::Permissions::from_mode(0o600)).unwrap();
     identity
 }
@@ -63,12 +72,23 @@ async fn connect_to(
     identity: &Identity,
     protocol: &[u8],
 ) -> std::io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
+    let provider = rustls::crypto::ring::default_provider();
+    connect_with(provider, host, site, identity, protocol).await
+}
+
+/// The same, with what this provider can.
+async fn connect_with(
+    provider: CryptoProvider,
+    host: &'static str,
+    site: &Site,
+    identity: &Identity,
+    protocol: &[u8],
+) -> std::io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
     use rustls::pki_types::pem::PemObject;
     let certificate = rustls::pki_types::CertificateDer::from_pem_file(&identity.certificate).unwrap();
     let mut roots = RootCertStore::empty();
     roots.add(certificate).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = ClientConfig::builder_with_provider(provider)
+    let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_root_certificates(roots)
@@ -192,8 +212,8 @@ async fn a_service_that_agrees_on_http_2_has_one_connection_and_upgrades_on_othe
 #[tokio::test]
 async fn each_client_is_shown_the_certificate_of_the_name_that_it_asks_for() {
     let folder = tempfile::tempdir().unwrap();
-    let identities =
-        ["localhost", "shop.example", "*.blog.example"].map(|host| identity_of(host, folder.path()));
+    let identities = [&["localhost", "127.0.0.1"][..], &["shop.example"], &["*.blog.example"]]
+        .map(|hosts| identity_with(&rcgen::PKCS_ECDSA_P256_SHA256, hosts, folder.path()));
     let answer = async |_| Response::new(full("a page"));
     let change = |settings: &mut proxy::http::Settings| settings.tls = Some(acceptor_of(&identities));
     let site = gate(one_at_a_time(), &[service(answer).await], change).await;
@@ -210,10 +230,40 @@ async fn each_client_is_shown_the_certificate_of_the_name_that_it_asks_for() {
             assert_eq!(connected.is_ok(), number == shown, "{host} {number}: {connected:?}");
         }
     }
-    // For a name that none is for, the first is shown, and this client doesn't take it.
-    for identity in &identities {
+    // Who connects by address asks for no name, and is shown the first; for a name that none is for, this client takes none.
+    for (number, identity) in identities.iter().enumerate() {
+        let connected = connect_to("127.0.0.1", &site, identity, b"http/1.1").await;
+        assert_eq!(connected.is_ok(), number == 0, "{number}: {connected:?}");
         assert!(connect_to("else.example", &site, identity, b"http/1.1").await.is_err());
     }
+}
+
+/// One that can verify signatures of this scheme only.
+fn only(scheme: SignatureScheme) -> CryptoProvider {
+    let all = rustls::crypto::ring::default_provider();
+    let mapping = all.signature_verification_algorithms.mapping.iter().filter(|(known, _)| *known == scheme);
+    let mapping: &'static [_] = mapping.copied().collect::<Vec<_>>().leak();
+    let algorithms = WebPkiSupportedAlgorithms { all: mapping[0].1, mapping };
+    CryptoProvider { signature_verification_algorithms: algorithms, ..all }
+}
+
+#[tokio::test]
+async fn of_several_certificates_for_one_name_a_client_is_shown_one_that_it_can_verify() {
+    let folder = tempfile::tempdir().unwrap();
+    let kinds = [&rcgen::PKCS_ECDSA_P256_SHA256, &rcgen::PKCS_ED25519];
+    let identities = kinds.map(|kind| identity_with(kind, &["shop.example"], folder.path()));
+    let answer = async |_| Response::new(full("a page"));
+    let change = |settings: &mut proxy::http::Settings| settings.tls = Some(acceptor_of(&identities));
+    let site = gate(one_at_a_time(), &[service(answer).await], change).await;
+    for (number, scheme) in
+        [SignatureScheme::ECDSA_NISTP256_SHA256, SignatureScheme::ED25519].into_iter().enumerate()
+    {
+        let connected =
+            connect_with(only(scheme), "shop.example", &site, &identities[number], b"http/1.1").await;
+        assert!(connected.is_ok(), "{scheme:?}: {connected:?}");
+    }
+    let first = connect_to("shop.example", &site, &identities[0], b"http/1.1").await;
+    assert!(first.is_ok(), "who can verify both: {first:?}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::HeaderValue;
 use http::{HeaderMap, Request, Response, StatusCode, Version};
-use http_body_util::{BodyExt, Full, StreamBody};
+use http_body_util::{BodyExt, BodyStream, Full, StreamBody};
 use hyper::body::{Frame, Incoming};
 use hyper::client::conn::http2;
 use hyper::service::service_fn;
@@ -16,8 +16,9 @@ use proxy::admin::GateView;
 use proxy::http::Speaks;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
-use crate::site::{Body, Site, full, gate, one_at_a_time, service};
+use crate::site::{Body, PATIENCE, Site, full, gate, one_at_a_time, service};
 
 pub(crate) async fn client(site: &Site) -> http2::SendRequest<Full<Bytes>> {
     let socket = TcpStream::connect(site.address).await.unwrap();
@@ -218,10 +219,13 @@ async fn cookies_in_many_fields_reach_the_service_as_one() {
 
 #[tokio::test]
 async fn a_stream_that_is_reset_within_its_upload_leaves_nothing() {
-    let answer = async |request: Request<Incoming>| {
-        // The service sees it end before its time.
-        assert!(request.into_body().collect().await.is_err());
-        Response::new(full(""))
+    let (heard, mut hears) = tokio::sync::mpsc::unbounded_channel();
+    let answer = move |request: Request<Incoming>| {
+        let heard = heard.clone();
+        async move {
+            heard.send(request.into_body().collect().await.is_err()).unwrap();
+            Response::new(full(""))
+        }
     };
     let site = gate(one_at_a_time(), &[service(answer).await], |_| {}).await;
     let socket = TcpStream::connect(site.address).await.unwrap();
@@ -241,6 +245,7 @@ async fn a_stream_that_is_reset_within_its_upload_leaves_nothing() {
         asked.abort();
         site.reaches(0, 0).await;
         assert_eq!(site.status.totals().counts.dispatched, round + 1);
+        assert_eq!(timeout(PATIENCE, hears.recv()).await.unwrap(), Some(true), "it ends before its time");
     }
 }
 
@@ -248,6 +253,38 @@ async fn a_stream_that_is_reset_within_its_upload_leaves_nothing() {
 fn small_frames(count: usize) -> Body {
     let frames = (0..count).map(|_| Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"x"))));
     BodyExt::boxed(StreamBody::new(futures_util::stream::iter(frames)))
+}
+
+#[tokio::test]
+async fn a_short_body_of_many_small_frames_is_there_before_its_request_stands_in_line() {
+    const COUNT: usize = 2_000;
+    let answer = async |request: Request<Incoming>| {
+        Response::new(full(request.into_body().collect().await.unwrap().to_bytes().len().to_string()))
+    };
+    let site = gate(one_at_a_time(), &[service(answer).await], |_| {}).await;
+    let socket = TcpStream::connect(site.address).await.unwrap();
+    let (mut sender, connection) =
+        http2::handshake(TokioExecutor::new(), TokioIo::new(socket)).await.unwrap();
+    tokio::spawn(connection);
+    let (end, ending) = tokio::sync::oneshot::channel::<()>();
+    let last = futures_util::stream::once(async move {
+        ending.await.unwrap();
+        Ok(Frame::data(Bytes::from_static(b"x")))
+    });
+    let frames = futures_util::StreamExt::chain(BodyStream::new(small_frames(COUNT - 1)), last);
+    let body = BodyExt::boxed_unsync(StreamBody::new(frames));
+    let request = Request::post("http://shop.example/").header("content-length", COUNT).body(body).unwrap();
+    let slow = tokio::spawn(sender.send_request(request));
+    // Over the same connection, so that it is read behind all of them.
+    let other = Request::get("http://shop.example/").body(BodyExt::boxed_unsync(small_frames(0))).unwrap();
+    let told =
+        timeout(PATIENCE, sender.send_request(other)).await.expect("nobody has taken its place").unwrap();
+    assert_eq!(told.into_body().collect().await.unwrap().to_bytes(), "0");
+    assert_eq!(site.status.totals().counts.dispatched, 1);
+    end.send(()).unwrap();
+    let told = slow.await.unwrap().unwrap().into_body().collect().await.unwrap().to_bytes();
+    assert_eq!(told, COUNT.to_string());
+    site.reaches(0, 0).await;
 }
 
 #[tokio::test]

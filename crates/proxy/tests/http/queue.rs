@@ -348,7 +348,22 @@ async fn who_takes_a_response_slowly_keeps_nobody_else_waiting() {
     assert_eq!(slow.exactly(20_000_000).await.len(), 20_000_000);
     // Served, and nobody counts as having left.
     let counts = site.status.totals().counts;
-    assert_eq!((counts.left, counts.canceled), (0, 0));
+    assert_eq!((counts.succeeded, counts.left, counts.canceled), (2, 0, 0));
+}
+
+#[tokio::test]
+async fn what_a_slow_client_has_not_taken_is_no_part_of_what_a_type_is_known_for() {
+    let site = gate(one_at_a_time(), &[large_or_small().await], |_| {}).await;
+    let samples = || site.status.snapshot().types.iter().map(|known| known.samples).sum::<u64>();
+    let mut client = Client::connect(&site).await;
+    assert_eq!(client.get("/large").await.body.len(), 20_000_000);
+    site.reaches(0, 0).await;
+    let learned = samples();
+    assert!(learned > 0);
+    let mut slow = ask(&site, "GET /large HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    assert_eq!(slow.head().await.unwrap().status, 200);
+    site.reaches(0, 0).await;
+    assert_eq!((samples(), site.status.totals().counts.succeeded), (learned, 2));
 }
 
 #[tokio::test]
@@ -371,13 +386,47 @@ async fn who_takes_nothing_more_of_a_response_is_cut_off() {
 #[tokio::test]
 async fn who_sends_a_short_body_slowly_keeps_nobody_else_waiting() {
     let site = gate(one_at_a_time(), &[large_or_small().await], |_| {}).await;
-    let mut slow = ask(&site, "POST /slow HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nabc").await;
+    // Both come with one read, so that the second is known once the first is answered.
+    let both = "GET /first HTTP/1.1\r\nHost: a\r\n\r\nPOST /slow HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nabc";
+    let mut slow = ask(&site, both).await;
+    assert_eq!(slow.response().await.unwrap().text(), "/first");
     let mut other = Client::connect(&site).await;
     assert_eq!(other.get("/small").await.text(), "/small");
-    assert_eq!(site.status.totals().counts.dispatched, 1, "who hasn't sent what he asks isn't in line");
+    assert_eq!(site.status.totals().counts.dispatched, 2, "who hasn't sent what he asks isn't in line");
     slow.send("de").await;
     assert_eq!(slow.response().await.unwrap().text(), "/slow");
     site.reaches(0, 0).await;
+}
+
+#[tokio::test]
+async fn who_sends_a_short_body_little_by_little_for_too_long_stands_in_line_without_it() {
+    let change = |settings: &mut proxy::http::Settings| settings.body_timeout = Duration::from_secs(1);
+    let site = gate(one_at_a_time(), &[large_or_small().await], change).await;
+    let mut slow = ask(&site, "POST /slow HTTP/1.1\r\nHost: a\r\nContent-Length: 10000\r\n\r\n").await;
+    let mut sent = 0;
+    while site.status.totals().counts.dispatched == 0 {
+        assert!(sent < 1_000, "its client could keep a place among those that are waited for for ever");
+        slow.send("x").await;
+        sent += 1;
+        sleep(Duration::from_millis(5)).await;
+    }
+    assert!(sent > 1);
+    slow.send(&"x".repeat(10_000 - sent)).await;
+    assert_eq!(slow.response().await.unwrap().text(), "/slow");
+    site.reaches(0, 0).await;
+}
+
+#[tokio::test]
+async fn a_deadline_counts_from_the_head_however_slowly_the_body_comes() {
+    let site = gate(one_at_a_time(), &[large_or_small().await], |_| {}).await;
+    let head = "POST /slow HTTP/1.1\r\nHost: a\r\nX-Request-Timeout: 20ms\r\nContent-Length: 5\r\n\r\nabc";
+    let mut slow = ask(&site, &format!("GET /first HTTP/1.1\r\nHost: a\r\n\r\n{head}")).await;
+    assert_eq!(slow.response().await.unwrap().text(), "/first");
+    sleep(Duration::from_millis(40)).await;
+    slow.send("de").await;
+    let told = slow.response().await.unwrap();
+    assert_eq!((told.status, told.field("x-gatekeeper")), (504, Some("deadline")));
+    assert_eq!(site.status.totals().counts.dispatched, 1);
 }
 
 #[tokio::test]
@@ -413,13 +462,14 @@ async fn the_time_for_which_a_service_waits_for_a_body_is_not_its_cost() {
     assert!(learned < lasted - pause / 2, "{learned:?} of {lasted:?}");
 }
 
-/// Sends a body that never ends until nobody takes any more of it, and says how much that was.
+/// Sends a body that never ends until nobody takes any more of it, and says how much that was. It takes two looks in a row that see no
+/// progress: within one, all of a loaded machine may have stood still.
 async fn until_stuck(client: &mut Client) -> usize {
-    let (piece, mut sent) = (vec![b'x'; 65_536], 0);
-    while sent < ENDLESS {
+    let (piece, mut sent, mut stuck) = (vec![b'x'; 65_536], 0, 0);
+    while sent < ENDLESS && stuck < 2 {
         match timeout(Duration::from_millis(500), client.socket.write(&piece)).await {
-            Ok(count) => sent += count.unwrap(),
-            Err(_) => break,
+            Ok(count) => (sent, stuck) = (sent + count.unwrap(), 0),
+            Err(_) => stuck += 1,
         }
     }
     sent

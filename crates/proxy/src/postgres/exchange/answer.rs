@@ -13,6 +13,10 @@ use crate::postgres::settings::Change;
 
 /// Deadlocks, and transactions that can't be serialized: others in flight are the reason, and the client may just try again.
 const CONFLICTS: [&str; 2] = ["40001", "40P01"];
+/// Where a standby server raises the same for what it replays of its primary, and not for others: in versions up to 16, in later ones,
+/// and while it waits for a buffer. (The message is translated.)
+const RECOVERY: [&[u8]; 3] =
+    [b"ProcessInterrupts", b"ProcessRecoveryConflictInterrupt", b"CheckRecoveryConflictDeadlock"];
 
 impl Exchange {
     /// Takes one complete frame of the server and appends what the client gets.
@@ -136,7 +140,8 @@ impl Exchange {
         let fields = backend::parse_error(body);
         let code = fields.code();
         self.failed = true;
-        self.conflicted |= CONFLICTS.contains(&code);
+        let is_of_recovery = || fields.get(b'R').is_some_and(|routine| RECOVERY.contains(&routine));
+        self.conflicted |= CONFLICTS.contains(&code) && !is_of_recovery();
         self.copy_in = false;
         if matches!(self.steps.front(), Some(Step::Query { .. } | Step::Function | Step::Sync) | None) {
             client.extend_from_slice(frame);

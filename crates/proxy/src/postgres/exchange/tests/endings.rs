@@ -228,3 +228,56 @@ fn a_client_that_is_gone_leaves_nothing_open() {
     dialogue.server(ready(Status::Idle));
     assert!(dialogue.exchange.is_done());
 }
+
+#[test]
+fn what_a_transaction_ends_with_was_of_use_if_it_commits_or_succeeds_by_itself() {
+    let ended = |before: &Transaction, sql: &str, code: Option<&str>| {
+        let mut dialogue = Dialogue::new();
+        dialogue.client(|out| frontend::write_query(out, sql.as_bytes()));
+        if let Some(code) = code {
+            dialogue.server(error(code));
+        } else {
+            dialogue.server(|out| backend::write_command_complete(out, b"DONE"));
+        }
+        dialogue.server(ready(Status::Idle));
+        dialogue.exchange.is_of_use(before)
+    };
+    let open = Transaction::Open(Status::Transaction);
+    assert!(ended(&open, "COMMIT", None), "whatever had failed before within a savepoint");
+    assert!(!ended(&open, "COMMIT", Some("40001")));
+    assert!(!ended(&open, "ROLLBACK", None));
+    assert!(!ended(&Transaction::Open(Status::Failed), "COMMIT", None), "it rolls back");
+    assert!(ended(&Transaction::Idle, "UPDATE t SET a = 1", None));
+    assert!(!ended(&Transaction::Idle, "UPDATE t SET a = 1", Some("57014")));
+}
+
+/// An ErrorResponse of this code, raised there.
+fn raised(code: &str, routine: &str) -> impl Fn(&mut BytesMut) {
+    let body = format!("SERROR\0VERROR\0C{code}\0Mno\0R{routine}\0\0");
+    move |out| {
+        let length = u32::try_from(body.len() + 4).unwrap();
+        out.extend_from_slice(&[&b"E"[..], &length.to_be_bytes(), body.as_bytes()].concat());
+    }
+}
+
+#[test]
+fn what_a_standby_gives_up_for_its_primary_is_no_conflict_of_those_in_flight() {
+    for (code, routine, conflicts) in [
+        ("40P01", "DeadLockReport", true),
+        ("40001", "ExecUpdate", true),
+        ("40001", "PreCommit_CheckForSerializationFailure", true),
+        ("40001", "ProcessInterrupts", false),
+        ("40001", "ProcessRecoveryConflictInterrupt", false),
+        ("40P01", "CheckRecoveryConflictDeadlock", false),
+        ("57014", "ProcessInterrupts", false),
+    ] {
+        let mut dialogue = Dialogue::new();
+        dialogue.client(|out| frontend::write_query(out, b"SELECT 1"));
+        assert_eq!(dialogue.server(raised(code, routine)), format!("E{code}"));
+        assert_eq!(
+            (dialogue.exchange.failed, dialogue.exchange.conflicted),
+            (true, conflicts),
+            "{code} {routine}"
+        );
+    }
+}

@@ -21,6 +21,7 @@ use hyper_util::server::conn::auto;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
+use super::alarm::HeadTimer;
 use super::body::{Broken, ToClient, ToService};
 use super::classify::{Classified, TYPE};
 use super::fields::{self, Fault, From};
@@ -91,7 +92,7 @@ fn builder(told: &Told) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http1()
-        .timer(TokioTimer::new())
+        .timer(HeadTimer::default())
         .header_read_timeout(settings.header_timeout)
         .max_buf_size(settings.header_max.max(BUFFER_MAX));
     builder

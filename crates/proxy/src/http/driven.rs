@@ -16,8 +16,9 @@ use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::Instant;
 
+use super::alarm::Alarm;
 use super::body::ToService;
 use super::endpoint::Counted;
 use super::interim::{Ear, Overheard};
@@ -31,9 +32,8 @@ pub(crate) struct Driven {
     sender: http1::SendRequest<ToService>,
     /// `None`: it has ended.
     connection: Option<Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>>,
-    /// Goes off no later than the request on it may still take, and mostly long before: then it is set again. Set for each
-    /// request, it would cost each two turns of the runtime's timers.
-    alarm: Option<Pin<Box<Sleep>>>,
+    /// Goes off when the request on it has taken for too long.
+    alarm: Alarm,
     /// What comes before responses.
     ear: Arc<Ear>,
     _counted: Counted,
@@ -59,7 +59,7 @@ impl Driven {
         Ok(Self {
             sender,
             connection: Some(Box::pin(connection.with_upgrades())),
-            alarm: None,
+            alarm: Alarm::default(),
             ear,
             _counted: counted,
         })
@@ -88,7 +88,7 @@ impl Driven {
             }
             match response.as_mut().poll(context) {
                 Poll::Ready(sent) => Poll::Ready(Ok(sent)),
-                Poll::Pending => poll_alarm(alarm, deadline, context).map(Err),
+                Poll::Pending => alarm.poll(deadline, context).map(|()| Err(Late)),
             }
         })
         .await
@@ -149,50 +149,8 @@ fn poll(
     }
 }
 
-fn poll_alarm(
-    alarm: &mut Option<Pin<Box<Sleep>>>,
-    deadline: Instant,
-    context: &mut Context<'_>,
-) -> Poll<Late> {
-    let alarm = alarm.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
-    if alarm.deadline() > deadline {
-        alarm.as_mut().reset(deadline);
-    }
-    while alarm.as_mut().poll(context).is_ready() {
-        if Instant::now() >= deadline {
-            return Poll::Ready(Late);
-        }
-        alarm.as_mut().reset(deadline);
-    }
-    Poll::Pending
-}
-
 impl fmt::Debug for Driven {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Driven").field("sender", &self.sender).finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use tokio::time::timeout;
-
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn an_alarm_that_was_set_for_another_request_goes_off_at_the_deadline_of_this_one() {
-        let (begin, seconds) = (Instant::now(), Duration::from_secs);
-        let mut alarm = None;
-        let mut wait = async |deadline: Duration| {
-            poll_fn(|context| poll_alarm(&mut alarm, begin + deadline, context)).await
-        };
-        // Answered after eight seconds of ten.
-        assert!(timeout(seconds(8), wait(seconds(10))).await.is_err());
-        // The next has until the eighteenth, and the one after that less than was allowed before.
-        assert_eq!((wait(seconds(18)).await, begin.elapsed().as_secs()), (Late, 18));
-        assert!(timeout(seconds(1), wait(seconds(60))).await.is_err());
-        assert_eq!((wait(seconds(20)).await, begin.elapsed().as_secs()), (Late, 20));
     }
 }

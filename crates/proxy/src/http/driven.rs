@@ -3,7 +3,8 @@
 //! hyper hands a connection over as a future that somebody has to poll. Polled in a task of its own, as it usually is, each request
 //! and each part of a response would hop from task to task, with several workers from processor to processor. Here the request
 //! that uses a connection polls it, and while nobody does, nobody does: what has happened to an idle connection is seen when
-//! it is looked at.
+//! it is looked at. What the connection wakes is who uses it: it keeps one waker ([`Relay`]), and who used it before isn't called
+//! because the next request is given to it.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -23,6 +24,7 @@ use super::body::ToService;
 use super::endpoint::Counted;
 use super::interim::{Ear, Overheard};
 use super::socket::Watched;
+use crate::relay::Relay;
 
 /// The most that hyper holds of a response.
 const BUFFER_MAX: usize = 128 * 1024;
@@ -34,6 +36,10 @@ pub(crate) struct Driven {
     connection: Option<Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>>,
     /// Goes off when the request on it has taken for too long.
     alarm: Alarm,
+    /// To who uses it.
+    user: Arc<Relay>,
+    /// Of `user`.
+    waker: Waker,
     /// What comes before responses.
     ear: Arc<Ear>,
     _counted: Counted,
@@ -56,10 +62,13 @@ impl Driven {
         let ear = Arc::new(Ear::default());
         let stream = TokioIo::new(Overheard::new(stream, Arc::clone(&ear)));
         let (sender, connection) = builder.max_buf_size(BUFFER_MAX).handshake(stream).await?;
+        let user = Arc::new(Relay::new());
         Ok(Self {
             sender,
             connection: Some(Box::pin(connection.with_upgrades())),
             alarm: Alarm::default(),
+            waker: Waker::from(Arc::clone(&user)),
+            user,
             ear,
             _counted: counted,
         })
@@ -78,15 +87,17 @@ impl Driven {
     ) -> Result<Result<Response<Incoming>, TrySendError<Request<ToService>>>, Late> {
         self.ear.begin(client.is_some());
         let mut response = pin!(self.sender.try_send_request(request));
-        let Self { connection, alarm, ear, .. } = self;
+        let Self { connection, alarm, ear, user, waker, .. } = self;
         poll_fn(|context| {
-            poll(connection, context);
+            user.to(context.waker());
+            poll(connection, waker);
             if let Some(client) = client
                 && let Some(heads) = ear.take()
             {
                 client.announce(&heads);
             }
-            match response.as_mut().poll(context) {
+            // It comes while the connection is polled, and there is nobody to be woken for it.
+            match response.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
                 Poll::Ready(sent) => Poll::Ready(Ok(sent)),
                 Poll::Pending => alarm.poll(deadline, context).map(|()| Err(Late)),
             }
@@ -96,7 +107,13 @@ impl Driven {
 
     /// Reads and writes what can be. How it ends, who waits for the response hears.
     pub(crate) fn drive(&mut self, context: &mut Context<'_>) {
-        poll(&mut self.connection, context);
+        self.user.to(context.waker());
+        poll(&mut self.connection, &self.waker);
+    }
+
+    /// Nobody uses it any more.
+    pub(crate) fn rest(&self) {
+        self.user.to_nobody();
     }
 
     /// Whether the next request can be sent, as far as is known.
@@ -117,10 +134,11 @@ impl Driven {
 
     /// Resolves when the next request can be sent (`true`), or never can.
     pub(crate) async fn settle(&mut self) -> bool {
-        let Self { sender, connection, .. } = self;
+        let Self { sender, connection, user, waker, .. } = self;
         let mut ready = pin!(sender.ready());
         poll_fn(|context| {
-            poll(connection, context);
+            user.to(context.waker());
+            poll(connection, waker);
             if connection.is_none() {
                 Poll::Ready(false)
             } else {
@@ -133,18 +151,16 @@ impl Driven {
     /// Drives it to its end: it becomes something else, and hyper hands it over then.
     pub(crate) async fn run(mut self) {
         poll_fn(|context| {
-            poll(&mut self.connection, context);
+            self.drive(context);
             if self.connection.is_none() { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
     }
 }
 
-fn poll(
-    connection: &mut Option<Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>>,
-    context: &mut Context<'_>,
-) {
-    if connection.as_mut().is_some_and(|running| running.as_mut().poll(context).is_ready()) {
+fn poll(connection: &mut Option<Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>>, waker: &Waker) {
+    let mut context = Context::from_waker(waker);
+    if connection.as_mut().is_some_and(|running| running.as_mut().poll(&mut context).is_ready()) {
         *connection = None;
     }
 }

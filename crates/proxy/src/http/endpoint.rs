@@ -207,6 +207,7 @@ impl Endpoint {
         if self.reach.idle_max == 0 {
             return;
         }
+        connection.rest();
         let mut idle = self.idle.lock();
         idle.push(Idle { connection, since: Instant::now() });
         // The others had to be there a moment ago, and may have to be again.

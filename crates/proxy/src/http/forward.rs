@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use admission::Outcome;
-use http::header::{self, HeaderMap, HeaderValue};
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::uri::Scheme;
-use http::{Method, Request, Response, StatusCode, Version};
+use http::{Method, Request, Response, StatusCode, Uri, Version};
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
@@ -102,7 +102,7 @@ async fn exchange(
             continue;
         };
         if may_repeat && lease.is_kept && repeated.is_none() {
-            repeated = copy(request);
+            repeated = Some(Copied::of(request));
         }
         let sent = send(&mut lease, request, deadline, client).await;
         match sent.map_err(|Late| Refusal::LateAnswer)? {
@@ -123,7 +123,7 @@ async fn exchange(
                     return Err(Refusal::Unreachable);
                 };
                 tracing::debug!(endpoint = %endpoint.address, %error, "a request may be repeated, and is");
-                (*request, wish) = (copied, again);
+                (*request, wish) = (copied.into_request(), again);
             }
         }
     }
@@ -199,7 +199,7 @@ fn in_http2(request: &mut Request<ToService>, scheme: Scheme) {
     let mut parts = request.uri().clone().into_parts();
     parts.scheme = Some(scheme);
     parts.authority = host.and_then(|host| host.as_bytes().try_into().ok());
-    if let Ok(uri) = http::Uri::from_parts(parts) {
+    if let Ok(uri) = Uri::from_parts(parts) {
         *request.uri_mut() = uri;
     }
 }
@@ -208,12 +208,29 @@ fn is_idempotent(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::PUT | Method::DELETE)
 }
 
-fn copy(request: &Request<ToService>) -> Option<Request<ToService>> {
-    let mut copy = Request::new(ToService::default());
-    *copy.method_mut() = request.method().clone();
-    *copy.uri_mut() = request.uri().clone();
-    *copy.headers_mut() = request.headers().clone();
-    request.body().is_empty().then_some(copy)
+/// The head of a request without a body, to be sent once more: the first one is hyper's. Hardly any is needed, so the fields are
+/// in a list, which costs a third of what a map does.
+struct Copied {
+    method: Method,
+    target: Uri,
+    fields: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl Copied {
+    fn of<B>(request: &Request<B>) -> Self {
+        let mut fields = Vec::with_capacity(request.headers().len());
+        fields.extend(request.headers().iter().map(|(name, value)| (name.clone(), value.clone())));
+        Self { method: request.method().clone(), target: request.uri().clone(), fields }
+    }
+
+    fn into_request(self) -> Request<ToService> {
+        let mut request = Request::new(ToService::default());
+        (*request.method_mut(), *request.uri_mut()) = (self.method, self.target);
+        for (name, value) in self.fields {
+            request.headers_mut().append(name, value);
+        }
+        request
+    }
 }
 
 /// What went wrong may be that the client's body ended before its end, which says nothing of the service.
@@ -315,3 +332,18 @@ fn switch(
 
 /// How long the gate waits for a service that has been sent a request, by default.
 pub(crate) const UPSTREAM_TIMEOUT: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_sent_once_more_has_every_field_in_the_same_order() {
+        let built = Request::put("/a?b").header("host", "a.example").header("x-a", "1").header("x-a", "2");
+        let request = built.body(()).unwrap();
+        let copied = Copied::of(&request).into_request();
+        assert_eq!((copied.method(), copied.uri()), (request.method(), request.uri()));
+        assert_eq!(copied.headers(), request.headers());
+        assert!(copied.body().is_empty());
+    }
+}

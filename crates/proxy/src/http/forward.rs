@@ -27,6 +27,7 @@ use super::endpoints::Endpoints;
 use super::fields::{Fault, Upgrade, strip};
 use super::flight::Flight;
 use super::foreseen;
+use super::present::{Field, Present};
 use super::reject::Refusal;
 use super::socket::Watched;
 use super::state::{Gate, Told};
@@ -263,11 +264,12 @@ fn pass(
         };
         return Ok(switch(gate, response, flight, upgrading));
     }
-    if response.headers().contains_key(header::TRANSFER_ENCODING) {
+    let present = Present::of(response.headers());
+    if present.has(Field::TransferEncoding) {
         // It was read by its chunks, and a length beside them may be any (RFC 9112, section 6.3).
         response.headers_mut().remove(header::CONTENT_LENGTH);
     }
-    strip(response.headers_mut());
+    strip(response.headers_mut(), present);
     if to_http1
         && response.version() == Version::HTTP_2
         && !response.body().is_end_stream()
@@ -279,18 +281,12 @@ fn pass(
     let (head, body) = response.into_parts();
     if body.is_end_stream() {
         flight.land();
-    } else if is_stream(&head.headers) {
+    } else if present.has(Field::Events) {
         flight.let_go();
     } else {
         gate.flights().watch(&flight, body.size_hint().exact());
     }
     Ok(Response::from_parts(head, ToClient::passed(body, flight)))
-}
-
-/// A stream of events goes on for as long as somebody listens.
-fn is_stream(fields: &HeaderMap) -> bool {
-    let kind = fields.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-    kind.is_some_and(|kind| kind.trim_start().starts_with("text/event-stream"))
 }
 
 /// Both connections become a tunnel. It was admitted once; from here on it holds nothing but its two sockets.
@@ -302,7 +298,8 @@ fn switch(
 ) -> Response<ToClient> {
     let service = hyper::upgrade::on(&mut response);
     let to = response.headers().get(header::UPGRADE).cloned();
-    strip(response.headers_mut());
+    let present = Present::of(response.headers());
+    strip(response.headers_mut(), present);
     let fields = response.headers_mut();
     fields.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
     fields.insert(header::UPGRADE, to.unwrap_or(upgrading.to.0));

@@ -12,7 +12,9 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use bytes::Bytes;
 use http::{Request, Response};
+use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1};
 use hyper_util::rt::TokioIo;
@@ -20,7 +22,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
 use super::alarm::Alarm;
-use super::body::ToService;
+use super::body::{Broken, ToService};
 use super::endpoint::Counted;
 use super::interim::{Ear, Overheard};
 use super::socket::Watched;
@@ -31,7 +33,7 @@ const BUFFER_MAX: usize = 128 * 1024;
 
 /// One connection.
 pub(crate) struct Driven {
-    sender: http1::SendRequest<ToService>,
+    sender: http1::SendRequest<Light>,
     /// `None`: it has ended.
     connection: Option<Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>>,
     /// Goes off when the request on it has taken for too long.
@@ -44,6 +46,9 @@ pub(crate) struct Driven {
     ear: Arc<Ear>,
     _counted: Counted,
 }
+
+/// A request that has no response: why, and the request, if nothing of it was sent.
+pub(crate) type Unsent = (hyper::Error, Option<Box<Request<ToService>>>);
 
 /// The service didn't answer in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,9 +89,9 @@ impl Driven {
         request: Request<ToService>,
         deadline: Instant,
         client: Option<&Watched>,
-    ) -> Result<Result<Response<Incoming>, TrySendError<Request<ToService>>>, Late> {
+    ) -> Result<Result<Response<Incoming>, Unsent>, Late> {
         self.ear.begin(client.is_some());
-        let mut response = pin!(self.sender.try_send_request(request));
+        let mut response = pin!(self.sender.try_send_request(request.map(Light::of)));
         let Self { connection, alarm, ear, user, waker, .. } = self;
         poll_fn(|context| {
             user.to(context.waker());
@@ -98,7 +103,7 @@ impl Driven {
             }
             // It comes while the connection is polled, and there is nobody to be woken for it.
             match response.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-                Poll::Ready(sent) => Poll::Ready(Ok(sent)),
+                Poll::Ready(sent) => Poll::Ready(Ok(sent.map_err(unsent))),
                 Poll::Pending => alarm.poll(deadline, context).map(|()| Err(Late)),
             }
         })
@@ -155,6 +160,44 @@ impl Driven {
             if self.connection.is_none() { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
+    }
+}
+
+fn unsent(mut sent: TrySendError<Request<Light>>) -> Unsent {
+    let request = sent.take_message().map(|request| Box::new(request.map(Light::into_body)));
+    (sent.into_error(), request)
+}
+
+/// A body that takes no room where there is none, which is nearly always: a request is moved from place to place in hyper.
+struct Light(Option<Box<ToService>>);
+
+impl Light {
+    fn of(body: ToService) -> Self {
+        Self((!body.is_empty()).then(|| Box::new(body)))
+    }
+
+    fn into_body(self) -> ToService {
+        self.0.map_or_else(ToService::default, |body| *body)
+    }
+}
+
+impl Body for Light {
+    type Data = Bytes;
+    type Error = Broken;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        self.get_mut().0.as_mut().map_or(Poll::Ready(None), |body| Pin::new(&mut **body).poll_frame(context))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.0.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
     }
 }
 

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::{Request, StatusCode, header};
-use hyper::client::conn::TrySendError;
 use tokio::time::{Instant, interval, sleep, sleep_until, timeout};
 
 use super::body::ToService;
@@ -117,7 +116,7 @@ async fn status(endpoint: &Arc<Endpoint>, check: &HealthCheck) -> Option<StatusC
         Sender::Http1(connection) => {
             // Who asks for it waits for less.
             let deadline = Instant::now() + 2 * check.timeout;
-            connection.send(request, deadline, None).await.ok()?.map_err(TrySendError::into_error)
+            connection.send(request, deadline, None).await.ok()?.map_err(|(error, _)| error)
         }
         Sender::Http2(sender) => sender.send_request(request).await,
     };

@@ -152,19 +152,20 @@ async fn send(
         Some(Sender::Http2(sender)) => {
             in_http2(request, lease.endpoint.scheme());
             let sent = timeout_at(deadline, sender.try_send_request(mem::take(request))).await;
-            sent.map_err(|_| Late)?
+            let sent = sent.map_err(|_| Late)?;
+            sent.map_err(|mut unsent| {
+                let request = unsent.take_message().map(Box::new);
+                (unsent.into_error(), request)
+            })
         }
         None => unreachable!("a lease has its sender until it is given back"),
     };
-    Ok(sent.map_err(|mut unsent| {
-        let sent = match unsent.take_message().filter(|message| message.body().is_whole()) {
-            Some(message) => {
-                *request = message;
-                Sent::No
-            }
-            None => Sent::Perhaps,
-        };
-        (unsent.into_error(), sent)
+    Ok(sent.map_err(|(error, unsent)| match unsent.filter(|unsent| unsent.body().is_whole()) {
+        Some(unsent) => {
+            *request = *unsent;
+            (error, Sent::No)
+        }
+        None => (error, Sent::Perhaps),
     }))
 }
 

@@ -6,7 +6,7 @@
 //! the others are sent only on connections used within [`FRESH`] or new ones.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::Context;
 use std::time::Duration;
 
@@ -90,6 +90,8 @@ pub(crate) struct Endpoint {
     idle: Mutex<Vec<Idle>>,
     /// The one that all share.
     shared: Mutex<Option<http2::SendRequest<ToService>>>,
+    /// It has failed since it answered last. Nobody who finds it well need look further.
+    fails: AtomicBool,
     health: Mutex<Health>,
 }
 
@@ -102,6 +104,7 @@ impl Endpoint {
             connections: Arc::default(),
             idle: Mutex::default(),
             shared: Mutex::default(),
+            fails: AtomicBool::new(false),
             health: Mutex::default(),
         })
     }
@@ -142,6 +145,7 @@ impl Endpoint {
     /// It didn't answer, or not as a service that is well does.
     pub(crate) fn failed(&self, why: &dyn std::fmt::Display) {
         let mut health = self.health.lock();
+        self.fails.store(true, Ordering::Relaxed);
         health.failures = health.failures.saturating_add(1);
         let pause = DOWN_MIN.saturating_mul(1 << (health.failures - 1).min(10)).min(DOWN_MAX);
         health.down_until = Some(Instant::now() + pause);
@@ -152,8 +156,11 @@ impl Endpoint {
 
     /// It answered.
     pub(crate) fn succeeded(&self) {
+        if !self.fails.load(Ordering::Relaxed) {
+            return;
+        }
         let mut health = self.health.lock();
-        if health.failures > 0 {
+        if self.fails.swap(false, Ordering::Relaxed) {
             tracing::info!(endpoint = %self.address, failures = health.failures, "an endpoint of the service is back");
             *health = Health::default();
         }
@@ -178,10 +185,16 @@ impl Endpoint {
         Ok(lease)
     }
 
+    /// Whether one connection may be for all. In the clear it is only where that was asked for.
+    fn may_share(&self) -> bool {
+        self.reach.tls.is_some() || self.reach.speaks == Speaks::Http2
+    }
+
     fn take_kept(&self, may_repeat: bool) -> Option<Sender> {
         // What both agree on is known with the first connection, whatever was expected.
-        let shared = self.shared.lock().clone();
-        if let Some(sender) = shared.filter(|sender| !sender.is_closed()) {
+        if self.may_share()
+            && let Some(sender) = self.shared.lock().clone().filter(|sender| !sender.is_closed())
+        {
             return Some(Sender::Http2(sender));
         }
         loop {

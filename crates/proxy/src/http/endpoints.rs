@@ -53,6 +53,9 @@ impl Endpoints {
     /// well, the one that may be so again first: somebody has to try. `but`: one that has just failed, if there is
     /// another.
     pub(crate) fn choose(&self, but: Option<&Arc<Endpoint>>) -> Arc<Endpoint> {
+        if let [only] = self.all.as_slice() {
+            return Arc::clone(only);
+        }
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.all.len();
         let in_turn = self.all[turn..].iter().chain(&self.all[..turn]);
         let rank = |endpoint: &&Arc<Endpoint>| {

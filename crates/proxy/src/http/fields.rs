@@ -188,7 +188,7 @@ pub(crate) fn check<B>(request: &Request<B>, present: Present) -> Result<(), Fau
 fn is_host(host: &[u8]) -> bool {
     // Most are a name or an address and perhaps a port, for which nothing has to be taken apart.
     let is_plain =
-        |bytes: &[u8]| bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(byte));
+        |bytes: &[u8]| bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'));
     let (name, port) = match host.iter().position(|&byte| byte == b':') {
         Some(colon) => (&host[..colon], &host[colon + 1..]),
         None => (host, &b"80"[..]),

@@ -104,7 +104,7 @@ impl Driven {
             // It comes while the connection is polled, and there is nobody to be woken for it.
             match response.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
                 Poll::Ready(sent) => Poll::Ready(Ok(sent.map_err(unsent))),
-                Poll::Pending => alarm.poll(deadline, context).map(|()| Err(Late)),
+                Poll::Pending => alarm.poll(deadline, &mut Context::from_waker(waker)).map(|()| Err(Late)),
             }
         })
         .await
@@ -114,6 +114,20 @@ impl Driven {
     pub(crate) fn drive(&mut self, context: &mut Context<'_>) {
         self.user.to(context.waker());
         poll(&mut self.connection, &self.waker);
+    }
+
+    /// Polls what the connection gives, which tells it so: that calls nobody if there is something, for who gets that comes back.
+    pub(crate) fn take<T>(
+        &self,
+        context: &mut Context<'_>,
+        poll: impl FnOnce(&mut Context<'_>) -> Poll<T>,
+    ) -> Poll<T> {
+        self.user.hush();
+        let polled = poll(context);
+        if self.user.listen() && polled.is_pending() {
+            context.waker().wake_by_ref();
+        }
+        polled
     }
 
     /// Nobody uses it any more.

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::task::Context;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::uri::Scheme;
@@ -349,6 +349,18 @@ impl Lease {
     pub(crate) fn drive(&mut self, context: &mut Context<'_>) {
         if let Some(Sender::Http1(connection)) = &mut self.sender {
             connection.drive(context);
+        }
+    }
+
+    /// Polls what comes over it.
+    pub(crate) fn take<T>(
+        &self,
+        context: &mut Context<'_>,
+        poll: impl FnOnce(&mut Context<'_>) -> Poll<T>,
+    ) -> Poll<T> {
+        match &self.sender {
+            Some(Sender::Http1(connection)) => connection.take(context, poll),
+            _ => poll(context),
         }
     }
 

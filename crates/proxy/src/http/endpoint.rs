@@ -170,11 +170,16 @@ impl Endpoint {
     ///
     /// # Errors
     /// None can be had.
-    pub(crate) async fn lease(self: &Arc<Self>, wish: Wish, may_repeat: bool) -> Result<Lease, ConnectError> {
+    pub(crate) async fn lease(
+        self: &Arc<Self>,
+        now: Instant,
+        wish: Wish,
+        may_repeat: bool,
+    ) -> Result<Lease, ConnectError> {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         let mut lease = Lease { endpoint: Arc::clone(self), sender: None, is_kept: false };
         if wish == Wish::Any
-            && let Some(sender) = self.take_kept(may_repeat)
+            && let Some(sender) = self.take_kept(now, may_repeat)
         {
             (lease.sender, lease.is_kept) = (Some(sender), true);
             return Ok(lease);
@@ -190,7 +195,7 @@ impl Endpoint {
         self.reach.tls.is_some() || self.reach.speaks == Speaks::Http2
     }
 
-    fn take_kept(&self, may_repeat: bool) -> Option<Sender> {
+    fn take_kept(&self, now: Instant, may_repeat: bool) -> Option<Sender> {
         // What both agree on is known with the first connection, whatever was expected.
         if self.may_share()
             && let Some(sender) = self.shared.lock().clone().filter(|sender| !sender.is_closed())
@@ -199,7 +204,7 @@ impl Endpoint {
         }
         loop {
             let Idle { connection, since } = self.idle.lock().pop()?;
-            let idle = since.elapsed();
+            let idle = now.saturating_duration_since(since);
             // If it has been closed meanwhile, that is seen before anything is sent.
             if idle < IDLE_MAX && (may_repeat || idle < FRESH) && connection.is_ready() {
                 return Some(Sender::Http1(connection));

@@ -109,7 +109,7 @@ async fn ask(endpoint: &Arc<Endpoint>, check: &HealthCheck) {
 }
 
 async fn status(endpoint: &Arc<Endpoint>, check: &HealthCheck) -> Option<StatusCode> {
-    let mut lease = endpoint.lease(Wish::New, true).await.ok()?;
+    let mut lease = endpoint.lease(Instant::now(), Wish::New, true).await.ok()?;
     let request = Request::get(&check.path)
         .header(header::HOST, endpoint.address.to_string())
         .header(header::USER_AGENT, "gatekeeper (health check)")

@@ -62,7 +62,7 @@ pub(crate) async fn forward(
     let dispatched = Instant::now();
     let deadline = dispatched + told.settings.upstream_timeout;
     let awaited = request.body_mut().awaited();
-    match exchange(&told.endpoints, request, upgrading.is_some(), (deadline, client)).await {
+    match exchange(&told.endpoints, request, upgrading.is_some(), (dispatched, deadline, client)).await {
         Ok((mut response, lease)) => {
             if told.settings.observe
                 && let Some(value) = permit.foreseen().and_then(foreseen::value)
@@ -89,7 +89,7 @@ async fn exchange(
     endpoints: &Endpoints,
     request: &mut Request<ToService>,
     upgrades: bool,
-    (deadline, client): (Instant, Option<&Watched>),
+    (mut now, deadline, client): (Instant, Instant, Option<&Watched>),
 ) -> Result<(Response<Incoming>, Lease), Refusal> {
     let may_repeat = is_idempotent(request.method()) && request.body().is_empty();
     let mut repeated = None;
@@ -98,8 +98,9 @@ async fn exchange(
     let mut failed: Option<Arc<Endpoint>> = None;
     for _ in 0..TRIES {
         let endpoint = endpoints.choose(failed.as_ref());
-        let Ok(mut lease) = endpoint.lease(wish, may_repeat).await else {
-            failed = Some(endpoint);
+        let Ok(mut lease) = endpoint.lease(now, wish, may_repeat).await else {
+            // It may have taken for long to find that out.
+            (failed, now) = (Some(endpoint), Instant::now());
             continue;
         };
         if may_repeat && lease.is_kept && repeated.is_none() {

@@ -14,6 +14,7 @@ pub mod otlp;
 mod permit;
 pub mod postgres;
 mod quota;
+mod relay;
 pub mod shadow;
 pub mod shutdown;
 mod source;

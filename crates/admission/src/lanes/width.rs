@@ -264,17 +264,21 @@ impl Width {
             self.samples += 1.0;
         }
         let pooled = WEIGHT.max(1.0 / self.samples.max(1.0));
+        // Two loops without a branch, for several clocks at a time.
         let mut squares = [0.0; CLOCKS];
-        for (at, &reading) in readings.iter().enumerate() {
-            let off = log(reading.max(1.0)) - f64::from(usual.means[at]);
-            usual.means[at] += weight * off as f32;
-            if counts {
-                let off = off.clamp(-FAR, FAR);
-                squares[at] = off * off;
-                self.spread[at] += pooled * (off * off - self.spread[at]);
-            }
+        for ((square, mean), reading) in squares.iter_mut().zip(&mut usual.means).zip(readings) {
+            let off = log(reading.max(1.0)) - f64::from(*mean);
+            *mean += weight * off as f32;
+            let off = off.clamp(-FAR, FAR);
+            *square = off * off;
         }
-        if !counts || self.samples < FIRST {
+        if !counts {
+            return;
+        }
+        for (spread, square) in self.spread.iter_mut().zip(&squares) {
+            *spread += pooled * (square - *spread);
+        }
+        if self.samples < FIRST {
             return;
         }
         self.choose();
@@ -286,7 +290,9 @@ impl Width {
     }
 
     fn choose(&mut self) {
-        let least = |spreads: &[f64]| spreads.iter().copied().fold(f64::INFINITY, f64::min);
+        // None of them is NaN.
+        let lesser = |one: f64, other: f64| if other < one { other } else { one };
+        let least = |spreads: &[f64]| spreads.iter().copied().fold(f64::INFINITY, lesser);
         let sharp = &self.spread[..self.possible];
         // Who has told its cores is slowed by those that need them.
         let wall = if self.possible < TRIED.len() { f64::INFINITY } else { self.spread[WALL] };
@@ -328,8 +334,10 @@ fn rates(busy: u32) -> Readings {
 fn log(value: f64) -> f64 {
     const MANTISSA: u32 = 52;
     const BIAS: u64 = 1023;
+    const ONES: u64 = (BIAS + MANTISSA as u64) << MANTISSA;
     let bits = value.to_bits();
-    let exponent = (bits >> MANTISSA) as f64 - BIAS as f64;
+    // Where the mantissa of a float counts ones: a conversion that several floats undergo at once.
+    let exponent = f64::from_bits(bits >> MANTISSA | ONES) - (f64::from_bits(ONES) + BIAS as f64);
     let mantissa = f64::from_bits(bits & ((1 << MANTISSA) - 1) | BIAS << MANTISSA);
     (exponent + (2.0 - mantissa / 3.0) * mantissa - 5.0 / 3.0) * core::f64::consts::LN_2
 }

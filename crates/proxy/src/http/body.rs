@@ -367,8 +367,8 @@ impl Source {
                 .poll_frame(context)
                 .map(|frame| frame.map(|frame| frame.map_err(|never| match never {}))),
             Self::Passed(incoming, flight) => {
-                flight.ask(context);
-                let frame = ready!(Pin::new(&mut *incoming).poll_frame(context));
+                let frame =
+                    ready!(flight.ask(context, |context| Pin::new(&mut *incoming).poll_frame(context)));
                 match &frame {
                     None => flight.land(),
                     Some(Err(_)) => flight.crash(),

@@ -21,10 +21,12 @@ use hyper_util::server::conn::auto;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
+use super::alarm::HeadTimer;
 use super::body::{Broken, ToClient, ToService};
 use super::classify::{Classified, TYPE};
 use super::fields::{self, Fault, From};
 use super::forward::{Upgrading, forward};
+use super::present::{Field, Present};
 use super::record::Record;
 use super::reject::{Refusal, Wanted};
 use super::socket::{Socket, Watched};
@@ -91,7 +93,7 @@ fn builder(told: &Told) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http1()
-        .timer(TokioTimer::new())
+        .timer(HeadTimer::default())
         .header_read_timeout(settings.header_timeout)
         .max_buf_size(settings.header_max.max(BUFFER_MAX));
     builder
@@ -119,13 +121,15 @@ fn respond<'a>(
         let told = gate.told();
         let (version, has_body) = (request.version(), !request.body().is_end_stream());
         let under_way = watched.under_way();
-        let wanted = Wanted::by(request.method(), request.headers());
+        let present = Present::of(request.headers());
+        let wanted = Wanted::by(request.method(), present);
         let classified = gate.classifier.classify(&request);
         let class = gate.classes.of(&request, &from, &told.settings.trusted_proxies);
         let whose = (gate.driver.name(), &classified.name.label, class.as_ref());
         let mut record = Record::begin(&told.settings, whose, request.method(), request.headers());
         let what = (&classified, class.map_or(ClassId::DEFAULT, |class| class.id));
-        let passed = pass((&gate, &told), &watched, &from, request, what, record.as_deref_mut()).await;
+        let asked = (request, present);
+        let passed = pass((&gate, &told), &watched, &from, asked, what, record.as_deref_mut()).await;
         let (mut response, reason) = match passed {
             Ok(response) => (response, None),
             Err(Ended::Gone) => return Err(Gone),
@@ -168,7 +172,7 @@ async fn pass(
     (gate, told): (&Arc<Gate>, &Told),
     watched: &Watched,
     from: &From,
-    mut request: Request<Incoming>,
+    (mut request, mut present): (Request<Incoming>, Present),
     (classified, class): (&Classified, ClassId),
     mut record: Option<&mut Record>,
 ) -> Result<Response<ToClient>, Ended> {
@@ -181,23 +185,24 @@ async fn pass(
     if watched.take_ambiguous() && request.version() == Version::HTTP_11 {
         return Err(Refusal::Fault(Fault::Length).into());
     }
-    fields::check(&request).map_err(Refusal::Fault)?;
+    fields::check(&request, present).map_err(Refusal::Fault)?;
     if is_http2 {
         fields::join_cookies(request.headers_mut());
+        present = Present::of(request.headers());
     }
-    refuse_large(&told.settings, &request)?;
-    let upgrading =
-        fields::upgrade(&request).map(|to| Upgrading { to, client: hyper::upgrade::on(&mut request) });
+    refuse_large(&told.settings, &request, present)?;
+    let upgrading = fields::upgrade(&request, present)
+        .map(|to| Upgrading { to, client: hyper::upgrade::on(&mut request) });
     if is_http2 || upgrading.is_some() {
         watched.share();
     }
-    let expects = request.headers_mut().remove(header::EXPECT).is_some();
+    let expects = present.has(Field::Expect) && request.headers_mut().remove(header::EXPECT).is_some();
     let by_itself = (!is_http2).then_some(watched);
     let (wait_max, bytes_max) = (told.settings.body_timeout, told.settings.body_max);
     let mut request = request.map(|body| ToService::new(body, by_itself, wait_max, bytes_max));
     // From now on, however slowly the client sends its body.
-    let deadline = super::classify::time_out(request.headers())
-        .map(|time_out| gate.driver.clock().now().after(time_out));
+    let time_out = present.has(Field::TimeOut).then(|| super::classify::time_out(request.headers()));
+    let deadline = time_out.flatten().map(|time_out| gate.driver.clock().now().after(time_out));
     // Who waits to be asked for his body sends none before.
     if !expects
         && let Some(length) = request.body().to_be_gathered()
@@ -228,7 +233,7 @@ async fn pass(
     if let Some(record) = record.as_deref_mut() {
         record.dispatch(held_up);
     }
-    fields::readdress(&mut request, from);
+    fields::readdress(&mut request, from, present);
     if told.settings.pass_type
         && let Ok(name) = HeaderValue::from_str(&classified.name.label)
     {
@@ -252,8 +257,8 @@ async fn pass(
 }
 
 /// What says of itself that it is too large is refused before anything waits for it.
-fn refuse_large(settings: &Settings, request: &Request<Incoming>) -> Result<(), Refusal> {
-    if !fields::is_within(request, settings.header_max) {
+fn refuse_large(settings: &Settings, request: &Request<Incoming>, present: Present) -> Result<(), Refusal> {
+    if !fields::is_within(request, present, settings.header_max) {
         return Err(Refusal::Fault(Fault::LargeHead));
     }
     let is_large = |most: u64| request.body().size_hint().lower() > most;

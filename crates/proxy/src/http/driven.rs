@@ -3,7 +3,8 @@
 //! hyper hands a connection over as a future that somebody has to poll. Polled in a task of its own, as it usually is, each request
 //! and each part of a response would hop from task to task, with several workers from processor to processor. Here the request
 //! that uses a connection polls it, and while nobody does, nobody does: what has happened to an idle connection is seen when
-//! it is looked at.
+//! it is looked at. What the connection wakes is who uses it: it keeps one waker ([`Relay`]), and who used it before isn't called
+//! because the next request is given to it.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -11,33 +12,43 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use bytes::Bytes;
 use http::{Request, Response};
+use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::Instant;
 
-use super::body::ToService;
+use super::alarm::Alarm;
+use super::body::{Broken, ToService};
 use super::endpoint::Counted;
 use super::interim::{Ear, Overheard};
 use super::socket::Watched;
+use crate::relay::Relay;
 
 /// The most that hyper holds of a response.
 const BUFFER_MAX: usize = 128 * 1024;
 
 /// One connection.
 pub(crate) struct Driven {
-    sender: http1::SendRequest<ToService>,
+    sender: http1::SendRequest<Light>,
     /// `None`: it has ended.
     connection: Option<Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>>,
-    /// Goes off no later than the request on it may still take, and mostly long before: then it is set again. Set for each
-    /// request, it would cost each two turns of the runtime's timers.
-    alarm: Option<Pin<Box<Sleep>>>,
+    /// Goes off when the request on it has taken for too long.
+    alarm: Alarm,
+    /// To who uses it.
+    user: Arc<Relay>,
+    /// Of `user`.
+    waker: Waker,
     /// What comes before responses.
     ear: Arc<Ear>,
     _counted: Counted,
 }
+
+/// A request that has no response: why, and the request, if nothing of it was sent.
+pub(crate) type Unsent = (hyper::Error, Option<Box<Request<ToService>>>);
 
 /// The service didn't answer in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,10 +67,13 @@ impl Driven {
         let ear = Arc::new(Ear::default());
         let stream = TokioIo::new(Overheard::new(stream, Arc::clone(&ear)));
         let (sender, connection) = builder.max_buf_size(BUFFER_MAX).handshake(stream).await?;
+        let user = Arc::new(Relay::new());
         Ok(Self {
             sender,
             connection: Some(Box::pin(connection.with_upgrades())),
-            alarm: None,
+            alarm: Alarm::default(),
+            waker: Waker::from(Arc::clone(&user)),
+            user,
             ear,
             _counted: counted,
         })
@@ -75,20 +89,22 @@ impl Driven {
         request: Request<ToService>,
         deadline: Instant,
         client: Option<&Watched>,
-    ) -> Result<Result<Response<Incoming>, TrySendError<Request<ToService>>>, Late> {
+    ) -> Result<Result<Response<Incoming>, Unsent>, Late> {
         self.ear.begin(client.is_some());
-        let mut response = pin!(self.sender.try_send_request(request));
-        let Self { connection, alarm, ear, .. } = self;
+        let mut response = pin!(self.sender.try_send_request(request.map(Light::of)));
+        let Self { connection, alarm, ear, user, waker, .. } = self;
         poll_fn(|context| {
-            poll(connection, context);
+            user.to(context.waker());
+            poll(connection, waker);
             if let Some(client) = client
                 && let Some(heads) = ear.take()
             {
                 client.announce(&heads);
             }
-            match response.as_mut().poll(context) {
-                Poll::Ready(sent) => Poll::Ready(Ok(sent)),
-                Poll::Pending => poll_alarm(alarm, deadline, context).map(Err),
+            // It comes while the connection is polled, and there is nobody to be woken for it.
+            match response.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(sent) => Poll::Ready(Ok(sent.map_err(unsent))),
+                Poll::Pending => alarm.poll(deadline, &mut Context::from_waker(waker)).map(|()| Err(Late)),
             }
         })
         .await
@@ -96,7 +112,27 @@ impl Driven {
 
     /// Reads and writes what can be. How it ends, who waits for the response hears.
     pub(crate) fn drive(&mut self, context: &mut Context<'_>) {
-        poll(&mut self.connection, context);
+        self.user.to(context.waker());
+        poll(&mut self.connection, &self.waker);
+    }
+
+    /// Polls what the connection gives, which tells it so: that calls nobody if there is something, for who gets that comes back.
+    pub(crate) fn take<T>(
+        &self,
+        context: &mut Context<'_>,
+        poll: impl FnOnce(&mut Context<'_>) -> Poll<T>,
+    ) -> Poll<T> {
+        self.user.hush();
+        let polled = poll(context);
+        if self.user.listen() && polled.is_pending() {
+            context.waker().wake_by_ref();
+        }
+        polled
+    }
+
+    /// Nobody uses it any more.
+    pub(crate) fn rest(&self) {
+        self.user.to_nobody();
     }
 
     /// Whether the next request can be sent, as far as is known.
@@ -117,10 +153,11 @@ impl Driven {
 
     /// Resolves when the next request can be sent (`true`), or never can.
     pub(crate) async fn settle(&mut self) -> bool {
-        let Self { sender, connection, .. } = self;
+        let Self { sender, connection, user, waker, .. } = self;
         let mut ready = pin!(sender.ready());
         poll_fn(|context| {
-            poll(connection, context);
+            user.to(context.waker());
+            poll(connection, waker);
             if connection.is_none() {
                 Poll::Ready(false)
             } else {
@@ -133,66 +170,60 @@ impl Driven {
     /// Drives it to its end: it becomes something else, and hyper hands it over then.
     pub(crate) async fn run(mut self) {
         poll_fn(|context| {
-            poll(&mut self.connection, context);
+            self.drive(context);
             if self.connection.is_none() { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
     }
 }
 
-fn poll(
-    connection: &mut Option<Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>>,
-    context: &mut Context<'_>,
-) {
-    if connection.as_mut().is_some_and(|running| running.as_mut().poll(context).is_ready()) {
-        *connection = None;
+fn unsent(mut sent: TrySendError<Request<Light>>) -> Unsent {
+    let request = sent.take_message().map(|request| Box::new(request.map(Light::into_body)));
+    (sent.into_error(), request)
+}
+
+/// A body that takes no room where there is none, which is nearly always: a request is moved from place to place in hyper.
+struct Light(Option<Box<ToService>>);
+
+impl Light {
+    fn of(body: ToService) -> Self {
+        Self((!body.is_empty()).then(|| Box::new(body)))
+    }
+
+    fn into_body(self) -> ToService {
+        self.0.map_or_else(ToService::default, |body| *body)
     }
 }
 
-fn poll_alarm(
-    alarm: &mut Option<Pin<Box<Sleep>>>,
-    deadline: Instant,
-    context: &mut Context<'_>,
-) -> Poll<Late> {
-    let alarm = alarm.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
-    if alarm.deadline() > deadline {
-        alarm.as_mut().reset(deadline);
+impl Body for Light {
+    type Data = Bytes;
+    type Error = Broken;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        self.get_mut().0.as_mut().map_or(Poll::Ready(None), |body| Pin::new(&mut **body).poll_frame(context))
     }
-    while alarm.as_mut().poll(context).is_ready() {
-        if Instant::now() >= deadline {
-            return Poll::Ready(Late);
-        }
-        alarm.as_mut().reset(deadline);
+
+    fn is_end_stream(&self) -> bool {
+        self.0.as_ref().is_none_or(Body::is_end_stream)
     }
-    Poll::Pending
+
+    fn size_hint(&self) -> SizeHint {
+        self.0.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
+    }
+}
+
+fn poll(connection: &mut Option<Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>>, waker: &Waker) {
+    let mut context = Context::from_waker(waker);
+    if connection.as_mut().is_some_and(|running| running.as_mut().poll(&mut context).is_ready()) {
+        *connection = None;
+    }
 }
 
 impl fmt::Debug for Driven {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Driven").field("sender", &self.sender).finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use tokio::time::timeout;
-
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn an_alarm_that_was_set_for_another_request_goes_off_at_the_deadline_of_this_one() {
-        let (begin, seconds) = (Instant::now(), Duration::from_secs);
-        let mut alarm = None;
-        let mut wait = async |deadline: Duration| {
-            poll_fn(|context| poll_alarm(&mut alarm, begin + deadline, context)).await
-        };
-        // Answered after eight seconds of ten.
-        assert!(timeout(seconds(8), wait(seconds(10))).await.is_err());
-        // The next has until the eighteenth, and the one after that less than was allowed before.
-        assert_eq!((wait(seconds(18)).await, begin.elapsed().as_secs()), (Late, 18));
-        assert!(timeout(seconds(1), wait(seconds(60))).await.is_err());
-        assert_eq!((wait(seconds(20)).await, begin.elapsed().as_secs()), (Late, 20));
     }
 }

@@ -6,8 +6,8 @@
 //! the others are sent only on connections used within [`FRESH`] or new ones.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::task::Context;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::uri::Scheme;
@@ -90,6 +90,8 @@ pub(crate) struct Endpoint {
     idle: Mutex<Vec<Idle>>,
     /// The one that all share.
     shared: Mutex<Option<http2::SendRequest<ToService>>>,
+    /// It has failed since it answered last. Nobody who finds it well need look further.
+    fails: AtomicBool,
     health: Mutex<Health>,
 }
 
@@ -102,6 +104,7 @@ impl Endpoint {
             connections: Arc::default(),
             idle: Mutex::default(),
             shared: Mutex::default(),
+            fails: AtomicBool::new(false),
             health: Mutex::default(),
         })
     }
@@ -142,6 +145,7 @@ impl Endpoint {
     /// It didn't answer, or not as a service that is well does.
     pub(crate) fn failed(&self, why: &dyn std::fmt::Display) {
         let mut health = self.health.lock();
+        self.fails.store(true, Ordering::Relaxed);
         health.failures = health.failures.saturating_add(1);
         let pause = DOWN_MIN.saturating_mul(1 << (health.failures - 1).min(10)).min(DOWN_MAX);
         health.down_until = Some(Instant::now() + pause);
@@ -152,8 +156,11 @@ impl Endpoint {
 
     /// It answered.
     pub(crate) fn succeeded(&self) {
+        if !self.fails.load(Ordering::Relaxed) {
+            return;
+        }
         let mut health = self.health.lock();
-        if health.failures > 0 {
+        if self.fails.swap(false, Ordering::Relaxed) {
             tracing::info!(endpoint = %self.address, failures = health.failures, "an endpoint of the service is back");
             *health = Health::default();
         }
@@ -163,11 +170,16 @@ impl Endpoint {
     ///
     /// # Errors
     /// None can be had.
-    pub(crate) async fn lease(self: &Arc<Self>, wish: Wish, may_repeat: bool) -> Result<Lease, ConnectError> {
+    pub(crate) async fn lease(
+        self: &Arc<Self>,
+        now: Instant,
+        wish: Wish,
+        may_repeat: bool,
+    ) -> Result<Lease, ConnectError> {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         let mut lease = Lease { endpoint: Arc::clone(self), sender: None, is_kept: false };
         if wish == Wish::Any
-            && let Some(sender) = self.take_kept(may_repeat)
+            && let Some(sender) = self.take_kept(now, may_repeat)
         {
             (lease.sender, lease.is_kept) = (Some(sender), true);
             return Ok(lease);
@@ -178,15 +190,21 @@ impl Endpoint {
         Ok(lease)
     }
 
-    fn take_kept(&self, may_repeat: bool) -> Option<Sender> {
+    /// Whether one connection may be for all. In the clear it is only where that was asked for.
+    fn may_share(&self) -> bool {
+        self.reach.tls.is_some() || self.reach.speaks == Speaks::Http2
+    }
+
+    fn take_kept(&self, now: Instant, may_repeat: bool) -> Option<Sender> {
         // What both agree on is known with the first connection, whatever was expected.
-        let shared = self.shared.lock().clone();
-        if let Some(sender) = shared.filter(|sender| !sender.is_closed()) {
+        if self.may_share()
+            && let Some(sender) = self.shared.lock().clone().filter(|sender| !sender.is_closed())
+        {
             return Some(Sender::Http2(sender));
         }
         loop {
             let Idle { connection, since } = self.idle.lock().pop()?;
-            let idle = since.elapsed();
+            let idle = now.saturating_duration_since(since);
             // If it has been closed meanwhile, that is seen before anything is sent.
             if idle < IDLE_MAX && (may_repeat || idle < FRESH) && connection.is_ready() {
                 return Some(Sender::Http1(connection));
@@ -207,6 +225,7 @@ impl Endpoint {
         if self.reach.idle_max == 0 {
             return;
         }
+        connection.rest();
         let mut idle = self.idle.lock();
         idle.push(Idle { connection, since: Instant::now() });
         // The others had to be there a moment ago, and may have to be again.
@@ -335,6 +354,18 @@ impl Lease {
     pub(crate) fn drive(&mut self, context: &mut Context<'_>) {
         if let Some(Sender::Http1(connection)) = &mut self.sender {
             connection.drive(context);
+        }
+    }
+
+    /// Polls what comes over it.
+    pub(crate) fn take<T>(
+        &self,
+        context: &mut Context<'_>,
+        poll: impl FnOnce(&mut Context<'_>) -> Poll<T>,
+    ) -> Poll<T> {
+        match &self.sender {
+            Some(Sender::Http1(connection)) => connection.take(context, poll),
+            _ => poll(context),
         }
     }
 

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::{Request, StatusCode, header};
-use hyper::client::conn::TrySendError;
 use tokio::time::{Instant, interval, sleep, sleep_until, timeout};
 
 use super::body::ToService;
@@ -54,6 +53,9 @@ impl Endpoints {
     /// well, the one that may be so again first: somebody has to try. `but`: one that has just failed, if there is
     /// another.
     pub(crate) fn choose(&self, but: Option<&Arc<Endpoint>>) -> Arc<Endpoint> {
+        if let [only] = self.all.as_slice() {
+            return Arc::clone(only);
+        }
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.all.len();
         let in_turn = self.all[turn..].iter().chain(&self.all[..turn]);
         let rank = |endpoint: &&Arc<Endpoint>| {
@@ -107,7 +109,7 @@ async fn ask(endpoint: &Arc<Endpoint>, check: &HealthCheck) {
 }
 
 async fn status(endpoint: &Arc<Endpoint>, check: &HealthCheck) -> Option<StatusCode> {
-    let mut lease = endpoint.lease(Wish::New, true).await.ok()?;
+    let mut lease = endpoint.lease(Instant::now(), Wish::New, true).await.ok()?;
     let request = Request::get(&check.path)
         .header(header::HOST, endpoint.address.to_string())
         .header(header::USER_AGENT, "gatekeeper (health check)")
@@ -117,7 +119,7 @@ async fn status(endpoint: &Arc<Endpoint>, check: &HealthCheck) -> Option<StatusC
         Sender::Http1(connection) => {
             // Who asks for it waits for less.
             let deadline = Instant::now() + 2 * check.timeout;
-            connection.send(request, deadline, None).await.ok()?.map_err(TrySendError::into_error)
+            connection.send(request, deadline, None).await.ok()?.map_err(|(error, _)| error)
         }
         Sender::Http2(sender) => sender.send_request(request).await,
     };

@@ -13,32 +13,18 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::uri::{Authority, PathAndQuery, Uri};
 use http::{Method, Request, Version};
 
+use super::present::{Field, Present};
 use super::state::Network;
 
 /// For one connection only, nominated or not.
-static HOP_BY_HOP: [HeaderName; 6] = [
-    header::CONNECTION,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-    HeaderName::from_static("http2-settings"),
+static HOP_BY_HOP: [(Field, HeaderName); 6] = [
+    (Field::Connection, header::CONNECTION),
+    (Field::KeepAlive, HeaderName::from_static("keep-alive")),
+    (Field::ProxyConnection, HeaderName::from_static("proxy-connection")),
+    (Field::TransferEncoding, header::TRANSFER_ENCODING),
+    (Field::Upgrade, header::UPGRADE),
+    (Field::Http2Settings, HeaderName::from_static("http2-settings")),
 ];
-/// The one of them that nominates others.
-const NOMINATES: usize = 0;
-
-/// The place of a name in [`HOP_BY_HOP`].
-fn number_of(name: &str) -> Option<usize> {
-    Some(match name {
-        "connection" => NOMINATES,
-        "keep-alive" => 1,
-        "proxy-connection" => 2,
-        "transfer-encoding" => 3,
-        "upgrade" => 4,
-        "http2-settings" => 5,
-        _ => return None,
-    })
-}
 
 /// What nobody may have taken out by nominating it: the origin would see another request than the client's.
 const NOT_NOMINATED: [HeaderName; 7] = [
@@ -56,11 +42,6 @@ pub(crate) const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forward
 
 /// What says for whom a request is.
 static FORWARDED: [HeaderName; 4] = [FORWARDED_FOR, FORWARDED_PROTO, FORWARDED_HOST, header::FORWARDED];
-
-/// Whether a name is one of [`FORWARDED`].
-fn says_for_whom(name: &str) -> bool {
-    matches!(name, "x-forwarded-for" | "x-forwarded-proto" | "x-forwarded-host" | "forwarded")
-}
 
 /// Why a request isn't one that may be passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -147,11 +128,11 @@ fn node(text: &str) -> Option<IpAddr> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Upgrade(pub(crate) HeaderValue);
 
-/// Looks whether a request may be passed on.
+/// Looks whether a request may be passed on, of whose head this is known.
 ///
 /// # Errors
 /// Why not.
-pub(crate) fn check<B>(request: &Request<B>) -> Result<(), Fault> {
+pub(crate) fn check<B>(request: &Request<B>, present: Present) -> Result<(), Fault> {
     if matches!(*request.method(), Method::CONNECT | Method::TRACE) {
         return Err(Fault::Method);
     }
@@ -168,22 +149,23 @@ pub(crate) fn check<B>(request: &Request<B>) -> Result<(), Fault> {
             return Err(Fault::BadHost);
         }
     }
-    if !is_http2 {
+    let has_coding = present.has(Field::TransferEncoding);
+    if !is_http2 && has_coding {
         let mut codings = fields.get_all(header::TRANSFER_ENCODING).iter();
         let is_chunked =
             |coding: &HeaderValue| coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked");
         if codings.next().is_some_and(|coding| !is_chunked(coding)) || codings.next().is_some() {
             return Err(Fault::Coding);
         }
-    } else if fields.contains_key(header::CONNECTION) || fields.contains_key(header::TRANSFER_ENCODING) {
+    } else if is_http2 && (has_coding || present.has(Field::Connection)) {
         // RFC 9113, section 8.2.2: such a message is malformed.
         return Err(Fault::Nomination);
     }
-    if fields.contains_key(header::CONTENT_LENGTH) && fields.contains_key(header::TRANSFER_ENCODING) {
+    if has_coding && present.has(Field::ContentLength) {
         return Err(Fault::Length);
     }
-    if nominated(fields).any(|name| NOT_NOMINATED.iter().any(|kept| name.eq_ignore_ascii_case(kept.as_str())))
-    {
+    let is_kept = |name: &str| NOT_NOMINATED.iter().any(|kept| name.eq_ignore_ascii_case(kept.as_str()));
+    if present.has(Field::Connection) && nominated(fields).any(is_kept) {
         return Err(Fault::Nomination);
     }
     // It becomes the Host, in which nobody can be named.
@@ -206,7 +188,7 @@ pub(crate) fn check<B>(request: &Request<B>) -> Result<(), Fault> {
 fn is_host(host: &[u8]) -> bool {
     // Most are a name or an address and perhaps a port, for which nothing has to be taken apart.
     let is_plain =
-        |bytes: &[u8]| bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(byte));
+        |bytes: &[u8]| bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'));
     let (name, port) = match host.iter().position(|&byte| byte == b':') {
         Some(colon) => (&host[..colon], &host[colon + 1..]),
         None => (host, &b"80"[..]),
@@ -242,16 +224,17 @@ pub(crate) fn join_cookies(fields: &mut HeaderMap) {
 const FIELDS_MAX: usize = 100;
 
 /// Whether target and fields together are at most so long, as HTTP/1.1 would write them, and the fields not too many.
-pub(crate) fn is_within<B>(request: &Request<B>, bytes_max: usize) -> bool {
-    let fields: usize =
-        request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+pub(crate) fn is_within<B>(request: &Request<B>, present: Present, bytes_max: usize) -> bool {
     let target = request.uri().path_and_query().map_or(0, |path| path.as_str().len());
-    fields + target <= bytes_max && request.headers().len() <= FIELDS_MAX
+    present.bytes() + target <= bytes_max && request.headers().len() <= FIELDS_MAX
 }
 
 /// What the request wants its connection to become. Only HTTP/1.1 knows that. An upgrade to HTTP/2 (which RFC 9113 has
 /// done away with) or to TLS isn't passed on: it would be a tunnel for any number of requests that nobody has looked at.
-pub(crate) fn upgrade<B>(request: &Request<B>) -> Option<Upgrade> {
+pub(crate) fn upgrade<B>(request: &Request<B>, present: Present) -> Option<Upgrade> {
+    if !present.has(Field::Upgrade) {
+        return None;
+    }
     let wants = request.version() == Version::HTTP_11
         && nominated(request.headers()).any(|name| name.eq_ignore_ascii_case("upgrade"));
     let mut fields = request.headers().get_all(header::UPGRADE).iter().filter(|_| wants);
@@ -264,17 +247,9 @@ pub(crate) fn upgrade<B>(request: &Request<B>) -> Option<Upgrade> {
     passes.then(|| Upgrade(to.clone()))
 }
 
-/// Takes out what is for one connection only. Most heads have little of it: one walk over their names finds what there is,
-/// which costs less than to search for each.
-pub(crate) fn strip(fields: &mut HeaderMap) {
-    let (mut present, mut has_te) = ([false; HOP_BY_HOP.len()], false);
-    for name in fields.keys().map(HeaderName::as_str) {
-        has_te |= name == "te";
-        if let Some(number) = number_of(name) {
-            present[number] = true;
-        }
-    }
-    if present[NOMINATES] {
+/// Takes out what is for one connection only, of a head that had this.
+pub(crate) fn strip(fields: &mut HeaderMap, present: Present) {
+    if present.has(Field::Connection) {
         // These name no field, or one that goes in any case; TE is looked at below.
         let is_other = |name: &str| {
             !["keep-alive", "close", "upgrade", "te"].iter().any(|known| name.eq_ignore_ascii_case(known))
@@ -287,11 +262,11 @@ pub(crate) fn strip(fields: &mut HeaderMap) {
             fields.remove(name);
         }
     }
-    for (name, _) in HOP_BY_HOP.iter().zip(present).filter(|(_, present)| *present) {
+    for (_, name) in HOP_BY_HOP.iter().filter(|(field, _)| present.has(*field)) {
         fields.remove(name);
     }
     // Whether the next hop may send trailers is passed on (RFC 9110, section 10.1.4): gRPC asks for it.
-    if has_te
+    if present.has(Field::Te)
         && let Some(codings) = fields.remove(header::TE)
         && codings.to_str().is_ok_and(|codings| codings.split(',').any(|coding| coding.trim() == "trailers"))
     {
@@ -300,8 +275,8 @@ pub(crate) fn strip(fields: &mut HeaderMap) {
 }
 
 /// Makes of a client's request (that [`check`] has passed) the head of the gate's own.
-pub(crate) fn readdress<B>(request: &mut Request<B>, from: &From) {
-    strip(request.headers_mut());
+pub(crate) fn readdress<B>(request: &mut Request<B>, from: &From, present: Present) {
+    strip(request.headers_mut(), present);
     // Most targets are a path, and stay as they are.
     if request.uri().authority().is_some() || request.uri().path().is_empty() {
         let target = request.uri().clone().into_parts();
@@ -313,14 +288,13 @@ pub(crate) fn readdress<B>(request: &mut Request<B>, from: &From) {
         let path = target.path_and_query.filter(|path| !path.as_str().is_empty());
         *request.uri_mut() = Uri::from(path.unwrap_or_else(|| PathAndQuery::from_static("/")));
     }
-    forward_for(request.headers_mut(), from);
+    forward_for(request.headers_mut(), from, present.has(Field::Forwarded));
     *request.version_mut() = Version::HTTP_11;
 }
 
-fn forward_for(fields: &mut HeaderMap, from: &From) {
+/// `says_some`: of what is said here the client may say some itself. Most don't.
+fn forward_for(fields: &mut HeaderMap, from: &From, says_some: bool) {
     let scheme = HeaderValue::from_static(if from.encrypted { "https" } else { "http" });
-    // Most clients say none of it: see `strip`.
-    let says_some = fields.keys().any(|name| says_for_whom(name.as_str()));
     if says_some && !from.trusted {
         FORWARDED.iter().for_each(|name| _ = fields.remove(name));
     }
@@ -366,20 +340,24 @@ mod tests {
         From::new(Some([192, 0, 2, 7].into()), true, trusted)
     }
 
+    fn check<B>(request: &Request<B>) -> Result<(), Fault> {
+        super::check(request, Present::of(request.headers()))
+    }
+
+    fn readdress<B>(request: &mut Request<B>, from: &From) {
+        let present = Present::of(request.headers());
+        super::readdress(request, from, present);
+    }
+
+    fn upgrade<B>(request: &Request<B>) -> Option<Upgrade> {
+        super::upgrade(request, Present::of(request.headers()))
+    }
+
     fn passed(fields: &[(&str, &str)], trusted: bool) -> HeaderMap {
         let mut request = request(fields);
         check(&request).unwrap();
         readdress(&mut request, &from(trusted));
         request.headers().clone()
-    }
-
-    #[test]
-    fn names_are_found_where_they_stand() {
-        for (number, name) in HOP_BY_HOP.iter().enumerate() {
-            assert_eq!(number_of(name.as_str()), Some(number));
-        }
-        assert!(HOP_BY_HOP[NOMINATES] == header::CONNECTION && number_of("host").is_none());
-        assert!(FORWARDED.iter().all(|name| says_for_whom(name.as_str())) && !says_for_whom("host"));
     }
 
     #[test]

@@ -10,7 +10,7 @@
 use std::future::Future;
 use std::mem;
 use std::sync::{Arc, Weak};
-use std::task::Context;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use admission::Outcome;
@@ -74,8 +74,12 @@ impl Flight {
         })))
     }
 
-    /// The client's side asks for more: what the service has sent is read.
-    pub(crate) fn ask(&self, context: &mut Context<'_>) {
+    /// The client's side asks for more: what the service has sent is read, and what there is of it polled.
+    pub(crate) fn ask<T>(
+        &self,
+        context: &mut Context<'_>,
+        poll: impl FnOnce(&mut Context<'_>) -> Poll<T>,
+    ) -> Poll<T> {
         let mut state = self.0.lock();
         if let Some(lease) = &mut state.lease {
             lease.drive(context);
@@ -87,6 +91,10 @@ impl Flight {
             {
                 permit.resume();
             }
+        }
+        match &state.lease {
+            Some(lease) => lease.take(context, poll),
+            None => poll(context),
         }
     }
 

@@ -14,6 +14,7 @@ use super::classify::{Classifier, TypeField, TypeRule, time_out};
 use super::fields::{self, From};
 use super::interim::Ear;
 use super::preamble;
+use super::present::Present;
 use super::routes::SEEN;
 use super::sniffer::Sniffer;
 use super::span::{Parent, TRACEPARENT};
@@ -123,15 +124,16 @@ pub fn head(data: &[u8]) {
     let from = From::new(Some(address), encrypted, trusted);
     let client = fields::client_of(request.headers(), &from, &[]);
     assert!(client.is_some() && (trusted || client == Some(address)), "{client:?}");
-    let _ = fields::upgrade(&request);
-    if fields::check(&request).is_err() {
+    let present = Present::of(request.headers());
+    let _ = fields::upgrade(&request, present);
+    if fields::check(&request, present).is_err() {
         return;
     }
     let nominated: Vec<String> = values(request.headers(), "connection")
         .flat_map(|value| value.split(','))
         .map(|name| name.trim().to_ascii_lowercase())
         .collect();
-    fields::readdress(&mut request, &from);
+    fields::readdress(&mut request, &from, present);
     let (target, sent) = (request.uri(), request.headers());
     assert!(
         target.authority().is_none() && (target.path().starts_with('/') || target.path() == "*"),

@@ -25,6 +25,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::classify::TYPE;
 use super::fields::strip;
+use super::present::Present;
 
 /// So many of them are passed on for one request.
 const HEADS_MAX: usize = 16;
@@ -135,7 +136,8 @@ fn pass(head: &[u8], to: &mut Vec<u8>) -> bool {
         StatusCode::CONTINUE => return true,
         _ => {}
     }
-    strip(&mut fields);
+    let present = Present::of(&fields);
+    strip(&mut fields, present);
     // There is no body that this could be the length of.
     fields.remove(header::CONTENT_LENGTH);
     fields.remove(TYPE);

@@ -20,12 +20,13 @@ use std::time::Duration;
 
 use admission::Reason;
 use bytes::Bytes;
-use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::header::{self, HeaderName, HeaderValue};
 use http::{Method, Response, StatusCode};
 use serde_json::json;
 
 use super::body::ToClient;
 use super::fields::Fault;
+use super::present::{Field, Present};
 
 /// Says that the gate has answered, and why.
 pub(crate) const GATEKEEPER: HeaderName = HeaderName::from_static("x-gatekeeper");
@@ -64,12 +65,11 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// By a request.
-    pub(crate) fn by(method: &Method, fields: &HeaderMap) -> Self {
-        let text = |name| fields.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).unwrap_or("");
+    /// By a request of whose head this is known.
+    pub(crate) fn by(method: &Method, present: Present) -> Self {
         Self {
-            is_grpc: text(header::CONTENT_TYPE).starts_with("application/grpc"),
-            accepts_html: text(header::ACCEPT).contains("text/html"),
+            is_grpc: present.has(Field::Grpc),
+            accepts_html: present.has(Field::Html),
             is_head: *method == Method::HEAD,
         }
     }
@@ -226,7 +226,7 @@ mod tests {
     fn wanted(fields: &[(HeaderName, &'static str)]) -> Wanted {
         let fields =
             fields.iter().map(|(name, value)| (name.clone(), HeaderValue::from_static(value))).collect();
-        Wanted::by(&Method::GET, &fields)
+        Wanted::by(&Method::GET, Present::of(&fields))
     }
 
     #[test]

@@ -31,8 +31,15 @@ impl Sniffer {
     /// The next bytes.
     pub(crate) fn see(&mut self, mut bytes: &[u8]) {
         while let Some(end) = memchr::memchr(b'\n', bytes) {
-            self.take(&bytes[..end]);
-            self.end_line();
+            if self.filled == 0 {
+                // Nearly always: the whole line is there, and nothing has to be kept of it.
+                self.end_line(&bytes[..end]);
+            } else {
+                self.take(&bytes[..end]);
+                let (line, filled) = (self.line, self.filled);
+                self.filled = 0;
+                self.end_line(&line[..filled.min(NAME_MAX)]);
+            }
             bytes = &bytes[end + 1..];
         }
         self.take(bytes);
@@ -50,17 +57,16 @@ impl Sniffer {
         self.filled = (self.filled + bytes.len()).min(NAME_MAX + 1);
     }
 
-    fn end_line(&mut self) {
-        let line = &self.line[..self.filled.min(NAME_MAX)];
+    /// A line has ended, of which this is the beginning.
+    fn end_line(&mut self, line: &[u8]) {
         match line.first() {
             // A blank line, as strict and as lenient readers know it.
-            None | Some(b'\r') if self.filled <= 1 => (self.has_length, self.has_encoding) = (false, false),
+            None | Some(b'\r') if line.len() <= 1 => (self.has_length, self.has_encoding) = (false, false),
             Some(b'c' | b'C') if is_field(line, LENGTH) => self.has_length = true,
             Some(b't' | b'T') if is_field(line, ENCODING) => self.has_encoding = true,
             _ => {}
         }
         self.is_ambiguous |= self.has_length && self.has_encoding;
-        self.filled = 0;
     }
 }
 

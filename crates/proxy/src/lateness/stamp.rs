@@ -9,9 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
-use parking_lot::Mutex;
-
 use crate::clock::Clock;
+use crate::relay::Relay;
 
 /// Nobody has called.
 const NEVER: u64 = 0;
@@ -27,24 +26,20 @@ pub(crate) struct Stamp {
 #[derive(Debug)]
 struct Told {
     clock: Clock,
-    task: Mutex<Waker>,
+    task: Relay,
     /// In nanoseconds of the clock.
     at: AtomicU64,
 }
 
 impl Stamp {
     pub(crate) fn new(clock: Clock) -> Self {
-        let told = Arc::new(Told { clock, task: Mutex::new(Waker::noop().clone()), at: NEVER.into() });
+        let told = Arc::new(Told { clock, task: Relay::new(), at: NEVER.into() });
         Self { waker: Waker::from(Arc::clone(&told)), told }
     }
 
     /// What to poll with in this task's stead.
     pub(crate) fn context(&self, task: &Context<'_>) -> Context<'_> {
-        let mut known = self.told.task.lock();
-        if !known.will_wake(task.waker()) {
-            known.clone_from(task.waker());
-        }
-        drop(known);
+        self.told.task.to(task.waker());
         Context::from_waker(&self.waker)
     }
 
@@ -67,9 +62,7 @@ impl Wake for Told {
         let now = self.clock.now().as_nanos().max(NEVER + 1);
         // The first call counts. Who runs at this moment may see it a moment later: that is a delay of nothing.
         let _ = self.at.compare_exchange(NEVER, now, Ordering::Relaxed, Ordering::Relaxed);
-        // Not under the lock: what is woken may be the last to hold the task, and end it.
-        let task = self.task.lock().clone();
-        task.wake();
+        self.task.call();
     }
 }
 
@@ -81,8 +74,7 @@ mod tests {
     async fn the_first_call_counts_and_reaches_the_task() {
         let stamp = Stamp::new(Clock::start());
         tokio::time::advance(Duration::from_millis(5)).await;
-        let task =
-            Arc::new(Told { clock: Clock::start(), task: Mutex::new(Waker::noop().clone()), at: 0.into() });
+        let task = Arc::new(Told { clock: Clock::start(), task: Relay::new(), at: 0.into() });
         let own = Waker::from(Arc::clone(&task));
         let waker = stamp.context(&Context::from_waker(&own)).waker().clone();
         assert_eq!(stamp.take(), None);

@@ -202,7 +202,7 @@ impl Window<'_> {
             if self.is_in_time(row) {
                 served += 1.0;
                 kind.wait += row.queue_wait().as_secs_f64();
-                kind.upstream += row.upstream_time.as_secs_f64();
+                kind.upstream += row.upstream_time().as_secs_f64();
             }
         }
         Kind {

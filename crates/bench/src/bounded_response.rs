@@ -358,12 +358,14 @@ impl Report {
     }
 
     fn plot(&self) -> Plot {
+        // The curves are means: the target of a percentile has no place beside them.
+        let holds_mean = self.promised().any(|(promise, _)| promise == Promise::Mean);
         let panel = |number: usize, load: f64| Panel {
             title: format!("{load} times the capacity from {} s on: mean response time", self.calm),
             scale: Scale::Logarithmic,
             show: seconds,
             curves: self.variants.iter().map(|variant| curve(&variant.steps[number].curve)).collect(),
-            marks: vec![Mark::Level(TARGET)],
+            marks: if holds_mean { vec![Mark::Level(TARGET)] } else { Vec::new() },
         };
         Plot {
             title: "Response times held on a real site".to_owned(),

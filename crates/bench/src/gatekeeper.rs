@@ -50,6 +50,14 @@ impl Gatekeeper {
     /// # Errors
     /// If the binary isn't found, or it doesn't start (the message quotes its log).
     pub fn start(upstream: u16, keys: &[(String, String)]) -> Result<Self, Error> {
+        Self::start_pinned(upstream, keys, None)
+    }
+
+    /// The same on a processor, if one is named.
+    ///
+    /// # Errors
+    /// As [`Gatekeeper::start`].
+    pub fn start_pinned(upstream: u16, keys: &[(String, String)], cpu: Option<usize>) -> Result<Self, Error> {
         let (port, admin_port) = (free_port()?, free_port()?);
         let mut config = format!(
             "[admin]\nlisten = \"127.0.0.1:{admin_port}\"\n\n[[gate]]\nlisten = \"127.0.0.1:{port}\"\n\
@@ -58,7 +66,7 @@ impl Gatekeeper {
         for (key, value) in keys {
             config.push_str(&format!("{key} = {value}\n"));
         }
-        Self::start_with(&config, port, admin_port)
+        Self::start_binary(&find()?, &config, port, admin_port, cpu)
     }
 
     /// Starts a gatekeeper with a gate for HTTP before the service on 127.0.0.1:`upstream`, with these keys, on a

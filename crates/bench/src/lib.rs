@@ -24,6 +24,7 @@ pub mod pgpool;
 pub mod postgres;
 mod process;
 pub mod proxy_cost;
+pub mod rehearsal;
 pub mod shop;
 pub mod shortest_first;
 pub mod stall;

@@ -11,7 +11,7 @@ use bench::alternate::Display;
 use bench::flash_sale::{self, Compare, FlashSaleOptions};
 use bench::long_lane::{self, LongLaneOptions};
 use bench::{
-    bounded_response, hold_up, http, http_cost, idle_clients, own_overload, peers, proxy_cost,
+    bounded_response, hold_up, http, http_cost, idle_clients, own_overload, peers, proxy_cost, rehearsal,
     shortest_first, stall,
 };
 use clap::{Args, Parser, Subcommand};
@@ -50,6 +50,12 @@ enum Experiment {
     OverHttp(OverHttp),
     #[command(flatten)]
     ByPlan(ByPlan),
+    /// Whatever a gate does much of, for a few seconds each: what a build for release is guided by
+    Rehearse {
+        /// How long each of its parts is, in seconds
+        #[arg(long, default_value_t = 2.0)]
+        window: f64,
+    },
     /// A server whose requests take the processor time that they name, as the other experiments start it
     Origin {
         /// Where it listens on 127.0.0.1
@@ -375,8 +381,10 @@ fn run(arguments: Arguments) -> Result<(), Error> {
         http::origin::serve(port)?;
         return Ok(());
     }
-    // Before the runtime starts its threads, so that they all keep off the server's processor.
-    let server_cpu = bench::separate_processors()?;
+    // Before the runtime starts its threads, so that they all keep off the server's processor. A rehearsal measures nothing, and
+    // its gates are to have all processors.
+    let rehearses = matches!(arguments.experiment, Experiment::Rehearse { .. });
+    let server_cpu = if rehearses { None } else { bench::separate_processors()? };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -446,6 +454,10 @@ async fn experiment(experiment: Experiment, server_cpu: Option<usize>) -> Result
         }
         Experiment::OverHttp(experiment) => over_http(experiment, server_cpu, &display).await,
         Experiment::ByPlan(command) => command::by_plan(command, server_cpu, &display).await,
+        Experiment::Rehearse { window } => {
+            let options = rehearsal::Options::new(seconds(window)?);
+            Ok(rehearsal::run(&options, &display).await?.text())
+        }
         // It has no experiment to show, and was served before the runtime began.
         Experiment::Origin { .. } => Ok(String::new()),
         Experiment::Reports => Ok(hold_up::text(&hold_up::run(server_cpu, &display).await?)),

@@ -92,6 +92,8 @@ pub struct Gate {
     /// Since when clients of requests in flight think.
     idle: BTreeSet<(Instant, u32)>,
     suspended: usize,
+    /// Requests in flight whose clients have left.
+    left: usize,
     actions: VecDeque<Action>,
     events: VecDeque<Event>,
     events_lost: u64,
@@ -126,6 +128,7 @@ impl Gate {
             to_be_late: BTreeSet::new(),
             idle: BTreeSet::new(),
             suspended: 0,
+            left: 0,
             actions: VecDeque::new(),
             events: VecDeque::new(),
             events_lost: 0,
@@ -449,6 +452,7 @@ impl Gate {
             late: self.classes.late(),
             in_flight: self.tickets.len() - queued,
             suspended: self.suspended,
+            left: self.left,
             long_in_flight: self.lanes.in_flight(),
             long_limit: self.lanes.limit(),
             refusing: self.refusal.state(),
@@ -519,6 +523,7 @@ impl Gate {
         if let Some(at) = record.late_at.get() {
             self.to_be_late.remove(&(at, slot));
         }
+        self.left -= usize::from(record.canceled);
         self.relane(record.kind);
         self.send_scout(record.kind);
         self.types.rest(record.kind);

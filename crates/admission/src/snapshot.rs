@@ -37,6 +37,8 @@ pub struct Snapshot {
     pub in_flight: usize,
     /// Requests in flight whose work is given back.
     pub suspended: usize,
+    /// Requests in flight whose clients have left: the service may be busy with what nobody waits for.
+    pub left: usize,
     /// Requests in flight that count against the long lane.
     pub long_in_flight: u32,
     /// The long lane's limit in force.

@@ -28,6 +28,8 @@ struct Known {
     used: u64,
     busy_since: Option<u64>,
     suspended: bool,
+    /// Its client has left while it was in flight.
+    left: bool,
     /// Its client thought for a while, once.
     thought: bool,
     pinned: bool,
@@ -140,6 +142,10 @@ impl World {
             Op::Cancel(which) => {
                 if let Some(ticket) = self.pick(which, None) {
                     self.gate.cancel(now, ticket);
+                    self.settle(false);
+                    if let Some(known) = self.alive.get_mut(&ticket) {
+                        known.left = true;
+                    }
                 }
             }
             Op::Pin(which) => self.pin(which),
@@ -183,6 +189,7 @@ impl World {
             used: 0,
             busy_since: None,
             suspended: false,
+            left: false,
             thought: false,
             pinned: false,
             short,
@@ -406,6 +413,7 @@ impl World {
             );
         }
         assert_eq!((snapshot.in_flight, snapshot.suspended), (in_flight, suspended));
+        assert_eq!(snapshot.left, self.alive.values().filter(|known| known.left).count());
         assert_eq!(self.gate.in_flight_of(PoolSet::ALL), in_flight);
         assert_eq!(snapshot.queued, self.alive.len() - in_flight);
         assert_eq!(self.arrived, self.ended + self.alive.len(), "tickets conserved");
@@ -510,7 +518,10 @@ impl World {
         }
         let snapshot = self.gate.snapshot();
         assert_eq!((snapshot.load, snapshot.connections_in_use), (Work::ZERO, 0));
-        assert_eq!((snapshot.queued, snapshot.in_flight, snapshot.long_in_flight), (0, 0, 0));
+        assert_eq!(
+            (snapshot.queued, snapshot.in_flight, snapshot.long_in_flight, snapshot.left),
+            (0, 0, 0, 0)
+        );
         assert_eq!(self.gate.next_timeout(), None, "an alarm for nobody");
         let before = self.gate.snapshot().types;
         self.pass(3_600_000 * MS, true);

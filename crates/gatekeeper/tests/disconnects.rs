@@ -66,8 +66,10 @@ fn an_autocommitted_write_of_a_client_that_is_gone_finishes() {
         drop(client);
         noticed(&scene);
         scene.until_blocked();
+        scene.until("the server works for nobody", || scene.figure("left_in_flight") == 1);
         lock.run("COMMIT");
         scene.assert_whole(&before);
+        assert_eq!(scene.figure("left_in_flight"), 0);
     }
     assert_eq!(scene.rows("t"), "2");
 }

@@ -26,6 +26,7 @@ impl Gate {
 
     /// A client has left while its request was in flight.
     pub(super) fn has_left_in_service(&mut self, now: Instant, slot: u32) {
+        self.left += 1;
         let record = self.tickets.at(slot);
         let (arrived, started) = (record.arrived, record.dispatched);
         let leavers = self.leavers_mut(self.line_of(slot));

@@ -47,6 +47,9 @@ pub struct GateStatus {
     pub stalled: bool,
     pub in_flight: usize,
     pub suspended: usize,
+    /// Of those in flight, how many whose clients have left.
+    #[serde(default)]
+    pub left_in_flight: usize,
     pub long_in_flight: u32,
     pub long_limit: Option<u32>,
     pub connections: u32,
@@ -261,6 +264,7 @@ impl GateStatus {
             stalled: snapshot.stalled,
             in_flight: snapshot.in_flight,
             suspended: snapshot.suspended,
+            left_in_flight: snapshot.left,
             long_in_flight: snapshot.long_in_flight,
             long_limit: snapshot.long_limit,
             connections: snapshot.connections,

@@ -264,6 +264,14 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         read: |gate, out| out.gauge(&[], gate.snapshot.suspended as f64),
     },
     Metric {
+        name: "left_in_flight",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Requests in flight whose clients have left: the server may be busy with what nobody waits for",
+        read: |gate, out| out.gauge(&[], gate.snapshot.left as f64),
+    },
+    Metric {
         name: "long_in_flight",
         in_seconds: Seconds::No,
         kind: Kind::Gauge,

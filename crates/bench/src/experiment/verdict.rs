@@ -155,14 +155,21 @@ fn value(goal: &Goal, form: &Form, results: &Results, load: Load) -> Option<Inte
             paired(&pairs)
         }
         Some(Reference::Idle) => divided(mean, &[Interval::of(&of(&goal.of, Load::Clients(0))).mean])?,
-        Some(Reference::Peak) => divided(mean, &own_peaks(goal, form, results, &of))?,
-        Some(Reference::Best) => divided(mean, &means(form, &form.variants, &of))?,
+        Some(Reference::Peak) => divided(mean, &own_peaks(goal, form, results, load, &of))?,
+        Some(Reference::Best) => divided(mean, &means(form.loads(), &form.variants, &of))?,
     })
 }
 
-/// What a variant's peak is the largest of: its means under every load, and what was calibrated through it. None as long as
-/// nothing but the goal's own loads was measured: the peak of those says that they are alike, not that they are near it.
-fn own_peaks(goal: &Goal, form: &Form, results: &Results, of: &impl Fn(&str, Load) -> Vec<f64>) -> Vec<f64> {
+/// What a variant's peak before a load is the largest of: its means under this load and lighter ones, and what was calibrated
+/// through it. Who does even more under a heavier load has kept what it did. None as long as nothing but the goal's own loads
+/// was measured: the peak of those says that they are alike, not that they are near it.
+fn own_peaks(
+    goal: &Goal,
+    form: &Form,
+    results: &Results,
+    load: Load,
+    of: &impl Fn(&str, Load) -> Vec<f64>,
+) -> Vec<f64> {
     let is_calibrated = goal.metric == Metric::Throughput
         && goal.group == Who::Clients
         && form.calibrate.as_ref().is_some_and(|calibrate| calibrate.variant == goal.of);
@@ -173,15 +180,20 @@ fn own_peaks(goal: &Goal, form: &Form, results: &Results, of: &impl Fn(&str, Loa
     if has_elsewhere && calibrated.is_none() && elsewhere.all(|load| of(&goal.of, load).is_empty()) {
         return Vec::new();
     }
-    means(form, std::slice::from_ref(&goal.of), of).into_iter().chain(calibrated).collect()
+    // A form names its loads from the lightest to the heaviest.
+    let lighter = form.loads().take_while(|&other| other != load).chain([load]);
+    means(lighter, std::slice::from_ref(&goal.of), of).into_iter().chain(calibrated).collect()
 }
 
-/// Every mean of some variants under every load with clients.
-fn means(form: &Form, variants: &[String], of: &impl Fn(&str, Load) -> Vec<f64>) -> Vec<f64> {
-    let loads = || form.loads().filter(|&load| load != Load::Clients(0));
-    variants
-        .iter()
-        .flat_map(|variant| loads().map(move |load| Interval::of(&of(variant, load)).mean))
+/// Every mean of some variants under those of the loads that have clients.
+fn means(
+    loads: impl Iterator<Item = Load>,
+    variants: &[String],
+    of: &impl Fn(&str, Load) -> Vec<f64>,
+) -> Vec<f64> {
+    loads
+        .filter(|&load| load != Load::Clients(0))
+        .flat_map(|load| variants.iter().map(move |variant| Interval::of(&of(variant, load)).mean))
         .collect()
 }
 
@@ -386,6 +398,33 @@ mod tests {
         assert_eq!(found("direct", &results).1, Some((Load::Overload(3.0), 0.8)));
         add(&mut results, "gate", Load::Clients(300), 160.0);
         assert_eq!(found("gate", &results).1, Some((Load::Overload(3.0), 0.5)));
+    }
+
+    #[test]
+    fn who_does_more_under_more_load_has_kept_its_peak() {
+        let mut form = plan().full;
+        form.clients = vec![4, 300, 600];
+        let goal = |of: &str| Goal {
+            of: of.to_owned(),
+            clients_from: Some(300),
+            relative_to: Some(Reference::Peak),
+            at_least: Some(0.95),
+            ..goal()
+        };
+        let results = results(&[
+            ("gate", 4, &[20.0]),
+            ("gate", 300, &[40.0]),
+            ("gate", 600, &[50.0]),
+            ("direct", 4, &[20.0]),
+            ("direct", 300, &[40.0]),
+            ("direct", 600, &[30.0]),
+        ]);
+        let found = |of: &str| {
+            let verdict = one(&goal(of), &form, &results);
+            (verdict.standing, verdict.found.map(|found| (found.0, found.1.mean)))
+        };
+        assert_eq!(found("gate").0, Standing::Reached);
+        assert_eq!(found("direct"), (Standing::Missed, Some((Load::Clients(600), 0.75))));
     }
 
     #[test]

@@ -121,6 +121,9 @@ struct PeersArguments {
     /// Rounds; everybody has one turn at every load in each
     #[arg(long, default_value_t = 3)]
     rounds: usize,
+    /// How long half of the capacity is offered before each step, in seconds
+    #[arg(long, default_value_t = 8.0)]
+    calm: f64,
     /// How long each step is, in seconds; the part after ten of them counts, or the second half
     #[arg(long, default_value_t = 30.0)]
     step: f64,
@@ -143,6 +146,7 @@ impl PeersArguments {
         Ok(peers::Options {
             variants: peers::variant::called(&self.only),
             rounds: self.rounds.max(1),
+            calm: seconds(self.calm)?,
             step: seconds(self.step)?,
             tried: seconds(self.tried)?,
             seed: self.seed,

@@ -38,8 +38,6 @@ pub const LOADS: [f64; 3] = [1.5, 3.0, 10.0];
 pub const TRIED_AT: f64 = 3.0;
 /// The load before each step.
 const CALM: f64 = 0.5;
-/// How long that is offered: limiters learn what is usual, and Java's machine what is run often.
-pub const CALM_LASTS: Duration = Duration::from_secs(8);
 /// A step has settled after this time, or after half of it.
 const SETTLED: Duration = Duration::from_secs(10);
 /// How long a client waits. Who isn't answered is charged this.
@@ -58,6 +56,8 @@ pub struct Options {
     pub variants: Vec<Variant>,
     /// Rounds; every variant has one turn at every load in each.
     pub rounds: usize,
+    /// How long half of the capacity is offered before each step: limiters learn what is usual, and Java's machine what is run often.
+    pub calm: Duration,
     /// How long each step is.
     pub step: Duration,
     /// How long the step is with which each setting of a peer is tried.
@@ -85,6 +85,7 @@ pub async fn run(options: &Options, display: &Display) -> Result<Report, Error> 
         return Err(Error::Experiment(format!("nobody is called so; there are {names}")));
     }
     let header = Header {
+        calm: options.calm.as_secs_f64(),
         step: options.step.as_secs_f64(),
         tried: options.tried.as_secs_f64(),
         seed: options.seed,
@@ -102,7 +103,7 @@ pub async fn run(options: &Options, display: &Display) -> Result<Report, Error> 
     let gatekeeper = gatekeeper::identity()?;
     let missing = missing(options, &book, &gatekeeper);
     for (number, turn) in missing.iter().enumerate() {
-        let left = (CALM_LASTS + options.step + AROUND) * (missing.len() - number) as u32;
+        let left = (options.calm + options.step + AROUND) * (missing.len() - number) as u32;
         let place = format!(
             "{}/{}  {}, {} times the capacity, round {}",
             number + 1,
@@ -227,7 +228,8 @@ impl Laboratory<'_> {
     ) -> Result<Turned, Error> {
         // With another number of the seed for each load, so that no load has the first requests of another.
         let seed = seed.wrapping_add(((load * 10.0) as u64) * 1_000);
-        let steps = [(CALM * self.peak, CALM_LASTS), (load * self.peak, step)];
+        let calm = self.options.calm;
+        let steps = [(CALM * self.peak, calm), (load * self.peak, step)];
         let arrivals = Arrivals::poisson(Visits::of(Mix::Shopping), &steps, seed)?;
         let way: Way = variant.way;
         let front = move |origin| {
@@ -235,8 +237,8 @@ impl Laboratory<'_> {
             Ok((front.port(origin), front))
         };
         let outcome = arrivals.meet_through(front, self.options.origin_cpu, PATIENCE, None).await?;
-        let begin = CALM_LASTS + settled(step);
-        let counted = begin.as_secs_f64()..(CALM_LASTS + step).as_secs_f64();
+        let begin = calm + settled(step);
+        let counted = begin.as_secs_f64()..(calm + step).as_secs_f64();
         Ok(Turned::of(&outcome, &arrivals.work, self.peak, counted))
     }
 }
@@ -250,6 +252,7 @@ mod tests {
         Options {
             variants,
             rounds: 2,
+            calm: Duration::from_secs(8),
             step: Duration::from_secs(4),
             tried: Duration::from_secs(2),
             seed: 1,
@@ -259,7 +262,7 @@ mod tests {
     }
 
     fn header() -> Header {
-        Header { step: 4.0, tried: 2.0, seed: 1, tries: Vec::new() }
+        Header { calm: 8.0, step: 4.0, tried: 2.0, seed: 1, tries: Vec::new() }
     }
 
     #[test]

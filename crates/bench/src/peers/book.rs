@@ -17,6 +17,8 @@ const NEAR: f64 = 0.95;
 /// What decides about figures; the first line.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub(super) struct Header {
+    /// How long the calm before each step is, in seconds.
+    pub(super) calm: f64,
     /// How long steps are, in seconds.
     pub(super) step: f64,
     /// How long those are with which settings are tried.
@@ -191,7 +193,7 @@ mod tests {
     use super::*;
 
     fn header(seed: u64) -> Header {
-        Header { step: 1.0, tried: 1.0, seed, tries: vec!["a".to_owned()] }
+        Header { calm: 8.0, step: 1.0, tried: 1.0, seed, tries: vec!["a".to_owned()] }
     }
 
     #[test]

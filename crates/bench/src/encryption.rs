@@ -49,13 +49,19 @@ impl Identity {
         Ok(identity)
     }
 
+    /// The keys of a gate that has it.
+    pub(crate) fn keys(&self) -> [(String, String); 2] {
+        [("tls_cert", self.certificate()), ("tls_key", self.key())]
+            .map(|(key, path)| (key.to_owned(), format!("{:?}", path.display().to_string())))
+    }
+
     /// The certificate's file.
-    pub(crate) fn certificate(&self) -> PathBuf {
+    fn certificate(&self) -> PathBuf {
         self.directory.path().join("gate.pem")
     }
 
     /// The key's file.
-    pub(crate) fn key(&self) -> PathBuf {
+    fn key(&self) -> PathBuf {
         self.directory.path().join("gate.key")
     }
 }

@@ -58,15 +58,7 @@ impl Gatekeeper {
     /// # Errors
     /// As [`Gatekeeper::start`].
     pub fn start_pinned(upstream: u16, keys: &[(String, String)], cpu: Option<usize>) -> Result<Self, Error> {
-        let (port, admin_port) = (free_port()?, free_port()?);
-        let mut config = format!(
-            "[admin]\nlisten = \"127.0.0.1:{admin_port}\"\n\n[[gate]]\nlisten = \"127.0.0.1:{port}\"\n\
-             upstream = \"127.0.0.1:{upstream}\"\n"
-        );
-        for (key, value) in keys {
-            config.push_str(&format!("{key} = {value}\n"));
-        }
-        Self::start_binary(&find()?, &config, port, admin_port, cpu)
+        Self::start_gate("postgres", upstream, keys, cpu)
     }
 
     /// Starts a gatekeeper with a gate for HTTP before the service on 127.0.0.1:`upstream`, with these keys, on a
@@ -75,24 +67,24 @@ impl Gatekeeper {
     /// # Errors
     /// As [`Gatekeeper::start`].
     pub fn start_http(upstream: u16, keys: &[(&str, &str)], cpu: Option<usize>) -> Result<Self, Error> {
+        Self::start_gate("http", upstream, keys, cpu)
+    }
+
+    fn start_gate(
+        protocol: &str,
+        upstream: u16,
+        keys: &[(impl AsRef<str>, impl AsRef<str>)],
+        cpu: Option<usize>,
+    ) -> Result<Self, Error> {
         let (port, admin_port) = (free_port()?, free_port()?);
         let mut config = format!(
-            "[admin]\nlisten = \"127.0.0.1:{admin_port}\"\n\n[[gate]]\nprotocol = \"http\"\n\
+            "[admin]\nlisten = \"127.0.0.1:{admin_port}\"\n\n[[gate]]\nprotocol = \"{protocol}\"\n\
              listen = \"127.0.0.1:{port}\"\nupstream = \"127.0.0.1:{upstream}\"\n"
         );
         for (key, value) in keys {
-            config.push_str(&format!("{key} = {value}\n"));
+            config.push_str(&format!("{} = {}\n", key.as_ref(), value.as_ref()));
         }
         Self::start_binary(&find()?, &config, port, admin_port, cpu)
-    }
-
-    /// Starts a gatekeeper with this configuration, which listens on 127.0.0.1 at `port` and, for the admin
-    /// pages, at `admin_port`.
-    ///
-    /// # Errors
-    /// As [`Gatekeeper::start`].
-    pub fn start_with(config: &str, port: u16, admin_port: u16) -> Result<Self, Error> {
-        Self::start_binary(&find()?, config, port, admin_port, None)
     }
 
     fn start_binary(

@@ -24,7 +24,25 @@ pub use pages::Mix;
 pub(crate) use quota::Quota;
 pub(crate) use web::{HaProxy, HaProxyRole, Nginx, NginxRole, write_files};
 
+use std::net::Ipv4Addr;
+
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+
 use crate::Error;
+
+/// Takes all that a gate has which lets one request in and one more wait: two requests for this path, of which the first never ends in
+/// time. As long as they are held everybody else is refused.
+pub(crate) async fn hold_up(port: u16, path: &str) -> Result<[TcpStream; 2], Error> {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: site.example\r\n\r\n");
+    let hold = async || {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await;
+        let mut stream = stream.map_err(Error::io("connecting to the gate"))?;
+        stream.write_all(request.as_bytes()).await.map_err(Error::io("asking the gate"))?;
+        Ok::<_, Error>(stream)
+    };
+    Ok([hold().await?, hold().await?])
+}
 
 /// Runs a load on a thread and a runtime of its own.
 pub(crate) async fn on_one_thread<T: Send + 'static>(

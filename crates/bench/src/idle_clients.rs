@@ -115,11 +115,8 @@ pub async fn run(options: &Options, display: &Display) -> Result<Report, Error> 
 /// Resident memory for each of so many idle clients with TLS, in bytes.
 async fn encrypted(server: &Arc<PrivateServer>, count: u32, clients_max: u32) -> Result<f64, Error> {
     let identity = Identity::new()?;
-    let keys = [
-        ("max_clients".to_owned(), clients_max.to_string()),
-        ("tls_cert".to_owned(), format!("\"{}\"", identity.certificate().display())),
-        ("tls_key".to_owned(), format!("\"{}\"", identity.key().display())),
-    ];
+    let [certificate, key] = identity.keys();
+    let keys = [("max_clients".to_owned(), clients_max.to_string()), certificate, key];
     let port = server.port();
     let gate = blocking(move || Gatekeeper::start(port, &keys)).await?;
     let target = Target::parse(&server.dsn_through(gate.port()))?;

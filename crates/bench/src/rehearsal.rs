@@ -13,7 +13,7 @@ use crate::Error;
 use crate::alternate::Display;
 use crate::encryption::Identity;
 use crate::gatekeeper::Gatekeeper;
-use crate::http::{ClosedRun, Nginx, NginxRole, closed, write_files};
+use crate::http::{ClosedRun, Nginx, NginxRole, closed, hold_up, write_files};
 use crate::pgbench::{self, Amount, Protocol, Run};
 use crate::postgres::{PrivateServer, PrivateServerOptions};
 use crate::process::{allowed_cpus, blocking};
@@ -132,14 +132,13 @@ async fn over_http(parts: &mut Parts<'_>, cpu: Option<usize>) -> Result<(), Erro
     write_files(directory.path(), &SIZES)?;
     let identity = Identity::new()?;
     let files = NginxRole::Files(directory.path().to_owned());
-    let encrypted =
-        [identity.certificate(), identity.key()].map(|path| format!("{:?}", path.display().to_string()));
+    let keys = identity.keys();
     let (origin, [gate, waited_for, refusing, encrypted], nobody) = blocking(move || {
         let origin = Nginx::start(&files, None)?;
         // It takes connections, as far as the kernel does, and never answers.
         let nobody = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::io("listening"))?;
         let silent = nobody.local_addr().map_err(Error::io("listening"))?.port();
-        let [certificate, key] = &encrypted;
+        let keys = keys.each_ref().map(|(key, value)| (key.as_str(), value.as_str()));
         let gates = [
             Gatekeeper::start_http(origin.port(), &[], cpu)?,
             Gatekeeper::start_http(origin.port(), &[("connections", LET_IN), ("target", "\"10s\"")], cpu)?,
@@ -148,7 +147,7 @@ async fn over_http(parts: &mut Parts<'_>, cpu: Option<usize>) -> Result<(), Erro
                 &[("connections", "1"), ("queue_max", "1"), ("queue_timeout", "\"1h\"")],
                 cpu,
             )?,
-            Gatekeeper::start_http(origin.port(), &[("tls_cert", certificate), ("tls_key", key)], cpu)?,
+            Gatekeeper::start_http(origin.port(), &keys, cpu)?,
         ];
         Ok((origin, gates, nobody))
     })
@@ -158,14 +157,14 @@ async fn over_http(parts: &mut Parts<'_>, cpu: Option<usize>) -> Result<(), Erro
         parts.closed(&name, gate.port(), &format!("/{size}"), FEW, 200).await?;
     }
     parts.closed("HTTP/1.1, some wait", waited_for.port(), &format!("/{}", SIZES[0]), MANY, 200).await?;
-    let held = hold_up(refusing.port()).await?;
+    let held = hold_up(refusing.port(), "/").await?;
     parts.closed("HTTP/1.1, refused", refusing.port(), "/", FEW, 503).await?;
     drop(held);
     for (name, version) in [("HTTP/1.1 with TLS", Version::Http1), ("HTTP/2 with TLS", Version::Http2)] {
         for size in SIZES {
-            let requests = (EACH_SECOND * parts.options.window.as_secs_f64()).max(100.0) as u64;
-            // As much work as the small ones are.
-            let requests = if size == SIZES[0] { requests } else { requests / 4 };
+            // Large ones are as much work when there are a quarter as many.
+            let each_second = if size == SIZES[0] { EACH_SECOND } else { EACH_SECOND / 4.0 };
+            let requests = (each_second * parts.options.window.as_secs_f64()) as u64;
             let url = format!("https://127.0.0.1:{}/{size}", encrypted.port());
             let load = blocking(move || h2load(&url, version, requests));
             parts.part(&format!("{name}, {} KB", size / 1_024), load).await?;
@@ -178,23 +177,6 @@ async fn over_http(parts: &mut Parts<'_>, cpu: Option<usize>) -> Result<(), Erro
         Ok(())
     })
     .await
-}
-
-/// The one request that a gate lets in, and the one that may wait.
-async fn hold_up(port: u16) -> Result<Vec<tokio::net::TcpStream>, Error> {
-    use tokio::io::AsyncWriteExt as _;
-    let mut held = Vec::new();
-    for _ in 0..2 {
-        let mut stream = tokio::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port))
-            .await
-            .map_err(Error::io("connecting to the gate"))?;
-        stream
-            .write_all(b"GET / HTTP/1.1\r\nHost: site.example\r\n\r\n")
-            .await
-            .map_err(Error::io("asking the gate"))?;
-        held.push(stream);
-    }
-    Ok(held)
 }
 
 /// A version of HTTP that h2load is told to speak.
@@ -235,8 +217,7 @@ fn h2load(url: &str, version: Version, requests: u64) -> Result<f64, Error> {
 
 async fn over_postgres(parts: &mut Parts<'_>, cpu: Option<usize>) -> Result<(), Error> {
     let identity = Identity::new()?;
-    let files = [("tls_cert", identity.certificate()), ("tls_key", identity.key())];
-    let keys = files.map(|(key, path)| (key.to_owned(), format!("{:?}", path.display().to_string())));
+    let keys = identity.keys();
     let (server, gates) = blocking(move || {
         let server = PrivateServer::start(&PrivateServerOptions::default())?;
         pgbench::initialize(&server, 1)?;

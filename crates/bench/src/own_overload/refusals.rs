@@ -7,7 +7,7 @@ use super::{BUSY_CLIENTS, Options, busy};
 use crate::Error;
 use crate::alternate::Display;
 use crate::gatekeeper::Gatekeeper;
-use crate::http::{HaProxy, HaProxyRole, Nginx, Origin, closed, knock};
+use crate::http::{HaProxy, HaProxyRole, Nginx, Origin, closed, hold_up, knock};
 use crate::process::blocking;
 use crate::stats::Rounds;
 use crate::table::{ratio, spread};
@@ -60,7 +60,8 @@ impl Proxies {
 pub(super) async fn measure(origin: &Nginx, options: &Options, display: &Display) -> Result<Refusals, Error> {
     let (port, cpu) = (origin.port(), options.gate_cpu);
     let proxies = blocking(move || Proxies::start(port, cpu)).await?;
-    let holding = hold_up(&proxies.refusing).await?;
+    // Half an hour of a processor: the origin is ended long before.
+    let holding = hold_up(proxies.refusing.port(), "/long?work=1800000000").await?;
     let (mut found, window) = (Refusals::default(), options.window / 4);
     let [passes, refuses, rejects] = &proxies.haproxy;
     for round in 0..options.rounds {
@@ -83,22 +84,6 @@ pub(super) async fn measure(origin: &Nginx, options: &Options, display: &Display
     })
     .await?;
     Ok(found)
-}
-
-/// Two requests, of which one never ends in time and the other waits.
-async fn hold_up(gate: &Gatekeeper) -> Result<Vec<tokio::net::TcpStream>, Error> {
-    use tokio::io::AsyncWriteExt as _;
-    let mut holding = Vec::new();
-    for _ in 0..2 {
-        let mut stream = tokio::net::TcpStream::connect((std::net::Ipv4Addr::LOCALHOST, gate.port()))
-            .await
-            .map_err(Error::io("connecting to the gate"))?;
-        // Half an hour of a processor: the origin is ended long before.
-        let long = b"GET /long?work=1800000000 HTTP/1.1\r\nHost: site.example\r\n\r\n";
-        stream.write_all(long).await.map_err(Error::io("asking the gate"))?;
-        holding.push(stream);
-    }
-    Ok(holding)
 }
 
 impl Refusals {

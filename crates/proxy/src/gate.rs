@@ -198,8 +198,8 @@ impl Driver {
     pub fn learned(&self) -> (Learned, Vec<Arc<str>>) {
         let inner = self.inner.lock();
         let mut learned = inner.gate.learned();
-        let label = |known: &LearnedType| inner.observer.label(known.request_type);
-        // What has no name would have none after the restart either.
+        let label = |known: &LearnedType| inner.observer.own_label(known.request_type);
+        // What has no name, or none to be shown, would have none after the restart either.
         learned.types.retain(|known| label(known).is_some());
         let labels = learned.types.iter().filter_map(label).collect();
         (learned, labels)
@@ -209,7 +209,7 @@ impl Driver {
     pub fn recall(&self, learned: &Learned, labels: &[Arc<str>]) {
         self.settle(|inner, now| {
             for (known, label) in learned.types.iter().zip(labels) {
-                inner.observer.describe(&TypeName { key: known.request_type, label: Arc::clone(label) });
+                inner.observer.describe(&TypeName::new(known.request_type, Arc::clone(label)));
             }
             inner.gate.recall(now, learned);
         });

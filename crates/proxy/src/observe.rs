@@ -42,8 +42,17 @@ pub const CHANGES_MAX: usize = 256;
 pub struct TypeName {
     /// What the gate knows it by.
     pub key: RequestType,
-    /// What people know it by. Never holds a literal of a statement.
+    /// The type in whose row people see it: its own, unless its own name isn't to be shown yet.
+    pub row: RequestType,
+    /// What people know that row by. Never holds a literal of a statement.
     pub label: Arc<str>,
+}
+
+impl TypeName {
+    /// A type with a row of its own.
+    pub const fn new(key: RequestType, label: Arc<str>) -> Self {
+        Self { key, row: key, label }
+    }
 }
 
 /// What the judge has changed by itself, for the log.
@@ -250,6 +259,8 @@ pub struct Totals {
 #[derive(Debug)]
 pub struct Observer {
     types: LruCache<RequestType, Entry>,
+    /// Types that are seen in the row of another one.
+    elsewhere: LruCache<RequestType, RequestType>,
     other: Entry,
     totals: Totals,
     changes: Vec<Change>,
@@ -273,13 +284,14 @@ impl Observer {
         let rows_max = NonZeroUsize::MIN.saturating_add(types_max);
         Self {
             types: LruCache::new(rows_max),
+            elsewhere: LruCache::new(rows_max),
             other: Entry::new(OTHER.into()),
             totals: Totals::default(),
             changes: Vec::new(),
         }
     }
 
-    /// Whether the name of this type is known; then it also counts as used. Asking spares making a name in vain.
+    /// Whether this type has a row of its own; then it also counts as used. Asking spares making a name in vain.
     pub fn knows(&mut self, request_type: RequestType) -> bool {
         self.types.get(&request_type).is_some()
     }
@@ -290,14 +302,28 @@ impl Observer {
         if self.knows(name.key) {
             return;
         }
+        if name.row == name.key {
+            self.elsewhere.pop(&name.key);
+        } else {
+            self.elsewhere.push(name.key, name.row);
+            if self.knows(name.row) {
+                return;
+            }
+        }
         let entry = Entry::new(self.unique_label(name));
-        if let Some((_, forgotten)) = self.types.push(name.key, entry) {
+        if let Some((_, forgotten)) = self.types.push(name.row, entry) {
             self.other.absorb(&forgotten);
         }
     }
 
-    /// The name of a type that has a row.
+    /// The name of the row in which a type is seen.
     pub fn label(&self, request_type: RequestType) -> Option<Arc<str>> {
+        let row = self.elsewhere.peek(&request_type).unwrap_or(&request_type);
+        self.types.peek(row).map(|entry| Arc::clone(&entry.label))
+    }
+
+    /// The name of a type that has a row of its own.
+    pub fn own_label(&self, request_type: RequestType) -> Option<Arc<str>> {
         self.types.peek(&request_type).map(|entry| Arc::clone(&entry.label))
     }
 
@@ -305,7 +331,7 @@ impl Observer {
     /// look alike, but two series of a metric must not.
     fn unique_label(&self, name: &TypeName) -> Arc<str> {
         let is_taken = &*name.label == OTHER || self.types.iter().any(|(_, entry)| entry.label == name.label);
-        if is_taken { format!("{} #{:016x}", name.label, name.key.0).into() } else { Arc::clone(&name.label) }
+        if is_taken { format!("{} #{:016x}", name.label, name.row.0).into() } else { Arc::clone(&name.label) }
     }
 
     /// Counts what happened.
@@ -316,8 +342,10 @@ impl Observer {
                 self.totals.queue_wait_dispatched.record(queue_wait);
                 let entry = self.entry(request_type);
                 entry.counts.dispatched += 1;
-                entry.work = work;
                 entry.queue_wait.record(queue_wait);
+                if let Some(entry) = self.types.peek_mut(&request_type) {
+                    entry.work = work;
+                }
             }
             Event::Rejected { request_type, reason, queue_wait, .. } => {
                 self.totals.counts.reject(reason);
@@ -391,16 +419,19 @@ impl Observer {
         std::mem::take(&mut self.changes)
     }
 
+    /// The row in which a type is seen.
     fn entry(&mut self, request_type: RequestType) -> &mut Entry {
-        self.types.get_mut(&request_type).unwrap_or(&mut self.other)
+        let row = if self.elsewhere.is_empty() { None } else { self.elsewhere.peek(&request_type) };
+        self.types.get_mut(row.unwrap_or(&request_type)).unwrap_or(&mut self.other)
     }
 
     fn change_lane(&mut self, request_type: RequestType, lane: Lane, work: Work) {
         self.totals.lane_changes += 1;
-        let Some(entry) = self.types.get_mut(&request_type) else { return };
-        entry.lane = lane;
-        entry.work = work;
-        let label = Arc::clone(&entry.label);
+        let Some(label) = self.label(request_type) else { return };
+        // In a row with others, its lane is one of several.
+        if let Some(entry) = self.types.get_mut(&request_type) {
+            (entry.lane, entry.work) = (lane, work);
+        }
         self.note(Change::Lane { label, lane, work });
     }
 
@@ -412,6 +443,7 @@ impl Observer {
 
     fn forget(&mut self, request_type: RequestType) {
         self.totals.types_forgotten += 1;
+        self.elsewhere.pop(&request_type);
         if let Some(forgotten) = self.types.pop(&request_type) {
             self.other.absorb(&forgotten);
         }

@@ -32,7 +32,7 @@ impl Fake {
 
 fn row(key: Option<RequestType>, label: &str, succeeded: u64, work_ms: u64) -> TypeRow {
     let mut observer = Observer::new(1);
-    observer.describe(&TypeName { key: READ, label: "any".into() });
+    observer.describe(&TypeName::new(READ, "any".into()));
     let work = Work::from(Duration::from_millis(work_ms));
     observer.record(&Event::LaneChanged { request_type: READ, lane: Lane::Short, work });
     let mut row = observer.table().remove(0);

@@ -35,7 +35,7 @@ fn arrive(driver: &Arc<Driver>) -> Arrival {
         entry: Entry::Queued,
         deadline: None,
     };
-    driver.arrive(request, || TypeName { key: RequestType(1), label: "a type".into() })
+    driver.arrive(request, || TypeName::new(RequestType(1), "a type".into()))
 }
 
 #[test]

@@ -110,6 +110,11 @@ impl Classifier {
         }
     }
 
+    /// Knows the words of types that had these labels before.
+    pub(crate) fn recall(&self, labels: &[Arc<str>]) {
+        labels.iter().for_each(|label| self.routes.recall(label));
+    }
+
     /// The type of a request.
     pub(crate) fn classify<B>(&self, request: &Request<B>) -> Classified {
         let (method, path) = (request.method(), request.uri().path());
@@ -146,7 +151,7 @@ pub fn request_type(name: &str) -> RequestType {
 }
 
 pub(super) fn named(name: &str) -> TypeName {
-    TypeName { key: request_type(name), label: Arc::from(name) }
+    TypeName::new(request_type(name), Arc::from(name))
 }
 
 /// Whether a name can be a label.

@@ -125,6 +125,8 @@ impl Bound {
     /// Serves until the gate ends.
     pub async fn run(self) {
         let Self { gate, listener } = self;
+        // What was kept of an earlier run was told to the driver since it exists.
+        gate.classifier.recall(&gate.driver.learned().1);
         let bounds = || {
             let told = gate.told();
             Bounds {

@@ -1,9 +1,12 @@
 //! Request types without configuration: method and path template, learned from traffic.
 //!
 //! A path is a walk down a tree, segment by segment. What looks like an identifier (a number, a UUID, a hash, a date, a
-//! token) is `*` from the start. Any other segment is `*` until it has been seen in [`SEEN`] requests at its place: by
-//! then it is part of the site, not of somebody's data. So a label never shows what few have asked for (tokens, addresses,
-//! names), and a request of a new path counts for the template that is known so far.
+//! token) is `*` from the start. Any other segment becomes a word in two steps:
+//!
+//! - It is *told apart* after [`APART`] requests that had it at its place: the judge learns what they cost by themselves. A
+//!   heavy page must not hide among light ones for long.
+//! - It is *shown* after [`SEEN`]: by then it is part of the site, not of somebody's data. So a label never shows what few
+//!   have asked for (names, addresses); until then people see one row for all that have the same label.
 //!
 //! ```text
 //! GET /orders/1234/items      GET /orders/*/items
@@ -13,39 +16,25 @@
 //!
 //! **Bounds.** A place counts the frequent ones among its segments by the method of Misra and Gries ("Finding repeated
 //! elements", 1982) with [`CANDIDATES_MAX`] counters: one that makes more than 1 in [`CANDIDATES_MAX`] of the requests
-//! can't be missed, whatever the others are. A place with more than [`LITERALS_MAX`] segments of its own is one of high
-//! cardinality, and is `*` from then on. At most [`PLACES_MAX`] places, [`DEPTH_MAX`] deep; what lies deeper is `**`.
-
-use std::collections::HashMap;
+//! can't be missed, whatever the others are. A place with more than [`APART_MAX`] words that can't be shown is one of
+//! somebody's data, and tells only those apart from then on that it may show. One with more than [`SHOWN_MAX`] that it shows is of
+//! high cardinality, and is `*`. At most [`PLACES_MAX`] places, [`DEPTH_MAX`] deep; what lies deeper is `**`.
 
 use http::Method;
 use parking_lot::Mutex;
 
-use super::classify::named;
 use crate::observe::TypeName;
 
-/// A segment is shown, and distinguished, once so many requests had it.
-pub(crate) const SEEN: u32 = 50;
-/// … and if it makes at least 1 in so many of the requests that come to its place.
-const SHARE: u32 = 256;
-/// The segments that a place counts before it knows them.
-const CANDIDATES_MAX: usize = 512;
-/// The segments of its own that a place may have; with more it has none.
-const LITERALS_MAX: usize = 128;
-/// The places of a gate, over all methods.
-const PLACES_MAX: usize = 4_096;
-/// How deep a template goes.
-const DEPTH_MAX: usize = 12;
-/// A longer segment is data.
-const SEGMENT_MAX: usize = 40;
-/// Counts are halved when a place has seen so many requests, so that what is rare today is judged by today.
-const HALVE_AT: u32 = 1 << 20;
-/// Extensions that say what kind of thing is asked for; of all others nothing is shown.
-const EXTENSIONS: [&str; 36] = [
-    "avif", "asp", "aspx", "cgi", "css", "csv", "do", "gif", "gz", "htm", "html", "ico", "jpeg", "jpg", "js",
-    "json", "jsp", "map", "md", "mjs", "mp3", "mp4", "otf", "pdf", "php", "png", "svg", "ttf", "txt", "wasm",
-    "webm", "webp", "woff", "woff2", "xml", "zip",
-];
+mod segment;
+mod tree;
+
+use segment::{look_at, segments};
+#[cfg(any(test, feature = "garbage"))]
+pub(crate) use tree::SEEN;
+use tree::Tree;
+
+/// What stands for every method that isn't one of [`METHODS`].
+const OTHER_METHOD: &str = "OTHER";
 const METHODS: [Method; 9] = [
     Method::GET,
     Method::HEAD,
@@ -62,238 +51,33 @@ const METHODS: [Method; 9] = [
 #[derive(Debug)]
 pub(crate) struct Routes(Mutex<Tree>);
 
-#[derive(Debug)]
-struct Tree {
-    /// A root for each of [`METHODS`] and one for all others, then what grew below them.
-    places: Vec<Place>,
-}
-
-/// What has the same template so far.
-#[derive(Debug)]
-struct Place {
-    name: TypeName,
-    /// Requests that went on from here, since counts were halved.
-    passed: u32,
-    /// Segments that are known.
-    literals: HashMap<Box<str>, u32>,
-    /// Identifiers with an extension.
-    files: HashMap<&'static str, u32>,
-    /// What is not.
-    any: Option<u32>,
-    /// Segments that may become known.
-    candidates: HashMap<Box<str>, u32>,
-    /// Too many were known.
-    is_collapsed: bool,
-}
-
-impl Place {
-    fn new(label: &str) -> Self {
-        Self {
-            name: named(label),
-            passed: 0,
-            literals: HashMap::new(),
-            files: HashMap::new(),
-            any: None,
-            candidates: HashMap::new(),
-            is_collapsed: false,
-        }
-    }
-
-    /// Counts a segment that isn't known. Whether it is from now on.
-    fn notice(&mut self, segment: &str) -> bool {
-        if self.is_collapsed {
-            return false;
-        }
-        if let Some(count) = self.candidates.get_mut(segment) {
-            *count += 1;
-            let known = *count >= SEEN && u64::from(*count) * u64::from(SHARE) >= u64::from(self.passed);
-            if known {
-                self.candidates.remove(segment);
-            }
-            return known;
-        }
-        if self.candidates.len() < CANDIDATES_MAX {
-            self.candidates.insert(segment.into(), 1);
-        } else {
-            self.candidates.retain(|_, count| {
-                *count -= 1;
-                *count > 0
-            });
-        }
-        false
-    }
-
-    fn pass(&mut self) {
-        self.passed += 1;
-        if self.passed >= HALVE_AT {
-            self.passed /= 2;
-            self.candidates.retain(|_, count| {
-                *count /= 2;
-                *count > 0
-            });
-        }
-    }
-}
-
-/// What a segment is before anything is learned of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Segment<'a> {
-    /// It may be part of the site.
-    Word(&'a str),
-    /// An identifier.
-    Any,
-    /// An identifier with an extension.
-    File(&'static str),
-}
-
 impl Routes {
     /// Nothing is known but the methods.
     pub(crate) fn new() -> Self {
-        let roots = METHODS.iter().map(Method::as_str).chain(["OTHER"]);
-        Self(Mutex::new(Tree { places: roots.map(|method| Place::new(&format!("{method} /"))).collect() }))
+        Self(Mutex::new(Tree::new(METHODS.iter().map(Method::as_str).chain([OTHER_METHOD]))))
     }
 
     /// The request type of this method and path, as it is known now. One more request has it.
     pub(crate) fn find(&self, method: &Method, path: &str) -> TypeName {
         let root = METHODS.iter().position(|known| known == method).unwrap_or(METHODS.len());
-        let mut tree = self.0.lock();
-        let mut place = root as u32;
-        for (depth, segment) in segments(path).enumerate() {
-            if depth == DEPTH_MAX {
-                place = tree.beyond(place);
-                break;
-            }
-            place = tree.step(place, look_at(segment));
-        }
-        tree.at(place).name.clone()
-    }
-}
-
-impl Tree {
-    fn at(&self, place: u32) -> &Place {
-        &self.places[place as usize]
+        self.0.lock().find(root, segments(path).map(look_at))
     }
 
-    fn at_mut(&mut self, place: u32) -> &mut Place {
-        &mut self.places[place as usize]
-    }
-
-    fn step(&mut self, from: u32, segment: Segment<'_>) -> u32 {
-        let place = self.at_mut(from);
-        place.pass();
-        match segment {
-            Segment::Any => self.any(from),
-            Segment::File(extension) => match place.files.get(extension) {
-                Some(&next) => next,
-                None => self.grow(from, &format!("*.{extension}"), |place, next| {
-                    place.files.insert(extension, next);
-                }),
-            },
-            Segment::Word(word) => {
-                if let Some(&next) = place.literals.get(word) {
-                    return next;
-                }
-                if !place.notice(word) {
-                    return self.any(from);
-                }
-                if place.literals.len() >= LITERALS_MAX {
-                    place.is_collapsed = true;
-                    (place.literals, place.candidates) = (HashMap::new(), HashMap::new());
-                    return self.any(from);
-                }
-                self.grow(from, word, |place, next| {
-                    place.literals.insert(word.into(), next);
-                })
-            }
+    /// Knows the words of a type that had this label before. What is no label of a template is left alone.
+    pub(crate) fn recall(&self, label: &str) {
+        let Some((method, path)) = label.split_once(" /") else { return };
+        let methods = METHODS.iter().map(Method::as_str).chain([OTHER_METHOD]);
+        if let Some((root, _)) = methods.enumerate().find(|(_, known)| *known == method) {
+            self.0.lock().recall(root, segments(path).map(look_at));
         }
     }
-
-    fn any(&mut self, from: u32) -> u32 {
-        match self.at(from).any {
-            Some(next) => next,
-            None => self.grow(from, "*", |place, next| place.any = Some(next)),
-        }
-    }
-
-    /// All that lies deeper.
-    fn beyond(&mut self, from: u32) -> u32 {
-        match self.at(from).files.get("") {
-            Some(&next) => next,
-            None => self.grow(from, "**", |place, next| {
-                place.files.insert("", next);
-            }),
-        }
-    }
-
-    /// A place below another one; without room for it, that other one itself.
-    fn grow(&mut self, from: u32, segment: &str, link: impl FnOnce(&mut Place, u32)) -> u32 {
-        if self.places.len() >= PLACES_MAX {
-            return from;
-        }
-        let parent = &self.at(from).name.label;
-        let slash = if parent.ends_with('/') { "" } else { "/" };
-        let label = format!("{parent}{slash}{segment}");
-        let next = self.places.len() as u32;
-        self.places.push(Place::new(&label));
-        link(self.at_mut(from), next);
-        next
-    }
-}
-
-/// The segments of a path, without empty ones, and each without its parameters (`;jsessionid=…`).
-fn segments(path: &str) -> impl Iterator<Item = &str> {
-    path.split('/')
-        .map(|segment| segment.split(';').next().unwrap_or(""))
-        .filter(|segment| !segment.is_empty())
-}
-
-fn look_at(segment: &str) -> Segment<'_> {
-    if !is_data(segment) {
-        return Segment::Word(segment);
-    }
-    let extension = segment.rsplit_once('.').map(|(_, extension)| extension);
-    let known =
-        extension.and_then(|extension| EXTENSIONS.iter().find(|known| known.eq_ignore_ascii_case(extension)));
-    known.map_or(Segment::Any, |known| Segment::File(known))
-}
-
-/// Whether a segment looks like an identifier, whoever asks for it.
-fn is_data(segment: &str) -> bool {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~' | b'+');
-    if segment.len() > SEGMENT_MAX || !segment.bytes().all(allowed) {
-        return true;
-    }
-    segment.split(['-', '_', '.', '~', '+']).any(is_identifier)
-}
-
-/// A number of more than a version's length, or what only a machine would call something.
-fn is_identifier(part: &str) -> bool {
-    let digits = part.bytes().filter(u8::is_ascii_digit).count();
-    let letters = part.len() - digits;
-    let is_hex = part.bytes().all(|byte| byte.is_ascii_hexdigit());
-    (digits > 0 && letters == 0)
-        || (is_hex && digits > 0 && part.len() >= 6)
-        || (part.len() >= 8 && digits >= 3)
-        || (part.len() >= 16 && digits > 0)
-        || has_random_case(part)
-}
-
-/// Letters that change their case more often than words do: base64.
-fn has_random_case(part: &str) -> bool {
-    let bytes = part.as_bytes();
-    let changes = bytes
-        .windows(2)
-        .filter(|pair| {
-            pair[0].is_ascii_uppercase() && pair[1].is_ascii_lowercase()
-                || pair[0].is_ascii_lowercase() && pair[1].is_ascii_uppercase()
-        })
-        .count();
-    part.len() >= 10 && changes * 2 >= part.len()
 }
 
 #[cfg(test)]
 mod tests {
+    use super::tree::{APART, DEPTH_MAX};
     use super::*;
+    use crate::http::classify::request_type;
 
     fn label(routes: &Routes, path: &str) -> String {
         routes.find(&Method::GET, path).label.to_string()
@@ -330,40 +114,66 @@ mod tests {
     }
 
     #[test]
-    fn what_looks_like_data_is_data() {
-        let data = [
-            "1",
-            "20240131",
-            "2024-01-31",
-            "9f86d081884c7d65",
-            "c0ffee12",
-            "item42a7f99",
-            "ann@example.org",
-            "a%20b",
-            "6ba7b810-9dad-11d1-80b4-00c04fd430c8",
-            "eyJhbGciOiJIUzI1NiJ9",
-            "dQw4w9WgXcQ",
-            "x=1",
-            "naïve",
-            "a-segment-that-is-too-long-to-be-part-of-a-site",
+    fn a_word_is_a_type_of_its_own_long_before_it_is_shown() {
+        let routes = Routes::new();
+        let find = |path| routes.find(&Method::GET, path);
+        let all = request_type("GET /*");
+        for count in 1..APART {
+            assert_eq!(find("/cart").key, all, "{count}");
+        }
+        for count in APART..SEEN {
+            let cart = find("/cart");
+            assert_eq!(
+                (cart.key, cart.row, &*cart.label),
+                (request_type("GET /cart"), all, "GET /*"),
+                "{count}"
+            );
+        }
+        // What was learned of it stays.
+        let cart = find("/cart");
+        assert_eq!((cart.key, cart.row, &*cart.label), (request_type("GET /cart"), cart.key, "GET /cart"));
+        assert_eq!(find("/help").key, all);
+    }
+
+    #[test]
+    fn what_lies_below_a_word_that_is_not_shown_has_the_label_of_all_there() {
+        let routes = after(&["/users/1/settings/mail"]);
+        let find = |path| routes.find(&Method::GET, path);
+        let of_all = find("/users/1/settings/mail");
+        for _ in 0..APART {
+            find("/users/ann/settings/mail");
+        }
+        let of_ann = find("/users/ann/settings/mail");
+        assert_eq!((of_ann.row, &*of_ann.label), (of_all.key, "GET /users/*/settings/mail"));
+        assert_eq!(of_ann.key, request_type("GET /users/ann/settings/mail"));
+        for _ in 0..SEEN {
+            find("/users/ann/settings/mail");
+        }
+        assert_eq!(label(&routes, "/users/ann/settings/mail"), "GET /users/ann/settings/mail");
+        assert_eq!(find("/users/ann/settings/mail").row, of_ann.key);
+    }
+
+    #[test]
+    fn what_was_shown_before_a_restart_is_shown_after_it() {
+        let routes = Routes::new();
+        let labels = [
+            "GET /shop/cart/*",
+            "GET /img/*.png",
+            "OTHER /dav",
+            "checkout",
+            "BREW /tea",
+            "GET / ",
+            "GET /a b/c",
         ];
-        for segment in data {
-            assert!(is_data(segment), "{segment}");
-        }
-        for word in [
-            "v1",
-            "v2",
-            "api",
-            "oauth2",
-            "2fa",
-            "index.html",
-            "best-sellers",
-            "ProductDetail",
-            "wp-admin",
-            "x86",
-        ] {
-            assert!(!is_data(word), "{word}");
-        }
+        labels.iter().for_each(|label| routes.recall(label));
+        assert_eq!(label(&routes, "/shop/cart/7"), "GET /shop/cart/*");
+        assert_eq!(label(&routes, "/img/7.png"), "GET /img/*.png");
+        assert_eq!(label(&routes, "/shop/help"), "GET /shop/*");
+        assert_eq!(label(&routes, "/tea"), "GET /*");
+        assert_eq!(
+            routes.find(&Method::from_bytes(b"PROPFIND").unwrap(), "/dav").label.as_ref(),
+            "OTHER /dav"
+        );
     }
 
     #[test]
@@ -371,51 +181,6 @@ mod tests {
         let routes = after(&["/img/1.png"]);
         assert_eq!(label(&routes, "/img/9f86d081884c.PNG"), "GET /img/*.png");
         assert_eq!(label(&routes, "/img/9f86d081884c.secret"), "GET /img/*");
-    }
-
-    #[test]
-    fn a_place_of_high_cardinality_collapses() {
-        let routes = Routes::new();
-        let name = |number: usize| {
-            let letter = |shift: usize| char::from(b'a' + (number / shift % 26) as u8);
-            format!("/{}{}{}/settings", letter(1), letter(26), letter(676))
-        };
-        // Many users, none of whom makes a large share.
-        for _ in 0..3 * SEEN {
-            for user in 0..1_000 {
-                routes.find(&Method::GET, &name(user));
-            }
-        }
-        assert_eq!(label(&routes, &name(7)), "GET /*/settings");
-        // Each a large share for a while, so that too many become known.
-        let routes = Routes::new();
-        for user in 0..1_000 {
-            for _ in 0..2 * SEEN {
-                routes.find(&Method::GET, &name(user));
-            }
-        }
-        assert!(label(&routes, &name(7)).starts_with("GET /*"));
-        assert!(routes.0.lock().places[0].literals.is_empty());
-    }
-
-    #[test]
-    fn the_tree_is_bounded_whatever_is_asked_for() {
-        let routes = Routes::new();
-        let deep = "/a".repeat(1_000);
-        for _ in 0..100 * SEEN {
-            routes.find(&Method::GET, &deep);
-        }
-        assert!(label(&routes, &deep).ends_with("/**"));
-        let mut word = 0_u64;
-        for _ in 0..200_000 {
-            word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let letters: String =
-                (0..8).map(|at| char::from(b'a' + (word >> (at * 8 + 3) & 15) as u8)).collect();
-            routes.find(&Method::GET, &format!("/{letters}/x/{letters}/y"));
-        }
-        let tree = routes.0.lock();
-        assert!(tree.places.len() <= PLACES_MAX);
-        assert!(tree.places.iter().all(|place| place.candidates.len() <= CANDIDATES_MAX));
     }
 
     #[test]

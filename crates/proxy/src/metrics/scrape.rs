@@ -108,7 +108,7 @@ mod tests {
         for key in 0..300 {
             let label = format!("t{key}").into();
             let request_type = admission::RequestType(key);
-            observer.describe(&crate::observe::TypeName { key: request_type, label });
+            observer.describe(&crate::observe::TypeName::new(request_type, label));
         }
         let mut rows = observer.table();
         for row in &mut rows {

@@ -14,7 +14,7 @@ fn ms(millis: u64) -> Duration {
 }
 
 fn named(key: RequestType, label: &str) -> TypeName {
-    TypeName { key, label: label.into() }
+    TypeName::new(key, label.into())
 }
 
 fn work_ms(millis: u64) -> Work {
@@ -23,8 +23,12 @@ fn work_ms(millis: u64) -> Work {
 
 /// A type that did one thing of each kind.
 fn busy(observer: &mut Observer, key: RequestType, label: &str) {
-    observer.describe(&named(key, label));
-    let entry = observer.entry(key);
+    busy_as(observer, &named(key, label));
+}
+
+fn busy_as(observer: &mut Observer, name: &TypeName) {
+    observer.describe(name);
+    let entry = observer.entry(name.key);
     entry.counts.dispatched += 1;
     entry.counts.reject(Reason::Deadline);
     entry.counts.complete(Outcome::Success, work_ms(20));
@@ -34,6 +38,36 @@ fn busy(observer: &mut Observer, key: RequestType, label: &str) {
 
 fn row<'a>(rows: &'a [TypeRow], label: &str) -> &'a TypeRow {
     rows.iter().find(|row| &*row.label == label).unwrap()
+}
+
+#[test]
+fn a_type_that_is_not_to_be_shown_counts_in_the_row_of_another_one() {
+    let mut observer = Observer::new(10);
+    let hidden = TypeName { key: REPORT, row: READ, label: "GET /*".into() };
+    // Its row is there before a request of the row's own type.
+    busy_as(&mut observer, &hidden);
+    busy(&mut observer, READ, "GET /*");
+    observer.record(&Event::LaneChanged { request_type: REPORT, lane: Lane::Long, work: work_ms(900) });
+    let rows = observer.table();
+    let [row] = rows.as_slice() else { panic!("{rows:?}") };
+    assert_eq!((row.key, &*row.label, row.counts.dispatched), (Some(READ), "GET /*", 2));
+    assert_eq!(row.lane, Lane::Unknown, "the lane of one of them is not the row's");
+    let changes = observer.take_changes();
+    assert!(matches!(&changes[..], [Change::Lane { label, .. }] if &**label == "GET /*"), "{changes:?}");
+    assert_eq!((observer.label(REPORT), observer.own_label(REPORT)), (Some("GET /*".into()), None));
+
+    // What it does once it is shown is seen in its own row, what it did before stays where it was.
+    busy(&mut observer, REPORT, "GET /report");
+    let rows = observer.table();
+    assert_eq!(self::row(&rows, "GET /*").counts.dispatched, 2);
+    assert_eq!(self::row(&rows, "GET /report").counts.dispatched, 1);
+    assert_eq!(observer.own_label(REPORT), Some("GET /report".into()));
+
+    // And nothing is left of it when it is forgotten.
+    busy_as(&mut observer, &TypeName { key: RequestType(3), ..hidden });
+    observer.record(&Event::TypeForgotten { request_type: RequestType(3) });
+    assert_eq!(observer.label(RequestType(3)), None);
+    assert!(observer.elsewhere.is_empty());
 }
 
 #[test]

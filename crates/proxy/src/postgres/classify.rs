@@ -168,7 +168,7 @@ pub(crate) fn request_type(database: &str, type_hash: u64, explicit: bool) -> Re
 pub(crate) fn type_name(database: &str, analysis: &Analysis, explicit: bool) -> TypeName {
     let transaction = if explicit { EXPLICIT } else { "" };
     let label: Arc<str> = format!("{database}: {transaction}{}", analysis.label).into();
-    TypeName { key: request_type(database, analysis.type_hash, explicit), label }
+    TypeName::new(request_type(database, analysis.type_hash, explicit), label)
 }
 
 /// The key of the type of this name, if it tells all of the type: not where it is cut, and of messages with so many statements that

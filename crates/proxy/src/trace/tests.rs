@@ -213,7 +213,7 @@ fn recorded(path: &std::path::Path, bytes_max: u64, full: Full, requests: u64) {
     driver.set_pool(PoolId::default(), 1);
     let recording = record(&driver, header(), TraceFile { path: path.to_owned(), bytes_max, full }).unwrap();
     for number in 0..requests {
-        let name = |key| TypeName { key: RequestType(key), label: format!("type {key}").into() };
+        let name = |key| TypeName::new(RequestType(key), format!("type {key}").into());
         let kind = number % 2;
         let Arrival::Dispatched(permit) = driver.arrive(request(kind), || name(kind)) else {
             panic!("it waits")

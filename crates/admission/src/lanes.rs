@@ -13,7 +13,7 @@
 //! * **How many** longs may be in flight the operator states, or [`width`] finds. Until it has, there is no limit but three
 //!   quarters of the connections, or what the operator or the server told: that harms nobody below saturation.
 //! * A type whose own coefficient of variation is too high isn't limited (finding 3; `cost/variation.rs` has the bound and
-//!   its reasons), unless its clients leave in service (`leavers.rs`). It waits among the shorts, but leaves the last quarter of the connections to others. Nobody stops behind it;
+//!   its reasons), unless its clients leave in service (`leavers.rs`) or more of it are in service than were ever seen (`types.rs`). It waits among the shorts, but leaves the last quarter of the connections to others. Nobody stops behind it;
 //!   when it has been overtaken by more than its allowance it goes by itself, as a long does.
 //! * **Among the longs** the order is shortest first with aging; the floor of aging is for short requests and doesn't hold here
 //!   (finding 5). With X = 3 the rarest and largest type is no slower than without a gate, with 5 it is by 8 %

@@ -28,6 +28,9 @@ const NONE: u32 = u32::MAX;
 /// Of so many requests the mean is taken that a type counts by.
 const DONE_MEMORY: u32 = 256;
 
+/// See [`Type::goes_unlimited`].
+const PROVEN: u64 = 4;
+
 /// One request type.
 #[derive(Debug)]
 pub(crate) struct Type {
@@ -42,6 +45,8 @@ pub(crate) struct Type {
     pub(crate) lane: Lane,
     /// How many of its clients leave in service.
     pub(crate) lost: Lost,
+    /// That it varies isn't believed before it has so many samples.
+    doubted: u64,
     /// Its requests in flight that have used more than was expected.
     pub(crate) overdue: Growing,
     /// Its requests in flight.
@@ -77,6 +82,7 @@ impl Type {
             usual: Usual::default(),
             lane: Lane::Unknown,
             lost: Lost::default(),
+            doubted: 0,
             overdue: Growing::default(),
             in_flight: List::new(Through::Type),
             thinking: 0,
@@ -97,6 +103,22 @@ impl Type {
     /// occupies nothing but its connection, and may do so for hours: the next one goes.
     pub(crate) fn is_out(&self) -> bool {
         self.in_flight.len() > self.thinking
+    }
+
+    /// Whether it goes without a limit because it varies too much.
+    ///
+    /// Little is needed to call a type variable, since that harms nobody below saturation. In overload those of a type that doesn't vary
+    /// would then all be in service at once, each for longer than its client waits, and who isn't answered teaches nothing: so once
+    /// more of it are in service than it has samples it is limited, until it has [`PROVEN`] times as many.
+    pub(crate) fn goes_unlimited(&mut self) -> bool {
+        if !self.estimate.is_variable() {
+            return false;
+        }
+        let (samples, busy) = (self.estimate.samples(), self.in_flight.len().saturating_sub(self.thinking));
+        if samples >= self.doubted && u64::from(busy) > samples {
+            self.doubted = samples.saturating_mul(PROVEN);
+        }
+        samples >= self.doubted && !self.lost.is_much()
     }
 
     /// The work by which a request that joins a line is put in order: its type's mean over a longer time (its own

@@ -136,16 +136,44 @@ fn longs_can_not_take_all_connections_of_a_pool_either_when_the_pools_fill_the_b
     assert_eq!(shell.count(&reports), 3);
 }
 
-#[test]
-fn a_type_that_varies_too_much_within_itself_is_not_limited() {
-    let mut shell = experienced(policy());
+/// What a report takes that varies much, one after another.
+fn varying(round: usize) -> u64 {
+    if round % 6 == 0 { 2_000 * MS } else { 10 * MS }
+}
+
+/// The same gate has learned that reports vary.
+fn with_varying_reports(policy: Policy) -> Shell {
+    let mut shell = experienced(policy);
     for round in 0..12 {
-        shell.teach(REPORT, if round % 6 == 0 { 2_000 * MS } else { 10 * MS }, 1);
+        shell.teach(REPORT, varying(round), 1);
         shell.teach(SHORT, MS, 30);
     }
     assert_eq!(shell.lane(REPORT), Lane::Variable);
+    shell
+}
+
+#[test]
+fn a_type_that_varies_too_much_within_itself_is_not_limited() {
+    let mut shell = with_varying_reports(policy());
     let reports = arrive(&mut shell, REPORT, 20);
     assert_eq!(shell.count(&reports), 15, "by nothing but that it leaves the last connections to others");
+}
+
+#[test]
+fn a_type_that_seems_to_vary_is_limited_once_more_of_it_are_in_service_than_were_seen() {
+    let mut shell = with_varying_reports(Policy { connections: 200, ..policy() });
+    let reports = arrive(&mut shell, REPORT, 80);
+    assert_eq!(shell.count(&reports), 19, "as many as samples, and one");
+    assert_eq!(shell.lane(REPORT), Lane::Long);
+    for (round, &report) in reports.iter().enumerate() {
+        assert!(shell.is_dispatched(report), "they go on in the lane");
+        shell.pass(varying(round));
+        shell.succeed(report, varying(round));
+        if round < 50 {
+            assert_eq!(shell.lane(REPORT), Lane::Long, "after {round}");
+        }
+    }
+    assert_eq!(shell.lane(REPORT), Lane::Variable, "known by four times as many it is believed");
 }
 
 #[test]

@@ -62,6 +62,12 @@ impl Permit {
         self.end(UNANSWERED);
     }
 
+    /// What it was expected to take when it arrived.
+    pub(crate) fn expected(&self) -> Duration {
+        let expected = self.driver.change(|gate, _| gate.expected_of(self.ticket));
+        expected.map_or(Duration::ZERO, |work| Duration::from_nanos(work.as_nanos()))
+    }
+
     /// The client has left; the service may still be busy with what it asked for. The gate learns after how long a wait clients leave.
     pub(crate) fn left(&self) {
         self.driver.change(|gate, now| gate.cancel(now, self.ticket));

@@ -120,10 +120,11 @@ impl Gate {
         let known = self.types.at(kind);
         let already = matches!(known.lane, Lane::Long | Lane::Variable);
         let long = known.estimate.is_called() || self.is_long(kind, work, already);
+        let known = self.types.at_mut(kind);
         let lane = match long {
             _ if !known.estimate.is_known() => Lane::Unknown,
             false => Lane::Short,
-            true if known.estimate.is_variable() && !known.lost.is_much() => Lane::Variable,
+            true if known.goes_unlimited() => Lane::Variable,
             true => Lane::Long,
         };
         let before = known.lane;

@@ -5,9 +5,10 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use super::Gate;
-use crate::request::PoolSet;
+use crate::request::{PoolSet, Ticket};
 use crate::snapshot::Queued;
 use crate::time::Instant;
+use crate::work::Work;
 
 impl Gate {
     /// From now on requests of these pools wait, and those of all others don't for that reason. What is in flight goes
@@ -31,6 +32,11 @@ impl Gate {
         let of_kind =
             |kind| self.tickets.all(&self.types.at(kind).in_flight).iter().filter(|slot| is_of(slot)).count();
         self.types.kinds().map(of_kind).sum()
+    }
+
+    /// What a request in flight was expected to take when it arrived; `None` for one that has ended.
+    pub fn expected_of(&self, ticket: Ticket) -> Option<Work> {
+        self.in_flight(ticket).map(|slot| self.tickets.at(slot).meter.work)
     }
 
     /// Those that wait, in order of arrival, at most so many.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use admission::{
     Action, Completion, Event, Gate, Instant, Learned, Pin, Policy, PoolId, PoolSet, Queued, Reason, Request,
-    Snapshot, Ticket,
+    Snapshot, Ticket, Work,
 };
 
 use crate::shadow::{Foreseen, Shadow};
@@ -86,6 +86,14 @@ impl Decider {
         match self {
             Self::Enforcing(gate) => gate.retry_after(),
             Self::Observing { .. } => Duration::ZERO,
+        }
+    }
+
+    /// What a request in flight was expected to take. Observing, nobody asks.
+    pub(crate) fn expected_of(&self, ticket: Ticket) -> Option<Work> {
+        match self {
+            Self::Enforcing(gate) => gate.expected_of(ticket),
+            Self::Observing { .. } => None,
         }
     }
 

@@ -21,11 +21,13 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
+use super::abandoned::{Held, Parting};
 use super::alarm::Alarm;
 use super::body::{Broken, ToService};
 use super::endpoint::Counted;
 use super::interim::{Ear, Overheard};
 use super::socket::Watched;
+use crate::permit::Permit;
 use crate::relay::Relay;
 
 /// The most that hyper holds of a response.
@@ -44,6 +46,8 @@ pub(crate) struct Driven {
     waker: Waker,
     /// What comes before responses.
     ear: Arc<Ear>,
+    /// The right to be in flight of the request that waits for the head of its response.
+    held: Arc<Held>,
     _counted: Counted,
 }
 
@@ -64,8 +68,9 @@ impl Driven {
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let mut builder = http1::Builder::new();
-        let ear = Arc::new(Ear::default());
-        let stream = TokioIo::new(Overheard::new(stream, Arc::clone(&ear)));
+        let (ear, held) = (Arc::new(Ear::default()), Arc::new(Held::default()));
+        let stream = Overheard::new(Parting::new(stream, Arc::clone(&held)), Arc::clone(&ear));
+        let stream = TokioIo::new(stream);
         let (sender, connection) = builder.max_buf_size(BUFFER_MAX).handshake(stream).await?;
         let user = Arc::new(Relay::new());
         Ok(Self {
@@ -75,12 +80,14 @@ impl Driven {
             waker: Waker::from(Arc::clone(&user)),
             user,
             ear,
+            held,
             _counted: counted,
         })
     }
 
     /// Sends a request, and drives the connection until the head of its response is there. What comes behind that comes only
-    /// if somebody goes on to [`drive`](Self::drive) it. What comes before it, `client` is told, if there is one.
+    /// if somebody goes on to [`drive`](Self::drive) it. What comes before it, `client` is told, if there is one. If this is dropped
+    /// before, its client has left, and `permit` ends when the service is done with it.
     ///
     /// # Errors
     /// No answer has come by the deadline; or the connection is lost, with the request if nothing of that was sent.
@@ -89,11 +96,13 @@ impl Driven {
         request: Request<ToService>,
         deadline: Instant,
         client: Option<&Watched>,
+        permit: &mut Option<Permit>,
     ) -> Result<Result<Response<Incoming>, Unsent>, Late> {
         self.ear.begin(client.is_some());
+        self.held.hold(permit.take(), deadline);
         let mut response = pin!(self.sender.try_send_request(request.map(Light::of)));
         let Self { connection, alarm, ear, user, waker, .. } = self;
-        poll_fn(|context| {
+        let sent = poll_fn(|context| {
             user.to(context.waker());
             poll(connection, waker);
             if let Some(client) = client
@@ -107,7 +116,9 @@ impl Driven {
                 Poll::Pending => alarm.poll(deadline, &mut Context::from_waker(waker)).map(|()| Err(Late)),
             }
         })
-        .await
+        .await;
+        *permit = self.held.give_back();
+        sent
     }
 
     /// Reads and writes what can be. How it ends, who waits for the response hears.
@@ -174,6 +185,12 @@ impl Driven {
             if self.connection.is_none() { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
+    }
+}
+
+impl Drop for Driven {
+    fn drop(&mut self) {
+        self.held.abandon();
     }
 }
 

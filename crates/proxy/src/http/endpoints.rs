@@ -119,7 +119,7 @@ async fn status(endpoint: &Arc<Endpoint>, check: &HealthCheck) -> Option<StatusC
         Sender::Http1(connection) => {
             // Who asks for it waits for less.
             let deadline = Instant::now() + 2 * check.timeout;
-            connection.send(request, deadline, None).await.ok()?.map_err(|(error, _)| error)
+            connection.send(request, deadline, None, &mut None).await.ok()?.map_err(|(error, _)| error)
         }
         Sender::Http2(sender) => sender.send_request(request).await,
     };

@@ -62,8 +62,10 @@ pub(crate) async fn forward(
     let dispatched = Instant::now();
     let deadline = dispatched + told.settings.upstream_timeout;
     let awaited = request.body_mut().awaited();
-    let exchanged =
-        exchange(&told.endpoints, request, upgrading.is_some(), (dispatched, deadline, client)).await;
+    let mut permit = Some(permit);
+    let waiting = (dispatched, deadline, client, &mut permit);
+    let exchanged = exchange(&told.endpoints, request, upgrading.is_some(), waiting).await;
+    let permit = permit.expect("it was held while the request was sent, and given back");
     // What the service waits for beside its response may be as long as that, and counts as what the client takes of it.
     let awaited = awaited.time();
     match exchanged {
@@ -93,7 +95,7 @@ async fn exchange(
     endpoints: &Endpoints,
     request: &mut Request<ToService>,
     upgrades: bool,
-    (mut now, deadline, client): (Instant, Instant, Option<&Watched>),
+    (mut now, deadline, client, permit): (Instant, Instant, Option<&Watched>, &mut Option<Permit>),
 ) -> Result<(Response<Incoming>, Lease), Refusal> {
     let may_repeat = is_idempotent(request.method()) && request.body().is_empty();
     let mut repeated = None;
@@ -110,7 +112,7 @@ async fn exchange(
         if may_repeat && lease.is_kept && repeated.is_none() {
             repeated = Some(Copied::of(request));
         }
-        let sent = send(&mut lease, request, deadline, client).await;
+        let sent = send(&mut lease, request, (deadline, client, permit)).await;
         match sent.map_err(|Late| Refusal::LateAnswer)? {
             Ok(response) => {
                 endpoint.succeeded();
@@ -146,13 +148,12 @@ enum Sent {
 async fn send(
     lease: &mut Lease,
     request: &mut Request<ToService>,
-    deadline: Instant,
-    client: Option<&Watched>,
+    (deadline, client, permit): (Instant, Option<&Watched>, &mut Option<Permit>),
 ) -> Result<Result<Response<Incoming>, (hyper::Error, Sent)>, Late> {
     let sent = match lease.sender.as_mut() {
         Some(Sender::Http1(connection)) => {
             in_http1(request, client.is_none());
-            connection.send(mem::take(request), deadline, client).await?
+            connection.send(mem::take(request), deadline, client, permit).await?
         }
         Some(Sender::Http2(sender)) => {
             in_http2(request, lease.endpoint.scheme());

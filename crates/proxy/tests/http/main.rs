@@ -1,6 +1,7 @@
 //! The gate for HTTP in front of a real HTTP server, both on loopback: byte for byte where it matters.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests are tests")]
 
+mod abandoned;
 mod conformance;
 mod encrypted;
 mod framing;

@@ -85,6 +85,7 @@ pub(crate) struct Site {
     pub(crate) address: SocketAddr,
     pub(crate) status: Status,
     pub(crate) trigger: Trigger,
+    pub(crate) driver: Arc<Driver>,
     task: JoinHandle<()>,
 }
 
@@ -115,7 +116,7 @@ pub(crate) async fn gate(
     let address = bound.address().to_string().parse().unwrap();
     let status = bound.status();
     let task = tokio::spawn(bound.run());
-    Site { address, status, trigger, task }
+    Site { address, status, trigger, driver, task }
 }
 
 impl Site {

@@ -96,6 +96,7 @@ pub async fn run(options: &Options, display: &Display) -> Result<Report, Error> 
     if let Some(said) = opened.says(&path) {
         display.say(&format!("  {said}"));
     }
+    check(&options.variants).await?;
     let mut laboratory = Laboratory { options, peak: peak(options, &mut book, display).await? };
     for variant in &options.variants {
         laboratory.search(variant, &mut book, display).await?;
@@ -126,6 +127,18 @@ pub async fn run(options: &Options, display: &Display) -> Result<Report, Error> 
     let report = Report::of(&book, &options.variants, options.rounds, &gatekeeper);
     report.write(&options.output)?;
     Ok(report)
+}
+
+/// Starts everybody once: who isn't installed is said to be missing now, and not after an hour.
+async fn check(variants: &[Variant]) -> Result<(), Error> {
+    let all: Vec<(Way, Setting)> =
+        variants.iter().map(|variant| (variant.way, variant.settings().first().copied().unwrap_or_default())).collect();
+    let starting = tokio::task::spawn_blocking(move || {
+        // Nobody asks them anything.
+        const NOWHERE: u16 = 9;
+        all.into_iter().try_for_each(|(way, setting)| Front::start(way, setting, NOWHERE).map(drop))
+    });
+    starting.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
 }
 
 /// A turn that is to be measured.

@@ -74,7 +74,7 @@ pub(super) fn pictures(shown: &Shown) -> Vec<(String, Picture)> {
 }
 
 fn picture(shown: &Shown, loads: &[Load], axis: &'static str) -> Picture {
-    let variants = shown.form().variants.clone();
+    let variants = named(shown);
     let yardstick = Yardstick::of(&shown.results);
     // With a single load the variants stand side by side.
     let single = loads.len() == 1;
@@ -153,6 +153,15 @@ fn picture(shown: &Shown, loads: &[Load], axis: &'static str) -> Picture {
     Picture { plot, labels }
 }
 
+/// The variants of which there is something to see in any picture: a colour means the same in each.
+fn named(shown: &Shown) -> Vec<String> {
+    let is_measured = |variant: &String| {
+        shown.form().loads().any(|load| !shown.results.repetitions(variant, load).is_empty())
+            || shown.plan.expected.iter().any(|expected| expected.variant == *variant)
+    };
+    shown.form().variants.iter().filter(|variant| is_measured(variant)).cloned().collect()
+}
+
 /// What others found, where it is within the axis.
 fn expected(shown: &Shown, variants: &[String], loads: &[Load], single: bool) -> Vec<Mark> {
     let clients: Vec<usize> = loads
@@ -186,6 +195,15 @@ fn place_of(wanted: usize, clients: &[usize]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_variant_that_was_not_measured_has_no_place_in_a_picture() {
+        let mut shown = crate::experiment::report::tests::shown();
+        let measured = named(&shown);
+        assert!(measured.len() > 1);
+        shown.plan.short.variants.insert(1, "gate-of-tomorrow".to_owned());
+        assert_eq!(named(&shown), measured);
+    }
 
     #[test]
     fn what_others_found_stands_at_its_number_of_clients() {

@@ -41,7 +41,7 @@ fn anatomy() -> Anatomy {
     }
 }
 
-fn shown() -> Shown {
+pub(super) fn shown() -> Shown {
     let mut results = Results::default();
     let machine = Machine { processor: "A <fast> one".to_owned(), ..Machine::default() };
     results.lines.push(Line::Began { machine, moment: Moment::default() });

@@ -131,8 +131,10 @@ pub async fn run(options: &Options, display: &Display) -> Result<Report, Error> 
 
 /// Starts everybody once: who isn't installed is said to be missing now, and not after an hour.
 async fn check(variants: &[Variant]) -> Result<(), Error> {
-    let all: Vec<(Way, Setting)> =
-        variants.iter().map(|variant| (variant.way, variant.settings().first().copied().unwrap_or_default())).collect();
+    let all: Vec<(Way, Setting)> = variants
+        .iter()
+        .map(|variant| (variant.way, variant.settings().first().copied().unwrap_or_default()))
+        .collect();
     let starting = tokio::task::spawn_blocking(move || {
         // Nobody asks them anything.
         const NOWHERE: u16 = 9;

@@ -340,10 +340,10 @@ impl Observer {
             Event::Dispatched { request_type, work, queue_wait, .. } => {
                 self.totals.counts.dispatched += 1;
                 self.totals.queue_wait_dispatched.record(queue_wait);
-                let entry = self.entry(request_type);
+                let (entry, is_own) = self.row_of(request_type);
                 entry.counts.dispatched += 1;
                 entry.queue_wait.record(queue_wait);
-                if let Some(entry) = self.types.peek_mut(&request_type) {
+                if is_own {
                     entry.work = work;
                 }
             }
@@ -421,15 +421,21 @@ impl Observer {
 
     /// The row in which a type is seen.
     fn entry(&mut self, request_type: RequestType) -> &mut Entry {
+        self.row_of(request_type).0
+    }
+
+    /// The same, and whether it is the type's own: in a row with others its lane and its work are some of several.
+    fn row_of(&mut self, request_type: RequestType) -> (&mut Entry, bool) {
         let row = if self.elsewhere.is_empty() { None } else { self.elsewhere.peek(&request_type) };
-        self.types.get_mut(row.unwrap_or(&request_type)).unwrap_or(&mut self.other)
+        let entry = self.types.get_mut(row.unwrap_or(&request_type)).unwrap_or(&mut self.other);
+        (entry, row.is_none())
     }
 
     fn change_lane(&mut self, request_type: RequestType, lane: Lane, work: Work) {
         self.totals.lane_changes += 1;
         let Some(label) = self.label(request_type) else { return };
-        // In a row with others, its lane is one of several.
-        if let Some(entry) = self.types.get_mut(&request_type) {
+        let (entry, is_own) = self.row_of(request_type);
+        if is_own {
             (entry.lane, entry.work) = (lane, work);
         }
         self.note(Change::Lane { label, lane, work });

@@ -54,7 +54,7 @@ pub(crate) struct Routes(Mutex<Tree>);
 impl Routes {
     /// Nothing is known but the methods.
     pub(crate) fn new() -> Self {
-        Self(Mutex::new(Tree::new(METHODS.iter().map(Method::as_str).chain([OTHER_METHOD]))))
+        Self(Mutex::new(Tree::new(methods())))
     }
 
     /// The request type of this method and path, as it is known now. One more request has it.
@@ -66,11 +66,15 @@ impl Routes {
     /// Knows the words of a type that had this label before. What is no label of a template is left alone.
     pub(crate) fn recall(&self, label: &str) {
         let Some((method, path)) = label.split_once(" /") else { return };
-        let methods = METHODS.iter().map(Method::as_str).chain([OTHER_METHOD]);
-        if let Some((root, _)) = methods.enumerate().find(|(_, known)| *known == method) {
+        if let Some(root) = methods().position(|known| known == method) {
             self.0.lock().recall(root, segments(path).map(look_at));
         }
     }
+}
+
+/// What templates begin with.
+fn methods() -> impl Iterator<Item = &'static str> {
+    METHODS.iter().map(Method::as_str).chain([OTHER_METHOD])
 }
 
 #[cfg(test)]

@@ -3,11 +3,12 @@
 /// A longer segment is data.
 const SEGMENT_MAX: usize = 40;
 /// Extensions that say what kind of thing is asked for; of all others nothing is shown.
-pub(super) const EXTENSIONS: [&str; 36] = [
+const EXTENSIONS: [&str; 36] = [
     "avif", "asp", "aspx", "cgi", "css", "csv", "do", "gif", "gz", "htm", "html", "ico", "jpeg", "jpg", "js",
     "json", "jsp", "map", "md", "mjs", "mp3", "mp4", "otf", "pdf", "php", "png", "svg", "ttf", "txt", "wasm",
     "webm", "webp", "woff", "woff2", "xml", "zip",
 ];
+
 /// What a segment is before anything is learned of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Segment<'a> {

@@ -15,13 +15,13 @@ pub(crate) const SEEN: u32 = 50;
 /// … and if it makes at least 1 in so many of the requests that come to its place.
 const SHARE: u32 = 256;
 /// The segments that a place counts before it tells them apart.
-pub(super) const CANDIDATES_MAX: usize = 512;
+const CANDIDATES_MAX: usize = 512;
 /// The words that a place may tell apart before it shows them.
 const APART_MAX: usize = 64;
 /// The words that a place may show; with more it has none.
 const SHOWN_MAX: usize = 128;
 /// The places of a gate, over all methods.
-pub(super) const PLACES_MAX: usize = 4_096;
+const PLACES_MAX: usize = 4_096;
 /// With so many, only what can be shown is told apart: a few requests of each of many paths don't use up all.
 const PLACES_APART_MAX: usize = PLACES_MAX / 2;
 /// How deep a template goes.
@@ -40,7 +40,7 @@ pub(super) struct Tree {
 
 /// What has the same template so far.
 #[derive(Debug)]
-pub(super) struct Place {
+struct Place {
     name: TypeName,
     /// Its path with all words, shown or not.
     template: Arc<str>,
@@ -90,6 +90,11 @@ impl Place {
             is_data: false,
             is_collapsed: false,
         }
+    }
+
+    /// Its last segment, as people may see it.
+    fn shows(&self) -> &str {
+        if self.is_shown { &self.segment } else { HIDDEN }
     }
 
     /// Whether a word that so many had may be called the site's.
@@ -213,9 +218,7 @@ impl Tree {
             self.take_back(from);
             return self.any(from);
         }
-        let next = self.grow(from, (word, false), |place, next| {
-            place.words.insert(word.into(), next);
-        });
+        let next = self.word(from, word);
         if next != from {
             let like = self.any(from);
             let place = self.at_mut(next);
@@ -298,13 +301,18 @@ impl Tree {
         if place.is_collapsed || place.shown >= SHOWN_MAX {
             return self.any(from);
         }
-        let next = self.grow(from, (word, false), |place, next| {
-            place.words.insert(word.into(), next);
-        });
+        let next = self.word(from, word);
         if next != from {
             self.show(from, next);
         }
         next
+    }
+
+    /// A new place for a word, which isn't shown.
+    fn word(&mut self, from: u32, word: &str) -> u32 {
+        self.grow(from, (word, false), |place, next| {
+            place.words.insert(word.into(), next);
+        })
     }
 
     fn any(&mut self, from: u32) -> u32 {
@@ -357,13 +365,6 @@ impl Tree {
         self.places.push(Place::new(from, segment, (template, label), is_shown));
         link(self.at_mut(from), next);
         next
-    }
-}
-
-impl Place {
-    /// Its last segment, as people may see it.
-    fn shows(&self) -> &str {
-        if self.is_shown { &self.segment } else { HIDDEN }
     }
 }
 

@@ -144,7 +144,7 @@ async fn no_client_chooses_what_auth_query_means() {
     // An unqualified query, and everything that could bend it: a table, a function and an operator of the same name in a
     // schema that the client, the role and the database name first.
     let query = "auth_query = \"SELECT rolname, rolpassword FROM pg_authid WHERE rolname = $1\"";
-    let stage = Stage::with_query("e", &[SCRAM, query]);
+    let stage = Stage::alone_with_query("e", &[SCRAM, query]);
     stage.sql(
         "CREATE ROLE e_victim LOGIN PASSWORD 'right'; CREATE SCHEMA evil; GRANT USAGE ON SCHEMA evil TO PUBLIC;
          CREATE VIEW evil.pg_authid AS SELECT name 'e_victim' AS rolname, text 'hacked' AS rolpassword;

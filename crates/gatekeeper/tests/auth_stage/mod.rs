@@ -24,18 +24,23 @@ static SERVER: Mutex<Weak<PrivateServer>> = Mutex::new(Weak::new());
 fn server() -> Arc<PrivateServer> {
     let mut shared = SERVER.lock().unwrap_or_else(PoisonError::into_inner);
     shared.upgrade().unwrap_or_else(|| {
-        let options = PrivateServerOptions {
-            max_connections: 200,
-            access_rules: vec![
-                "host all md5_user,md5_hash 127.0.0.1/32 md5".to_owned(),
-                "host all clear_user 127.0.0.1/32 password".to_owned(),
-            ],
-            ..PrivateServerOptions::default()
-        };
-        let server = Arc::new(PrivateServer::start(&options).expect("PostgreSQL starts"));
+        let server = own_server();
         *shared = Arc::downgrade(&server);
         server
     })
+}
+
+/// A server that nobody else uses.
+fn own_server() -> Arc<PrivateServer> {
+    let options = PrivateServerOptions {
+        max_connections: 200,
+        access_rules: vec![
+            "host all md5_user,md5_hash 127.0.0.1/32 md5".to_owned(),
+            "host all clear_user 127.0.0.1/32 password".to_owned(),
+        ],
+        ..PrivateServerOptions::default()
+    };
+    Arc::new(PrivateServer::start(&options).expect("PostgreSQL starts"))
 }
 
 /// Writes a users file with these permissions.
@@ -89,7 +94,15 @@ impl Stage {
 
     /// A gate that asks the server for its users, as a role that may read just what it must. Its password is "lookup".
     pub(crate) fn with_query(prefix: &str, lines: &[&str]) -> Self {
-        let server = server();
+        Self::query_on(&server(), prefix, lines)
+    }
+
+    /// The same with a server of its own: for who changes what the whole database has.
+    pub(crate) fn alone_with_query(prefix: &str, lines: &[&str]) -> Self {
+        Self::query_on(&own_server(), prefix, lines)
+    }
+
+    fn query_on(server: &Arc<PrivateServer>, prefix: &str, lines: &[&str]) -> Self {
         let sql = format!(
             "CREATE ROLE {prefix}_lookup LOGIN PASSWORD 'lookup';
              GRANT SELECT (rolname, rolpassword, rolvaliduntil, rolcanlogin) ON pg_authid TO {prefix}_lookup"
@@ -97,7 +110,7 @@ impl Stage {
         server.psql(&sql).unwrap();
         let user = format!("auth_user = \"{prefix}_lookup\"");
         let lines: Vec<_> = lines.iter().copied().chain([user.as_str()]).collect();
-        Self::on(&server, &lines, &format!("\"{prefix}_lookup\" \"lookup\"\n"))
+        Self::on(server, &lines, &format!("\"{prefix}_lookup\" \"lookup\"\n"))
     }
 
     /// Writes the users file anew; a gate that is started now reads it.

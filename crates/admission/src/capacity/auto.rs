@@ -34,6 +34,7 @@
 //! | [`STEP_MIN`] | 1.19 | the fourth root of 2: a peak is flat, the loss of 10 % beside it is below 1 % |
 //! | [`DRAINED`], [`DRAINED_AT_LAST`] | 10 s, 60 s | twenty transactions that deadlock are freed by three a second, in some runs by one; while long requests end, short ones are held up |
 //! | [`REST_MIN`], [`REST_MAX`] | 2 s, 60 s | trials beside a sharp peak cost what they lose, here 1 or 2 % of the time |
+//! | [`WORTH`], [`REST_LONGEST`] | 50, 300 s | beside a cliff they lose all: two that deadlock complete next to nothing for seconds |
 //!
 //! **When it fails.** Stretches need some ten completions each: with less than a few requests a second it stays where it
 //! is. A service whose speed swings by itself with the rhythm of the alternation deceives it. A cliff between home and
@@ -69,6 +70,10 @@ const STEP_MAX: f64 = 2.0;
 const REST_MIN: Duration = Duration::from_secs(2);
 /// … and at most for so long.
 const REST_MAX: Duration = Duration::from_secs(60);
+/// What a look lost is made up for so many times before the next one in that direction, so that looks lose 2 % …
+const WORTH: u32 = 50;
+/// … but it rests no longer than this.
+const REST_LONGEST: Duration = Duration::from_secs(300);
 /// A change of the bound has settled when so many have completed as were in flight, or may be, or after this time.
 const SETTLED: Duration = Duration::from_secs(3);
 /// A lower bound isn't in force before what is in flight has fallen to it, which takes longest where too much is. After
@@ -101,6 +106,13 @@ impl Side {
     fn new(step: f64) -> Self {
         Self { step, due: Instant::ZERO, rest: REST_MIN }
     }
+
+    /// Nothing was to be gained, and what was completed in so much time was lost.
+    fn rest(&mut self, now: Instant, lost: Duration, times: u32) {
+        let worth = lost.saturating_mul(WORTH).min(REST_LONGEST);
+        self.due = now.after(self.rest.max(worth));
+        self.rest = (self.rest * times).min(REST_MAX);
+    }
 }
 
 /// What it does.
@@ -126,6 +138,9 @@ pub(crate) struct Auto {
     other: u32,
     in_force: u32,
     trial: Option<(Direction, Pairs)>,
+    /// Since when the bound in force is in force, and how long the other one was in this trial.
+    put: Instant,
+    away: Duration,
     trials: u64,
     /// How many of them have ended.
     ended: u64,
@@ -179,6 +194,8 @@ impl Auto {
             other: home,
             in_force: home,
             trial: None,
+            put: now,
+            away: Duration::ZERO,
             trials: 0,
             ended: 0,
             partly: false,
@@ -280,6 +297,7 @@ impl Auto {
         }
         if let Some(direction) = self.due(now).filter(|_| !self.held) {
             self.trials += 1;
+            self.away = Duration::ZERO;
             self.other = self.beside(direction);
             // What the types count for is fixed from now on, so that this stretch isn't one of those that are compared.
             self.trial = Some((direction, Pairs::after(end.all.pace)));
@@ -353,6 +371,9 @@ impl Auto {
         let is_as_good = verdict == Verdict::NoWorse && !loses_others;
         let accepted = gain.is_some() || is_as_good && self.leads_home(direction);
         let is_neighbor = self.base.abs_diff(self.other) <= 1;
+        let part =
+            self.trial.as_ref().filter(|_| !self.partly).map_or(0.0, |(_, pairs)| pairs.loss(self.weight));
+        let forgone = self.away.mul_f64(part);
         // Where so few complete so much more, it may be fewer still, and each step costs another drain.
         let ends_collapse =
             direction == Direction::Down && !self.partly && gain.is_some_and(|gain| gain >= RESCUE - 1.0);
@@ -379,9 +400,8 @@ impl Auto {
         } else if !self.is_far {
             let side = self.side(direction);
             if side.step <= STEP_MIN || is_neighbor {
-                side.due = now.after(side.rest);
                 let times = if lost.other >= conflicts::MANY { conflicts::RESTS } else { 2 };
-                side.rest = (side.rest * times).min(REST_MAX);
+                side.rest(now, forgone, times);
                 self.looks_far |= direction == Direction::Down;
             }
             let side = self.side(direction);
@@ -402,9 +422,7 @@ impl Auto {
     /// Ends a trial of a bound that couldn't be put in force.
     fn put_off(&mut self, now: Instant) {
         if let Some((direction, _)) = self.trial {
-            let side = self.side(direction);
-            side.due = now.after(side.rest);
-            side.rest = (side.rest * 2).min(REST_MAX);
+            self.side(direction).rest(now, Duration::ZERO, 2);
         }
         self.is_far = false;
         self.stop(now);
@@ -425,7 +443,10 @@ impl Auto {
             self.stage = Stage::Measuring(Stretch::new(now));
             return;
         }
-        self.in_force = most;
+        if self.in_force != self.base {
+            self.away += now.since(self.put);
+        }
+        (self.in_force, self.put) = (most, now);
         let left = self.in_flight.max(most);
         self.stage = Stage::Settling { since: now, left, meanwhile: Stretch::new(now) };
     }

@@ -190,3 +190,15 @@ fn a_far_look_that_gains_nothing_is_a_single_trial() {
     assert!(times(2) >= 2 && times(7) >= 2, "a quarter and the neighbor are tried: {tried:?}");
     assert_eq!((3..7).map(times).sum::<usize>(), 0, "nothing in between is: {tried:?}");
 }
+
+#[test]
+fn the_more_a_look_loses_the_later_is_the_next_one() {
+    // What is beside the best is nearly as good, or a cliff: a look there takes seconds, since so few are completed.
+    let looks = |beside: f64| {
+        let pace = |in_flight| if in_flight <= 1 { 400.0 } else { beside };
+        drive(&mut at(1), 420, pace, |_| None).len()
+    };
+    let (gentle, cliff) = (looks(360.0), looks(4.0));
+    assert!(gentle >= 8, "rests of a minute at most: {gentle} looks in seven minutes");
+    assert!((2..=4).contains(&cliff), "{cliff} looks in seven minutes");
+}

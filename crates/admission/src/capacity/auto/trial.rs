@@ -133,6 +133,12 @@ impl Pairs {
         }
     }
 
+    /// Which part of what is completed under the present bound isn't under the other one.
+    pub(super) fn loss(&self, weight: f64) -> f64 {
+        let loss = self.trial(|yields| Some(yields.weighed(weight))).map_or(0.0, |trial| -trial.gain());
+        if loss > 0.0 { loss.min(1.0) } else { 0.0 }
+    }
+
     fn trial(&self, of: impl Fn(&Yields) -> Option<Yield>) -> Option<Trial> {
         let mut trial = Trial::new(of(self.stretches.first()?)?);
         for pair in self.stretches[1..].chunks_exact(2) {

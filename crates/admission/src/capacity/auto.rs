@@ -365,15 +365,17 @@ impl Auto {
             Verdict::Better(gain) => Some(gain),
             Verdict::NoWorse | Verdict::Worse | Verdict::Same => None,
         };
-        let lost = self.trial.as_ref().map_or(Parts::default(), |(_, pairs)| pairs.lost());
+        let (lost, part) = self
+            .trial
+            .as_ref()
+            .map_or((Parts::default(), 0.0), |(_, pairs)| (pairs.lost(), pairs.loss(self.weight)));
+        // Where some types are bounded, most of the difference is what the others bring along.
+        let forgone = if self.partly { Duration::ZERO } else { self.away.mul_f64(part) };
         // Where others are given up, more in flight aren't home.
         let loses_others = direction == Direction::Up && lost.other >= conflicts::MANY;
         let is_as_good = verdict == Verdict::NoWorse && !loses_others;
         let accepted = gain.is_some() || is_as_good && self.leads_home(direction);
         let is_neighbor = self.base.abs_diff(self.other) <= 1;
-        let part =
-            self.trial.as_ref().filter(|_| !self.partly).map_or(0.0, |(_, pairs)| pairs.loss(self.weight));
-        let forgone = self.away.mul_f64(part);
         // Where so few complete so much more, it may be fewer still, and each step costs another drain.
         let ends_collapse =
             direction == Direction::Down && !self.partly && gain.is_some_and(|gain| gain >= RESCUE - 1.0);

@@ -42,6 +42,11 @@ impl Shown {
     pub fn form(&self) -> &Form {
         if self.form == "full" { &self.plan.full } else { &self.plan.short }
     }
+
+    /// How often cells were measured, at most: a run may have asked for fewer repetitions than its plan has.
+    pub fn repeated(&self) -> usize {
+        self.results.cells().map(|(cell, _)| cell.repetition as usize + 1).max().unwrap_or(0)
+    }
 }
 
 /// Where it goes.

@@ -46,7 +46,7 @@ pub(super) fn picture(shown: &Shown) -> Option<(String, Picture)> {
         title: format!("{}, second by second", shown.plan.name),
         subtitle: format!(
             "means of {width} s and of {} repetitions; upright: more browsers join",
-            form.repetitions
+            shown.repeated()
         ),
         variants: form.variants.clone(),
         marks: None,

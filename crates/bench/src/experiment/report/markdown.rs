@@ -49,7 +49,7 @@ fn text(shown: &Shown) -> String {
         "\nThe {} form ({} s for each cell, {}×), {} on {}.\n\n",
         shown.form,
         form.window.0.as_secs_f64(),
-        form.repetitions,
+        shown.repeated(),
         begun.unwrap_or_default(),
         machine.unwrap_or_default(),
     );

@@ -126,7 +126,7 @@ fn picture(shown: &Shown, loads: &[Load], axis: &'static str) -> Picture {
         panels.push(panel(title, Metric::Response, Who::Bystanders, Scale::Logarithmic, seconds));
     }
     let form = shown.form();
-    let repeated = match form.repetitions {
+    let repeated = match shown.repeated() {
         1 => "one repetition".to_owned(),
         many => format!("{many} repetitions, bands are confidence intervals of 90 %"),
     };

@@ -73,6 +73,7 @@ pub(super) fn shown() -> Shown {
     }
     let mut plan = plan();
     plan.show = vec![Show::ServiceTimes, Show::Convergence, Show::Anatomy];
+    plan.short.repetitions = 3;
     Shown { plan, form: "short", results }
 }
 
@@ -130,6 +131,8 @@ fn pictures_are_png_and_tables_are_renewed_in_their_place() {
     let table = directory.path().join("tables/tried.md");
     let before = fs::read_to_string(&table).unwrap();
     assert!(before.contains("| 300 clients | gate | 50 ±"), "{before}");
+    // As often as cells were measured, whatever the plan has.
+    assert!(before.contains("for each cell, 2×)"), "{before}");
     fs::write(&table, format!("{before}\nmine\n")).unwrap();
     let places =
         Places { page: directory.path().join("page"), tables: Some(directory.path().join("tables")) };

@@ -8,7 +8,7 @@
 //!
 //! From the pace follows on how many requests the service really works at once, its [`Parallelism`].
 //!
-//! Memory: 0.9 KB for a gate, 192 bytes for each request in flight, 24 for each type.
+//! Memory: 1 KB for a gate, 192 bytes for each request in flight, 24 for each type.
 
 mod laps;
 mod levels;

@@ -77,6 +77,17 @@ fn a_service_that_does_not_collapse_loses_nothing() {
     reaches_the_best_of(5, 11, &[4, 20]);
 }
 
+/// Through half the speed, another mix and a stall of a minute: what was in flight in trials only says nothing of more.
+#[test]
+fn one_core_is_not_taken_for_many_after_a_stall() {
+    for number in [0, 3] {
+        let duration = Duration::from_secs(490);
+        let run = played(&Scenario { duration, ..scenario(number, 6, policy(AUTO, 1_000), 2.0) });
+        let good = [(60, 120), (430, 490)].map(|(from, to)| goodput_between(&run, from, to));
+        assert!(good[1] >= 0.95 * good[0], "{good:?}/s\n{}", moves(&run));
+    }
+}
+
 /// Below saturation nothing is tried. (Where cores are many, and so many requests are there at once, more are let in.)
 #[test]
 fn below_saturation_it_is_not_there() {

@@ -484,8 +484,13 @@ impl Control for Auto {
         // What is learned wanders; home needn't wander with it, nor where nobody waits, nor while two numbers are compared.
         let grows = f64::from(usual) >= UP * f64::from(self.usual);
         if grows && self.waited_for && self.trial.is_none() {
+            let base = self.base;
             self.usual = usual;
             self.set_top(self.top);
+            if self.base > base {
+                // Nothing is known of so many: if the service collapses there, one trial finds that.
+                (self.down, self.up) = (Side::new(DOWN), Side::new(UP));
+            }
         }
     }
 

@@ -117,6 +117,8 @@ pub(crate) struct Speeds {
     met: [bool; LEVELS],
     /// How many executions, or parts of them, were there.
     seen: [f64; LEVELS],
+    /// How many executions began with so many in flight, or more, but fewer than at the next level.
+    began: [u32; LEVELS],
     /// By what it is multiplied at all levels.
     common: f64,
     /// The mean square of the surprises: about the variance of the logarithms within types.
@@ -131,6 +133,7 @@ impl Speeds {
             learned: [0.0; LEVELS],
             met: [false; LEVELS],
             seen: [0.0; LEVELS],
+            began: [0; LEVELS],
             common: 1.0,
             noise: 0.0,
             surprises: 0.0,
@@ -180,6 +183,8 @@ impl Speeds {
                 self.learn_level(level, share, surprise);
             }
         }
+        let began = &mut self.began[lap.began.below];
+        *began = began.saturating_add(1);
         for (level, share) in lap.began.shares() {
             if self.learned[level] >= KNOWN {
                 self.learn_level(level, share * center.stay, surprise);
@@ -277,9 +282,14 @@ impl Speeds {
 
     /// The fewest requests that make it nine tenths as fast as it was ever seen, and the most of which that is known. Where
     /// they are about as many it may be faster with more.
+    ///
+    /// A level that was never reached (24 and 32 are around 25) is guessed to be faster, and what is in flight below it says
+    /// little of it: only those count at which executions began.
     pub(crate) fn nearly_fastest(&self) -> Option<(u32, u32)> {
         let noise = |level: usize| libm::sqrt(self.noise / self.learned[level]);
-        let levels = || (0..LEVELS).filter(|&level| self.learned[level] >= JUDGED);
+        let known = || (0..LEVELS).filter(|&level| self.learned[level] >= JUDGED);
+        let reached = self.reached();
+        let levels = || known().filter(|&level| level <= reached);
         let most = levels().map(|level| self.speeds[level] * (1.0 - noise(level))).fold(0.0, f64::max);
         let enough = NEARLY * most;
         let reaches = levels().find(|&level| self.speeds[level] * (1.0 + noise(level)) >= enough)?;
@@ -292,8 +302,18 @@ impl Speeds {
                 libm::ceil(from + part.clamp(0.0, 1.0) * (to - from) - ROUNDED) as u32
             }
         };
-        let top = levels().next_back().map_or(0, at);
+        let top = known().next_back().map_or(0, at);
         Some((requests, top))
+    }
+
+    /// The highest level at which, or beyond which, executions began.
+    fn reached(&self) -> usize {
+        let mut so_many = 0_u32;
+        let is_reached = |level: &usize| {
+            so_many = so_many.saturating_add(self.began[*level]);
+            f64::from(so_many) >= JUDGED
+        };
+        (0..LEVELS).rev().find(is_reached).unwrap_or(0)
     }
 
     /// What is to be kept across restarts.
@@ -315,6 +335,7 @@ impl Speeds {
                 self.speeds[level] = known.speed;
                 self.learned[level] = (known.executions as f64).min(KEPT);
                 self.seen[level] = SEEN + 4.0 * f64::from(known.in_flight);
+                self.began[level] = self.learned[level] as u32;
                 self.met[level] = true;
             }
         }
@@ -334,4 +355,25 @@ impl Speeds {
 /// exp(x), where x is nearly always small.
 fn grown(x: f64) -> f64 {
     if x.abs() < 0.05 { 1.0 + x * (1.0 + x / 2.0 * (1.0 + x / 3.0)) } else { libm::exp(x) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As fast with one as with more, up to 32 in flight, where it was guessed to be faster.
+    #[test]
+    fn a_level_that_was_never_reached_is_not_believed() {
+        let mut speeds = Speeds::new();
+        let upper = (0..LEVELS).find(|&level| at(level) == 32).expect("a level of 32");
+        for level in 0..=upper {
+            speeds.speeds[level] = if level == upper { libm::sqrt(32.0 / 24.0) } else { 1.0 };
+            speeds.learned[level] = 200.0;
+        }
+        // At 25 in flight, which is the levels of 24 and 32.
+        speeds.began[upper - 1] = 1_000;
+        assert_eq!(speeds.nearly_fastest(), Some((1, 32)));
+        speeds.began[upper] = 1_000;
+        assert!(speeds.nearly_fastest().is_some_and(|(requests, _)| requests > 24));
+    }
 }

@@ -71,8 +71,9 @@ fn drive(
     given_up: impl Fn(u64) -> Option<Duration>,
 ) -> Vec<u32> {
     let (mut in_flight, mut owed, mut ended) = (auto.most(), 0.0, 0);
-    let mut tried = Vec::new();
-    for milli in 0..seconds * 1_000 {
+    let (mut tried, mut trials) = (Vec::new(), auto.trials);
+    let from = auto.until.as_nanos() / 1_000_000;
+    for milli in from..from + seconds * 1_000 {
         let now = Instant::from_nanos(milli * 1_000_000);
         owed += pace(in_flight) / 1e3;
         if owed >= 1.0 {
@@ -95,7 +96,8 @@ fn drive(
         }
         in_flight = in_flight.max(auto.most());
         auto.observe(now, in_flight, true);
-        if auto.trials > tried.len() as u64 {
+        if auto.trials > trials {
+            trials = auto.trials;
             tried.push(auto.other);
         }
     }
@@ -201,4 +203,16 @@ fn the_more_a_look_loses_the_later_is_the_next_one() {
     let (gentle, cliff) = (looks(360.0), looks(4.0));
     assert!(gentle >= 8, "rests of a minute at most: {gentle} looks in seven minutes");
     assert!((2..=4).contains(&cliff), "{cliff} looks in seven minutes");
+}
+
+#[test]
+fn where_home_has_grown_over_a_cliff_one_trial_leads_back() {
+    let mut auto = Auto::new(1_000);
+    // Twenty are as good as any, and looks rest by then.
+    drive(&mut auto, 120, |_| 500.0, |_| None);
+    assert!((17..=20).contains(&auto.found()), "{}", auto.found());
+    auto.suit(22);
+    assert_eq!(auto.found(), 44);
+    let tried = drive(&mut auto, 30, |in_flight| if in_flight > 26 { 100.0 } else { 500.0 }, |_| None);
+    assert!(auto.found() <= 26, "{}: {tried:?}", auto.found());
 }

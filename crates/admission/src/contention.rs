@@ -16,7 +16,8 @@
 //! **Trial.** A suspected group is tried by the controller of the capacity (`capacity/auto.rs`): as many as are in flight
 //! now and few of them in alternation, by the work that is completed. It becomes a group only if more is completed with
 //! fewer of it, and if its own time fell and not only all times alike (`group.rs`). Otherwise these types rest, from
-//! [`REST_MIN`] to [`REST_MAX`].
+//! [`REST_MIN`] to [`REST_MAX`]; if nothing could be compared they are tried again after [`AFTERWARDS`], and so often ([`AGAIN`]) the
+//! capacity waits for that.
 //!
 //! **Life.** The bound is moved by further trials, up as well as down. It is forgotten when nothing is lost by
 //! a bound as high as before the group was formed, or when its requests hardly had to wait for [`FORGOTTEN`].
@@ -75,6 +76,8 @@ const REST_MAX: Duration = Duration::from_secs(600);
 /// After a suspicion that was wrong nothing is suspected for so long at first, and twice as long each time: the capacity
 /// has its turn.
 const PAUSE_MIN: Duration = Duration::from_secs(30);
+/// After a trial that said nothing the capacity waits for the next one, so many times in a row.
+const AGAIN: u32 = 2;
 /// A trial that hasn't begun by then doesn't.
 const UNDECIDED: Duration = Duration::from_secs(15);
 /// Nothing else is compared, and no other type suspected, for so long after something became of a group: what was learned of
@@ -182,6 +185,8 @@ pub(crate) struct Contention {
     failed: Option<Instant>,
     /// For how long nothing is suspected after that.
     pause: Duration,
+    /// How many trials in a row said nothing.
+    unjudged: u32,
 }
 
 impl Contention {
@@ -203,6 +208,7 @@ impl Contention {
             turned: None,
             failed: None,
             pause: Duration::ZERO,
+            unjudged: 0,
         };
         if let policy::Contention::Given(given) = contention.mode.clone() {
             for (place, group) in given.iter().take(GROUPS_MAX).enumerate() {
@@ -337,10 +343,13 @@ impl Contention {
                 // Who was suspected wrongly leaves the turn to the capacity.
                 match (group.formed, turn) {
                     (false, Turn::Over { .. }) => {
+                        let judged = group.is_judged();
+                        let least = if judged { PAUSE_MIN } else { AFTERWARDS };
+                        self.unjudged = if judged { 0 } else { self.unjudged + 1 };
                         self.failed = Some(now);
-                        self.pause = (self.pause * 2).clamp(PAUSE_MIN, REST_MAX);
+                        self.pause = (self.pause * 2).clamp(least, REST_MAX);
                     }
-                    _ => (self.turned, self.pause) = (Some(now), Duration::ZERO),
+                    _ => (self.turned, self.pause, self.unjudged) = (Some(now), Duration::ZERO, 0),
                 }
                 return Some((place as u8, turn));
             }
@@ -351,7 +360,10 @@ impl Contention {
     /// Whether the gate's own controller is to wait: a group compares, or is about to.
     pub(crate) fn holds_capacity(&self, now: Instant) -> bool {
         let about_to = |group: &Group| !group.formed && !group.is_released();
+        let again = (1..=AGAIN).contains(&self.unjudged)
+            && self.failed.is_some_and(|failed| now.since(failed) < AFTERWARDS + LOOK);
         self.groups.iter().flatten().any(|group| group.is_comparing() || about_to(group))
+            || again
             || self.turned.is_some_and(|turned| now.since(turned) < AFTERWARDS)
             || self.saturated_since.is_none_or(|since| now.since(since) < PATIENCE + LOOK)
     }
@@ -506,8 +518,12 @@ impl Contention {
         }
     }
 
-    /// These types aren't suspected for a while: they were wrongly.
-    pub(crate) fn rest(now: Instant, known: &mut Contends) {
+    /// These types aren't suspected for a while: they were wrongly, or nothing could be said of them (`judged`).
+    pub(crate) fn rest(now: Instant, known: &mut Contends, judged: bool) {
+        if !judged {
+            known.due = now.after(AFTERWARDS);
+            return;
+        }
         known.rest = if known.rest.is_zero() { REST_MIN } else { (known.rest * 3).min(REST_MAX) };
         known.due = now.after(known.rest);
         known.slope = Slope::default();

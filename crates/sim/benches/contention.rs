@@ -1,6 +1,7 @@
 //! The table of contention: a flash sale behind groups that are found, against the best bound that is given.
 //!
-//! Run: `cargo bench -p sim --bench contention -- [SEED] [verbose]`.
+//! Run: `cargo bench -p sim --bench contention -- [SEED] [row=N] [verbose]`; `verbose` tells what the groups did, and groups and
+//! a capacity together.
 
 #[path = "../tests/common/contention.rs"]
 mod experiment;
@@ -28,12 +29,17 @@ fn sales(seed: u64) -> Vec<Sale> {
 fn main() {
     let verbose = std::env::args().any(|argument| argument == "verbose");
     let seed = std::env::args().find_map(|argument| argument.parse().ok()).unwrap_or(5);
+    let row: Option<usize> = std::env::args()
+        .find_map(|argument| argument.strip_prefix("row=").map(|number| number.parse().expect("a number")));
     let found = Capacity::Found(Controller::Auto);
     println!(
         "| cores | handover, burn | connections | order, types | best bound, goodput, bystanders | groups | groups and capacity | capacity | neither | no gate |"
     );
     println!("|---|---|---|---|---|---|---|---|---|---|");
-    for sale in sales(seed) {
+    for (at, sale) in sales(seed).into_iter().enumerate() {
+        if row.is_some_and(|row| row != at + 1) {
+            continue;
+        }
         let mut scenarios = vec![
             sale.alone(),
             sale.found(),
@@ -71,7 +77,7 @@ fn main() {
         }
         println!();
         if verbose {
-            println!("{}", results[1].1);
+            println!("{}\n{}\n{}", results[1].1, results[2].1, results[3].1);
         }
     }
 }

@@ -20,7 +20,7 @@
 //!
 //! **How far.** The first trial is a quarter of home, because a collapse (locks, deadlocks) is by then deep and its cure
 //! small, but not fewer than the service was seen to need; where that ends a collapse it isn't gone back to, since what waits for one
-//! another would have to drain once more, and the next step is as large (20, 5, 1). Upwards a quarter more. A gain is followed in the same direction with larger steps; a loss halves the step (in
+//! another would have to drain once more, and the next step is as large (20, 5, 1), or half where the service was seen to need more. Upwards a quarter more. A gain is followed in the same direction with larger steps; a loss halves the step (in
 //! logarithms); when neither direction gains with the smallest step, both rest, twice as long each time, up to
 //! [`REST_MAX`], and wake when requests are completed at another pace (`pace.rs`). Where the service gives requests up for others
 //! in flight, it is looked further down, and for longer (`conflicts.rs`).
@@ -79,6 +79,8 @@ const SETTLED: Duration = Duration::from_secs(3);
 /// A lower bound isn't in force before what is in flight has fallen to it, which takes longest where too much is. After
 /// this time others have waited for long enough: then it is tried another time.
 const DRAINED: Duration = Duration::from_secs(10);
+/// Where some types are bounded the others go on meanwhile, and what is in flight of those is measured as it is after this time.
+const DRAINED_OF_SOME: Duration = Duration::from_secs(5);
 /// But where nobody loses by it, because as much is completed meanwhile as before, it may take so long: requests that wait for one another
 /// are freed one by one.
 const DRAINED_AT_LAST: Duration = Duration::from_secs(60);
@@ -142,8 +144,9 @@ pub(crate) struct Auto {
     put: Instant,
     away: Duration,
     trials: u64,
-    /// How many of them have ended.
+    /// How many of them have ended, and how many of those said anything.
     ended: u64,
+    judged: u64,
     /// Whether it bounds some types only.
     partly: bool,
     /// What the work of those counts for, beside that of the others.
@@ -198,6 +201,7 @@ impl Auto {
             away: Duration::ZERO,
             trials: 0,
             ended: 0,
+            judged: 0,
             partly: false,
             weight: 1.0,
             crowded: false,
@@ -232,9 +236,8 @@ impl Auto {
         match &self.stage {
             Stage::Settling { since, left, meanwhile } => {
                 let (waited, drained) = (now.since(*since), self.in_flight <= self.in_force);
-                if *left == 0 && drained && !self.crowded
-                    || waited >= self.settled_after() && (drained || self.partly)
-                {
+                let is_there = drained || self.partly && waited >= DRAINED_OF_SOME;
+                if *left == 0 && drained && !self.crowded || waited >= self.settled_after() && is_there {
                     self.stage = Stage::Measuring(Stretch::new(now));
                 } else if waited >= DRAINED_AT_LAST || waited >= DRAINED && self.loses(&meanwhile.end(now)) {
                     self.put_off(now);
@@ -321,8 +324,10 @@ impl Auto {
         let base = f64::from(self.base);
         match direction {
             Direction::Down => {
-                // The first step is far, but not to where cores would stand still.
-                let seen = (base / f64::from(self.works_on)).max(STEP_MIN);
+                // The first step is far, but not to where cores would stand still. Below home it was seen that fewer complete
+                // more: what the service seemed to work on there is no reason to stay.
+                let least = if self.base < self.home { STEP_MAX } else { STEP_MIN };
+                let seen = (base / f64::from(self.works_on)).max(least);
                 let step = self.step(direction);
                 let step = if step >= DOWN { step.min(seen) } else { step };
                 (libm::round(base / step) as u32).min(self.base - 1).max(1)
@@ -381,6 +386,7 @@ impl Auto {
             direction == Direction::Down && !self.partly && gain.is_some_and(|gain| gain >= RESCUE - 1.0);
         self.trial = None;
         self.ended += 1;
+        self.judged += 1;
         if accepted {
             (self.base, self.gain) = (self.other, gain);
             self.looks_far = true;
@@ -548,6 +554,11 @@ impl Auto {
     /// How many comparisons have ended.
     pub(crate) fn ended(&self) -> u64 {
         self.ended
+    }
+
+    /// Whether any of them said anything.
+    pub(crate) fn has_judged(&self) -> bool {
+        self.judged > 0
     }
 
     /// Whether it measures now, and then whether under another bound than the present one.

@@ -11,7 +11,8 @@
 //! many are, and with a backlog of the others behind it the one would seem to have fallen, and not the other.)
 //!
 //! The trial is over when under the present bound less than half of it are in flight: then it isn't this bound that is
-//! compared. Under shortest first that happens whenever others take the room.
+//! compared. Under shortest first that happens whenever others take the room. Nothing is said by it, and the same types are
+//! suspected again seconds later, by what is in flight of them then.
 //!
 //! * Its own falls by more than twice as much ([`MORE`]): they contend with one another. A member whose own time fell by
 //!   less than half of that (in logarithms) isn't one.
@@ -192,6 +193,11 @@ impl Group {
             Hold::Found(auto) => Some(auto),
             Hold::Fixed(_) | Hold::Released => None,
         }
+    }
+
+    /// Whether a trial of it has come to an end that says anything.
+    pub(crate) fn is_judged(&self) -> bool {
+        self.auto().is_some_and(Auto::has_judged)
     }
 
     /// Whether it compares two bounds now.

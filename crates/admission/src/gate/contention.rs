@@ -239,7 +239,7 @@ impl Gate {
     /// A group is none any more. Its types, if they may be tried again together with others.
     fn dissolve(&mut self, now: Instant, place: u8) -> Vec<u32> {
         let Some(group) = self.contention.group_mut(place) else { return Vec::new() };
-        let (formed, again) = (group.formed, group.again);
+        let (formed, again, judged) = (group.formed, group.again, group.is_judged());
         let kinds = group.release();
         let is_gone = group.waiting() == 0;
         for &(kind, _) in &kinds {
@@ -248,7 +248,7 @@ impl Gate {
             if formed {
                 Contention::forgive(known);
             } else {
-                Contention::rest(now, known);
+                Contention::rest(now, known, judged);
             }
             self.count_anew(kind);
         }

@@ -216,3 +216,19 @@ fn where_home_has_grown_over_a_cliff_one_trial_leads_back() {
     let tried = drive(&mut auto, 30, |in_flight| if in_flight > 26 { 100.0 } else { 500.0 }, |_| None);
     assert!(auto.found() <= 26, "{}: {tried:?}", auto.found());
 }
+
+/// What seemed to be worked on at once is seven, by times that were a lock's.
+#[test]
+fn below_home_the_service_need_not_keep_what_it_seemed_to_work_on_busy() {
+    let mut auto = Auto::new(20);
+    auto.suit(7);
+    let pace = |in_flight| match in_flight {
+        8.. => 5.0,
+        5..8 => 40.0,
+        3..5 => 80.0,
+        _ => 400.0,
+    };
+    let tried = drive(&mut auto, 90, pace, |_| None);
+    assert_eq!(tried[..2], [7, 4], "{tried:?}");
+    assert!(auto.found() <= 2, "{}: {tried:?}", auto.found());
+}

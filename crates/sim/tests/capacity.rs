@@ -4,8 +4,9 @@
 mod common;
 
 use admission::{Capacity, Controller, Duration, Event, Instant};
-use common::capacity::{goodput_between, policy, scenario, service};
-use sim::{Run, Scenario, run};
+use common::assert_recorded;
+use common::capacity::{CONTROLLERS, goodput_between, policy, scenario, service};
+use sim::{Observer, Run, Sample, Scenario, Steering, run, run_with};
 
 const AUTO: Capacity = Capacity::Found(Controller::Auto);
 
@@ -109,4 +110,44 @@ fn the_way_down_from_a_deadlock_is_short() {
     let run = played(&overloaded(1, 11, AUTO, 1_000));
     let expected = "   8.1 s   20 → 5   +486 %\n   9.6 s    5 → 1   +208 %\n  12.7 s    1 → 2   +104 %\n";
     assert_eq!(moves(&run), expected);
+}
+
+/// What a controller has found at each tick.
+#[derive(Default)]
+struct Found(Vec<u32>);
+
+impl Observer for Found {
+    fn tick(&mut self, _: &Sample, steering: &mut Steering<'_>) {
+        self.0.push(steering.snapshot().capacity_found.unwrap_or(0));
+    }
+}
+
+/// The way of each controller through a minute and a half of overload, the last half minute at half the speed, a column for each.
+#[test]
+fn the_ways_of_all_controllers_are_recorded() {
+    const SECONDS: u64 = 90;
+    let mut lines = Vec::new();
+    for number in [1, 2, 4] {
+        let (name, upstream) = service(number, 11);
+        let found = CONTROLLERS.map(|controller| {
+            let policy = policy(Capacity::Found(controller), 1_000);
+            let mut scenario = Scenario {
+                duration: Duration::from_secs(SECONDS),
+                tick: Duration::from_secs(1),
+                ..scenario(number, 11, policy, 2.0)
+            };
+            scenario.upstream.speed = vec![(Duration::from_secs(60), 0.5)];
+            let mut found = Found::default();
+            run_with(&scenario, &mut found).expect("a sound run");
+            found.0
+        });
+        let names = CONTROLLERS.map(|controller| format!("{:>9.8}", format!("{controller:?}"))).concat();
+        lines.push(format!("{name}, {} cores\n       {names}", upstream.cores()));
+        for second in (0..SECONDS as usize).step_by(3) {
+            let row =
+                found.each_ref().map(|way| format!("{:9}", way.get(second).copied().unwrap_or(0))).concat();
+            lines.push(format!("{second:5} s{row}"));
+        }
+    }
+    assert_recorded("capacities", &lines.join("\n"));
 }

@@ -14,7 +14,7 @@
 //! seen to work on at once (`pace.rs`), if that is more: with 64 cores each of 20 is as fast as alone, so that 20 bound
 //! nothing but the throughput, and that shows at once. Home is more than a service
 //! below saturation has in flight, so that a cold start makes nobody wait, and few enough to be far from where memory
-//! ends. Beyond home it goes only for a gain; below home only for a gain as well; and home again as soon as nothing is
+//! ends. Beyond home it goes only for a gain, and a small one has to be seen in two trials ([`SURE`]); below home only for a gain as well; and home again as soon as nothing is
 //! lost by it. So that on a plateau it stays where it is, and what no trial could take back (a cliff of memory) is
 //! not tried: close to home there was nothing to gain.
 //!
@@ -66,6 +66,9 @@ const UP: f64 = 1.25;
 const STEP_MIN: f64 = 1.19;
 /// The largest step after a gain.
 const STEP_MAX: f64 = 2.0;
+/// Beyond home a gain that is smaller than this is to be seen in two trials: one in a hundred sees it by chance, and what is beyond
+/// may be the end of memory.
+const SURE: f64 = 0.5;
 /// A direction in which nothing was to be gained rests for so long at first …
 const REST_MIN: Duration = Duration::from_secs(2);
 /// … and at most for so long.
@@ -161,6 +164,8 @@ pub(crate) struct Auto {
     /// The step down that is tried, or is to be, is a far one. What it would be otherwise is kept: if this one gains nothing, it
     /// goes on there.
     is_far: bool,
+    /// The bound beyond home in which one trial has seen a small gain.
+    seen_once: Option<u32>,
     conflicts: Conflicts,
     stage: Stage,
     in_flight: u32,
@@ -210,6 +215,7 @@ impl Auto {
             up: Side::new(UP),
             looks_far: true,
             is_far: false,
+            seen_once: None,
             conflicts: Conflicts::new(now, home),
             stage: Stage::Measuring(Stretch::new(now)),
             in_flight: 0,
@@ -370,6 +376,15 @@ impl Auto {
             Verdict::Better(gain) => Some(gain),
             Verdict::NoWorse | Verdict::Worse | Verdict::Same => None,
         };
+        if direction == Direction::Up && self.base >= self.home {
+            let is_small = gain.is_some_and(|gain| gain < SURE);
+            let seen_before = self.seen_once.take() == Some(self.other);
+            if is_small && !seen_before {
+                self.seen_once = Some(self.other);
+                self.up.due = now;
+                return self.stop(now);
+            }
+        }
         let (lost, part) = self
             .trial
             .as_ref()

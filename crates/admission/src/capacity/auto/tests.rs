@@ -232,3 +232,36 @@ fn below_home_the_service_need_not_keep_what_it_seemed_to_work_on_busy() {
     assert_eq!(tried[..2], [7, 4], "{tried:?}");
     assert!(auto.found() <= 2, "{}: {tried:?}", auto.found());
 }
+
+#[test]
+fn beyond_home_a_small_gain_is_to_be_seen_twice() {
+    let better = |auto: &mut Auto| {
+        auto.other = 25;
+        auto.trial = Some((Direction::Up, Pairs::after(0.0)));
+        auto.conclude(auto.until, Direction::Up, Verdict::Better(0.1));
+    };
+    let mut auto = Auto::new(1_000);
+    better(&mut auto);
+    assert_eq!(auto.found(), 20, "one trial may see it by chance");
+    better(&mut auto);
+    assert_eq!(auto.found(), 25);
+
+    let mut auto = Auto::new(1_000);
+    better(&mut auto);
+    auto.trial = Some((Direction::Up, Pairs::after(0.0)));
+    auto.conclude(auto.until, Direction::Up, Verdict::Same);
+    better(&mut auto);
+    assert_eq!(auto.found(), 20, "the second one didn't");
+
+    let mut auto = Auto::new(1_000);
+    auto.other = 25;
+    auto.trial = Some((Direction::Up, Pairs::after(0.0)));
+    auto.conclude(auto.until, Direction::Up, Verdict::Better(SURE));
+    assert_eq!(auto.found(), 25, "what is as large is no chance");
+
+    let mut auto = at(10);
+    auto.other = 12;
+    auto.trial = Some((Direction::Up, Pairs::after(0.0)));
+    auto.conclude(auto.until, Direction::Up, Verdict::Better(0.1));
+    assert_eq!(auto.found(), 12, "towards home one is enough");
+}

@@ -63,9 +63,9 @@ pub(crate) trait Control: core::fmt::Debug + Send {
     /// So many connections there are.
     fn set_top(&mut self, top: u32);
 
-    /// The service is seen to work on so many requests at once, or more.
-    fn suit(&mut self, works_on: u32) {
-        let _ = works_on;
+    /// The service is seen to work on so many requests at once, or more; and surely on so many.
+    fn suit(&mut self, works_on: u32, surely: u32) {
+        let _ = (works_on, surely);
     }
 
     /// What it has found; while it tries another number, that isn't what is in force.

@@ -499,9 +499,9 @@ impl Control for Auto {
         }
     }
 
-    fn suit(&mut self, works_on: u32) {
+    fn suit(&mut self, works_on: u32, surely: u32) {
         self.works_on = works_on;
-        let usual = works_on.saturating_mul(PER_WORKED_ON);
+        let usual = surely.saturating_mul(PER_WORKED_ON);
         // What is learned wanders; home needn't wander with it, nor where nobody waits, nor while two numbers are compared.
         let grows = f64::from(usual) >= UP * f64::from(self.usual);
         if grows && self.waited_for && self.trial.is_none() {

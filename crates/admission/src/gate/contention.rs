@@ -156,8 +156,8 @@ impl Gate {
         };
         if let Some(found) = self.room.found() {
             found.control().complete(now, &sample);
-            if let Some(works_on) = self.pace.works_on() {
-                found.control().suit(works_on);
+            if let Some((works_on, surely)) = self.pace.works_on() {
+                found.control().suit(works_on, surely);
             }
         }
         if looks {

@@ -282,38 +282,37 @@ impl Speeds {
 
     /// The fewest requests that make it nine tenths as fast as it was ever seen, and the most of which that is known. Where
     /// they are about as many it may be faster with more.
-    ///
-    /// A level that was never reached (24 and 32 are around 25) is guessed to be faster, and what is in flight below it says
-    /// little of it: only those count at which executions began.
     pub(crate) fn nearly_fastest(&self) -> Option<(u32, u32)> {
-        let noise = |level: usize| libm::sqrt(self.noise / self.learned[level]);
-        let known = || (0..LEVELS).filter(|&level| self.learned[level] >= JUDGED);
-        let reached = self.reached();
-        let levels = || known().filter(|&level| level <= reached);
-        let most = levels().map(|level| self.speeds[level] * (1.0 - noise(level))).fold(0.0, f64::max);
-        let enough = NEARLY * most;
-        let reaches = levels().find(|&level| self.speeds[level] * (1.0 + noise(level)) >= enough)?;
-        let requests = match levels().take_while(|&level| level < reaches).last() {
-            None if reaches == 0 => 1,
-            None => return None,
-            Some(before) => {
-                let (from, to) = (f64::from(at(before)), f64::from(at(reaches)));
-                let part = (enough - self.speeds[before]) / (self.speeds[reaches] - self.speeds[before]);
-                libm::ceil(from + part.clamp(0.0, 1.0) * (to - from) - ROUNDED) as u32
-            }
-        };
-        let top = known().next_back().map_or(0, at);
-        Some((requests, top))
+        let top = (0..LEVELS).rev().find(|&level| self.learned[level] >= JUDGED)?;
+        Some((self.fastest_up_to(top)?, at(top)))
     }
 
-    /// The highest level at which, or beyond which, executions began.
-    fn reached(&self) -> usize {
+    /// The same of those levels at which, or beyond which, executions began. One that was never reached (24 and 32 are around
+    /// 25) is guessed to be faster, and what is in flight below it says little of it.
+    pub(crate) fn surely_fastest(&self) -> Option<u32> {
         let mut so_many = 0_u32;
         let is_reached = |level: &usize| {
             so_many = so_many.saturating_add(self.began[*level]);
             f64::from(so_many) >= JUDGED
         };
-        (0..LEVELS).rev().find(is_reached).unwrap_or(0)
+        self.fastest_up_to((0..LEVELS).rev().find(is_reached)?)
+    }
+
+    fn fastest_up_to(&self, top: usize) -> Option<u32> {
+        let noise = |level: usize| libm::sqrt(self.noise / self.learned[level]);
+        let levels = || (0..=top).filter(|&level| self.learned[level] >= JUDGED);
+        let most = levels().map(|level| self.speeds[level] * (1.0 - noise(level))).fold(0.0, f64::max);
+        let enough = NEARLY * most;
+        let reaches = levels().find(|&level| self.speeds[level] * (1.0 + noise(level)) >= enough)?;
+        match levels().take_while(|&level| level < reaches).last() {
+            None if reaches == 0 => Some(1),
+            None => None,
+            Some(before) => {
+                let (from, to) = (f64::from(at(before)), f64::from(at(reaches)));
+                let part = (enough - self.speeds[before]) / (self.speeds[reaches] - self.speeds[before]);
+                Some(libm::ceil(from + part.clamp(0.0, 1.0) * (to - from) - ROUNDED) as u32)
+            }
+        }
     }
 
     /// What is to be kept across restarts.
@@ -363,7 +362,7 @@ mod tests {
 
     /// As fast with one as with more, up to 32 in flight, where it was guessed to be faster.
     #[test]
-    fn a_level_that_was_never_reached_is_not_believed() {
+    fn a_level_that_was_never_reached_is_not_sure() {
         let mut speeds = Speeds::new();
         let upper = (0..LEVELS).find(|&level| at(level) == 32).expect("a level of 32");
         for level in 0..=upper {
@@ -372,8 +371,9 @@ mod tests {
         }
         // At 25 in flight, which is the levels of 24 and 32.
         speeds.began[upper - 1] = 1_000;
-        assert_eq!(speeds.nearly_fastest(), Some((1, 32)));
+        assert_eq!(speeds.surely_fastest(), Some(1));
+        assert!(speeds.nearly_fastest().is_some_and(|(requests, top)| requests > 24 && top == 32));
         speeds.began[upper] = 1_000;
-        assert!(speeds.nearly_fastest().is_some_and(|(requests, _)| requests > 24));
+        assert!(speeds.surely_fastest().is_some_and(|requests| requests > 24));
     }
 }

@@ -211,7 +211,7 @@ fn where_home_has_grown_over_a_cliff_one_trial_leads_back() {
     // Twenty are as good as any, and looks rest by then.
     drive(&mut auto, 120, |_| 500.0, |_| None);
     assert!((17..=20).contains(&auto.found()), "{}", auto.found());
-    auto.suit(22);
+    auto.suit(22, 22);
     assert_eq!(auto.found(), 44);
     let tried = drive(&mut auto, 30, |in_flight| if in_flight > 26 { 100.0 } else { 500.0 }, |_| None);
     assert!(auto.found() <= 26, "{}: {tried:?}", auto.found());
@@ -221,7 +221,7 @@ fn where_home_has_grown_over_a_cliff_one_trial_leads_back() {
 #[test]
 fn below_home_the_service_need_not_keep_what_it_seemed_to_work_on_busy() {
     let mut auto = Auto::new(20);
-    auto.suit(7);
+    auto.suit(7, 7);
     let pace = |in_flight| match in_flight {
         8.. => 5.0,
         5..8 => 40.0,

@@ -16,8 +16,8 @@
 //! **Trial.** A suspected group is tried by the controller of the capacity (`capacity/auto.rs`): as many as are in flight
 //! now and few of them in alternation, by the work that is completed. It becomes a group only if more is completed with
 //! fewer of it, and if its own time fell and not only all times alike (`group.rs`). Otherwise these types rest, from
-//! [`REST_MIN`] to [`REST_MAX`]; if nothing could be compared they are tried again after [`AFTERWARDS`], and so often ([`AGAIN`]) the
-//! capacity waits for that.
+//! [`REST_MIN`] to [`REST_MAX`]. If nothing could be compared they may be tried again [`AFTERWARDS`], twice as late each time,
+//! and the first times ([`AGAIN`]) the capacity lets them go first.
 //!
 //! **Life.** The bound is moved by further trials, up as well as down. It is forgotten when nothing is lost by
 //! a bound as high as before the group was formed, or when its requests hardly had to wait for [`FORGOTTEN`].
@@ -76,7 +76,7 @@ const REST_MAX: Duration = Duration::from_secs(600);
 /// After a suspicion that was wrong nothing is suspected for so long at first, and twice as long each time: the capacity
 /// has its turn.
 const PAUSE_MIN: Duration = Duration::from_secs(30);
-/// After a trial that said nothing the capacity waits for the next one, so many times in a row.
+/// After a trial that said nothing the capacity waits for [`AFTERWARDS`], so many times in a row.
 const AGAIN: u32 = 2;
 /// A trial that hasn't begun by then doesn't.
 const UNDECIDED: Duration = Duration::from_secs(15);
@@ -518,12 +518,8 @@ impl Contention {
         }
     }
 
-    /// These types aren't suspected for a while: they were wrongly, or nothing could be said of them (`judged`).
-    pub(crate) fn rest(now: Instant, known: &mut Contends, judged: bool) {
-        if !judged {
-            known.due = now.after(AFTERWARDS);
-            return;
-        }
+    /// These types aren't suspected for a while: they were wrongly.
+    pub(crate) fn rest(now: Instant, known: &mut Contends) {
         known.rest = if known.rest.is_zero() { REST_MIN } else { (known.rest * 3).min(REST_MAX) };
         known.due = now.after(known.rest);
         known.slope = Slope::default();

@@ -1,7 +1,7 @@
 //! The table of contention: a flash sale behind groups that are found, against the best bound that is given.
 //!
-//! Run: `cargo bench -p sim --bench contention -- [SEED] [row=N] [verbose]`; `verbose` tells what the groups did, and groups and
-//! a capacity together.
+//! Run: `cargo bench -p sim --bench contention -- [SEED] [row=N] [verbose]`; `verbose` tells what groups did, groups
+//! with a capacity, and a capacity alone.
 
 #[path = "../tests/common/contention.rs"]
 mod experiment;

@@ -6,8 +6,7 @@
 //! others' columns are of the first seed. `brief` leaves them out.
 //!
 //! Where a goal is missed, the best in hindsight is looked for: of several limits of the long lane, each with the mean costs
-//! known beforehand and connections for nothing ([`Variant::Hindsight`]). Where that reaches it, the best of such limits with
-//! no more connections than the gate has.
+//! known beforehand and connections for nothing ([`Variant::Hindsight`]).
 
 #[path = "../tests/common/no_harm.rs"]
 mod experiment;
@@ -28,8 +27,6 @@ const UNCANCELED: u64 = 4;
 const UNCANCELED_GOAL: f64 = 1.6;
 /// Limits of the lane that are tried in hindsight, beside those relative to the cores.
 const SEATS: [u32; 3] = [8, 12, CONNECTIONS];
-/// The same where connections aren't for nothing, as parts of them; a quarter is always left to short ones.
-const PARTS: [f64; 5] = [0.3, 0.4, 0.5, 0.6, 0.75];
 
 fn argument(name: &str) -> Option<String> {
     std::env::args().find_map(|argument| argument.strip_prefix(name)?.strip_prefix('=').map(str::to_owned))
@@ -64,17 +61,13 @@ impl Asked {
         all.chunks(seeds.len()).map(|runs| averaged(&runs.iter().collect::<Vec<_>>())).collect()
     }
 
-    /// What the best of these limits of the lane reaches of each goal that was missed, with all costs known beforehand.
-    fn best_of(
-        &self,
-        cell: &Cell,
-        ungated: &Outturn,
-        missed: &[Goal],
-        limits: &[u32],
-        connections: u32,
-    ) -> Vec<f64> {
-        let variants: Vec<Variant> =
-            limits.iter().map(|&longs| Variant::Hindsight { longs, connections }).collect();
+    /// What the best rule that knows types only could reach of a goal that was missed.
+    fn in_hindsight(&self, cell: &Cell, ungated: &Outturn, missed: &[Goal]) -> Vec<f64> {
+        let seats = [cell.cores, 2 * cell.cores]
+            .into_iter()
+            .chain(SEATS)
+            .chain((cell.is_overloaded()).then_some(AMPLE));
+        let variants: Vec<Variant> = seats.map(Variant::Hindsight).collect();
         let all = self.play(cell, &variants, &self.seeds, self.requests(cell));
         let reached = |goal: &Goal| {
             let values = all.iter().filter_map(|outturn| {
@@ -89,69 +82,6 @@ impl Asked {
             }
         };
         missed.iter().map(reached).collect()
-    }
-
-    /// What the best rule that knows types only could reach of the goals that were missed.
-    fn in_hindsight(&self, cell: &Cell, ungated: &Outturn, missed: Vec<Goal>) -> Vec<Missed> {
-        if missed.is_empty() {
-            return Vec::new();
-        }
-        let mut limits = vec![cell.cores, 2 * cell.cores];
-        limits.extend(SEATS);
-        limits.extend(cell.is_overloaded().then_some(AMPLE));
-        let at_best = self.best_of(cell, ungated, &missed, &limits, AMPLE);
-        let mut missed: Vec<Missed> = missed
-            .into_iter()
-            .zip(at_best)
-            .map(|(goal, at_best)| Missed { goal, at_best, with_as_many: None })
-            .collect();
-        if missed.iter().any(Missed::is_in_reach) {
-            let limits: Vec<u32> =
-                PARTS.iter().map(|part| (part * f64::from(self.connections)) as u32).collect();
-            let goals: Vec<Goal> = missed.iter().map(|missed| missed.goal.clone()).collect();
-            let with_as_many = self.best_of(cell, ungated, &goals, &limits, self.connections);
-            for (missed, reached) in missed.iter_mut().zip(with_as_many) {
-                missed.with_as_many = missed.is_in_reach().then_some(reached);
-            }
-        }
-        missed
-    }
-}
-
-/// A goal that was missed, and what could be had of it.
-struct Missed {
-    goal: Goal,
-    /// By the best limit, with connections for nothing.
-    at_best: f64,
-    /// By the best limit with no more connections than the gate has, if that isn't out of reach anyway.
-    with_as_many: Option<f64>,
-}
-
-impl Missed {
-    fn would_be_met_by(&self, value: f64) -> bool {
-        Goal { value, ..self.goal.clone() }.is_met(0.0)
-    }
-
-    fn is_in_reach(&self) -> bool {
-        self.would_be_met_by(self.at_best)
-    }
-
-    fn verdict(&self) -> Verdict {
-        match self.with_as_many {
-            _ if !self.is_in_reach() => Verdict::OutOfReach,
-            Some(value) if !self.would_be_met_by(value) => Verdict::NoLimit,
-            _ => Verdict::Missed,
-        }
-    }
-}
-
-impl std::fmt::Display for Missed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} ({:.2}", self.goal, self.at_best)?;
-        if let Some(value) = self.with_as_many {
-            write!(f, ", {value:.2} with as many connections")?;
-        }
-        write!(f, ")")
     }
 }
 
@@ -198,14 +128,12 @@ fn uncanceled(asked: &Asked, cell: &Cell) -> (Goal, f64) {
     (Goal { what: "not canceled", value, bound: Bound::Least, goal: UNCANCELED_GOAL }, most)
 }
 
-/// What a line of the table says of the goals; the worst is what counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// What a line of the table says of the goals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Met,
     /// Nobody could, who knows types only.
     OutOfReach,
-    /// No limit of the lane does, with as many connections and all costs known beforehand.
-    NoLimit,
     Missed,
 }
 
@@ -215,7 +143,8 @@ fn line(asked: &Asked, cell: &Cell) -> Verdict {
     let all = asked.play(cell, &variants[..=gates], &asked.seeds, asked.requests(cell));
     let (ungated, gate) = (&all[0], &all[1]);
     figures(cell, ungated, gate, all.get(2));
-    let mut missed = asked.in_hindsight(cell, ungated, broken(cell, gate, ungated, NOISE));
+    let mut missed = broken(cell, gate, ungated, NOISE);
+    let mut bounds = if missed.is_empty() { Vec::new() } else { asked.in_hindsight(cell, ungated, &missed) };
     if asked.brief {
         print!("| | | | ");
     }
@@ -234,13 +163,20 @@ fn line(asked: &Asked, cell: &Cell) -> Verdict {
     if cell.is_overloaded() && !asked.brief {
         let (goal, most) = uncanceled(asked, cell);
         if !goal.is_met(NOISE) {
-            missed.push(Missed { goal, at_best: most, with_as_many: None });
+            missed.push(goal);
+            bounds.push(most);
         }
     } else {
         print!("| ");
     }
-    println!("| {} |", missed.iter().map(Missed::to_string).collect::<Vec<_>>().join("; "));
-    missed.iter().map(Missed::verdict).max().unwrap_or(Verdict::Met)
+    let misses = missed.iter().zip(&bounds).map(|(goal, bound)| format!("{goal} ({bound:.2})"));
+    println!("| {} |", misses.collect::<Vec<_>>().join("; "));
+    let within = |(goal, bound): (&Goal, &f64)| Goal { value: *bound, ..goal.clone() }.is_met(0.0);
+    match missed.iter().zip(&bounds).any(within) {
+        _ if missed.is_empty() => Verdict::Met,
+        true => Verdict::Missed,
+        false => Verdict::OutOfReach,
+    }
 }
 
 fn main() {
@@ -251,7 +187,7 @@ fn main() {
         brief: argument("brief").is_some(),
     };
     println!(
-        "| mix | cores | CV | load | no gate, ms | mean | median | p95 | each type | 1000 connections | FIFO | SJF | clairvoyant | SRPT | useful | goodput (SRPT) | not canceled | missed (at best) |"
+        "| mix | cores | CV | load | no gate, ms | mean | median | p95 | each type | 1000 connections | FIFO | SJF | clairvoyant | SRPT | useful | goodput (SRPT) | not canceled | missed (in hindsight) |"
     );
     println!("|{}", "---|".repeat(18));
     let mut verdicts = Vec::new();
@@ -267,11 +203,10 @@ fn main() {
     }
     let count = |verdict| verdicts.iter().filter(|&&other| other == verdict).count();
     println!(
-        "\n{} cells: {} meet every goal within {NOISE}, in {} what is missed is out of reach of rules that know types only, in {} no limit of the lane reaches it with as many connections, {} miss a goal.",
+        "\n{} cells: {} meet every goal within {NOISE}, in {} what is missed is out of reach of rules that know types only, {} miss a goal.",
         verdicts.len(),
         count(Verdict::Met),
         count(Verdict::OutOfReach),
-        count(Verdict::NoLimit),
         count(Verdict::Missed)
     );
 }

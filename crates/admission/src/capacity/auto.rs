@@ -14,13 +14,14 @@
 //! seen to work on at once (`pace.rs`), if that is more: with 64 cores each of 20 is as fast as alone, so that 20 bound
 //! nothing but the throughput, and that shows at once. Home is more than a service
 //! below saturation has in flight, so that a cold start makes nobody wait, and few enough to be far from where memory
-//! ends. Beyond home it goes only for a gain, and a small one has to be seen in two trials ([`SURE`]); below home only for a gain as well; and home again as soon as nothing is
-//! lost by it. So that on a plateau it stays where it is, and what no trial could take back (a cliff of memory) is
-//! not tried: close to home there was nothing to gain.
+//! ends. Beyond home it goes only for a gain, and a small one has to be seen in two trials ([`SURE`]); below home only for a
+//! gain as well; and home again as soon as nothing is lost by it. So that on a plateau it stays where it is, and what no trial
+//! could take back (a cliff of memory) is not tried: close to home there was nothing to gain.
 //!
 //! **How far.** The first trial is a quarter of home, because a collapse (locks, deadlocks) is by then deep and its cure
 //! small, but not fewer than the service was seen to need; where that ends a collapse it isn't gone back to, since what waits for one
-//! another would have to drain once more, and the next step is as large (20, 5, 1), or half where the service was seen to need more. Upwards a quarter more. A gain is followed in the same direction with larger steps; a loss halves the step (in
+//! another would have to drain once more, and the next step is as large (20, 5, 1), or half where the service was seen to need
+//! more. Upwards a quarter more. A gain is followed in the same direction with larger steps; a loss halves the step (in
 //! logarithms); when neither direction gains with the smallest step, both rest, twice as long each time, up to
 //! [`REST_MAX`], and wake when requests are completed at another pace (`pace.rs`). Where the service gives requests up for others
 //! in flight, it is looked further down, and for longer (`conflicts.rs`).
@@ -82,11 +83,11 @@ const SETTLED: Duration = Duration::from_secs(3);
 /// A lower bound isn't in force before what is in flight has fallen to it, which takes longest where too much is. After
 /// this time others have waited for long enough: then it is tried another time.
 const DRAINED: Duration = Duration::from_secs(10);
-/// Where some types are bounded the others go on meanwhile, and what is in flight of those is measured as it is after this time.
-const DRAINED_OF_SOME: Duration = Duration::from_secs(5);
 /// But where nobody loses by it, because as much is completed meanwhile as before, it may take so long: requests that wait for one another
 /// are freed one by one.
 const DRAINED_AT_LAST: Duration = Duration::from_secs(60);
+/// Where some types are bounded the others go on meanwhile, and what is in flight of those is measured as it is after this time.
+const DRAINED_OF_SOME: Duration = Duration::from_secs(5);
 /// So much of it is as much: a few completions a second are told no better.
 const AS_MUCH: f64 = 0.7;
 
@@ -147,9 +148,10 @@ pub(crate) struct Auto {
     put: Instant,
     away: Duration,
     trials: u64,
-    /// How many of them have ended, and how many of those said anything.
+    /// How many of them have ended.
     ended: u64,
-    judged: u64,
+    /// Whether any of them said anything.
+    has_judged: bool,
     /// Whether it bounds some types only.
     partly: bool,
     /// What the work of those counts for, beside that of the others.
@@ -206,7 +208,7 @@ impl Auto {
             away: Duration::ZERO,
             trials: 0,
             ended: 0,
-            judged: 0,
+            has_judged: false,
             partly: false,
             weight: 1.0,
             crowded: false,
@@ -401,7 +403,7 @@ impl Auto {
             direction == Direction::Down && !self.partly && gain.is_some_and(|gain| gain >= RESCUE - 1.0);
         self.trial = None;
         self.ended += 1;
-        self.judged += 1;
+        self.has_judged = true;
         if accepted {
             (self.base, self.gain) = (self.other, gain);
             self.looks_far = true;
@@ -573,7 +575,7 @@ impl Auto {
 
     /// Whether any of them said anything.
     pub(crate) fn has_judged(&self) -> bool {
-        self.judged > 0
+        self.has_judged
     }
 
     /// Whether it measures now, and then whether under another bound than the present one.

@@ -247,8 +247,8 @@ impl Gate {
             known.group = None;
             if formed {
                 Contention::forgive(known);
-            } else {
-                Contention::rest(now, known, judged);
+            } else if judged {
+                Contention::rest(now, known);
             }
             self.count_anew(kind);
         }

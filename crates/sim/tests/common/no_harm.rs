@@ -62,9 +62,9 @@ pub(crate) enum Variant {
     Default(u32),
     /// The same, where the service goes on with what nobody waits for any more.
     DefaultUncanceled(u32),
-    /// What nobody can do: what types cost on average is known beforehand, and so many long ones are in flight whatever they vary.
-    /// With [`AMPLE`] connections short ones need none: the best of several such limits is what a rule could reach that knows types only.
-    Hindsight { longs: u32, connections: u32 },
+    /// What nobody can do: what types cost on average is known beforehand, so many long ones are in flight whatever they vary, and
+    /// short ones need no connection. The best of several such limits is what a rule could reach that knows types only.
+    Hindsight(u32),
     /// As many at once as cores, in order of arrival.
     Fifo,
     /// As many at once as cores, by the mean of their type.
@@ -139,8 +139,8 @@ impl Variant {
             Self::Fifo => Policy { connections: cell.cores, ..plain },
             Self::ShortestType => Policy { connections: cell.cores, order: by_type, ..plain },
             Self::Default(connections) | Self::DefaultUncanceled(connections) => default(cell, connections),
-            Self::Hindsight { longs, connections } => {
-                Policy { long_limit: Some(LongLimit::Fixed(longs)), ..default(cell, connections) }
+            Self::Hindsight(longs) => {
+                Policy { long_limit: Some(LongLimit::Fixed(longs)), ..default(cell, AMPLE) }
             }
         }
     }
@@ -184,7 +184,7 @@ impl Cell {
         let source =
             Source { patience, ..Source::new(Arrivals::Poisson(Rate::constant(rate)), Mix::Shares(shares)) };
         let measured = Duration::from_secs_f64(requests as f64 / rate);
-        let learning = !matches!(variant, Variant::Hindsight { .. });
+        let learning = !matches!(variant, Variant::Hindsight(_));
         let known =
             |kind: Kind| Kind { known: Some(Duration::from_secs_f64(kind.service_time.mean())), ..kind };
         let types = if learning { types } else { types.into_iter().map(known).collect() };

@@ -235,33 +235,26 @@ fn below_home_the_service_need_not_keep_what_it_seemed_to_work_on_busy() {
 
 #[test]
 fn beyond_home_a_small_gain_is_to_be_seen_twice() {
-    let better = |auto: &mut Auto| {
-        auto.other = 25;
+    let concludes = |auto: &mut Auto, other: u32, verdict: Verdict| {
+        auto.other = other;
         auto.trial = Some((Direction::Up, Pairs::after(0.0)));
-        auto.conclude(auto.until, Direction::Up, Verdict::Better(0.1));
+        auto.conclude(auto.until, Direction::Up, verdict);
+        auto.found()
     };
+    let small = Verdict::Better(0.1);
     let mut auto = Auto::new(1_000);
-    better(&mut auto);
-    assert_eq!(auto.found(), 20, "one trial may see it by chance");
-    better(&mut auto);
-    assert_eq!(auto.found(), 25);
+    assert_eq!(concludes(&mut auto, 25, small), 20, "one trial may see it by chance");
+    assert_eq!(concludes(&mut auto, 25, small), 25);
 
     let mut auto = Auto::new(1_000);
-    better(&mut auto);
-    auto.trial = Some((Direction::Up, Pairs::after(0.0)));
-    auto.conclude(auto.until, Direction::Up, Verdict::Same);
-    better(&mut auto);
-    assert_eq!(auto.found(), 20, "the second one didn't");
+    concludes(&mut auto, 25, small);
+    concludes(&mut auto, 25, Verdict::Same);
+    assert_eq!(concludes(&mut auto, 25, small), 20, "the second one didn't");
 
-    let mut auto = Auto::new(1_000);
-    auto.other = 25;
-    auto.trial = Some((Direction::Up, Pairs::after(0.0)));
-    auto.conclude(auto.until, Direction::Up, Verdict::Better(SURE));
-    assert_eq!(auto.found(), 25, "what is as large is no chance");
-
-    let mut auto = at(10);
-    auto.other = 12;
-    auto.trial = Some((Direction::Up, Pairs::after(0.0)));
-    auto.conclude(auto.until, Direction::Up, Verdict::Better(0.1));
-    assert_eq!(auto.found(), 12, "towards home one is enough");
+    assert_eq!(
+        concludes(&mut Auto::new(1_000), 25, Verdict::Better(SURE)),
+        25,
+        "so large a one is no chance"
+    );
+    assert_eq!(concludes(&mut at(10), 12, small), 12, "towards home one is enough");
 }

@@ -9,6 +9,7 @@
 mod crew;
 #[path = "../gate/mod.rs"]
 mod gate;
+mod half_answered;
 mod ledger;
 mod line;
 mod mode;

@@ -17,7 +17,7 @@ const ROWS_MAX: usize = 3000;
 /// Statements that a client sends in one write.
 const PIPELINE_MAX: usize = 6;
 /// What a session starts with.
-const WORK_MEM: &str = "4MB";
+pub(crate) const WORK_MEM: &str = "4MB";
 
 /// What workers do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -397,6 +397,8 @@ impl Worker {
             || self.ask(&query("DISCARD ALL"), &["C(DISCARD ALL)", "Z(I)"]) != Heard::Whole
         {
             assert!(matches!(found, Heard::Whole | Heard::Closed(_)), "{found:?} to a pinned session");
+            // How much is discarded is anybody's guess, as with what may be set.
+            self.line = None;
             return false;
         }
         (self.is_prepared, self.application, self.work_mem) = (false, None, None);

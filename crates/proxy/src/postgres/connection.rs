@@ -581,9 +581,11 @@ impl Session {
         }
     }
 
-    /// Closes the server connection and tells its pool.
+    /// Closes the server connection and tells its pool. What was open on it is taken back.
     pub(super) fn discard_server(&mut self) {
         self.cancel.idle();
+        self.state.settings.lost();
+        self.state.pins.end(false);
         // The pool learns of it by the drop.
         self.server = None;
         self.place.card.note_server(None);

@@ -114,7 +114,7 @@ impl Session {
             let Some((message, rest)) = messages.split_at_mut_checked(frame.len) else { return };
             let parameter = backend::parse_parameter_status(&message[HEADER_LEN..]);
             if let (b'S', Ok((name, value))) = (frame.tag, parameter) {
-                self.state.settings.reported.set(name, value);
+                self.state.settings.reports_unasked(name, value);
             } else if let Some(server) = &self.server {
                 self.state.own_notification(&server.session_state, message);
             }

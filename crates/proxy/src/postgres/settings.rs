@@ -110,7 +110,10 @@ pub(crate) struct SessionSettings {
     settings: BTreeMap<String, Bytes>,
     /// Changes of the open transaction.
     open: Vec<Change>,
-    /// Settings have returned to what the client started with, and it was told what the server connection started with.
+    /// What was reported before the open transaction, where that has changed something.
+    before: Option<Parameters>,
+    /// Settings are no longer what the client was told last: they have returned to what it started with, or to what was
+    /// before a transaction that is lost.
     is_untold: bool,
 }
 
@@ -157,6 +160,20 @@ impl SessionSettings {
         changed.unwrap_or_else(|| self.settings.get(name).map(|text| &text[..]))
     }
 
+    /// The server has reported a setting in answer to what the client did.
+    pub(crate) fn reports(&mut self, name: &str, value: &str) {
+        let before = self.reported.clone();
+        if self.reported.set(name, value) {
+            self.before.get_or_insert(before);
+        }
+    }
+
+    /// The server has reported a setting unasked, as after a reload: no transaction's end takes that back.
+    pub(crate) fn reports_unasked(&mut self, name: &str, value: &str) {
+        self.reported.set(name, value);
+        self.before.iter_mut().for_each(|before| _ = before.set(name, value));
+    }
+
     /// Whether one more setting can be carried: there is room for it, and its text means the same wherever it is sent.
     /// Where a backslash in a literal is an escape, one with a backslash doesn't: connections are as they come.
     pub(crate) fn can_carry(&self, text: &[u8]) -> bool {
@@ -185,6 +202,9 @@ impl SessionSettings {
 
     /// The transaction has ended; `committed` or taken back. On the server connection the same has happened.
     pub(crate) fn end(&mut self, committed: bool, server: &mut ServerState) {
+        if committed {
+            self.before = None;
+        }
         for change in std::mem::take(&mut self.open) {
             if !committed {
                 continue;
@@ -207,6 +227,20 @@ impl SessionSettings {
                 }
                 Change::Savepoint(_) | Change::RollbackTo(_) => {}
             }
+        }
+    }
+
+    /// No transaction is open: what the server reports has come to stay.
+    pub(crate) fn settled(&mut self) {
+        self.before = None;
+    }
+
+    /// The server connection is lost: what was open on it, or not yet answered to its end, has not happened.
+    pub(crate) fn lost(&mut self) {
+        self.open.clear();
+        if let Some(before) = self.before.take() {
+            self.is_untold |= self.reported != before;
+            self.reported = before;
         }
     }
 
@@ -257,7 +291,7 @@ impl SessionSettings {
     /// Tells the client of settings that are the server's to say and that it was told otherwise.
     pub(crate) fn tell(&mut self, parameters: &Parameters, out: &mut BytesMut) {
         if std::mem::take(&mut self.is_untold) {
-            carried(&self.startup).for_each(|(name, value)| write_parameter_status(out, name, value));
+            carried(&self.reported).for_each(|(name, value)| write_parameter_status(out, name, value));
         }
         if self.reported == *parameters {
             return;
@@ -358,6 +392,38 @@ mod tests {
         session.changed(Change::RollbackTo("a".into()));
         session.end(true, &mut state);
         assert_eq!(session.difference(&session.reported, &ServerState::default()), None);
+    }
+
+    #[test]
+    fn what_a_lost_connection_leaves_open_is_taken_back_and_told() {
+        let (mut session, mut state) = (session(), ServerState::default());
+        session.reports("TimeZone", "Asia/Tokyo");
+        session.end(true, &mut state);
+        session.settled();
+        session.reports("application_name", "within a transaction");
+        session.reports_unasked("TimeZone", "UTC");
+        session.changed(set("work_mem", "SET work_mem = '1GB'"));
+        session.changed(Change::ResetAll);
+        session.lost();
+        session.end(true, &mut state);
+        assert_eq!(session.reported.get("application_name"), Some("shop"));
+        assert_eq!(session.reported.get("TimeZone"), Some("UTC"));
+        let mut told = BytesMut::new();
+        session.tell(&session.reported.clone(), &mut told);
+        assert!(told.windows(22).any(|bytes| bytes == b"application_name\0shop\0"), "{told:?}");
+        assert_eq!(session.difference(&session.reported, &ServerState::default()), None);
+    }
+
+    #[test]
+    fn who_resets_one_setting_is_told_the_others_as_they_are() {
+        let (mut session, mut state) = (session(), ServerState::default());
+        session.reports("TimeZone", "Asia/Tokyo");
+        session.reported.set("application_name", "another session's start-up value");
+        session.changed(Change::Reset("application_name".to_owned()));
+        session.end(true, &mut state);
+        let mut told = BytesMut::new();
+        session.tell(&session.reported.clone(), &mut told);
+        assert!(told.windows(20).any(|bytes| bytes == b"TimeZone\0Asia/Tokyo\0"), "{told:?}");
     }
 
     #[test]

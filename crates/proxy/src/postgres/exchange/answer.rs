@@ -37,7 +37,7 @@ impl Exchange {
                 // A value that isn't UTF-8 passes untracked.
                 if let Ok((name, value)) = backend::parse_parameter_status(body) {
                     scope.parameters.set(name, value);
-                    scope.session.settings.reported.set(name, value);
+                    scope.session.settings.reports(name, value);
                 }
             }
             b'1' => visible = self.answered_parse(),
@@ -211,6 +211,7 @@ impl Exchange {
         self.status = Some(status);
         if status == Status::Idle {
             scope.session.settings.end(!self.failed, scope.server);
+            scope.session.settings.settled();
             scope.session.pins.end(!self.failed);
             self.portals.clear();
         }

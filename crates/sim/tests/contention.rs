@@ -71,6 +71,14 @@ fn who_had_to_make_room_while_tried_is_tried_again() {
     is_as_good_as_the_best(&sale, Capacity::Unlimited);
 }
 
+/// A long type that needs no lock is hardly served while the group is tried: nothing is seen of it, and it is no member.
+#[test]
+fn who_is_hardly_served_in_the_trial_is_no_member() {
+    let sale = Sale { cores: 2, order: SHORTEST, seed: 6, ..Sale::USUAL };
+    is_as_good_as_the_best(&sale, FOUND);
+    is_as_good_as_the_best(&sale, Capacity::Unlimited);
+}
+
 /// Without a lock, on each of the six services, below saturation and far above: no group, and from a minute on hardly anything lost.
 fn stays_out_of_the_way(number: usize, order: Order, load: f64, capacity: Capacity) {
     let at = |contention: Contention| {

@@ -15,7 +15,9 @@
 //! suspected again seconds later, by what is in flight of them then.
 //!
 //! * Its own falls by more than twice as much ([`MORE`]): they contend with one another. A member whose own time fell by
-//!   less than half of that (in logarithms) isn't one.
+//!   less than half of that (in logarithms) isn't one. Nor is one of which too few were seen to say: shortest first hardly
+//!   serves what is long beside a hot row, and in the group it would wait behind it for as long as the row is hot. Where it
+//!   contends after all it is suspected again.
 //! * Too few of the others are served to compare with, or their time falls as much, but nearly all of what is in flight
 //!   ([`MOST`]) is the group's, and a quarter more is completed: whoever it contends with, it is the one to hold.
 //!
@@ -272,12 +274,12 @@ impl Group {
         by_itself || own >= MOST * all && gain >= LARGE
     }
 
-    /// The members whose time hardly fell, which the group lets go. Never all.
+    /// The members whose time hardly fell, or of whom too few were seen to say, which the group lets go. Never all.
     pub(super) fn strangers(&self) -> Vec<u32> {
         let others = self.evidence.fell_by(OTHERS..OTHERS + 1).unwrap_or(0.0);
         let Some(own) = self.evidence.fell_by(0..OTHERS) else { return Vec::new() };
         let hardly = |&at: &usize| {
-            self.evidence.fell_by(at..at + 1).is_some_and(|by| by - others < 0.5 * (own - others))
+            self.evidence.fell_by(at..at + 1).is_none_or(|by| by - others < 0.5 * (own - others))
         };
         let strangers: Vec<u32> = (0..self.kinds.len()).filter(hardly).map(|at| self.kinds[at].0).collect();
         if strangers.len() < self.kinds.len() { strangers } else { Vec::new() }

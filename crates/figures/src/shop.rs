@@ -7,10 +7,10 @@ use crate::figure::{Figure, IN_TIME, Line, Quantity, RESPONSE, TwoMetrics, perce
 use crate::results::Results;
 use sim::plot::Scale;
 
-const VARIANTS: [&str; 7] = ["original", "FIFO", "wait-1", "wait-3", "wait-5", "SJF", "default"];
+const VARIANTS: [&str; 8] = ["original", "FIFO", "wait-1", "wait-3", "wait-5", "SJF", "found", "default"];
 const SUBTITLE: &str = "the bookstore, locking in the application; 20 runs, bands: 90 %";
 /// The numbers of browsers of the experiments that the table has.
-const BROWSERS: [f64; 5] = [130.0, 270.0, 400.0, 540.0, 810.0];
+const BROWSERS: [f64; 6] = [120.0, 235.0, 353.0, 471.0, 706.0, 1000.0];
 
 const PER_SECOND: Quantity = Quantity {
     name: "Pages per second",

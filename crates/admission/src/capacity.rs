@@ -60,6 +60,11 @@ pub(crate) trait Control: core::fmt::Debug + Send {
     /// A request has ended.
     fn complete(&mut self, now: Instant, sample: &Sample);
 
+    /// One is refused for the time that it would have taken.
+    fn refuse(&mut self, now: Instant) {
+        let _ = now;
+    }
+
     /// So many connections there are.
     fn set_top(&mut self, top: u32);
 

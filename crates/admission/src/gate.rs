@@ -508,6 +508,9 @@ impl Gate {
         let (request_type, queue_wait) = (record.request.request_type, now.since(record.arrived));
         self.report(Event::Rejected { ticket, request_type, reason, queue_wait });
         self.classes.reject(self.tickets.at(slot).class, reason);
+        if let (Reason::Target | Reason::OverShare, Some(found)) = (reason, self.room.found()) {
+            found.control().refuse(now);
+        }
         self.actions.push_back(Action::Reject(ticket, reason));
         if record_waits(self.tickets.at(slot).place) {
             self.stop_waiting(slot);

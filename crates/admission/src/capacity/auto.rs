@@ -93,6 +93,8 @@ const AS_MUCH: f64 = 0.7;
 
 /// Of some types this part of what may be in flight is in flight, or it isn't their bound that is compared.
 const THERE: f64 = 0.5;
+/// Where requests wait for room at least this part of what may be in flight is.
+const FULL: f64 = 0.75;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Direction {
@@ -169,6 +171,8 @@ pub(crate) struct Auto {
     /// The bound beyond home in which one trial has seen a small gain.
     seen_once: Option<u32>,
     conflicts: Conflicts,
+    /// How many there are to be fewer of: the present bound, or what is in flight where another rule lets in far fewer.
+    level: u32,
     stage: Stage,
     in_flight: u32,
     waited_for: bool,
@@ -219,6 +223,7 @@ impl Auto {
             is_far: false,
             seen_once: None,
             conflicts: Conflicts::new(now, home),
+            level: home,
             stage: Stage::Measuring(Stretch::new(now)),
             in_flight: 0,
             waited_for: false,
@@ -298,6 +303,8 @@ impl Auto {
                 self.up = Side::new(UP);
             }
         }
+        let is_full = self.partly || end.all.in_flight >= FULL * f64::from(self.base);
+        self.level = if is_full { self.base } else { libm::round(end.all.in_flight) as u32 };
         self.is_far = false;
         if self.looks_far && self.down.due <= now && !self.held && self.conflicts.are_many() {
             self.looks_far = false;
@@ -329,18 +336,19 @@ impl Auto {
 
     /// The bound beside the present one.
     fn beside(&self, direction: Direction) -> u32 {
-        let base = f64::from(self.base);
         match direction {
             Direction::Down => {
+                let level = f64::from(self.level);
                 // The first step is far, but not to where cores would stand still. Below home it was seen that fewer complete
                 // more: what the service seemed to work on there is no reason to stay.
                 let least = if self.base < self.home { STEP_MAX } else { STEP_MIN };
-                let seen = (base / f64::from(self.works_on)).max(least);
+                let seen = (level / f64::from(self.works_on)).max(least);
                 let step = self.step(direction);
                 let step = if step >= DOWN { step.min(seen) } else { step };
-                (libm::round(base / step) as u32).min(self.base - 1).max(1)
+                (libm::round(level / step) as u32).min(self.base - 1).max(1)
             }
             Direction::Up => {
+                let base = f64::from(self.base);
                 (libm::round(base * self.step(direction)) as u32).max(self.base + 1).min(self.top)
             }
         }
@@ -484,8 +492,12 @@ impl Control for Auto {
 
     fn observe(&mut self, now: Instant, in_flight: u32, waited_for: bool) {
         self.pass(now);
-        (self.in_flight, self.waited_for) = (in_flight, waited_for);
+        (self.in_flight, self.waited_for) = (in_flight, waited_for || self.conflicts.keep_others_out(now));
         self.look(now);
+    }
+
+    fn refuse(&mut self, now: Instant) {
+        self.conflicts.refuse(now);
     }
 
     fn complete(&mut self, now: Instant, sample: &Sample) {

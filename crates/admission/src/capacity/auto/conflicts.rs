@@ -10,6 +10,9 @@
 //! * A stretch is [`TIMES`] as long as one of them takes: PostgreSQL looks for a deadlock after a second, so that in most tenths of a second
 //!   there is none, and two in flight seem to be better than one.
 //! * Where they were many it is looked less often: rests grow by [`RESTS`].
+//! * Where a rule refuses by a response time nobody may ever wait for room: it lets in no more than are served in time, which are few
+//!   because so much is lost. While some are refused ([`REFUSES`] ago at most) and they are many it is as if somebody waited, and the step
+//!   down is one from what is in flight.
 //!
 //! One that is rare changes nothing. Which part they take is counted over [`MEMORY`], as a decaying mean that begins with a service
 //! that gave up none, or with what the trial saw that led to the bound: a deadlock of a second is a twelfth of a stretch of 0.6 s
@@ -30,6 +33,8 @@ const TIMES: u32 = 2;
 const FORGOTTEN: Duration = Duration::from_secs(300);
 /// A direction in which they are many rests for so many times as long after each look, instead of twice.
 pub(super) const RESTS: u32 = 4;
+/// Who was refused for the time that it would have taken would wait now, for so long.
+const REFUSES: Duration = Duration::from_secs(1);
 /// Each new one counts for one in so many.
 const WEIGHT: u32 = 4;
 
@@ -44,13 +49,15 @@ pub(super) struct Conflicts {
     took: Option<Duration>,
     /// When they were many last.
     many: Option<Instant>,
+    /// When somebody was refused last who would have waited.
+    refused: Option<Instant>,
 }
 
 impl Conflicts {
     /// None so far, of so many in flight.
     pub(super) fn new(now: Instant, in_flight: u32) -> Self {
         let none = Lately::of(now, in_flight, 0.0);
-        Self { present: none, all: none, took: None, many: None }
+        Self { present: none, all: none, took: None, many: None, refused: None }
     }
 
     /// Another bound is the present one, of which it is known so far that this part was given up under it.
@@ -80,6 +87,16 @@ impl Conflicts {
     /// Whether they are many under the present bound.
     pub(super) fn are_many(&self) -> bool {
         self.present.is_large()
+    }
+
+    /// Somebody is refused for the time that it would take.
+    pub(super) fn refuse(&mut self, now: Instant) {
+        self.refused = Some(now);
+    }
+
+    /// Whether others are kept out because so much is lost by them.
+    pub(super) fn keep_others_out(&self, now: Instant) -> bool {
+        self.are_many() && self.refused.is_some_and(|refused| now.since(refused) < REFUSES)
     }
 
     /// How long a stretch is to be at least.
@@ -213,6 +230,16 @@ mod tests {
             conflicts.see(at(1_000 + number), &ended(Duration::from_secs(1), true), true);
         }
         assert!(conflicts.are_many());
+    }
+
+    #[test]
+    fn others_are_kept_out_while_they_are_refused_and_much_is_lost() {
+        let mut conflicts = Conflicts::new(at(0), 4);
+        conflicts.refuse(at(0));
+        assert!(!conflicts.keep_others_out(at(0)), "nothing is lost");
+        conflicts.begin(at(0), 4, 0.1);
+        assert!(conflicts.keep_others_out(at(999)));
+        assert!(!conflicts.keep_others_out(at(1_000)), "nobody is refused any more");
     }
 
     #[test]

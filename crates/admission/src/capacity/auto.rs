@@ -8,7 +8,8 @@
 //! work, not requests: each completion counts for its type's mean, held still within a trial, so that a change of the mix
 //! doesn't count.
 //!
-//! **When.** Only while requests wait for room nearly all the time. Below saturation nothing is tried and nothing moves.
+//! **When.** Only while requests wait for room nearly all the time, or are refused where much is given up (`conflicts.rs`).
+//! Below saturation nothing is tried and nothing moves.
 //!
 //! **From where.** It begins at its *home*: the budget of connections, at most [`HOME`], or twice as many as the service is
 //! seen to work on at once (`pace.rs`), if that is more: with 64 cores each of 20 is as fast as alone, so that 20 bound

@@ -1,14 +1,18 @@
-//! A connection to the server that is cut between a statement's answer and the ReadyForQuery behind it: nobody knows
-//! whether it was done, so that it must not count as done with the next statement, on a connection that never had it.
+//! A connection to the server that is cut between a statement's answer and the ReadyForQuery behind it. Of what has
+//! succeeded nobody knows whether it was done, so that it must not count as done with the next statement, on a
+//! connection that never had it. What has failed wasn't done: its client has been told, once.
 
 use bench::postgres::PrivateServer;
 
-use crate::gate::client::query;
+use crate::gate::client::{describe, query, sync, synced};
 use crate::line::{Heard, Line, Place};
 use crate::mode::{Mode, SHARED_CONNECTIONS};
 use crate::relay::{Cut, Direction, Relay};
 use crate::stage::{Stage, USER, server, signal};
 use crate::worker::{Habit, WORK_MEM};
+
+/// The length of a ReadyForQuery.
+const READY_BYTES: usize = 6;
 
 const SET: &str = "SET work_mem = '7043kB'";
 
@@ -28,10 +32,13 @@ fn does(line: &mut Line, sql: &str, expected: &[&str]) {
     assert_eq!(line.ask(&query(sql), expected), Heard::Whole, "{sql}");
 }
 
+fn cut_after(relay: &Relay, after: usize) {
+    relay.cut(Cut { after, direction: Direction::ToGate, resets: false, all: false });
+}
+
 /// Its answer comes whole, and nothing behind it.
 fn half_answered(relay: &Relay, line: &mut Line, sql: &str, tag: &str) {
-    let after = tag.len() + 6;
-    relay.cut(Cut { after, direction: Direction::ToGate, resets: false, all: false });
+    cut_after(relay, tag.len() + 6);
     let (answer, unknown) = (format!("C({tag})"), Heard::Error("08007".to_owned(), "I".to_owned()));
     assert_eq!(line.ask(&query(sql), &[&answer, "Z(I)"]), unknown, "{sql}");
     assert!(relay.has_cut());
@@ -94,4 +101,81 @@ fn what_a_lost_transaction_has_set_is_taken_back() {
     does(&mut line, "ROLLBACK", &["C(ROLLBACK)", "Z(I)"]);
     assert_found(&stage, &mut line, WORK_MEM);
     does(&mut line, "SHOW application_name", &["T", "D()", "C(SHOW)", "Z(I)"]);
+}
+
+/// Something that fails.
+struct Failing {
+    asked: Vec<u8>,
+    /// What is answered before the error.
+    before: &'static [&'static str],
+    /// The error's code, as the client is told it.
+    code: &'static str,
+}
+
+/// What fails within a transaction and without: in a simple query, and in a batch.
+fn failing() -> [Failing; 2] {
+    let sql = "SELECT 1/0";
+    [
+        Failing { asked: query(sql), before: &[], code: "22012" },
+        Failing { asked: synced(sql), before: &["1"], code: "22012" },
+    ]
+}
+
+/// The connection is cut behind the error that the server `really` answers with, and before its ReadyForQuery: the client
+/// hears of that error, of no other, and of this status.
+fn assert_told_once(
+    (stage, relay): (&Stage, &Relay),
+    line: &mut Line,
+    failing: &Failing,
+    really: &[u8],
+    status: &str,
+) {
+    let expected = [failing.before, &["no error"]].concat();
+    let mut beside = Line::login(Place::Port(stage.server.port()), stage.server.user()).expect("a session");
+    let before = beside.heard_bytes;
+    assert!(matches!(beside.ask(really, &expected), Heard::Error(..)));
+    cut_after(relay, beside.heard_bytes - before - READY_BYTES);
+    let told = Heard::Error(failing.code.to_owned(), status.to_owned());
+    assert_eq!(line.ask(&failing.asked, &expected), told);
+    assert!(relay.has_cut());
+    stage.fill_up();
+}
+
+#[test]
+fn who_was_told_of_an_error_is_told_of_no_other() {
+    let (stage, relay) = stage();
+    let mut line = login(&stage);
+    let inserts = query("INSERT INTO ledger VALUES (1, 'nobody'); SELECT 1/0");
+    let inserts = Failing { asked: inserts, before: &["C(INSERT 0 1)"], code: "22012" };
+    for failing in failing().iter().chain([&inserts]) {
+        assert_told_once((&stage, &relay), &mut line, failing, &failing.asked, "I");
+    }
+    assert!(stage.see("SELECT number FROM ledger").is_empty());
+    for failing in failing() {
+        does(&mut line, "BEGIN", &["C(BEGIN)", "Z(T)"]);
+        does(&mut line, "SELECT 1", &["T", "D(1)", "C(SELECT 1)", "Z(T)"]);
+        assert_told_once((&stage, &relay), &mut line, &failing, &failing.asked, "E");
+        assert_eq!(line.ask(&query("SELECT 1"), &["T"]), Heard::Error("25P02".to_owned(), "E".to_owned()));
+        does(&mut line, "ROLLBACK", &["C(ROLLBACK)", "Z(I)"]);
+    }
+    does(&mut line, "SELECT 1", &["T", "D(1)", "C(SELECT 1)", "Z(I)"]);
+}
+
+#[test]
+fn who_may_not_keep_a_connection_is_told_only_that() {
+    let (stage, relay) = stage();
+    let create = "CREATE TEMP TABLE mine (number int)";
+    let _keepers: Vec<_> = (0..SHARED_CONNECTIONS / 2)
+        .map(|_| {
+            let mut keeper = login(&stage);
+            does(&mut keeper, create, &["C(CREATE TABLE)", "Z(I)"]);
+            keeper
+        })
+        .collect();
+    let mut line = login(&stage);
+    // The server is asked for something that it doesn't have, so that it fails as well.
+    let really = [describe("gatekeeper refused this statement"), sync()].concat();
+    let refused = Failing { asked: query(create), before: &[], code: "53300" };
+    assert_told_once((&stage, &relay), &mut line, &refused, &really, "I");
+    does(&mut line, "SELECT 1", &["T", "D(1)", "C(SELECT 1)", "Z(I)"]);
 }

@@ -102,6 +102,8 @@ pub(crate) struct Line {
     scram: Option<ScramSha256>,
     pub(crate) key: (i32, Vec<u8>),
     place: Place,
+    /// How many bytes were heard as words.
+    pub(crate) heard_bytes: usize,
     /// What was said and heard last, for a failure's message.
     recent: VecDeque<String>,
 }
@@ -111,7 +113,7 @@ impl Line {
     pub(crate) fn connect(place: Place) -> Option<Self> {
         let wire = place.connect()?;
         let (input, key, recent) = (BytesMut::new(), (0, Vec::new()), VecDeque::new());
-        Some(Self { wire, input, scram: None, key, place, recent })
+        Some(Self { wire, input, scram: None, key, place, heard_bytes: 0, recent })
     }
 
     /// Connects and logs in; `None` if that fails.
@@ -189,6 +191,7 @@ impl Line {
             if let Some(frame) = backend_frame(&self.input).expect("a well-formed answer") {
                 if let Some(body) = frame.body(&self.input).map(<[u8]>::to_vec) {
                     self.input.advance(frame.len);
+                    self.heard_bytes += frame.len;
                     if let Some(word) = self.read_as(frame.tag, &body) {
                         self.remember(word.clone());
                         return Some(word);

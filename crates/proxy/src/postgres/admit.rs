@@ -165,6 +165,11 @@ impl Session {
     pub(super) fn refuse(&mut self, refusal: &Refusal, synced: bool) -> Flow {
         self.transaction.refuse();
         refusal.write(&mut self.client.output);
+        self.end_failed(synced)
+    }
+
+    /// Behind an error: what ends the request, or the rest of its batch is dropped.
+    pub(super) fn end_failed(&mut self, synced: bool) -> Flow {
         if synced {
             backend::write_ready(&mut self.client.output, self.transaction.status());
         } else {

@@ -128,6 +128,8 @@ pub(crate) struct Exchange {
     pub(crate) failed: bool,
     /// One was seen that other transactions are the reason of.
     pub(crate) conflicted: bool,
+    /// The client was told of an error, and no ReadyForQuery has come since.
+    has_told: bool,
     /// The simple Query that was sent follows no batch of the client's, so that no Sync of the client's will come.
     is_query_alone: bool,
     /// A deferred BEGIN failed.
@@ -216,6 +218,11 @@ impl Exchange {
     /// Whether the client is within a batch, and will end it with a Sync.
     pub(crate) fn awaits_sync(&self) -> bool {
         self.batch_open
+    }
+
+    /// Whether the client has been told of an error that only a ReadyForQuery can follow: what it is in is undone.
+    pub(crate) fn has_told_of_error(&self) -> bool {
+        self.has_told
     }
 
     /// Whether the server waits for the client and not the client for the server.

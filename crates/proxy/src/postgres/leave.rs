@@ -4,8 +4,9 @@
 //!   finishes, its result is thrown away. Otherwise the statement is canceled. Then what is open is rolled back, and the
 //!   server connection goes back to its pool, healthy; it is closed only if that takes too long.
 //! * A server connection lost before anything was sent costs nothing; with a statement unanswered, the outcome is
-//!   unknown (08007); within a transaction, the transaction is gone (08006). The session lives on, unless it was
-//!   pinned, or the connection its own: then the same is said by its last word.
+//!   unknown (08007); within a transaction, the transaction is gone (08006). Behind an error that the client was told of
+//!   nothing is unknown: only its ReadyForQuery is given. The session lives on, unless it was pinned, or the connection
+//!   its own: then the same is said by its last word.
 
 use std::future::poll_fn;
 use std::time::Duration;
@@ -157,17 +158,24 @@ impl Session {
             return Flow::Close;
         }
         let is_undone = in_transaction && !exchange.commits;
+        let is_told = exchange.has_told_of_error();
         if keeps_state {
-            let refusal =
-                if is_undone { Refusal::session_lost(said) } else { Refusal::session_lost_unanswered(said) };
+            let refusal = if is_undone || is_told {
+                Refusal::session_lost(said)
+            } else {
+                Refusal::session_lost_unanswered(said)
+            };
             refusal.write(&mut self.client.output);
             self.client.flush().await;
             return Flow::Close;
         }
-        let refusal =
-            if is_undone { Refusal::transaction_lost(said) } else { Refusal::outcome_unknown(said) };
         self.transaction = if is_undone { Transaction::lost(None) } else { Transaction::Idle };
-        self.refuse(&refusal, synced)
+        if !is_told {
+            let refusal =
+                if is_undone { Refusal::transaction_lost(said) } else { Refusal::outcome_unknown(said) };
+            refusal.write(&mut self.client.output);
+        }
+        self.end_failed(synced)
     }
 
     /// The client broke the protocol in mid-exchange: a last word, and the server connection is put in order.

@@ -139,7 +139,7 @@ impl Exchange {
         let body = &frame[HEADER_LEN..];
         let fields = backend::parse_error(body);
         let code = fields.code();
-        self.failed = true;
+        (self.failed, self.has_told) = (true, true);
         let is_of_recovery = || fields.get(b'R').is_some_and(|routine| RECOVERY.contains(&routine));
         self.conflicted |= CONFLICTS.contains(&code) && !is_of_recovery();
         self.copy_in = false;
@@ -208,7 +208,7 @@ impl Exchange {
 
     fn ready(&mut self, scope: &mut Scope<'_>, status: Status) -> bool {
         let own = matches!(self.steps.pop_front(), Some(Step::OwnSync));
-        self.status = Some(status);
+        (self.status, self.has_told) = (Some(status), false);
         if status == Status::Idle {
             scope.session.settings.end(!self.failed, scope.server);
             scope.session.settings.settled();

@@ -34,7 +34,7 @@ const MEMORY: f64 = 32.0;
 /// The same of those in the long lane, and of one type: each takes many times as much.
 const LONG_MEMORY: f64 = 16.0;
 /// A type is limited although it varies when so much of it ends so.
-const LOST: f64 = 0.25;
+const LOST: f64 = WASTE;
 /// The limit falls by this part of it,
 const CUT: u64 = 8;
 /// and rises by one part in so many for each in flight: 34 times what is in flight are started until it has risen by what it fell.
@@ -320,10 +320,10 @@ mod tests {
     #[test]
     fn a_type_whose_clients_leave_in_service_is_limited_until_nobody_waits() {
         let mut lost = Lost::default();
-        for _ in 0..4 {
+        for _ in 0..2 {
             lost.left(at(10));
         }
-        assert!(!lost.is_much(), "four of sixteen are less than a quarter of what is remembered");
+        assert!(!lost.is_much(), "two of sixteen are less than an eighth of what is remembered");
         lost.left(at(10));
         assert!(lost.is_much());
         for second in 11..200 {

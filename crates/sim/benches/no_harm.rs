@@ -2,8 +2,9 @@
 //! shortest first, and two that see true service times beside it.
 //!
 //! Run: `cargo bench -p sim --bench no-harm -- [requests=120000] [seeds=11,12] [cores=1,2] [variation=0,1] [load=0.9]
-//! [connections=20] [brief=yes]`. 20 connections are what a gate for PostgreSQL has as it comes, 200 what one for HTTP has. It prints the table (Markdown), and last how many cells miss a goal. Figures are ratios of means over the seeds; the
-//! others' columns are of the first seed. `brief` leaves them out.
+//! [connections=20] [brief=yes] [uncanceled=600000]`. 20 connections are what a gate for PostgreSQL has as it comes, 200 what one for HTTP has. It prints the table (Markdown), and last how many cells miss a goal. Figures are ratios of means over the seeds; the
+//! others' columns are of the first seed. `brief` leaves them out. `uncanceled` is how many requests are sent where the service goes on with what nobody waits for: it falls
+//! the further behind the more there are.
 //!
 //! Where a goal is missed, the best in hindsight is looked for: of several limits of the long lane, each with the mean costs
 //! known beforehand and connections for nothing ([`Variant::Hindsight`]).
@@ -21,10 +22,12 @@ const NOISE: f64 = 0.02;
 /// At a load of 0.9, where what is gained by learning is bounded from both sides, runs are so many times as long: about as
 /// long as those that the goals come from.
 const LONGER: u64 = 6;
-/// And so many times where the service goes on with what nobody waits for, to let it fall behind.
-const UNCANCELED: u64 = 4;
+/// And so many requests where the service goes on with what nobody waits for, as where the goals come from.
+const UNCANCELED: f64 = 600_000.0;
 /// What the goodput should be there, relative to none.
 const UNCANCELED_GOAL: f64 = 1.6;
+/// The columns of gates with more connections: so many, and as many as anybody wants.
+const MORE: u32 = 60;
 /// Limits of the lane that are tried in hindsight, beside those relative to the cores.
 const SEATS: [u32; 3] = [8, 12, CONNECTIONS];
 
@@ -40,6 +43,7 @@ fn numbers(name: &str, all: &[f64]) -> Vec<f64> {
 /// What is asked for.
 struct Asked {
     requests: u64,
+    uncanceled: u64,
     connections: u32,
     seeds: Vec<u64>,
     brief: bool,
@@ -85,7 +89,7 @@ impl Asked {
     }
 }
 
-fn figures(cell: &Cell, ungated: &Outturn, gate: &Outturn, ample: Option<&Outturn>) {
+fn figures(cell: &Cell, ungated: &Outturn, gate: &Outturn, more: &[Outturn]) {
     print!("| {:?} | {} | {} | {} ", cell.traffic, cell.cores, cell.variation, cell.load);
     print!(
         "| {:.1} | {:.2} | {:.2} | {:.2} ",
@@ -97,8 +101,12 @@ fn figures(cell: &Cell, ungated: &Outturn, gate: &Outturn, ample: Option<&Outtur
     let kinds: Vec<String> =
         gate.types.iter().zip(&ungated.types).map(|(gate, none)| format!("{:.2}", gate / none)).collect();
     print!("| {} ", kinds.join(" "));
-    let ample = ample.map_or(String::new(), |ample| format!("{:.2}", ample.mean / ungated.mean));
-    print!("| {ample} ");
+    if more.is_empty() {
+        print!("| | ");
+    }
+    for gate in more {
+        print!("| {:.2} ", gate.mean / ungated.mean);
+    }
 }
 
 /// The columns of the other orders, by the first seed. What SRPT's goodput is.
@@ -121,7 +129,7 @@ fn others(asked: &Asked, cell: &Cell) -> f64 {
 /// anybody could reach of it: to answer all that is sent.
 fn uncanceled(asked: &Asked, cell: &Cell) -> (Goal, f64) {
     let variants = [Variant::UngatedUncanceled, Variant::DefaultUncanceled(asked.connections)];
-    let all = asked.play(cell, &variants, &asked.seeds[..1], asked.requests * UNCANCELED);
+    let all = asked.play(cell, &variants, &asked.seeds[..1], asked.uncanceled);
     let value = all[1].goodput / all[0].goodput;
     let most = cell.rate() / all[0].goodput;
     print!("| {:.2} → {:.2}, {value:.2} of {most:.2} ", all[0].useful, all[1].useful);
@@ -138,11 +146,12 @@ enum Verdict {
 }
 
 fn line(asked: &Asked, cell: &Cell) -> Verdict {
-    let gates = if asked.brief { 1 } else { 2 };
-    let variants = [Variant::Ungated, Variant::Default(asked.connections), Variant::Default(AMPLE)];
+    let gates = if asked.brief { 1 } else { 3 };
+    let gate = Variant::Default;
+    let variants = [Variant::Ungated, gate(asked.connections), gate(MORE), gate(AMPLE)];
     let all = asked.play(cell, &variants[..=gates], &asked.seeds, asked.requests(cell));
     let (ungated, gate) = (&all[0], &all[1]);
-    figures(cell, ungated, gate, all.get(2));
+    figures(cell, ungated, gate, &all[2..]);
     let mut missed = broken(cell, gate, ungated, NOISE);
     let mut bounds = if missed.is_empty() { Vec::new() } else { asked.in_hindsight(cell, ungated, &missed) };
     if asked.brief {
@@ -182,14 +191,15 @@ fn line(asked: &Asked, cell: &Cell) -> Verdict {
 fn main() {
     let asked = Asked {
         requests: numbers("requests", &[120_000.0])[0] as u64,
+        uncanceled: numbers("uncanceled", &[UNCANCELED])[0] as u64,
         connections: numbers("connections", &[f64::from(CONNECTIONS)])[0] as u32,
         seeds: numbers("seeds", &[11.0, 12.0]).iter().map(|&seed| seed as u64).collect(),
         brief: argument("brief").is_some(),
     };
     println!(
-        "| mix | cores | CV | load | no gate, ms | mean | median | p95 | each type | 1000 connections | FIFO | SJF | clairvoyant | SRPT | useful | goodput (SRPT) | not canceled | missed (in hindsight) |"
+        "| mix | cores | CV | load | no gate, ms | mean | median | p95 | each type | 60 connections | 1000 | FIFO | SJF | clairvoyant | SRPT | useful | goodput (SRPT) | not canceled | missed (in hindsight) |"
     );
-    println!("|{}", "---|".repeat(18));
+    println!("|{}", "---|".repeat(19));
     let mut verdicts = Vec::new();
     for traffic in [Traffic::Table1, Traffic::Postgres] {
         for &cores in &numbers("cores", &CORES.map(f64::from)) {

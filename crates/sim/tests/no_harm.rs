@@ -8,7 +8,7 @@ use std::fmt::Write;
 use admission::{Duration, Event, Lane};
 use common::assert_recorded;
 use common::no_harm::{
-    AGING, AMPLE, CONNECTIONS, Cell, Outturn, Overtaking, Traffic, Variant, broken, outturn,
+    AGING, AMPLE, CONNECTIONS, Cell, Outturn, Overtaking, Traffic, Variant, averaged, broken, outturn,
 };
 use sim::{Run, Scenario, run, run_with};
 
@@ -76,6 +76,21 @@ fn in_overload_the_work_that_is_done_is_of_use() {
     let (uncanceled, _) = played(&overloaded, Variant::UngatedUncanceled, 150_000);
     let (gate, _) = played(&overloaded, Variant::DefaultUncanceled(CONNECTIONS), 150_000);
     assert!(gate.useful > 0.9 && uncanceled.useful < 0.6, "{} against {}", gate.useful, uncanceled.useful);
+}
+
+/// A type that varies too much is limited once an eighth of its clients leave in service: with connections for nothing it would
+/// have the service work on what nobody waits for any more.
+#[test]
+fn in_overload_what_varies_is_limited_before_much_is_lost() {
+    let cell = cell(Traffic::Table1, 2, 2.0, 1.2);
+    let seeds = [3, 4, 5, 6];
+    let over_seeds = |variant| {
+        let runs = seeds.map(|seed| run(&cell.scenario(variant, seed, 80_000)).expect("a sound run"));
+        averaged(&runs.map(|run| outturn(&cell, &run)).iter().collect::<Vec<_>>())
+    };
+    let (ungated, gate) = (over_seeds(Variant::Ungated), over_seeds(Variant::Default(AMPLE)));
+    assert!(gate.useful > 0.9 && ungated.useful < 0.85, "{} against {}", gate.useful, ungated.useful);
+    assert!(gate.mean < 0.4 * ungated.mean, "{} against {}", gate.mean, ungated.mean);
 }
 
 /// The long lane's limit is learned, whatever the cores.

@@ -25,7 +25,7 @@
 //! more. Upwards a quarter more. A gain is followed in the same direction with larger steps; a loss halves the step (in
 //! logarithms); when neither direction gains with the smallest step, both rest, twice as long each time, up to
 //! [`REST_MAX`], and wake when requests are completed at another pace (`pace.rs`). Where the service gives requests up for others
-//! in flight, it is looked further down, and for longer (`conflicts.rs`).
+//! in flight, it is looked as far down as cores work, and for longer (`conflicts.rs`).
 //!
 //! | constant | | why |
 //! |---|---|---|
@@ -44,6 +44,7 @@
 
 mod conflicts;
 mod pace;
+mod side;
 mod stretch;
 #[cfg(test)]
 mod tests;
@@ -53,6 +54,7 @@ use super::{Control, Sample};
 use crate::time::{Duration, Instant};
 use conflicts::Conflicts;
 use pace::Pace;
+use side::{Direction, REST_MIN, Side};
 use stretch::{Stretch, Yield};
 use trial::{Pairs, Parts, RESCUE, Verdict, Yields};
 
@@ -71,14 +73,6 @@ const STEP_MAX: f64 = 2.0;
 /// Beyond home a gain that is smaller than this is to be seen in two trials: one in a hundred sees it by chance, and what is beyond
 /// may be the end of memory.
 const SURE: f64 = 0.5;
-/// A direction in which nothing was to be gained rests for so long at first …
-const REST_MIN: Duration = Duration::from_secs(2);
-/// … and at most for so long.
-const REST_MAX: Duration = Duration::from_secs(60);
-/// What a look lost is made up for so many times before the next one in that direction, so that looks lose 2 % …
-const WORTH: u32 = 50;
-/// … but it rests no longer than this.
-const REST_LONGEST: Duration = Duration::from_secs(300);
 /// A change of the bound has settled when so many have completed as were in flight, or may be, or after this time.
 const SETTLED: Duration = Duration::from_secs(3);
 /// A lower bound isn't in force before what is in flight has fallen to it, which takes longest where too much is. After
@@ -96,33 +90,6 @@ const AS_MUCH: f64 = 0.7;
 const THERE: f64 = 0.5;
 /// Where requests wait for room at least this part of what may be in flight is.
 const FULL: f64 = 0.75;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Direction {
-    Down,
-    Up,
-}
-
-/// What is known of one direction.
-#[derive(Debug)]
-struct Side {
-    step: f64,
-    due: Instant,
-    rest: Duration,
-}
-
-impl Side {
-    fn new(step: f64) -> Self {
-        Self { step, due: Instant::ZERO, rest: REST_MIN }
-    }
-
-    /// Nothing was to be gained, and what was completed in so much time was lost.
-    fn rest(&mut self, now: Instant, lost: Duration, times: u32) {
-        let worth = lost.saturating_mul(WORTH).min(REST_LONGEST);
-        self.due = now.after(self.rest.max(worth));
-        self.rest = (self.rest * times).min(REST_MAX);
-    }
-}
 
 /// What it does.
 #[derive(Debug)]
@@ -285,9 +252,19 @@ impl Auto {
             return self.stop(now);
         }
         trial.add(end);
+        let is_new = trial.is_new();
         let (direction, verdict) = (*direction, trial.verdict(*direction == Direction::Down, self.weight));
         match verdict {
-            None => self.put(now, self.other),
+            None => {
+                // Much may have been given up since it was chosen.
+                if is_new && direction == Direction::Down {
+                    self.consider_far(now);
+                    if self.is_far {
+                        self.other = self.beside(direction);
+                    }
+                }
+                self.put(now, self.other);
+            }
             Some(verdict) => self.conclude(now, direction, verdict),
         }
     }
@@ -307,19 +284,24 @@ impl Auto {
         let is_full = self.partly || end.all.in_flight >= FULL * f64::from(self.base);
         self.level = if is_full { self.base } else { libm::round(end.all.in_flight) as u32 };
         self.is_far = false;
-        if self.looks_far && self.down.due <= now && !self.held && self.conflicts.are_many() {
-            self.looks_far = false;
-            let near = self.beside(Direction::Down);
-            self.is_far = true;
-            // Where cores would stand still, or the next step is as far anyway, it is no other.
-            self.is_far = self.beside(Direction::Down) < near;
-        }
+        self.consider_far(now);
         if let Some(direction) = self.due(now).filter(|_| !self.held) {
             self.trials += 1;
             self.away = Duration::ZERO;
             self.other = self.beside(direction);
             // What the types count for is fixed from now on, so that this stretch isn't one of those that are compared.
             self.trial = Some((direction, Pairs::after(end.all.pace)));
+        }
+    }
+
+    /// Makes the step down a far one, if one is to be.
+    fn consider_far(&mut self, now: Instant) {
+        if self.looks_far && self.down.due <= now && !self.held && self.conflicts.are_many() {
+            self.looks_far = false;
+            let near = self.beside(Direction::Down);
+            self.is_far = true;
+            // Where cores would stand still, or the next step is as far anyway, it is no other.
+            self.is_far = self.beside(Direction::Down) < near;
         }
     }
 
@@ -358,7 +340,7 @@ impl Auto {
     /// How far it goes.
     fn step(&self, direction: Direction) -> f64 {
         match direction {
-            Direction::Down if self.is_far => self.down.step.max(DOWN),
+            Direction::Down if self.is_far => f64::from(self.level).max(DOWN),
             Direction::Down => self.down.step,
             Direction::Up => self.up.step,
         }

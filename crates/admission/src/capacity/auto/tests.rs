@@ -189,8 +189,32 @@ fn a_far_look_that_gains_nothing_is_a_single_trial() {
     let tried = drive(&mut auto, 120, |in_flight| 25.0 * f64::from(in_flight.min(8)), a_tenth);
     let times = |bound| tried.iter().filter(|&&tried| tried == bound).count();
     assert_eq!(auto.found(), 8, "{tried:?}");
-    assert!(times(2) >= 2 && times(7) >= 2, "a quarter and the neighbor are tried: {tried:?}");
-    assert_eq!((3..7).map(times).sum::<usize>(), 0, "nothing in between is: {tried:?}");
+    assert!(times(1) >= 2 && times(7) >= 2, "one alone and the neighbor are tried: {tried:?}");
+    assert_eq!((2..7).map(times).sum::<usize>(), 0, "nothing in between is: {tried:?}");
+}
+
+/// Orders that deadlock over PostgreSQL: in force of 20, and of what is tried first.
+fn deadlocking(works_on: u32) -> (u32, u32) {
+    let mut auto = Auto::new(20);
+    auto.suit(works_on, 1);
+    let pace = |in_flight| match in_flight {
+        0 | 1 => 700.0,
+        2..=5 => 30.0,
+        _ => 5.0,
+    };
+    let mut first = 20;
+    for _ in 0..30 {
+        drive(&mut auto, 1, pace, |ended| (ended % 2 == 0).then_some(Duration::from_secs(3)));
+        first = if first == 20 { auto.most() } else { first };
+    }
+    (first, auto.found())
+}
+
+#[test]
+fn where_much_is_given_up_one_alone_is_tried_before_a_few() {
+    assert_eq!(deadlocking(1), (1, 1));
+    // Not where that would let cores stand still, as far as was seen.
+    assert_eq!(deadlocking(4).0, 4);
 }
 
 #[test]

@@ -96,6 +96,11 @@ impl Pairs {
             .then_some(times - 1.0)
     }
 
+    /// Whether nothing is known of the other bound yet.
+    pub(super) fn is_new(&self) -> bool {
+        self.stretches.len() == 1
+    }
+
     /// Another stretch has ended, under the other bound or, in turn, under the present one.
     pub(super) fn add(&mut self, stretch: Yields) {
         self.stretches.push(stretch);

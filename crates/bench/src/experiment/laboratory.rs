@@ -28,6 +28,8 @@ const SPARE_CONNECTIONS: usize = 150;
 const DATABASE: &str = "shop";
 /// A server that should notice clients which left, while it waits for locks.
 const NOTICES: (&str, &str) = ("client_connection_check_interval", "200ms");
+/// How often a server that fell while it was put in order is waited for.
+const REVIVALS_MAX: usize = 5;
 /// How long a server that has lost a process may take until it answers again.
 const RECOVERY_BOUND: Duration = Duration::from_secs(30);
 /// How often it is asked.
@@ -101,11 +103,23 @@ impl Statements {
         machine(&self.server)
     }
 
-    /// Brings the server to rest, alive, with the tables in order.
+    /// Brings the server to rest, alive, with the tables in order. What the last cell left behind may still run, and bring the
+    /// server down meanwhile.
     async fn put_in_order(&mut self) -> Result<(), Error> {
-        if shop::batch(&self.admin, "asking whether it answers", "SELECT 1").await.is_err() {
-            self.revive().await?;
+        for _ in 0..REVIVALS_MAX {
+            match self.end_and_reset().await {
+                Err(_) if !self.answers().await => self.revive().await?,
+                ended => return ended,
+            }
         }
+        self.end_and_reset().await
+    }
+
+    async fn answers(&self) -> bool {
+        shop::batch(&self.admin, "asking whether it answers", "SELECT 1").await.is_ok()
+    }
+
+    async fn end_and_reset(&self) -> Result<(), Error> {
         // Whoever the last cell left behind: clients that gave up are gone, but their transactions may still wait.
         let others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                       WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";

@@ -3,9 +3,10 @@
 //! They are the one thing that says by itself that too many are in flight: alone none is given up. But not how many fewer are best,
 //! which is for trials to find; so all that follows of them is where and how it is looked for:
 //!
-//! * Where they take [`MANY`] of the service's time, the next step down is a far one, to one alone or as many as the service was seen to work on, once at each bound and after each rest: with
-//!   three to six in flight as much may be completed by each, since somebody always waits for a deadlock to be found, and three
-//!   times as much by one alone. If nothing is gained by it, the search goes on where it was.
+//! * Where they take [`MANY`] of the service's time, the next step down is a far one, once at each bound and after each rest: to one
+//!   alone, or to as many as the service was seen to work on. With three to six in flight as much may be completed by each, since
+//!   somebody always waits for a deadlock to be found, and three times as much by one alone. If nothing is gained by it, the search
+//!   goes on where it was.
 //! * A higher bound under which they do so is not home: nothing is lost by it only if much is gained.
 //! * A stretch is [`TIMES`] as long as one of them takes: PostgreSQL looks for a deadlock after a second, so that in most tenths of a second
 //!   there is none, and two in flight seem to be better than one.

@@ -193,7 +193,7 @@ fn a_far_look_that_gains_nothing_is_a_single_trial() {
     assert_eq!((2..7).map(times).sum::<usize>(), 0, "nothing in between is: {tried:?}");
 }
 
-/// Orders that deadlock over PostgreSQL: in force of 20, and of what is tried first.
+/// Orders that deadlock over PostgreSQL, for half a minute: the first bound in force that isn't 20, and what is found.
 fn deadlocking(works_on: u32) -> (u32, u32) {
     let mut auto = Auto::new(20);
     auto.suit(works_on, 1);

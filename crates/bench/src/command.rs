@@ -7,7 +7,7 @@ use bench::Error;
 use bench::alternate::Display;
 use bench::experiment::laboratory::Statements;
 use bench::experiment::part::Part;
-use bench::experiment::plan::{self, Form, Plan};
+use bench::experiment::plan::{self, Form, PROCESSORS, Plan};
 use bench::experiment::report::{self, Places, Shown};
 use bench::experiment::results::{Book, Line, Opened, Otherwise, Results};
 use bench::experiment::visits::Visits;
@@ -56,6 +56,9 @@ pub(crate) struct RunArguments {
     /// At most so many repetitions; the same command without it goes on with the rest
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     repetitions: Option<u32>,
+    /// So much of a processor that the server has, as 0.33: for loads that a client on one processor can't offer to a whole one
+    #[arg(long, value_parser = part_of_a_processor)]
+    processors: Option<f64>,
     /// Go on with what another plan or another gatekeeper has measured
     #[arg(long)]
     force: bool,
@@ -71,6 +74,9 @@ pub(crate) struct ReportArguments {
     /// Directory of the pages whose tables are renewed; nothing is renewed if it isn't there
     #[arg(long, default_value = "docs/results")]
     tables: PathBuf,
+    /// What was measured with so much of a processor for the server, instead of what was measured without a bound
+    #[arg(long, value_parser = part_of_a_processor)]
+    processors: Option<f64>,
     #[command(flatten)]
     directories: Directories,
 }
@@ -92,8 +98,25 @@ fn forms(plan: &Plan) -> [(&'static str, &Form); 2] {
     [("short", &plan.short), ("full", &plan.full)]
 }
 
-fn path(output: &Path, name: &str, form: &str) -> PathBuf {
-    output.join(name).join(format!("{form}.jsonl"))
+/// Where the results of a form are; those of a slower server lie beside the others.
+fn path(output: &Path, name: &str, form: &str, processors: Option<f64>) -> PathBuf {
+    let slower = processors.map_or_else(String::new, |part| format!("-{part}-processors"));
+    output.join(name).join(format!("{form}{slower}.jsonl"))
+}
+
+fn part_of_a_processor(text: &str) -> Result<f64, String> {
+    let part: f64 = text.parse().map_err(|_| "isn't a number".to_owned())?;
+    if PROCESSORS.contains(&part) {
+        return Ok(part);
+    }
+    Err(format!("must be from {} to {}", PROCESSORS.start(), PROCESSORS.end()))
+}
+
+/// Reads a plan whose server has so much of a processor; without it, what the plan itself says.
+fn load(experiments: &Path, name: &str, processors: Option<f64>) -> Result<Plan, Error> {
+    let mut plan = Plan::load(experiments, name)?;
+    plan.server.processors = processors.or(plan.server.processors);
+    Ok(plan)
 }
 
 fn list(directories: &Directories) -> Result<String, Error> {
@@ -103,7 +126,7 @@ fn list(directories: &Directories) -> Result<String, Error> {
         let plan = Plan::load(&directories.experiments, &name)?;
         let mut measured = Vec::new();
         for (form_name, form) in forms(&plan) {
-            let results = Results::read(&path(&directories.output, &name, form_name))?;
+            let results = Results::read(&path(&directories.output, &name, form_name, None))?;
             let (done, all) = (results.cells().count(), runner::cells(form).len());
             if done > 0 {
                 measured.push(format!("{form_name} {done} of {all}"));
@@ -131,7 +154,7 @@ async fn run(
     server_cpu: Option<usize>,
     display: &Display,
 ) -> Result<String, Error> {
-    let plan = Plan::load(&arguments.directories.experiments, &arguments.name)?;
+    let plan = load(&arguments.directories.experiments, &arguments.name, arguments.processors)?;
     let [short, full] = forms(&plan);
     let (form_name, form) = if arguments.short { short } else { full };
     let part = Part {
@@ -141,7 +164,7 @@ async fn run(
         repetitions: arguments.repetitions,
     };
     part.check(form, form_name)?;
-    let path = path(&arguments.directories.output, &plan.name, form_name);
+    let path = path(&arguments.directories.output, &plan.name, form_name, arguments.processors);
     let otherwise = if arguments.force { Otherwise::GoOn } else { Otherwise::BeginAnew };
     let binary = bench::gatekeeper::identity()?;
     let (mut book, opened) = Book::open(&path, &plan.measured(form), &binary, otherwise)?;
@@ -183,10 +206,10 @@ fn write_report(arguments: &ReportArguments) -> Result<String, Error> {
     let directories = &arguments.directories;
     let mut shown = Vec::new();
     for name in plan::names(&directories.experiments)? {
-        let plan = Plan::load(&directories.experiments, &name)?;
+        let plan = load(&directories.experiments, &name, arguments.processors)?;
         // The full form once anything of it is there.
         for form in ["full", "short"] {
-            let results = Results::read(&path(&directories.output, &name, form))?;
+            let results = Results::read(&path(&directories.output, &name, form, arguments.processors))?;
             if results.cells().next().is_some() {
                 shown.push(Shown { plan, form, results });
                 break;

@@ -15,7 +15,6 @@ mod convergence;
 pub mod laboratory;
 pub mod learned;
 pub mod machine;
-mod memory;
 mod meter;
 pub mod offline;
 mod pages;

@@ -11,7 +11,6 @@ mod open;
 pub mod origin;
 mod pacer;
 pub(crate) mod pages;
-mod quota;
 mod server;
 mod web;
 
@@ -21,7 +20,6 @@ pub(crate) use limiter::{Library, Limiter};
 pub(crate) use open::{Beyond, Connections, OpenRun, OpenRuns, Request};
 pub(crate) use origin::Origin;
 pub use pages::Mix;
-pub(crate) use quota::Quota;
 pub(crate) use web::{HaProxy, HaProxyRole, Nginx, NginxRole, write_files};
 
 use std::net::Ipv4Addr;

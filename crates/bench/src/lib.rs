@@ -4,6 +4,7 @@
 
 pub mod alternate;
 pub mod bounded_response;
+mod confinement;
 mod encryption;
 pub mod error;
 pub mod experiment;

@@ -14,10 +14,11 @@ use serde::Serialize;
 
 use crate::Error;
 use crate::alternate::Display;
+use crate::confinement::{Bounds, Confinement, Share};
 use crate::files::write_figures;
 use crate::gatekeeper::{Gatekeeper, left_unread};
 use crate::http::{
-    Beyond, ClosedRun, Connections, Counted, Nginx, NginxRole, OpenRun, Quota, Request, closed, write_files,
+    Beyond, ClosedRun, Connections, Counted, Nginx, NginxRole, OpenRun, Request, closed, write_files,
 };
 use crate::load::Outcome;
 use crate::process::{blocking, resident_memory};
@@ -29,7 +30,7 @@ mod refusals;
 pub use refusals::Refusals;
 
 /// The part of a processor that the gate may use.
-const SHARE: f64 = 0.1;
+const SHARE: Share = Share { part: 0.1, period: Duration::from_millis(100) };
 /// The usual loads, as multiples of what it can do.
 pub const LOADS: [f64; 6] = [0.5, 0.8, 1.0, 2.0, 5.0, 10.0];
 /// How long a client waits.
@@ -126,7 +127,7 @@ pub async fn run(options: &Options, display: &Display) -> Result<Report, Error> 
     let (origin, gate, quota) = blocking(move || {
         let origin = Nginx::start(&NginxRole::Files(directory), None)?;
         let gate = Gatekeeper::start_http(origin.port(), &[], cpu)?;
-        let quota = Quota::hold(gate.pid(), SHARE)?;
+        let quota = Confinement::hold(&[gate.pid()], &Bounds { processor: Some(SHARE), memory: None })?;
         Ok((origin, gate, quota))
     })
     .await?;

@@ -10,10 +10,10 @@ use super::cell::{Cell, Figures, Measured, Population, queued_in_client};
 use super::control::Control;
 use super::learned::Looks;
 use super::machine::Machine;
-use super::memory::{ENVIRONMENT, MemoryBound};
 use super::meter::{Used, Whose, used};
-use super::plan::{Connect, Form, Load, Plan, Request, Show, Tables, Unit as RequestUnit};
+use super::plan::{Connect, Form, Load, Plan, Request, Server, Show, Tables, Unit as RequestUnit};
 use super::runner::Laboratory;
+use crate::confinement::{Bounds, Confinement, ENVIRONMENT, Share};
 use crate::load::{
     Connecting, ConnectionPool, Crowd, Draw, Group, Mix, OpenRun, Progress, RequestType, Schedule, Target,
     Unit,
@@ -28,6 +28,8 @@ const SPARE_CONNECTIONS: usize = 150;
 const DATABASE: &str = "shop";
 /// A server that should notice clients which left, while it waits for locks.
 const NOTICES: (&str, &str) = ("client_connection_check_interval", "200ms");
+/// Over how long a server's part of a processor is counted: it is to be slow, and not to stand still for long.
+const SERVER_PERIOD: Duration = Duration::from_millis(10);
 /// How often a server that fell while it was put in order is waited for.
 const REVIVALS_MAX: usize = 5;
 /// How long a server that has lost a process may take until it answers again.
@@ -54,9 +56,9 @@ pub struct Statements {
     /// The server's processor, if it has one of its own.
     server_cpu: Option<usize>,
     admin: Client,
-    // Before the group that it is in: that can only be removed when the server has ended.
+    // Before the groups that it is in: those can only be removed when the server has ended.
     server: PrivateServer,
-    memory: Option<MemoryBound>,
+    confinement: Option<Confinement>,
 }
 
 impl Statements {
@@ -79,10 +81,7 @@ impl Statements {
             Tables::None => None,
         };
         let mix = |requests: &[Request]| mix(requests, shops.as_ref()).map(Arc::new);
-        let memory = match plan.server.memory {
-            Some(most) => Some(MemoryBound::hold(&server.processes(), most.0)?),
-            None => None,
-        };
+        let confinement = confine(&server, &plan.server)?;
         Ok(Self {
             clients: mix(&plan.workload.request)?,
             bystanders: plan.workload.bystanders.as_ref().map(|others| mix(&others.request)).transpose()?,
@@ -91,7 +90,7 @@ impl Statements {
             server_cpu,
             admin,
             server,
-            memory,
+            confinement,
         })
     }
 
@@ -149,11 +148,9 @@ impl Statements {
             tokio::time::sleep(RECOVERY_INTERVAL).await;
         }
         self.server.restart(Stop::Immediate)?;
-        // The new one isn't in the old one's group, which is empty now.
-        self.memory = None;
-        if let Some(most) = self.plan.server.memory {
-            self.memory = Some(MemoryBound::hold(&self.server.processes(), most.0)?);
-        }
+        // The new one isn't in the old one's groups, which are empty now.
+        self.confinement = None;
+        self.confinement = confine(&self.server, &self.plan.server)?;
         self.admin = target.connect().await?;
         Ok(())
     }
@@ -266,7 +263,7 @@ impl Laboratory for Statements {
         rate: Option<f64>,
     ) -> Result<Measured, Error> {
         self.put_in_order().await?;
-        let killed = self.memory.as_ref().map_or(0, MemoryBound::kills);
+        let killed = self.confinement.as_ref().map_or(0, Confinement::kills);
         let clients = match cell.load {
             Load::Clients(clients) => {
                 clients + self.plan.workload.bystanders.as_ref().map_or(0, |others| others.clients)
@@ -291,7 +288,7 @@ impl Laboratory for Statements {
             Error::Experiment(format!("{}: {error}\n{log}\nthe server's log:\n{server}", cell.variant))
         })?;
         drop(control);
-        let kills = self.memory.as_ref().map_or(0, MemoryBound::kills).saturating_sub(killed);
+        let kills = self.confinement.as_ref().map_or(0, Confinement::kills).saturating_sub(killed);
         // A postmaster that loses a process ends all the others, and with them our own connection.
         let alive = kills == 0 && !self.admin.is_closed();
         if alive {
@@ -304,6 +301,16 @@ impl Laboratory for Statements {
     fn adopt(&mut self, plan: &Plan, form: &Form) {
         (self.plan, self.form) = (plan.clone(), form.clone());
     }
+}
+
+/// Bounds what a server may use, once its tables are there.
+///
+/// # Errors
+/// If the plan bounds it, and that can't be done here.
+pub(super) fn confine(server: &PrivateServer, bounds: &Server) -> Result<Option<Confinement>, Error> {
+    let processor = bounds.processors.map(|part| Share { part, period: SERVER_PERIOD });
+    let bounds = Bounds { memory: bounds.memory.map(|most| most.0), processor };
+    Confinement::hold(&server.processes(), &bounds)
 }
 
 /// The server of a plan, for the connections of its own clients.

@@ -227,6 +227,9 @@ pub struct Bystanders {
     pub request: Vec<Request>,
 }
 
+/// What a server may have of processors.
+pub const PROCESSORS: std::ops::RangeInclusive<f64> = 0.05..=256.0;
+
 /// The server.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -236,6 +239,9 @@ pub struct Server {
     pub settings: BTreeMap<String, String>,
     /// The most memory that all of its processes may have together.
     pub memory: Option<Memory>,
+    /// So much of a processor that all of them have together: a slower server, which a client beside it can ask for more than it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processors: Option<f64>,
 }
 
 /// How it is run: every variant under every load, so often.

@@ -99,6 +99,22 @@ fn a_whole_plan_is_read() {
 }
 
 #[test]
+fn a_server_may_have_a_part_of_a_processor() {
+    let whole = plan();
+    // Results that were measured before there was this key still fit.
+    assert!(whole.measured(&whole.full)["server"].get("processors").is_none());
+    let with =
+        |part: &str| WHOLE.replacen("[short]", &format!("[server]\nprocessors = {part}\n\n[short]"), 1);
+    let slow = Plan::parse("tried", Path::new("plan.toml"), &with("0.33")).unwrap();
+    assert_eq!(slow.server.processors, Some(0.33));
+    assert_ne!(slow.measured(&slow.full), whole.measured(&whole.full));
+    for wrong in ["0.0", "-1.0", "nan", "1000.0"] {
+        let said = Plan::parse("tried", Path::new("plan.toml"), &with(wrong)).unwrap_err().to_string();
+        assert!(said.contains("server.processors: must be from 0.05 to 256"), "{said}");
+    }
+}
+
+#[test]
 fn what_is_left_is_less_than_all_of_it_by_what_is_there() {
     let mut plan = plan();
     plan.full.overload = vec![1.5];

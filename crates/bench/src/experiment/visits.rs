@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use tokio_postgres::Client;
 
 use super::cell::{Cell, Figures, Measured, TypeFigures};
-use super::laboratory::{machine, options};
+use super::laboratory::{confine, machine, options};
 use super::learned::Looks;
 use super::machine::Machine;
 use super::meter::{Whose, used};
@@ -22,6 +22,7 @@ use super::plan::{Audit, Form, Load, Place, Plan, Show, Site};
 use super::runner::Laboratory;
 use super::schedule::{self, Moment};
 use super::site::OpenSite;
+use crate::confinement::Confinement;
 use crate::load::Target;
 use crate::postgres::PrivateServer;
 use crate::process::{self, allowed_cpus, blocking, find_binary};
@@ -47,7 +48,9 @@ pub struct Visits {
     bookstore: PathBuf,
     server_cpu: Option<usize>,
     admin: Client,
+    // Before the groups that it is in: those can only be removed when the server has ended.
     server: PrivateServer,
+    _confinement: Option<Confinement>,
     directory: TempDir,
 }
 
@@ -87,7 +90,8 @@ impl Visits {
             .tempdir()
             .map_err(Error::io("creating a temporary directory"))?;
         let (plan, form, site) = (plan.clone(), form.clone(), site.clone());
-        Ok(Self { plan, form, site, bookstore, server_cpu, admin, server, directory })
+        let _confinement = confine(&server, &plan.server)?;
+        Ok(Self { plan, form, site, bookstore, server_cpu, admin, server, _confinement, directory })
     }
 
     /// What it all runs on.

@@ -39,8 +39,16 @@ fn text(shown: &Shown) -> String {
     let form = shown.form();
     let machine = shown.results.runs().next().map(|(machine, _)| {
         format!(
-            "{} processors ({}), {}, PostgreSQL {}",
-            machine.processors, machine.processor, machine.kernel, machine.postgresql
+            "{} processors ({}), {}, PostgreSQL {}{}",
+            machine.processors,
+            machine.processor,
+            machine.kernel,
+            machine.postgresql,
+            shown
+                .plan
+                .server
+                .processors
+                .map_or_else(String::new, |part| format!(" with {part} of a processor"))
         )
     });
     let begun =

@@ -194,8 +194,11 @@ fn circumstances(shown: &Shown) -> String {
         facts.push((
             "machine",
             format!(
-                "{} × {}, {gib:.0} GiB, {}; the server has a processor of its own where there are two",
-                machine.processors, machine.processor, machine.kernel
+                "{} × {}, {gib:.0} GiB, {}; the server has {} where there are two",
+                machine.processors,
+                machine.processor,
+                machine.kernel,
+                servers_processor(shown.plan.server.processors)
             ),
         ));
         let named = |version: &str| if version.is_empty() { "none" } else { version }.to_owned();
@@ -225,6 +228,14 @@ fn circumstances(shown: &Shown) -> String {
     let facts: String =
         facts.iter().map(|(name, fact)| format!("<dt>{name}</dt><dd>{}</dd>\n", escaped(fact))).collect();
     format!("<dl>\n{facts}</dl>\n")
+}
+
+/// What the server has for itself.
+fn servers_processor(part: Option<f64>) -> String {
+    part.map_or_else(
+        || "a processor of its own".to_owned(),
+        |part| format!("{part} of a processor of its own"),
+    )
 }
 
 /// A text as HTML has it.

@@ -260,6 +260,9 @@ fn check_goal(plan: &Plan, index: usize, goal: &Goal, judge: &mut Judge<'_>) {
     if goal.group == Who::Bystanders && plan.workload.bystanders.is_none() {
         judge.complain(&at("group"), "there are no bystanders", Some("write [workload.bystanders]"));
     }
+    if !goal.grace.0.is_zero() && !goal.metric.is_a_time() {
+        judge.complain(&at("grace"), "is time, and the metric is none", Some("take it away"));
+    }
     match &goal.relative_to {
         Some(Reference::Variant(name)) => check_variant(plan, &at("relative_to"), name, judge),
         Some(Reference::Idle) if !plan.full.clients.contains(&0) => {

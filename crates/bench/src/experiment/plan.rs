@@ -322,8 +322,13 @@ pub struct Goal {
     pub busy_to: Option<f64>,
     /// Only where arrivals are at least this multiple.
     pub overload_from: Option<f64>,
+    /// Only where they are at most this multiple.
+    pub overload_to: Option<f64>,
     /// Only in the phases of a schedule, from this one on.
     pub phases_from: Option<usize>,
+    /// Of a response time: so much is let off before it is compared, as what one hop more may take.
+    #[serde(default)]
+    pub grace: Time,
     /// What it is divided by, if by anything.
     pub relative_to: Option<Reference>,
     /// The least that it should be.
@@ -503,6 +508,13 @@ impl Plan {
     /// Whether the report shows this.
     pub fn shows(&self, show: Show) -> bool {
         self.show.contains(&show)
+    }
+}
+
+impl Metric {
+    /// Whether it is a time.
+    pub const fn is_a_time(self) -> bool {
+        matches!(self, Self::Response | Self::ResponseInTime | Self::ResponseLetIn | Self::P95)
     }
 }
 

@@ -79,7 +79,13 @@ fn one(goal: &Goal, form: &Form, results: &Results) -> Verdict {
             _ => String::new(),
         };
         let once = if found.half_width.is_none() { "; measured once" } else { "" };
-        format!("{value}{around} {} ({comparison} {} asked for{once})", load.phrase(), show(goal, bound))
+        let grace = goal.grace.0.as_secs_f64();
+        let less = if grace > 0.0 { format!(", less {}", seconds(grace)) } else { String::new() };
+        format!(
+            "{value}{around}{less} {} ({comparison} {} asked for{once})",
+            load.phrase(),
+            show(goal, bound)
+        )
     };
     Verdict { standing, found: Some((load, found)), text }
 }
@@ -88,14 +94,14 @@ fn applies(goal: &Goal, load: Load) -> bool {
     match load {
         Load::Clients(0) | Load::Schedule => false,
         Load::Clients(clients) => {
-            goal.overload_from.is_none()
+            !is_of_overload(goal)
                 && goal.phases_from.is_none()
                 && !is_of_busy(goal)
                 && goal.clients_from.is_none_or(|from| clients >= from)
         }
         Load::Busy(part) => {
             goal.clients_from.is_none()
-                && goal.overload_from.is_none()
+                && !is_of_overload(goal)
                 && goal.phases_from.is_none()
                 && goal.busy_from.is_none_or(|from| part >= from)
                 && goal.busy_to.is_none_or(|to| part <= to)
@@ -105,14 +111,19 @@ fn applies(goal: &Goal, load: Load) -> bool {
                 && goal.phases_from.is_none()
                 && !is_of_busy(goal)
                 && goal.overload_from.is_none_or(|from| factor >= from)
+                && goal.overload_to.is_none_or(|to| factor <= to)
         }
         Load::Phase(phase) => {
             goal.clients_from.is_none()
-                && goal.overload_from.is_none()
+                && !is_of_overload(goal)
                 && !is_of_busy(goal)
                 && goal.phases_from.is_none_or(|from| phase + 1 >= from)
         }
     }
+}
+
+const fn is_of_overload(goal: &Goal) -> bool {
+    goal.overload_from.is_some() || goal.overload_to.is_some()
 }
 
 const fn is_of_busy(goal: &Goal) -> bool {
@@ -138,7 +149,8 @@ fn value(goal: &Goal, form: &Form, results: &Results, load: Load) -> Option<Inte
         results.repetitions(variant, load).into_iter().map(figure).collect()
     };
     let of = |variant: &str, load: Load| -> Vec<f64> { each(variant, load).into_iter().flatten().collect() };
-    let own = of(&goal.of, load);
+    let let_off = |found: f64| found - goal.grace.0.as_secs_f64();
+    let own: Vec<f64> = of(&goal.of, load).into_iter().map(let_off).collect();
     if own.is_empty() {
         return None;
     }
@@ -148,7 +160,7 @@ fn value(goal: &Goal, form: &Form, results: &Results, load: Load) -> Option<Inte
         Some(Reference::Variant(other)) => {
             let (own, other) = (each(&goal.of, load), each(other, load));
             let pairs: Vec<(f64, f64)> =
-                own.into_iter().zip(other).filter_map(|(own, other)| own.zip(other)).collect();
+                own.into_iter().zip(other).filter_map(|(own, other)| own.map(let_off).zip(other)).collect();
             if pairs.is_empty() {
                 return None;
             }
@@ -236,11 +248,14 @@ fn show(goal: &Goal, value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::experiment::cell::{Cell, Figures, Measured};
     use crate::experiment::plan::Calibrate;
     use crate::experiment::results::Line;
     use crate::experiment::tests::plan;
+    use crate::experiment::words::Time;
 
     /// Throughputs by variant, clients and repetition; responses are their inverse.
     fn results(figures: &[(&str, usize, &[f64])]) -> Results {
@@ -339,6 +354,38 @@ mod tests {
         };
         assert!((mean(idle.clone()).unwrap() - 1.0 / 45.0).abs() < 1e-9);
         assert_eq!(verdict(idle, &results).standing, Standing::Reached);
+    }
+
+    #[test]
+    fn one_hop_more_may_be_let_off_up_to_some_load() {
+        let mut form = plan().full;
+        (form.clients, form.overload) = (Vec::new(), vec![0.5, 0.9]);
+        let mut results = Results::default();
+        let mut add = |variant: &str, factor, all_seconds| {
+            let (variant, load) = (variant.to_owned(), Load::Overload(factor));
+            let clients = Figures { all_seconds, ..Figures::default() };
+            let measured = Box::new(Measured { clients, ..Measured::default() });
+            results.lines.push(Line::Cell { cell: Cell { variant, load, repetition: 0 }, measured });
+        };
+        for (factor, direct, gate) in [(0.5, 0.001, 0.0011), (0.9, 0.01, 0.02)] {
+            add("direct", factor, direct);
+            add("gate", factor, gate);
+        }
+        let mut goal = Goal {
+            metric: Metric::Response,
+            clients_from: None,
+            overload_to: Some(0.7),
+            at_least: None,
+            at_most: Some(1.05),
+            ..goal()
+        };
+        assert_eq!(one(&goal, &form, &results).standing, Standing::Missed);
+        goal.grace = Time(Duration::from_micros(150));
+        let found = one(&goal, &form, &results);
+        assert_eq!(found.standing, Standing::Reached);
+        assert!(found.text.starts_with("0.95 times, less 0.15 ms at 0.5 times"), "{}", found.text);
+        goal.overload_to = None;
+        assert_eq!(one(&goal, &form, &results).standing, Standing::Missed);
     }
 
     #[test]

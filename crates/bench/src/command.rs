@@ -115,7 +115,11 @@ fn part_of_a_processor(text: &str) -> Result<f64, String> {
 /// Reads a plan whose server has so much of a processor; without it, what the plan itself says.
 fn load(experiments: &Path, name: &str, processors: Option<f64>) -> Result<Plan, Error> {
     let mut plan = Plan::load(experiments, name)?;
-    plan.server.processors = processors.or(plan.server.processors);
+    if processors.is_some() {
+        plan.server.processors = processors;
+        // They had a whole one.
+        plan.expected.clear();
+    }
     Ok(plan)
 }
 

@@ -259,10 +259,12 @@ impl Record {
         }
     }
 
-    /// An interaction ended after so long. A right page's images come later.
+    /// An interaction ended after so long. A right page's images come later. One whose browser hadn't heard yet that the run
+    /// was over was still waited for then.
     pub(crate) fn ended(&self, page: Interaction, outcome: Outcome, took: Duration) {
         let mut counted = self.lock();
         if counted.is_over {
+            counted.phase().add(page, Outcome::Unfinished, took);
             return;
         }
         if let Some(second) = counted.second() {
@@ -426,7 +428,8 @@ mod tests {
         record.left();
         tokio::time::advance(Duration::from_secs(1)).await;
         record.end();
-        record.ended(Interaction::Home, Outcome::Done, Duration::ZERO);
+        // Its browser hasn't heard of the end: what it asked for was still waited for.
+        record.ended(Interaction::Home, Outcome::Done, Duration::from_millis(20));
         record.complain("late".to_owned());
         let counted = record.lock();
         let [first, second] = &counted.phases[..] else { panic!("two phases") };
@@ -435,7 +438,8 @@ mod tests {
         assert_eq!((first.most_present, second.most_present), (1, 2));
         assert_eq!(first.pages[Interaction::Home as usize].counts, [1, 0, 0, 0, 0, 0]);
         assert_eq!(second.pages[Interaction::BuyConfirm as usize].counts, [0, 0, 1, 0, 0, 0]);
-        assert_eq!((second.all.count, second.all.sum), (1, Duration::from_secs(3)));
+        assert_eq!(second.pages[Interaction::Home as usize].counts, [0, 0, 0, 0, 0, 1]);
+        assert_eq!((second.all.count, second.all.sum), (2, Duration::from_millis(3_020)));
         assert_eq!(counted.seconds.len(), 7);
         assert_eq!((counted.seconds[2].counts[0], counted.seconds[6].counts[2]), (1, 1));
         assert!(counted.complaints.is_empty());

@@ -7,7 +7,7 @@ use bench::Error;
 use bench::alternate::Display;
 use bench::experiment::laboratory::Statements;
 use bench::experiment::part::Part;
-use bench::experiment::plan::{self, Form, PROCESSORS, Plan};
+use bench::experiment::plan::{self, Form, Plan, Server};
 use bench::experiment::report::{self, Places, Shown};
 use bench::experiment::results::{Book, Line, Opened, Otherwise, Results};
 use bench::experiment::visits::Visits;
@@ -105,11 +105,7 @@ fn path(output: &Path, name: &str, form: &str, processors: Option<f64>) -> PathB
 }
 
 fn part_of_a_processor(text: &str) -> Result<f64, String> {
-    let part: f64 = text.parse().map_err(|_| "isn't a number".to_owned())?;
-    if PROCESSORS.contains(&part) {
-        return Ok(part);
-    }
-    Err(format!("must be from {} to {}", PROCESSORS.start(), PROCESSORS.end()))
+    Server::part(text.parse().map_err(|_| "isn't a number".to_owned())?)
 }
 
 /// Reads a plan whose server has so much of a processor; without it, what the plan itself says.

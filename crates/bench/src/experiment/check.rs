@@ -7,7 +7,7 @@ use super::busy;
 use super::complaint::{Complaints, Judge, nearest};
 use super::offline;
 use super::plan::{
-    Connect, Form, Goal, Load, Metric, PROCESSORS, Place, Plan, Request, Show, Site, Tables, Who, has_best,
+    Connect, Form, Goal, Load, Metric, Place, Plan, Request, Server, Show, Site, Tables, Who, has_best,
     has_sessions,
 };
 use super::schedule::{self, MIXES};
@@ -72,9 +72,8 @@ fn workload(plan: &Plan, judge: &mut Judge<'_>) {
     } else if workload.request.is_empty() {
         judge.complain("workload.request", "is empty", Some("write [[workload.request]] for each type"));
     }
-    if plan.server.processors.is_some_and(|part| !PROCESSORS.contains(&part)) {
-        let range = format!("must be from {} to {}", PROCESSORS.start(), PROCESSORS.end());
-        judge.complain("server.processors", range, None);
+    if let Some(Err(reason)) = plan.server.processors.map(Server::part) {
+        judge.complain("server.processors", reason, None);
     }
     if workload.timeout.0.is_zero() {
         judge.complain("workload.timeout", "must be more than zero", None);

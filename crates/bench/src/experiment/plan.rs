@@ -11,10 +11,13 @@ use super::check;
 use super::complaint::Complaints;
 use super::offline::{CapacitySearch, Idle};
 use super::schedule::Phase;
-use super::words::{Drawn, Memory, Reference, Time};
+use super::words::{Drawn, Memory, Time};
 use crate::Error;
 
+mod goals;
 pub(super) mod takes;
+
+pub use goals::{Goal, Metric, Who};
 
 /// The file of a plan in its directory.
 const FILE: &str = "plan.toml";
@@ -22,8 +25,6 @@ const FILE: &str = "plan.toml";
 pub const OPEN_DIRECT: usize = 600;
 /// The same to a proxy, where who waits costs the database nothing.
 pub const OPEN_PROXIED: usize = 1_000;
-/// Of the variants that every plan knows, those that are compared with all others.
-const GATES: [&str; 2] = ["gate", "gate-calibrated"];
 /// Server connections of a gate as it comes, and of PgBouncer beside it.
 pub const POOL: u32 = 20;
 
@@ -228,7 +229,7 @@ pub struct Bystanders {
 }
 
 /// What a server may have of processors.
-pub const PROCESSORS: std::ops::RangeInclusive<f64> = 0.05..=256.0;
+const PROCESSORS: std::ops::RangeInclusive<f64> = 0.05..=256.0;
 
 /// The server.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
@@ -299,80 +300,6 @@ pub struct Calibrate {
     pub variant: String,
     /// How many clients.
     pub clients: Vec<usize>,
-}
-
-/// A rule about the figures.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct Goal {
-    /// In plain words.
-    pub says: String,
-    /// Whose figure.
-    pub of: String,
-    /// Which figure.
-    pub metric: Metric,
-    /// Of whom.
-    #[serde(default)]
-    pub group: Who,
-    /// Only where there are at least so many clients.
-    pub clients_from: Option<usize>,
-    /// Only where the server is busy for at least this part of the time, over direct connections.
-    pub busy_from: Option<f64>,
-    /// Only where it is busy for at most this part.
-    pub busy_to: Option<f64>,
-    /// Only where arrivals are at least this multiple.
-    pub overload_from: Option<f64>,
-    /// Only where they are at most this multiple.
-    pub overload_to: Option<f64>,
-    /// Only in the phases of a schedule, from this one on.
-    pub phases_from: Option<usize>,
-    /// Of a response time: so much is let off before it is compared, as what one hop more may take.
-    #[serde(default)]
-    pub grace: Time,
-    /// What it is divided by, if by anything.
-    pub relative_to: Option<Reference>,
-    /// The least that it should be.
-    pub at_least: Option<f64>,
-    /// The most.
-    pub at_most: Option<f64>,
-}
-
-/// A figure of a cell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Metric {
-    /// Requests completed per second.
-    Throughput,
-    /// The same for each second of the processor that the server itself used: where the processor is what bounds, a shared
-    /// machine disturbs it less.
-    ThroughputPerProcessor,
-    /// Mean response time of all requests, who gave up at the full time-out.
-    Response,
-    /// Mean response time of those that completed: the papers' metric.
-    ResponseInTime,
-    /// Mean response time of all that a gate let in, however they ended.
-    ResponseLetIn,
-    /// The part of all requests that a gate refused.
-    Refused,
-    /// Of a site: the work of the pages that were served, as a part of the most that it was seen to do.
-    Goodput,
-    /// Of a site: the pages per second that it can do, by what a shared processor's response time says of them.
-    EstimatedCapacity,
-    /// 95th percentile over all requests.
-    P95,
-    /// Whether the server lived through it without losing a process: 1 or 0.
-    Alive,
-}
-
-/// Whose requests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Who {
-    /// Those that the experiment is about.
-    #[default]
-    Clients,
-    /// The others.
-    Bystanders,
 }
 
 /// A throughput that was found elsewhere.
@@ -511,18 +438,14 @@ impl Plan {
     }
 }
 
-impl Metric {
-    /// Whether it is a time.
-    pub const fn is_a_time(self) -> bool {
-        matches!(self, Self::Response | Self::ResponseInTime | Self::ResponseLetIn | Self::P95)
-    }
-}
-
-impl Goal {
-    /// Whether it is of a control: said for comparison.
-    pub fn is_of_a_control(&self) -> bool {
-        let of = self.of.as_str();
-        check::VARIANTS.contains(&of) && !GATES.contains(&of)
+impl Server {
+    /// So much of a processor, if a server can have it.
+    ///
+    /// # Errors
+    /// With what it may be.
+    pub fn part(processors: f64) -> Result<f64, String> {
+        let refused = || format!("must be from {} to {}", PROCESSORS.start(), PROCESSORS.end());
+        PROCESSORS.contains(&processors).then_some(processors).ok_or_else(refused)
     }
 }
 

@@ -150,17 +150,17 @@ fn value(goal: &Goal, form: &Form, results: &Results, load: Load) -> Option<Inte
     };
     let of = |variant: &str, load: Load| -> Vec<f64> { each(variant, load).into_iter().flatten().collect() };
     let let_off = |found: f64| found - goal.grace.0.as_secs_f64();
-    let own: Vec<f64> = of(&goal.of, load).into_iter().map(let_off).collect();
-    if own.is_empty() {
+    let own: Vec<Option<f64>> = each(&goal.of, load).into_iter().map(|found| found.map(let_off)).collect();
+    let known: Vec<f64> = own.iter().copied().flatten().collect();
+    if known.is_empty() {
         return None;
     }
-    let mean = Interval::of(&own);
+    let mean = Interval::of(&known);
     Some(match &goal.relative_to {
         None => mean,
         Some(Reference::Variant(other)) => {
-            let (own, other) = (each(&goal.of, load), each(other, load));
             let pairs: Vec<(f64, f64)> =
-                own.into_iter().zip(other).filter_map(|(own, other)| own.map(let_off).zip(other)).collect();
+                own.into_iter().zip(each(other, load)).filter_map(|(own, other)| own.zip(other)).collect();
             if pairs.is_empty() {
                 return None;
             }

@@ -37,18 +37,12 @@ fn between(text: &str, new: &str) -> Option<String> {
 
 fn text(shown: &Shown) -> String {
     let form = shown.form();
+    let part = shown.plan.server.processors;
+    let part = part.map_or_else(String::new, |part| format!(" with {part} of a processor"));
     let machine = shown.results.runs().next().map(|(machine, _)| {
         format!(
-            "{} processors ({}), {}, PostgreSQL {}{}",
-            machine.processors,
-            machine.processor,
-            machine.kernel,
-            machine.postgresql,
-            shown
-                .plan
-                .server
-                .processors
-                .map_or_else(String::new, |part| format!(" with {part} of a processor"))
+            "{} processors ({}), {}, PostgreSQL {}{part}",
+            machine.processors, machine.processor, machine.kernel, machine.postgresql
         )
     });
     let begun =

@@ -167,6 +167,18 @@ fn our_shop_is_flat_behind_a_gate_and_falls_without_one_at_five_times_saturation
 }
 
 #[test]
+fn whoever_knows_for_how_long_visitors_wait_serves_all_of_them() {
+    let shop = experiment("shop-database.toml");
+    let of_peak = |gate| {
+        let throughput = |browsers| found(&shop, gate, browsers, |digest| digest.in_time.throughput);
+        throughput(810.0) / throughput(270.0)
+    };
+    let (told, untold) = (of_peak("default-10s"), of_peak("default"));
+    assert!(told > 0.95 && untold < 0.8, "{told} {untold}");
+    assert!(of_peak("FIFO") > 0.95 && of_peak("found") > 0.95);
+}
+
+#[test]
 fn in_our_shop_pages_wait_for_its_locks_where_no_gate_orders_them() {
     let mut shop = experiment("shop.toml");
     let kind = |name: &str| {

@@ -181,6 +181,17 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         },
     },
     Metric {
+        name: "rejection_gain",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &["gain"],
+        help: "By how much that probability moves with each second that the response time is above the target: A of now, B of a step before (rejection = \"yaksha\"); absent without them",
+        read: |gate, out| match gate.snapshot.refusing.gains {
+            Some((a, b)) => out.gauge(&["A"], a).and_then(|()| out.gauge(&["B"], b)),
+            None => Ok(()),
+        },
+    },
+    Metric {
         name: "present_bound",
         in_seconds: Seconds::No,
         kind: Kind::Gauge,

@@ -1,5 +1,5 @@
 //! Our own shop, simulated: what the experiments on the real one are set beside (`docs/results/README.md`).
-//! Once as it locks in the application, once as it locks in the database.
+//! Once as it locks in the application, once locking nothing, so that its pages wait at the gate.
 
 use std::fmt::Write as _;
 

@@ -167,7 +167,7 @@ fn our_shop_is_flat_behind_a_gate_and_falls_without_one_at_five_times_saturation
 }
 
 #[test]
-fn whoever_knows_for_how_long_visitors_wait_serves_all_of_them() {
+fn told_for_how_long_visitors_wait_a_gate_keeps_its_throughput_beyond_saturation() {
     let shop = experiment("shop-database.toml");
     let of_peak = |gate| {
         let throughput = |browsers| found(&shop, gate, browsers, |digest| digest.in_time.throughput);

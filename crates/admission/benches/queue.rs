@@ -121,6 +121,7 @@ fn request(kind: u64) -> Request {
         pool: PoolId::default(),
         connection: Connection::Needed,
         entry: Entry::Queued,
+        client: None,
         deadline: None,
     }
 }

@@ -16,11 +16,12 @@
 //! behind (`gate/stalls.rs`); so has who has waited for so long that its client would leave in service (`gate/leavers.rs`).
 //!
 //! `gate/timers.rs` has what happens by the clock alone, `gate/types.rs` what happens when a type changes its lane,
-//! `gate/lateness.rs` who is late while present, `gate/classes.rs` whose lines are looked at where there are several classes, `gate/contention.rs` what concerns groups of types that contend with one another.
+//! `gate/lateness.rs` who is late while present, `gate/classes.rs` whose lines are looked at where there are several classes, `gate/hoard.rs` whose shorts make way for longs, `gate/contention.rs` what concerns groups of types that contend with one another.
 
 mod classes;
 mod contention;
 mod dispatch;
+mod hoard;
 mod lateness;
 mod leavers;
 mod stalls;
@@ -33,6 +34,7 @@ use alloc::collections::{BTreeSet, VecDeque};
 use crate::action::{Action, Reason};
 use crate::capacity::Room;
 use crate::classes::Classes;
+use crate::clients::Clients;
 use crate::connections::Connections;
 use crate::contention::Contention;
 use crate::event::Event;
@@ -45,7 +47,9 @@ use crate::policy::{AfterStall, Cost, Policy};
 use crate::rejection::deadline::Deadlines;
 use crate::rejection::queue_length::{IMMEDIATE_MAX, is_full};
 use crate::rejection::{Asked, Refusal};
-use crate::request::{Completion, Connection, Entry, Outcome, Pin, PoolId, Request, RequestType, Ticket};
+use crate::request::{
+    ClientId, Completion, Connection, Entry, Outcome, Pin, PoolId, Request, RequestType, Ticket,
+};
 use crate::snapshot::{Snapshot, TypeSnapshot};
 use crate::stalls::Stalls;
 use crate::tickets::{Line, Place, Seat, Tickets};
@@ -71,6 +75,9 @@ pub struct Gate {
     lanes: Lanes,
     refusal: Refusal,
     contention: Contention,
+    clients: Clients,
+    /// Shorts make way for longs until then.
+    way_until: Instant,
     stalls: Stalls,
     leavers: Leavers,
     /// The same of the long lane.
@@ -115,6 +122,8 @@ impl Gate {
             lanes: Lanes::new(policy.long_limit, budget),
             refusal: Refusal::new(policy.rejection.clone(), now, seed),
             contention: Contention::new(policy.contention.clone(), now),
+            clients: Clients::default(),
+            way_until: Instant::ZERO,
             stalls: Stalls::new(policy.after_stall == AfterStall::NewcomersFirst),
             leavers: Leavers::new(),
             long_leavers: Leavers::of_longs(),
@@ -150,6 +159,7 @@ impl Gate {
         let slot =
             self.tickets.insert(now, request, (kind, self.classes.find(request.class)), Meter::new(work));
         self.tickets.at_mut(slot).settled = self.types.at(kind).estimate.is_settled();
+        self.note_sender(slot);
         let ticket = self.tickets.ticket(slot);
         match request.entry {
             Entry::Immediate => self.admit_at_once(now, slot),
@@ -335,6 +345,18 @@ impl Gate {
         self.dispatch(now);
     }
 
+    /// A client has connected whose requests will name it. Tell with [`Gate::disconnect`] when it leaves, once.
+    pub fn connect(&mut self) -> ClientId {
+        self.clients.connect()
+    }
+
+    /// It has left. Its request, if there is one, ends in its own time.
+    pub fn disconnect(&mut self, now: Instant, client: ClientId) {
+        let now = self.advance(now);
+        self.clients.disconnect(client);
+        self.dispatch(now);
+    }
+
     /// The session of this in-flight ticket keeps its connection beyond completion.
     ///
     /// # Errors
@@ -455,6 +477,8 @@ impl Gate {
             left: self.left,
             long_in_flight: self.lanes.in_flight(),
             long_limit: self.lanes.limit(),
+            mixing: self.clients.mixing(),
+            mixing_waiting: self.clients.waiting(),
             refusing: self.refusal.state(),
             retry_after: self.retry_after(),
             types,

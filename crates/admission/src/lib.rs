@@ -11,6 +11,7 @@ mod action;
 mod capacity;
 mod chance;
 mod classes;
+mod clients;
 mod connections;
 mod contention;
 mod cost;
@@ -42,7 +43,8 @@ pub use policy::{
     Rejection, ServiceClass, Targets, Tuning, Weight, YakshaSettings,
 };
 pub use request::{
-    ClassId, Completion, Connection, Entry, Outcome, Pin, PoolId, PoolSet, Request, RequestType, Ticket,
+    ClassId, ClientId, Completion, Connection, Entry, Outcome, Pin, PoolId, PoolSet, Request, RequestType,
+    Ticket,
 };
 pub use snapshot::{
     ClassSnapshot, GroupSnapshot, HeldTarget, Mode, Queued, Refusing, Snapshot, TypeSnapshot,

@@ -1,5 +1,7 @@
 //! What the shell tells the gate about a request, and what names it afterwards.
 
+use core::num::NonZeroU32;
+
 use crate::time::{Duration, Instant};
 
 /// A request type: the set of requests expected to cost alike. The shell computes the key (a stable hash of whatever
@@ -74,6 +76,21 @@ impl PoolSet {
     }
 }
 
+/// A client that is connected to the gate, from `Gate::connect` to `Gate::disconnect`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ClientId(NonZeroU32);
+
+impl ClientId {
+    pub(crate) const fn new(place: u32) -> Self {
+        Self(NonZeroU32::MIN.saturating_add(place))
+    }
+
+    /// Where the gate keeps what it knows of it.
+    pub(crate) const fn place(self) -> usize {
+        (self.0.get() - 1) as usize
+    }
+}
+
 /// Whether a request takes a connection from the budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Connection {
@@ -100,6 +117,9 @@ pub struct Request {
     pub request_type: RequestType,
     /// Whose turn it waits for; one that the policy doesn't name is [`ClassId::DEFAULT`].
     pub class: ClassId,
+    /// Whose connection it comes over, if clients keep theirs from request to request and others wait for it meanwhile: as
+    /// those of a database do, and those of visitors over HTTP don't.
+    pub client: Option<ClientId>,
     /// Which connections can serve it.
     pub pool: PoolId,
     /// Whether it takes one of them.

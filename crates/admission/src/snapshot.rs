@@ -43,6 +43,10 @@ pub struct Snapshot {
     pub long_in_flight: u32,
     /// The long lane's limit in force.
     pub long_limit: Option<u32>,
+    /// Clients whose connection carries shorts and longs in turn, as those of a pool do.
+    pub mixing: u32,
+    /// How many of those wait with a long.
+    pub mixing_waiting: u32,
     /// What the rule for refusing knows and does.
     pub refusing: Refusing,
     /// When somebody who is refused now may try again: the queue will have drained by then.

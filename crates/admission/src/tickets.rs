@@ -86,6 +86,8 @@ pub(crate) struct Record {
     pub(crate) thinking: bool,
     pub(crate) suspended: bool,
     pub(crate) canceled: bool,
+    /// Its client mixes (`clients.rs`).
+    pub(crate) mixes: bool,
     /// Whether it was late is told to the rule for refusing, or doesn't matter any more.
     pub(crate) judged: bool,
     /// It waits behind newcomers: others that had waited for as long left in service.
@@ -217,6 +219,7 @@ impl Tickets {
             thinking: false,
             suspended: false,
             canceled: false,
+            mixes: false,
             judged: false,
             stepped_back: false,
             stalled: false,

@@ -10,12 +10,12 @@ mod history;
 mod operations;
 
 use admission::{
-    Action, Capacity, ClassId, Completion, Connection, Contention, Cost, Duration, Entry, Event, Gate,
-    Instant, Lane, Outcome, Pin, Policy, PoolId, PoolSet, Reason, Rejection, Request, RequestType, Snapshot,
-    Ticket, Work,
+    Action, Capacity, ClassId, ClientId, Completion, Connection, Contention, Cost, Duration, Entry, Event,
+    Gate, Instant, Lane, Outcome, Pin, Policy, PoolId, PoolSet, Reason, Rejection, Request, RequestType,
+    Snapshot, Ticket, Work,
 };
 use history::{MS, check, pool};
-use operations::{KINDS, Op, POOLS, a_policy, op};
+use operations::{CLIENTS, KINDS, Op, POOLS, a_policy, op};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -47,6 +47,8 @@ struct World {
     in_use: [u32; POOLS as usize],
     pinned: u32,
     held_up: PoolSet,
+    /// Those that are connected.
+    clients: [Option<ClientId>; CLIENTS as usize],
     arrived: usize,
     ended: usize,
     /// Whether what requests have used was always counted in time.
@@ -80,6 +82,7 @@ impl World {
             in_use,
             pinned,
             held_up: PoolSet::NONE,
+            clients: [None; CLIENTS as usize],
             arrived,
             ended,
             refused: None,
@@ -103,10 +106,11 @@ impl World {
     fn apply(&mut self, op: &Op) {
         let now = self.at();
         match *op {
-            Op::Arrive { kind, pool: index, held, immediate, deadline, class } => {
+            Op::Arrive { kind, pool: index, held, immediate, deadline, class, client } => {
                 let request = Request {
                     request_type: RequestType(kind),
                     class: ClassId(class),
+                    client: self.clients[client as usize],
                     pool: pool(index),
                     connection: if held { Connection::Held } else { Connection::Needed },
                     entry: if immediate { Entry::Immediate } else { Entry::Queued },
@@ -118,6 +122,12 @@ impl World {
                 if let Some(ticket) = self.pick(which, Some(true)) {
                     self.complete(ticket, outcome, took);
                 }
+            }
+            Op::Connect(which) => {
+                if let Some(client) = self.clients[which as usize].take() {
+                    self.gate.disconnect(now, client);
+                }
+                self.clients[which as usize] = Some(self.gate.connect());
             }
             Op::Idle(which) => {
                 if let Some(ticket) = self.pick(which, Some(true)) {

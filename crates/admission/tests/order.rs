@@ -394,6 +394,7 @@ fn request(kind: u64, index: u8, class: usize) -> Request {
         pool: pool(index),
         connection: Connection::Needed,
         entry: Entry::Queued,
+        client: None,
         deadline: None,
     }
 }

@@ -31,7 +31,7 @@ const SHOPS: [Shop; 2] = [
         name: "shop-database",
         title: "The shop that waits at the gate",
         subtitle: "the bookstore, locking nothing; 20 runs, bands: 90 %",
-        variants: &["original", "FIFO", "SJF", "found", "default", "default-10s"],
+        variants: &["original", "FIFO", "SJF", "found", "default"],
         browsers: &[130.0, 270.0, 540.0, 810.0],
     },
 ];

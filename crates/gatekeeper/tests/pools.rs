@@ -5,7 +5,7 @@ mod gate;
 mod support;
 
 use gate::Scene;
-use gate::client::{Client, parse, sync, use_of};
+use gate::client::{Client, parse, query, sync, use_of};
 
 /// The gate's budget.
 const CONNECTIONS: usize = 4;
@@ -59,4 +59,42 @@ fn what_start_up_sets_and_is_not_tracked_keeps_pools_apart() {
         assert_eq!(exact.column("SHOW extra_float_digits"), ["-3"]);
     }
     assert_eq!(scene.settled()["pools"].as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn who_sends_shorts_and_longs_over_one_connection_is_counted_while_it_waits_with_a_long() {
+    let scene = Scene::start("dave", &["connections = 8", "long_limit = 1"]);
+    let figure = |name: &str| {
+        let metrics = scene.gate.metrics();
+        let line = metrics.lines().find(|line| line.starts_with(&format!("gatekeeper_{name}{{")));
+        line.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+            .unwrap_or_else(|| panic!("{metrics}"))
+    };
+    let mut sessions: Vec<Client> = (0..6).map(|_| scene.client()).collect();
+    for session in &mut sessions {
+        (0..20).for_each(|_| session.run("SELECT 1"));
+    }
+    let mut worker = scene.client();
+    (0..3).for_each(|_| worker.run("SELECT pg_sleep(0.3)"));
+    scene.until("they mix, and who sends nothing but longs doesn't", || figure("clients_mixing") == 6.0);
+    worker.send(&query("SELECT pg_sleep(600)"));
+    scene.until_runs("pg_sleep(600)");
+    for session in &mut sessions {
+        session.send(&query("SELECT pg_sleep(0.1)"));
+    }
+    let mut other = scene.client();
+    other.send(&query("SELECT pg_sleep(0.2)"));
+    scene.until_queued(7);
+    assert_eq!(figure("clients_mixing_waiting"), 6.0);
+    sessions.truncate(4);
+    drop(other);
+    scene.until("two have left", || figure("clients_mixing_waiting") == 4.0);
+    scene.terminate("query LIKE '%pg_sleep(600)%'");
+    for session in &mut sessions {
+        let answers = session.answers();
+        assert!(answers.ends_with("C(SELECT 1) Z(I)"), "{answers}");
+    }
+    assert_eq!(figure("clients_mixing_waiting"), 0.0);
+    sessions.clear();
+    scene.until("nobody mixes", || figure("clients_mixing") == 0.0);
 }

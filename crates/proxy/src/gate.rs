@@ -20,8 +20,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use admission::{
-    Action, Completion, Instant, Learned, LearnedType, Outcome, Pin, Policy, PoolId, PoolSet, Queued, Reason,
-    Request, RequestType, Snapshot, Ticket,
+    Action, ClientId, Completion, Instant, Learned, LearnedType, Outcome, Pin, Policy, PoolId, PoolSet,
+    Queued, Reason, Request, RequestType, Snapshot, Ticket,
 };
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
@@ -145,6 +145,12 @@ impl Driver {
             }
             (None, None) => unreachable!("a ticket without a verdict waits"),
         }
+    }
+
+    /// A client has connected, whose requests will name it until what is returned is dropped.
+    pub(crate) fn connect(self: &Arc<Self>) -> Client {
+        let id = self.inner.lock().gate.connect();
+        Client { driver: Arc::clone(self), id }
     }
 
     /// So many connections of this pool exist. Called with the pool's lock held: pool first, then gate, never the
@@ -395,6 +401,25 @@ impl Drop for Waiting {
         if !matches!(self.verdict.try_recv(), Ok(Err(_))) {
             self.driver.change(|gate, now| gate.complete(now, ticket, UNUSED));
         }
+    }
+}
+
+/// A client that is connected to the gate; it has left when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Client {
+    driver: Arc<Driver>,
+    id: ClientId,
+}
+
+impl Client {
+    pub(crate) const fn id(&self) -> ClientId {
+        self.id
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.driver.change(|gate, now| gate.disconnect(now, self.id));
     }
 }
 

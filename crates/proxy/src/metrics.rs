@@ -20,11 +20,13 @@ mod class;
 mod declared;
 mod samples;
 mod scrape;
+mod types;
 
 use class::CLASS;
 use declared::{GATE, PROCESS};
 use samples::Samples;
 use scrape::{GateScrape, Scrape};
+use types::TYPES;
 
 /// The most types that have metrics of their own.
 pub const TYPES_SHOWN_MAX: usize = 200;
@@ -55,7 +57,7 @@ struct Metric<S> {
 
 /// All that are read from a gate.
 fn of_gates() -> impl Iterator<Item = &'static Metric<GateScrape>> {
-    GATE.iter().chain(CLASS)
+    GATE.iter().chain(TYPES).chain(CLASS)
 }
 
 /// Whether a metric is a time or an amount of work.

@@ -29,8 +29,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use admission::{
-    Action, Completion, Connection, Event, Gate, Instant, Learned, Outcome, Policy, PoolId, Queued, Reason,
-    Request, Snapshot, Ticket,
+    Action, ClientId, Completion, Connection, Event, Gate, Instant, Learned, Outcome, Policy, PoolId, Queued,
+    Reason, Request, Snapshot, Ticket,
 };
 
 /// The most steps kept for one request that waits in the shadow, and so the most of its pauses.
@@ -101,6 +101,18 @@ impl Shadow {
         self.requests.insert(ticket, life);
         self.act(now);
         ticket
+    }
+
+    /// A client has connected.
+    pub(crate) fn connect(&mut self) -> ClientId {
+        self.gate.connect()
+    }
+
+    /// It has left.
+    pub(crate) fn disconnect(&mut self, now: Instant, client: ClientId) {
+        self.advance(now);
+        self.gate.disconnect(now, client);
+        self.act(now);
     }
 
     /// It is really idle in its transaction.

@@ -44,7 +44,8 @@ pub(crate) struct Inside {
     needs: Vec<Vec<TableLock>>,
     timeout: u64,
     locks: Vec<Lock>,
-    free: u32,
+    /// Its connections that are free: the one that was so first is taken first.
+    free: VecDeque<u32>,
     for_connection: VecDeque<u32>,
     /// By row: every request comes in here.
     rows: Vec<Visit>,
@@ -63,6 +64,8 @@ struct Visit {
     /// How many of its locks it has.
     taken: u32,
     stage: Stage,
+    /// Which connection it has, once it is through.
+    connection: u32,
     /// Since when it is at this stage.
     since: u64,
 }
@@ -82,7 +85,7 @@ impl Inside {
             needs: types.iter().map(|kind| kind.tables.clone()).collect(),
             timeout: application.timeout.map_or(u64::MAX, nanos),
             locks: (0..tables.unwrap_or(0)).map(|_| Lock::default()).collect(),
-            free: application.connections,
+            free: (0..application.connections).collect(),
             for_connection: VecDeque::new(),
             rows: Vec::new(),
         }
@@ -91,7 +94,7 @@ impl Inside {
     /// The next request comes in. Whether it goes on to the gate at once.
     pub(crate) fn enter(&mut self, now: u64, kind: u32) -> bool {
         let row = self.rows.len() as u32;
-        self.rows.push(Visit { kind, taken: 0, stage: Stage::Locking, since: now });
+        self.rows.push(Visit { kind, taken: 0, stage: Stage::Locking, connection: 0, since: now });
         self.goes_on(now, row)
     }
 
@@ -110,12 +113,12 @@ impl Inside {
             visit.taken += 1;
         }
         (visit.stage, visit.since) = (Stage::Connecting, now);
-        if self.free == 0 || !self.for_connection.is_empty() {
+        let is_next = self.for_connection.is_empty();
+        let Some(connection) = is_next.then(|| self.free.pop_front()).flatten() else {
             self.for_connection.push_back(row);
             return false;
-        }
-        self.free -= 1;
-        visit.stage = Stage::Through;
+        };
+        (visit.stage, visit.connection) = (Stage::Through, connection);
         true
     }
 
@@ -126,6 +129,12 @@ impl Inside {
         (is_waiting && self.timeout < u64::MAX).then(|| visit.since.saturating_add(self.timeout))
     }
 
+    /// Over which connection a request that is through asks.
+    pub(crate) fn connection_of(&self, row: u32) -> Option<u32> {
+        let visit = self.rows.get(row as usize)?;
+        (visit.stage == Stage::Through).then_some(visit.connection)
+    }
+
     /// Whether a request is still somewhere between here and the service.
     pub(crate) fn has(&self, row: u32) -> bool {
         self.rows.get(row as usize).is_some_and(|visit| visit.stage != Stage::Gone)
@@ -133,12 +142,12 @@ impl Inside {
 
     /// A request has ended, wherever it was. Who goes on to the gate now, in order.
     pub(crate) fn leave(&mut self, now: u64, row: u32) -> Vec<u32> {
-        let Visit { kind, taken, stage, .. } = self.rows[row as usize];
+        let Visit { kind, taken, stage, connection, .. } = self.rows[row as usize];
         self.rows[row as usize].stage = Stage::Gone;
         let mut through = Vec::new();
         match stage {
             Stage::Gone => return through,
-            Stage::Through => self.free += 1,
+            Stage::Through => self.free.push_back(connection),
             Stage::Connecting => self.for_connection.retain(|&other| other != row),
             Stage::Locking => {}
         }
@@ -161,11 +170,12 @@ impl Inside {
                 }
             }
         }
-        while self.free > 0
+        while !self.free.is_empty()
             && let Some(next) = self.for_connection.pop_front()
+            && let Some(connection) = self.free.pop_front()
         {
-            self.free -= 1;
-            self.rows[next as usize].stage = Stage::Through;
+            let visit = &mut self.rows[next as usize];
+            (visit.stage, visit.connection) = (Stage::Through, connection);
             through.push(next);
         }
         through

@@ -11,8 +11,8 @@ mod application;
 mod clients;
 
 use admission::{
-    Action, Completion, Connection, Duration, Entry, Event, Gate, Instant, Outcome as Ended, Policy, PoolId,
-    Reason, Request, Snapshot, Ticket, Work,
+    Action, ClientId, Completion, Connection, Duration, Entry, Event, Gate, Instant, Outcome as Ended,
+    Policy, PoolId, Reason, Request, Snapshot, Ticket, Work,
 };
 
 use crate::agenda::{Agenda, Due};
@@ -103,6 +103,8 @@ struct Engine<'a, O> {
     /// The rows of what came to the gate, in order.
     at_gate: Vec<u32>,
     inside: Option<Inside>,
+    /// The application's connections, as the gate knows them.
+    connections: Vec<ClientId>,
     samples: Vec<Sample>,
     events: Vec<(Instant, Event)>,
     trace: Trace,
@@ -136,6 +138,8 @@ impl<'a, O: Observer> Engine<'a, O> {
         let mut gate = Gate::new(scenario.policy.clone(), Instant::ZERO, gate_seed);
         gate.set_pool(Instant::ZERO, PoolId::default(), u32::MAX);
         gate.recall(Instant::ZERO, &scenario.known());
+        let connections = scenario.application.iter().flat_map(|before| 0..before.connections);
+        let connections = connections.map(|_| gate.connect()).collect();
         let loads = scenario.types.iter().map(|kind| Load { weight: kind.weight, lock: kind.lock }).collect();
         let (from, to) = (nanos(scenario.warm_up), nanos(scenario.duration));
         let mut agenda = Agenda::default();
@@ -164,6 +168,7 @@ impl<'a, O: Observer> Engine<'a, O> {
             rows: Vec::new(),
             tickets: Vec::new(),
             at_gate: Vec::new(),
+            connections,
             inside: scenario.application.as_ref().map(|before| Inside::new(before, &scenario.types)),
             samples: Vec::new(),
             events: Vec::new(),
@@ -300,11 +305,13 @@ impl<'a, O: Observer> Engine<'a, O> {
     fn ask(&mut self, number: u32) {
         let Row { kind, source, arrived, .. } = self.rows[number as usize];
         let asked = &self.scenario.sources[usize::from(source)];
+        let connection = self.inside.as_ref().and_then(|inside| inside.connection_of(number));
         let ticket = self.gate.arrive(
             self.at(),
             Request {
                 request_type: Scenario::request_type(kind as usize),
                 class: asked.class,
+                client: connection.map(|connection| self.connections[connection as usize]),
                 pool: PoolId::default(),
                 connection: Connection::Needed,
                 entry: Entry::Queued,

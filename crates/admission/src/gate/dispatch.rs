@@ -111,6 +111,15 @@ impl Gate {
         let short = self.classes.at(class).lines.short.first(open);
         let long = self.long_head(class);
         let hurries = short.is_some();
+        if self.is_hoarded(class) {
+            if let Some(slot) = long {
+                let fits = self.room.most_requests().is_none() || self.fits(slot);
+                return Some(Head { slot, fits, hurries: false });
+            }
+            if self.makes_way() {
+                return self.classes.at(class).lines.short.first(open.of_holders()).map(if_it_fits);
+            }
+        }
         if let Some(long) = long
             && self.has_lost_patience(long)
             && (!hurries || self.lanes.may_hurry(self.now))
@@ -186,6 +195,7 @@ impl Gate {
         let free = match line {
             Line::Short => {
                 let blocked = self.policy.order.is_fifo() && self.long_head(own).is_some();
+                let blocked = blocked || self.makes_way() && self.is_hoarded(own);
                 open.contains(class) && lines.short.first(open).is_none() && !blocked
             }
             Line::Long => {
@@ -314,6 +324,9 @@ impl Gate {
                 }
             }
             Line::Long => {
+                if self.tickets.at(slot).mixes {
+                    self.clients.wait();
+                }
                 let among_longs = self.policy.order.allowance_among_longs(work);
                 let is_late = self.is_late(slot);
                 let its = self.classes.at_mut(own);
@@ -361,6 +374,9 @@ impl Gate {
                 self.types.at_mut(kind).scouts.retain(|&scout| scout != slot);
             }
             Line::Long => {
+                if self.tickets.at(slot).mixes {
+                    self.clients.stop_waiting();
+                }
                 let its = self.classes.at_mut(own);
                 let lines = if is_late { &mut its.late } else { &mut its.lines };
                 lines.long.remove(slot);
@@ -393,7 +409,9 @@ impl Gate {
         self.run(slot);
         self.join_group(slot);
         self.reseat(slot);
-        if !self.tickets.at(slot).seated {
+        if self.tickets.at(slot).seated {
+            self.make_way(class, slot);
+        } else {
             self.classes.at_mut(class).patience.pass(work);
         }
         let record = self.tickets.at(slot);

@@ -1,7 +1,7 @@
 //! What happens by the clock alone, and the clocks of one request.
 //!
 //! Two kinds of instants. Some need the shell to call at them, because something may start or must be refused then:
-//! queue timeouts, deadlines, suspension, probes of a service that stands still, and the age at which the one request of an unknown type is called long (those
+//! queue timeouts, deadlines, suspension, probes of a service that stands still, the end of making way, and the age at which the one request of an unknown type is called long (those
 //! behind it then move on). The others only ever make the gate stricter (a request becomes overdue, and is charged by the
 //! clock; a request in flight outlives the long cutoff, and takes a seat in the lane; one that is present is late, `lateness.rs`), so nothing can start at them, and
 //! it is exact to apply them at the beginning of the next call, whatever that is. A request of 0.4 ms costs no timer.
@@ -27,7 +27,13 @@ impl Gate {
         self.refusal.pass(now, self.present());
         self.charge_overdue();
         self.look_who_is_late(now);
-        let changed = [self.expire(now), self.suspend_idle(now), self.look_at_ages(), self.may_probe(now)];
+        let changed = [
+            self.expire(now),
+            self.suspend_idle(now),
+            self.look_at_ages(),
+            self.may_probe(now),
+            self.release(now),
+        ];
         if changed.contains(&true) {
             self.dispatch(now);
         }
@@ -44,7 +50,8 @@ impl Gate {
         let suspension = self.idle.first().map(|&(since, _)| since.after(self.policy.suspend_after));
         let scout = self.scouts.first().map(|&(alarm, _)| self.pace.when(alarm));
         let probe = self.next_probe();
-        [timeout, deadline, suspension, scout, probe].into_iter().flatten().min()
+        let release = self.next_release();
+        [timeout, deadline, suspension, scout, probe, release].into_iter().flatten().min()
     }
 
     fn times_out(&self, slot: u32) -> Instant {

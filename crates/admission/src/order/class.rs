@@ -68,6 +68,11 @@ impl ClassSet {
         Self { pooled: self.pooled & kept, fresh: self.fresh & kept, held: self.held & kept }
     }
 
+    /// Those of it whose session holds a connection.
+    pub(crate) fn of_holders(self) -> Self {
+        Self { held: self.held, ..Self::default() }
+    }
+
     /// Adds all of another set.
     pub(crate) fn unite(&mut self, other: Self) {
         self.pooled |= other.pooled;

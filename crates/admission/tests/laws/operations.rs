@@ -12,6 +12,7 @@ use crate::history::MS;
 
 pub(crate) const POOLS: u8 = 3;
 pub(crate) const KINDS: usize = 6;
+pub(crate) const CLIENTS: u8 = 6;
 
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
@@ -22,7 +23,10 @@ pub(crate) enum Op {
         immediate: bool,
         deadline: Option<u64>,
         class: u64,
+        client: u8,
     },
+    /// One in this place leaves, if there is one, and another one connects.
+    Connect(u8),
     Complete {
         which: usize,
         outcome: Outcome,
@@ -162,15 +166,17 @@ fn outcome() -> impl Strategy<Value = Outcome> {
 }
 
 pub(crate) fn op() -> impl Strategy<Value = Op> {
-    let arrive = (0..KINDS as u64, 0..POOLS, 0..10_u8, prop::option::weighted(0.1, 0..30_u64), 0..5_u64)
-        .prop_map(|(kind, pool, special, deadline, class)| Op::Arrive {
-            kind,
-            pool,
-            held: special == 0,
-            immediate: special == 1,
-            deadline,
-            class,
-        });
+    let arrive =
+        (0..KINDS as u64, 0..POOLS, 0..10_u8, prop::option::weighted(0.1, 0..30_u64), 0..5_u64, 0..CLIENTS)
+            .prop_map(|(kind, pool, special, deadline, class, client)| Op::Arrive {
+                kind,
+                pool,
+                held: special == 0,
+                immediate: special == 1,
+                deadline,
+                class,
+                client,
+            });
     let took = prop_oneof![3 => 0..2_000_000_u64, 1 => 0..200_000_000_u64];
     let complete = (0..64_usize, outcome(), took).prop_map(|(which, outcome, took)| Op::Complete {
         which,
@@ -185,6 +191,7 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         16 => arrive,
         10 => complete,
+        1 => (0..CLIENTS).prop_map(Op::Connect),
         2 => (0..64_usize).prop_map(Op::Idle),
         2 => (0..64_usize).prop_map(Op::Resume),
         1 => (0..64_usize).prop_map(Op::Suspend),

@@ -50,6 +50,7 @@ pub(crate) fn request(kind: u64) -> Request {
         pool: pool(0),
         connection: Connection::Needed,
         entry: Entry::Queued,
+        client: None,
         deadline: None,
     }
 }

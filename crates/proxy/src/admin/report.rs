@@ -52,6 +52,12 @@ pub struct GateStatus {
     pub left_in_flight: usize,
     pub long_in_flight: u32,
     pub long_limit: Option<u32>,
+    /// Clients that send shorts and longs in turn.
+    #[serde(default)]
+    pub clients_mixing: u32,
+    /// How many of them wait with a long.
+    #[serde(default)]
+    pub clients_mixing_waiting: u32,
     pub connections: u32,
     pub connections_in_use: u32,
     pub connections_pinned: u32,
@@ -267,6 +273,8 @@ impl GateStatus {
             left_in_flight: snapshot.left,
             long_in_flight: snapshot.long_in_flight,
             long_limit: snapshot.long_limit,
+            clients_mixing: snapshot.mixing,
+            clients_mixing_waiting: snapshot.mixing_waiting,
             connections: snapshot.connections,
             connections_in_use: snapshot.connections_in_use,
             connections_pinned: snapshot.pinned,

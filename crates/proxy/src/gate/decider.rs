@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use admission::{
-    Action, Completion, Event, Gate, Instant, Learned, Pin, Policy, PoolId, PoolSet, Queued, Reason, Request,
-    Snapshot, Ticket, Work,
+    Action, ClientId, Completion, Event, Gate, Instant, Learned, Pin, Policy, PoolId, PoolSet, Queued,
+    Reason, Request, Snapshot, Ticket, Work,
 };
 
 use crate::shadow::{Foreseen, Shadow};
@@ -42,6 +42,20 @@ impl Decider {
                 dispatched.push_back(ticket);
                 ticket
             }
+        }
+    }
+
+    pub(crate) fn connect(&mut self) -> ClientId {
+        match self {
+            Self::Enforcing(gate) => gate.connect(),
+            Self::Observing { shadow, .. } => shadow.connect(),
+        }
+    }
+
+    pub(crate) fn disconnect(&mut self, now: Instant, client: ClientId) {
+        match self {
+            Self::Enforcing(gate) => gate.disconnect(now, client),
+            Self::Observing { shadow, .. } => shadow.disconnect(now, client),
         }
     }
 
@@ -235,6 +249,7 @@ mod tests {
             pool: PoolId::default(),
             connection: Connection::Needed,
             entry: Entry::Queued,
+            client: None,
             deadline: None,
         };
         let mut enforcing = Decider::enforcing(policy(), Instant::ZERO, 1);

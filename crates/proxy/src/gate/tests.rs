@@ -33,6 +33,7 @@ fn arrive(driver: &Arc<Driver>) -> Arrival {
         pool: PoolId::default(),
         connection: Connection::Needed,
         entry: Entry::Queued,
+        client: None,
         deadline: None,
     };
     driver.arrive(request, || TypeName::new(RequestType(1), "a type".into()))

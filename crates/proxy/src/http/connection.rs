@@ -216,6 +216,8 @@ async fn pass(
     let asked = admission::Request {
         request_type: classified.name.key,
         class,
+        // Its connection is the visitor's own: who waits with it takes it from nobody.
+        client: None,
         pool: PoolId::default(),
         connection: Connection::Needed,
         entry: Entry::Queued,

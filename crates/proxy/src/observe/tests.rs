@@ -94,6 +94,7 @@ fn what_a_gate_tells_is_counted_by_type_and_in_all() {
         pool: PoolId::default(),
         connection: Connection::Needed,
         entry: admission::Entry::Queued,
+        client: None,
         deadline: None,
     };
     observer.describe(&named(READ, "read"));

@@ -77,6 +77,7 @@ impl Session {
         let request = Request {
             request_type: self.state.request_type(analysis, explicit),
             class: ClassId::DEFAULT,
+            client: Some(self.at_gate.id()),
             pool: self.lease.as_ref().map(Lease::pool).unwrap_or_default(),
             connection: if self.server.is_some() { Connection::Held } else { Connection::Needed },
             entry: if immediate { Entry::Immediate } else { Entry::Queued },

@@ -40,6 +40,7 @@ use super::state::State;
 use super::stats::Counters;
 use super::transaction::{Control, Transaction};
 use super::{LoggedIn, OnDisconnect, Places, Shared, cancel};
+use crate::gate::Client;
 use crate::shutdown::{Ending, Phase};
 use crate::upstream::pool::Lease;
 
@@ -119,6 +120,8 @@ pub(super) struct Session {
     /// The gate only observes.
     observes: bool,
     pub(super) ending: Ending,
+    /// The client, as the gate knows it.
+    pub(super) at_gate: Client,
     /// On the roster: what others see of the session.
     pub(super) place: Place,
     /// Of its database.
@@ -150,6 +153,7 @@ impl Session {
             is_encrypted: client.encryption().is_some(),
         };
         let place = shared.roster.enter(identity, shared.driver.clock().now());
+        let at_gate = shared.driver.connect();
         let counters = shared.stats.of(database);
         let pins = Pins::new(Arc::clone(&shared.pins), Arc::clone(&place.card.pins));
         let ending = Ending::new(&shared.shutdown);
@@ -170,6 +174,7 @@ impl Session {
             terminated: false,
             observes: own.observe,
             ending,
+            at_gate,
             place,
             counters,
             opened: None,

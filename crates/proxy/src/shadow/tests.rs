@@ -37,6 +37,7 @@ fn request(request_type: RequestType) -> Request {
         pool: PoolId::new(7).unwrap(),
         connection: Connection::Held,
         entry: Entry::Queued,
+        client: None,
         deadline: None,
     }
 }

@@ -197,6 +197,7 @@ fn request(request_type: u64) -> Request {
         pool: PoolId::default(),
         connection: Connection::Needed,
         entry: Admission::Queued,
+        client: None,
         deadline: None,
     }
 }

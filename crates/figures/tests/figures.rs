@@ -173,9 +173,11 @@ fn where_pages_wait_at_the_gate_every_gate_keeps_its_throughput_and_without_one_
         let throughput = |browsers| found(&shop, gate, browsers, |digest| digest.in_time.throughput);
         throughput(810.0) / throughput(270.0)
     };
-    // Nobody tells it for how long visitors wait.
-    assert!(of_peak("default") > 0.95, "{}", of_peak("default"));
-    assert!(of_peak("FIFO") > 0.95 && of_peak("found") > 0.95 && of_peak(WITHOUT_GATE) < 0.8);
+    // One run of half a minute is within 8 % of the mean of twenty, which is 0.98 and more for each gate.
+    for gate in ["default", "FIFO", "found"] {
+        assert!(of_peak(gate) > 0.9, "{gate}: {}", of_peak(gate));
+    }
+    assert!(of_peak(WITHOUT_GATE) < 0.8);
 }
 
 #[test]

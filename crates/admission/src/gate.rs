@@ -47,9 +47,7 @@ use crate::policy::{AfterStall, Cost, Policy};
 use crate::rejection::deadline::Deadlines;
 use crate::rejection::queue_length::{IMMEDIATE_MAX, is_full};
 use crate::rejection::{Asked, Refusal};
-use crate::request::{
-    ClientId, Completion, Connection, Entry, Outcome, Pin, PoolId, Request, RequestType, Ticket,
-};
+use crate::request::{Completion, Connection, Entry, Outcome, Pin, PoolId, Request, RequestType, Ticket};
 use crate::snapshot::{Snapshot, TypeSnapshot};
 use crate::stalls::Stalls;
 use crate::tickets::{Line, Place, Seat, Tickets};
@@ -342,18 +340,6 @@ impl Gate {
         self.leavers_mut(self.line_of(slot)).left(queue_wait);
         self.stop_waiting(slot);
         self.end(now, slot);
-        self.dispatch(now);
-    }
-
-    /// A client has connected whose requests will name it. Tell with [`Gate::disconnect`] when it leaves, once.
-    pub fn connect(&mut self) -> ClientId {
-        self.clients.connect()
-    }
-
-    /// It has left. Its request, if there is one, ends in its own time.
-    pub fn disconnect(&mut self, now: Instant, client: ClientId) {
-        let now = self.advance(now);
-        self.clients.disconnect(client);
         self.dispatch(now);
     }
 

@@ -8,6 +8,7 @@
 
 use super::Gate;
 use crate::event::Lane;
+use crate::request::ClientId;
 use crate::time::{Duration, Instant};
 
 /// Longs that have waited for less take nothing from anybody for long.
@@ -16,6 +17,18 @@ const WAITED: Duration = Duration::from_secs(2);
 const TIMES: u64 = 8;
 
 impl Gate {
+    /// A client has connected whose requests will name it. Tell with [`Gate::disconnect`] when it leaves, once.
+    pub fn connect(&mut self) -> ClientId {
+        self.clients.connect()
+    }
+
+    /// It has left. Its request, if there is one, ends in its own time.
+    pub fn disconnect(&mut self, now: Instant, client: ClientId) {
+        let now = self.advance(now);
+        self.clients.disconnect(client);
+        self.dispatch(now);
+    }
+
     /// A request has come: what is known of its client, and whether it mixes.
     pub(super) fn note_sender(&mut self, slot: u32) {
         let record = self.tickets.at(slot);

@@ -38,6 +38,15 @@ impl Pool {
         self.shell.send(Request { client: Some(self.clients[client]), ..request(kind) })
     }
 
+    /// Forty connections of which nine wait with a long, or did: the second of those has just been started, and shorts make way.
+    fn hoarded() -> (Self, Vec<Ticket>) {
+        let mut pool = Self::new(40, policy());
+        let longs = pool.longs(9);
+        pool.shell.pass(2_000 * MS);
+        pool.shell.succeed(longs[0], TOOK);
+        (pool, longs)
+    }
+
     /// So many longs come, each over another connection; the first is in flight.
     fn longs(&mut self, count: usize) -> Vec<Ticket> {
         (0..count).map(|client| self.send(client, LONG)).collect()
@@ -69,10 +78,7 @@ fn longs_that_hold_an_eighth_of_the_connections_go_first_and_shorts_make_way() {
 
 #[test]
 fn where_a_long_takes_unexpectedly_long_shorts_go_on() {
-    let mut pool = Pool::new(40, policy());
-    let longs = pool.longs(9);
-    pool.shell.pass(2_000 * MS);
-    pool.shell.succeed(longs[0], TOOK);
+    let (mut pool, _) = Pool::hoarded();
     let short = pool.send(20, SHORT);
     pool.shell.pass(8 * TOOK - 1);
     assert!(!pool.shell.is_dispatched(short));
@@ -84,10 +90,7 @@ fn where_a_long_takes_unexpectedly_long_shorts_go_on() {
 
 #[test]
 fn who_holds_a_connection_makes_way_for_nobody() {
-    let mut pool = Pool::new(40, policy());
-    let longs = pool.longs(9);
-    pool.shell.pass(2_000 * MS);
-    pool.shell.succeed(longs[0], TOOK);
+    let (mut pool, _) = Pool::hoarded();
     let short = pool.send(20, SHORT);
     let held = Request { connection: Connection::Held, client: Some(pool.clients[21]), ..request(SHORT) };
     let held = pool.shell.send(held);
@@ -139,10 +142,7 @@ fn who_wants_no_bound_on_overtaking_has_none() {
 
 #[test]
 fn who_leaves_hoards_nothing_any_more() {
-    let mut pool = Pool::new(40, policy());
-    let longs = pool.longs(9);
-    pool.shell.pass(2_000 * MS);
-    pool.shell.succeed(longs[0], TOOK);
+    let (mut pool, longs) = Pool::hoarded();
     let short = pool.send(20, SHORT);
     assert!(!pool.shell.is_dispatched(short));
     for &long in &longs[2..] {

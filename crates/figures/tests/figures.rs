@@ -26,7 +26,8 @@ fn ids() -> Vec<String> {
 }
 
 /// The pictures of our own shop.
-const SHOP: [&str; 2] = ["shop-throughput", "shop-response"];
+const SHOP: [&str; 4] =
+    ["shop-throughput", "shop-response", "shop-database-throughput", "shop-database-response"];
 
 #[test]
 fn the_page_has_every_figure_of_both_papers() {

@@ -3,7 +3,7 @@
 //! In this order: immediate requests, as soon as their connection is there; then, of the class whose turn it is
 //! (`gate/classes.rs`), the head of the short line and the head of the long line, a head being the first request whose class of connection is free (those skipped aren't overtaken:
 //! they wait for something else). The short head goes first, except before one that has lost its patience (`lanes.rs`: a long, or one
-//! that varies too much to be limited and waits among the shorts), or under FIFO before a long that arrived earlier. A head that doesn't fit the capacity blocks all behind
+//! that varies too much to be limited and waits among the shorts), or under FIFO before a long that arrived earlier. Where longs hoard connections they go first (`gate/hoard.rs`). A head that doesn't fit the capacity blocks all behind
 //! it in its line: no backfilling. A short head that doesn't fit also blocks the longs, which would take its room. A head
 //! whose group is full steps aside; once its group has room it goes before what arrived later (`gate/contention.rs`). A short
 //! head that has waited for too long steps back behind newcomers (`gate/leavers.rs`).
@@ -194,9 +194,9 @@ impl Gate {
         let lines = &self.classes.at(own).lines;
         let free = match line {
             Line::Short => {
-                let blocked = self.policy.order.is_fifo() && self.long_head(own).is_some();
-                let blocked = blocked || self.makes_way() && self.is_hoarded(own);
-                open.contains(class) && lines.short.first(open).is_none() && !blocked
+                let behind_long = self.policy.order.is_fifo() && self.long_head(own).is_some();
+                let makes_way = self.makes_way() && self.is_hoarded(own);
+                open.contains(class) && lines.short.first(open).is_none() && !behind_long && !makes_way
             }
             Line::Long => {
                 let open_to_longs = self.connections.open_to_longs();

@@ -223,7 +223,7 @@ impl Measured {
             Metric::P95 => figures.p95_seconds,
             Metric::Refused => figures.refused as f64 / figures.under_way.max(1) as f64,
             // These need to know more than the cell.
-            Metric::Goodput | Metric::EstimatedCapacity => return None,
+            Metric::Goodput | Metric::GoodputAtUsualSpeed | Metric::EstimatedCapacity => return None,
             Metric::Alive => f64::from(u8::from(self.alive)),
         })
     }

@@ -19,7 +19,7 @@ mod visitors;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::plan::{Form, Plan};
+use super::plan::{Form, Metric, Plan};
 use super::results::Results;
 use crate::Error;
 
@@ -46,6 +46,11 @@ impl Shown {
     /// How often cells were measured, at most: a run may have asked for fewer repetitions than its plan has.
     pub fn repeated(&self) -> usize {
         self.results.cells().map(|(cell, _)| cell.repetition as usize + 1).max().unwrap_or(0)
+    }
+
+    /// Whether a goal is about this figure.
+    fn is_judged(&self, metric: Metric) -> bool {
+        self.plan.goal.iter().any(|goal| goal.metric == metric)
     }
 }
 

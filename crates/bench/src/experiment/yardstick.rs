@@ -4,6 +4,9 @@
 //! a gate lets through is told as work, each page counted by what it takes a single visitor who doesn't think. The most
 //! work that was seen, with browsers enough to keep the site busy and few enough not to overload it, is what it can do.
 //!
+//! A shared machine isn't equally fast in all cells. Of each cell it is known what the server's processor did of a fixed computation
+//! meanwhile, in a second of processor time; of what that processor bounds, half the speed is half the work.
+//!
 //! The same says what capacity a shared processor would have (*Yaksha*, IWQoS 2004, section V-A and Fig. 6): of an M/GI/1
 //! queue with processor sharing T = E\[X\]/(1 − λ/μ), so μ = λ/(1 − E\[X\]/T). E\[X\] is that of the pages that were served.
 
@@ -13,6 +16,7 @@ use super::cell::{Measured, TypeFigures};
 use super::complaint::Judge;
 use super::plan::{Metric, Plan, Who};
 use super::results::{Line, Results};
+use crate::stats::percentile;
 
 /// What a site is measured by; empty for an experiment that has no such thing.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -23,12 +27,16 @@ pub(super) struct Yardstick {
     mean: f64,
     /// The most work that was done, in seconds of it per second.
     pub(super) most: Option<f64>,
+    /// How fast the server's processor usually was: see [`usual`].
+    pub(super) usual_speed: Option<f64>,
 }
 
 impl Yardstick {
     /// Of these results.
     pub(super) fn of(results: &Results) -> Self {
-        let mut yardstick = Self::default();
+        let watched = results.cells().filter(|(_, measured)| measured.server_cpu.is_some());
+        let usual_speed = usual(&watched.map(|(_, measured)| measured.speed).collect::<Vec<_>>());
+        let mut yardstick = Self { usual_speed, ..Self::default() };
         for line in &results.lines {
             if let Line::Alone { types } = line {
                 let count: u64 = types.iter().map(|page| page.completed).sum();
@@ -67,6 +75,10 @@ impl Yardstick {
                 let takes = if measured.types.is_empty() { Some(0.0) } else { self.takes(&measured.types) };
                 Some(clients.throughput * takes? / most)
             }
+            Metric::GoodputAtUsualSpeed => {
+                let speed = measured.speed.filter(|&speed| speed > 0.0)?;
+                Some(self.figure(measured, Metric::Goodput, who)? * self.usual_speed? / speed)
+            }
             Metric::EstimatedCapacity => {
                 let part = self.takes(&measured.types)? / clients.in_time_seconds;
                 (part < 1.0).then(|| clients.throughput / (1.0 - part))
@@ -76,9 +88,16 @@ impl Yardstick {
     }
 }
 
+/// The median of how fast the server's processor was. None where it wasn't measured in one of the cells, or the median would be of
+/// whichever were run anew; nor of two, of which each would be as far from it as the other.
+fn usual(speeds: &[Option<f64>]) -> Option<f64> {
+    let speeds = speeds.iter().copied().collect::<Option<Vec<f64>>>()?;
+    Some(percentile(&speeds, 0.5)).filter(|median| speeds.len() > 2 && *median > 0.0)
+}
+
 /// What a goal's metric needs.
 pub(super) fn check(plan: &Plan, path: &str, metric: Metric, judge: &mut Judge<'_>) {
-    if !matches!(metric, Metric::Goodput | Metric::EstimatedCapacity) {
+    if !metric.is_by_yardstick() {
         return;
     }
     if plan.workload.site.is_none() || plan.full.calibrate.is_none() {
@@ -90,7 +109,8 @@ pub(super) fn check(plan: &Plan, path: &str, metric: Metric, judge: &mut Judge<'
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::cell::Figures;
+    use crate::experiment::cell::{Cell, Figures};
+    use crate::experiment::plan::Load;
 
     fn page(name: &str, completed: u64, in_time_seconds: f64) -> TypeFigures {
         TypeFigures { name: name.to_owned(), completed, in_time_seconds }
@@ -128,6 +148,38 @@ mod tests {
     }
 
     #[test]
+    fn at_the_usual_speed_a_slow_hour_counts_for_no_less() {
+        let types = || vec![page("HOME", 9, 0.1), page("BESS", 1, 0.1)];
+        // The same mix; the third cell had a processor half as fast, and did half as much.
+        let cells = [(20.0, 240.0), (20.0, 240.0), (10.0, 120.0)].map(|(throughput, speed)| Measured {
+            speed: Some(speed),
+            server_cpu: Some(1.0),
+            ..measured(throughput, 0.1, types())
+        });
+        let mut lines = vec![
+            Line::Alone { types: types() },
+            Line::Busy { clients: 60, throughput: 40.0, types: types() },
+        ];
+        lines.extend((0..).zip(&cells).map(|(repetition, measured)| {
+            let cell = Cell { variant: "gate".to_owned(), load: Load::Clients(60), repetition };
+            Line::Cell { cell, measured: Box::new(measured.clone()) }
+        }));
+        let yardstick = Yardstick::of(&Results { lines });
+        let figures = |metric| cells.each_ref().map(|cell| yardstick.figure(cell, metric, Who::Clients));
+        assert_eq!(figures(Metric::Goodput), [Some(0.5), Some(0.5), Some(0.25)]);
+        assert_eq!(figures(Metric::GoodputAtUsualSpeed), [Some(0.5); 3]);
+    }
+
+    #[test]
+    fn what_is_usual_of_a_machine_is_said_where_all_cells_tell_and_they_are_more_than_two() {
+        assert_eq!(usual(&[Some(90.0), Some(100.0), Some(130.0)]), Some(100.0));
+        assert_eq!(usual(&[Some(90.0), None, Some(100.0), Some(130.0)]), None, "one was measured before");
+        assert_eq!(usual(&[Some(90.0), Some(100.0)]), None, "two");
+        assert_eq!(usual(&[]), None);
+        assert_eq!(usual(&[Some(0.0); 3]), None, "nothing can be told as a part of nothing");
+    }
+
+    #[test]
     fn a_shared_processor_tells_its_capacity() {
         let yardstick = yardstick();
         // E[X] = 20 ms, μ = 50/s: at 40/s T = 20 ms/(1 − 0.8) = 100 ms.
@@ -150,5 +202,6 @@ mod tests {
         let figure = |metric| nothing.figure(&one, metric, Who::Clients);
         assert_eq!(figure(Metric::Throughput), Some(40.0));
         assert_eq!((figure(Metric::Goodput), figure(Metric::EstimatedCapacity)), (None, None));
+        assert_eq!(figure(Metric::GoodputAtUsualSpeed), None);
     }
 }

@@ -63,6 +63,9 @@ pub enum Metric {
     Refused,
     /// Of a site: the work of the pages that were served, as a part of the most that it was seen to do.
     Goodput,
+    /// The same divided by how fast the server's processor was meanwhile, of its median over all cells: a shared machine whose speed
+    /// varies from cell to cell disturbs it less. Of what is bound by that processor.
+    GoodputAtUsualSpeed,
     /// Of a site: the pages per second that it can do, by what a shared processor's response time says of them.
     EstimatedCapacity,
     /// 95th percentile over all requests.
@@ -83,6 +86,11 @@ pub enum Who {
 }
 
 impl Metric {
+    /// Whether it is told in what pages take alone.
+    pub const fn is_by_yardstick(self) -> bool {
+        matches!(self, Self::Goodput | Self::GoodputAtUsualSpeed | Self::EstimatedCapacity)
+    }
+
     /// Whether it is a time.
     pub const fn is_a_time(self) -> bool {
         matches!(self, Self::Response | Self::ResponseInTime | Self::ResponseLetIn | Self::P95)

@@ -112,12 +112,15 @@ fn picture(shown: &Shown, loads: &[Load], axis: &'static str) -> Picture {
     let target = before_site.and_then(|site| site.target);
     response.marks.extend(target.map(|target| Mark::Level(target.0.as_secs_f64())));
     let mut panels = vec![completed, response];
-    let judged = |metric| shown.plan.goal.iter().any(|goal| goal.metric == metric);
-    if judged(Metric::Goodput) {
+    if shown.is_judged(Metric::Goodput) {
         let title = "Work of the pages served, as a part of the most";
         panels.push(panel(title, Metric::Goodput, Who::Clients, Scale::Linear, ratio));
     }
-    if judged(Metric::EstimatedCapacity) {
+    if shown.is_judged(Metric::GoodputAtUsualSpeed) {
+        let title = "Work of the pages served, as a part of the most, at the processor's usual speed";
+        panels.push(panel(title, Metric::GoodputAtUsualSpeed, Who::Clients, Scale::Linear, ratio));
+    }
+    if shown.is_judged(Metric::EstimatedCapacity) {
         let title = "Capacity that processor sharing says, pages per second";
         panels.push(panel(title, Metric::EstimatedCapacity, Who::Clients, Scale::Linear, count));
     }

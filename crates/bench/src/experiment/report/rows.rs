@@ -7,7 +7,7 @@ use crate::experiment::cell::{Figures, Measured};
 use crate::experiment::offline;
 use crate::experiment::plan::{Load, Metric, Place, Who};
 use crate::experiment::yardstick::Yardstick;
-use crate::stats::{mean, percentile};
+use crate::stats::mean;
 use crate::table::{count, ratio, seconds};
 
 /// A table as texts.
@@ -48,7 +48,7 @@ pub(super) fn rows(shown: &Shown) -> Rows {
     }
     let visited = Visited::of(shown);
     header.extend(visited.header());
-    let usual_speed = usual_speed(shown);
+    let usual_speed = visited.yardstick.usual_speed;
     if usual_speed.is_some() {
         header.push("machine");
     }
@@ -129,6 +129,9 @@ pub(super) fn rows(shown: &Shown) -> Rows {
              median of all cells."
                 .to_owned(),
         );
+        if shown.is_judged(Metric::GoodputAtUsualSpeed) {
+            notes.push("at usual speed: the goodput of each cell divided by that.".to_owned());
+        }
     }
     if queued > 0.0 {
         notes.push(format!(
@@ -144,19 +147,6 @@ pub(super) fn rows(shown: &Shown) -> Rows {
         ));
     }
     Rows { header, rows, notes }
-}
-
-/// How fast the server's processor was in all cells in which it was watched.
-fn usual_speed(shown: &Shown) -> Option<f64> {
-    let watched = shown.results.cells().filter(|(_, measured)| measured.server_cpu.is_some());
-    usual(&watched.map(|(_, measured)| measured.speed).collect::<Vec<_>>())
-}
-
-/// The median of these. None where it wasn't measured in one of them, or the median would be of whichever were run anew; nor
-/// of two, of which each would be as far from it as the other.
-fn usual(speeds: &[Option<f64>]) -> Option<f64> {
-    let speeds = speeds.iter().copied().collect::<Option<Vec<f64>>>()?;
-    Some(percentile(&speeds, 0.5)).filter(|median| speeds.len() > 2 && *median > 0.0)
 }
 
 /// A column: its title, its figure, and how a value is written.
@@ -184,7 +174,10 @@ impl Visited {
         if yardstick.most.is_some() {
             columns.push(("goodput", Metric::Goodput, ratio));
         }
-        if shown.plan.goal.iter().any(|goal| goal.metric == Metric::EstimatedCapacity) {
+        if shown.is_judged(Metric::GoodputAtUsualSpeed) {
+            columns.push(("at usual speed", Metric::GoodputAtUsualSpeed, ratio));
+        }
+        if shown.is_judged(Metric::EstimatedCapacity) {
             columns.push(("λ/(1−E[X]/T)", Metric::EstimatedCapacity, per_second));
         }
         Self { yardstick, columns }
@@ -287,15 +280,6 @@ fn percent(part: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_is_usual_of_a_machine_is_said_where_all_cells_tell_and_they_are_more_than_two() {
-        assert_eq!(usual(&[Some(90.0), Some(100.0), Some(130.0)]), Some(100.0));
-        assert_eq!(usual(&[Some(90.0), None, Some(100.0), Some(130.0)]), None, "one was measured before");
-        assert_eq!(usual(&[Some(90.0), Some(100.0)]), None, "two");
-        assert_eq!(usual(&[]), None);
-        assert_eq!(usual(&[Some(0.0); 3]), None, "nothing can be told as a part of nothing");
-    }
 
     #[test]
     fn a_half_width_has_the_unit_of_its_mean() {

@@ -14,6 +14,9 @@
 //! (longs served per second), which needs no knowledge of anybody's patience. Larger parts let longs wait for longer than people do
 //! where the pool is large; smaller ones give up what shortest first is worth.
 //!
+//! Shorts can hoard as well, once longs don't: then ever more connections are held by what is longest among the shorts, and the same
+//! rule tells.
+//!
 //! **When it fails.** A pool of thousands before a service that serves few longs: an eighth of it is a long wait all the same. A
 //! pool over which more than one of five is long: it doesn't mix, and longs hold what they hold.
 //!
@@ -65,7 +68,9 @@ pub(crate) struct Clients {
     /// How many mix.
     mixing: u32,
     /// How many wait with a long that mixed when it came.
-    waiting: u32,
+    longs: u32,
+    /// How many wait with a short that did.
+    shorts: u32,
 }
 
 impl Clients {
@@ -96,14 +101,14 @@ impl Clients {
         mixing.is()
     }
 
-    /// One that mixes waits with a long from now on.
-    pub(crate) fn wait(&mut self) {
-        self.waiting += 1;
+    /// One that mixes waits from now on, with a long or not.
+    pub(crate) fn wait(&mut self, is_long: bool) {
+        *(if is_long { &mut self.longs } else { &mut self.shorts }) += 1;
     }
 
     /// It doesn't any more.
-    pub(crate) fn stop_waiting(&mut self) {
-        self.waiting -= 1;
+    pub(crate) fn stop_waiting(&mut self, is_long: bool) {
+        *(if is_long { &mut self.longs } else { &mut self.shorts }) -= 1;
     }
 
     /// How many mix.
@@ -113,12 +118,21 @@ impl Clients {
 
     /// How many wait with a long that mixed when it came.
     pub(crate) fn waiting(&self) -> u32 {
-        self.waiting
+        self.longs
     }
 
     /// Whether so many of those that mix wait with a long that others lack their connections.
     pub(crate) fn hoard(&self) -> bool {
-        self.waiting >= FEW && self.waiting >= self.mixing / PART
+        self.is_hoard(self.longs)
+    }
+
+    /// The same of those that wait with a short.
+    pub(crate) fn shorts_hoard(&self) -> bool {
+        self.is_hoard(self.shorts)
+    }
+
+    fn is_hoard(&self, waiting: u32) -> bool {
+        waiting >= FEW && waiting >= self.mixing / PART
     }
 }
 
@@ -143,21 +157,21 @@ mod tests {
         let (mut clients, _) = clients(80, 5);
         assert_eq!(clients.mixing(), 80);
         for _ in 0..9 {
-            clients.wait();
+            clients.wait(true);
         }
         assert!(!clients.hoard());
-        clients.wait();
+        clients.wait(true);
         assert!(clients.hoard());
-        clients.stop_waiting();
+        clients.stop_waiting(true);
         assert!(!clients.hoard());
     }
 
     #[test]
     fn three_longs_hoard_nothing_however_few_clients_there_are() {
         let (mut clients, _) = clients(4, 5);
-        (0..3).for_each(|_| clients.wait());
+        (0..3).for_each(|_| clients.wait(true));
         assert!(!clients.hoard());
-        clients.wait();
+        clients.wait(true);
         assert!(clients.hoard());
     }
 

@@ -89,6 +89,23 @@ fn when_it_goes_on_newcomers_go_first_and_who_waited_takes_what_is_left() {
 }
 
 #[test]
+fn who_waits_after_those_who_waited_through_a_stall_have_gone_is_served_as_ever() {
+    let mut shell = known(newcomers_first());
+    let (in_flight, waiting) = stall(&mut shell, 10);
+    shell.succeed(in_flight[0], 10 * SECOND);
+    for &ticket in in_flight[1..].iter().chain(&waiting) {
+        shell.succeed(ticket, MS);
+    }
+    let after = come(&mut shell, SHORT, 60);
+    let started = shell.count(&after);
+    assert!(started < 60, "{started}");
+    for &ticket in &after {
+        shell.succeed(ticket, MS);
+    }
+    assert_eq!((shell.count(&after), shell.snapshot().queued), (60, 0));
+}
+
+#[test]
 fn after_a_short_stall_all_is_in_order() {
     let mut shell = known(newcomers_first());
     let (in_flight, waiting) = stall(&mut shell, 4);

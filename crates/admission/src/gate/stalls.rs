@@ -65,9 +65,7 @@ impl Gate {
         }
         self.step_over(recent, |gate| {
             for class in gate.classes.waits() {
-                let its = gate.classes.at_mut(class);
-                core::mem::swap(&mut its.lines, &mut its.late);
-                its.patience.forget();
+                gate.classes.at_mut(class).be_late();
             }
             gate.late_before = watermark;
         });

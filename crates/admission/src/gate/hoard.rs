@@ -6,8 +6,8 @@
 //! whoever holds that may have to ask for something before it lets go. Whose session holds a connection makes way for nobody, for
 //! the same reason. In one class of several its own shorts do; the others' turns are as ever.
 //!
-//! Shorts hoard once more of them wait than the pool has connections for: always those that are longest among them. Then none of them
-//! is served at once, whatever the order, and whoever has waited for [`SHORTS_WAITED`] goes in order of arrival.
+//! Shorts hoard as well: beyond twice saturation ever more connections are held by those that are longest among them, since whatever
+//! comes anew is shorter. Then none is served at once, whatever the order, and who has waited for [`SHORTS_WAITED`] goes as it came.
 
 use super::Gate;
 use crate::event::Lane;

@@ -126,8 +126,7 @@ fn visitors_of_a_shop_that_tells_nobody_of_those_who_left_are_all_served_at_what
             // N = X(R + Z): what some gain others lose, and from twice saturation on there is nobody left who could.
             let gains = match (connections, visitors) {
                 (_, ..=SATURATED) => 5.0,
-                (_, ..=270) => 1.7,
-                (300, ..=400) => 1.7,
+                (_, ..=270) | (300, ..=400) => 1.7,
                 _ => 1.0,
             };
             assert!(ours.home <= fifo.home / gains, "{ours:?}, in order {fifo:?}");

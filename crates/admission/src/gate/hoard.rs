@@ -48,9 +48,14 @@ impl Gate {
         self.tickets.at_mut(slot).mixes = self.clients.send(client, is_long);
     }
 
+    /// Whether it matters who hoards: where longs are told apart, and overtaking is bounded.
+    fn minds_hoards(&self) -> bool {
+        self.lanes.is_on() && self.policy.order.aging() > 0.0
+    }
+
     /// Whether the longs of a class go before its shorts, because they hoard the connections that those need.
     pub(super) fn is_hoarded(&self, class: u8) -> bool {
-        if !self.clients.hoard() || !self.lanes.is_on() || self.policy.order.aging() <= 0.0 {
+        if !self.clients.hoard() || !self.minds_hoards() {
             return false;
         }
         let first = self.classes.at(class).patience.least();
@@ -62,7 +67,7 @@ impl Gate {
     pub(super) fn hoarding_short(&self, class: u8) -> Option<u32> {
         let its = self.classes.at(class);
         debug_assert_eq!(its.shorts.len() as usize, its.lines.short.len());
-        if !self.clients.shorts_hoard() || !self.lanes.is_on() || self.policy.order.aging() <= 0.0 {
+        if !self.clients.shorts_hoard() || !self.minds_hoards() {
             return None;
         }
         let slot = its.shorts.first()?;

@@ -79,8 +79,6 @@ pub(crate) struct Class {
     pub(crate) patience: Patience,
     /// All of it that wait, in order of arrival.
     pub(crate) waiting: List,
-    /// Those in the line of shorts, in order of coming there; not the late ones.
-    pub(crate) shorts: List,
     in_flight: u32,
     /// Of those, how many the service is busy with.
     pub(crate) busy: u32,
@@ -101,7 +99,6 @@ impl Class {
             late: Lines::new(),
             patience: Patience::default(),
             waiting: List::new(Through::Arrival),
-            shorts: List::new(Through::Place),
             in_flight: 0,
             busy: 0,
             dispatched: 0,
@@ -110,13 +107,6 @@ impl Class {
             served: Work::ZERO,
             queue_wait: Duration::ZERO,
         }
-    }
-
-    /// All that wait become late at once, where none is.
-    pub(crate) fn be_late(&mut self) {
-        core::mem::swap(&mut self.lines, &mut self.late);
-        self.shorts = List::new(Through::Place);
-        self.patience.forget();
     }
 
     /// How many wait, or the service is busy with.

@@ -14,9 +14,6 @@
 //! (longs served per second), which needs no knowledge of anybody's patience. Larger parts let longs wait for longer than people do
 //! where the pool is large; smaller ones give up what shortest first is worth.
 //!
-//! Shorts can hoard as well, once longs don't: then ever more connections are held by what is longest among the shorts, and the same
-//! rule tells.
-//!
 //! **When it fails.** A pool of thousands before a service that serves few longs: an eighth of it is a long wait all the same. A
 //! pool over which more than one of five is long: it doesn't mix, and longs hold what they hold.
 //!
@@ -68,9 +65,7 @@ pub(crate) struct Clients {
     /// How many mix.
     mixing: u32,
     /// How many wait with a long that mixed when it came.
-    longs: u32,
-    /// How many wait with a short that did.
-    shorts: u32,
+    waiting: u32,
 }
 
 impl Clients {
@@ -101,14 +96,14 @@ impl Clients {
         mixing.is()
     }
 
-    /// One that mixes waits from now on, with a long or not.
-    pub(crate) fn wait(&mut self, is_long: bool) {
-        *(if is_long { &mut self.longs } else { &mut self.shorts }) += 1;
+    /// One that mixes waits with a long from now on.
+    pub(crate) fn wait(&mut self) {
+        self.waiting += 1;
     }
 
     /// It doesn't any more.
-    pub(crate) fn stop_waiting(&mut self, is_long: bool) {
-        *(if is_long { &mut self.longs } else { &mut self.shorts }) -= 1;
+    pub(crate) fn stop_waiting(&mut self) {
+        self.waiting -= 1;
     }
 
     /// How many mix.
@@ -118,21 +113,12 @@ impl Clients {
 
     /// How many wait with a long that mixed when it came.
     pub(crate) fn waiting(&self) -> u32 {
-        self.longs
+        self.waiting
     }
 
     /// Whether so many of those that mix wait with a long that others lack their connections.
     pub(crate) fn hoard(&self) -> bool {
-        self.is_hoard(self.longs)
-    }
-
-    /// The same of those that wait with a short.
-    pub(crate) fn shorts_hoard(&self) -> bool {
-        self.is_hoard(self.shorts)
-    }
-
-    fn is_hoard(&self, waiting: u32) -> bool {
-        waiting >= FEW && waiting >= self.mixing / PART
+        self.waiting >= FEW && self.waiting >= self.mixing / PART
     }
 }
 
@@ -157,21 +143,21 @@ mod tests {
         let (mut clients, _) = clients(80, 5);
         assert_eq!(clients.mixing(), 80);
         for _ in 0..9 {
-            clients.wait(true);
+            clients.wait();
         }
         assert!(!clients.hoard());
-        clients.wait(true);
+        clients.wait();
         assert!(clients.hoard());
-        clients.stop_waiting(true);
+        clients.stop_waiting();
         assert!(!clients.hoard());
     }
 
     #[test]
     fn three_longs_hoard_nothing_however_few_clients_there_are() {
         let (mut clients, _) = clients(4, 5);
-        (0..3).for_each(|_| clients.wait(true));
+        (0..3).for_each(|_| clients.wait());
         assert!(!clients.hoard());
-        clients.wait(true);
+        clients.wait();
         assert!(clients.hoard());
     }
 

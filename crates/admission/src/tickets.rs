@@ -141,9 +141,8 @@ struct Link {
 pub(crate) enum Through {
     /// Those of one class that wait.
     Arrival,
-    /// Those of one type that are in flight or held back, or those of one class that wait among its shorts: a record is in one of
-    /// these lists at most.
-    Place,
+    /// Those of one type.
+    Type,
 }
 
 /// A list of records.

@@ -7,10 +7,6 @@ use shell::{MS, Shell, policy, pool, request};
 
 const SHORT: u64 = 1;
 const LONG: u64 = 2;
-/// A short that takes more than the others.
-const CART: u64 = 3;
-/// What keeps the service busy meanwhile.
-const OTHER: u64 = 4;
 /// What a long takes.
 const TOOK: u64 = 100 * MS;
 
@@ -25,8 +21,6 @@ impl Pool {
     fn new(connections: usize, policy: Policy) -> Self {
         let mut shell = Shell::new(Policy { long_limit: Some(LongLimit::Fixed(1)), ..policy });
         shell.teach(SHORT, MS, 200);
-        shell.teach(CART, 3 * MS, 20);
-        shell.teach(OTHER, MS, 20);
         shell.teach(LONG, TOOK, 3);
         let clients = (0..connections).map(|_| shell.gate.connect()).collect();
         let mut pool = Self { shell, clients };
@@ -239,39 +233,4 @@ fn whatever_happens_nobody_waits_while_nobody_is_served_and_all_are_in_the_end()
         assert_eq!(pool.shell.snapshot().mixing_waiting, 0);
     }
     assert!(hoarded > 1_000, "{hoarded}");
-}
-
-/// Forty connections over which so many carts and then a short came, while whatever the gate lets in is in service; what is.
-fn carts(count: usize, policy: Policy) -> (Pool, Vec<Ticket>, Vec<Ticket>, Ticket) {
-    let mut pool = Pool::new(40, policy);
-    let connections = pool.shell.snapshot().connections as usize;
-    let in_service: Vec<_> = (0..connections).map(|client| pool.send(client, OTHER)).collect();
-    let carts: Vec<_> = (0..count).map(|at| pool.send(connections + at, CART)).collect();
-    let short = pool.send(39, SHORT);
-    assert!(!pool.shell.is_dispatched(carts[0]) && !pool.shell.is_dispatched(short));
-    (pool, in_service, carts, short)
-}
-
-#[test]
-fn shorts_that_hold_an_eighth_of_the_connections_go_in_order_of_arrival_once_they_have_waited() {
-    let (mut pool, in_service, carts, short) = carts(6, policy());
-    pool.shell.pass(500 * MS - 1);
-    pool.shell.succeed(in_service[0], MS);
-    assert!(pool.shell.is_dispatched(short), "the least work goes first for half a second");
-    pool.shell.pass(1);
-    let newcomer = pool.send(38, SHORT);
-    pool.shell.succeed(in_service[1], MS);
-    assert!(pool.shell.is_dispatched(carts[0]) && !pool.shell.is_dispatched(newcomer));
-    pool.shell.succeed(short, MS);
-    assert!(pool.shell.is_dispatched(carts[1]) && !pool.shell.is_dispatched(newcomer), "and the next");
-}
-
-#[test]
-fn shorts_that_hold_less_go_by_what_they_take() {
-    let (mut pool, in_service, carts, _) = carts(3, policy());
-    pool.shell.pass(500 * MS);
-    pool.shell.succeed(in_service[0], MS);
-    let newcomer = pool.send(38, SHORT);
-    pool.shell.succeed(in_service[1], MS);
-    assert!(pool.shell.is_dispatched(newcomer) && !pool.shell.is_dispatched(carts[0]));
 }

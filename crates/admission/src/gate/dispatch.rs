@@ -3,7 +3,7 @@
 //! In this order: immediate requests, as soon as their connection is there; then, of the class whose turn it is
 //! (`gate/classes.rs`), the head of the short line and the head of the long line, a head being the first request whose class of connection is free (those skipped aren't overtaken:
 //! they wait for something else). The short head goes first, except before one that has lost its patience (`lanes.rs`: a long, or one
-//! that varies too much to be limited and waits among the shorts), or under FIFO before a long that arrived earlier. Where longs hoard connections they go first, where shorts do those that came first (`gate/hoard.rs`). A head that doesn't fit the capacity blocks all behind
+//! that varies too much to be limited and waits among the shorts), or under FIFO before a long that arrived earlier. Where longs hoard connections they go first (`gate/hoard.rs`). A head that doesn't fit the capacity blocks all behind
 //! it in its line: no backfilling. A short head that doesn't fit also blocks the longs, which would take its room. A head
 //! whose group is full steps aside; once its group has room it goes before what arrived later (`gate/contention.rs`). A short
 //! head that has waited for too long steps back behind newcomers (`gate/leavers.rs`).
@@ -108,7 +108,7 @@ impl Gate {
     pub(super) fn head(&self, class: u8) -> Option<Head> {
         let if_it_fits = |slot| Head { slot, fits: self.fits(slot), hurries: false };
         let open = self.connections.open_to_shorts();
-        let short = self.hoarding_short(class).or_else(|| self.classes.at(class).lines.short.first(open));
+        let short = self.classes.at(class).lines.short.first(open);
         let long = self.long_head(class);
         let hurries = short.is_some();
         if self.is_hoarded(class) {
@@ -310,9 +310,6 @@ impl Gate {
                     self.types.at_mut(kind).scouts.push(slot);
                 }
                 let varies = self.varies(kind) && !self.policy.order.is_fifo();
-                if self.tickets.at(slot).mixes {
-                    self.clients.wait(false);
-                }
                 let is_late = self.is_late(slot);
                 let its = self.classes.at_mut(own);
                 if is_late {
@@ -321,7 +318,6 @@ impl Gate {
                 // Nobody stops behind one that varies: when it has been overtaken by that much it goes by itself.
                 let bound = if varies { UNBOUNDED } else { allowance };
                 its.lines.short.insert(slot, class, work.as_nanos(), bound);
-                self.tickets.append(&mut its.shorts, slot);
                 if varies {
                     let patience = its.patience.wait_among_shorts(slot, allowance);
                     self.tickets.at_mut(slot).patience = patience;
@@ -329,7 +325,7 @@ impl Gate {
             }
             Line::Long => {
                 if self.tickets.at(slot).mixes {
-                    self.clients.wait(true);
+                    self.clients.wait();
                 }
                 let among_longs = self.policy.order.allowance_among_longs(work);
                 let is_late = self.is_late(slot);
@@ -371,21 +367,15 @@ impl Gate {
             Line::Nowhere => {}
             Line::Immediate => self.immediate.remove(slot),
             Line::Short => {
-                if self.tickets.at(slot).mixes {
-                    self.clients.stop_waiting(false);
-                }
                 let its = self.classes.at_mut(own);
                 let lines = if is_late { &mut its.late } else { &mut its.lines };
                 lines.short.remove(slot);
-                if !is_late {
-                    self.tickets.unlink(&mut its.shorts, slot);
-                }
                 its.patience.stop_waiting(slot, patience);
                 self.types.at_mut(kind).scouts.retain(|&scout| scout != slot);
             }
             Line::Long => {
                 if self.tickets.at(slot).mixes {
-                    self.clients.stop_waiting(true);
+                    self.clients.stop_waiting();
                 }
                 let its = self.classes.at_mut(own);
                 let lines = if is_late { &mut its.late } else { &mut its.lines };

@@ -5,20 +5,14 @@
 //! for [`WAITED`], and only for [`TIMES`] times as long as the long that was started last is expected to take: if it waits for a lock,
 //! whoever holds that may have to ask for something before it lets go. Whose session holds a connection makes way for nobody, for
 //! the same reason. In one class of several its own shorts do; the others' turns are as ever.
-//!
-//! Shorts hoard as well: beyond twice saturation ever more connections are held by those that are longest among them, since whatever
-//! comes anew is shorter. Then none is served at once, whatever the order, and who has waited for [`SHORTS_WAITED`] goes as it came.
 
 use super::Gate;
 use crate::event::Lane;
 use crate::request::ClientId;
-use crate::tickets::Line;
 use crate::time::{Duration, Instant};
 
 /// Longs that have waited for less take nothing from anybody for long.
 const WAITED: Duration = Duration::from_secs(2);
-/// Shorts that have waited for less go by what they take.
-const SHORTS_WAITED: Duration = Duration::from_millis(500);
 /// A long takes so many times what it is expected to, at most, beside all that the lane lets in.
 const TIMES: u64 = 8;
 
@@ -48,32 +42,13 @@ impl Gate {
         self.tickets.at_mut(slot).mixes = self.clients.send(client, is_long);
     }
 
-    /// Whether it matters who hoards: where longs are told apart, and overtaking is bounded.
-    fn minds_hoards(&self) -> bool {
-        self.lanes.is_on() && self.policy.order.aging() > 0.0
-    }
-
     /// Whether the longs of a class go before its shorts, because they hoard the connections that those need.
     pub(super) fn is_hoarded(&self, class: u8) -> bool {
-        if !self.clients.hoard() || !self.minds_hoards() {
+        if !self.clients.hoard() || !self.lanes.is_on() || self.policy.order.aging() <= 0.0 {
             return false;
         }
         let first = self.classes.at(class).patience.least();
         first.is_some_and(|(_, slot)| self.now.since(self.tickets.at(slot).arrived) >= WAITED)
-    }
-
-    /// The short of a class that goes before all its others, because shorts hoard connections: the one that came first, if it has
-    /// waited and could start.
-    pub(super) fn hoarding_short(&self, class: u8) -> Option<u32> {
-        let its = self.classes.at(class);
-        debug_assert_eq!(its.shorts.len() as usize, its.lines.short.len());
-        if !self.clients.shorts_hoard() || !self.minds_hoards() {
-            return None;
-        }
-        let slot = its.shorts.first()?;
-        let has_waited = self.now.since(self.tickets.at(slot).arrived) >= SHORTS_WAITED;
-        let could = self.connections.open_to_shorts().contains(self.class_of(slot, Line::Short));
-        (has_waited && could).then_some(slot)
     }
 
     /// Whether shorts make way when no long can go, either.

@@ -65,7 +65,9 @@ impl Gate {
         }
         self.step_over(recent, |gate| {
             for class in gate.classes.waits() {
-                gate.classes.at_mut(class).be_late();
+                let its = gate.classes.at_mut(class);
+                core::mem::swap(&mut its.lines, &mut its.late);
+                its.patience.forget();
             }
             gate.late_before = watermark;
         });

@@ -45,14 +45,7 @@ impl Mix {
     pub fn stationary(self) -> [f64; 14] {
         let mut shares = [1.0 / 14.0; 14];
         for _ in 0..STATIONARY_STEPS {
-            let mut next = [0.0; 14];
-            for (from, share) in Interaction::ALL.into_iter().zip(shares) {
-                let mut below = 0;
-                for &(to, threshold) in self.row(from) {
-                    next[to as usize] += share * f64::from(threshold - below) / f64::from(LAST);
-                    below = threshold;
-                }
-            }
+            let next = self.step(shares);
             let moved: f64 = shares.iter().zip(next).map(|(old, new)| (old - new).abs()).sum();
             shares = next;
             if moved < 1e-14 {
@@ -60,6 +53,19 @@ impl Mix {
             }
         }
         shares
+    }
+
+    /// The shares of the pages that follow on pages of these shares.
+    fn step(self, shares: [f64; 14]) -> [f64; 14] {
+        let mut next = [0.0; 14];
+        for (from, share) in Interaction::ALL.into_iter().zip(shares) {
+            let mut below = 0;
+            for &(to, threshold) in self.row(from) {
+                next[to as usize] += share * f64::from(threshold - below) / f64::from(LAST);
+                below = threshold;
+            }
+        }
+        next
     }
 
     /// The shares that the specification publishes (clause 5.2.1), in percent, in the order of [`Interaction::ALL`].
@@ -130,6 +136,24 @@ mod tests {
             for ((page, share), published) in Interaction::ALL.into_iter().zip(shares).zip(mix.published()) {
                 let apart = (share * 100.0 - published).abs();
                 assert!(apart < 0.006, "{mix} {}: {} and {published}", page.code(), share * 100.0);
+            }
+        }
+    }
+
+    #[test]
+    fn visitors_who_came_together_ask_for_the_mix_from_their_seventh_page_on() {
+        // What a warm-up has to cover: everybody's second page is Best Sellers six times as often as a later one.
+        let best_sellers = Interaction::BestSellers as usize;
+        let stationary = Mix::Shopping.stationary();
+        let mut shares = [0.0; 14];
+        shares[Interaction::Home as usize] = 1.0;
+        for page in 2..100 {
+            shares = Mix::Shopping.step(shares);
+            let times = shares[best_sellers] / stationary[best_sellers];
+            match page {
+                2 => assert!((6.0..6.5).contains(&times), "{times}"),
+                3..=6 => {}
+                _ => assert!((0.9..1.1).contains(&times), "page {page}: {times}"),
             }
         }
     }

@@ -95,6 +95,9 @@ fn check_site(plan: &Plan, site: &Site, judge: &mut Judge<'_>) {
     if !(site.think_scale.is_finite() && site.think_scale > 0.0) {
         judge.complain("workload.site.think_scale", "must be more than zero", None);
     }
+    if site.session_mean.is_some_and(|mean| mean.0.is_zero()) {
+        judge.complain("workload.site.session_mean", "must be more than zero", None);
+    }
     let own = [
         ("request", !workload.request.is_empty()),
         ("bystanders", workload.bystanders.is_some()),

@@ -126,6 +126,9 @@ pub struct Site {
     pub mix: String,
     /// What think times and lengths of visits are multiplied by.
     pub think_scale: f64,
+    /// How long a visit lasts on average, before that; the specification's length if it isn't said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_mean: Option<Time>,
     /// Where whoever is compared stands.
     #[serde(default, skip_serializing_if = "Place::is_database")]
     pub place: Place,

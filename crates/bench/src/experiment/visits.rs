@@ -36,6 +36,8 @@ const STOP_BOUND: Duration = Duration::from_secs(10);
 const BROWSE_BOUND: Duration = Duration::from_secs(120);
 /// How long the visits of somebody are on average who doesn't think, in seconds.
 const ALONE_VISIT: f64 = 2.5;
+/// The longest visit, in mean ones, as in the specification (TPC-W 1.8, clause 6.1.9).
+const VISIT_CAP: u32 = 4;
 /// Exit statuses of `bookstore browse` that say something of the site or of itself, and leave figures. (Flags that it doesn't
 /// know end it with 2, too, and leave none.)
 const TOLD: [i32; 3] = [0, 2, 3];
@@ -123,17 +125,13 @@ impl Visits {
                 command.arg("--schedule").arg(path).args(["--keep-mix", "--warm-up", "0s"]);
             }
             Crowd::Alone => {
-                // Visits of about as many pages as those of who thinks: carts are as full.
-                let lasts = |seconds: f64| format!("{}ms", (seconds / self.site.think_scale * 1e3).ceil());
                 command.args(["--browsers", "1", "--think-mean", "0s", "--think-cap", "0s"]);
-                command.args([
-                    "--session-mean",
-                    &lasts(ALONE_VISIT),
-                    "--session-cap",
-                    &lasts(4.0 * ALONE_VISIT),
-                ]);
                 command.args(["--warm-up", &warm_up, "--duration", &window]);
             }
+        }
+        if let Some(mean) = visit_lasts(&self.site, crowd) {
+            let cap = mean.saturating_mul(VISIT_CAP);
+            command.args(["--session-mean", &millis(mean), "--session-cap", &millis(cap)]);
         }
         command.arg("--json").arg(told);
         let log = File::create(told.with_extension("log")).map_err(Error::io("writing the browsers' log"))?;
@@ -270,6 +268,18 @@ fn succeed(command: &mut Command, program: &str) -> Result<(), Error> {
     }
     let text = [output.stdout, output.stderr].concat();
     Err(Error::Program { program: program.to_owned(), output: String::from_utf8_lossy(&text).into_owned() })
+}
+
+/// How long a visit lasts on average, before it is scaled; `None`: as long as the specification says.
+fn visit_lasts(site: &Site, crowd: Crowd) -> Option<Duration> {
+    match crowd {
+        // About as many pages as those of who thinks: carts are as full.
+        Crowd::Alone => {
+            let lasts = Duration::try_from_secs_f64(ALONE_VISIT / site.think_scale);
+            Some(lasts.unwrap_or(Duration::MAX))
+        }
+        Crowd::Steady(_) | Crowd::Scheduled => site.session_mean.map(|mean| mean.0),
+    }
 }
 
 /// What `bookstore browse --json` tells, as far as it is of use here. Times are in seconds.
@@ -421,6 +431,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::experiment::words::Time;
 
     /// Ten requests: five right pages, one too late, and four rejected, one of them by the shop itself.
     fn total() -> serde_json::Value {
@@ -455,6 +466,20 @@ mod tests {
         remove(&told).unwrap();
         // Flags that it doesn't know end it so.
         assert!(!has_told(Some(2), &told));
+    }
+
+    #[test]
+    fn a_visit_lasts_as_long_as_the_plan_says_or_the_specification() {
+        let site =
+            json!({ "browsers": 10, "items": 100, "connections": 20, "mix": "shopping", "think_scale": 0.1 });
+        let mut site: Site = serde_json::from_value(site).unwrap();
+        assert_eq!(visit_lasts(&site, Crowd::Steady(10)), None);
+        site.session_mean = Some(Time(Duration::from_secs(36_000)));
+        assert_eq!(visit_lasts(&site, Crowd::Steady(10)), Some(Duration::from_secs(36_000)));
+        assert_eq!(visit_lasts(&site, Crowd::Scheduled), Some(Duration::from_secs(36_000)));
+        assert_eq!(visit_lasts(&site, Crowd::Alone), Some(Duration::from_secs(25)));
+        site.think_scale = f64::MIN_POSITIVE;
+        assert_eq!(visit_lasts(&site, Crowd::Alone), Some(Duration::MAX));
     }
 
     #[test]

@@ -115,6 +115,11 @@ fn what_makes_no_sense_before_a_site_is_told() {
         ),
         ("place = \"site\"", "place = \"web\"", "isn't known"),
         (
+            "think_scale = 0.1",
+            "think_scale = 0.1\nsession_mean = \"0s\"",
+            "workload.site.session_mean: must be more than zero",
+        ),
+        (
             "schedule = [{ join = 20, lasts = \"90s\" }]",
             "schedule = [{ join = 20, lasts = \"2h\" }]",
             "full.schedule: lasts more than 3600 s",

@@ -177,7 +177,7 @@ impl Endpoint {
         may_repeat: bool,
     ) -> Result<Lease, ConnectError> {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
-        let mut lease = Lease { endpoint: Arc::clone(self), sender: None, is_kept: false };
+        let mut lease = Lease { endpoint: Arc::clone(self), sender: None, is_kept: false, lasts: true };
         if wish == Wish::Any
             && let Some(sender) = self.take_kept(now, may_repeat)
         {
@@ -331,11 +331,16 @@ pub(crate) struct Lease {
     pub(crate) sender: Option<Sender>,
     /// Whether it has served before.
     pub(crate) is_kept: bool,
+    /// Whether it may serve another request after this one.
+    pub(crate) lasts: bool,
 }
 
 impl Lease {
     /// The response has been read to its end.
     pub(crate) fn give_back(mut self) {
+        if !self.lasts {
+            return;
+        }
         let Some(Sender::Http1(mut connection)) = self.sender.take() else { return };
         if connection.is_ready() || connection.look() {
             self.endpoint.keep(connection);

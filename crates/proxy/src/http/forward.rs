@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use admission::Outcome;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use http::uri::Scheme;
+use http::uri::{PathAndQuery, Scheme};
 use http::{Method, Request, Response, StatusCode, Uri, Version};
 use http_body::Body;
 use hyper::body::Incoming;
@@ -116,6 +116,9 @@ async fn exchange(
         match sent.map_err(|Late| Refusal::LateAnswer)? {
             Ok(response) => {
                 endpoint.succeeded();
+                // Once a service has answered in HTTP/1.0, hyper sends on that connection in HTTP/1.0: without chunks, so
+                // that the next body without a length would be left out.
+                lease.lasts = response.version() >= Version::HTTP_11;
                 return Ok((response, lease));
             }
             Err((error, Sent::No)) => {
@@ -178,6 +181,9 @@ async fn send(
 /// A body without a length is sent in chunks, whatever the method; and so is one behind which trailers may come, which only
 /// HTTP/2 has a place for behind a length.
 fn in_http1(request: &mut Request<ToService>, may_have_trailers: bool) {
+    if request.version() > Version::HTTP_11 {
+        from_http2(request);
+    }
     if request.body().is_end_stream() {
         return;
     }
@@ -210,6 +216,16 @@ fn in_http2(request: &mut Request<ToService>, scheme: Scheme) {
     if let Ok(uri) = Uri::from_parts(parts) {
         *request.uri_mut() = uri;
     }
+}
+
+/// Undoes [`in_http2`], for a request that was first tried on a connection of HTTP/2.
+fn from_http2(request: &mut Request<ToService>) {
+    *request.version_mut() = Version::HTTP_11;
+    let target = mem::take(request.uri_mut()).into_parts();
+    if let Some(host) = target.authority.and_then(|host| HeaderValue::from_str(host.as_str()).ok()) {
+        request.headers_mut().insert(header::HOST, host);
+    }
+    *request.uri_mut() = Uri::from(target.path_and_query.unwrap_or_else(|| PathAndQuery::from_static("/")));
 }
 
 fn is_idempotent(method: &Method) -> bool {
@@ -273,6 +289,12 @@ fn pass(
     }
     let present = Present::of(response.headers());
     if present.has(Field::TransferEncoding) {
+        if !is_only_chunked(response.headers()) {
+            // The field ends here, and with it what would tell the client how to read the body.
+            tracing::debug!("a response has a transfer coding that isn't chunked");
+            flight.crash();
+            return Err(Refusal::Unreachable);
+        }
         // It was read by its chunks, and a length beside them may be any (RFC 9112, section 6.3).
         response.headers_mut().remove(header::CONTENT_LENGTH);
     }
@@ -294,6 +316,13 @@ fn pass(
         gate.flights().watch(&flight, body.size_hint().exact());
     }
     Ok(Response::from_parts(head, ToClient::passed(body, flight)))
+}
+
+/// Whether the only transfer coding is `chunked`, which hyper has taken off the body.
+fn is_only_chunked(fields: &HeaderMap) -> bool {
+    let mut codings = fields.get_all(header::TRANSFER_ENCODING).iter();
+    let first = codings.next().is_some_and(|coding| coding.as_bytes().eq_ignore_ascii_case(b"chunked"));
+    first && codings.next().is_none()
 }
 
 /// Both connections become a tunnel. It was admitted once; from here on it holds nothing but its two sockets.
@@ -340,6 +369,17 @@ pub(crate) const UPSTREAM_TIMEOUT: Duration = Duration::from_secs(60);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_request_that_was_tried_in_http_2_is_sent_in_http_1_1_as_if_it_had_not_been() {
+        let built = Request::post("/a?b").header("host", "a.example:81").header("x-a", "1");
+        let mut request = built.body(ToService::default()).unwrap();
+        let fields = request.headers().clone();
+        in_http2(&mut request, Scheme::HTTPS);
+        in_http1(&mut request, true);
+        assert_eq!((request.version(), request.uri()), (Version::HTTP_11, &Uri::from_static("/a?b")));
+        assert_eq!(request.headers(), &fields);
+    }
 
     #[test]
     fn what_is_sent_once_more_has_every_field_in_the_same_order() {

@@ -1,12 +1,20 @@
 //! Where a message ends (RFC 9112), on either side: what two readers could take differently is refused, or passes in one form
 //! only; and no response is ever taken for that of another request.
 
+use std::convert::Infallible;
+use std::mem;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::Frame;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 
 use crate::conformance::echo;
 use crate::site::{Client, full, gate, one_at_a_time, service};
@@ -224,5 +232,63 @@ async fn a_client_of_http_1_0_gets_a_body_without_chunks() {
     for _ in 0..2 {
         client.send("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n").await;
         assert_eq!(client.response().await.unwrap().text(), "abc");
+    }
+}
+
+/// A service that answers its first request in HTTP/1.0 with a connection that lasts, and all others with the body that it has read.
+async fn old_once() -> SocketAddr {
+    let echo = service(echo).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let mut is_first = true;
+        while let Ok((mut socket, _)) = listener.accept().await {
+            if mem::take(&mut is_first) {
+                let mut head = [0; 4_096];
+                assert!(socket.read(&mut head).await.unwrap() > 0);
+                let old = "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 3\r\n\r\nold";
+                socket.write_all(old.as_bytes()).await.unwrap();
+            }
+            tokio::spawn(async move {
+                let mut to = TcpStream::connect(echo).await?;
+                tokio::io::copy_bidirectional(&mut socket, &mut to).await
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_body_without_a_length_is_whole_behind_an_answer_in_http_1_0() {
+    let chunked = "POST /b HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n";
+    let site = gate(one_at_a_time(), &[old_once().await], |_| {}).await;
+    let mut client = Client::connect(&site).await;
+    assert_eq!(client.get("/").await.text(), "old");
+    client.send(chunked).await;
+    let told = client.response().await.unwrap();
+    assert!(told.text().starts_with("POST /b\n") && told.text().ends_with("\n\nabc"), "{}", told.text());
+    // The same from HTTP/2.
+    let site = gate(one_at_a_time(), &[old_once().await], |_| {}).await;
+    assert_eq!(Client::connect(&site).await.get("/").await.text(), "old");
+    let frames = [Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"abc")))];
+    let body = StreamBody::new(futures_util::stream::iter(frames));
+    let socket = TcpStream::connect(site.address).await.unwrap();
+    let (mut sender, connection) =
+        http2::handshake(TokioExecutor::new(), TokioIo::new(socket)).await.unwrap();
+    tokio::spawn(connection);
+    let request = Request::post("http://a/b").body(body).unwrap();
+    let told = sender.send_request(request).await.unwrap().into_body().collect().await.unwrap().to_bytes();
+    assert!(told.ends_with(b"\n\nabc"), "{told:?}");
+}
+
+#[tokio::test]
+async fn a_response_in_a_transfer_coding_that_ends_at_the_gate_is_none() {
+    for coding in ["gzip, chunked", "gzip", "chunked, chunked", "chunked\r\nTransfer-Encoding: chunked"] {
+        let answer =
+            format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: {coding}\r\n\r\n2\r\nok\r\n0\r\n\r\n").leak();
+        let (address, _) = saying(answer).await;
+        let site = gate(one_at_a_time(), &[address], |_| {}).await;
+        assert_eq!(Client::connect(&site).await.get("/").await.status, 502, "{coding}");
+        site.reaches(0, 0).await;
     }
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
-use super::Shared;
 use super::login::open::{OpenError, open};
 use super::refusal::Refusal;
+use super::{Shared, defaults};
 use crate::source::Source;
 use crate::upstream::pool::growth::{Failure, Opening};
 
@@ -52,6 +52,11 @@ async fn fill(shared: Arc<Shared>, opening: Opening) {
     match opened.unwrap_or_else(|_| Err(OpenError::Refused(Refusal::Timeout))) {
         Ok(mut accepted) => {
             accepted.server.generation = settings.generation;
+            let Ok(given) = defaults::ask(&mut accepted.server, settings.login_timeout).await else {
+                shared.openings.failed.fetch_add(1, Ordering::Relaxed);
+                return opening.fail(Failure::Passing);
+            };
+            accepted.server.defaults = given;
             shared.openings.succeeded.fetch_add(1, Ordering::Relaxed);
             opening.add(accepted.server);
         }

@@ -38,7 +38,7 @@ use super::message::{MESSAGE_MAX, Message, Sender};
 use super::parameters::Parameters;
 use super::refusal::Refusal;
 use super::server::Server;
-use super::{LoggedIn, Places, Settings, Shared, cores};
+use super::{LoggedIn, Places, Settings, Shared, cores, defaults};
 use crate::stream::{Peer, Stream};
 use crate::turns::Turn;
 use crate::upstream::pool::{Lease, growth, key};
@@ -290,6 +290,8 @@ impl<'a> Login<'a> {
         if !shares {
             return Ok(Footing { reported, lease: None, server: Some(server), notices });
         }
+        let limit = deadline.saturating_duration_since(Instant::now());
+        server.defaults = defaults::ask(&mut server, limit).await.map_err(|_| Refusal::ServerLost)?;
         let lease = shared.pools.join(pool, server, deadline).await?;
         if let Some(credentials) = credentials {
             lease.remember(credentials, asked.0, reported.clone());

@@ -40,6 +40,7 @@ mod classify;
 mod connection;
 mod console;
 mod cores;
+pub(crate) mod defaults;
 pub(crate) mod endpoint;
 mod exchange;
 mod forward;

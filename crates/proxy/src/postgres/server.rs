@@ -12,6 +12,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use tokio::time::timeout;
 use wire::postgres::backend::{Status, parse_error, parse_ready};
 
+use super::defaults::Fingerprint;
 use super::endpoint::Route;
 use super::message::{Message, Sender};
 use super::parameters::Parameters;
@@ -52,6 +53,8 @@ pub(crate) struct Server {
     pub(crate) connected: std::time::SystemTime,
     /// Which generation of server connections it is of: one of an older generation is replaced when it can be.
     pub(crate) generation: u64,
+    /// The defaults that its login was given, where the server told.
+    pub(crate) defaults: Option<Fingerprint>,
     /// While a session has it from a pool: tells the pool when it is dropped.
     pub(crate) tenure: Option<Tenure>,
 }
@@ -105,6 +108,7 @@ impl Server {
             session_state,
             connected: std::time::SystemTime::now(),
             generation: 0,
+            defaults: None,
             tenure: None,
         }
     }

@@ -10,6 +10,10 @@
 //! connection elsewhere; and if there is none to replace, the fresh connection is closed where the pool has another,
 //! and waits for room where it has not. The last connection of a pool with living sessions is never taken away.
 //!
+//! The server's defaults for a role and a database apply to new logins only. A connection that was given other defaults
+//! than the latest one of its pool is retired: closed if it is idle, and otherwise when it is given back. The
+//! connections of a pool without sessions stay for a few seconds ([`retire`]).
+//!
 //! Where the gate may log in to the server itself, a pool knows with what, and is told when it has fewer connections than
 //! its sessions could use: then it grows without any login ([`growth`]).
 //!
@@ -27,6 +31,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use crate::postgres::auth::Credentials;
+use crate::postgres::defaults::Fingerprint;
 use crate::postgres::server::Server;
 use growth::Template;
 
@@ -106,6 +111,11 @@ struct Pool {
     /// Those of them that are of the newest generation.
     newest: u32,
     sessions: u32,
+    /// Since when it has no session.
+    deserted: Option<Instant>,
+    /// What the latest connection was given, and the first [`Server::id`] that was given the same.
+    defaults: Option<Fingerprint>,
+    same_since: u64,
     /// What the gate logs in with to fill it; `None` where only clients can.
     credentials: Option<Arc<Credentials>>,
     /// What the server told its latest logins, by what they asked for.
@@ -125,6 +135,9 @@ impl Pool {
             size: 0,
             newest: 0,
             sessions: 0,
+            deserted: None,
+            defaults: None,
+            same_since: 0,
             credentials: None,
             templates: Vec::new(),
             opening: 0,
@@ -136,11 +149,6 @@ impl Pool {
     /// Whether it can give an idle connection away without harm.
     fn can_spare_one(&self) -> bool {
         !self.idle.is_empty() && (self.size > 1 || self.sessions == 0)
-    }
-
-    /// Whether a connection of an older generation has no place in it any more: there is a newer one in its stead.
-    fn has_replaced(&self, server: &Server, generation: u64) -> bool {
-        server.generation < generation && self.newest > 0
     }
 
     /// Whether nobody needs it any more, though it may still hold warm connections.
@@ -166,7 +174,7 @@ impl Drop for Lease {
     fn drop(&mut self) {
         let mut state = self.pools.state.lock();
         if let Some(pool) = state.pool(self.pool) {
-            pool.sessions = pool.sessions.saturating_sub(1);
+            pool.leave();
         }
         state.remove_if_empty(self.pool);
         self.pools.tell_waiting(&state);
@@ -249,17 +257,6 @@ impl Pools {
         self.wants.notify_one();
     }
 
-    /// Closes the idle connections that have no place any more, never the last one of a pool with sessions.
-    fn close_surplus(&self, state: &mut State) {
-        for index in 0..state.pools.len() {
-            while let Some(server) = state.take_surplus(index) {
-                let (id, generation) = (server.pool, server.generation);
-                server.close();
-                self.shrank(state, id, generation);
-            }
-        }
-    }
-
     /// Registers a living session of `key`, and lets its fresh connection join the pool (or closes it, where the pool
     /// has its share already). Waits for room until `deadline`, unless `waiting_max` others do already.
     ///
@@ -311,13 +308,14 @@ impl Pools {
             return Placed::Full(Box::new(server), JoinError::TooManyPools);
         };
         // The first of a new generation comes in beyond the budget: the older ones leave for it.
-        let has_room = has_room || (is_newest && pool.newest == 0 && pool.size > 0);
+        let comes_instead = pool.learn_defaults(&server);
+        let has_room = has_room || comes_instead || (is_newest && pool.newest == 0 && pool.size > 0);
         if !has_room && pool.size == 0 {
             state.remove_if_empty(id);
             let connections = state.connections;
             return Placed::Full(Box::new(server), JoinError::Held { connections });
         }
-        pool.sessions = pool.sessions.saturating_add(1);
+        pool.enter();
         if has_room {
             let (mut server, generation) = (server, generation);
             server.pool = id;
@@ -513,28 +511,6 @@ impl State {
         self.pools.get_mut(id.index())?.as_mut()
     }
 
-    /// Whether a connection that comes back may stay: there is room for it, and no newer one in its stead.
-    fn has_place(&mut self, server: &Server) -> bool {
-        let (generation, is_over) = (self.generation, self.total > self.connections);
-        self.pool(server.pool).is_some_and(|pool| {
-            let may_go = pool.size > 1 || pool.sessions == 0;
-            !(may_go && (is_over || pool.has_replaced(server, generation)))
-        })
-    }
-
-    /// An idle connection of this slot's pool that has no place any more: replaced by a newer one, or beyond the bound.
-    fn take_surplus(&mut self, index: usize) -> Option<Server> {
-        let (generation, is_over) = (self.generation, self.total > self.connections);
-        let pool = self.pools.get_mut(index)?.as_mut()?;
-        let replaced = pool.idle.iter().position(|server| pool.has_replaced(server, generation));
-        match replaced {
-            Some(place) => Some(pool.idle.remove(place)),
-            // The one that was idle for longest.
-            None if is_over && pool.can_spare_one() => Some(pool.idle.remove(0)),
-            None => None,
-        }
-    }
-
     /// The pool that would give an idle connection away for `id`, as [`Pools::make_room`] says.
     fn victim_for(&self, id: PoolId) -> Option<PoolId> {
         let taker = self.pools.get(id.index())?.as_ref()?;
@@ -583,8 +559,11 @@ impl Drop for Waiting<'_> {
 
 mod addresses;
 mod pause;
+mod retire;
 
 pub(crate) use pause::{HoldUp, IdleServer, Paused};
+#[cfg(test)]
+use retire::DESERTED_MAX;
 
 #[cfg(test)]
 mod tests;

@@ -135,7 +135,7 @@ impl Pools {
         if let Some(application) = application {
             reported.set("application_name", application);
         }
-        pool.sessions = pool.sessions.saturating_add(1);
+        pool.enter();
         pool.trust_in(Arc::clone(credentials));
         drop(state);
         self.wants.notify_one();
@@ -211,10 +211,13 @@ impl Opening {
         let generation = server.generation;
         let is_newest = generation == state.generation;
         let has_room = state.total < state.connections || self.pools.make_room(&mut state, self.pool);
-        let wanted = state.pool(self.pool).filter(|pool| pool.sessions > 0);
-        // The first of a new generation comes in beyond the budget, as in a login.
-        if let Some(pool) = wanted.filter(|pool| has_room || (is_newest && pool.newest == 0 && pool.size > 0))
-        {
+        let wanted = state.pool(self.pool).filter(|pool| pool.sessions > 0).and_then(|pool| {
+            // The first of a new generation, or with new defaults, comes in beyond the budget, as in a login.
+            let comes_instead =
+                pool.learn_defaults(&server) || is_newest && pool.newest == 0 && pool.size > 0;
+            (has_room || comes_instead).then_some(pool)
+        });
+        if let Some(pool) = wanted {
             server.pool = self.pool;
             pool.idle.push(server);
             self.pools.grew(&mut state, self.pool, generation);

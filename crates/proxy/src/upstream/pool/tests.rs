@@ -3,6 +3,7 @@
 mod growth;
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use bytes::BytesMut;
 use proptest::prelude::*;
@@ -175,7 +176,7 @@ async fn a_login_waits_for_a_connection_to_become_idle() {
     let (_ann, _two) = world.join("ann").await.unwrap();
     let (first, _second) = (world.pools.take(ann.pool()).unwrap(), world.pools.take(ann.pool()).unwrap());
     let (server, _theirs) = server();
-    let deadline = Instant::now() + std::time::Duration::from_secs(3600);
+    let deadline = Instant::now() + Duration::from_secs(3600);
     let bob = world.pools.join(user_key("bob"), server, deadline);
     let put = async { world.pools.put(first) };
     // Polled in order: the login waits first.
@@ -189,7 +190,7 @@ async fn a_login_waits_for_the_last_session_of_another_key_to_end() {
     let world = World::new(1);
     let (ann, _one) = world.join("ann").await.unwrap();
     let (server, _theirs) = server();
-    let deadline = Instant::now() + std::time::Duration::from_secs(3600);
+    let deadline = Instant::now() + Duration::from_secs(3600);
     let bob = world.pools.join(user_key("bob"), server, deadline);
     let (bob, ()) = tokio::join!(biased; bob, async { drop(ann) });
     assert!(bob.is_ok());
@@ -200,7 +201,7 @@ async fn a_login_waits_for_the_last_session_of_another_key_to_end() {
 async fn no_more_logins_wait_than_may() {
     let world = World::new(1);
     let (ann, _one) = world.join("ann").await.unwrap();
-    let deadline = Instant::now() + std::time::Duration::from_secs(3600);
+    let deadline = Instant::now() + Duration::from_secs(3600);
     let join = |user| {
         let ((server, theirs), pools) = (server(), &world.pools);
         async move { (pools.join(user_key(user), server, deadline).await, theirs) }
@@ -445,4 +446,41 @@ async fn a_generation_is_never_followed_by_an_older_one() {
     world.pools.maintain();
     assert_eq!(world.sizes(), [("ann".to_owned(), 1)]);
     assert_eq!(world.pools.take(lease.pool()).unwrap().generation, 2);
+}
+
+#[tokio::test]
+async fn connections_that_were_given_other_defaults_than_the_latest_one_are_retired() {
+    let world = World::new(2);
+    let deadline = Instant::now();
+    let given = |rows: &[u8]| {
+        let (mut server, theirs) = server();
+        server.defaults = Some(Fingerprint::of(rows));
+        (server, theirs)
+    };
+    let ((idle, idle_end), (used, used_end)) = (given(b"old"), given(b"old"));
+    let first = world.pools.join(user_key("ann"), idle, deadline).await.unwrap();
+    let _second = world.pools.join(user_key("ann"), used, deadline).await.unwrap();
+    let used = world.pools.take(first.pool()).unwrap();
+
+    let (fresh, _fresh_end) = given(b"new");
+    let fresh_id = fresh.id;
+    let _third = world.pools.join(user_key("ann"), fresh, deadline).await.unwrap();
+    assert_eq!(rest(idle_end).await, b"X\0\0\0\x04");
+    world.pools.put(used);
+    assert_eq!(rest(used_end).await, b"X\0\0\0\x04");
+    assert_eq!(world.sizes(), [("ann".to_owned(), 1)]);
+    assert_eq!(world.pools.take(first.pool()).unwrap().id, fresh_id);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_without_sessions_soon_closes_its_connections() {
+    let world = World::new(2);
+    let (lease, theirs) = world.join("ann").await.unwrap();
+    drop(lease);
+    world.pools.maintain();
+    assert_eq!(world.sizes(), [("ann".to_owned(), 1)]);
+    tokio::time::advance(DESERTED_MAX).await;
+    world.pools.maintain();
+    assert_eq!(rest(theirs).await, b"X\0\0\0\x04");
+    assert!(world.sizes().is_empty());
 }

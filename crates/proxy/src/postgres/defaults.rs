@@ -1,0 +1,50 @@
+//! The settings that the server gives every new session of a role in a database (`ALTER ROLE … SET`,
+//! `ALTER DATABASE … SET`), as one number that changes with them.
+//!
+//! PostgreSQL applies these defaults at the login, and never to a connection that exists. A pooled connection keeps the
+//! defaults of its own login. So each fresh connection is asked for its fingerprint, and the pool retires the
+//! connections whose fingerprint is another one ([`crate::upstream::pool`]).
+//!
+//! The catalog `pg_db_role_setting` is readable by everybody. Operators are named with their schema, so that no
+//! `search_path` puts another function in their place.
+
+use std::time::Duration;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::server::{QueryError, Server};
+
+/// The rows that apply to the session, in a fixed order.
+const ASK: &str = "\
+    SELECT pg_catalog.string_agg(pg_catalog.concat_ws(' ', s.setdatabase, s.setrole, s.setconfig), ';' \
+        ORDER BY s.setdatabase, s.setrole) \
+    FROM pg_catalog.pg_db_role_setting s \
+    WHERE (s.setdatabase OPERATOR(pg_catalog.=) 0 OR s.setdatabase OPERATOR(pg_catalog.=) \
+            (SELECT d.oid FROM pg_catalog.pg_database d \
+             WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database())) \
+        AND (s.setrole OPERATOR(pg_catalog.=) 0 OR s.setrole OPERATOR(pg_catalog.=) \
+            (SELECT r.oid FROM pg_catalog.pg_roles r \
+             WHERE r.rolname OPERATOR(pg_catalog.=) session_user))";
+
+/// Two connections with the same fingerprint were given the same defaults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fingerprint(u64);
+
+impl Fingerprint {
+    /// The fingerprint of the catalog's rows, as text.
+    pub(crate) fn of(rows: &[u8]) -> Self {
+        Self(xxh3_64(rows))
+    }
+}
+
+/// The fingerprint of a fresh connection; `None` where the server refuses to tell.
+///
+/// # Errors
+/// The connection is lost.
+pub(crate) async fn ask(server: &mut Server, limit: Duration) -> Result<Option<Fingerprint>, QueryError> {
+    match server.simple_query(ASK, limit).await {
+        Ok(answer) => Ok(Some(Fingerprint::of(&answer.value.unwrap_or_default()))),
+        Err(error) if error.leaves_connection_usable() => Ok(None),
+        Err(error) => Err(error),
+    }
+}

@@ -185,6 +185,14 @@ impl Room {
         }
     }
 
+    /// The most requests that a controller has found, whatever it tries at the moment.
+    pub(crate) fn settled_requests(&self) -> Option<u32> {
+        match self {
+            Self::Found(found) => Some(found.control.found()),
+            Self::Unlimited | Self::Fixed(_) => None,
+        }
+    }
+
     /// What a controller finds, if there is one.
     pub(crate) fn found(&mut self) -> Option<&mut Found> {
         match self {

@@ -15,6 +15,7 @@ mod vegas;
 
 use alloc::boxed::Box;
 
+use crate::connections::reach;
 use crate::policy::{Capacity, Controller};
 use crate::time::{Duration, Instant};
 use crate::work::Work;
@@ -147,6 +148,13 @@ impl Room {
             Capacity::Fixed(most) => Self::Fixed(Fixed::new(most)),
             Capacity::Found(controller) => Self::Found(Found::new(controller, top)),
         }
+    }
+
+    /// What the operator chose, and by how many of so many connections the rules count.
+    pub(crate) fn counted(capacity: Capacity, connections: u32) -> (Self, u32) {
+        let room = Self::new(capacity, connections);
+        let counted = reach(connections, room.settled_requests());
+        (room, counted)
     }
 
     /// What the operator chooses from now on. A controller that goes on keeps what it has found.

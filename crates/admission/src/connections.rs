@@ -39,8 +39,8 @@ pub(crate) struct Connections {
     paused: PoolSet,
 }
 
-/// By how many connections the rules count: the spare quarter, the long lane and the floor of aging. A budget may be a
-/// ceiling that nobody means to reach, so a capacity that is found counts instead, but not below [`FEW`].
+/// By how many connections the rules count: the spare quarter, the long lane and the floor of aging.
+/// A budget may be a ceiling that is never reached. So a capacity that is found counts, but not below [`FEW`].
 pub(crate) fn reach(budget: u32, found: Option<u32>) -> u32 {
     found.map_or(budget, |found| budget.min(found.max(FEW)))
 }
@@ -80,7 +80,8 @@ impl Connections {
         self.pinned
     }
 
-    /// Changes the budget, and how many of it the rules count by; what is in use beyond it stays until it is given back.
+    /// Changes the budget, and how many of it the rules count by.
+    /// What is in use beyond the budget stays until it is given back.
     pub(crate) fn set_budget(&mut self, budget: u32, reach: u32) {
         (self.budget, self.reach) = (budget, reach);
         self.refresh_all();

@@ -109,8 +109,7 @@ impl Gate {
     /// source of chance, which some rules for refusing need.
     pub fn new(policy: Policy, now: Instant, seed: u64) -> Self {
         let budget = policy.connections.max(1);
-        let room = Room::new(policy.capacity, budget);
-        let counted = reach(budget, room.settled_requests());
+        let (room, counted) = Room::counted(policy.capacity, budget);
         Self {
             now,
             tickets: Tickets::default(),

@@ -14,8 +14,8 @@ use crate::policy::Order;
 use crate::work::Work;
 
 impl Order {
-    /// How much work may overtake a request that is expected to need `work`. The policy's floor is for all connections of
-    /// the budget; here it is for those that the rules count by.
+    /// How much work may overtake a request that is expected to need `work`.
+    /// The policy's floor is for all connections of the budget; here it is for those that the rules count by.
     pub(crate) fn allowance(self, work: Work, (reach, budget): (u32, u32)) -> u64 {
         match self {
             Self::Fifo => 0,

@@ -53,6 +53,8 @@ pub struct World {
 pub struct Admin {
     /// Where it listens (TCP only), if anywhere.
     pub listen: Option<Address>,
+    /// The host names under which it answers there, beside addresses, `localhost` and the name in `listen`.
+    pub names: Vec<String>,
     /// The Unix socket where it also listens, and takes changes.
     pub socket: Option<PathBuf>,
     /// The mode of that socket's file.
@@ -190,6 +192,7 @@ fn read_admin(section: &mut Section<'_>) -> Admin {
     };
     Admin {
         listen,
+        names: section.read("names", raw::users),
         socket: section.read("socket", admin_socket),
         socket_mode: section.read("socket_mode", |value| raw::choice(value, SOCKET_MODES)),
         token_file: section.read("token_file", path),

@@ -52,6 +52,7 @@ fn lines(world: &World) -> Lines {
     let path = |path: &Option<PathBuf>| {
         path.as_ref().map_or_else(|| "none".to_owned(), |path| path.display().to_string())
     };
+    out.value("names", toml::Value::from(world.admin.names.clone()));
     out.text("socket", path(&world.admin.socket));
     out.text("socket_mode", name_of(SOCKET_MODES, &world.admin.socket_mode));
     out.text("token_file", path(&world.admin.token_file));

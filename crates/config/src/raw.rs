@@ -100,6 +100,15 @@ pub const ADMIN: &[Field] = &[
         reloadable: false,
     },
     Field {
+        key: "names",
+        form: Form::Text,
+        takes: "a list of host names, as `[\"gatekeeper.internal\"]`",
+        default: Value("[]"),
+        doc: "The host names under which `listen` answers, beside every IP address, `localhost` and the name in `listen`. A request for another name gets 421.",
+        reason: "A page that a browser has open can give its own name the listener's address, and then read the answers. An address can't be had so.",
+        reloadable: false,
+    },
+    Field {
         key: "socket",
         form: Form::Text,
         takes: "an absolute path, as `\"/run/gatekeeper/admin.sock\"` or `\"unix:/path\"`, or `\"none\"`",

@@ -76,6 +76,7 @@ pub fn reload(running: &World, asked: &World) -> Result<Reload, String> {
     }
     let mut world = World { gates, ..asked.clone() };
     world.admin.listen.clone_from(&running.admin.listen);
+    world.admin.names.clone_from(&running.admin.names);
     world.admin.socket.clone_from(&running.admin.socket);
     world.admin.socket_mode = running.admin.socket_mode;
     world.log.format = running.log.format;

@@ -30,7 +30,7 @@ fn policies_change_and_are_named() {
 fn what_cannot_change_stays_and_is_named_while_the_rest_changes() {
     let running = world("[log]\nlevel = \"info\"\n[[gate]]\nname = \"shop\"\nupstream = \"db:5432\"");
     let asked = world(
-        "[admin]\nlisten = \"none\"\nsocket = \"/s\"\nsocket_mode = \"0660\"\ntoken_file = \"/t\"\n[log]\n\
+        "[admin]\nlisten = \"none\"\nnames = [\"gk\"]\nsocket = \"/s\"\nsocket_mode = \"0660\"\ntoken_file = \"/t\"\n[log]\n\
          format = \"json\"\nlevel = \"debug\"\n[[gate]]\nname = \"shop\"\nupstream = \"other:5432\"\nlisten = \"0.0.0.0:7000\"\npooling = \"session\"\nkeepalive = \"9s\"\ntypes_max = 3\n\
          state_file = \"/var/lib/x\"\nmode = \"observe\"",
     );
@@ -41,6 +41,7 @@ fn what_cannot_change_stays_and_is_named_while_the_rest_changes() {
         keys(&reload.kept),
         [
             "listen",
+            "names",
             "socket",
             "socket_mode",
             "format",

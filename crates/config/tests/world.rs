@@ -20,6 +20,7 @@ const MINIMAL: &str = "[[gate]]\nupstream = \"db:5432\"\n";
 const FULL: &str = r#"
 [admin]
 listen = "none"
+names = ["gatekeeper.internal"]
 socket = "/run/gatekeeper/admin.sock"
 socket_mode = "0660"
 token_file = "/etc/gatekeeper/token"

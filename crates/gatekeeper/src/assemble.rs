@@ -220,6 +220,11 @@ fn stop_all(trigger: &Trigger, error: String) -> Result<(), Failure> {
 
 async fn serve_admin(world: &World, admin: &Arc<Admin>) -> Result<(), Failure> {
     admin.allow_changes(CapacityWords { read: config::capacity, write: config::capacity_text });
+    let listens_as = world.admin.listen.as_ref().and_then(|address| match address {
+        config::Address::Inet { host, .. } => Some(host.clone()),
+        config::Address::Unix(_) => None,
+    });
+    admin.answer_for(world.admin.names.iter().cloned().chain(listens_as));
     admin.set_token(token(&world.admin).map_err(Failure::Usage)?);
     if let Some(path) = &world.admin.socket {
         let mode = match world.admin.socket_mode {

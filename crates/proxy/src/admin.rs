@@ -23,6 +23,7 @@ use admission::{Capacity, ClassId, Instant, Snapshot};
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Query, State};
 use axum::http::{StatusCode, header};
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
 use hyper::server::conn::http1;
@@ -40,10 +41,12 @@ use crate::listener::{SocketFile, bind_socket};
 use crate::observe::{Totals, TypeRow};
 
 mod change;
+mod names;
 mod report;
 mod token;
 
 pub use change::{BODY_BYTES_MAX, CapacityWords, GateChange, GateSettings};
+use names::Names;
 pub use token::{Token, TokenError};
 
 pub(crate) use report::named_classes;
@@ -162,6 +165,8 @@ pub struct Admin {
     /// Who sends it may change gates over TCP.
     token: RwLock<Option<Token>>,
     words: OnceLock<CapacityWords>,
+    /// The host names under which it answers over TCP.
+    names: OnceLock<Names>,
 }
 
 impl Admin {
@@ -174,12 +179,18 @@ impl Admin {
             gates: RwLock::new(Vec::new()),
             token: RwLock::new(None),
             words: OnceLock::new(),
+            names: OnceLock::new(),
         })
     }
 
     /// Gates may be changed, from now on and in these words. Who first says which has the say.
     pub fn allow_changes(&self, words: CapacityWords) {
         let _ = self.words.set(words);
+    }
+
+    /// Over TCP it answers under these host names, too ([`names`]). The first call has the say.
+    pub fn answer_for(&self, names: impl IntoIterator<Item = String>) {
+        let _ = self.names.set(Names::new(names));
     }
 
     /// Who sends this token may change gates over TCP; with `None` nobody may.
@@ -340,6 +351,7 @@ pub fn router(admin: Arc<Admin>, door: Door) -> Router {
         .route("/types", get(types))
         .route("/gates/{name}", get(change::show).patch(change::change))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(from_fn_with_state(Desk { admin: Arc::clone(&admin), door }, names::check))
         .with_state(Desk { admin, door })
 }
 

@@ -126,6 +126,7 @@ impl GateView for Fake {
 async fn listening() -> (SocketAddr, Arc<Admin>) {
     let admin = Admin::new("1.2.3");
     admin.add_gate(Fake::new());
+    admin.answer_for(["gate".to_owned()]);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(serve(listener, Arc::clone(&admin)));
@@ -177,6 +178,31 @@ async fn status_tells_the_state_of_every_gate() {
     assert_eq!(gate.requests.rejected_total, 3);
     assert_eq!(gate.requests.rejected_by_reason["queue_timeout"], 2);
     assert_eq!((gate.pools[0].user.as_str(), gate.pools[0].idle), ("app", 2));
+}
+
+#[tokio::test]
+async fn only_the_listeners_own_names_are_answered_over_tcp() {
+    let (address, _admin) = listening().await;
+    let ask = async |host: &str, target: &str| {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let request = format!("GET {target} HTTP/1.1\r\n{host}Connection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer.split(' ').nth(1).unwrap().to_owned()
+    };
+    for host in ["", "127.0.0.1", "127.0.0.1:6433", "[::1]:6433", "10.1.2.3", "localhost", "GATE:80", "gate."]
+    {
+        let field = if host.is_empty() { String::new() } else { format!("Host: {host}\r\n") };
+        assert_eq!(ask(&field, "/status").await, "200", "{host}");
+    }
+    for host in
+        ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example:6433", "gate.evil", "@", "a b"]
+    {
+        assert_ne!(ask(&format!("Host: {host}\r\n"), "/status").await, "200", "{host}");
+    }
+    assert_eq!(ask("Host: evil.example\r\n", "/types").await, "421");
+    assert_eq!(ask("Host: gate\r\n", "http://evil.example/status").await, "421");
 }
 
 #[tokio::test]
@@ -353,6 +379,7 @@ async fn changes_over_tcp_take_the_token() {
     let gate = Fake::new();
     admin.add_gate(gate.clone());
     admin.allow_changes(WORDS);
+    admin.answer_for(["gate".to_owned()]);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(serve(listener, Arc::clone(&admin)));

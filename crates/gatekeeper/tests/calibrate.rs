@@ -162,7 +162,7 @@ async fn a_reload_takes_a_change_back() {
     let path = socket.strip_prefix("unix:").expect("a socket");
     let mut stream = UnixStream::connect(path).expect("the socket is served");
     let body = "{\"capacity\":\"7s\"}";
-    let head = "PATCH /gates/postgres HTTP/1.1\r\nHost: gate\r\nConnection: close";
+    let head = "PATCH /gates/postgres HTTP/1.1\r\nHost: localhost\r\nConnection: close";
     write!(stream, "{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len()).expect("it is sent");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("it is answered");

@@ -211,7 +211,7 @@ const ANYWHERE: &str = "[admin]\nlisten = \"127.0.0.1:0\"\n[log]\nformat = \"jso
 fn get(address: &str, path: &str) -> String {
     let mut stream = std::net::TcpStream::connect(address).unwrap();
     stream
-        .write_all(format!("GET {path} HTTP/1.1\r\nHost: g\r\nConnection: close\r\n\r\n").as_bytes())
+        .write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").as_bytes())
         .unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();

@@ -120,7 +120,8 @@ impl Remote {
     {
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
-        let mut request = Request::builder().method(method).uri(path).header(HOST, "gatekeeper");
+        // Every admin listener answers for this name, wherever it is.
+        let mut request = Request::builder().method(method).uri(path).header(HOST, "localhost");
         if let Some(token) = &self.token {
             request = request.header(AUTHORIZATION, format!("Bearer {token}"));
         }

@@ -188,7 +188,7 @@ impl Admin {
         let _ = self.words.set(words);
     }
 
-    /// Over TCP it answers under these host names, too ([`names`]). The first call has the say.
+    /// Over TCP it answers under these host names, too. The first call has the say.
     pub fn answer_for(&self, names: impl IntoIterator<Item = String>) {
         let _ = self.names.set(Names::new(names));
     }

@@ -15,7 +15,6 @@ mod vegas;
 
 use alloc::boxed::Box;
 
-use crate::connections::reach;
 use crate::policy::{Capacity, Controller};
 use crate::time::{Duration, Instant};
 use crate::work::Work;
@@ -150,13 +149,6 @@ impl Room {
         }
     }
 
-    /// What the operator chose, and by how many of so many connections the rules count.
-    pub(crate) fn counted(capacity: Capacity, connections: u32) -> (Self, u32) {
-        let room = Self::new(capacity, connections);
-        let counted = reach(connections, room.settled_requests());
-        (room, counted)
-    }
-
     /// What the operator chooses from now on. A controller that goes on keeps what it has found.
     pub(crate) fn change(&mut self, capacity: Capacity, connections: u32) {
         match self {
@@ -189,14 +181,6 @@ impl Room {
     pub(crate) fn most_requests(&self) -> Option<u32> {
         match self {
             Self::Found(found) => Some(found.control.most()),
-            Self::Unlimited | Self::Fixed(_) => None,
-        }
-    }
-
-    /// The most requests that a controller has found, whatever it tries at the moment.
-    pub(crate) fn settled_requests(&self) -> Option<u32> {
-        match self {
-            Self::Found(found) => Some(found.control.found()),
             Self::Unlimited | Self::Fixed(_) => None,
         }
     }

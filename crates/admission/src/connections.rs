@@ -10,8 +10,6 @@ use crate::request::{Connection, PoolId, PoolSet, Request};
 
 /// One in so many connections is kept from heavy requests.
 const SPARED: u32 = 4;
-/// With so many connections or fewer all rules count by the connections, whatever capacity is found: 20.
-const FEW: u32 = 20;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Pool {
@@ -24,8 +22,6 @@ struct Pool {
 #[derive(Debug)]
 pub(crate) struct Connections {
     budget: u32,
-    /// How many of them the rules count by ([`reach`]).
-    reach: u32,
     in_use: u32,
     pinned: u32,
     heavy: u32,
@@ -39,12 +35,6 @@ pub(crate) struct Connections {
     paused: PoolSet,
 }
 
-/// By how many connections the rules count: the spare quarter, the long lane and the floor of aging.
-/// A budget may be a ceiling that is never reached. So a capacity that is found counts, but not below [`FEW`].
-pub(crate) fn reach(budget: u32, found: Option<u32>) -> u32 {
-    found.map_or(budget, |found| budget.min(found.max(FEW)))
-}
-
 /// The most heavy requests among so many connections.
 pub(crate) fn spare(connections: u32) -> u32 {
     connections.saturating_sub((connections / SPARED).max(1)).max(1)
@@ -52,11 +42,10 @@ pub(crate) fn spare(connections: u32) -> u32 {
 
 impl Connections {
     /// No pool has any connection yet.
-    pub(crate) fn new(budget: u32, reach: u32) -> Self {
+    pub(crate) fn new(budget: u32) -> Self {
         let pools = [Pool::default(); PoolId::COUNT];
         Self {
             budget,
-            reach,
             in_use: 0,
             pinned: 0,
             heavy: 0,
@@ -80,16 +69,10 @@ impl Connections {
         self.pinned
     }
 
-    /// Changes the budget, and how many of it the rules count by.
-    /// What is in use beyond the budget stays until it is given back.
-    pub(crate) fn set_budget(&mut self, budget: u32, reach: u32) {
-        (self.budget, self.reach) = (budget, reach);
+    /// Changes the budget; what is in use beyond it stays until it is given back.
+    pub(crate) fn set_budget(&mut self, budget: u32) {
+        self.budget = budget;
         self.refresh_all();
-    }
-
-    /// By how many connections the rules count.
-    pub(crate) fn reach(&self) -> u32 {
-        self.reach
     }
 
     /// So many connections of this pool exist.
@@ -131,7 +114,7 @@ impl Connections {
     }
 
     fn heavy_may_start(&self) -> bool {
-        self.heavy < spare(self.budget.saturating_sub(self.pinned).min(self.reach))
+        self.heavy < spare(self.budget.saturating_sub(self.pinned))
     }
 
     /// Whether the connection of a request that may not be made to wait is there (or it needs none).
@@ -201,14 +184,6 @@ impl Connections {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn rules_count_by_what_is_found_under_a_high_ceiling() {
-        let cases = [(20, None, 20), (200, None, 200), (20, Some(5), 20), (200, Some(5), 20)];
-        for (budget, found, counts) in cases.into_iter().chain([(200, Some(60), 60), (50, Some(60), 50)]) {
-            assert_eq!(reach(budget, found), counts, "{budget} connections, found {found:?}");
-        }
-    }
 
     #[test]
     fn a_quarter_of_the_connections_but_at_least_one_is_kept_from_heavy_requests() {

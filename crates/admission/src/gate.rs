@@ -35,7 +35,7 @@ use crate::action::{Action, Reason};
 use crate::capacity::Room;
 use crate::classes::Classes;
 use crate::clients::Clients;
-use crate::connections::{Connections, reach};
+use crate::connections::Connections;
 use crate::contention::Contention;
 use crate::event::Event;
 use crate::lanes::Lanes;
@@ -109,16 +109,15 @@ impl Gate {
     /// source of chance, which some rules for refusing need.
     pub fn new(policy: Policy, now: Instant, seed: u64) -> Self {
         let budget = policy.connections.max(1);
-        let (room, counted) = Room::counted(policy.capacity, budget);
         Self {
             now,
             tickets: Tickets::default(),
             types: Types::new(policy.types_max, policy.cost),
             ledger: Ledger::default(),
             pace: Pace::new(now, policy.cost == Cost::Steady),
-            room,
-            connections: Connections::new(budget, counted),
-            lanes: Lanes::new(policy.long_limit, counted),
+            room: Room::new(policy.capacity, budget),
+            connections: Connections::new(budget),
+            lanes: Lanes::new(policy.long_limit, budget),
             refusal: Refusal::new(policy.rejection.clone(), now, seed),
             contention: Contention::new(policy.contention.clone(), now),
             clients: Clients::default(),
@@ -392,9 +391,9 @@ impl Gate {
         let budget = policy.connections.max(1);
         let lines_change = policy.order != self.policy.order
             || policy.long_limit.is_some() != self.policy.long_limit.is_some();
+        self.connections.set_budget(budget);
+        self.lanes.set_limit(policy.long_limit, budget);
         self.room.change(policy.capacity, budget);
-        self.connections.set_budget(budget, reach(budget, self.room.settled_requests()));
-        self.lanes.set_limit(policy.long_limit, self.connections.reach());
         if self.refusal.change(policy.rejection.clone(), now) {
             self.tell_who_is_present(now);
         }

@@ -15,16 +15,13 @@ use crate::work::Work;
 
 impl Order {
     /// How much work may overtake a request that is expected to need `work`.
-    /// The policy's floor is for all connections of the budget; here it is for those that the rules count by.
-    pub(crate) fn allowance(self, work: Work, (reach, budget): (u32, u32)) -> u64 {
+    pub(crate) fn allowance(self, work: Work) -> u64 {
         match self {
             Self::Fifo => 0,
             Self::ShortestFirst { aging: None, .. } => UNBOUNDED,
             Self::ShortestFirst { .. } if self.is_fifo() => 0,
             Self::ShortestFirst { floor, .. } => {
-                let floor = u128::from(floor.as_nanos()) * u128::from(reach) / u128::from(budget.max(1));
-                let floor = u64::try_from(floor).unwrap_or(ALLOWANCE_MAX);
-                self.allowance_among_longs(work).max(floor).min(ALLOWANCE_MAX)
+                self.allowance_among_longs(work).max(floor.as_nanos()).min(ALLOWANCE_MAX)
             }
         }
     }
@@ -68,21 +65,15 @@ mod tests {
     #[test]
     fn the_allowance_is_a_multiple_of_the_work_but_at_least_the_floor() {
         let order = Order::ShortestFirst { aging: Some(5.0), floor: Work::from_nanos(1_000) };
-        assert_eq!(order.allowance(Work::from_nanos(10), (20, 20)), 1_000);
-        assert_eq!(order.allowance(Work::from_nanos(1_000), (20, 20)), 5_000);
-        assert_eq!(order.allowance(Work::MAX, (20, 20)), ALLOWANCE_MAX);
-    }
-
-    #[test]
-    fn the_floor_is_for_as_many_connections_as_the_rules_count_by() {
-        let order = Order::ShortestFirst { aging: Some(5.0), floor: Work::from_nanos(1_000) };
-        assert_eq!(order.allowance(Work::from_nanos(10), (20, 200)), 100);
+        assert_eq!(order.allowance(Work::from_nanos(10)), 1_000);
+        assert_eq!(order.allowance(Work::from_nanos(1_000)), 5_000);
+        assert_eq!(order.allowance(Work::MAX), ALLOWANCE_MAX);
     }
 
     #[test]
     fn aging_zero_ignores_the_floor() {
         let order = Order::ShortestFirst { aging: Some(0.0), floor: Work::from_nanos(1_000) };
         assert!(order.is_fifo());
-        assert_eq!(order.allowance(Work::from_nanos(10), (20, 20)), 0);
+        assert_eq!(order.allowance(Work::from_nanos(10)), 0);
     }
 }

@@ -12,7 +12,6 @@ use super::classes::Turn;
 use super::{Gate, record_waits};
 use crate::action::{Action, Reason};
 use crate::capacity::Move;
-use crate::connections::reach;
 use crate::event::{Event, Lane};
 use crate::order::{Class, UNBOUNDED};
 use crate::request::{Connection, Entry};
@@ -70,16 +69,8 @@ impl Gate {
         let (after, moved) = (control.most(), found.take_move());
         if let Some(Move { from, to, gain }) = moved {
             self.report(Event::CapacityMoved { from, to, gain });
-            self.follow_found(to);
         }
         in_groups || after > before && waits
-    }
-
-    /// The rules that count by connections count by what was found from now on.
-    fn follow_found(&mut self, found: u32) {
-        let budget = self.connections.budget();
-        self.connections.set_budget(budget, reach(budget, Some(found)));
-        self.lanes.set_limit(self.policy.long_limit, self.connections.reach());
     }
 
     /// The next of a class that may start now. Heads whose group is full step aside, those who have waited for too long back.
@@ -310,8 +301,7 @@ impl Gate {
         } else {
             work
         };
-        let (reach, budget) = (self.connections.reach(), self.connections.budget());
-        let allowance = self.policy.order.allowance(work, (reach, budget));
+        let allowance = self.policy.order.allowance(work);
         match line {
             Line::Nowhere => {}
             Line::Immediate => self.immediate.insert(slot, class, work.as_nanos(), 0),

@@ -63,6 +63,7 @@ impl World {
         settings.lookup = lookup;
         settings.dns_ttl = Duration::from_millis(20);
         settings.ask_cores = false;
+        settings.ask_defaults = false;
         settings.connections = 4;
         let (trigger, phase) = shutdown();
         let gate = Bound::new(settings, Driver::new("failover", policy(), 1), phase).await.unwrap();

@@ -52,11 +52,13 @@ async fn fill(shared: Arc<Shared>, opening: Opening) {
     match opened.unwrap_or_else(|_| Err(OpenError::Refused(Refusal::Timeout))) {
         Ok(mut accepted) => {
             accepted.server.generation = settings.generation;
-            let Ok(given) = defaults::ask(&mut accepted.server, settings.login_timeout).await else {
-                shared.openings.failed.fetch_add(1, Ordering::Relaxed);
-                return opening.fail(Failure::Passing);
-            };
-            accepted.server.defaults = given;
+            if settings.ask_defaults {
+                let Ok(given) = defaults::ask(&mut accepted.server, settings.login_timeout).await else {
+                    shared.openings.failed.fetch_add(1, Ordering::Relaxed);
+                    return opening.fail(Failure::Passing);
+                };
+                accepted.server.defaults = given;
+            }
             shared.openings.succeeded.fetch_add(1, Ordering::Relaxed);
             opening.add(accepted.server);
         }

@@ -290,8 +290,10 @@ impl<'a> Login<'a> {
         if !shares {
             return Ok(Footing { reported, lease: None, server: Some(server), notices });
         }
-        let limit = deadline.saturating_duration_since(Instant::now());
-        server.defaults = defaults::ask(&mut server, limit).await.map_err(|_| Refusal::ServerLost)?;
+        if settings.ask_defaults {
+            let limit = deadline.saturating_duration_since(Instant::now());
+            server.defaults = defaults::ask(&mut server, limit).await.map_err(|_| Refusal::ServerLost)?;
+        }
         let lease = shared.pools.join(pool, server, deadline).await?;
         if let Some(credentials) = credentials {
             lease.remember(credentials, asked.0, reported.clone());

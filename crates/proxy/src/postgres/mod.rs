@@ -131,6 +131,8 @@ pub struct Settings {
     pub allow_trust_relay: bool,
     /// Ask the server for its number of cores at the first login. Default yes (no where `long_limit` is set).
     pub ask_cores: bool,
+    /// Ask each fresh pooled connection for the defaults that its login was given. Default yes.
+    pub ask_defaults: bool,
     /// What to do with a statement whose client has gone.
     pub on_disconnect: OnDisconnect,
     /// How long sessions may take to finish after the order to shut down. Default 30 s.
@@ -167,6 +169,7 @@ impl Settings {
             keepalive: Keepalive::default(),
             allow_trust_relay: false,
             ask_cores: true,
+            ask_defaults: true,
             on_disconnect: OnDisconnect::default(),
             drain_timeout: Duration::from_secs(30),
             auth: Arc::default(),

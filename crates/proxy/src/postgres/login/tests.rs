@@ -65,6 +65,7 @@ impl World {
         let server = UnixListener::bind(&path).unwrap();
         let mut settings = Settings::new(Address::Unix(path));
         settings.ask_cores = false;
+        settings.ask_defaults = false;
         change(&mut settings);
         let (shared, trigger) = shared(settings);
         Self { shared, trigger, server, _directory: directory }

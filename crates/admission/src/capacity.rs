@@ -11,6 +11,7 @@ mod gradient2;
 mod incremental_steps;
 mod interval;
 mod parabola;
+mod search;
 mod vegas;
 
 use alloc::boxed::Box;
@@ -32,6 +33,8 @@ pub(crate) struct Sample {
     pub(crate) upstream_time: Duration,
     /// Whether it was served.
     pub(crate) success: bool,
+    /// Whether it was served to a client that is still there.
+    pub(crate) answered: bool,
     /// Whether it was given up for others in flight.
     pub(crate) conflict: bool,
     /// How many were in flight, itself included.
@@ -197,6 +200,7 @@ impl Room {
 fn control(controller: Controller, top: u32) -> Box<dyn Control> {
     match controller {
         Controller::Auto => Box::new(auto::Auto::new(top)),
+        Controller::Search => Box::new(search::Search::new(top)),
         Controller::IncrementalSteps => Box::new(incremental_steps::IncrementalSteps::new(top)),
         Controller::Parabola => Box::new(parabola::Parabola::new(top)),
         Controller::Vegas => Box::new(vegas::Vegas::new(top)),

@@ -67,6 +67,8 @@ pub enum Capacity {
 pub enum Controller {
     /// Ours: trials in alternation, near saturation only, judged by the work that is completed.
     Auto,
+    /// Ours, in the laboratory only so far: a free rise in bursts, and comparisons where saturation lasts.
+    Search,
     /// The method of incremental steps (Heiss and Wagner, VLDB 1991).
     IncrementalSteps,
     /// Parabola approximation (Heiss and Wagner, VLDB 1991).

@@ -150,6 +150,7 @@ impl Gate {
             work: self.types.at_mut(kind).counts_for(comparison, share),
             upstream_time: ended.upstream_time,
             success: ended.outcome == Outcome::Success,
+            answered: ended.outcome == Outcome::Success && !self.tickets.at(slot).canceled,
             conflict: ended.outcome == Outcome::Conflict,
             in_flight,
             own: true,

@@ -190,7 +190,15 @@ mod tests {
     }
 
     fn ended(took: Duration, conflict: bool) -> Sample {
-        Sample { work: 1.0, upstream_time: took, success: !conflict, conflict, in_flight: 1, own: true }
+        Sample {
+            work: 1.0,
+            upstream_time: took,
+            success: !conflict,
+            answered: !conflict,
+            conflict,
+            in_flight: 1,
+            own: true,
+        }
     }
 
     /// Twenty in flight that take a fifth of a second each, of which every `nth` is given up after so long.

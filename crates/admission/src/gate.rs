@@ -42,15 +42,14 @@ use crate::lanes::Lanes;
 use crate::leavers::Leavers;
 use crate::ledger::{Ledger, Meter};
 use crate::order::Sequence;
-use crate::pace::{Pace, Parallelism};
+use crate::pace::Pace;
 use crate::policy::{AfterStall, Cost, Policy};
 use crate::rejection::deadline::Deadlines;
 use crate::rejection::queue_length::{IMMEDIATE_MAX, is_full};
 use crate::rejection::{Asked, Refusal};
 use crate::request::{Completion, Connection, Entry, Outcome, Pin, PoolId, Request, RequestType, Ticket};
-use crate::snapshot::{Snapshot, TypeSnapshot};
 use crate::stalls::Stalls;
-use crate::tickets::{Line, Place, Seat, Tickets};
+use crate::tickets::{Alarm, Line, Place, Seat, Tickets};
 use crate::time::{Duration, Instant};
 use crate::types::Types;
 use classes::Settled;
@@ -108,6 +107,7 @@ impl Gate {
     /// A gate where nothing has happened. No pool has a connection yet: tell with [`Gate::set_pool`]. `seed` is the only
     /// source of chance, which some rules for refusing need.
     pub fn new(policy: Policy, now: Instant, seed: u64) -> Self {
+        let policy = policy.in_force();
         let budget = policy.connections.max(1);
         Self {
             now,
@@ -192,6 +192,7 @@ impl Gate {
             }
         }
         let line = self.line_of(slot);
+        self.tickets.at_mut(slot).line = line;
         if self.is_free_for(slot, line) {
             self.classes.come(self.tickets.at(slot).class);
             self.start(now, slot);
@@ -245,7 +246,7 @@ impl Gate {
         if let Some(slot) = self.in_flight(ticket).filter(|&slot| self.tickets.at(slot).meter.is_busy()) {
             self.has_answered(now);
             self.pause(slot);
-            self.tickets.at_mut(slot).idle_since = Some(now);
+            self.tickets.at_mut(slot).idle_since = Alarm::at(now);
             self.idle.insert((now, slot));
             self.set_thinking(slot, true);
             self.send_scout(self.tickets.at(slot).kind);
@@ -337,7 +338,7 @@ impl Gate {
         }
         let (request_type, queue_wait) = (record.request.request_type, now.since(record.arrived));
         self.report(Event::Left { ticket, request_type, queue_wait });
-        self.leavers_mut(self.line_of(slot)).left(queue_wait);
+        self.leavers_mut(self.tickets.at(slot).line).left(queue_wait);
         self.stop_waiting(slot);
         self.end(now, slot);
         self.dispatch(now);
@@ -388,8 +389,10 @@ impl Gate {
     /// again); what is in flight beyond a lower bound goes on. Learned estimates stay.
     pub fn set_policy(&mut self, now: Instant, policy: Policy) {
         let now = self.advance(now);
+        let policy = policy.in_force();
         let budget = policy.connections.max(1);
         let lines_change = policy.order != self.policy.order
+            || policy.without != self.policy.without
             || policy.long_limit.is_some() != self.policy.long_limit.is_some();
         self.connections.set_budget(budget);
         self.lanes.set_limit(policy.long_limit, budget);
@@ -436,65 +439,6 @@ impl Gate {
     /// How many events were lost because nobody drained them (at most [`EVENTS_MAX`] are kept).
     pub fn events_lost(&self) -> u64 {
         self.events_lost
-    }
-
-    /// On how many requests the service works at once; `None` until that was seen.
-    pub fn parallelism(&self) -> Option<Parallelism> {
-        self.pace.parallelism()
-    }
-
-    /// The state at the latest instant that the gate was told.
-    pub fn snapshot(&self) -> Snapshot {
-        let types = self.types.kinds().filter_map(|kind| self.snapshot_of(kind)).collect();
-        let queued = self.classes.waiting() as usize;
-        Snapshot {
-            load: self.ledger.load(self.pace.reading()),
-            capacity: self.room.most_work(),
-            capacity_found: self.room.most_requests(),
-            parallelism: self.pace.parallelism(),
-            connections: self.connections.budget(),
-            connections_in_use: self.connections.in_use(),
-            pinned: self.connections.pinned(),
-            queued,
-            stalled: self.stalls.is_stalled(self.now),
-            late: self.classes.late(),
-            in_flight: self.tickets.len() - queued,
-            suspended: self.suspended,
-            left: self.left,
-            long_in_flight: self.lanes.in_flight(),
-            long_limit: self.lanes.limit(),
-            mixing: self.clients.mixing(),
-            mixing_waiting: self.clients.waiting(),
-            refusing: self.refusal.state(),
-            retry_after: self.retry_after(),
-            types,
-            groups: self.snapshot_of_groups(),
-            classes: self.classes.snapshot(),
-        }
-    }
-
-    /// When somebody who is refused now may try again: when the queue will have drained, at the rate at which requests
-    /// really complete; within a second and a minute.
-    pub fn retry_after(&self) -> Duration {
-        self.refusal.retry_after(self.now, self.classes.waiting() as usize)
-    }
-
-    /// `other` only if it was ever used.
-    fn snapshot_of(&self, kind: u32) -> Option<TypeSnapshot> {
-        let known = self.types.at(kind);
-        let used = known.estimate.is_known() || known.queued > 0 || !known.in_flight.is_empty();
-        (known.key.is_some() || used).then(|| TypeSnapshot {
-            request_type: known.key,
-            lane: known.lane,
-            work: self.expected(kind),
-            rank: known.estimate.rank().unwrap_or_else(|| self.expected(kind)),
-            variation: known.estimate.variation(),
-            modes: known.modes.told(self.pace.unit()),
-            samples: known.estimate.samples(),
-            in_flight: known.in_flight.len(),
-            queued: known.queued,
-            target: known.key.and_then(|key| self.refusal.target_of(key)),
-        })
     }
 
     /// How many wait, or the service is busy with.

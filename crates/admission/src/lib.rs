@@ -31,6 +31,7 @@ mod stalls;
 mod tickets;
 mod time;
 mod types;
+mod without;
 mod work;
 
 pub use action::{Action, Reason};
@@ -50,4 +51,5 @@ pub use snapshot::{
     ClassSnapshot, GroupSnapshot, HeldTarget, Mode, Queued, Refusing, Snapshot, TypeSnapshot,
 };
 pub use time::{Duration, Instant};
+pub use without::{Mechanism, Without};
 pub use work::Work;

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use crate::request::{ClassId, RequestType};
 use crate::time::Duration;
+use crate::without::{Mechanism, Without};
 use crate::work::Work;
 
 /// How the expected work of a type is estimated.
@@ -312,6 +313,8 @@ pub struct Policy {
     /// The service classes that take turns; none: there is the default one alone. That one has [`Weight::ONE`] unless it
     /// is named here.
     pub classes: Vec<ServiceClass>,
+    /// What an experiment leaves out. [`Without::NOTHING`] in every gate that serves somebody.
+    pub without: Without,
 }
 
 /// A budget of 20 connections, first come, first served, and nothing else; what a gate does unless it is told otherwise is
@@ -333,11 +336,24 @@ impl Default for Policy {
             after_stall: AfterStall::InOrder,
             rejection: Rejection::Nobody,
             classes: Vec::new(),
+            without: Without::NOTHING,
         }
     }
 }
 
 impl Policy {
+    /// The policy without what an experiment leaves out, as far as a setting says whether a mechanism is there.
+    pub(crate) fn in_force(self) -> Self {
+        let is_found = matches!(self.capacity, Capacity::Found(_));
+        let capacity = if is_found && self.without.has(Mechanism::CapacitySearch) {
+            Capacity::Unlimited
+        } else {
+            self.capacity
+        };
+        let long_limit = self.long_limit.filter(|_| !self.without.has(Mechanism::LongLane));
+        Self { capacity, long_limit, ..self }
+    }
+
     /// Whether this policy can be. The gate takes any policy, and reads an impossible value as the nearest possible
     /// one; a configuration should refuse it instead.
     ///

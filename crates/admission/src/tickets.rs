@@ -61,6 +61,8 @@ pub(crate) struct Record {
     /// Its class's place.
     pub(crate) class: u8,
     pub(crate) place: Place,
+    /// The line in which it waits or waited last, or through which it went without waiting.
+    pub(crate) line: Line,
     pub(crate) meter: Meter,
     pub(crate) arrived: Instant,
     pub(crate) dispatched: Instant,
@@ -69,7 +71,7 @@ pub(crate) struct Record {
     /// When it will be late.
     pub(crate) late_at: Alarm,
     /// Since when the client thinks.
-    pub(crate) idle_since: Option<Instant>,
+    pub(crate) idle_since: Alarm,
     /// In flight: what was given to it, as the pace names it.
     pub(crate) lap: Option<u32>,
     /// As long: it goes first once this much short work was dispatched.
@@ -204,12 +206,13 @@ impl Tickets {
             kind,
             class,
             place: Place::Waiting(Line::Nowhere),
+            line: Line::Nowhere,
             meter,
             arrived: now,
             dispatched: now,
             age_alarm: Alarm::NONE,
             late_at: Alarm::NONE,
-            idle_since: None,
+            idle_since: Alarm::NONE,
             lap: None,
             patience: u64::MAX,
             seated: false,

@@ -11,8 +11,8 @@ mod operations;
 
 use admission::{
     Action, Capacity, ClassId, ClientId, Completion, Connection, Contention, Cost, Duration, Entry, Event,
-    Gate, Instant, Lane, Outcome, Pin, Policy, PoolId, PoolSet, Reason, Rejection, Request, RequestType,
-    Snapshot, Ticket, Work,
+    Gate, Instant, Lane, Mechanism, Outcome, Pin, Policy, PoolId, PoolSet, Reason, Rejection, Request,
+    RequestType, Snapshot, Ticket, Work,
 };
 use history::{MS, check, pool};
 use operations::{CLIENTS, KINDS, Op, POOLS, a_policy, op};
@@ -459,7 +459,7 @@ impl World {
     }
 
     fn compare_lanes(&self, snapshot: &Snapshot) {
-        let lanes = self.policy.long_limit.is_some();
+        let lanes = self.policy.long_limit.is_some() && !self.policy.without.has(Mechanism::LongLane);
         // Without a capacity, shorts (and without lanes all) wait for connections only; those who waited through a stall for
         // what the service has left.
         if self.policy.capacity == Capacity::Unlimited && !snapshot.stalled && snapshot.late == 0 {
@@ -469,7 +469,8 @@ impl World {
             let idle = self.alive.values().find(waits);
             assert!(idle.is_none(), "it waits for nothing: {idle:?}");
         }
-        if lanes && self.same_policy {
+        let has_scouts = !self.policy.without.has(Mechanism::Scouts);
+        if lanes && has_scouts && self.same_policy {
             for known in snapshot.types.iter().filter(|known| known.lane == Lane::Unknown) {
                 let of_type = |other: &&Known| {
                     (other.request.entry == Entry::Immediate || other.thought)

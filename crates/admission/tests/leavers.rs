@@ -3,7 +3,7 @@
 #[path = "shell/mod.rs"]
 mod shell;
 
-use admission::{Order, Outcome, Policy, Reason, Ticket};
+use admission::{Lane, Mechanism, Order, Outcome, Policy, Reason, Ticket};
 use shell::{MS, Shell, policy};
 
 const KIND: u64 = 1;
@@ -34,10 +34,14 @@ fn impatient(policy: Policy) -> Shell {
 
 /// Two who have waited for so long, and one who has just come, behind one in flight that is answered now: who goes, in order.
 fn order_after(shell: &mut Shell, waited: u64) -> Vec<&'static str> {
-    let served = shell.arrive(KIND);
-    let waiting = [shell.arrive(KIND), shell.arrive(KIND)];
+    order_of(shell, KIND, waited)
+}
+
+fn order_of(shell: &mut Shell, kind: u64, waited: u64) -> Vec<&'static str> {
+    let served = shell.arrive(kind);
+    let waiting = [shell.arrive(kind), shell.arrive(kind)];
     shell.pass(waited);
-    let newcomer = shell.arrive(KIND);
+    let newcomer = shell.arrive(kind);
     let before = shell.dispatched.len();
     shell.succeed(served, TAKES);
     while shell.snapshot().in_flight > 0 {
@@ -66,6 +70,36 @@ fn without_leavers_all_is_in_order() {
     assert_eq!(order_after(&mut shell, 850 * MS), ["first", "second", "newcomer"]);
 }
 
+/// Requests wait among the shorts while their type becomes long, and their clients leave in service. That is evidence on
+/// the line of the shorts, in which they waited.
+#[test]
+fn who_leaves_is_evidence_on_the_line_in_which_it_waited() {
+    const SHORT: u64 = 2;
+    let mut shell = Shell::new(one_at_a_time());
+    shell.teach(KIND, TAKES, 40);
+    shell.teach(SHORT, MS, 40);
+    let mut served = shell.arrive(SHORT);
+    let leave: Vec<Ticket> = (0..6).map(|_| shell.arrive(KIND)).collect();
+    assert_eq!(shell.lane(KIND), Lane::Short);
+    for _ in 0..900 {
+        let next = shell.arrive(SHORT);
+        shell.pass(MS);
+        shell.succeed(served, MS);
+        served = next;
+    }
+    let long = shell.arrive(KIND);
+    assert_eq!(shell.lane(KIND), Lane::Long);
+    shell.cancel(long);
+    shell.succeed(served, MS);
+    for ticket in leave {
+        assert!(shell.is_dispatched(ticket));
+        shell.pass(100 * MS);
+        shell.cancel(ticket);
+        shell.finish(ticket, Outcome::Canceled, 100 * MS);
+    }
+    assert_eq!(order_of(&mut shell, SHORT, 1_400 * MS), ["newcomer", "first", "second"]);
+}
+
 #[test]
 fn first_come_first_served_stays_so() {
     let mut shell = impatient(Policy { order: Order::Fifo, ..one_at_a_time() });
@@ -76,6 +110,12 @@ fn first_come_first_served_stays_so() {
 fn who_has_more_patience_than_those_who_leave_goes_first_but_not_one_after_the_other() {
     let mut shell = impatient(one_at_a_time());
     assert_eq!(order_after(&mut shell, 1_500 * MS), ["first", "newcomer", "second"]);
+}
+
+#[test]
+fn a_gate_without_leavers_keeps_its_order() {
+    let mut shell = impatient(Policy { without: Mechanism::Leavers.into(), ..one_at_a_time() });
+    assert_eq!(order_after(&mut shell, 850 * MS), ["first", "second", "newcomer"]);
 }
 
 #[test]

@@ -17,6 +17,7 @@ use crate::order::{Class, UNBOUNDED};
 use crate::request::{Connection, Entry};
 use crate::tickets::{Line, Place};
 use crate::time::Instant;
+use crate::without::Mechanism;
 
 /// Who goes next, and whether it fits the capacity.
 pub(super) struct Head {
@@ -144,6 +145,9 @@ impl Gate {
 
     /// One of a class that varies too much to be limited, has lost its patience among the shorts and could start if it fits.
     fn impatient_among_shorts(&self, class: u8) -> Option<u32> {
+        if self.policy.without.has(Mechanism::Bypass) {
+            return None;
+        }
         let slot = self.classes.at(class).patience.impatient_among_shorts()?;
         let could = self.connections.open_to_shorts().contains(self.class_of(slot, Line::Short));
         (could && self.lanes.may_hurry_among_shorts(self.now)).then_some(slot)
@@ -172,7 +176,7 @@ impl Gate {
 
     /// Whether the longs' head goes first: it has lost its own patience, or one behind it has that could start as well.
     fn has_lost_patience(&self, head: u32) -> bool {
-        if self.policy.order.is_fifo() {
+        if self.policy.order.is_fifo() || self.policy.without.has(Mechanism::Bypass) {
             return false;
         }
         let record = self.tickets.at(head);
@@ -225,16 +229,22 @@ impl Gate {
     }
 
     pub(super) fn is_unknown(&self, kind: u32) -> bool {
-        self.lanes.is_on() && self.types.at(kind).lane == Lane::Unknown
+        self.is_laned(kind, Lane::Unknown)
     }
 
     fn varies(&self, kind: u32) -> bool {
-        self.lanes.is_on() && self.types.at(kind).lane == Lane::Variable
+        self.is_laned(kind, Lane::Variable)
+    }
+
+    /// Whether a type is in this lane, and the lane matters.
+    fn is_laned(&self, kind: u32, lane: Lane) -> bool {
+        let matters = lane != Lane::Unknown || !self.policy.without.has(Mechanism::Scouts);
+        self.lanes.is_on() && matters && self.types.at(kind).lane == lane
     }
 
     /// Whether its requests leave the last connections to others although they wait among the shorts.
     fn spares_connections(&self, kind: u32) -> bool {
-        self.lanes.is_on() && matches!(self.types.at(kind).lane, Lane::Unknown | Lane::Variable)
+        self.is_unknown(kind) || self.varies(kind)
     }
 
     /// Where a request of this type waits.
@@ -243,6 +253,7 @@ impl Gate {
         match known.lane {
             _ if !self.lanes.is_on() => Line::Short,
             Lane::Long => Line::Long,
+            Lane::Unknown if self.policy.without.has(Mechanism::Scouts) => Line::Short,
             Lane::Unknown if known.is_out() || self.has_scout(slot) => Line::Type,
             Lane::Unknown | Lane::Short | Lane::Variable => Line::Short,
         }
@@ -294,7 +305,7 @@ impl Gate {
     pub(super) fn join(&mut self, slot: u32, line: Line) {
         let class = self.class_of(slot, line);
         let record = self.tickets.at_mut(slot);
-        record.place = Place::Waiting(line);
+        (record.place, record.line) = (Place::Waiting(line), line);
         let (kind, own, work) = (record.kind, record.class, record.meter.work);
         let work = if !matches!(line, Line::Nowhere | Line::Immediate | Line::Type) {
             self.types.at_mut(kind).rank(work)

@@ -10,6 +10,7 @@ use super::Gate;
 use crate::event::Lane;
 use crate::request::ClientId;
 use crate::time::{Duration, Instant};
+use crate::without::Mechanism;
 
 /// Longs that have waited for less take nothing from anybody for long.
 const WAITED: Duration = Duration::from_secs(2);
@@ -44,7 +45,8 @@ impl Gate {
 
     /// Whether the longs of a class go before its shorts, because they hoard the connections that those need.
     pub(super) fn is_hoarded(&self, class: u8) -> bool {
-        if !self.clients.hoard() || !self.lanes.is_on() || self.policy.order.aging() <= 0.0 {
+        let is_off = self.policy.without.has(Mechanism::Hoarding);
+        if is_off || !self.clients.hoard() || !self.lanes.is_on() || self.policy.order.aging() <= 0.0 {
             return false;
         }
         let first = self.classes.at(class).patience.least();

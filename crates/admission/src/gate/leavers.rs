@@ -4,12 +4,13 @@
 //! and the next is looked at. There it goes when no newcomer could; it isn't held back as after a stall, since the
 //! service is as it was. Those who find out what a type costs go in any case, since others stand behind them. Short ones and
 //! long ones wait in lines of their own and are in service for as long as each takes, so what is known of those who leave is
-//! of each line. Under FIFO nobody overtakes.
+//! of each line: the line in which a request waited, whatever the lane of its type is by now. Under FIFO nobody overtakes.
 
 use super::Gate;
 use crate::leavers::Leavers;
 use crate::tickets::{Line, Place};
 use crate::time::Instant;
+use crate::without::Mechanism;
 
 /// So many of those of a class that have waited for longest are looked at: the first may wait for something else.
 const LOOK: usize = 8;
@@ -28,21 +29,21 @@ impl Gate {
     pub(super) fn has_left_in_service(&mut self, now: Instant, slot: u32) {
         self.left += 1;
         let record = self.tickets.at(slot);
-        let (arrived, started) = (record.arrived, record.dispatched);
-        let leavers = self.leavers_mut(self.line_of(slot));
+        let (arrived, started, kind) = (record.arrived, record.dispatched, record.kind);
+        let leavers = self.leavers_mut(record.line);
         leavers.left(now.since(arrived));
         leavers.left_in_service(now, started.since(arrived), started);
-        let kind = self.tickets.at(slot).kind;
-        self.types.at_mut(kind).lost.left(now);
-        self.relane(kind);
+        if !self.policy.without.has(Mechanism::Leavers) {
+            self.types.at_mut(kind).lost.left(now);
+            self.relane(kind);
+        }
     }
 
     /// A request was answered to a client that is still there.
     pub(super) fn has_been_answered(&mut self, now: Instant, slot: u32, in_flight: u32) {
         let record = self.tickets.at(slot);
         let (waited, started) = (record.dispatched.since(record.arrived), record.dispatched);
-        let kind = record.kind;
-        let line = self.line_of(slot);
+        let (kind, line) = (record.kind, record.line);
         let beside = if is_long(line) { self.lanes.in_flight() } else { in_flight };
         self.leavers_mut(line).answered(now, waited, started, beside);
         self.types.at_mut(kind).lost.answered(now, waited > now.since(started));
@@ -53,6 +54,7 @@ impl Gate {
         let record = self.tickets.at(slot);
         let Place::Waiting(line @ (Line::Short | Line::Long)) = record.place else { return false };
         let may = self.leavers(line).is_known()
+            && !self.policy.without.has(Mechanism::Leavers)
             && !self.is_late(slot)
             && !self.is_unknown(record.kind)
             && !self.policy.order.is_fifo();
@@ -93,9 +95,10 @@ impl Gate {
 
     /// It goes now; others have their turns for a while.
     pub(super) fn let_patient_go(&mut self, slot: u32) {
-        let work = self.tickets.at(slot).meter.work;
+        let record = self.tickets.at(slot);
+        let (line, work) = (record.line, record.meter.work);
         let (now, aging) = (self.now, self.policy.order.aging());
-        self.leavers_mut(self.line_of(slot)).rest(now, work, aging);
+        self.leavers_mut(line).rest(now, work, aging);
     }
 }
 

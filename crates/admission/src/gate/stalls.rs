@@ -17,6 +17,7 @@ use crate::request::Entry;
 use crate::stalls::Stalls;
 use crate::tickets::{Line, Place};
 use crate::time::Instant;
+use crate::without::Mechanism;
 
 impl Gate {
     /// Whether it waits behind newcomers, or would.
@@ -31,7 +32,9 @@ impl Gate {
         for slot in self.tickets.slots() {
             self.forgive(slot);
         }
-        if let Some(before) = Stalls::yields(now, lasted) {
+        if let Some(before) = Stalls::yields(now, lasted)
+            && !self.policy.without.has(Mechanism::NewcomersFirst)
+        {
             self.make_late(before);
         }
         self.report(Event::Stalled { lasted, late: self.classes.late() });

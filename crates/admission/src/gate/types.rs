@@ -14,6 +14,7 @@ use crate::policy::Cost;
 use crate::request::{Completion, Connection, Outcome, Ticket};
 use crate::tickets::{Line, Place, Seat};
 use crate::time::Instant;
+use crate::without::Mechanism;
 use crate::work::Work;
 
 /// A type whose requests in flight raise what is expected of it by this factor has become another.
@@ -260,6 +261,7 @@ impl Gate {
         let seat = match self.types.at(record.kind).lane {
             _ if !self.lanes.is_on() => Seat::Free,
             // Without a limit of their own, but they leave the last connections to others.
+            Lane::Unknown if self.policy.without.has(Mechanism::Scouts) => Seat::Free,
             Lane::Unknown | Lane::Variable => Seat::Fresh,
             Lane::Long => Seat::Long,
             Lane::Short if record.outlived => Seat::Long,

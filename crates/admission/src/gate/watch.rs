@@ -5,12 +5,72 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use super::Gate;
+use crate::pace::Parallelism;
 use crate::request::{PoolSet, Ticket};
-use crate::snapshot::Queued;
-use crate::time::Instant;
+use crate::snapshot::{Queued, Snapshot, TypeSnapshot};
+use crate::time::{Duration, Instant};
 use crate::work::Work;
 
 impl Gate {
+    /// On how many requests the service works at once; `None` until that was seen.
+    pub fn parallelism(&self) -> Option<Parallelism> {
+        self.pace.parallelism()
+    }
+
+    /// The state at the latest instant that the gate was told.
+    pub fn snapshot(&self) -> Snapshot {
+        let types = self.types.kinds().filter_map(|kind| self.snapshot_of(kind)).collect();
+        let queued = self.classes.waiting() as usize;
+        Snapshot {
+            load: self.ledger.load(self.pace.reading()),
+            capacity: self.room.most_work(),
+            capacity_found: self.room.most_requests(),
+            parallelism: self.pace.parallelism(),
+            connections: self.connections.budget(),
+            connections_in_use: self.connections.in_use(),
+            pinned: self.connections.pinned(),
+            queued,
+            stalled: self.stalls.is_stalled(self.now),
+            late: self.classes.late(),
+            in_flight: self.tickets.len() - queued,
+            suspended: self.suspended,
+            left: self.left,
+            long_in_flight: self.lanes.in_flight(),
+            long_limit: self.lanes.limit(),
+            mixing: self.clients.mixing(),
+            mixing_waiting: self.clients.waiting(),
+            refusing: self.refusal.state(),
+            retry_after: self.retry_after(),
+            types,
+            groups: self.snapshot_of_groups(),
+            classes: self.classes.snapshot(),
+        }
+    }
+
+    /// When somebody who is refused now may try again: when the queue will have drained, at the rate at which requests
+    /// really complete; within a second and a minute.
+    pub fn retry_after(&self) -> Duration {
+        self.refusal.retry_after(self.now, self.classes.waiting() as usize)
+    }
+
+    /// `other` only if it was ever used.
+    fn snapshot_of(&self, kind: u32) -> Option<TypeSnapshot> {
+        let known = self.types.at(kind);
+        let used = known.estimate.is_known() || known.queued > 0 || !known.in_flight.is_empty();
+        (known.key.is_some() || used).then(|| TypeSnapshot {
+            request_type: known.key,
+            lane: known.lane,
+            work: self.expected(kind),
+            rank: known.estimate.rank().unwrap_or_else(|| self.expected(kind)),
+            variation: known.estimate.variation(),
+            modes: known.modes.told(self.pace.unit()),
+            samples: known.estimate.samples(),
+            in_flight: known.in_flight.len(),
+            queued: known.queued,
+            target: known.key.and_then(|key| self.refusal.target_of(key)),
+        })
+    }
+
     /// From now on requests of these pools wait, and those of all others don't for that reason. What is in flight goes
     /// on; a queue timeout and a deadline hold as ever. Requests that may not be made to wait aren't: somebody in flight
     /// may wait for the lock that their session holds, and would then never end.

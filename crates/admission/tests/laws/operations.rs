@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use admission::{
-    AfterStall, Capacity, ClassId, Contention, Controller, Cost, Duration, Given, Goal, LongLimit, Order,
-    Outcome, Policy, Rejection, RequestType, ServiceClass, Targets, Tuning, Weight, Work, YakshaSettings,
+    AfterStall, Capacity, ClassId, Contention, Controller, Cost, Duration, Given, Goal, LongLimit, Mechanism,
+    Order, Outcome, Policy, Rejection, RequestType, ServiceClass, Targets, Tuning, Weight, Without, Work,
+    YakshaSettings,
 };
 use proptest::prelude::*;
 
@@ -138,8 +139,12 @@ pub(crate) fn a_policy() -> impl Strategy<Value = Policy> {
     let limits =
         (capacity(), 1..9_u32, prop::option::of(long_limit()), 0..20_usize, 1..100_u64, 0..4_u32, 0..8_usize);
     let after_stall = prop_oneof![Just(AfterStall::InOrder), Just(AfterStall::NewcomersFirst)];
-    (limits, order(), rejection(), cost(), contention(), classes(), after_stall).prop_map(
-        |(limits, order, rejection, cost, contention, classes, after_stall)| {
+    let without = prop_oneof![
+        6 => Just(Without::NOTHING),
+        1 => prop::sample::select(&Mechanism::ALL[..]).prop_map(Without::from),
+    ];
+    (limits, order(), rejection(), cost(), contention(), classes(), (after_stall, without)).prop_map(
+        |(limits, order, rejection, cost, contention, classes, (after_stall, without))| {
             let (capacity, connections, long_limit, queue_max, timeout, pinned_max, types_max) = limits;
             Policy {
                 classes,
@@ -156,6 +161,7 @@ pub(crate) fn a_policy() -> impl Strategy<Value = Policy> {
                 suspend_after: Duration::from_millis(10),
                 after_stall,
                 rejection,
+                without,
             }
         },
     )

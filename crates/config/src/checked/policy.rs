@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use admission::{AfterStall, Capacity, Contention, Controller, Cost, Order, Policy, Work};
+use admission::{AfterStall, Capacity, Contention, Controller, Cost, Order, Policy, Without, Work};
 
 use super::{OwnTarget, Protocol, number, rejection};
 use crate::raw::{self, Complaint, Section};
@@ -80,6 +80,7 @@ pub(super) fn read(
         rejection: rejection::read(section, types),
         // Of gates that have any, whoever reads their rules says.
         classes: Vec::new(),
+        without: Without::NOTHING,
     };
     (policy, long_limit)
 }

@@ -1,0 +1,73 @@
+//! Switches for experiments: a gate without one of its mechanisms, to see what that mechanism is worth.
+
+/// A mechanism of the default policy that an experiment can leave out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Mechanism {
+    /// The limit on long requests in flight: all types wait in one line.
+    LongLane,
+    /// The turn of a long request that shorts have overtaken by more than its allowance (`lanes.rs`).
+    Bypass,
+    /// The step back of requests that have waited for longer than clients here do (`leavers.rs`).
+    Leavers,
+    /// The turn of long requests that hold many of an application's connections (`clients.rs`).
+    Hoarding,
+    /// The turn of newcomers before those who waited through a stall (`stalls.rs`). The gate still holds back what a
+    /// stalled service would be sent.
+    NewcomersFirst,
+    /// The search for how many requests may be in flight: the connections alone bound them.
+    CapacitySearch,
+    /// The scouts: all requests of an unknown type wait among the shorts, not behind one of them.
+    Scouts,
+}
+
+impl Mechanism {
+    /// All mechanisms.
+    pub const ALL: [Self; 7] = [
+        Self::LongLane,
+        Self::Bypass,
+        Self::Leavers,
+        Self::Hoarding,
+        Self::NewcomersFirst,
+        Self::CapacitySearch,
+        Self::Scouts,
+    ];
+
+    /// Its name in a table.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::LongLane => "long lane",
+            Self::Bypass => "bypass",
+            Self::Leavers => "leavers",
+            Self::Hoarding => "hoarding",
+            Self::NewcomersFirst => "newcomers first",
+            Self::CapacitySearch => "capacity search",
+            Self::Scouts => "scouts",
+        }
+    }
+}
+
+/// A set of mechanisms that a gate goes without. Empty outside of experiments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Without(u8);
+
+impl Without {
+    /// The gate has all mechanisms.
+    pub const NOTHING: Self = Self(0);
+
+    /// The gate goes without this mechanism, beside those already named.
+    #[must_use]
+    pub const fn and(self, mechanism: Mechanism) -> Self {
+        Self(self.0 | 1 << mechanism as u8)
+    }
+
+    /// Whether the gate goes without it.
+    pub const fn has(self, mechanism: Mechanism) -> bool {
+        self.0 & 1 << mechanism as u8 != 0
+    }
+}
+
+impl From<Mechanism> for Without {
+    fn from(mechanism: Mechanism) -> Self {
+        Self::NOTHING.and(mechanism)
+    }
+}

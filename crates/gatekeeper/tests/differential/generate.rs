@@ -1,0 +1,250 @@
+//! Random scripts: a seed alone decides them.
+
+mod statements;
+
+use crate::known;
+use crate::script::{Message, SESSIONS_MAX, Script, Turn};
+use crate::support::chance::Chance;
+use statements::Statements;
+
+/// How many turns a script has.
+const TURNS: std::ops::Range<usize> = 5..26;
+/// How often a statement that is known to differ is drawn again.
+const DRAWS_MAX: usize = 50;
+/// Names of prepared statements and portals, the unnamed one among them.
+const NAMES: [&str; 3] = ["", "s", "t"];
+
+/// The script of a seed, over so many connections.
+pub(crate) fn script(seed: u64, connections: usize) -> Script {
+    let mut author = Author::new(seed, connections);
+    let turns = TURNS.start + author.chance.below(TURNS.len());
+    let mut script = Script { connections, turns: Vec::new() };
+    while script.turns.len() < turns {
+        let session = author.whose_turn();
+        for messages in author.turns(session) {
+            script.turns.push(Turn { session, messages });
+        }
+    }
+    script
+}
+
+struct Author {
+    chance: Chance,
+    /// Of each session: whether it is likely to be within a transaction.
+    in_transaction: Vec<bool>,
+    last: usize,
+    statements: Statements,
+}
+
+impl Author {
+    fn new(seed: u64, connections: usize) -> Self {
+        let mut chance = Chance::new(seed);
+        let sessions = (connections + 1 + chance.below(2)).min(SESSIONS_MAX);
+        let statements = Statements::new(&mut chance);
+        Self { chance, in_transaction: vec![false; sessions], last: 0, statements }
+    }
+
+    /// Who is within a transaction is likely to go on: with few connections others have to wait for its end.
+    fn whose_turn(&mut self) -> usize {
+        if !(self.in_transaction[self.last] && !self.chance.once_in(4)) {
+            self.last = self.chance.below(self.in_transaction.len());
+        }
+        self.last
+    }
+
+    /// A statement that isn't known to differ.
+    fn statement(&mut self, session: usize) -> String {
+        for _ in 0..DRAWS_MAX {
+            let is_open = self.in_transaction[session];
+            let sql = self.statements.draw(&mut self.chance, session, is_open);
+            if known::differs(&sql) {
+                continue;
+            }
+            let first = sql.split(' ').next().unwrap_or_default();
+            match first {
+                "BEGIN" | "START" => self.in_transaction[session] = true,
+                "COMMIT" | "END" | "ABORT" => self.in_transaction[session] = sql.contains("AND CHAIN"),
+                "ROLLBACK" => self.in_transaction[session] &= sql.contains("TO "),
+                _ => {}
+            }
+            return sql;
+        }
+        "SELECT 1".to_owned()
+    }
+
+    /// What a session does next: mostly one turn, sometimes some that belong together.
+    fn turns(&mut self, session: usize) -> Vec<Vec<Message>> {
+        match self.chance.below(100) {
+            0..45 => vec![vec![Message::Query(self.statement(session))]],
+            45..58 => {
+                let count = 2 + self.chance.below(3);
+                let texts: Vec<_> = (0..count).map(|_| self.statement(session)).collect();
+                vec![vec![Message::Query(texts.join("; "))]]
+            }
+            58..82 => self.batch(session),
+            82..87 => self.copy(session),
+            87..91 => vec![vec![self.function()]],
+            91..93 if !self.in_transaction[session] => vec![vec![Message::Again]],
+            _ => self.nested(session),
+        }
+    }
+
+    /// Several groups of the extended protocol, with their Syncs, Flushes and pauses.
+    fn batch(&mut self, session: usize) -> Vec<Vec<Message>> {
+        let mut turns = vec![Vec::new()];
+        for _ in 0..1 + self.chance.below(3) {
+            let mut messages = self.group(session);
+            match self.chance.below(8) {
+                0 => {}
+                1 => {
+                    messages.push(Message::Flush);
+                    turns.extend([messages, Vec::new()]);
+                    continue;
+                }
+                _ => messages.push(Message::Sync),
+            }
+            let last = turns.len() - 1;
+            turns[last].extend(messages);
+            if self.chance.once_in(2) {
+                turns.push(Vec::new());
+            }
+        }
+        let last = turns.len() - 1;
+        if !matches!(turns[last].last(), Some(Message::Sync)) {
+            turns[last].push(Message::Sync);
+        }
+        turns
+    }
+
+    /// Messages about one statement, without their end.
+    fn group(&mut self, session: usize) -> Vec<Message> {
+        let name = (*self.chance.choose(&NAMES)).to_owned();
+        let portal = if self.chance.once_in(5) { "p".to_owned() } else { String::new() };
+        let mut messages = Vec::new();
+        if name.is_empty() || self.chance.once_in(2) {
+            if !name.is_empty() && self.chance.once_in(3) {
+                messages.push(Message::CloseStatement(name.clone()));
+            }
+            messages.push(Message::Parse { name: name.clone(), sql: self.statement(session) });
+            if self.chance.once_in(8) {
+                return messages;
+            }
+        }
+        if self.chance.once_in(5) {
+            messages.push(Message::DescribeStatement(name.clone()));
+        }
+        messages.push(Message::Bind { portal: portal.clone(), statement: name.clone(), values: Vec::new() });
+        if self.chance.once_in(2) {
+            messages.push(Message::DescribePortal(portal.clone()));
+        }
+        let rows = if self.chance.once_in(6) { 1 } else { 0 };
+        messages.push(Message::Execute { portal: portal.clone(), rows });
+        if rows == 1 {
+            messages.push(Message::Execute { portal: portal.clone(), rows: 0 });
+        }
+        match self.chance.below(12) {
+            0 => messages.push(Message::ClosePortal(portal)),
+            1 => messages.push(Message::CloseStatement(name)),
+            2 => messages.push(Message::Query(self.statement(session))),
+            _ => {}
+        }
+        messages
+    }
+
+    /// A COPY, with its messages in one of many orders.
+    fn copy(&mut self, session: usize) -> Vec<Vec<Message>> {
+        let id = 10 * (session + 1) + self.chance.below(5);
+        let table = *self.chance.choose(&["a", "a", "nothing"]);
+        let sql = format!("COPY {table} FROM STDIN");
+        let row = match self.chance.below(8) {
+            0 => "bad\n".to_owned(),
+            _ => format!("{id}\tcopied\n"),
+        };
+        let data = Message::CopyData(row);
+        let end = if self.chance.once_in(5) { Message::CopyFail("no".to_owned()) } else { Message::CopyDone };
+        let (parse, bind) = (
+            Message::Parse { name: String::new(), sql: sql.clone() },
+            Message::Bind { portal: String::new(), statement: String::new(), values: Vec::new() },
+        );
+        let execute = Message::Execute { portal: String::new(), rows: 0 };
+        let start = vec![parse, bind, execute];
+        let with = |more: &[Message]| [start.as_slice(), more].concat();
+        match self.chance.below(9) {
+            0 => vec![vec![Message::Query(sql)], vec![data, end]],
+            1 => vec![vec![Message::Query(sql), data, end]],
+            2 => vec![vec![Message::Query(format!("{sql}; SELECT count(*) FROM a"))], vec![data, end]],
+            3 => vec![with(&[Message::Sync]), vec![data, end, Message::Sync]],
+            4 => vec![with(&[data, end, Message::Sync])],
+            5 => vec![with(&[data]), vec![end, Message::Sync]],
+            6 => vec![with(&[Message::Sync, data, end, Message::Sync])],
+            7 => vec![with(&[Message::Flush]), vec![data, end, Message::Sync]],
+            _ => {
+                let mut second = with(&[data, end, Message::Sync]);
+                second.insert(0, Message::Query("SELECT 1".to_owned()));
+                vec![second]
+            }
+        }
+    }
+
+    /// The fast path, by the numbers that built-in functions have.
+    fn function(&mut self) -> Message {
+        let text = |values: &[&str]| values.iter().map(|value| (*value).to_owned()).collect::<Vec<_>>();
+        let (oid, values) = match self.chance.below(8) {
+            0 | 1 => {
+                let tenant = *self.chance.choose(&["7", "8"]);
+                (2078, text(&["app.tenant", tenant, "f"]))
+            }
+            2 => (2078, text(&["app.tenant", "9", "t"])),
+            3 => (2882, text(&["5"])),
+            4 => (2885, text(&["5"])),
+            5 => (2077, text(&["timezone"])),
+            6 => (999_999, Vec::new()),
+            _ => (1258, text(&["a", "b"])),
+        };
+        Message::Function { oid, values }
+    }
+
+    /// Transactions within transactions as drivers have them, a message each or all in one.
+    fn nested(&mut self, session: usize) -> Vec<Vec<Message>> {
+        let mut texts: Vec<String> = vec!["BEGIN".to_owned()];
+        if self.chance.once_in(2) {
+            texts.push(self.statement(session));
+        }
+        for level in 0..1 + self.chance.below(3) {
+            texts.push(format!("SAVEPOINT s{level}"));
+            texts.push(self.statements.setting(&mut self.chance));
+            match self.chance.below(4) {
+                0 => texts.push("SELECT 1/0".to_owned()),
+                1 => texts.push(self.statement(session)),
+                _ => {}
+            }
+            if self.chance.once_in(2) {
+                texts.push(format!(
+                    "{} s{}",
+                    self.chance.choose(&["ROLLBACK TO", "RELEASE"]),
+                    self.chance.below(level + 1)
+                ));
+            }
+        }
+        texts.push((*self.chance.choose(&["COMMIT", "COMMIT", "ROLLBACK"])).to_owned());
+        texts.retain(|sql| !known::differs(sql));
+        self.in_transaction[session] = false;
+        match self.chance.below(4) {
+            0 => vec![vec![Message::Query(texts.join("; "))]],
+            1 => vec![texts.into_iter().map(Message::Query).collect()],
+            2 => texts.into_iter().map(extended).collect(),
+            _ => texts.into_iter().map(|sql| vec![Message::Query(sql)]).collect(),
+        }
+    }
+}
+
+/// A statement as a whole batch.
+fn extended(sql: String) -> Vec<Message> {
+    let none = String::new;
+    vec![
+        Message::Parse { name: none(), sql },
+        Message::Bind { portal: none(), statement: none(), values: Vec::new() },
+        Message::Execute { portal: none(), rows: 0 },
+        Message::Sync,
+    ]
+}

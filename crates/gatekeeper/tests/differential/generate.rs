@@ -46,7 +46,7 @@ impl Author {
 
     /// Who is within a transaction is likely to go on: with few connections others have to wait for its end.
     fn whose_turn(&mut self) -> usize {
-        if !(self.in_transaction[self.last] && !self.chance.once_in(4)) {
+        if !self.in_transaction[self.last] || self.chance.once_in(4) {
             self.last = self.chance.below(self.in_transaction.len());
         }
         self.last

@@ -22,7 +22,7 @@ pub enum Reason {
     Deadline,
     /// It could not have made its own deadline, given the queue ahead.
     DeadlineUnreachable,
-    /// Everybody has waited for too long (CoDel).
+    /// A rule from outside of this crate refused the head of the queue for the time that requests wait.
     QueueDelay,
     /// The target of the response time could not have been held.
     Target,

@@ -1,47 +1,28 @@
 //! How much may be in flight.
 //!
-//! Either so much work, the operator's number ([`fixed`]), or so many requests, which a controller finds ([`Control`]).
-//! What is found is counted in requests, as in Heiss and Wagner (VLDB 1991): an estimate of work is made of upstream
-//! times, which grow with what is in flight, so that a bound in such work would move by itself whenever it is reached.
+//! The bound is an amount of work, the operator's number ([`fixed`]), or a number of requests that a
+//! controller finds ([`Control`]). What is found is counted in requests, as in Heiss and Wagner (VLDB 1991):
+//! an estimate of work is made of upstream times, which grow with what is in flight. A bound in such work
+//! would move by itself whenever it is reached.
+//!
+//! `auto` is ours. The method of incremental steps and the parabola are here for the papers' experiments;
+//! whatever else serves to compare comes from [outside](crate::outside).
 
-mod aimd;
 pub(crate) mod auto;
 mod fixed;
-mod gradient2;
 mod incremental_steps;
 mod interval;
 mod parabola;
-mod search;
-mod vegas;
 
 use alloc::boxed::Box;
 
+use crate::outside::Control;
 use crate::policy::{Capacity, Controller};
-use crate::time::{Duration, Instant};
 use crate::work::Work;
 use fixed::Fixed;
 
 /// Found capacities are looked for up to here, whatever the budget of connections.
 pub(crate) const FOUND_MAX: u32 = 10_000;
-
-/// What a controller hears of a request that ended.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sample {
-    /// What it counts for: its type's work, which stays the same for as long as [`Control::trial`] does.
-    pub(crate) work: f64,
-    /// How long the service was busy with it.
-    pub(crate) upstream_time: Duration,
-    /// Whether it was served.
-    pub(crate) success: bool,
-    /// Whether it was served to a client that is still there.
-    pub(crate) answered: bool,
-    /// Whether it was given up for others in flight.
-    pub(crate) conflict: bool,
-    /// How many were in flight, itself included.
-    pub(crate) in_flight: u32,
-    /// Whether it is one of those whose number in flight is looked for.
-    pub(crate) own: bool,
-}
 
 /// A controller has moved what it found.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,56 +31,6 @@ pub(crate) struct Move {
     pub(crate) to: u32,
     /// By how much the throughput changed, as a share of what it was, if that was the reason.
     pub(crate) gain: Option<f64>,
-}
-
-/// Finds how many requests may be in flight, from what it observes.
-pub(crate) trait Control: core::fmt::Debug + Send {
-    /// The most requests that may be in flight now, at least 1.
-    fn most(&self) -> u32;
-
-    /// So many are in flight from now on, and others wait for them (or not).
-    fn observe(&mut self, now: Instant, in_flight: u32, waited_for: bool);
-
-    /// A request has ended.
-    fn complete(&mut self, now: Instant, sample: &Sample);
-
-    /// One is refused for the time that it would have taken.
-    fn refuse(&mut self, now: Instant) {
-        let _ = now;
-    }
-
-    /// So many connections there are.
-    fn set_top(&mut self, top: u32);
-
-    /// The service is seen to work on so many requests at once, or more; and surely on so many.
-    fn suit(&mut self, works_on: u32, surely: u32) {
-        let _ = (works_on, surely);
-    }
-
-    /// What it has found; while it tries another number, that isn't what is in force.
-    fn found(&self) -> u32 {
-        self.most()
-    }
-
-    /// By which share more is completed since it has moved, if that was why.
-    fn gain(&self) -> Option<f64> {
-        None
-    }
-
-    /// While held it begins no comparison: two at a time would disturb each other.
-    fn hold(&mut self, held: bool) {
-        let _ = held;
-    }
-
-    /// Whether it compares now.
-    fn is_comparing(&self) -> bool {
-        false
-    }
-
-    /// The comparison that it makes: what a type counts for may change between two, but not within one.
-    fn trial(&self) -> u64 {
-        0
-    }
 }
 
 /// What is in force.
@@ -200,11 +131,8 @@ impl Room {
 fn control(controller: Controller, top: u32) -> Box<dyn Control> {
     match controller {
         Controller::Auto => Box::new(auto::Auto::new(top)),
-        Controller::Search => Box::new(search::Search::new(top)),
         Controller::IncrementalSteps => Box::new(incremental_steps::IncrementalSteps::new(top)),
         Controller::Parabola => Box::new(parabola::Parabola::new(top)),
-        Controller::Vegas => Box::new(vegas::Vegas::new(top)),
-        Controller::Gradient2 => Box::new(gradient2::Gradient2::new(top)),
-        Controller::Aimd => Box::new(aimd::Aimd::new(top)),
+        Controller::Other(maker) => (maker.make)(top),
     }
 }

@@ -43,7 +43,7 @@ use group::{Hold, is_member};
 use slope::Slope;
 
 use crate::capacity::auto::Auto;
-use crate::capacity::{Control, Sample};
+use crate::outside::{Control, Sample};
 use crate::policy;
 use crate::request::RequestType;
 use crate::time::{Duration, Instant};

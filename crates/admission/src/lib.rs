@@ -22,6 +22,7 @@ mod learned;
 mod leavers;
 mod ledger;
 mod order;
+mod outside;
 mod pace;
 mod policy;
 mod rejection;
@@ -38,6 +39,7 @@ pub use action::{Action, Reason};
 pub use event::{Event, Lane};
 pub use gate::{EVENTS_MAX, Gate};
 pub use learned::{Learned, LearnedSpeed, LearnedType, LearnedVariation};
+pub use outside::{Control, ControlMaker, Maker, Refuse, RefuseMaker, Sample};
 pub use pace::Parallelism;
 pub use policy::{
     AfterStall, Capacity, Contention, Controller, Cost, Given, Goal, LongLimit, Order, Policy, PolicyError,

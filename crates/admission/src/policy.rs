@@ -3,6 +3,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
+use crate::outside::{ControlMaker, RefuseMaker};
 use crate::request::{ClassId, RequestType};
 use crate::time::Duration;
 use crate::without::{Mechanism, Without};
@@ -63,23 +64,17 @@ pub enum Capacity {
     Found(Controller),
 }
 
-/// Who finds how many requests may be in flight. The files under `capacity/` say how, from where, and when each fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// The controller that finds how many requests may be in flight. The files under `capacity/` say how each does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Controller {
     /// Ours: trials in alternation, near saturation only, judged by the work that is completed.
     Auto,
-    /// Ours, in the laboratory only so far: a free rise in bursts, and comparisons where saturation lasts.
-    Search,
-    /// The method of incremental steps (Heiss and Wagner, VLDB 1991).
+    /// The method of incremental steps (Heiss and Wagner, VLDB 1991), for the papers' experiments.
     IncrementalSteps,
-    /// Parabola approximation (Heiss and Wagner, VLDB 1991).
+    /// Parabola approximation (Heiss and Wagner, VLDB 1991), for the papers' experiments.
     Parabola,
-    /// TCP Vegas for requests, as in Netflix's concurrency-limits.
-    Vegas,
-    /// The gradient of a long and a short mean of upstream times, as in Netflix's concurrency-limits.
-    Gradient2,
-    /// Additive increase, multiplicative decrease, as in Netflix's concurrency-limits.
-    Aimd,
+    /// A controller from outside of this crate, such as one of the laboratory's.
+    Other(ControlMaker),
 }
 
 /// Who is refused, beside those for whom the queue is full or who have waited for too long. The files under `rejection/`
@@ -91,17 +86,12 @@ pub enum Rejection {
     Nobody,
     /// Who can't make its own deadline, given the queue ahead; at once.
     Deadline,
-    /// Who is next, while all have waited for too long (CoDel, RFC 8289).
-    Codel {
-        /// A queue wait that is too long if the least of an interval is.
-        target: Duration,
-        /// For so long.
-        interval: Duration,
-    },
     /// Who would make responses slower than they should be. Ours.
     Target(Targets),
     /// At random, as a PI controller finds (Yaksha, IWQoS 2004).
     Yaksha(YakshaSettings),
+    /// A rule from outside of this crate refuses, such as one of the laboratory's.
+    Other(RefuseMaker),
 }
 
 /// Who goes first when a service that answered nothing for seconds goes on (`stalls.rs`).
@@ -393,8 +383,7 @@ impl Policy {
 impl Rejection {
     fn check(&self) -> Result<(), PolicyError> {
         let is_bad = match self {
-            Self::Nobody | Self::Deadline => false,
-            Self::Codel { target, interval } => target.is_zero() || interval.is_zero(),
+            Self::Nobody | Self::Deadline | Self::Other(_) => false,
             Self::Target(targets) => {
                 let mut goals = targets.types.values().chain([&targets.all]);
                 !goals.all(Goal::is_possible) || targets.types.len() > Targets::TYPES_MAX

@@ -1,11 +1,10 @@
 //! Who is not worth serving.
 //!
-//! Always: the length of the queue, the time in it, and the request's own deadline. Beside these one rule ([`Refuse`]),
+//! Always: the length of the queue, the time in it, and the request's own deadline. Beside these one rule ([`Rule`]),
 //! which the operator chooses; the paper refuses nobody at all. A refusal always has a reason. An immediate request, which
 //! holds others up while it waits, is refused only for the time in the queue (and at
 //! [`Line::Immediate`](crate::tickets::Line)'s own bound).
 
-mod codel;
 pub(crate) mod deadline;
 mod drain;
 pub(crate) mod queue_length;
@@ -17,6 +16,7 @@ use alloc::boxed::Box;
 
 use crate::action::Reason;
 use crate::chance::Chance;
+use crate::outside::Refuse;
 use crate::policy::Rejection;
 use crate::request::RequestType;
 use crate::snapshot::{HeldTarget, Refusing};
@@ -30,7 +30,7 @@ pub(crate) struct Asked {
     pub(crate) request_type: RequestType,
     /// What was expected of it when it arrived.
     pub(crate) work: Work,
-    /// Whether it was late is told already ([`Refuse::be_late`]), or doesn't matter any more.
+    /// Whether it was late is told already ([`Rule::be_late`]), or doesn't matter any more.
     pub(crate) judged: bool,
 }
 
@@ -39,13 +39,13 @@ pub(crate) struct Asked {
 pub(crate) enum TooMany {
     /// All that are present: any of them might go in its stead.
     OfAll,
-    /// Those that are held to the same target ([`Refuse::are_held_together`]): only one of these might.
+    /// Those that are held to the same target ([`Rule::are_held_together`]): only one of these might.
     OfItsOwn,
 }
 
 /// A rule that refuses some requests. Nothing that it does needs a timer: what its state would have become by the clock
 /// alone it works out when it is asked next.
-pub(crate) trait Refuse: core::fmt::Debug + Send {
+pub(crate) trait Rule: core::fmt::Debug + Send {
     /// Until now so many were present (waiting, or the service busy with them) since the last time that this was told.
     fn pass(&mut self, now: Instant, present: u32) {
         let _ = (now, present);
@@ -108,7 +108,7 @@ pub(crate) trait Refuse: core::fmt::Debug + Send {
     }
 
     /// The operator chooses this from now on. Whether the rule can be that and go on with what it has learned; nobody is present
-    /// for it then until that is told anew ([`Refuse::enter`]).
+    /// for it then until that is told anew ([`Rule::enter`]).
     fn change(&mut self, policy: &Rejection, now: Instant) -> bool {
         let _ = (policy, now);
         false
@@ -119,13 +119,27 @@ pub(crate) trait Refuse: core::fmt::Debug + Send {
 #[derive(Debug)]
 struct Nobody;
 
-impl Refuse for Nobody {}
+impl Rule for Nobody {}
+
+/// A rule from outside of this crate.
+#[derive(Debug)]
+struct Other(Box<dyn Refuse>);
+
+impl Rule for Other {
+    fn dispatch(&mut self, now: Instant, waited: Duration, others_wait: bool) -> Option<Reason> {
+        self.0.refuses(now, waited, others_wait).then_some(Reason::QueueDelay)
+    }
+
+    fn state(&self) -> Refusing {
+        self.0.state()
+    }
+}
 
 /// The rule in force, and what every rule may need to know.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     policy: Rejection,
-    rule: Box<dyn Refuse>,
+    rule: Box<dyn Rule>,
     drain: Drain,
     chance: Chance,
 }
@@ -220,11 +234,11 @@ impl Refusal {
     }
 }
 
-fn rule(policy: &Rejection, now: Instant) -> Box<dyn Refuse> {
+fn rule(policy: &Rejection, now: Instant) -> Box<dyn Rule> {
     match policy {
         Rejection::Nobody | Rejection::Deadline => Box::new(Nobody),
-        Rejection::Codel { target, interval } => Box::new(codel::Codel::new(*target, *interval)),
         Rejection::Target(targets) => Box::new(target::Target::new(targets, now)),
         Rejection::Yaksha(settings) => Box::new(yaksha::Yaksha::new(*settings, now)),
+        Rejection::Other(maker) => Box::new(Other((maker.make)())),
     }
 }

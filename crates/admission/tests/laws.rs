@@ -8,6 +8,8 @@
 mod history;
 #[path = "laws/operations.rs"]
 mod operations;
+#[path = "laws/outside.rs"]
+mod outside;
 
 use admission::{
     Action, Capacity, ClassId, ClientId, Completion, Connection, Contention, Cost, Duration, Entry, Event,
@@ -219,7 +221,7 @@ impl World {
     fn may_refuse(&self, reason: Reason) -> bool {
         match reason {
             Reason::DeadlineUnreachable => self.policy.rejection == Rejection::Deadline,
-            Reason::QueueDelay => matches!(self.policy.rejection, Rejection::Codel { .. }),
+            Reason::QueueDelay => matches!(self.policy.rejection, Rejection::Other(_)),
             Reason::OverShare => self.class_count() > 1,
             Reason::Target => {
                 matches!(self.policy.rejection, Rejection::Yaksha(_) | Rejection::Target(_))

@@ -3,7 +3,8 @@
 mod shell;
 
 use admission::{
-    Duration, Event, Instant, Order, Policy, Reason, Rejection, Request, Ticket, Work, YakshaSettings,
+    Duration, Event, Instant, Maker, Order, Policy, Reason, Refuse, Refusing, Rejection, Request, Ticket,
+    Work, YakshaSettings,
 };
 use shell::{MS, Shell, paper, request};
 
@@ -70,25 +71,44 @@ fn before_the_drain_rate_is_known_nobody_is_hopeless() {
     assert_eq!(shell.reason(hurried), None);
 }
 
-#[test]
-fn codel_refuses_the_head_of_a_queue_that_stays() {
-    let (target, interval) = (Duration::from_millis(5), Duration::from_millis(100));
-    let mut shell = one_at_a_time(Order::Fifo, Rejection::Codel { target, interval });
-    let mut running = shell.arrive(TEN);
-    let queue: Vec<Ticket> = (0..40).map(|_| shell.arrive(TEN)).collect();
-    for _ in 0..30 {
-        shell.pass(10 * MS);
-        shell.succeed(running, 10 * MS);
-        running = *shell.dispatched.last().expect("one of the queue");
-    }
-    // The first wait is 10 ms; an interval later the next is refused, then one after 100 and 71 ms.
-    let refused: Vec<usize> = shell.rejected.iter().map(|(ticket, _)| place(&queue, *ticket)).collect();
-    assert_eq!(refused, [10, 21, 30]);
-    assert!(shell.rejected.iter().all(|(_, reason)| *reason == Reason::QueueDelay));
+/// A made-up rule: whoever has waited for 20 ms while others wait is refused.
+#[derive(Debug, Default)]
+struct Impatient {
+    last_wait: Duration,
 }
 
-fn place(queue: &[Ticket], ticket: Ticket) -> usize {
-    queue.iter().position(|&other| other == ticket).expect("of the queue")
+impl Refuse for Impatient {
+    fn refuses(&mut self, _: Instant, waited: Duration, others_wait: bool) -> bool {
+        self.last_wait = waited;
+        others_wait && waited >= Duration::from_millis(20)
+    }
+
+    fn state(&self) -> Refusing {
+        Refusing { measured: Some(self.last_wait), ..Refusing::default() }
+    }
+}
+
+const IMPATIENT: Rejection =
+    Rejection::Other(Maker { name: "impatient", make: || Box::<Impatient>::default() });
+
+#[test]
+fn a_rule_from_outside_is_asked_before_each_dispatch_and_shows_its_state() {
+    let mut shell = one_at_a_time(Order::Fifo, IMPATIENT);
+    let first = shell.arrive(TEN);
+    let queue: Vec<Ticket> = (0..4).map(|_| shell.arrive(TEN)).collect();
+    shell.pass(10 * MS);
+    shell.succeed(first, 10 * MS);
+    assert!(shell.is_dispatched(queue[0]), "10 ms aren't 20");
+    assert_eq!(shell.snapshot().refusing.measured, Some(Duration::from_millis(10)));
+    // A policy with the same rule keeps the rule as it is.
+    let policy = Policy { connections: 1, rejection: IMPATIENT, ..paper(1_000_000, Order::Fifo) };
+    shell.gate.set_policy(shell.at(), policy);
+    assert_eq!(shell.snapshot().refusing.measured, Some(Duration::from_millis(10)));
+    shell.pass(10 * MS);
+    shell.succeed(queue[0], 10 * MS);
+    assert_eq!(shell.rejected, [(queue[1], Reason::QueueDelay), (queue[2], Reason::QueueDelay)]);
+    assert!(shell.is_dispatched(queue[3]), "nobody waits behind the last one");
+    assert_eq!(shell.snapshot().refusing.measured, Some(Duration::from_millis(20)));
 }
 
 #[test]
@@ -132,8 +152,7 @@ fn who_is_refused_is_told_how_long_the_queue_takes_to_drain() {
 
 #[test]
 fn a_refusal_is_reported_with_its_reason() {
-    let codel = Rejection::Codel { target: Duration::from_millis(1), interval: Duration::from_millis(1) };
-    let mut shell = one_at_a_time(Order::Fifo, codel);
+    let mut shell = one_at_a_time(Order::Fifo, IMPATIENT);
     let mut running = shell.arrive(TEN);
     for _ in 0..4 {
         shell.arrive(TEN);

@@ -11,8 +11,8 @@ use admission::{AfterStall, Capacity, Contention, Controller, Cost, Order, Polic
 use crate::address::Address;
 use crate::checked::{
     Auth, CHANNEL_BINDINGS, FORMATS, Gate, Identity, LEVELS, LongLimit, METHODS, MODES, Mode, ON_DISCONNECT,
-    OwnTarget, POOLINGS, PROTOCOLS, Pooling, Postgres, RULES, SOCKET_MODES, Service, TLS_MODES, TRACE_FULL,
-    TUNINGS, UPSTREAM_MODES, World, rule_of,
+    OwnTarget, POOLINGS, PROTOCOLS, Pooling, Postgres, SOCKET_MODES, Service, TLS_MODES, TRACE_FULL, TUNINGS,
+    UPSTREAM_MODES, World, rejection_name,
 };
 use crate::raw::CONTROLLERS;
 
@@ -167,11 +167,7 @@ fn admission(out: &mut Lines, gate: &Gate) {
 fn rejection(out: &mut Lines, rejection: &Rejection) {
     out.text("rejection", rejection_name(rejection));
     match rejection {
-        Rejection::Nobody | Rejection::Deadline => {}
-        Rejection::Codel { target, interval } => {
-            out.time("codel_target", *target);
-            out.time("codel_interval", *interval);
-        }
+        Rejection::Nobody | Rejection::Deadline | Rejection::Other(_) => {}
         Rejection::Target(targets) => {
             for (key, time) in [("target", targets.all.mean), ("target_p95", targets.all.p95)] {
                 if let Some(time) = time {
@@ -289,25 +285,16 @@ fn identity(out: &mut Lines, certificate: &'static str, key: &'static str, ident
     out.path(key, identity.map(|identity| &identity.key));
 }
 
-/// The name that a rule for refusing has in a configuration.
-pub fn rejection_name(rejection: &Rejection) -> &'static str {
-    name_of(RULES, &rule_of(rejection))
-}
-
 /// A capacity as it is written in a configuration.
 pub fn capacity_text(capacity: Capacity) -> String {
     match capacity {
         Capacity::Fixed(work) => {
             humantime::format_duration(Duration::from_nanos(work.as_nanos())).to_string()
         }
-        Capacity::Found(controller) => controller_name(controller).to_owned(),
+        Capacity::Found(Controller::Other(maker)) => maker.name.to_owned(),
+        Capacity::Found(controller) => name_of(CONTROLLERS, &controller).to_owned(),
         Capacity::Unlimited => "none".to_owned(),
     }
-}
-
-/// The name that a controller has in a configuration.
-pub fn controller_name(controller: Controller) -> &'static str {
-    name_of(CONTROLLERS, &controller)
 }
 
 fn name_of<T: PartialEq>(names: &[(&'static str, T)], value: &T) -> &'static str {

@@ -24,9 +24,9 @@ pub use checked::{
     Admin, Auth, AuthMethod, AuthQuery, ChannelBinding, Class, FieldRule, Gate, HealthCheck, Http,
     HttpVersion, Identity, Log, LogFormat, LogLevel, LongLimit, Mode, Network, OnDisconnect, OwnTarget,
     Pooling, Postgres, Protocol, Route, Service, SocketMode, Tls, TlsMode, Trace, TraceFull, TypeField,
-    UpstreamTls, UpstreamTlsMode, World,
+    UpstreamTls, UpstreamTlsMode, World, rejection_name,
 };
-pub use effective::{Row, capacity_text, controller_name, effective, rejection_name, rows};
+pub use effective::{Row, capacity_text, effective, rows};
 pub use error::{Error, Errors, Origin, Position};
 pub use raw::{
     ADMIN, APPLICATION, CLASS, COMMON, Field, FieldDefault, Form, GATE, HTTP, LOG, OWN_TARGET, POSTGRES,
@@ -123,9 +123,11 @@ pub fn amended(world: &World, gate: &[(&str, String)]) -> Result<World, Errors> 
 /// # Errors
 /// What is wrong with it, and what to write instead.
 pub fn capacity(text: &str) -> Result<admission::Capacity, String> {
-    raw::capacity(&toml::de::DeValue::String(text.into())).map_err(|complaint| match complaint.hint {
-        Some(hint) => format!("{}; {hint}", complaint.why),
-        None => complaint.why,
+    raw::capacity(&toml::de::DeValue::String(text.into()), raw::Before::Service).map_err(|complaint| {
+        match complaint.hint {
+            Some(hint) => format!("{}; {hint}", complaint.why),
+            None => complaint.why,
+        }
     })
 }
 

@@ -23,12 +23,12 @@ pub use http::{CLASS, HTTP, ROUTE};
 pub use policy::OWN_TARGET;
 pub use postgres::POSTGRES;
 pub use scenario::{APPLICATION, SCENARIO, SOURCE, SWEEP, TYPE, UPSTREAM};
-pub(crate) use section::{Section, hint_for_unknown, literal, unknown_key};
+pub(crate) use section::{Before, Section, hint_for_unknown, literal, unknown_key};
 pub(crate) use values::CONTROLLERS;
 pub(crate) use values::{
     Complaint, aging, amount, amount_or_steps, at_most_a_day, boolean, bound, capacity, choice, curve,
-    integer, list, long_limit, long_time, some_text, some_time, steps, text, texts, time_or_none, users,
-    weights,
+    integer, laboratory, list, long_limit, long_time, some_text, some_time, steps, text, texts, time_or_none,
+    users, weights,
 };
 
 /// One key.

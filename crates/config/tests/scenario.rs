@@ -6,10 +6,11 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use admission::{Capacity, Order, Work};
+use admission::{Capacity, Controller, Order, Rejection, Work};
 use config::{Experiment, WITHOUT_GATE, load_scenario};
 use sim::{
     Abandoned, Application, Arrivals, Collapse, Distribution, End, Mix, Rate, Service, Sessions, TableLock,
+    controllers,
 };
 use tempfile::TempDir;
 
@@ -125,6 +126,21 @@ order = "fifo"
     assert_eq!(source.mix, Mix::Shares(vec![3.0, 1.0]));
     assert_eq!((source.patience.retries, source.patience.abandoned), (2, Abandoned::RunsOn));
     assert_eq!(first.sources[1].mix, Mix::Shares(vec![0.0, 1.0]));
+}
+
+#[test]
+fn a_gate_of_a_scenario_takes_what_the_laboratory_has() {
+    for maker in controllers::CAPACITIES {
+        let text = format!("{SMALL}\n[[gate]]\nname = \"a\"\ncapacity = \"{}\"\n", maker.name);
+        let found = Capacity::Found(Controller::Other(maker));
+        assert_eq!(read(&text).unwrap().variants[1].1.policy.capacity, found);
+    }
+    let codel = "[[gate]]\nname = \"a\"\nrejection = \"codel\"\n";
+    let policy = &read(&format!("{SMALL}\n{codel}")).unwrap().variants[1].1.policy;
+    assert_eq!(policy.rejection, Rejection::Other(controllers::CODEL));
+    // Before a real service it is as in a configuration.
+    let real = read(&format!("{SMALL}\n{codel}upstream = \"db:5432\"\n")).unwrap_err().concat();
+    assert!(real.contains("went to the laboratory, since it only serves to compare"), "{real}");
 }
 
 #[test]

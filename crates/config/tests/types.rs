@@ -97,7 +97,7 @@ fn mistakes_are_told_with_their_place_and_what_to_write() {
         ),
         (
             HTTP,
-            "rejection = \"codel\"\n[[gate.type]]\nname = \"report\"\ntarget = \"1s\"",
+            "rejection = \"deadline\"\n[[gate.type]]\nname = \"report\"\ntarget = \"1s\"",
             "isn't held by this `rejection`; leave out `rejection`, and the types' targets are held",
         ),
         (

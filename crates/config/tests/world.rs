@@ -100,9 +100,7 @@ upstream_tls_cert = "/etc/client.pem"
 upstream_tls_key = "/etc/client.key"
 long_limit = "none"
 order = "fifo"
-rejection = "codel"
-codel_target = "50ms"
-codel_interval = "1s"
+rejection = "none"
 on_disconnect = "finish"
 
 [[gate]]
@@ -218,8 +216,7 @@ fn every_key_is_heard() {
         averaging: Duration::from_secs(4),
     };
     assert_eq!(policy.rejection, Rejection::Yaksha(yaksha));
-    let codel = Rejection::Codel { target: Duration::from_millis(50), interval: Duration::from_secs(1) };
-    assert_eq!(world.gates[1].policy.rejection, codel);
+    assert_eq!(world.gates[1].policy.rejection, Rejection::Nobody);
     assert_eq!(world.gates[2].policy.rejection, Rejection::Deadline);
     let all = Goal { mean: Some(Duration::from_millis(200)), p95: Some(Duration::from_millis(500)) };
     let targets = Targets { all, types: BTreeMap::new() };
@@ -282,7 +279,7 @@ fn the_capacity_is_an_amount_or_found_or_none() {
     assert_eq!(capacity("none"), Capacity::Unlimited);
     assert_eq!(capacity("1s 500ms"), Capacity::Fixed(Work::from(Duration::from_millis(1500))));
     assert_eq!(capacity("auto"), Capacity::Found(Controller::Auto));
-    assert_eq!(capacity("gradient2"), Capacity::Found(Controller::Gradient2));
+    assert_eq!(capacity("parabola"), Capacity::Found(Controller::Parabola));
 }
 
 #[test]

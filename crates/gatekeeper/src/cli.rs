@@ -245,7 +245,6 @@ fn value_name(key: &str) -> &'static str {
         "proxy_protocol" | "server_timing" | "pass_type" => "BOOL",
         key if key.ends_with("timeout") || key.ends_with("_ttl") => "TIME",
         "aging_floor" | "keepalive" | "suspend_after" | "target" | "target_p95" => "TIME",
-        "codel_target" | "codel_interval" => "TIME",
         "yaksha_interval" | "yaksha_smoothing" | "yaksha_averaging" => "TIME",
         key if ["_cert", "_key", "_ca"].iter().any(|end| key.ends_with(end)) => "FILE",
         "capacity" => "WORK",

@@ -297,7 +297,6 @@ async fn whatever_a_gate_decides_by_it_serves_a_site() {
         "target = \"10s\"",
         "target_p95 = \"10s\"",
         "rejection = \"deadline\"",
-        "rejection = \"codel\"\ncodel_target = \"10s\"\ncodel_interval = \"10s\"",
         "rejection = \"yaksha\"\ntarget = \"10s\"",
         "capacity = \"auto\"\ncontention = \"auto\"",
         "capacity = \"20s\"\norder = \"fifo\"",

@@ -72,7 +72,7 @@ fn main() {
             }
             println!();
             for (controller, (result, moves)) in controllers.iter().zip(&of_seed[FIXED.len()..]) {
-                print!("{:18}", format!("{controller:?}"));
+                print!("{:18}", experiment::name(*controller));
                 for (part, (rate, _)) in best.iter().enumerate() {
                     print!(" {:>15.1}%", 100.0 * result[part] / rate);
                 }

@@ -7,15 +7,16 @@ mod experiment;
 
 use std::path::Path;
 
-use admission::{Duration, Policy, Rejection};
+use admission::{Policy, Rejection};
 use experiment::{
     BEST_SELLERS, JOINED, Reached, SEARCH_RESULTS, SETTLED, SHOPPING, STEPS, TARGET, best_yaksha, constant,
     default_gate, fifo_gate, open_door, ours, ours_of_types, ours_p95, reached, reached_by, schedule,
     service_time, static_yaksha, step, steps, yaksha,
 };
 use sim::plot::{Curve, Panel, Plot, Scale};
-use sim::{Run, Scenario, sweep};
+use sim::{Run, Scenario, controllers, sweep};
 
+const CODEL: Rejection = Rejection::Other(controllers::CODEL);
 /// How long the schedule runs, in seconds.
 const SCHEDULE_END: u64 = 200;
 /// How long a constant load is measured for.
@@ -40,10 +41,6 @@ fn main() {
     if let Some(picture) = picture {
         draw(Path::new(&picture));
     }
-}
-
-fn codel() -> Rejection {
-    Rejection::Codel { target: Duration::from_millis(5), interval: Duration::from_millis(100) }
 }
 
 /// As many wait as five seconds drain.
@@ -91,7 +88,7 @@ fn the_steps(seeds: &[u64]) {
             ("open", "Yaksha, self-tuned, 3 s", open_door(best_yaksha())),
             ("open", "Yaksha, for 700", open_door(static_yaksha(700.0))),
             ("open", "Yaksha, for 2000", open_door(static_yaksha(2_000.0))),
-            ("FIFO, 20", "CoDel", fifo_gate(codel())),
+            ("FIFO, 20", "CoDel", fifo_gate(CODEL)),
             ("FIFO, 20", "drop-tail, 5 s", drop_tail(cores)),
         ];
         for (gate, rule, policy) in gates {
@@ -207,7 +204,7 @@ fn draw(path: &Path) {
     let rules = [
         ("target = 150ms", open_door(ours())),
         ("Yaksha, self-tuned, 3 s", open_door(best_yaksha())),
-        ("CoDel", fifo_gate(codel())),
+        ("CoDel", fifo_gate(CODEL)),
         ("none", open_door(Rejection::Nobody)),
     ];
     let scenarios: Vec<Scenario> =

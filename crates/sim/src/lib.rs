@@ -53,6 +53,7 @@ mod application;
 mod arrivals;
 mod chance;
 mod clients;
+pub mod controllers;
 mod distribution;
 mod engine;
 mod error;

@@ -5,7 +5,7 @@ mod common;
 
 use admission::{Capacity, Controller, Duration, Event, Instant};
 use common::assert_recorded;
-use common::capacity::{CONTROLLERS, goodput_between, policy, scenario, service};
+use common::capacity::{self, CONTROLLERS, goodput_between, policy, scenario, service};
 use sim::{Observer, Run, Sample, Scenario, Steering, run, run_with};
 
 const AUTO: Capacity = Capacity::Found(Controller::Auto);
@@ -143,7 +143,7 @@ fn the_ways_of_all_controllers_are_recorded() {
             run_with(&scenario, &mut found).expect("a sound run");
             found.0
         });
-        let names = CONTROLLERS.map(|controller| format!("{:>9.8}", format!("{controller:?}"))).concat();
+        let names = CONTROLLERS.map(|controller| format!("{:>9.8}", capacity::name(controller))).concat();
         lines.push(format!("{name}, {} cores\n       {names}", upstream.cores()));
         for second in (0..SECONDS as usize).step_by(3) {
             let row =

@@ -2,14 +2,14 @@
 
 mod common;
 
-use admission::{Duration, Policy, Reason, Rejection, Targets};
+use admission::{Duration, Maker, Policy, Reason, Rejection, Targets};
 use common::assert_recorded;
 use common::target::{
     BEST_SELLERS, LATE, Reached, SEARCH_RESULTS, TARGET, bounded_response, bounded_response_of_browsers,
     constant, default_gate, fifo_gate, open_door, ours, ours_of_types, ours_p95, reached, reached_by,
     schedule, static_yaksha, step, yaksha,
 };
-use sim::{Observer, Outcome, Run, Sample, Scenario, Steering, run, run_with, sweep};
+use sim::{Observer, Outcome, Run, Sample, Scenario, Steering, controllers, run, run_with, sweep};
 
 /// What a rule knows and does at each tick.
 #[derive(Default)]
@@ -80,8 +80,8 @@ fn a_static_controller_designed_for_2000_browsers() {
 /// CoDel sees a queue only where connections are few.
 #[test]
 fn codel_at_ten_times_the_capacity() {
-    let codel =
-        Rejection::Codel { target: Duration::from_millis(75), interval: Duration::from_millis(1_500) };
+    let make = || controllers::codel(Duration::from_millis(75), Duration::from_millis(1_500));
+    let codel = Rejection::Other(Maker { name: "codel for 75 ms", make });
     assert_recorded("codel", &ten_times(Policy { connections: 4, ..open_door(codel) }));
 }
 

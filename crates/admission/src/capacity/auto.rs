@@ -50,7 +50,7 @@ mod stretch;
 mod tests;
 mod trial;
 
-use super::{Control, Sample};
+use crate::outside::{Control, Sample};
 use crate::time::{Duration, Instant};
 use conflicts::Conflicts;
 use pace::Pace;

@@ -1,5 +1,5 @@
-//! The method of incremental steps (Heiss and Wagner, *Adaptive Load Control in Transaction Processing Systems*, VLDB
-//! 1991), which Gatekeeper cites and leaves undone (section 3.1).
+//! The method of incremental steps (Heiss and Wagner, *Adaptive Load Control in Transaction Processing
+//! Systems*, VLDB 1991), for the papers' experiments: Gatekeeper cites it and leaves it undone (section 3.1).
 //!
 //! Go on in the same direction while the performance rises, turn when it falls, and the larger the change, the larger
 //! the step. With the bound n* in the i-th interval, its throughput P and the mean number in flight n:
@@ -17,7 +17,7 @@
 //! nothing completes, it doesn't move at all.
 
 use super::interval::Interval;
-use super::{Control, Sample};
+use crate::outside::{Control, Sample};
 use crate::time::Instant;
 
 /// Where it begins: as the other controllers, to compare them.

@@ -1,4 +1,5 @@
-//! Parabola approximation (Heiss and Wagner, *Adaptive Load Control in Transaction Processing Systems*, VLDB 1991).
+//! Parabola approximation (Heiss and Wagner, *Adaptive Load Control in Transaction Processing Systems*, VLDB
+//! 1991), for the papers' experiments.
 //!
 //! Throughput as a function of the number in flight is taken for a parabola near its peak, P(n) = a₀ + a₁ n + a₂ n²,
 //! fitted by least squares with exponentially fading memory (recursive least squares in its normal form: α of the past
@@ -10,7 +11,7 @@
 //! plateau makes the sign of a₂ chance, so that it jumps; and drift of the service's speed tilts the parabola.
 
 use super::interval::Interval;
-use super::{Control, Sample};
+use crate::outside::{Control, Sample};
 use crate::time::Instant;
 
 const START: f64 = 20.0;

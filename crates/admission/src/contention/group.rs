@@ -28,8 +28,8 @@ use alloc::vec::Vec;
 
 use super::{KINDS_MAX, Type};
 use crate::capacity::auto::Auto;
-use crate::capacity::{Control, Sample};
 use crate::classes::Lines;
+use crate::outside::{Control, Sample};
 use crate::request::RequestType;
 use crate::time::{Duration, Instant};
 

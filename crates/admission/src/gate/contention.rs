@@ -8,9 +8,9 @@
 use alloc::vec::Vec;
 
 use super::Gate;
-use crate::capacity::Sample;
 use crate::contention::{Contention, GROUPS_MAX, Group, KINDS_MAX, Turn};
 use crate::event::Event;
+use crate::outside::Sample;
 use crate::policy;
 use crate::request::{Completion, Outcome};
 use crate::snapshot::GroupSnapshot;

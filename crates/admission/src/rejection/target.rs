@@ -61,7 +61,7 @@ mod offered;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
-use super::{Asked, Refuse, TooMany};
+use super::{Asked, Rule, TooMany};
 use crate::chance::Chance;
 use crate::policy::{Goal, Rejection, Targets};
 use crate::request::RequestType;
@@ -175,7 +175,7 @@ fn goals(targets: &Targets) -> (Goal, Option<Goal>) {
     }
 }
 
-impl Refuse for Target {
+impl Rule for Target {
     fn pass(&mut self, now: Instant, present: u32) {
         self.all.pass(now, present);
     }

@@ -32,7 +32,7 @@ use crate::policy::{Tuning, YakshaSettings};
 use crate::snapshot::Refusing;
 use crate::time::{Duration, Instant};
 
-use super::{Asked, Refuse, TooMany};
+use super::{Asked, Rule, TooMany};
 
 /// The pole of the closed loop, per second (section III).
 const POLE: f64 = -0.1;
@@ -118,7 +118,7 @@ fn gains(plant: f64, interval: Duration) -> (f64, f64) {
     (proportional + half_step, proportional - half_step)
 }
 
-impl Refuse for Yaksha {
+impl Rule for Yaksha {
     fn pass(&mut self, now: Instant, present: u32) {
         let mut steps = 0;
         while self.next <= now {

@@ -10,6 +10,7 @@ use admission::{
 use proptest::prelude::*;
 
 use crate::history::MS;
+use crate::outside;
 
 pub(crate) const POOLS: u8 = 3;
 pub(crate) const KINDS: usize = 6;
@@ -66,9 +67,7 @@ fn capacity() -> impl Strategy<Value = Capacity> {
         Just(Controller::Auto),
         Just(Controller::IncrementalSteps),
         Just(Controller::Parabola),
-        Just(Controller::Vegas),
-        Just(Controller::Gradient2),
-        Just(Controller::Aimd),
+        Just(Controller::Other(outside::ERRATIC)),
     ];
     prop_oneof![
         Just(Capacity::Unlimited),
@@ -97,7 +96,7 @@ fn rejection() -> impl Strategy<Value = Rejection> {
     prop_oneof![
         3 => Just(Rejection::Nobody),
         1 => Just(Rejection::Deadline),
-        1 => Just(Rejection::Codel { target: ms(2), interval: ms(10) }),
+        1 => Just(Rejection::Other(outside::EVERY_OTHER)),
         1 => Just(yaksha(Tuning::SelfTuned)),
         1 => Just(yaksha(Tuning::Static)),
         1 => Just(Rejection::Target(Targets::mean(ms(3)))),

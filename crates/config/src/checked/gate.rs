@@ -284,6 +284,7 @@ pub(crate) fn read_simulated(
         let policy = gate.policy_of(key);
         return (gate.name, policy);
     }
+    section.simulate();
     let protocol = read_protocol(section);
     let cost_window = section.read("cost_window", |value| number(value, 1, Cost::WINDOW_MAX));
     let aging_floor = section.read("aging_floor", raw::at_most_a_day);

@@ -60,8 +60,10 @@ pub(super) fn read(
         section.complain("pinned_max", Complaint::new(why).hint("leave it out for half of them"));
     }
     let long_limit = section.read("long_limit", raw::long_limit);
+    let before = section.before();
+    let capacity = section.read_given("capacity", |value| raw::capacity(value, before));
     let policy = Policy {
-        capacity: section.read_given("capacity", raw::capacity).unwrap_or(default_capacity(connections)),
+        capacity: capacity.unwrap_or(default_capacity(connections)),
         contention: read_contention(section),
         connections,
         long_limit: match long_limit {

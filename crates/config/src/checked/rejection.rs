@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 
 use admission::{Goal, Rejection, Targets, Tuning, YakshaSettings};
+use sim::controllers::CODEL;
+use toml::de::DeValue;
 
 use super::OwnTarget;
-use crate::raw::{self, Complaint, Section};
+use crate::raw::{self, Before, Complaint, Section};
 
 /// The rules by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rule {
+enum Rule {
     Nobody,
     Deadline,
     Codel,
@@ -17,24 +19,35 @@ pub(crate) enum Rule {
     Target,
 }
 
-pub(crate) const RULES: &[(&str, Rule)] = &[
+const RULES: &[(&str, Rule)] = &[
     ("none", Rule::Nobody),
     ("target", Rule::Target),
     ("deadline", Rule::Deadline),
-    ("codel", Rule::Codel),
     ("yaksha", Rule::Yaksha),
 ];
 
 pub(crate) const TUNINGS: &[(&str, Tuning)] = &[("self", Tuning::SelfTuned), ("static", Tuning::Static)];
 
 /// The name of the rule of a policy.
-pub(crate) fn rule_of(rejection: &Rejection) -> Rule {
-    match rejection {
+pub fn rejection_name(rejection: &Rejection) -> &'static str {
+    let rule = match rejection {
         Rejection::Nobody => Rule::Nobody,
         Rejection::Deadline => Rule::Deadline,
-        Rejection::Codel { .. } => Rule::Codel,
         Rejection::Yaksha(_) => Rule::Yaksha,
         Rejection::Target(_) => Rule::Target,
+        Rejection::Other(maker) => return maker.name,
+    };
+    RULES.iter().find(|(_, named)| *named == rule).map_or("?", |(name, _)| *name)
+}
+
+/// The rule of this name.
+fn named(value: &DeValue<'_>, before: Before) -> Result<Rule, Complaint> {
+    match (value, before) {
+        (DeValue::String(text), Before::Simulation) if text == CODEL.name => Ok(Rule::Codel),
+        (DeValue::String(text), Before::Service) if text == CODEL.name => {
+            Err(raw::laboratory("leave it out and write a `target`, such as target = \"150ms\""))
+        }
+        _ => raw::choice(value, RULES),
     }
 }
 
@@ -46,11 +59,8 @@ pub(super) fn read(section: &mut Section<'_>, types: &[OwnTarget]) -> Rejection 
     };
     let has_target = !types.is_empty() || ["target", "target_p95"].iter().any(|key| section.has(key));
     let unless_said = if has_target { Rule::Target } else { Rule::Nobody };
-    let rule = section.read_given("rejection", |value| raw::choice(value, RULES)).unwrap_or(unless_said);
-    let codel = Rejection::Codel {
-        target: section.read("codel_target", raw::some_time),
-        interval: section.read("codel_interval", raw::some_time),
-    };
+    let before = section.before();
+    let rule = section.read_given("rejection", |value| named(value, before)).unwrap_or(unless_said);
     let yaksha = YakshaSettings {
         target: goal.mean.unwrap_or_default(),
         arrivals: section.read("yaksha_arrivals", arrivals),
@@ -63,7 +73,7 @@ pub(super) fn read(section: &mut Section<'_>, types: &[OwnTarget]) -> Rejection 
     match rule {
         Rule::Nobody => Rejection::Nobody,
         Rule::Deadline => Rejection::Deadline,
-        Rule::Codel => codel,
+        Rule::Codel => Rejection::Other(CODEL),
         Rule::Yaksha => Rejection::Yaksha(yaksha),
         Rule::Target => Rejection::Target(Targets { all: goal, types: BTreeMap::new() }),
     }
@@ -100,7 +110,7 @@ fn check_targets(section: &mut Section<'_>, rule: Rule, (has_target, types): (bo
     }
 }
 
-fn arrivals(value: &toml::de::DeValue<'_>) -> Result<f64, Complaint> {
+fn arrivals(value: &DeValue<'_>) -> Result<f64, Complaint> {
     let arrivals = raw::amount(value)?;
     if arrivals > 0.0 { Ok(arrivals) } else { Err(Complaint::new("must be more than 0")) }
 }

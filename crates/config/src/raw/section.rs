@@ -36,8 +36,18 @@ const FOREIGN_KEYS: &[(&str, &str)] = &[
     ("ssl_key_file", "`tls_key` is the gate's key"),
     ("ssl_ca_file", "`tls_client_ca` signs clients' certificates"),
     ("sslrootcert", "`upstream_tls_ca` signs the server's certificate"),
+    ("codel_target", "CoDel is a method to compare with, for simulations; `target` holds a response time"),
+    ("codel_interval", "CoDel is a method to compare with, for simulations; `target` holds a response time"),
     ("dns_max_ttl", "`dns_ttl` is how often the server's name is looked up"),
 ];
+
+/// What a gate stands before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Before {
+    Service,
+    /// A service of a scenario: the gate may have the laboratory's controllers, too.
+    Simulation,
+}
 
 /// One table and the keys that it may hold.
 pub(crate) struct Section<'a> {
@@ -47,6 +57,7 @@ pub(crate) struct Section<'a> {
     fields: &'static [Field],
     /// Whose defaults hold.
     protocol: Protocol,
+    before: Before,
     /// Where its header stands.
     header: usize,
     /// The whole file, for places and quotes.
@@ -63,7 +74,8 @@ impl<'a> Section<'a> {
         (text, header): (&'a str, usize),
         errors: &'a mut Vec<Error>,
     ) -> Self {
-        let mut section = Self { name, table, fields, protocol: Protocol::Postgres, header, text, errors };
+        let (protocol, before) = (Protocol::Postgres, Before::Service);
+        let mut section = Self { name, table, fields, protocol, before, header, text, errors };
         section.refuse_unknown_keys();
         section
     }
@@ -71,6 +83,16 @@ impl<'a> Section<'a> {
     /// From now on the defaults of this protocol hold.
     pub(crate) fn for_protocol(&mut self, protocol: Protocol) {
         self.protocol = protocol;
+    }
+
+    /// From now on the gate is one that stands before a simulation.
+    pub(crate) fn simulate(&mut self) {
+        self.before = Before::Simulation;
+    }
+
+    /// What the gate stands before.
+    pub(crate) fn before(&self) -> Before {
+        self.before
     }
 
     /// The values of unknown keys aren't quoted: one may be a password.

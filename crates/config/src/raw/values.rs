@@ -4,8 +4,10 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use admission::{Capacity, Controller};
+use sim::controllers;
 use toml::de::DeValue;
 
+use super::Before;
 use crate::checked::LongLimit;
 
 /// No time-out is longer: who means "never" should say what he waits for.
@@ -251,18 +253,27 @@ pub(crate) const CONTROLLERS: &[(&str, Controller)] = &[
     ("auto", Controller::Auto),
     ("incremental-steps", Controller::IncrementalSteps),
     ("parabola", Controller::Parabola),
-    ("vegas", Controller::Vegas),
-    ("gradient2", Controller::Gradient2),
-    ("aimd", Controller::Aimd),
 ];
 
+/// What is wrong with a method of the laboratory before a service.
+pub(crate) fn laboratory(instead: &str) -> Complaint {
+    let hint = format!("{instead}; a gate of `gatekeeper simulate` still takes this one");
+    Complaint::new("went to the laboratory, since it only serves to compare").hint(hint)
+}
+
 /// Work, written as a duration; who finds how many requests; or nothing.
-pub(crate) fn capacity(value: &DeValue<'_>) -> Result<Capacity, Complaint> {
+pub(crate) fn capacity(value: &DeValue<'_>, before: Before) -> Result<Capacity, Complaint> {
     let DeValue::String(text) = value else {
         return some_time(value).map(|time| Capacity::Fixed(time.into()));
     };
     if text == "none" {
         return Ok(Capacity::Unlimited);
+    }
+    if let Some(&maker) = controllers::CAPACITIES.iter().find(|maker| maker.name == &**text) {
+        return match before {
+            Before::Simulation => Ok(Capacity::Found(Controller::Other(maker))),
+            Before::Service => Err(laboratory("write \"auto\"")),
+        };
     }
     match CONTROLLERS.iter().find(|(name, _)| *name == &**text) {
         Some((_, controller)) => Ok(Capacity::Found(*controller)),

@@ -4,6 +4,7 @@
 use admission::{Capacity, Controller, Cost, Duration, Instant, Order, Policy};
 use sim::{
     Arrivals, Collapse, Distribution, Kind, Mix, Outcome, Patience, Rate, Run, Scenario, Source, Upstream,
+    controllers,
 };
 
 /// What fixed capacities are tried, in requests.
@@ -13,10 +14,18 @@ pub(crate) const CONTROLLERS: [Controller; 6] = [
     Controller::Auto,
     Controller::IncrementalSteps,
     Controller::Parabola,
-    Controller::Vegas,
-    Controller::Gradient2,
-    Controller::Aimd,
+    Controller::Other(controllers::VEGAS),
+    Controller::Other(controllers::GRADIENT2),
+    Controller::Other(controllers::AIMD),
 ];
+
+/// The name of a controller in a table.
+pub(crate) fn name(controller: Controller) -> String {
+    match controller {
+        Controller::Other(maker) => maker.name.to_owned(),
+        ours => format!("{ours:?}"),
+    }
+}
 
 /// The parts of a run: name, from, to (in seconds).
 pub(crate) const PARTS: [(&str, u64, u64); 5] = [

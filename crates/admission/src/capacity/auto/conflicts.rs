@@ -19,7 +19,7 @@
 //! that gave up none, or with what the trial saw that led to the bound: a deadlock of a second is a twelfth of a stretch of 0.6 s
 //! with twenty in flight, and 0.2 % of these 30 s. In a trial, which is shorter, [`SEVERAL`] of them are asked for.
 
-use crate::capacity::Sample;
+use crate::outside::Sample;
 use crate::time::{Duration, Instant};
 
 /// Fewer may be far better, where so much of the service's time is lost.

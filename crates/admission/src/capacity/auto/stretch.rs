@@ -1,7 +1,7 @@
 //! What was completed in one stretch of time, under one bound.
 
 use super::conflicts::Lost;
-use crate::capacity::Sample;
+use crate::outside::Sample;
 use crate::time::{Duration, Instant};
 
 /// A stretch has so many completions at least …

@@ -1,34 +1,35 @@
-//! TCP Vegas for requests, with the defaults of Netflix's `concurrency-limits` (`VegasLimit`): for comparison.
+//! TCP Vegas for requests, with the defaults of Netflix's `concurrency-limits` (`VegasLimit`).
 //!
-//! Each upstream time T says how many requests queue inside the service, given the shortest time T₀ that was ever seen:
-//! q = ⌈L (1 − T₀/T)⌉ of L in flight. With ℓ = max(1, ⌊log₁₀ L⌋): at most ℓ of them, L grows by 6 ℓ; fewer than 3 ℓ, by ℓ;
-//! more than 6 ℓ, it shrinks by ℓ; and by ℓ for a request that failed. While less than half of L is in flight nothing
-//! changes. Once in 15 to 30 × L requests T₀ is taken anew (the draw's mean here: the judge has no chance of its own).
+//! With T₀ the shortest upstream time that was ever seen, an upstream time T tells how many of the L
+//! requests in flight queue inside the service: q = ⌈L (1 − T₀/T)⌉. Let ℓ = max(1, ⌊log₁₀ L⌋). L grows by 6
+//! ℓ if q is at most ℓ, and by ℓ if q is below 3 ℓ. It shrinks by ℓ if q is above 6 ℓ, and for each request
+//! that failed. While less than half of L is in flight nothing changes. Once in 15 to 30 × L requests T₀ is
+//! taken anew; here after the mean of that draw, since a controller has no chance of its own.
 //!
-//! When it fails: requests of one type are taken to cost the same, so that any mix of short and long ones looks like a
-//! queue; a T₀ taken anew under load makes the load the ideal; a service that works best at one or two never stays there.
+//! **When it fails.** Requests of one type are taken to cost the same, so that any mix of short and long
+//! ones looks like a queue. A T₀ that is taken anew under load makes the load the ideal. Where a service
+//! works best at one or two in flight, it never stays there.
 
-use super::{Control, Sample};
-use crate::time::Instant;
+use admission::{Control, Instant, Sample};
 
 const START: f64 = 20.0;
 const MOST: f64 = 1_000.0;
-/// T₀ is taken anew after so many × L requests: the mean of 30 × U(0.5, 1).
+/// T₀ is taken anew after this number × L of requests, the mean of 30 × U(0.5, 1).
 const RENEWED_AFTER: f64 = 22.5;
 
-/// The state of the controller.
+/// The state of Vegas.
 #[derive(Debug)]
-pub(crate) struct Vegas {
+pub(super) struct Vegas {
     limit: f64,
     top: f64,
-    /// T₀ in seconds; 0: none yet.
+    /// T₀ in seconds; 0 before the first.
     ideal: f64,
     seen: f64,
 }
 
 impl Vegas {
     /// Up to `top`.
-    pub(crate) fn new(top: u32) -> Self {
+    pub(super) fn new(top: u32) -> Self {
         let top = f64::from(top).min(MOST);
         Self { limit: START.min(top), top, ideal: 0.0, seen: 0.0 }
     }

@@ -20,8 +20,7 @@
 //! factor of two behind a valley is missed. A speed that swings with the comparison's rhythm deceives it. With fewer than
 //! some requests a second a comparison takes minutes. Where fewer than [`UNIT`] end, as where all are long, nothing rises.
 
-use super::{Control, Sample};
-use crate::time::{Duration, Instant};
+use admission::{Control, Duration, Instant, Sample};
 
 /// Where it begins.
 const START: u32 = 8;
@@ -165,7 +164,7 @@ impl Due {
 }
 
 #[derive(Debug)]
-pub(crate) struct Search {
+pub(super) struct Search {
     top: u32,
     bound: u32,
     in_force: u32,
@@ -193,7 +192,7 @@ pub(crate) struct Search {
 const RISING: Phase = Phase::Rising { best: None, last: None, step: 2.0 };
 
 impl Search {
-    pub(crate) fn new(top: u32) -> Self {
+    pub(super) fn new(top: u32) -> Self {
         let start = START.min(top);
         let due = Due::now(Instant::ZERO);
         Self {

@@ -1,13 +1,12 @@
-//! Additive increase, multiplicative decrease, with the defaults of Netflix's `concurrency-limits` (`AIMDLimit`): for
-//! comparison.
+//! Additive increase, multiplicative decrease, with the defaults of Netflix's `concurrency-limits`
+//! (`AIMDLimit`).
 //!
-//! A request that failed or took more than 5 s: nine tenths of the limit. Any other, while at least half of the limit is
-//! in flight: one more. Within 20 and 200.
+//! A request that failed or took more than 5 s lowers the limit to nine tenths. Any other request raises it
+//! by one while at least half of the limit is in flight. The limit stays within 20 and 200.
 //!
-//! When it fails: it knows nothing but a time-out, so that it climbs until requests take five seconds.
+//! **When it fails.** It knows nothing but a time-out, so that it climbs until requests take five seconds.
 
-use super::{Control, Sample};
-use crate::time::{Duration, Instant};
+use admission::{Control, Duration, Instant, Sample};
 
 const LEAST: u32 = 20;
 const MOST: u32 = 200;
@@ -17,14 +16,14 @@ const BACKOFF: u32 = 90;
 
 /// The state of the controller.
 #[derive(Debug)]
-pub(crate) struct Aimd {
+pub(super) struct Aimd {
     limit: u32,
     top: u32,
 }
 
 impl Aimd {
     /// Up to `top`.
-    pub(crate) fn new(top: u32) -> Self {
+    pub(super) fn new(top: u32) -> Self {
         let top = top.min(MOST);
         Self { limit: LEAST.min(top), top }
     }

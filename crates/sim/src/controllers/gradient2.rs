@@ -1,16 +1,15 @@
-//! The gradient of a long and a short mean of upstream times, with the defaults of Netflix's `concurrency-limits`
-//! (`Gradient2Limit` behind `WindowedLimit`): for comparison.
+//! The gradient of a long and a short mean of upstream times, with the defaults of Netflix's
+//! `concurrency-limits` (`Gradient2Limit` behind `WindowedLimit`).
 //!
-//! Over windows of at least 1 s and ten requests: S, the window's mean upstream time; M, an exponential mean of the
-//! windows' (the weight of the newest is 2/601; of the first ten, the plain mean), lowered by 5 % whenever it is more
-//! than twice S. The limit goes to L · max(½, min(1, 1.5 M/S)) + 4, by a fifth of the way, within 20 and 200. A window with
-//! less than half of L in flight changes nothing.
+//! A window lasts for at least 1 s and ten requests, and S is its mean upstream time. M is an exponential
+//! mean of the windows' means: the newest weighs 2/601, and of the first ten M is the plain mean. Whenever M
+//! is more than twice S, it is lowered by 5 %. The limit goes to L · max(½, min(1, 1.5 M/S)) + 4 by a fifth
+//! of the way, within 20 and 200. A window with less than half of L in flight changes nothing.
 //!
-//! When it fails: it never goes below 20; in a long incident M follows S and the limit opens again (drift of the ideal); a mix
-//! that becomes longer looks like a queue; the cold start's M is whatever it began with.
+//! **When it fails.** It never goes below 20. In a long incident M follows S, and the limit opens again. A
+//! mix that becomes longer looks like a queue. After a cold start M is what the service began with.
 
-use super::{Control, Sample};
-use crate::time::{Duration, Instant};
+use admission::{Control, Duration, Instant, Sample};
 
 const LEAST: f64 = 20.0;
 const MOST: f64 = 200.0;
@@ -24,7 +23,7 @@ const QUEUE: f64 = 4.0;
 
 /// The state of the controller.
 #[derive(Debug)]
-pub(crate) struct Gradient2 {
+pub(super) struct Gradient2 {
     limit: f64,
     top: f64,
     long: f64,
@@ -37,7 +36,7 @@ pub(crate) struct Gradient2 {
 
 impl Gradient2 {
     /// Up to `top`.
-    pub(crate) fn new(top: u32) -> Self {
+    pub(super) fn new(top: u32) -> Self {
         let top = f64::from(top).min(MOST);
         Self {
             limit: LEAST.min(top),

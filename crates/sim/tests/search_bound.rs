@@ -132,5 +132,8 @@ fn work_that_runs_on_for_clients_that_have_left_counts_as_no_answer() {
     let upstream = Upstream::sharing(4, Collapse::None);
     let scenario = steps(vec![kind(300.0, 0.5)], vec![1.0], upstream, rate, impatient);
     let scenario = Scenario { duration: seconds(300.0), warm_up: seconds(60.0), ..scenario };
-    assert!(part_of_the_best("work that runs on", &scenario, &[3, 4, 5]) >= 0.65);
+    for seed in [1, 3, 5] {
+        let scenario = Scenario { seed, ..scenario.clone() };
+        assert!(part_of_the_best("work that runs on", &scenario, &[3, 4, 5]) >= 0.8, "seed {seed}");
+    }
 }

@@ -1,254 +1,277 @@
-//! Ours, in the laboratory only so far: in a burst the bound rises freely, and where saturation lasts numbers are compared.
-//! It is to replace `auto` (`auto.rs`); decision 0238 says what it reaches and what it lacks.
+//! Ours, until it takes the place of `auto`: a free rise in bursts, and comparisons where saturation lasts.
+//! Decision 0238 says what it reaches and what it lacks.
 //!
-//! **Idea.** Neither a response time nor a processor's utilization tells that a service does too much at once. What counts is
-//! the work of requests that are answered in a second; an answer to a client that has left counts as nothing. Two questions:
+//! **Idea.** Neither a response time nor a processor's utilization shows that a service does too much at
+//! once. What counts is the work of the requests that are answered in a second. An answer to a client that
+//! has left counts as nothing. There are two cases:
 //!
-//! * *A burst.* Requests wait, but not yet for [`LASTS`] and [`MANY`] completions. The bound rises after each stretch: twofold
-//!   while each step gains half of what it could, else by [`CLIMB`]. Nothing has to be proved. Only a huge loss against the
-//!   best stretch ends the rise: the bound returns there, which is then a ceiling until the loss is made up for [`WORTH`] times.
-//! * *Saturation that lasts.* The bound is compared with one other number at a time, A B A B … A (A is the bound). The mean of
-//!   ln B − (ln A + ln A′)/2 over the pairs is judged. Its error is the larger of the pairs' spread and of the counts' noise.
-//!   A larger number must gain 2 % at three errors. A smaller one also stands if all of its steps together lose less than 2 %
-//!   at an error below 2 %: the order of the queue has more to choose from then. A huge difference is believed at once.
-//!   The numbers are: what stood before the burst, a step of [`STEP`] down or up, and a short look at 2, 4, 8 …, 1 in turn.
-//!   A look crosses valleys, and frees a service that recovers only when it has little to do.
+//! * *A burst.* Requests wait, but not yet for [`LASTS`] and [`MANY`] answers. The bound rises after each
+//!   stretch: twofold while each step gains half of what it could, else by [`CLIMB`]. A rise needs no proof.
+//!   Only a huge loss against the best stretch ends it, and the bound returns to where the best was. That
+//!   number is a ceiling until the loss is made up for.
+//! * *Saturation that lasts.* The bound A is compared with one other number B at a time, in stretches A B A
+//!   B … Each pair gives ln B − (ln A + ln A′)/2, and the mean of the pairs is judged. Its error is the
+//!   larger of two: the spread of the pairs, and the noise of the counts. A larger number must gain 2 % at
+//!   three errors. A smaller one also stands if all steps down together lose less than 2 %, at an error
+//!   below 2 %: the order of the queue has more to choose from then. A huge difference is believed at once.
+//!   The other number is the one from before the burst, or a step of [`STEP`] down or up, or at times a
+//!   short look at 2, 4, 8 … or 1. A look crosses valleys, and frees a service that recovers only when it
+//!   has little to do.
 //!
-//! Refused for a target counts as waiting. Then the search starts from what is in flight, as the bound isn't reached.
+//! A request that is refused for a target counts as one that waits. The search then starts from the number
+//! in flight, since the bound isn't reached.
 //!
-//! **When it fails.** A cliff from which no smaller number leads back is met by a burst that reaches it. A peak narrower than a
-//! factor of two behind a valley is missed. A speed that swings with the comparison's rhythm deceives it. With fewer than
-//! some requests a second a comparison takes minutes. Where fewer than [`UNIT`] end, as where all are long, nothing rises.
+//! **When it fails.** A burst may reach a cliff from which no smaller number leads back. A peak narrower
+//! than a factor of two behind a valley is missed. A service whose speed swings in the rhythm of the
+//! comparison deceives it. At a few requests a second a comparison takes minutes. Where fewer than [`UNIT`]
+//! requests end, as where all are long, nothing rises.
 
 use admission::{Control, Duration, Instant, Sample};
 
-/// Where it begins.
+/// The search begins with this bound.
 const START: u32 = 8;
-/// A stretch has so many completions at least, or as many as may be in flight.
+/// A stretch has at least this many completions, and at least as many as may be in flight.
 const UNIT: u32 = 16;
-/// ln 1.6: a loss or a gain that is believed after one stretch.
+/// A difference of this logarithm (a factor of 1.6) is believed after one stretch.
 const HUGE: f64 = 0.47;
-/// So many standard errors are beyond chance.
+/// A look is worth a move if it gains this logarithm (a factor of 1.2).
+const LOOK: f64 = 0.18;
+/// A difference of this many standard errors is no chance.
 const SURE: f64 = 3.0;
-/// What may be lost, and an error that tells so.
+/// Two numbers are alike if this logarithm is more than the loss, and more than its error.
 const ALIKE: f64 = 0.02;
-/// Saturation lasts when requests have waited for so long, and so many were completed meanwhile.
+/// Saturation lasts when requests have waited for this many seconds …
 const LASTS: f64 = 3.0;
+/// … and this many of them were answered meanwhile.
 const MANY: u32 = 200;
-/// A step of the search.
+/// A step of the search is by this factor, and every other time by its root.
 const STEP: f64 = 1.5;
-/// A burst that gains nothing goes on in steps of this.
+/// A burst whose last step gained little goes on by this factor.
 const CLIMB: f64 = 1.25;
-/// The most pairs of a comparison; and so many times as long as the first a stretch may become.
+/// A comparison has at most this many pairs.
 const PAIRS_MAX: u32 = 24;
+/// The stretches of a comparison become at most this many times as long as the first.
 const GROWTH_MAX: u32 = 16;
-/// What nothing came of rests for so long at first, twice as long each time, until
+/// A kind of step that gained nothing rests for this time at first, and for twice as long each time.
 const REST: Duration = Duration::from_secs(1);
+/// No rest is longer than this.
 const REST_MAX: Duration = Duration::from_secs(120);
-/// What a look lost is made up for so many times, so that looks lose 2 %.
+/// A rest makes up for what the step lost this many times, so that looks lose 2 % of what is answered.
 const WORTH: u32 = 50;
-/// A bound is put in force, and a stretch ends, after this time at the latest.
+/// A bound counts as in force, a wait as saturation, and a burst as a new one after this time at the latest.
 const LATEST: Duration = Duration::from_secs(10);
+/// A comparison's stretch with few completions ends after this time, or a multiple of it.
+const SLOW: Duration = Duration::from_nanos(LATEST.as_nanos() as u64 / 3);
+/// No stretch of a comparison is shorter than this.
 const SHORTEST: Duration = Duration::from_millis(100);
 
-/// What is completed under one bound, while others wait.
-#[derive(Clone, Debug)]
+/// What ends under one bound while others wait.
+#[derive(Clone, Debug, Default)]
 struct Stretch {
     began: Instant,
-    /// So many are still to end before it is measured.
-    left: u32,
+    /// How many of those begun under another bound are still to end before this one is measured.
+    unsettled: u32,
+    /// How long others have waited in it.
     seconds: f64,
-    count: u32,
     ended: u32,
+    answered: u32,
+    /// The work of the answers, and the sum of its squares.
     work: f64,
     squares: f64,
-    /// What the last one would count for.
+    /// The work of the request that ended last.
     last: f64,
+    /// The number in flight, integrated over `seconds`.
     in_flight: f64,
 }
 
-#[derive(Clone, Copy, Debug)]
+/// The logarithm of the work answered in a second, and the variance that it has by chance.
+#[derive(Clone, Copy, Debug, Default)]
 struct Yield {
     rate: f64,
     noise: f64,
 }
 
 impl Stretch {
-    fn new(now: Instant, left: u32) -> Self {
-        Self {
-            began: now,
-            left,
-            seconds: 0.0,
-            count: 0,
-            ended: 0,
-            work: 0.0,
-            squares: 0.0,
-            last: 1e-3,
-            in_flight: 0.0,
-        }
+    fn new(began: Instant, unsettled: u32) -> Self {
+        Self { began, unsettled, last: 1e-3, ..Self::default() }
     }
 
-    /// The logarithm of the work completed in a second, and its variance by chance. Half a completion more than there were, so
-    /// that none at all has a logarithm, too.
-    fn end(&self) -> Yield {
-        let mean = if self.count > 0 { self.work / f64::from(self.count) } else { self.last };
+    /// Half an answer more than there were counts, so that none at all has a logarithm as well.
+    fn measure(&self) -> Yield {
+        let mean = if self.answered > 0 { self.work / f64::from(self.answered) } else { self.last };
         let work = self.work + mean / 2.0;
-        Yield {
-            rate: libm::log(work / self.seconds.max(1e-9)),
-            noise: (self.squares + mean * mean) / (work * work),
-        }
+        let noise = (self.squares + mean * mean) / (work * work);
+        Yield { rate: libm::log(work / self.seconds.max(1e-9)), noise }
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The other number of a comparison: the one from before the burst, few for a moment, or a step away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Way {
+    #[default]
     Former,
     Look,
     Down,
     Up,
 }
 
-#[derive(Clone, Debug)]
+/// A comparison of the bound with another number.
+#[derive(Clone, Debug, Default)]
 struct Trial {
     way: Way,
     other: u32,
+    /// The last stretch under the bound, and the one under the other number since.
     before: Yield,
     there: Option<Yield>,
     pairs: u32,
+    /// The sums of the pairs' differences, of the squares of these, and of their noise.
     sum: f64,
     squares: f64,
     noise: f64,
+    /// How long the other number was in force.
     away: Duration,
 }
 
-#[derive(Clone, Debug)]
+impl Trial {
+    /// A pair of stretches ends with `here`, under the bound.
+    fn add(&mut self, there: Yield, here: Yield) {
+        let before = std::mem::replace(&mut self.before, here);
+        let difference = there.rate - f64::midpoint(before.rate, here.rate);
+        self.pairs += 1;
+        self.sum += difference;
+        self.squares += difference * difference;
+        self.noise += there.noise + (before.noise + here.noise) / 4.0;
+    }
+
+    /// The mean difference, its error by the noise of the counts, and by the spread of three pairs or more.
+    fn result(&self) -> (f64, f64, Option<f64>) {
+        let pairs = f64::from(self.pairs);
+        let mean = self.sum / pairs;
+        let variance = (self.squares - self.sum * mean) / (pairs - 1.0);
+        let spread = (self.pairs >= 3).then(|| libm::sqrt(variance.max(0.0) / pairs));
+        (mean, libm::sqrt(self.noise) / pairs, spread)
+    }
+}
+
+/// The best stretch of a burst.
+#[derive(Clone, Copy, Debug)]
+struct Best {
+    bound: u32,
+    end: Yield,
+    /// How many requests ended in a second, answered or not.
+    pace: f64,
+    at: Instant,
+}
+
+#[derive(Clone, Debug, Default)]
 enum Phase {
-    /// A burst: the bound rises. The best of it so far; the last stretch; by which factor the bound has risen since.
+    /// A burst: its best and its last stretch, and the factor of the last step.
     Rising {
         best: Option<Best>,
         last: Option<Yield>,
         step: f64,
     },
+    /// Saturation lasts, and the bound is measured before a comparison.
+    #[default]
     Watching,
     Trying(Trial),
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Best {
-    bound: u32,
-    end: Yield,
-    /// Requests that ended in a second.
-    pace: f64,
-    at: Instant,
-}
+const RISING: Phase = Phase::Rising { best: None, last: None, step: 2.0 };
 
-#[derive(Clone, Copy, Debug)]
+/// When a kind of step is due again.
+#[derive(Clone, Copy, Debug, Default)]
 struct Due {
     at: Instant,
-    rest: Duration,
     tries: u32,
 }
 
 impl Due {
     fn now(now: Instant) -> Self {
-        Self { at: now, rest: REST, tries: 0 }
+        Self { at: now, tries: 0 }
     }
+
+    /// The step gained nothing, and `lost` is the time that it cost.
     fn rest(&mut self, now: Instant, lost: Duration) {
-        self.at = now.after(self.rest.max(lost.saturating_mul(WORTH).min(REST_MAX)));
-        self.rest = (self.rest * 2).min(REST_MAX);
+        let rest = REST.saturating_mul(1 << self.tries.min(10));
+        self.at = now.after(rest.max(lost.saturating_mul(WORTH)).min(REST_MAX));
         self.tries += 1;
     }
+
     fn step(&self) -> f64 {
         if self.tries % 2 == 0 { STEP } else { libm::sqrt(STEP) }
     }
 }
 
-#[derive(Debug)]
+/// The state of the search.
+#[derive(Debug, Default)]
 pub(super) struct Search {
     top: u32,
+    /// The number found, the number that is in force now, and the number found before the burst.
     bound: u32,
     in_force: u32,
     former: u32,
     phase: Phase,
     stretch: Stretch,
-    spell: f64,
-    served: u32,
+    /// For how many seconds requests have waited (at most [`LATEST`]), and how many were answered meanwhile.
+    waited: f64,
+    answered: u32,
+    /// When a burst may rise beyond `ceiling` again, and when each kind of comparison is due.
     rise: Due,
     ceiling: u32,
     look: Due,
     down: Due,
     up: Due,
+    /// The last look was at 2 to this power.
     octave: u32,
+    /// The logarithm that steps down have lost since the last gain.
     given_up: f64,
     trials: u64,
     now: Instant,
     in_flight: u32,
     waits: bool,
+    /// When a request was refused last for a target.
     refused: Option<Instant>,
     gain: Option<f64>,
     held: bool,
 }
 
-const RISING: Phase = Phase::Rising { best: None, last: None, step: 2.0 };
-
 impl Search {
+    /// Up to `top`.
     pub(super) fn new(top: u32) -> Self {
         let start = START.min(top);
-        let due = Due::now(Instant::ZERO);
-        Self {
-            top,
-            bound: start,
-            in_force: start,
-            former: start,
-            phase: RISING,
-            stretch: Stretch::new(Instant::ZERO, 0),
-            spell: 0.0,
-            served: 0,
-            rise: due,
-            ceiling: top,
-            look: due,
-            down: due,
-            up: due,
-            octave: 0,
-            given_up: 0.0,
-            trials: 0,
-            now: Instant::ZERO,
-            in_flight: 0,
-            waits: false,
-            refused: None,
-            gain: None,
-            held: false,
-        }
+        let numbers =
+            Self { top, bound: start, in_force: start, former: start, ceiling: top, ..Self::default() };
+        Self { phase: RISING, stretch: Stretch::new(Instant::ZERO, 0), ..numbers }
     }
 
     fn pass(&mut self, now: Instant) {
         let passed = now.since(self.now).as_secs_f64();
         self.now = now;
         if self.waits {
-            self.spell = (self.spell + passed).min(LATEST.as_secs_f64());
-            if self.stretch.left == 0 {
+            self.waited = (self.waited + passed).min(LATEST.as_secs_f64());
+            if self.stretch.unsettled == 0 {
                 self.stretch.seconds += passed;
                 self.stretch.in_flight += passed * f64::from(self.in_flight);
             }
-        } else if self.spell > 0.0 {
-            self.spell -= 4.0 * passed;
-            if self.spell <= 0.0 {
-                self.end_spell(now);
+        } else if self.waited > 0.0 {
+            self.waited -= 4.0 * passed;
+            if self.waited <= 0.0 {
+                self.calm_down(now);
             }
         }
     }
 
-    /// Nobody waits any more.
-    fn end_spell(&mut self, now: Instant) {
-        (self.spell, self.served) = (0.0, 0);
-        if let Phase::Trying(trial) = &self.phase
-            && self.in_force == trial.other
-            && trial.way == Way::Up
+    /// Saturation is over, and the next burst may rise. It knows the best of a burst a moment ago.
+    fn calm_down(&mut self, now: Instant) {
+        (self.waited, self.answered) = (0.0, 0);
+        if let Phase::Trying(Trial { way: Way::Up, other, .. }) = self.phase
+            && self.in_force == other
         {
-            self.bound = trial.other;
+            self.bound = other;
         }
-        self.phase = match &self.phase {
-            &Phase::Rising { best: Some(best), .. } if now.since(best.at) < LATEST => {
+        self.phase = match self.phase {
+            Phase::Rising { best: Some(best), .. } if now.since(best.at) < LATEST => {
                 Phase::Rising { best: Some(best), last: Some(best.end), step: 2.0 }
             }
             _ => RISING,
@@ -257,21 +280,15 @@ impl Search {
     }
 
     fn put(&mut self, now: Instant, most: u32) {
-        let left = if most == self.in_force { 0 } else { most };
+        let unsettled = if most == self.in_force { 0 } else { most };
         self.in_force = most;
-        self.stretch = Stretch::new(now, left);
-    }
-
-    fn lasts(&self) -> bool {
-        let longest = LATEST.as_secs_f64();
-        self.spell >= LASTS && self.served >= MANY || self.spell >= longest
+        self.stretch = Stretch::new(now, unsettled);
     }
 
     fn step(&mut self, now: Instant) {
-        if self.stretch.left > 0 {
-            let waited = now.since(self.stretch.began);
-            let there = self.in_flight <= self.in_force;
-            if waited >= LATEST || there && waited >= LATEST / 3 {
+        if self.stretch.unsettled > 0 {
+            let since = now.since(self.stretch.began);
+            if since >= LATEST || since >= SLOW && self.in_flight <= self.in_force {
                 self.stretch = Stretch::new(now, 0);
             }
             return;
@@ -279,59 +296,54 @@ impl Search {
         if !self.waits {
             return;
         }
-        let lasts = self.lasts();
+        let lasts = self.waited >= LASTS && self.answered >= MANY || self.waited >= LATEST.as_secs_f64();
         match &self.phase {
             Phase::Rising { .. } if lasts => {
                 self.phase = Phase::Watching;
                 self.stretch = Stretch::new(now, 0);
             }
-            Phase::Rising { best, step, .. } => {
-                let full = self.in_flight >= self.in_force;
-                let enough =
-                    if *step >= 2.0 { UNIT.max(self.in_force) } else { (4 * UNIT).max(2 * self.in_force) };
-                let late = best.is_some_and(|best| self.stretch.seconds * best.pace >= f64::from(enough));
-                if full && (self.stretch.ended >= enough || late) {
-                    self.rise(now, self.stretch.ended >= enough);
-                }
-            }
-            Phase::Watching if self.is_over(now, 1) => {
-                self.choose(now);
-            }
+            Phase::Rising { .. } => self.rise(now),
+            Phase::Watching if self.is_over(now, 1) => self.choose(now),
             Phase::Trying(trial) if self.is_over(now, trial.pairs + 1) => self.compare(now),
             Phase::Watching | Phase::Trying(_) => {}
         }
     }
 
+    /// Whether a stretch of `times` the usual length is over.
     fn is_over(&self, now: Instant, times: u32) -> bool {
-        let enough = UNIT.max(self.in_force).saturating_mul(times.min(GROWTH_MAX));
+        let times = times.min(GROWTH_MAX);
         let long = now.since(self.stretch.began);
-        self.stretch.count >= enough && long >= SHORTEST
-            || long >= (LATEST / 3).saturating_mul(times.min(GROWTH_MAX))
+        let enough = UNIT.max(self.in_force).saturating_mul(times);
+        self.stretch.answered >= enough && long >= SHORTEST || long >= SLOW.saturating_mul(times)
     }
 
-    /// A burst: a stretch under the bound in force is over, or would be at the best pace.
-    fn rise(&mut self, now: Instant, is_over: bool) {
+    /// A burst goes on when its stretch is over, and is judged when that was due at the best pace.
+    fn rise(&mut self, now: Instant) {
         let Phase::Rising { best, last, step } = &mut self.phase else { return };
-        let here = self.stretch.end();
-        if let Some(best) = best
+        let Stretch { ended, seconds, began, .. } = self.stretch;
+        let enough = if *step >= 2.0 { UNIT.max(self.in_force) } else { (4 * UNIT).max(2 * self.in_force) };
+        let is_late = best.is_some_and(|best| seconds * best.pace >= f64::from(enough));
+        if self.in_flight < self.in_force || ended < enough && !is_late {
+            return;
+        }
+        let here = self.stretch.measure();
+        if let Some(best) = *best
             && self.bound > best.bound
-            && self.stretch.seconds * best.pace > libm::exp(HUGE) * f64::from(self.stretch.ended)
             && best.end.rate - here.rate > HUGE.max(SURE * libm::sqrt(best.end.noise + here.noise))
         {
             (self.bound, self.ceiling) = (best.bound, best.bound);
-            let lost = now.since(self.stretch.began);
-            self.rise.rest(now, lost);
-            self.phase = Phase::Rising { best: Some(*best), last: Some(best.end), step: CLIMB };
+            self.rise.rest(now, now.since(began));
+            self.phase = Phase::Rising { best: Some(best), last: Some(best.end), step: CLIMB };
             return self.put(now, self.bound);
         }
-        if !is_over {
+        if ended < enough {
             return;
         }
         if best.is_none_or(|best| here.rate > best.end.rate) {
-            let pace = f64::from(self.stretch.ended) / self.stretch.seconds.max(1e-9);
+            let pace = f64::from(ended) / seconds.max(1e-9);
             *best = Some(Best { bound: self.bound, end: here, pace, at: now });
         }
-        // Half of what it would gain if each more were served beside the others.
+        // Half of what the step would gain if each more were served beside the others.
         let gains = last.is_none_or(|last| here.rate - last.rate > libm::log(*step) / 2.0);
         (*last, *step) = (Some(here), if gains { 2.0 } else { CLIMB });
         if self.bound > 2 * self.ceiling {
@@ -340,16 +352,16 @@ impl Search {
         let most = if now < self.rise.at { self.ceiling.max(self.bound) } else { self.top };
         self.bound = larger(self.bound, *step).min(most).min(self.top);
         self.in_force = self.bound;
-        // No settling: what is slower there is seen soon enough.
+        // The next stretch begins at once: if the service becomes slower, that is seen soon enough.
         self.stretch = Stretch::new(now, 0);
     }
 
-    /// Saturation lasts. What is compared with the present bound now.
+    /// Saturation lasts, and the bound was measured: it is compared with another number if one is due.
     fn choose(&mut self, now: Instant) {
-        let before = self.stretch.end();
+        let before = self.stretch.measure();
         let mean = self.stretch.in_flight / self.stretch.seconds.max(1e-9);
-        let level =
-            if mean < 0.75 * f64::from(self.bound) { (libm::round(mean) as u32).max(1) } else { self.bound };
+        let is_reached = mean >= 0.75 * f64::from(self.bound);
+        let level = if is_reached { self.bound } else { (libm::round(mean) as u32).max(1) };
         self.stretch = Stretch::new(now, 0);
         if self.held {
             return;
@@ -357,10 +369,10 @@ impl Search {
         let lower = smaller(level, self.down.step());
         let higher = larger(self.bound, self.up.step()).min(self.top);
         let (way, other) = if self.look.at <= now && level > 2 {
+            // The first look is at two: what is freed by few is mostly freed by two.
             let octaves = 31 - (level - 1).leading_zeros();
-            self.octave = (self.octave + 1) % octaves.max(1);
-            // The second first: what is freed by few is mostly freed by two.
-            (Way::Look, 1 << ((self.octave) % octaves.max(1)))
+            self.octave = (self.octave + 1) % octaves;
+            (Way::Look, 1 << self.octave)
         } else if self.former < level {
             (Way::Former, self.former)
         } else if self.down.at <= now && lower < level {
@@ -371,81 +383,55 @@ impl Search {
             return;
         };
         self.trials += 1;
-        self.phase = Phase::Trying(Trial {
-            way,
-            other,
-            before,
-            there: None,
-            pairs: 0,
-            sum: 0.0,
-            squares: 0.0,
-            noise: 0.0,
-            away: Duration::ZERO,
-        });
+        self.phase = Phase::Trying(Trial { way, other, before, ..Trial::default() });
     }
 
     /// A stretch of a comparison has ended.
     fn compare(&mut self, now: Instant) {
-        let here = self.stretch.end();
-        let (took, in_force, bound) = (now.since(self.stretch.began), self.in_force, self.bound);
+        let here = self.stretch.measure();
+        let bound = self.bound;
         let Phase::Trying(trial) = &mut self.phase else { return };
-        if in_force == trial.other {
-            trial.away = trial.away.saturating_add(took);
+        let other = trial.other;
+        if self.in_force == other {
+            trial.away = trial.away.saturating_add(now.since(self.stretch.began));
             let difference = here.rate - trial.before.rate;
             let error = libm::sqrt(here.noise + trial.before.noise);
-            let huge = difference.abs() > HUGE.max(SURE * error);
-            let way = trial.way;
-            if way == Way::Look {
-                return self.conclude(now, difference > 0.18_f64.max(2.0 * error), difference);
+            if trial.way == Way::Look {
+                return self.conclude(now, difference > LOOK.max(2.0 * error), difference);
             }
-            if huge {
+            if difference.abs() > HUGE.max(SURE * error) {
                 return self.conclude(now, difference > 0.0, difference);
             }
             trial.there = Some(here);
             return self.put(now, bound);
         }
-        let before = core::mem::replace(&mut trial.before, here);
         let Some(there) = trial.there.take() else {
-            let other = trial.other;
+            trial.before = here;
             return self.put(now, other);
         };
-        let difference = there.rate - f64::midpoint(before.rate, here.rate);
-        trial.pairs += 1;
-        trial.sum += difference;
-        trial.squares += difference * difference;
-        trial.noise += there.noise + (before.noise + here.noise) / 4.0;
-        let pairs = f64::from(trial.pairs);
-        let mean = trial.sum / pairs;
-        let chance = libm::sqrt(trial.noise) / pairs;
-        let spread = if trial.pairs < 3 {
-            f64::INFINITY
-        } else {
-            libm::sqrt(((trial.squares - trial.sum * mean) / (pairs - 1.0)).max(0.0) / pairs)
-        };
-        let error = spread.max(chance);
-        let lower = trial.other < bound;
-        let over = mean.abs() > HUGE.max(SURE * chance)
-            || mean.abs() > SURE * error && (mean.abs() > ALIKE || lower)
+        trial.add(there, here);
+        let (mean, chance, spread) = trial.result();
+        let error = spread.map_or(f64::INFINITY, |spread| spread.max(chance));
+        let is_lower = other < bound;
+        let is_over = mean.abs() > HUGE.max(SURE * chance)
+            || mean.abs() > SURE * error && (mean.abs() > ALIKE || is_lower)
             || error < ALIKE
             || trial.pairs >= PAIRS_MAX;
-        if !over {
-            let other = trial.other;
+        if !is_over {
             return self.put(now, other);
         }
-        let proved = mean > ALIKE && mean > SURE * chance.max(if spread.is_finite() { spread } else { 0.0 });
-        let alike = lower && error < ALIKE && mean > self.given_up - ALIKE;
-        if alike && !proved {
-            self.given_up += (-mean).max(0.0);
-        } else if proved {
+        let gains = mean > ALIKE && mean > SURE * chance.max(spread.unwrap_or(0.0));
+        let is_alike = is_lower && error < ALIKE && mean > self.given_up - ALIKE;
+        if gains {
             self.given_up = 0.0;
+        } else if is_alike {
+            self.given_up += (-mean).max(0.0);
         }
-        self.conclude(now, proved || alike, mean);
+        self.conclude(now, gains || is_alike, mean);
     }
 
     fn conclude(&mut self, now: Instant, accepted: bool, difference: f64) {
-        let Phase::Trying(trial) = core::mem::replace(&mut self.phase, Phase::Watching) else { return };
-        let way = trial.way;
-        let lost = trial.away.mul_f64((1.0 - libm::exp(difference)).clamp(0.0, 1.0));
+        let Phase::Trying(trial) = std::mem::replace(&mut self.phase, Phase::Watching) else { return };
         if accepted {
             self.bound = trial.other;
             self.gain = Some(libm::exp(difference) - 1.0);
@@ -456,6 +442,7 @@ impl Search {
                 Way::Look => self.given_up = 0.0,
             }
         } else {
+            let lost = trial.away.mul_f64((1.0 - libm::exp(difference)).clamp(0.0, 1.0));
             match trial.way {
                 Way::Up => self.up.rest(now, lost),
                 Way::Down => self.down.rest(now, lost),
@@ -463,7 +450,7 @@ impl Search {
                 Way::Former => {}
             }
         }
-        if way != Way::Look || accepted {
+        if trial.way != Way::Look || accepted {
             self.former = self.bound;
         }
         self.put(now, self.bound);
@@ -493,11 +480,11 @@ impl Control for Search {
     fn complete(&mut self, now: Instant, sample: &Sample) {
         self.pass(now);
         let stretch = &mut self.stretch;
-        if stretch.left > 0 {
-            // Those begun under another bound don't count; a lower one isn't in force before they have ended.
+        if stretch.unsettled > 0 {
+            // A lower bound isn't in force before enough of those begun under another one have ended.
             if sample.in_flight <= self.in_force {
-                stretch.left -= 1;
-                if stretch.left == 0 {
+                stretch.unsettled -= 1;
+                if stretch.unsettled == 0 {
                     *stretch = Stretch::new(now, 0);
                 }
             }
@@ -505,8 +492,8 @@ impl Control for Search {
             stretch.ended += 1;
             stretch.last = sample.work;
             if sample.answered {
-                self.served = self.served.saturating_add(1);
-                stretch.count += 1;
+                self.answered = self.answered.saturating_add(1);
+                stretch.answered += 1;
                 stretch.work += sample.work;
                 stretch.squares += sample.work * sample.work;
             }

@@ -1,11 +1,12 @@
 # The entry points. `make test` and `make demo` do their own set-up, on a fresh machine too.
 
-.PHONY: help demo release figures experiments test conformance conformance-psycopg lint bench fuzz setup
+.PHONY: help demo release figures catalogue experiments test conformance conformance-psycopg lint bench fuzz setup
 
 help:
 	@echo 'make demo     a flash sale before a private PostgreSQL, and an overloaded site, with and without the gatekeeper (150 seconds)'
 	@echo 'make release  the gatekeeper as it is meant to run for good, guided by a profile of its own work: target/guided/gatekeeper (ten minutes)'
 	@echo 'make figures  the figures of the papers, simulated: docs/guide/figures.md (a few minutes)'
+	@echo 'make catalogue  every scenario of the catalogue, simulated: docs/results/catalogue.md (less than ten minutes)'
 	@echo 'make test     every test: unit, laws, dialogues, real PostgreSQL and its drivers in five languages, a site and real clients'
 	@echo 'make conformance  only the own suites of pgx and lib/pq, with what they print'
 	@echo 'make conformance-psycopg  psycopg'\''s, from a checkout: GATEKEEPER_PSYCOPG_SUITE says where'
@@ -32,6 +33,10 @@ release:
 figures:
 	cargo build --release --locked -p figures
 	$(built)/figures
+
+catalogue:
+	cargo build --release --locked -p figures
+	$(built)/catalogue
 
 # What stands in between is measured as it is meant to run.
 bench: export GATEKEEPER_BIN = $(or $(CARGO_TARGET_DIR),target)/guided/gatekeeper

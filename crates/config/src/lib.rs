@@ -29,12 +29,12 @@ pub use checked::{
 pub use effective::{Row, capacity_text, effective, rows};
 pub use error::{Error, Errors, Origin, Position};
 pub use raw::{
-    ADMIN, APPLICATION, CLASS, COMMON, Field, FieldDefault, Form, GATE, HTTP, LOG, OWN_TARGET, POSTGRES,
-    ROUTE, SCENARIO, SOURCE, SWEEP, TYPE, UPSTREAM,
+    ADMIN, APPLICATION, CLASS, COMMON, Field, FieldDefault, Form, GATE, GOAL, HTTP, LOG, OWN_TARGET,
+    POSTGRES, ROUTE, SCENARIO, SOURCE, SWEEP, TYPE, UPSTREAM,
 };
 pub use reference::{reference, scenario_reference};
 pub use reload::{Change, Reload, reload};
-pub use scenario::{Experiment, Sweep, WITHOUT_GATE, load_scenario};
+pub use scenario::{Experiment, FIXED_GATE, Goal, Sweep, WITHOUT_GATE, load_scenario};
 
 /// The longest config file that is read, in bytes: a thousand gates with every key.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;

@@ -22,13 +22,13 @@ pub use gate::{COMMON, GATE};
 pub use http::{CLASS, HTTP, ROUTE};
 pub use policy::OWN_TARGET;
 pub use postgres::POSTGRES;
-pub use scenario::{APPLICATION, SCENARIO, SOURCE, SWEEP, TYPE, UPSTREAM};
+pub use scenario::{APPLICATION, GOAL, SCENARIO, SOURCE, SWEEP, TYPE, UPSTREAM};
 pub(crate) use section::{Before, Section, hint_for_unknown, literal, unknown_key};
 pub(crate) use values::CONTROLLERS;
 pub(crate) use values::{
-    Complaint, aging, amount, amount_or_steps, at_most_a_day, boolean, bound, capacity, choice, curve,
-    integer, laboratory, list, long_limit, long_time, some_text, some_time, steps, text, texts, time_or_none,
-    users, weights,
+    Complaint, aging, amount, amount_or_steps, at_most_a_day, boolean, bound, capacity, choice, counts,
+    curve, integer, laboratory, list, long_limit, long_time, some_text, some_time, steps, text, texts,
+    time_or_none, times, users, weights,
 };
 
 /// One key.

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use crate::raw::{
-    ADMIN, APPLICATION, CLASS, COMMON, Field, FieldDefault, HTTP, LOG, OWN_TARGET, POSTGRES, ROUTE, SCENARIO,
-    SOURCE, SWEEP, TYPE, UPSTREAM,
+    ADMIN, APPLICATION, CLASS, COMMON, Field, FieldDefault, GOAL, HTTP, LOG, OWN_TARGET, POSTGRES, ROUTE,
+    SCENARIO, SOURCE, SWEEP, TYPE, UPSTREAM,
 };
 
 const HEAD: &str = "\
@@ -89,6 +89,8 @@ pub fn scenario_reference() -> String {
     let application = "What stands between the clients and the gate: an application that takes the locks of a request (`reads` and `writes` of its type) in the order of the tables' names, and then a connection, and gives all back when the request has ended. At each lock whoever came first goes first, readers too. Without this table clients come straight to the gate.";
     section(&mut page, "`[application]`", application, APPLICATION, nothing);
     section(&mut page, "`[upstream]`", "The protected service.", UPSTREAM, nothing);
+    let goal = "What every gate has to reach, except the gate that is named `fixed`. Only `make catalogue` judges it.";
+    section(&mut page, "`[goal]`", goal, GOAL, nothing);
     page
 }
 

@@ -6,6 +6,7 @@
 
 mod application;
 mod distribution;
+mod goal;
 mod replay;
 mod sessions;
 mod sweep;
@@ -31,6 +32,7 @@ use crate::raw::{
 };
 
 use application::Tables;
+pub use goal::{FIXED_GATE, Goal};
 pub use sweep::Sweep;
 
 /// What the service is called when no gate stands before it.
@@ -47,6 +49,8 @@ pub struct Experiment {
     pub seeds: u64,
     /// What is varied from point to point, if anything.
     pub sweep: Option<Sweep>,
+    /// The goals of the gates, if the file has any.
+    pub goal: Option<Goal>,
 }
 
 /// Reads and checks a scenario file, and the files that it names.
@@ -99,8 +103,8 @@ impl<'a> Reader<'a> {
     /// `None`: there are errors. An error: of the configuration that the file names.
     fn experiment(mut self, document: &Spanned<DeTable<'_>>) -> Result<Option<Experiment>, Errors> {
         let top = document.get_ref();
-        const SECTIONS: [&str; 7] =
-            ["scenario", "type", "source", "application", "upstream", "gate", "sweep"];
+        const SECTIONS: [&str; 8] =
+            ["scenario", "type", "source", "application", "upstream", "gate", "sweep", "goal"];
         for key in top.keys().filter(|key| !SECTIONS.contains(&&**key.get_ref())) {
             let hint = hint_for_unknown(key.get_ref(), &SECTIONS);
             self.errors.push(unknown_key(key.get_ref(), Position::of(self.text, key.span().start), hint));
@@ -141,7 +145,10 @@ impl<'a> Reader<'a> {
         }
         let sweep = self.sweep(top, &base);
         let with = |(name, policy)| (name, Scenario { policy, ..base.clone() });
-        let experiment = Experiment { variants: variants.into_iter().map(with).collect(), seeds, sweep };
+        let has_fixed = variants.iter().any(|(name, _)| name == FIXED_GATE);
+        let goal = self.goal(top, &base.types, has_fixed);
+        let variants = variants.into_iter().map(with).collect();
+        let experiment = Experiment { variants, seeds, sweep, goal };
         if self.errors.is_empty() {
             // What no single key is to blame for.
             for (variant, point) in experiment.places() {
@@ -276,6 +283,7 @@ impl<'a> Reader<'a> {
         let kinds: Vec<Kind> = types.iter().map(|(kind, _)| kind.clone()).collect();
         let full = f64::from(upstream.cores()) / Scenario::mean_service_time(&kinds, &shares);
         let arrivals = read_arrivals(&mut section, full, |file| replay::read(&directory.join(file), &names));
+        let then = read_then(&mut section, &names);
         const ABANDONED: &[(&str, Abandoned)] =
             &[("canceled", Abandoned::Canceled), ("runs-on", Abandoned::RunsOn)];
         Some(Source {
@@ -289,6 +297,7 @@ impl<'a> Reader<'a> {
             },
             class: section.read("class", |value| Ok(ClassId::named(&raw::some_text(value)?))),
             deadline: section.read("deadline", raw::time_or_none),
+            then,
             from: section.read("from", raw::long_time),
             joining: section.read("joining", raw::long_time),
             until: section.read("until", raw::time_or_none),
@@ -378,6 +387,21 @@ fn read_mix(section: &mut Section<'_>, types: &[(Kind, Option<String>)]) -> Vec<
         }
     }
     shares
+}
+
+/// What clients ask for together after their first answer.
+fn read_then(section: &mut Section<'_>, names: &[&str]) -> Vec<(u32, u32)> {
+    let mut then = Vec::new();
+    for (name, count) in section.read_given("then", raw::counts).unwrap_or_default() {
+        match names.iter().position(|known| *known == name) {
+            Some(at) => then.push((at as u32, count)),
+            None => {
+                let complaint = Complaint::new(format!("names the type {name:?}, which isn't there"));
+                section.complain("then", Complaint { hint: hint_for_unknown(&name, names), ..complaint });
+            }
+        }
+    }
+    then
 }
 
 /// `full`: how many a second the service can do. `None`: there are errors.

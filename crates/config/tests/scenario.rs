@@ -381,3 +381,51 @@ fn the_example_scenarios_can_be_run() {
     }
     assert!(count >= 3);
 }
+
+#[test]
+fn cores_are_varied_with_as_much_to_do_for_each() {
+    let text = r#"
+[[type]]
+name = "read"
+service_time = "10ms"
+
+[[source]]
+utilization = 0.5
+
+[[source]]
+arrivals = "closed"
+clients = 3
+
+[upstream]
+cores = 2
+
+[sweep]
+cores = [1, 4, 128]
+"#;
+    let experiment = read(text).unwrap();
+    assert_eq!((experiment.points(), experiment.sweep.as_ref().unwrap().axis()), (3, "cores"));
+    let at = |point| experiment.scenario(0, point, 0);
+    for (point, cores, rate, count) in [(0, 1, 50.0, 2), (1, 4, 200.0, 6), (2, 128, 6_400.0, 192)] {
+        let scenario = at(point);
+        assert_eq!(scenario.upstream.cores(), cores);
+        assert_eq!(scenario.sources[0].arrivals, Arrivals::Poisson(Rate::constant(rate)));
+        let Arrivals::Closed { clients, .. } = scenario.sources[1].arrivals else { panic!("{scenario:?}") };
+        assert_eq!(clients, count);
+    }
+}
+
+#[test]
+fn goals_are_read_and_need_what_they_compare_with() {
+    let goal = |keys: &str| read(&format!("{SMALL}\n[goal]\n{keys}"));
+    let found = goal("mean_of_ungated = 1.05\nlost = 0\nmeans = { read = \"3s\" }").unwrap().goal.unwrap();
+    assert_eq!((found.mean_of_ungated, found.lost, found.served_of_fixed), (Some(1.05), Some(0.0), None));
+    assert_eq!(found.means, [(0, Duration::from_secs(3))]);
+    let wrong = goal("means = { raed = \"3s\" }").unwrap_err().join("\n");
+    assert!(wrong.contains("raed") && wrong.contains("read"), "{wrong}");
+    let wrong = goal("served_of_fixed = 0.97").unwrap_err().join("\n");
+    assert!(wrong.contains("fixed gate"), "{wrong}");
+    let fixed =
+        format!("{SMALL}\n[goal]\nserved_of_fixed = 0.97\n[[gate]]\nname = \"fixed\"\nconnections = 4");
+    assert_eq!(read(&fixed).unwrap().goal.unwrap().served_of_fixed, Some(0.97));
+    assert_eq!(read(SMALL).unwrap().goal, None);
+}

@@ -35,7 +35,8 @@ pub enum Error {
 }
 
 impl Error {
-    pub(crate) fn file(what: &'static str, path: &Path, source: std::io::Error) -> Self {
+    /// A file or directory that can't be made or written.
+    pub fn file(what: &'static str, path: &Path, source: std::io::Error) -> Self {
         Self::File { what, path: path.display().to_string(), source }
     }
 }

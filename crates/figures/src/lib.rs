@@ -5,6 +5,7 @@
 //! fitted here: what a service is calibrated with stands in its scenario file.
 
 mod bars;
+pub mod catalogue;
 mod digest;
 mod error;
 mod figure;

@@ -40,6 +40,18 @@ impl Progress {
         Self(ProgressBar::hidden())
     }
 
+    /// Begins a task of so many simulated seconds.
+    pub(crate) fn begin(&self, what: impl Into<String>, seconds: u64) {
+        self.0.reset();
+        self.0.set_message(what.into());
+        self.0.set_length(seconds);
+    }
+
+    /// Moves on by so many simulated seconds.
+    pub(crate) fn advance(&self, seconds: u64) {
+        self.0.inc(seconds);
+    }
+
     /// It is over.
     pub fn finish(&self) {
         self.0.finish_and_clear();
@@ -122,9 +134,7 @@ impl Results {
 fn run(file: &Path, scenarios: &[Scenario], watch: &Watch) -> Result<Vec<Digest>, Error> {
     let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let progress = &watch.progress;
-    progress.0.reset();
-    progress.0.set_message(name.clone());
-    progress.0.set_length(scenarios.iter().map(|scenario| scenario.duration.as_secs()).sum());
+    progress.begin(name.clone(), scenarios.iter().map(|scenario| scenario.duration.as_secs()).sum());
     let found = sweep_with(
         scenarios,
         None,

@@ -52,6 +52,12 @@ impl Rate {
         Self(steps.into())
     }
 
+    /// The rate times a factor.
+    #[must_use]
+    pub fn times(&self, factor: f64) -> Self {
+        Self(self.0.iter().map(|&(at, rate)| (at, rate * factor)).collect())
+    }
+
     fn fault(&self) -> Option<&'static str> {
         if self.0.iter().any(|(_, rate)| !(rate.is_finite() && *rate >= 0.0)) {
             return Some("a rate must be a number from 0");

@@ -22,6 +22,8 @@ pub enum Purpose {
     Gate = 6,
     /// What the service gives up.
     Conflicts = 7,
+    /// The service times of a visit's later requests.
+    Visit = 8,
 }
 
 /// A stream of random numbers.

@@ -105,6 +105,8 @@ struct Engine<'a, O> {
     inside: Option<Inside>,
     /// The application's connections, as the gate knows them.
     connections: Vec<ClientId>,
+    /// How many visits have begun.
+    visits: u32,
     samples: Vec<Sample>,
     events: Vec<(Instant, Event)>,
     trace: Trace,
@@ -170,6 +172,7 @@ impl<'a, O: Observer> Engine<'a, O> {
             at_gate: Vec::new(),
             connections,
             inside: scenario.application.as_ref().map(|before| Inside::new(before, &scenario.types)),
+            visits: 0,
             samples: Vec::new(),
             events: Vec::new(),
             trace: Trace::new(),
@@ -263,7 +266,8 @@ impl<'a, O: Observer> Engine<'a, O> {
     /// The next request of an open loop.
     fn arrive_from(&mut self, source: usize) {
         let (kind, service_time) = self.feeds[source].take(&self.samplers);
-        self.arrive(Newcomer { source: source as u16, client: 0, attempt: 0, kind, service_time });
+        let client = self.visitor(source);
+        self.arrive(Newcomer { source: source as u16, client, attempt: 0, kind, service_time });
     }
 
     fn arrive(&mut self, newcomer: Newcomer) {
@@ -393,6 +397,7 @@ impl<'a, O: Observer> Engine<'a, O> {
         }
         if completed {
             self.think(number);
+            self.follow(number);
         }
         if again {
             let row = &mut self.rows[number as usize];

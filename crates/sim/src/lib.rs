@@ -80,6 +80,6 @@ pub use interval::{Interval, student};
 pub use laws::Law;
 pub use record::{Outcome, Row, Run, Sample};
 pub use scenario::{End, Keep, Kind, Scenario, Source};
-pub use summary::{Figures, Summary, Times};
+pub use summary::{Figures, Summary, Times, Visits};
 pub use sweep::{sweep, sweep_with};
 pub use upstream::{Collapse, Service, Upstream};

@@ -15,7 +15,8 @@ pub struct Row {
     pub source: u16,
     /// Which try of the same request it was, from 0.
     pub attempt: u16,
-    /// Which client of a closed loop sent it; 0 in an open one.
+    /// The client of a closed loop that sent it, or the visit of an open loop that it belongs to, from 1.
+    /// 0: neither.
     pub client: u32,
     /// What became of it, as its client saw it.
     pub outcome: Outcome,

@@ -68,6 +68,9 @@ pub struct Source {
     pub arrivals: Arrivals,
     /// What they send.
     pub mix: Mix,
+    /// What a client asks for at once when its request of the mix is answered: types, and the number of
+    /// requests of each. The mix has none of these types, and the loop is open. Empty: nothing.
+    pub then: Vec<(u32, u32)>,
     /// The service class of what they send.
     pub class: ClassId,
     /// When they give up.
@@ -113,6 +116,7 @@ impl Source {
         Self {
             arrivals,
             mix,
+            then: Vec::new(),
             class: ClassId::DEFAULT,
             patience: Patience::ENDLESS,
             deadline: None,
@@ -120,6 +124,30 @@ impl Source {
             joining: Duration::ZERO,
             until: None,
         }
+    }
+
+    /// Says what is wrong with `then`.
+    fn fault_of_then(&self) -> Option<&'static str> {
+        if self.then.is_empty() {
+            return None;
+        }
+        let Mix::Shares(shares) = &self.mix else {
+            return Some("a source with sessions can't have requests that follow");
+        };
+        if matches!(self.arrivals, Arrivals::Closed { .. } | Arrivals::Replayed(_)) {
+            return Some("only clients of an open loop have requests that follow");
+        }
+        if self.then.iter().map(|&(_, count)| u64::from(count)).sum::<u64>() > THEN_MAX {
+            return Some("at most 1000 requests can follow another");
+        }
+        let is_apart = |&(kind, _): &(u32, u32)| shares.get(kind as usize).is_some_and(|&share| share == 0.0);
+        (!self.then.iter().all(is_apart))
+            .then_some("a request that follows must be of a type that the mix doesn't have")
+    }
+
+    /// Whether requests of this type follow another.
+    pub(crate) fn follows(&self, kind: u32) -> bool {
+        self.then.iter().any(|&(follower, _)| follower == kind)
     }
 }
 
@@ -211,6 +239,7 @@ impl Scenario {
                 .arrivals
                 .fault(self.types.len())
                 .or_else(|| source.mix.fault(self.types.len()))
+                .or_else(|| source.fault_of_then())
                 .or(lost.then_some("only the clients of a closed loop have sessions"));
             if let Some(why) = fault {
                 return wrong(format!("source {}", number + 1), why);
@@ -239,3 +268,5 @@ impl Scenario {
 const TYPES_MAX: usize = 65_536;
 /// The most sources of a scenario.
 const SOURCES_MAX: usize = 1_024;
+/// The most requests that follow another.
+const THEN_MAX: u64 = 1_000;

@@ -6,6 +6,8 @@
 //! the memory of the queue; near saturation that takes millions of requests, and the interval is too narrow if there
 //! are fewer.
 
+use std::collections::BTreeMap;
+
 use admission::{Duration, Instant};
 
 use crate::arrivals::Arrivals;
@@ -37,6 +39,17 @@ pub struct Summary {
     /// Closed loops: N − X(R + Z), the clients that the figures don't account for, as a part of N. Small if the window is
     /// long; large if clients are stuck that the means don't see.
     pub little_residual: Option<f64>,
+    /// Visits of clients that send more requests after their first answer.
+    pub visits: Visits,
+}
+
+/// Visits that began in the window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Visits {
+    /// How many began.
+    pub begun: u64,
+    /// How many of them were answered whole, every request.
+    pub whole: u64,
 }
 
 /// The figures of some requests.
@@ -179,6 +192,7 @@ pub(crate) fn summarize(scenario: &Scenario, rows: &[Row], integrals: &Integrals
         load: integrals.load / 1e9,
         busy: integrals.done / 1e9 / seconds,
         little_residual: window.little_residual(scenario, rows, &overall),
+        visits: window.visits(scenario, rows),
         overall,
     }
 }
@@ -228,6 +242,35 @@ impl Window {
             to.upstream.push(nanos(row.upstream_time()));
             to.slowdown += response_time as f64 / row.service_time.as_nanos().max(1) as f64;
         }
+    }
+
+    /// Counts the visits that begin in the window. A whole one has an answer to its first request and to all
+    /// that follow.
+    fn visits(&self, scenario: &Scenario, rows: &[Row]) -> Visits {
+        let needs = |source: usize| -> u64 {
+            scenario.sources[source].then.iter().map(|&(_, count)| u64::from(count)).sum::<u64>() + 1
+        };
+        if scenario.sources.iter().all(|source| source.then.is_empty()) {
+            return Visits::default();
+        }
+        let mut missing: BTreeMap<u32, u64> = BTreeMap::new();
+        for row in rows {
+            let source = usize::from(row.source);
+            let asked = &scenario.sources[source];
+            if asked.then.is_empty() {
+                continue;
+            }
+            if row.attempt == 0 && !asked.follows(row.kind) && self.contains(row.arrived) {
+                missing.insert(row.client, needs(source));
+            }
+            if row.outcome == Outcome::Completed
+                && let Some(missing) = missing.get_mut(&row.client)
+            {
+                *missing -= 1;
+            }
+        }
+        let whole = missing.values().filter(|&&missing| missing == 0).count() as u64;
+        Visits { begun: missing.len() as u64, whole }
     }
 
     /// N − X(R + Z) over N, with the paper's metric for X and R: what was served, and nothing else. `None`: not all

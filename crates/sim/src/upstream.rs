@@ -112,6 +112,16 @@ impl Upstream {
         }
     }
 
+    /// Sets the number of servers or cores.
+    pub const fn set_cores(&mut self, count: u32) {
+        match &mut self.service {
+            Service::Fifo { servers }
+            | Service::ShortestFirst { servers }
+            | Service::ShortestRemaining { servers } => *servers = count,
+            Service::Sharing { cores, .. } => *cores = count,
+        }
+    }
+
     /// Which part it gives up with so many in flight.
     pub(crate) fn given_up(&self, in_flight: u64) -> f64 {
         if self.conflicts.is_empty() {

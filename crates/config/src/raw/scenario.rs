@@ -145,14 +145,85 @@ pub const SWEEP: &[Field] = &[
         "a list of numbers from 1 to 1000000: `[50, 100, 200]`",
         Derived("none"),
         "How many clients there are in all, for sources with `arrivals = \"closed\"`; several share them in the proportion of their `clients`.",
-        "Either this or `utilization`.",
+        "Exactly one of `clients`, `utilization` and `cores` is varied.",
     ),
     field(
         "utilization",
         "a list of numbers from 0: `[0.5, 0.9, 1.2]`",
         Derived("none"),
         "How many requests arrive, as a part of what the service can do of the mix at full speed: `\"poisson\"` or `\"regular\"` arrivals, from one source with a `mix`.",
-        "Either this or `clients`.",
+        "Exactly one of `clients`, `utilization` and `cores` is varied.",
+    ),
+    field(
+        "cores",
+        "a list of numbers from 1 to 10000: `[1, 2, 4]`",
+        Derived("none"),
+        "How many cores the service has. The load of each core stays the same: the rates of open arrivals and the \
+         numbers of clients grow in proportion. What is replayed stays the same.",
+        "Exactly one of `clients`, `utilization` and `cores` is varied.",
+    ),
+];
+
+/// The keys of `[goal]`.
+pub const GOAL: &[Field] = &[
+    field(
+        "mean_of_ungated",
+        "a number",
+        Derived("no such goal"),
+        "The largest mean over all requests, as a multiple of the mean without a gate. A request that is refused or \
+         given up counts with the time that its client waited.",
+        "With 1.05 a gate does no harm.",
+    ),
+    field(
+        "mean_of_fixed",
+        "a number",
+        Derived("no such goal"),
+        "The largest mean over all requests, as a multiple of the mean with the gate that is named `fixed`.",
+        "A gate should find what a search by hand finds.",
+    ),
+    field(
+        "served_of_ungated",
+        "a number",
+        Derived("no such goal"),
+        "The fewest answers per second, as a part of the answers without a gate.",
+        "A gate that lets in too few requests gives fewer answers.",
+    ),
+    field(
+        "served_of_fixed",
+        "a number",
+        Derived("no such goal"),
+        "The fewest answers per second, as a part of the answers of the gate that is named `fixed`.",
+        "With 0.97 the gate has found the best number.",
+    ),
+    field(
+        "whole_of_ungated",
+        "a number",
+        Derived("no such goal"),
+        "The fewest visits (`then` of a source) that are answered whole, as a part of those that are answered whole \
+         without a gate.",
+        "A visitor has no use for half a page.",
+    ),
+    field(
+        "whole_of_fixed",
+        "a number",
+        Derived("no such goal"),
+        "The fewest visits that are answered whole, as a part of those that are answered whole with the gate that is \
+         named `fixed`.",
+        "A visitor has no use for half a page.",
+    ),
+    field(
+        "lost",
+        "a number from 0 to 1",
+        Derived("no such goal"),
+        "The largest part of the requests that are refused or given up.",
+        "Where the service has room for all requests, none needs to be lost.",
+    ),
+    field(
+        "means",
+        "a table: `{ report = \"3s\" }`",
+        Derived("no such goal"),
+        "The longest mean over all requests of some types.",
+        "Long requests must not wait for ever.",
     ),
 ];
 
@@ -231,6 +302,15 @@ pub const SOURCE: &[Field] = &[
         Derived("none: each request is drawn from `mix`"),
         "What a client of a closed loop sends next depends on what it sent last: for each type the weights of those that may follow. A session begins with `first`, and anew with the next request after it has lasted for `lasts` (for ever, if that is left out). With `stays = true` who got no answer is still where it was; else it goes on as if it had got one.",
         "Clients that go from page to page aren't independent draws.",
+    ),
+    field(
+        "then",
+        "a table of whole numbers: `{ file = 4 }`",
+        Derived("none: a client sends one request"),
+        "What a client asks for at once when its request of the `mix` is answered: a number of requests for each of \
+         these types, which the `mix` must not have. A visit is whole when all its requests are answered. Not with \
+         `\"closed\"` and `\"replay\"`.",
+        "A page needs its files.",
     ),
     field("from", TIME, Value("\"0s\""), "When these clients begin.", "At once."),
     field(

@@ -229,6 +229,32 @@ pub(crate) fn weights(value: &DeValue<'_>) -> Result<Vec<(String, f64)>, Complai
     weights.collect()
 }
 
+/// A whole number for each of some names.
+pub(crate) fn counts(value: &DeValue<'_>) -> Result<Vec<(String, u32)>, Complaint> {
+    let DeValue::Table(table) = value else {
+        let hint = "write such as { file = 4 }";
+        return Err(Complaint::new(format!("{} isn't a table", what(value))).hint(hint));
+    };
+    let counts = table.iter().map(|(key, value)| {
+        let name: &str = key.get_ref();
+        Ok((name.to_owned(), integer(value.get_ref(), 1..=1000)? as u32))
+    });
+    counts.collect()
+}
+
+/// A duration for each of some names.
+pub(crate) fn times(value: &DeValue<'_>) -> Result<Vec<(String, Duration)>, Complaint> {
+    let DeValue::Table(table) = value else {
+        let hint = "write such as { read = \"20ms\", report = \"3s\" }";
+        return Err(Complaint::new(format!("{} isn't a table", what(value))).hint(hint));
+    };
+    let times = table.iter().map(|(key, value)| {
+        let name: &str = key.get_ref();
+        Ok((name.to_owned(), long_time(value.get_ref())?))
+    });
+    times.collect()
+}
+
 fn duration(value: &DeValue<'_>) -> Result<Duration, Complaint> {
     let form = "write a duration such as \"250ms\", \"1s\" or \"2m\"";
     match value {

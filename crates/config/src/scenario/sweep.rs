@@ -1,4 +1,4 @@
-//! What is varied from point to point: the number of clients, or how much is offered.
+//! What is varied from point to point: the number of clients, how much is offered, or the number of cores.
 
 use sim::{Arrivals, Mix, Rate, Scenario, Source};
 use toml::de::DeTable;
@@ -19,6 +19,8 @@ pub enum Sweep {
         /// How many a second that is at 1.
         full: f64,
     },
+    /// Numbers of cores of the service; each core has the same load.
+    Cores(Vec<u32>),
 }
 
 impl Sweep {
@@ -27,13 +29,14 @@ impl Sweep {
         match self {
             Self::Clients(_) => "clients",
             Self::Utilization { .. } => "utilization",
+            Self::Cores(_) => "cores",
         }
     }
 
     /// The value of each point.
     pub fn points(&self) -> Vec<f64> {
         match self {
-            Self::Clients(points) => points.iter().copied().map(f64::from).collect(),
+            Self::Clients(points) | Self::Cores(points) => points.iter().copied().map(f64::from).collect(),
             Self::Utilization { points, .. } => points.clone(),
         }
     }
@@ -41,6 +44,7 @@ impl Sweep {
     fn apply(&self, scenario: &mut Scenario, point: usize) {
         match self {
             Self::Clients(points) => share(scenario, points[point]),
+            Self::Cores(points) => widen(scenario, points[point]),
             Self::Utilization { points, full } => {
                 for source in &mut scenario.sources {
                     if let Arrivals::Poisson(rate) | Arrivals::Regular(rate) = &mut source.arrivals {
@@ -48,6 +52,24 @@ impl Sweep {
                     }
                 }
             }
+        }
+    }
+}
+
+/// Gives the service so many cores, and each core the same load.
+fn widen(scenario: &mut Scenario, cores: u32) {
+    let factor = f64::from(cores) / f64::from(scenario.upstream.cores());
+    scenario.upstream.set_cores(cores);
+    for source in &mut scenario.sources {
+        match &mut source.arrivals {
+            Arrivals::Poisson(rate) | Arrivals::Regular(rate) => *rate = rate.times(factor),
+            Arrivals::OnOff { on, off } => {
+                on.rate *= factor;
+                off.rate *= factor;
+            }
+            Arrivals::Closed { clients, .. } => *clients = (f64::from(*clients) * factor).round() as u32,
+            // A recorded load stays the same.
+            Arrivals::Replayed(_) => {}
         }
     }
 }
@@ -108,20 +130,18 @@ impl Reader<'_> {
             raw::list(value, |clients| checked::number(clients, 1, 1_000_000))
         });
         let utilization = section.read_given("utilization", |value| raw::list(value, raw::amount));
+        let cores =
+            section.read_given("cores", |value| raw::list(value, |cores| checked::number(cores, 1, 10_000)));
         let is_closed = |source: &Source| matches!(source.arrivals, Arrivals::Closed { .. });
-        match (clients, utilization) {
-            (Some(_), Some(_)) => {
-                section.complain("utilization", Complaint::new("and `clients` can't both be varied"));
-                None
-            }
-            (Some(clients), None) => {
+        match (clients, utilization, cores) {
+            (Some(clients), None, None) => {
                 if !base.sources.is_empty() && !base.sources.iter().any(is_closed) {
                     let hint = "write arrivals = \"closed\" in the source";
                     section.complain("clients", Complaint::new("needs a closed source").hint(hint));
                 }
                 Some(Sweep::Clients(clients))
             }
-            (None, Some(points)) => {
+            (None, Some(points), None) => {
                 let full = full(base);
                 if full.is_none() && !base.sources.is_empty() {
                     let why = "needs exactly one source, with \"poisson\" or \"regular\" arrivals and a mix";
@@ -129,15 +149,29 @@ impl Reader<'_> {
                 }
                 Some(Sweep::Utilization { points, full: full? })
             }
-            (None, None) => {
-                if !section.has("clients") && !section.has("utilization") {
-                    section.complain("clients", Complaint::new("is missing").hint("or write `utilization`"));
+            (None, None, Some(cores)) => Some(Sweep::Cores(cores)),
+            (None, None, None) => {
+                if !AXES.iter().any(|axis| section.has(axis)) {
+                    let hint = "or write `utilization` or `cores`";
+                    section.complain("clients", Complaint::new("is missing").hint(hint));
                 }
+                None
+            }
+            (clients, utilization, _) => {
+                let (key, other) = match (clients, utilization) {
+                    (Some(_), Some(_)) => ("utilization", "clients"),
+                    (Some(_), None) => ("cores", "clients"),
+                    _ => ("cores", "utilization"),
+                };
+                section.complain(key, Complaint::new(format!("and `{other}` can't both be varied")));
                 None
             }
         }
     }
 }
+
+/// The keys of which one is varied.
+const AXES: [&str; 3] = ["clients", "utilization", "cores"];
 
 /// How many a second the service can do of what its one open source asks for.
 fn full(base: &Scenario) -> Option<f64> {

@@ -2,8 +2,9 @@
 
 use admission::Outcome as Ended;
 
-use super::{Engine, Observer, UNDER_WAY};
+use super::{Engine, Newcomer, Observer, UNDER_WAY};
 use crate::agenda::Due;
+use crate::chance::{Chance, Purpose};
 use crate::clients::Abandoned;
 use crate::record::{Outcome, Row, What};
 
@@ -55,6 +56,31 @@ impl<O: Observer> Engine<'_, O> {
         } else {
             self.feeds[usize::from(source)].unanswered(self.rows[number as usize].client);
             self.think(number);
+        }
+    }
+
+    /// The number of the visit that begins, if the source's clients send more than one request; else 0.
+    pub(super) fn visitor(&mut self, source: usize) -> u32 {
+        if self.scenario.sources[source].then.is_empty() {
+            return 0;
+        }
+        self.visits += 1;
+        self.visits
+    }
+
+    /// Sends what follows the client's first answer. The service times depend on the client alone.
+    pub(super) fn follow(&mut self, number: u32) {
+        let Row { source, client, kind, .. } = self.rows[number as usize];
+        let asked = &self.scenario.sources[usize::from(source)];
+        if self.over || asked.follows(kind) {
+            return;
+        }
+        let mut chance = Chance::new(self.scenario.seed, Purpose::Visit, client.into());
+        for &(kind, count) in &asked.then {
+            for _ in 0..count {
+                let service_time = self.samplers[kind as usize].sample(&mut chance).max(1);
+                self.arrive(Newcomer { source, client, attempt: 0, kind, service_time });
+            }
         }
     }
 

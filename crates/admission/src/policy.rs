@@ -332,7 +332,8 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// The policy without what an experiment leaves out, as far as a setting says whether a mechanism is there.
+    /// The policy without what an experiment leaves out, as far as a setting says whether a mechanism is
+    /// there.
     pub(crate) fn in_force(self) -> Self {
         let is_found = matches!(self.capacity, Capacity::Found(_));
         let capacity = if is_found && self.without.has(Mechanism::CapacitySearch) {

@@ -11,8 +11,8 @@ pub enum Mechanism {
     Leavers,
     /// The turn of long requests that hold many of an application's connections (`clients.rs`).
     Hoarding,
-    /// The turn of newcomers before those who waited through a stall (`stalls.rs`). The gate still holds back what a
-    /// stalled service would be sent.
+    /// The turn of newcomers before those who waited through a stall (`stalls.rs`). The gate still holds
+    /// back what a stalled service would be sent.
     NewcomersFirst,
     /// The search for how many requests may be in flight: the connections alone bound them.
     CapacitySearch,

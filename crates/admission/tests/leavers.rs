@@ -70,8 +70,8 @@ fn without_leavers_all_is_in_order() {
     assert_eq!(order_after(&mut shell, 850 * MS), ["first", "second", "newcomer"]);
 }
 
-/// Requests wait among the shorts while their type becomes long, and their clients leave in service. That is evidence on
-/// the line of the shorts, in which they waited.
+/// Requests wait among the shorts while their type becomes long, and their clients leave in service. That
+/// is evidence on the line of the shorts, in which they waited.
 #[test]
 fn who_leaves_is_evidence_on_the_line_in_which_it_waited() {
     const SHORT: u64 = 2;

@@ -1,4 +1,5 @@
-//! Defaults that the server gives new sessions, and databases that are to be dropped: what a pool must let go of.
+//! Defaults that the server gives new sessions, and databases that are to be dropped: what a pool must let
+//! go of.
 
 mod gate;
 mod support;

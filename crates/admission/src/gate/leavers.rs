@@ -1,10 +1,11 @@
 //! Who has waited for so long that its client would leave in service, in the gate.
 //!
-//! It is looked at when its turn has come: then it goes to the late ones of its class (`gate/stalls.rs` has their lines), once,
-//! and the next is looked at. There it goes when no newcomer could; it isn't held back as after a stall, since the
-//! service is as it was. Those who find out what a type costs go in any case, since others stand behind them. Short ones and
-//! long ones wait in lines of their own and are in service for as long as each takes, so what is known of those who leave is
-//! of each line: the line in which a request waited, whatever the lane of its type is by now. Under FIFO nobody overtakes.
+//! It is looked at when its turn has come: then it goes to the late ones of its class (`gate/stalls.rs` has
+//! their lines), once, and the next is looked at. There it goes when no newcomer could; it isn't held back
+//! as after a stall, since the service is as it was. Those who find out what a type costs go in any case,
+//! since others stand behind them. Short ones and long ones wait in lines of their own and are in service
+//! for as long as each takes, so what is known of those who leave is of each line: the line in which a
+//! request waited, whatever the lane of its type is by now. Under FIFO nobody overtakes.
 
 use super::Gate;
 use crate::leavers::Leavers;

@@ -1,9 +1,9 @@
 //! Under which host names the admin listener answers over TCP.
 //!
-//! A page in a browser may give its own host name the address of this listener (DNS rebinding). The browser then takes
-//! the listener for the page's own site, and lets the page read the answers. But the browser still sends the page's host
-//! name. So a request must name the listener by an IP address, `localhost`, or a name that the operator gave. A request
-//! without any name doesn't come from a browser.
+//! A page in a browser may give its own host name the address of this listener (DNS rebinding). The browser
+//! then takes the listener for the page's own site, and lets the page read the answers. But the browser
+//! still sends the page's host name. So a request must name the listener by an IP address, `localhost`, or
+//! a name that the operator gave. A request without any name doesn't come from a browser.
 
 use std::net::IpAddr;
 

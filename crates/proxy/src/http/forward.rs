@@ -116,8 +116,8 @@ async fn exchange(
         match sent.map_err(|Late| Refusal::LateAnswer)? {
             Ok(response) => {
                 endpoint.succeeded();
-                // Once a service has answered in HTTP/1.0, hyper sends on that connection in HTTP/1.0: without chunks, so
-                // that the next body without a length would be left out.
+                // Once a service has answered in HTTP/1.0, hyper sends on that connection in HTTP/1.0:
+                // without chunks, so that the next body without a length would be left out.
                 lease.lasts = response.version() >= Version::HTTP_11;
                 return Ok((response, lease));
             }

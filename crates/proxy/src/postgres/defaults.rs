@@ -1,12 +1,12 @@
 //! The settings that the server gives every new session of a role in a database (`ALTER ROLE … SET`,
 //! `ALTER DATABASE … SET`), as one number that changes with them.
 //!
-//! PostgreSQL applies these defaults at the login, and never to a connection that exists. A pooled connection keeps the
-//! defaults of its own login. So each fresh connection is asked for its fingerprint, and the pool retires the
-//! connections whose fingerprint is another one ([`crate::upstream::pool`]).
+//! PostgreSQL applies these defaults at the login, and never to a connection that exists. A pooled
+//! connection keeps the defaults of its own login. So each fresh connection is asked for its fingerprint,
+//! and the pool retires the connections whose fingerprint is another one ([`crate::upstream::pool`]).
 //!
-//! The catalog `pg_db_role_setting` is readable by everybody. Operators are named with their schema, so that no
-//! `search_path` puts another function in their place.
+//! The catalog `pg_db_role_setting` is readable by everybody. Operators are named with their schema, so
+//! that no `search_path` puts another function in their place.
 
 use std::time::Duration;
 

@@ -10,9 +10,9 @@
 //! connection elsewhere; and if there is none to replace, the fresh connection is closed where the pool has another,
 //! and waits for room where it has not. The last connection of a pool with living sessions is never taken away.
 //!
-//! The server's defaults for a role and a database apply to new logins only. A connection that was given other defaults
-//! than the latest one of its pool is retired: closed if it is idle, and otherwise when it is given back. The
-//! connections of a pool without sessions stay for a few seconds ([`retire`]).
+//! The server's defaults for a role and a database apply to new logins only. A connection that was given
+//! other defaults than the latest one of its pool is retired: closed if it is idle, and otherwise when it
+//! is given back. The connections of a pool without sessions stay for a few seconds ([`retire`]).
 //!
 //! Where the gate may log in to the server itself, a pool knows with what, and is told when it has fewer connections than
 //! its sessions could use: then it grows without any login ([`growth`]).

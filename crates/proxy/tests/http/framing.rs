@@ -235,7 +235,8 @@ async fn a_client_of_http_1_0_gets_a_body_without_chunks() {
     }
 }
 
-/// A service that answers its first request in HTTP/1.0 with a connection that lasts, and all others with the body that it has read.
+/// A service that answers its first request in HTTP/1.0 with a connection that lasts, and all others with
+/// the body that it has read.
 async fn old_once() -> SocketAddr {
     let echo = service(echo).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,7 +1,8 @@
-//! Which connections have no place in a pool any more: replaced by newer ones, beyond the budget, or kept for nobody.
+//! Which connections have no place in a pool any more: replaced by newer ones, beyond the budget, or kept
+//! for nobody.
 //!
-//! An idle connection without a place is closed at once; one in use is closed when it is given back. The last connection
-//! of a pool with sessions always stays.
+//! An idle connection without a place is closed at once; one in use is closed when it is given back. The
+//! last connection of a pool with sessions always stays.
 
 use std::time::Duration;
 
@@ -10,8 +11,8 @@ use tokio::time::Instant;
 use super::{Pool, Pools, State};
 use crate::postgres::server::Server;
 
-/// How long a pool without sessions keeps idle connections. PostgreSQL waits 5 s for the other connections of a database
-/// that is to be dropped, renamed or copied; maintenance comes every second.
+/// How long a pool without sessions keeps idle connections. PostgreSQL waits 5 s for the other connections
+/// of a database that is to be dropped, renamed or copied; maintenance comes every second.
 pub(super) const DESERTED_MAX: Duration = Duration::from_secs(3);
 
 impl Pool {
@@ -20,8 +21,8 @@ impl Pool {
         server.generation < generation && self.newest > 0 || server.id < self.same_since
     }
 
-    /// Takes note of what a fresh connection was given. `true`: the others were given something else, so that it comes in
-    /// their stead.
+    /// Takes note of what a fresh connection was given. `true`: the others were given something else, so
+    /// that it comes in their stead.
     pub(super) fn learn_defaults(&mut self, server: &Server) -> bool {
         let Some(given) = server.defaults else { return false };
         let has_changed = self.defaults.replace(given).is_some_and(|known| known != given);
@@ -73,7 +74,8 @@ impl State {
         })
     }
 
-    /// An idle connection of this slot's pool that has no place any more: replaced by a newer one, or beyond the bound.
+    /// An idle connection of this slot's pool that has no place any more: replaced by a newer one, or
+    /// beyond the bound.
     pub(super) fn take_surplus(&mut self, index: usize) -> Option<Server> {
         let (generation, is_over) = (self.generation, self.total > self.connections);
         let pool = self.pools.get_mut(index)?.as_mut()?;

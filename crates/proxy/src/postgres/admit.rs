@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use admission::{ClassId, Connection, Entry, Reason, Request};
-use wire::postgres::backend;
+use wire::postgres::backend::{self, Status};
 
 use super::classify::Analysis;
 use super::connection::{Flow, ROUND_TRIP_LIMIT, Session};
 use super::forward::INPUT_MAX;
+use super::leave::Heard;
 use super::reject::Refusal;
+use super::restore::plan;
 use super::roster::Activity;
 use super::transaction::Transaction;
 use crate::gate::{Arrival, Waiting};
@@ -46,7 +48,7 @@ impl Session {
     pub(super) async fn admit(&mut self, analysis: &Analysis, synced: bool) -> Result<(), Flow> {
         if let Some(permit) = &self.state.permit {
             permit.resume();
-            return Ok(());
+            return self.restore_within(synced).await;
         }
         for _ in 0..ATTACH_TRIES {
             self.arrive(analysis, synced).await?;
@@ -115,7 +117,7 @@ impl Session {
         Ok(())
     }
 
-    fn rejected(&self, reason: Reason, waited: Duration) -> Refusal {
+    pub(super) fn rejected(&self, reason: Reason, waited: Duration) -> Refusal {
         Refusal::rejected(&self.state.gate, reason, waited, self.shared.driver.retry_after())
     }
 
@@ -189,24 +191,11 @@ impl Session {
                 None => return Attached::Retry,
             }
         }
+        if let Err(attached) = self.restore().await {
+            return attached;
+        }
         let Some(server) = self.server.as_mut() else { return Attached::Retry };
-        if self.state.shared && self.state.pins.is_empty() {
-            self.state.settings.reported.unite(&mut server.parameters);
-            if let Some(sql) = self.state.settings.difference(&server.parameters, &server.session_state) {
-                match server.simple_query(&sql, ROUND_TRIP_LIMIT).await {
-                    Ok(_) => self.state.settings.applied(&mut server.session_state),
-                    Err(error) => {
-                        tracing::warn!(%error, "a session's settings could not be carried to a server connection");
-                        let usable = error.leaves_connection_usable();
-                        self.discard_server();
-                        return if usable {
-                            Attached::Refused(Refusal::settings(&error.to_string()))
-                        } else {
-                            Attached::Retry
-                        };
-                    }
-                }
-            }
+        if self.state.shared {
             self.state.settings.tell(&server.parameters, &mut self.client.output);
         }
         if self.cancel.running(server) {
@@ -214,5 +203,65 @@ impl Session {
             return Attached::Refused(Refusal::canceled_in_queue());
         }
         Attached::Ready
+    }
+
+    /// Brings the server connection to the session's settings. A connection that is the session's own has
+    /// all but what a RESET returned to the connection's start instead of the session's.
+    async fn restore(&mut self) -> Result<(), Attached> {
+        let Some(server) = self.server.as_mut().filter(|_| self.state.shared) else { return Ok(()) };
+        let settings = &mut self.state.settings;
+        let is_own = !self.state.pins.is_empty();
+        settings.reported.unite(&mut server.parameters);
+        let Some(plan) = plan(settings, (&server.parameters, &server.session_state), is_own) else {
+            return Ok(());
+        };
+        let carried = Arc::clone(settings.book.settings());
+        let Err(refused) = plan.carry_out(server, &carried, ROUND_TRIP_LIMIT).await else { return Ok(()) };
+        tracing::warn!(error = %refused.error, "a session's settings could not be carried to a server connection");
+        if !refused.error.leaves_connection_usable() {
+            self.discard_server();
+            return Err(Attached::Retry);
+        }
+        // The connection's settings are known, so that it serves others; this session goes on without this
+        // one.
+        if let Some(name) = &refused.setting {
+            settings.give_up(name, &server.parameters);
+        }
+        if let Some(server) = self.server.take_if(|_| !is_own) {
+            self.shared.pools.put(server);
+        }
+        Err(Attached::Refused(Refusal::settings(refused.setting.as_deref(), &refused.error)))
+    }
+
+    /// Within a transaction, behind a RESET: what it returned to the connection's start, and not the
+    /// session's, is set.
+    async fn restore_within(&mut self, synced: bool) -> Result<(), Flow> {
+        if !matches!(self.transaction, Transaction::Open(Status::Transaction)) {
+            return Ok(());
+        }
+        let Some(server) = self.server.as_mut().filter(|_| self.state.shared) else { return Ok(()) };
+        let settings = &self.state.settings;
+        let Some(plan) = plan(settings, (&server.parameters, &server.session_state), true) else {
+            return Ok(());
+        };
+        let kept = Arc::clone(&server.session_state.settings);
+        match plan.carry_out(server, &kept, ROUND_TRIP_LIMIT).await {
+            Ok(()) => Ok(()),
+            Err(refused) if refused.error.leaves_connection_usable() => {
+                self.transaction = Transaction::Open(Status::Failed);
+                self.state.settings.book.fail();
+                Err(self.refuse(&Refusal::settings(refused.setting.as_deref(), &refused.error), synced))
+            }
+            Err(refused) => {
+                let said = Some(refused.error.to_string());
+                if let Err(Some(refusal)) = self.heard_while_idle(Heard::Lost(said)) {
+                    refusal.write(&mut self.client.output);
+                    self.client.flush().await;
+                    return Err(Flow::Close);
+                }
+                let refusal = self.transaction.failure();
+                Err(self.refuse(&refusal, synced))
+            }
+        }
     }
 }

@@ -11,7 +11,8 @@ use wire::postgres::frontend::{self, Message, Target};
 use wire::postgres::{Fault, ProtocolError};
 use wire::sql::statement::statements;
 
-use super::prepared::Prepared;
+use super::prepared::{Prepared, Undo};
+use super::reject::Refusal;
 use super::state::State;
 use super::transaction::{Control, Transaction};
 
@@ -187,7 +188,7 @@ impl Local<'_> {
         state: &mut State,
         transaction: &mut Transaction,
         message: &Message<'_>,
-        undo: &mut Vec<super::prepared::Undo>,
+        undo: &mut Vec<Undo>,
     ) -> bool {
         if self.failed && *message != Message::Sync {
             return true;
@@ -200,22 +201,44 @@ impl Local<'_> {
             }
             Message::Parse { name, .. } => {
                 let Some(statement) = self.parsed.next() else { return false };
+                if refused && !ends_failed(statement) && !is_empty(statement) {
+                    return self.fail(transaction);
+                }
                 // With a server connection of its own, the client's names are the server's: it must know them.
                 if !statement.analysis.is_control || (!state.shared && !name.is_empty()) {
+                    return refused && self.fail(transaction);
+                }
+                // A name that is taken, and one too many, are errors that the server gives in its place.
+                if !name.is_empty() && state.statements.get(name).is_some() {
+                    return refused && self.err(&Refusal::statement_exists(name));
+                }
+                if !name.is_empty() && state.statements.is_full() {
                     return refused && self.fail(transaction);
                 }
                 undo.push(state.statements.set(name, Some(Arc::clone(statement))));
                 backend::write_parse_complete(&mut self.out);
             }
             Message::Bind { portal, statement, .. } => {
-                let known = state.statements.get(statement).filter(|it| it.analysis.is_control);
-                let Some(statement) = known.cloned() else { return refused && self.fail(transaction) };
+                let Some(known) = state.statements.get(statement) else {
+                    return refused && self.err(&Refusal::no_such_statement(statement));
+                };
+                if !known.analysis.is_control || refused && !ends_failed(known) {
+                    return refused && self.fail(transaction);
+                }
+                let statement = Arc::clone(known);
+                // Whether a named portal exists already, only the server knows.
+                if !portal.is_empty() && !refused {
+                    return false;
+                }
                 self.bound.insert(portal.to_vec(), statement);
                 backend::write_bind_complete(&mut self.out);
             }
             Message::Describe { target, name } => {
                 if *target == Target::Statement {
-                    if !state.statements.get(name).is_some_and(|it| it.analysis.is_control) {
+                    let Some(known) = state.statements.get(name) else {
+                        return refused && self.err(&Refusal::no_such_statement(name));
+                    };
+                    if !known.analysis.is_control {
                         return refused && self.fail(transaction);
                     }
                     backend::write_parameter_description_empty(&mut self.out);
@@ -233,17 +256,25 @@ impl Local<'_> {
             }
             Message::Execute { portal, .. } => {
                 let bound = self.bound.remove(*portal);
-                let Some(statement) = bound else { return refused && self.fail(transaction) };
-                return self.execute(state, transaction, &statement);
+                let Some(statement) = bound else {
+                    return refused && self.err(&Refusal::no_such_portal(portal));
+                };
+                return self.execute(state, transaction, &statement, undo);
             }
             _ => {}
         }
         true
     }
 
-    fn execute(&mut self, state: &mut State, transaction: &mut Transaction, prepared: &Prepared) -> bool {
+    fn execute(
+        &mut self,
+        state: &mut State,
+        transaction: &mut Transaction,
+        prepared: &Prepared,
+        undo: &mut Vec<Undo>,
+    ) -> bool {
         for statement in statements(&prepared.sql, prepared.analysis.reading.standard_strings) {
-            match control(state, transaction, &statement) {
+            match control(state, transaction, &statement, undo) {
                 Control::Tag(tag) => backend::write_command_complete(&mut self.out, tag),
                 Control::TagWithWarning(tag) => {
                     super::reject::warn_no_transaction(&mut self.out);
@@ -260,11 +291,17 @@ impl Local<'_> {
         true
     }
 
-    /// As PostgreSQL answers anything but the end of a failed transaction.
-    fn fail(&mut self, transaction: &mut Transaction) -> bool {
-        transaction.failure().write(&mut self.out);
+    /// An error of ours in the server's place; the rest of the batch is skipped.
+    fn err(&mut self, refusal: &Refusal) -> bool {
+        refusal.write(&mut self.out);
         self.failed = true;
         true
+    }
+
+    /// As PostgreSQL answers anything but the end of a failed transaction.
+    fn fail(&mut self, transaction: &mut Transaction) -> bool {
+        let failure = transaction.failure();
+        self.err(&failure)
     }
 }
 
@@ -274,6 +311,7 @@ pub(crate) fn control(
     state: &mut State,
     transaction: &mut Transaction,
     statement: &wire::sql::Statement<'_>,
+    undo: &mut Vec<Undo>,
 ) -> Control {
     use wire::postgres::backend::Status;
     use wire::sql::Kind;
@@ -281,19 +319,44 @@ pub(crate) fn control(
         // A ping is to find out whether the session's server process lives.
         return Control::Forward;
     }
-    if let (Kind::Deallocate { name }, true) =
-        (&statement.kind, state.shared && !state.pins.has_sql_prepared())
-    {
-        if transaction.status() != Status::Failed {
-            let name = name.as_ref().map(|name| bytes::Bytes::copy_from_slice(name));
-            let (undo, tag) = super::exchange::deallocate(&mut state.statements, &name);
-            return match undo {
-                Ok(_) => Control::Tag(tag),
-                // In a transaction the error must fail it, which is the server's to do.
-                Err(refusal) if transaction.status() == Status::Idle => Control::Error(refusal),
-                Err(_) => Control::Forward,
+    if let Kind::Deallocate { name } = &statement.kind {
+        let name = name.as_ref().map(|name| bytes::Bytes::copy_from_slice(name));
+        if state.shared && state.is_ours(&name) && transaction.status() == Status::Idle {
+            let (before, tag) = super::exchange::deallocate(&mut state.statements, &name);
+            return match before {
+                Ok(before) => {
+                    undo.extend(before);
+                    Control::Tag(tag)
+                }
+                Err(refusal) => Control::Error(refusal),
             };
         }
     }
-    transaction.control(statement)
+    match transaction.control(statement) {
+        // The client may have chosen not to hear warnings, by a statement or by what pins it.
+        Control::TagWithWarning(_)
+            if !state.pins.is_empty() || state.settings.book.in_force("client_min_messages").is_some() =>
+        {
+            Control::Forward
+        }
+        control => control,
+    }
+}
+
+/// Whether a text holds no statement. A failed transaction admits its Parse and not its Bind.
+pub(super) fn is_empty(prepared: &Prepared) -> bool {
+    statements(&prepared.sql, prepared.analysis.reading.standard_strings)
+        .next()
+        .is_none_or(|statement| statement.kind == wire::sql::Kind::Empty)
+}
+
+/// Whether a failed transaction admits a statement, because it ends the transaction.
+pub(super) fn ends_failed(prepared: &Prepared) -> bool {
+    use wire::sql::Kind;
+    statements(&prepared.sql, prepared.analysis.reading.standard_strings).next().is_some_and(|statement| {
+        matches!(
+            statement.kind,
+            Kind::Commit { .. } | Kind::Rollback { .. } | Kind::RollbackTo { .. } | Kind::PrepareTransaction
+        )
+    })
 }

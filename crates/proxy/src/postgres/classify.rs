@@ -11,13 +11,13 @@ use std::time::Duration;
 use admission::RequestType;
 use bytes::Bytes;
 use wire::sql::fingerprint::push_size;
-use wire::sql::lexer::{Lexer, TokenKind};
 use wire::sql::statement::{CopyDirection, Kind, Statement};
-use wire::sql::{Description, Dialect, Pins, describe};
+use wire::sql::{Description, Pins, describe};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
+use super::book::{CARRIED_TEXT_MAX, Effect};
+use super::effect::effect;
 use super::parameters::Reading;
-use super::settings::CARRIED_TEXT_MAX;
 use crate::observe::TypeName;
 
 /// The type of groups that prepare and describe without running anything.
@@ -31,6 +31,18 @@ const EXPLICIT: &str = "BEGIN; ";
 /// The type of what can't be lexed.
 const UNPARSED: &str = "unparsed";
 
+/// First words of statements that handle rows.
+const ROWS: [&str; 14] = [
+    "close", "declare", "delete", "execute", "fetch", "insert", "lock", "merge", "select", "show", "table",
+    "update", "values", "with",
+];
+/// The functions of large objects, which libpq calls by their numbers (`pg_proc.dat`; they never change).
+const LARGE_OBJECTS: [u32; 13] = [715, 952, 953, 954, 955, 956, 957, 958, 964, 1004, 3170, 3171, 3172];
+/// The functions that take advisory locks for the session.
+const ADVISORY_LOCKS: [u32; 8] = [2880, 2881, 2882, 2883, 2888, 2889, 2890, 2891];
+/// The most effects of one text that are kept.
+const EFFECTS_MAX: usize = 4096;
+
 /// What a text says.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Analysis {
@@ -40,8 +52,9 @@ pub(crate) struct Analysis {
     pub(crate) label: String,
     /// How the text was read.
     pub(crate) reading: Reading,
-    /// What each statement means for the session once it has succeeded; empty if none means anything.
-    pub(crate) notes: Vec<Note>,
+    /// What statements mean for the session once they have succeeded, with their places in the text; those
+    /// that mean nothing aren't mentioned.
+    pub(crate) effects: Vec<(usize, Effect)>,
     /// State that can't be shared comes about.
     pub(crate) pins: Pins,
     /// It is a single statement of transaction control, or DEALLOCATE, or empty: perhaps ours to answer.
@@ -52,6 +65,8 @@ pub(crate) struct Analysis {
     pub(crate) deallocates: Option<Option<Bytes>>,
     /// It is known to change nothing.
     pub(crate) reads_only: bool,
+    /// It may change what statements return: all but what only handles rows.
+    pub(crate) alters: bool,
     /// It asks the client for copy data.
     pub(crate) is_copy_in: bool,
     /// It ends a transaction by COMMIT.
@@ -62,42 +77,12 @@ pub(crate) struct Analysis {
     pub(crate) is_immediate: bool,
 }
 
-/// What a statement means for the session once it has succeeded.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Note {
-    #[default]
-    Nothing,
-    /// SET for the session.
-    Set { name: String, text: Bytes },
-    /// RESET of one setting.
-    Reset { name: String },
-    /// RESET ALL.
-    ResetAll,
-    /// SAVEPOINT.
-    Savepoint { name: Bytes },
-    /// ROLLBACK TO.
-    RollbackTo { name: Bytes },
-    /// These reasons to keep the connection are gone.
-    Release(Pins),
-    /// COMMIT or ROLLBACK: the answer tells which it became.
-    End,
-    /// The server has forgotten its named statements.
-    DeallocateAll,
-    /// The session is as new.
-    DiscardAll,
-}
-
-impl Note {
-    /// The text that would have to be carried to other connections.
-    pub(crate) fn carried_text(&self) -> Option<&Bytes> {
-        match self {
-            Self::Set { text, .. } => Some(text),
-            _ => None,
-        }
-    }
-}
-
 impl Analysis {
+    /// What the text's only statement, or its first, means for the session.
+    pub(crate) fn first_effect(&self) -> Option<&Effect> {
+        self.effects.first().filter(|(place, _)| *place == 0).map(|(_, effect)| effect)
+    }
+
     /// A group that runs nothing.
     pub(crate) fn prepare() -> Self {
         Self::named(PREPARE)
@@ -108,12 +93,35 @@ impl Analysis {
         Self::named(FUNCTION_CALL)
     }
 
+    /// What a function that is called by its number may leave behind.
+    pub(crate) fn function(number: u32) -> Self {
+        let pins = match number {
+            number if LARGE_OBJECTS.contains(&number) => Pins::NONE,
+            number if ADVISORY_LOCKS.contains(&number) => Pins::ADVISORY_LOCK.union(Pins::OTHER),
+            _ => Pins::OTHER,
+        };
+        Self { pins, alters: !pins.is_empty(), ..Self::function_call() }
+    }
+
     /// So many statements come together: a batch of a thousand is another type than one of three.
     pub(crate) fn add_size(&mut self, statements: usize) {
         let length = self.label.len();
         push_size(&mut self.label, statements as u64);
         if self.label.len() > length {
             self.type_hash = xxh3_64_with_seed(&self.label.as_bytes()[length..], self.type_hash);
+        }
+    }
+
+    /// Keeps the effects that mean something. Of more than can be kept, the session's state can't be
+    /// followed.
+    fn note_effects(&mut self, effects: impl Iterator<Item = Effect>) {
+        for (place, effect) in effects.enumerate().filter(|(_, effect)| !effect.is_empty()) {
+            self.pins = self.pins.union(effect.leaves.pins);
+            if self.effects.len() < EFFECTS_MAX {
+                self.effects.push((place, effect));
+            } else {
+                self.pins = self.pins.union(Pins::OTHER);
+            }
         }
     }
 
@@ -134,8 +142,11 @@ pub(crate) fn analyze(sql: &[u8], reading: Reading) -> Analysis {
     analysis.timeout = description.tags.timeout;
     analysis.add_size(description.statements.len() + description.further);
     let statements = &description.statements;
-    analysis.starts_with_control = statements.first().is_some_and(is_control);
-    analysis.is_control = analysis.starts_with_control && statements.len() == 1;
+    analysis.is_control = statements.len() == 1 && is_control(&statements[0]);
+    // What follows a DEALLOCATE is in one transaction with it, and may mind what came before.
+    let deallocates = |it: &Statement<'_>| matches!(it.kind, Kind::Deallocate { .. });
+    analysis.starts_with_control = analysis.is_control
+        || statements.first().is_some_and(|first| is_control(first) && !deallocates(first));
     analysis.reads_only = description.further == 0 && statements.iter().all(|statement| statement.reads_only);
     analysis.pins = description.effects().pins;
     for statement in statements {
@@ -143,6 +154,7 @@ pub(crate) fn analyze(sql: &[u8], reading: Reading) -> Analysis {
         analysis.is_copy_in |= statement.kind == Kind::Copy { direction: CopyDirection::FromClient };
         analysis.is_immediate |=
             matches!(statement.kind, Kind::CommitPrepared | Kind::RollbackPrepared | Kind::Empty);
+        analysis.alters |= statement.kind == Kind::Other && !handles_rows(statement.text);
         if matches!(&statement.kind, Kind::Set { .. }) && statement.text.len() > CARRIED_TEXT_MAX {
             analysis.pins = analysis.pins.union(Pins::SET_CONFIG);
         }
@@ -152,11 +164,19 @@ pub(crate) fn analyze(sql: &[u8], reading: Reading) -> Analysis {
             analysis.deallocates = Some(name.as_ref().map(|name| Bytes::copy_from_slice(name)));
         }
     }
-    let notes: Vec<Note> = statements.iter().map(note).collect();
-    if notes.iter().any(|note| *note != Note::Nothing) {
-        analysis.notes = notes;
+    if description.further == 0 {
+        analysis.note_effects(statements.iter().map(effect));
+    } else {
+        analysis.note_effects(wire::sql::statements(sql, reading.standard_strings).map(|it| effect(&it)));
     }
     analysis
+}
+
+/// Whether a statement begins as those do that read and write rows and leave tables as they are.
+fn handles_rows(text: &[u8]) -> bool {
+    let text = text.trim_ascii_start();
+    let end = text.iter().position(|byte| !byte.is_ascii_alphabetic()).unwrap_or(text.len());
+    ROWS.iter().any(|word| word.as_bytes().eq_ignore_ascii_case(&text[..end]))
 }
 
 /// The request type of a text in a database.
@@ -206,56 +226,14 @@ fn is_control(statement: &Statement<'_>) -> bool {
     )
 }
 
-fn note(statement: &Statement<'_>) -> Note {
-    let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
-    let bytes = |name: &[u8]| Bytes::copy_from_slice(name);
-    match &statement.kind {
-        Kind::Set { name } if ends_with_default(statement.text) => Note::Reset { name: text(name) },
-        Kind::Set { name } => Note::Set { name: text(name), text: bytes(statement.text) },
-        Kind::Reset { name } => Note::Reset { name: text(name) },
-        Kind::ResetAll => Note::ResetAll,
-        Kind::Savepoint { name } => Note::Savepoint { name: bytes(name) },
-        Kind::RollbackTo { savepoint } => Note::RollbackTo { name: bytes(savepoint) },
-        Kind::Commit { .. } | Kind::Rollback { .. } | Kind::PrepareTransaction => Note::End,
-        Kind::Deallocate { name: None } => Note::DeallocateAll,
-        Kind::DiscardAll => Note::DiscardAll,
-        _ if !statement.effects.releases.is_empty() => Note::Release(statement.effects.releases),
-        _ => Note::Nothing,
-    }
-}
-
-/// Whether a SET ends with the keyword DEFAULT, comments aside: then it is a RESET. (In quotes it would be a value.)
-fn ends_with_default(text: &[u8]) -> bool {
-    // In what precedes the last word it doesn't matter how a backslash is read.
-    let mut lexer = Lexer::new(text, Dialect::Postgres { standard_strings: true });
-    let tokens = std::iter::from_fn(|| lexer.next_token().ok().flatten());
-    let last = tokens.filter(|token| !matches!(token.kind, TokenKind::Comment | TokenKind::Semicolon)).last();
-    last.is_some_and(|token| {
-        token.kind == TokenKind::Word && token.text(text).eq_ignore_ascii_case(b"DEFAULT")
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::postgres::book::Act;
     use crate::postgres::parameters::Parameters;
 
     fn read(sql: &str) -> Analysis {
         analyze(sql.as_bytes(), Parameters::default().reading())
-    }
-
-    #[test]
-    fn set_to_default_is_a_reset() {
-        for sql in [
-            "SET application_name TO DEFAULT",
-            "set application_name=default ;",
-            "SET application_name TO DEFAULT /*app='shop'*/ -- really",
-        ] {
-            let notes = read(sql).notes;
-            assert!(matches!(&notes[0], Note::Reset { name } if name == "application_name"), "{sql}");
-        }
-        assert!(matches!(&read("SET application_name TO 'default'").notes[0], Note::Set { .. }));
-        assert!(matches!(&read("SET application_name TO my_default").notes[0], Note::Set { .. }));
     }
 
     #[test]
@@ -338,11 +316,20 @@ mod tests {
 
     #[test]
     fn only_statements_that_change_the_session_are_noted() {
-        assert!(read("SELECT 1; SELECT 2").notes.is_empty());
-        let notes = read("SELECT 1; SET x.y = 1; COMMIT").notes;
-        assert_eq!(notes.len(), 3);
-        assert!(matches!(&notes[1], Note::Set { name, .. } if name == "x.y"));
-        assert_eq!(notes[2], Note::End);
+        assert!(read("SELECT 1; SELECT 2").effects.is_empty());
+        let effects = read("SELECT 1; SET x.y = 1; COMMIT").effects;
+        let places: Vec<_> = effects.iter().map(|(place, _)| *place).collect();
+        assert_eq!(places, [1, 2]);
+        assert_eq!(effects[0].1.carried_texts().collect::<Vec<_>>(), ["SET x.y = 1"]);
+        assert_eq!(effects[1].1.act, Act::End);
+    }
+
+    #[test]
+    fn a_setting_behind_a_thousand_statements_is_seen() {
+        let text = format!("{}SET x.y = 1", "SELECT 1; ".repeat(1_500));
+        assert_eq!(read(&text).effects.iter().map(|(place, _)| *place).collect::<Vec<_>>(), [1_500]);
+        let text = "SET x.y = 1; ".repeat(EFFECTS_MAX + 1);
+        assert!(read(&text).pins.contains(Pins::OTHER));
     }
 
     #[test]

@@ -238,7 +238,8 @@ impl Session {
                 _ if self.skipping => self.client.input.advance(length),
                 // Copy messages after a COPY has failed, as the protocol allows.
                 b'd' | b'c' | b'f' if scanned == 0 => self.client.input.advance(length),
-                b'Q' | b'F' if scanned > 0 => {
+                // Copy data may be long: they pass as they come.
+                b'Q' | b'F' | b'd' | b'c' | b'f' if scanned > 0 => {
                     return Ok(Unit::Batch { length: scanned, until: Until::More });
                 }
                 b'Q' => return Ok(Unit::Query { length }),
@@ -305,10 +306,10 @@ impl Session {
     fn query_locally(&mut self, sql: &[u8]) -> Forward {
         let before = self.transaction.clone();
         let refused = matches!(before, Transaction::Refused(_));
-        let mut out = BytesMut::new();
+        let (mut out, mut undo) = (BytesMut::new(), Vec::new());
         let reading = self.state.settings.reported.reading();
         for statement in wire::sql::statements(sql, reading.standard_strings) {
-            match batch::control(&mut self.state, &mut self.transaction, &statement) {
+            match batch::control(&mut self.state, &mut self.transaction, &statement, &mut undo) {
                 Control::Tag(tag) => backend::write_command_complete(&mut out, tag),
                 Control::TagWithWarning(tag) => {
                     warn_no_transaction(&mut out);
@@ -326,6 +327,7 @@ impl Session {
                 }
                 Control::Forward => {
                     self.transaction = before;
+                    undo.into_iter().rev().for_each(|change| self.state.statements.undo(change));
                     return Forward::All;
                 }
             }
@@ -339,8 +341,7 @@ impl Session {
         if let Err(flow) = self.admit(&analysis, true).await {
             return flow;
         }
-        let explicit = !matches!(self.transaction, Transaction::Idle);
-        let exchange = Exchange::new(VecDeque::new(), explicit);
+        let exchange = Exchange::new(VecDeque::new(), &self.transaction);
         self.exchange(exchange, |exchange, scope, out| {
             exchange.query(scope, frame, analysis, out);
             Ok(())
@@ -386,7 +387,7 @@ impl Session {
         if let Err(flow) = admitted {
             return flow;
         }
-        let exchange = Exchange::new(batch.parsed, explicit);
+        let exchange = Exchange::new(batch.parsed, &self.transaction);
         self.exchange(exchange, |exchange, scope, out| {
             let mut rest = &frames[..];
             while let Some(frame) = frontend_frame(rest)? {
@@ -525,18 +526,18 @@ impl Session {
         if exchange.prefix_failed {
             // The client believes in a transaction that the server refused to begin.
             backend::write_ready(&mut self.client.output, Status::Failed);
-            if status == Status::Idle {
-                self.transaction.refuse();
-            } else {
-                self.transaction = Transaction::Open(Status::Failed);
-            }
-        } else {
-            self.transaction =
-                if status == Status::Idle { Transaction::Idle } else { Transaction::Open(status) };
+        }
+        match (exchange.prefix_failed, status) {
+            (true, Status::Idle) => self.transaction.refuse(),
+            (true, _) => self.transaction = Transaction::Open(Status::Failed),
+            (false, status) => self.transaction = Transaction::of(status),
         }
         if status == Status::Idle {
             // None comes for it from here on.
             self.cancel.idle();
+            if self.keep_if_pinned().await == Flow::Close {
+                return Flow::Close;
+            }
             if was_in_time {
                 // One that came for it came too late.
                 self.cancel.take_given_up();
@@ -590,7 +591,6 @@ impl Session {
     pub(super) fn discard_server(&mut self) {
         self.cancel.idle();
         self.state.settings.lost();
-        self.state.pins.end(false);
         // The pool learns of it by the drop.
         self.server = None;
         self.place.card.note_server(None);

@@ -23,6 +23,12 @@
 //! ignores the first, if it reads it within the COPY: a COPY that fails before leaves it, and answers both. So the first
 //! is held back until the server has said whether it awaits data, and then dropped.
 //!
+//! # Copy data that come early
+//!
+//! A client that knows its statement may send copy data right behind the Execute. The server reads them
+//! when the COPY has begun, and skips them if it fails. So copy messages belong to the Execute before them,
+//! as long as the data haven't ended. What follows their end is answered behind the COPY.
+//!
 //! # A deferred BEGIN
 //!
 //! It precedes the client's first statement as extended messages *without a Sync of their own*. If one of them fails,
@@ -37,9 +43,9 @@ use bytes::{Bytes, BytesMut};
 use wire::postgres::backend::Status;
 use wire::postgres::frontend;
 
-use super::classify::Note;
+use super::book::Effect;
 use super::parameters::Parameters;
-use super::prepared::{Prepared, Undo};
+use super::prepared::{Prepared, ServerStatements, Undo};
 use super::reject::Refusal;
 use super::settings::ServerState;
 use super::state::State;
@@ -88,6 +94,11 @@ enum Step {
     Doomed(Refusal),
     Execute {
         statement: Option<Arc<Prepared>>,
+        effect: Effect,
+        /// What it makes the server forget.
+        forgotten: Option<Box<Forgotten>>,
+        /// The client has sent all of its copy data, though the server hasn't asked for them yet.
+        copied: bool,
         visible: bool,
     },
     Close {
@@ -96,9 +107,10 @@ enum Step {
     Sync,
     /// A Sync of ours: the client hasn't sent its own yet.
     OwnSync,
+    /// What its statements mean, and how many of them have succeeded.
     Query {
-        notes: Vec<Note>,
-        next: usize,
+        effects: std::vec::IntoIter<(usize, Effect)>,
+        done: usize,
     },
     Function,
     /// An answer of ours, and what to undo if it is never given.
@@ -106,6 +118,22 @@ enum Step {
         answer: Bytes,
         undo: Option<Undo>,
     },
+}
+
+/// The statements that DISCARD ALL or DEALLOCATE ALL forgets, as they were. What the same batch prepares
+/// behind it is new. So they are forgotten when it is sent, and remembered again if it fails.
+#[derive(Debug)]
+struct Forgotten {
+    names: Undo,
+    server: ServerStatements,
+}
+
+/// What a portal was made of.
+#[derive(Debug)]
+struct Portal {
+    statement: Option<Arc<Prepared>>,
+    /// The gate has run it in the server's place, which can be done once.
+    is_spent: bool,
 }
 
 /// The state of one exchange.
@@ -140,14 +168,16 @@ pub(crate) struct Exchange {
     pub(crate) commits: bool,
     /// The status of the last ReadyForQuery.
     pub(crate) status: Option<Status>,
-    /// The last statement that was bound to the unnamed portal, and those bound to named ones.
-    portals: HashMap<Bytes, Option<Arc<Prepared>>>,
+    /// What was bound to the unnamed portal last, and to named ones.
+    portals: HashMap<Bytes, Portal>,
     /// Named statements used, in case their plans turn out to be stale.
     used: Vec<u64>,
     /// Statements of the batch that were read before it was sent, in order.
     parsed: VecDeque<Arc<Prepared>>,
     /// The batch is within an explicit transaction.
     explicit: bool,
+    /// That transaction had failed when the batch began, and nothing was sent since that ends it.
+    in_failed: bool,
     /// A portal was made, or something ran.
     binds: bool,
     /// The client has asked for its answers with a Flush.
@@ -159,10 +189,11 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    /// An exchange about to begin; `parsed` are the batch's Parse messages, read already; `explicit`: within a
-    /// transaction that a BEGIN began.
-    pub(crate) fn new(parsed: VecDeque<Arc<Prepared>>, explicit: bool) -> Self {
-        Self { reads_only: true, parsed, explicit, ..Self::default() }
+    /// An exchange about to begin; `parsed` are the batch's Parse messages, read already; `before`: the
+    /// transaction that it begins in.
+    pub(crate) fn new(parsed: VecDeque<Arc<Prepared>>, before: &Transaction) -> Self {
+        let (explicit, in_failed) = (!matches!(before, Transaction::Idle), before.status() == Status::Failed);
+        Self { reads_only: true, parsed, explicit, in_failed, ..Self::default() }
     }
 
     /// A client may prepare, ask for the answers with Flush and think for a while before it goes on (asyncpg does), or
@@ -235,6 +266,11 @@ impl Exchange {
         self.batch_open && !self.copy_in && self.steps.is_empty()
     }
 
+    /// Whether the client's copy data are for the server: it reads them, or will.
+    pub(crate) fn takes_copy_data(&self) -> bool {
+        self.copy_in || self.is_about_to_copy()
+    }
+
     /// Whether the server reads copy data.
     pub(crate) fn is_copy_in(&self) -> bool {
         self.copy_in
@@ -244,8 +280,12 @@ impl Exchange {
     /// concerned.
     pub(crate) fn lost(&mut self, session: &mut State) {
         for step in self.steps.drain(..).rev() {
-            if let Step::Parse { undo: Some(undo), .. } | Step::Local { undo: Some(undo), .. } = step {
-                session.statements.undo(undo);
+            match step {
+                Step::Parse { undo: Some(undo), .. } | Step::Local { undo: Some(undo), .. } => {
+                    session.statements.undo(undo);
+                }
+                Step::Execute { forgotten: Some(forgotten), .. } => session.statements.undo(forgotten.names),
+                _ => {}
             }
         }
     }

@@ -370,7 +370,7 @@ impl Relay<'_> {
             }
             if frame.len <= self.client.input.len() {
                 self.client_frame(frame)?;
-            } else if frame.tag == b'd' && self.exchange.is_copy_in() {
+            } else if frame.tag == b'd' && self.exchange.takes_copy_data() {
                 self.parts.from_client = frame.len;
             } else if frame.len > MESSAGE_MAX {
                 return Err(End::TooLarge(frame.len));

@@ -14,6 +14,7 @@ use super::message::{Message, Sender};
 use super::parameters::Parameters;
 use super::pins::Pins;
 use super::prepared::Registry;
+use super::restore;
 use super::settings::{ServerState, SessionSettings};
 use super::state::State;
 use super::transaction::Transaction;
@@ -168,7 +169,7 @@ impl Scene {
             return true;
         }
         if self.batch.is_empty() && matches!(tag, b'Q' | b'F') {
-            self.begin(Exchange::new([].into(), false));
+            self.begin(Exchange::new([].into(), &Transaction::Idle));
             return self.forward(&frame);
         }
         self.batch.extend_from_slice(&frame);
@@ -185,8 +186,7 @@ impl Scene {
                 return true;
             }
         }
-        let explicit = !matches!(self.transaction, Transaction::Idle);
-        self.begin(Exchange::new(batch.parsed, explicit));
+        self.begin(Exchange::new(batch.parsed, &self.transaction));
         let mut rest = &bytes[..];
         while let Ok(Some(frame)) = frontend_frame(rest) {
             if !self.forward(&rest[..frame.len]) {
@@ -247,9 +247,10 @@ impl Scene {
 
     /// What the next client would find, and the session on its next connection.
     fn settle(&mut self) {
-        if let Some(sql) = self.session.settings.difference(&self.parameters, &self.server) {
-            assert!(!sql.contains('\0'), "{sql:?}");
-            self.session.settings.applied(&mut self.server);
+        let settings = &self.session.settings;
+        if let Some(plan) = restore::plan(settings, (&self.parameters, &self.server), false) {
+            assert!(plan.texts().all(|sql| !sql.contains('\0')), "{plan:?}");
+            self.server.settings.clone_from(settings.book.settings());
         }
         self.session.settings.tell(&self.parameters, &mut self.to_client);
     }

@@ -16,17 +16,26 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 use wire::postgres::backend::{self, Status, parse_error};
 use wire::postgres::codec::{HEADER_LEN, backend_frame};
+use wire::sql::Pins as Reasons;
 
 use super::OnDisconnect;
 use super::connection::{CANCEL_LIMIT, Flow, ROUND_TRIP_LIMIT, Session};
 use super::exchange::Exchange;
 use super::forward::{End, Parts, Relay, poll_fill};
 use super::reject::Refusal;
-use super::server::Server;
+use super::server::{QueryError, Server};
 use super::transaction::Transaction;
 
 /// How long a canceled statement is waited for before it is canceled again.
 const CANCEL_AGAIN: Duration = Duration::from_millis(250);
+
+/// What brings a connection to what it was after its login.
+const DISCARD: &str = "DISCARD ALL";
+/// How often that is tried again.
+const DISCARDS_MAX: usize = 16;
+/// What makes `random()` forget its seed.
+const RESEED: &str = "SELECT pg_catalog.setseed(pg_catalog.date_part('microseconds', \
+                      pg_catalog.clock_timestamp()) / 1e8)";
 
 /// What a server said to nobody in particular.
 pub(super) enum Heard {
@@ -273,13 +282,24 @@ impl Session {
         self.server = Some(server);
         if matches!(end, Some(End::Done)) {
             let status = exchange.status.unwrap_or(Status::Idle);
-            self.transaction =
-                if status == Status::Idle { Transaction::Idle } else { Transaction::Open(status) };
+            self.transaction = Transaction::of(status);
             // Nobody is there to commit it.
             self.failed |= status != Status::Idle;
         } else {
             self.discard_server();
         }
+        Flow::Close
+    }
+
+    /// A session that came to be pinned by what the server has confirmed keeps its connection as any other:
+    /// with the gate's leave. Without it the session ends, and its connection is put in order.
+    pub(super) async fn keep_if_pinned(&mut self) -> Flow {
+        if !self.state.shared || self.state.pins.is_empty() {
+            return Flow::Continue;
+        }
+        let Err(reason) = self.state.pin() else { return Flow::Continue };
+        self.rejected(reason, Duration::ZERO).write(&mut self.client.output);
+        self.client.flush().await;
         Flow::Close
     }
 
@@ -289,7 +309,7 @@ impl Session {
         if self.server.is_some() && self.state.shared {
             let in_order = timeout(ROUND_TRIP_LIMIT, self.put_in_order()).await.unwrap_or(false);
             if in_order {
-                self.state.pins.clear();
+                self.state.pins.hold(Reasons::NONE);
                 self.release().await;
             } else {
                 self.discard_server();
@@ -311,8 +331,20 @@ impl Session {
         if self.state.pins.is_empty() {
             return true;
         }
-        let discarded = server.simple_query("DISCARD ALL", ROUND_TRIP_LIMIT).await.is_ok();
+        let mut discarded = server.simple_query(DISCARD, ROUND_TRIP_LIMIT).await;
+        for _ in 0..DISCARDS_MAX {
+            // What the session left may cut it short: a time-out of a millisecond.
+            if !discarded.as_ref().is_err_and(QueryError::leaves_connection_usable) {
+                break;
+            }
+            discarded = server.simple_query(DISCARD, ROUND_TRIP_LIMIT).await;
+        }
+        let is_seeded = self.state.pins.contains(Reasons::SEED);
+        if discarded.is_ok() && is_seeded {
+            // No other session must be able to tell what `random()` will be.
+            discarded = server.simple_query(RESEED, ROUND_TRIP_LIMIT).await;
+        }
         server.session_state.discard_all();
-        discarded
+        discarded.is_ok()
     }
 }

@@ -1,11 +1,9 @@
 //! Why a session keeps its server connection to itself.
 //!
-//! State that can't be carried to another connection (a temporary table, a session lock, …) pins the session until the
-//! state is known to be gone. What comes about counts at once, even if its transaction may yet be rolled back: a
-//! connection kept too long costs capacity, one shared too early shows one client's state to another. What goes counts
-//! when its transaction has committed.
-//!
-//! The reasons of all sessions are counted, so that operators see which of them cost connections.
+//! State that can't be carried to another connection (a temporary table, a session lock, …) pins the
+//! session until the state is known to be gone. The session's [`Book`](super::book::Book) knows which
+//! reasons hold. The reasons of all sessions are counted, so that operators see which of them cost
+//! connections.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -37,13 +35,11 @@ impl PinCounts {
     }
 }
 
-/// The reasons of one session.
+/// The reasons of one session, as its book has them, shown to operators.
 #[derive(Debug)]
 pub(crate) struct Pins {
     counts: Arc<PinCounts>,
     held: Reasons,
-    /// Gone, if the open transaction commits.
-    releasing: Reasons,
     /// Where others read them: a bit for each of [`Reasons::ALL_NAMES`].
     shown: Arc<AtomicU32>,
 }
@@ -51,7 +47,7 @@ pub(crate) struct Pins {
 impl Pins {
     /// None yet; counted among `counts`.
     pub(crate) fn new(counts: Arc<PinCounts>, shown: Arc<AtomicU32>) -> Self {
-        Self { counts, held: Reasons::NONE, releasing: Reasons::NONE, shown }
+        Self { counts, held: Reasons::NONE, shown }
     }
 
     /// Whether the session may share its connection.
@@ -64,37 +60,18 @@ impl Pins {
         self.held.contains(Reasons::ADVISORY_LOCK)
     }
 
-    /// Whether SQL's PREPARE was used, so that DEALLOCATE is the server's to answer.
+    /// Whether SQL's PREPARE was used, so that a name may be of a statement that only the server knows.
     pub(crate) fn has_sql_prepared(&self) -> bool {
         self.held.contains(Reasons::PREPARE)
     }
 
-    /// More reasons; those that were about to go stay.
-    pub(crate) fn add(&mut self, reasons: Reasons) {
-        self.releasing = self.releasing.without(reasons);
-        self.hold(self.held.union(reasons));
+    /// Whether this is among the reasons.
+    pub(crate) fn contains(&self, reason: Reasons) -> bool {
+        self.held.contains(reason)
     }
 
-    /// These are gone if the open transaction commits.
-    pub(crate) fn release(&mut self, reasons: Reasons) {
-        self.releasing = self.releasing.union(reasons);
-    }
-
-    /// The transaction has ended.
-    pub(crate) fn end(&mut self, committed: bool) {
-        let releasing = std::mem::take(&mut self.releasing);
-        if committed {
-            self.hold(self.held.without(releasing));
-        }
-    }
-
-    /// DISCARD ALL has run.
-    pub(crate) fn clear(&mut self) {
-        self.releasing = Reasons::NONE;
-        self.hold(Reasons::NONE);
-    }
-
-    fn hold(&mut self, reasons: Reasons) {
+    /// These are the reasons now.
+    pub(crate) fn hold(&mut self, reasons: Reasons) {
         if reasons != self.held {
             self.counts.moved(self.held, reasons);
             self.held = reasons;
@@ -114,41 +91,13 @@ pub(crate) fn names(shown: &AtomicU32) -> Vec<&'static str> {
 
 impl Drop for Pins {
     fn drop(&mut self) {
-        self.clear();
+        self.hold(Reasons::NONE);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn pins() -> Pins {
-        Pins::new(Arc::default(), Arc::default())
-    }
-
-    #[test]
-    fn a_reason_counts_at_once_and_goes_with_a_commit_only() {
-        let mut pins = pins();
-        pins.add(Reasons::LISTEN);
-        assert!(!pins.is_empty());
-        pins.release(Reasons::LISTEN);
-        pins.end(false);
-        assert!(!pins.is_empty());
-        pins.release(Reasons::LISTEN);
-        pins.end(true);
-        assert!(pins.is_empty());
-    }
-
-    #[test]
-    fn a_reason_that_comes_back_within_the_transaction_stays() {
-        let mut pins = pins();
-        pins.add(Reasons::LISTEN.union(Reasons::ADVISORY_LOCK));
-        pins.release(Reasons::LISTEN.union(Reasons::ADVISORY_LOCK));
-        pins.add(Reasons::ADVISORY_LOCK);
-        pins.end(true);
-        assert!(pins.holds_lock());
-        assert!(!pins.held.contains(Reasons::LISTEN));
-    }
 
     #[test]
     fn operators_see_how_many_sessions_are_pinned_and_why() {
@@ -158,13 +107,13 @@ mod tests {
         let mut second = Pins::new(Arc::clone(&counts), Arc::default());
         let count =
             |name| counts.snapshot().into_iter().find(|(known, _)| *known == name).map(|(_, count)| count);
-        first.add(Reasons::LISTEN);
-        first.add(Reasons::LISTEN.union(Reasons::TEMPORARY));
-        second.add(Reasons::LISTEN);
+        first.hold(Reasons::LISTEN);
+        first.hold(Reasons::LISTEN.union(Reasons::TEMPORARY));
+        second.hold(Reasons::LISTEN);
         assert_eq!((count("LISTEN"), count("temporary table")), (Some(2), Some(1)));
         assert_eq!(names(&shown), ["temporary table", "LISTEN"]);
         drop(first);
-        second.clear();
+        second.hold(Reasons::NONE);
         assert_eq!((count("LISTEN"), count("temporary table")), (Some(0), Some(0)));
     }
 }

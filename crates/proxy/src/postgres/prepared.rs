@@ -150,11 +150,12 @@ pub(crate) struct ClientStatements {
     unnamed: Option<Arc<Prepared>>,
 }
 
-/// What a name stood for before a change that the server may yet refuse.
+/// What names stood for before a change that the server may yet refuse.
 #[derive(Debug)]
-pub(crate) struct Undo {
-    name: Bytes,
-    before: Option<Arc<Prepared>>,
+pub(crate) enum Undo {
+    Name { name: Bytes, before: Option<Arc<Prepared>> },
+    AllNamed(HashMap<Bytes, Arc<Prepared>>),
+    All(ClientStatements),
 }
 
 impl ClientStatements {
@@ -178,28 +179,31 @@ impl ClientStatements {
         } else {
             self.named.remove(name)
         };
-        Undo { name: key, before }
+        Undo::Name { name: key, before }
     }
 
     /// Takes a change back.
     pub(crate) fn undo(&mut self, undo: Undo) {
-        let Undo { name, before } = undo;
-        self.set(&name, before);
+        match undo {
+            Undo::Name { name, before } => _ = self.set(&name, before),
+            Undo::AllNamed(named) => self.named = named,
+            Undo::All(statements) => *self = statements,
+        }
     }
 
     /// Forgets the named ones (DEALLOCATE ALL).
-    pub(crate) fn clear_named(&mut self) {
-        self.named = HashMap::new();
+    pub(crate) fn clear_named(&mut self) -> Undo {
+        Undo::AllNamed(std::mem::take(&mut self.named))
     }
 
     /// Forgets all (DISCARD ALL).
-    pub(crate) fn clear(&mut self) {
-        *self = Self::default();
+    pub(crate) fn clear(&mut self) -> Undo {
+        Undo::All(std::mem::take(self))
     }
 }
 
 /// What is prepared on one server connection.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ServerStatements {
     /// Named statements by id, with the batch that used them last.
     named: LruCache<u64, u64>,
@@ -242,6 +246,13 @@ impl ServerStatements {
             return None;
         }
         self.named.pop_lru().map(|(evicted, _)| evicted)
+    }
+
+    /// The name of a statement of no use, to be deallocated at once. It is closed in any case.
+    pub(crate) fn placeholder(&mut self) -> String {
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        self.stale.push(id);
+        server_name(id)
     }
 
     /// Preparing it failed, or was skipped.

@@ -18,6 +18,8 @@ use admission::Reason;
 use bytes::BytesMut;
 use wire::postgres::backend::{Error, Severity, write_error, write_notice};
 
+use super::server::QueryError;
+
 /// What a server process says whose server has crashed.
 const CRASH: &str = "57P02";
 
@@ -25,7 +27,7 @@ const CRASH: &str = "57P02";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     severity: Severity,
-    pub(crate) code: &'static str,
+    pub(crate) code: Cow<'static, str>,
     message: Cow<'static, str>,
     detail: Option<Cow<'static, str>>,
     hint: Option<Cow<'static, str>>,
@@ -33,7 +35,13 @@ pub(crate) struct Refusal {
 
 impl Refusal {
     const fn new(severity: Severity, code: &'static str, message: &'static str) -> Self {
-        Self { severity, code, message: Cow::Borrowed(message), detail: None, hint: None }
+        Self {
+            severity,
+            code: Cow::Borrowed(code),
+            message: Cow::Borrowed(message),
+            detail: None,
+            hint: None,
+        }
     }
 
     const fn error(code: &'static str, message: &'static str) -> Self {
@@ -136,6 +144,28 @@ impl Refusal {
         refusal
     }
 
+    /// As PostgreSQL says it.
+    pub(crate) fn statement_exists(name: &[u8]) -> Self {
+        let mut refusal = Self::error("42P05", "");
+        let name = String::from_utf8_lossy(name);
+        refusal.message = format!("prepared statement \"{name}\" already exists").into();
+        refusal
+    }
+
+    /// As PostgreSQL says it.
+    pub(crate) fn no_such_portal(name: &[u8]) -> Self {
+        let mut refusal = Self::error("34000", "");
+        refusal.message = format!("portal \"{}\" does not exist", String::from_utf8_lossy(name)).into();
+        refusal
+    }
+
+    /// As PostgreSQL says it of a portal that has run.
+    pub(crate) fn spent_portal(name: &[u8]) -> Self {
+        let mut refusal = Self::error("55000", "");
+        refusal.message = format!("portal \"{}\" cannot be run", String::from_utf8_lossy(name)).into();
+        refusal
+    }
+
     /// A bound of ours.
     pub(crate) fn too_many_statements(bound: usize) -> Self {
         Self::error("54000", "too many prepared statements in this session")
@@ -199,13 +229,19 @@ impl Refusal {
     }
 
     /// The session's settings can't be carried to the server connection that it got.
-    pub(crate) fn settings(server_said: &str) -> Self {
-        Self::error(
-            "08006",
-            "the session's settings could not be restored on a server connection; nothing was executed",
-        )
-        .detail(format!("The server said: {server_said}"))
-        .hint("Connect again.")
+    pub(crate) fn settings(name: Option<&str>, error: &QueryError) -> Self {
+        let (code, said) = match error {
+            QueryError::Refused { sqlstate, message, .. } => (Cow::Owned(sqlstate.clone()), message.clone()),
+            other => (Cow::Borrowed("08006"), other.to_string()),
+        };
+        let message = format!("the session's settings could not be restored: {said}");
+        let refusal = Self { code, message: message.into(), ..Self::error("", "") };
+        match name {
+            Some(name) => refusal
+                .detail(format!("Nothing was executed. \"{name}\" has its default from here on."))
+                .hint("Set it again, and then try again."),
+            None => refusal.detail("Nothing was executed.").hint("Try again."),
+        }
     }
 
     /// The gate drains.
@@ -239,7 +275,7 @@ impl Refusal {
     fn fields(&self) -> Error<'_> {
         Error {
             severity: self.severity,
-            code: self.code,
+            code: &self.code,
             message: &self.message,
             detail: self.detail.as_deref(),
             hint: self.hint.as_deref(),

@@ -73,7 +73,13 @@ pub(crate) struct Answer {
 pub(crate) enum QueryError {
     /// The server refused it; the connection is ready for the next one.
     #[error("{sqlstate}: {message}")]
-    Refused { sqlstate: String, message: String, status: Status },
+    Refused {
+        sqlstate: String,
+        message: String,
+        status: Status,
+        /// How many statements before it had succeeded: they are undone with it.
+        answered: usize,
+    },
     /// The connection can't be used any more.
     #[error("the server connection was lost: {0}")]
     Lost(#[from] io::Error),
@@ -94,7 +100,7 @@ impl Server {
     pub(crate) fn new(stream: Stream, input: BytesMut, greeting: Greeting) -> Self {
         let Greeting { parameters, process_id, secret } = greeting;
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-        let (pool, session_state) = (PoolId::default(), ServerState::of(process_id));
+        let (pool, session_state) = (PoolId::default(), ServerState::of(process_id, parameters.clone()));
         let route = Route::of(&stream);
         Self {
             stream,
@@ -163,6 +169,7 @@ impl Server {
         self.stream.send(&query(sql)?).await?;
         let mut value = None;
         let mut refused = None;
+        let mut answered = 0;
         loop {
             let message = Message::read(&mut self.stream, &mut self.input, Sender::Server).await?;
             match message.tag() {
@@ -174,10 +181,12 @@ impl Server {
                     let Some(error) = refused else { return Ok(Answer { value, status }) };
                     let fields = parse_error(error.body());
                     let message = String::from_utf8_lossy(fields.message()).into_owned();
-                    return Err(QueryError::Refused { sqlstate: fields.code().to_owned(), message, status });
+                    let sqlstate = fields.code().to_owned();
+                    return Err(QueryError::Refused { sqlstate, message, status, answered });
                 }
-                // Notices, notifications, row descriptions, tags: nobody asked.
-                b'N' | b'A' | b'T' | b'C' | b'I' => {}
+                b'C' => answered += 1,
+                // Notices, notifications, row descriptions: nobody asked.
+                b'N' | b'A' | b'T' | b'I' => {}
                 tag => return Err(invalid(format!("unexpected message '{}'", tag.escape_ascii())).into()),
             }
         }

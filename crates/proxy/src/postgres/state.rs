@@ -3,9 +3,14 @@
 use std::sync::Arc;
 
 use admission::{Reason, RequestType};
+use bytes::{Bytes, BytesMut};
+use wire::postgres::backend::Status;
 use wire::postgres::codec::HEADER_LEN;
+use wire::sql::Pins as Reasons;
 
+use super::book::Effect;
 use super::classify::{self, Analysis};
+use super::parameters::Parameters;
 use super::pins::Pins;
 use super::prepared::{ClientStatements, Prepared, Registry};
 use super::settings::{ServerState, SessionSettings};
@@ -27,6 +32,8 @@ pub(crate) struct State {
     pub(crate) settings: SessionSettings,
     /// Why the session keeps its connection.
     pub(crate) pins: Pins,
+    /// The open transaction may have changed what statements return.
+    pub(crate) alters: bool,
     /// Whether server connections are shared with other sessions.
     pub(crate) shared: bool,
     /// The request in flight.
@@ -52,6 +59,7 @@ impl State {
             statements: ClientStatements::default(),
             settings,
             pins,
+            alters: false,
             shared,
             permit: None,
             pinned: None,
@@ -78,8 +86,15 @@ impl State {
     }
 
     /// Whether the statement is a DEALLOCATE that is ours to answer: the names are the client's, not the server's.
+    /// What SQL has prepared the server knows by its name.
     pub(crate) fn deallocates(&self, statement: &Prepared) -> bool {
-        self.shared && statement.analysis.deallocates.is_some() && !self.pins.has_sql_prepared()
+        self.shared && statement.analysis.deallocates.as_ref().is_some_and(|name| self.is_ours(name))
+    }
+
+    /// Whether DEALLOCATE of this name (`None`: of all) is ours to answer.
+    pub(crate) fn is_ours(&self, name: &Option<Bytes>) -> bool {
+        let is_known = name.as_ref().is_some_and(|name| self.statements.get(name).is_some());
+        is_known || !self.pins.has_sql_prepared()
     }
 
     /// Changes a message of the server's, if it is a notification that the session has sent itself: clients know their
@@ -90,6 +105,30 @@ impl State {
         if server.process_id > 0 && *notifier == server.process_id.to_be_bytes() {
             notifier.copy_from_slice(&self.process_id.to_be_bytes());
         }
+    }
+
+    /// Statements with these pins are sent.
+    pub(crate) fn send_pins(&mut self, pins: Reasons) {
+        self.settings.book.send(pins);
+        self.pins.hold(self.settings.book.held());
+    }
+
+    /// A statement has succeeded; `tag` is its command tag.
+    pub(crate) fn confirm(&mut self, effect: &Effect, tag: &[u8]) {
+        self.settings.book.confirm(effect, tag);
+        self.pins.hold(self.settings.book.held());
+    }
+
+    /// ReadyForQuery has come from a connection with these settings.
+    pub(crate) fn ready(
+        &mut self,
+        status: Status,
+        (parameters, server): (&Parameters, &mut ServerState),
+        out: &mut BytesMut,
+    ) {
+        self.settings.ready(status, parameters, server, out);
+        self.alters &= status != Status::Idle;
+        self.pins.hold(self.settings.book.held());
     }
 
     /// Keeps the connection beyond the request in flight.
@@ -113,9 +152,7 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use super::super::classify::Note;
-    use super::super::parameters::Parameters;
-    use super::super::settings::Change;
+    use super::super::book::{Act, Change};
     use super::*;
 
     const SERVER: [(&str, &str); 4] = [
@@ -141,9 +178,11 @@ mod tests {
         let sql = br"SET x.y = '\'; SELECT 1; --'";
         let statement = |told: &[(&str, &str)]| session(&registry, told).prepare(b"s", sql, &[0, 0]);
         let standard = statement(&[]);
-        assert_eq!(standard.analysis.notes.len(), 2);
+        let is_one = |text: &[u8]| matches!(text, b"SET x.y = '\\'" | b"SET x.y = '\\'; SELECT 1; --'");
+        let text = |statement: &Prepared| statement.analysis.effects[0].1.carried_texts().next().cloned();
+        assert!(text(&standard).is_some_and(|text| is_one(&text) && text.len() == 13));
         let old = statement(&[("standard_conforming_strings", "off")]);
-        assert!(matches!(&old.analysis.notes[..], [Note::Set { .. }]), "{:?}", old.analysis.notes);
+        assert!(text(&old).is_some_and(|text| is_one(&text) && text.len() > 13));
         assert_ne!(old.id, standard.id);
         assert_eq!(statement(&[("application_name", "another")]).id, standard.id);
     }
@@ -160,10 +199,15 @@ mod tests {
             session.settings.reported = before.clone();
             assert_eq!(session.prepare(b"s", sql, &[0, 0]).id, first.id, "{name}");
         }
-        let set = Change::Set("transform_null_equals".to_owned(), "SET transform_null_equals = on".into());
-        session.settings.changed(set);
+        let confirm = |session: &mut State, change| {
+            let effect = Effect { act: Act::Changes(vec![change]), ..Effect::default() };
+            session.confirm(&effect, b"SET");
+        };
+        let name = "transform_null_equals".to_owned();
+        let set = Change::Set { name: name.clone(), text: "SET transform_null_equals = on".into() };
+        confirm(&mut session, set);
         assert_ne!(session.prepare(b"s", sql, &[0, 0]).id, first.id);
-        session.settings.changed(Change::Reset("transform_null_equals".to_owned()));
+        confirm(&mut session, Change::Reset { name });
         assert_eq!(session.prepare(b"s", sql, &[0, 0]).id, first.id);
     }
 }

@@ -13,6 +13,8 @@ use bytes::Bytes;
 use wire::postgres::backend::Status;
 use wire::sql::statement::{Kind, Statement};
 
+use super::book::Effect;
+use super::effect::effect;
 use super::reject::Refusal;
 
 /// How many statements a deferred transaction may keep pending; with more it becomes a real one.
@@ -72,6 +74,8 @@ struct Pending {
     savepoint: Option<Bytes>,
     /// A released savepoint stays as a statement, for what was set since.
     sql: Bytes,
+    /// What it means for the session once the server has done it.
+    effect: Effect,
 }
 
 /// What to do with a statement.
@@ -90,6 +94,11 @@ pub(crate) enum Control {
 }
 
 impl Transaction {
+    /// The transaction that a ReadyForQuery with this status tells of.
+    pub(crate) fn of(status: Status) -> Self {
+        if status == Status::Idle { Self::Idle } else { Self::Open(status) }
+    }
+
     /// A transaction that was lost with its server connection; `untold`: what the client must hear of it still.
     pub(crate) fn lost(untold: Option<Refusal>) -> Self {
         Self::Refused(Refused { deferred: Deferred::new(b"BEGIN"), untold })
@@ -179,12 +188,13 @@ impl Transaction {
                 self.refuse();
                 return Control::Error(error);
             }
-            Kind::Savepoint { name } => {
-                deferred.keep(Some(name), statement.text).then_some(&b"SAVEPOINT"[..])
+            Kind::Savepoint { name } => deferred.keep(Some(name), statement).then_some(&b"SAVEPOINT"[..]),
+            // Behind a savepoint it is an error, which only the server can give.
+            Kind::SetTransaction if !deferred.has_savepoint() => {
+                deferred.keep(None, statement).then_some(&b"SET"[..])
             }
-            Kind::SetTransaction => deferred.keep(None, statement.text).then_some(&b"SET"[..]),
             Kind::SetLocal { name } if is_deferrable(name) => {
-                deferred.keep(None, statement.text).then_some(&b"SET"[..])
+                deferred.keep(None, statement).then_some(&b"SET"[..])
             }
             _ => None,
         };
@@ -234,16 +244,22 @@ impl Deferred {
     }
 
     /// What the server must be sent before the first real statement, in order.
-    pub(crate) fn statements(&self) -> impl Iterator<Item = &Bytes> {
-        std::iter::once(&self.begin).chain(self.pending.iter().map(|pending| &pending.sql))
+    pub(crate) fn statements(&self) -> impl Iterator<Item = (&Bytes, Effect)> {
+        let pending = self.pending.iter().map(|pending| (&pending.sql, pending.effect.clone()));
+        std::iter::once((&self.begin, Effect::default())).chain(pending)
     }
 
-    fn keep(&mut self, savepoint: Option<&[u8]>, sql: &[u8]) -> bool {
+    fn keep(&mut self, savepoint: Option<&[u8]>, statement: &Statement<'_>) -> bool {
+        let sql = statement.text;
         let fits = self.pending.len() < PENDING_MAX && self.bytes + sql.len() <= PENDING_BYTES_MAX;
         if fits {
             self.bytes += sql.len();
             let savepoint = savepoint.map(Bytes::copy_from_slice);
-            self.pending.push(Pending { savepoint, sql: Bytes::copy_from_slice(sql) });
+            self.pending.push(Pending {
+                savepoint,
+                sql: Bytes::copy_from_slice(sql),
+                effect: effect(statement),
+            });
         }
         fits
     }
@@ -265,6 +281,10 @@ impl Deferred {
             position <= index || pending.savepoint.is_none()
         });
         true
+    }
+
+    fn has_savepoint(&self) -> bool {
+        self.pending.iter().any(|pending| pending.savepoint.is_some())
     }
 
     fn position(&self, name: &[u8]) -> Option<usize> {
@@ -298,7 +318,7 @@ mod tests {
                 Control::Tag(tag) => String::from_utf8_lossy(tag).into_owned(),
                 Control::TagWithWarning(tag) => format!("{}!", String::from_utf8_lossy(tag)),
                 Control::Empty => "empty".to_owned(),
-                Control::Error(refusal) => refusal.code.to_owned(),
+                Control::Error(refusal) => refusal.code.into_owned(),
                 Control::Forward => "-".to_owned(),
             });
         answers.collect::<Vec<_>>().join(" ")
@@ -306,7 +326,7 @@ mod tests {
 
     fn replay(transaction: &Transaction) -> Vec<String> {
         let deferred = transaction.deferred().expect("a deferred transaction");
-        deferred.statements().map(|sql| String::from_utf8_lossy(sql).into_owned()).collect()
+        deferred.statements().map(|(sql, _)| String::from_utf8_lossy(sql).into_owned()).collect()
     }
 
     #[test]
@@ -323,10 +343,17 @@ mod tests {
     #[test]
     fn what_precedes_the_first_statement_is_replayed_in_order() {
         let mut transaction = Transaction::default();
-        let sql = "BEGIN ISOLATION LEVEL SERIALIZABLE; SET LOCAL statement_timeout = 100; SAVEPOINT a; SET TRANSACTION READ ONLY";
-        assert_eq!(run(&mut transaction, sql), "BEGIN SET SAVEPOINT SET");
+        let sql = "BEGIN ISOLATION LEVEL SERIALIZABLE; SET LOCAL statement_timeout = 100; SET TRANSACTION READ ONLY; SAVEPOINT a";
+        assert_eq!(run(&mut transaction, sql), "BEGIN SET SET SAVEPOINT");
         assert_eq!(run(&mut transaction, "SELECT 1"), "-");
         assert_eq!(replay(&transaction), sql.split("; ").collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn set_transaction_behind_a_savepoint_is_the_servers_error() {
+        let mut transaction = Transaction::default();
+        run(&mut transaction, "BEGIN; SAVEPOINT a");
+        assert_eq!(run(&mut transaction, "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE"), "-");
     }
 
     #[test]

@@ -33,11 +33,13 @@ impl Pins {
     pub const SET_CONFIG: Self = Self(1 << 8);
     /// The seed of `random()`, by `setseed()`.
     pub const SEED: Self = Self(1 << 9);
+    /// State that is known to stay with the connection, or that can't be followed.
+    pub const OTHER: Self = Self(1 << 10);
     /// Everything.
-    pub const ALL: Self = Self((1 << 10) - 1);
+    pub const ALL: Self = Self((1 << 11) - 1);
 
     /// Each reason with its name, in a fixed order.
-    pub const ALL_NAMES: [(Self, &'static str); 10] = [
+    pub const ALL_NAMES: [(Self, &'static str); 11] = [
         (Self::TEMPORARY, "temporary table"),
         (Self::ADVISORY_LOCK, "session advisory lock"),
         (Self::LISTEN, "LISTEN"),
@@ -48,6 +50,7 @@ impl Pins {
         (Self::LOAD, "LOAD"),
         (Self::SET_CONFIG, "set_config for the session"),
         (Self::SEED, "setseed"),
+        (Self::OTHER, "other state"),
     ];
 
     /// Whether there is no reason.

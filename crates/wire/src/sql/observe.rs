@@ -38,6 +38,9 @@ const REPORTED: [&[u8]; 6] = [
     b"timezone",
 ];
 
+/// How the schemas of temporary objects begin.
+const TEMPORARY: &[u8] = b"pg_temp";
+
 /// A call of `set_config` whose third argument is awaited.
 #[derive(Debug, Clone)]
 struct SetConfig {
@@ -139,7 +142,7 @@ impl Observer {
             TokenKind::Close | TokenKind::CloseBracket => self.close(),
             TokenKind::Dot => self.dot(sql),
             _ if token.keyword != Keyword::None => self.keyword(token.keyword),
-            _ => {}
+            _ => self.word(sql, token),
         }
         self.argument(sql, token);
         self.ring[self.count % RING] = token;
@@ -199,10 +202,24 @@ impl Observer {
         matches!(before, Keyword::Insert | Keyword::Merge)
     }
 
+    /// `UPDATE pg_settings` sets settings.
+    fn word(&mut self, sql: &[u8], token: Token) {
+        let [before, schema] = [self.last(0), self.last(1)];
+        let is_qualified = before.kind == TokenKind::Dot && named(sql, schema, b"pg_catalog");
+        let target = if is_qualified { self.last(2) } else { before };
+        if matches!(target.keyword, Keyword::Update | Keyword::Only) && named(sql, token, b"pg_settings") {
+            self.effects.pin(Pins::SET_CONFIG);
+        }
+    }
+
     /// `pg_temp.` as the schema of something that is made.
     fn dot(&mut self, sql: &[u8]) {
         let schema = self.last(0);
-        let temporary = named(sql, schema, b"pg_temp");
+        // A session may name its own by number, too.
+        let text = schema.text(sql).trim_ascii_start();
+        let text = text.strip_prefix(b"\"").unwrap_or(text);
+        let temporary =
+            text.get(..TEMPORARY.len()).is_some_and(|start| start.eq_ignore_ascii_case(TEMPORARY));
         let into = self.last(1).keyword == Keyword::Into && !self.inserts_into(2);
         if temporary && (self.first() == Keyword::Create || into) {
             self.effects.pin(Pins::TEMPORARY);

@@ -253,8 +253,12 @@ fn what_binds_a_session_to_its_connection_is_noticed() {
         (
             "DISCARD ALL",
             "discardall -temporary table, session advisory lock, LISTEN, SQL PREPARE, cursor WITH HOLD, \
-             SET ROLE, SET SESSION AUTHORIZATION, set_config for the session",
+             SET ROLE, SET SESSION AUTHORIZATION, set_config for the session, other state",
         ),
+        ("UPDATE pg_settings SET setting = 'a'", "other +set_config for the session"),
+        ("UPDATE ONLY pg_catalog.PG_SETTINGS SET setting = 'a'", "other +set_config for the session"),
+        ("UPDATE t SET a = (SELECT count(*) FROM pg_settings)", "other"),
+        ("CREATE TABLE pg_temp_3.t (a int)", "other +temporary table"),
     ]);
 }
 

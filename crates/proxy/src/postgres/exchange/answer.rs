@@ -1,15 +1,15 @@
 //! What comes from the server: whose answer it is, what it means for the session, and what the client gets.
 
+use std::sync::Arc;
+
 use bytes::BytesMut;
 use wire::postgres::ProtocolError;
 use wire::postgres::backend::{self, Status};
 use wire::postgres::codec::HEADER_LEN;
 use wire::postgres::frontend;
-use wire::sql::Pins as Reasons;
 
 use super::{Exchange, Scope, Step};
-use crate::postgres::classify::Note;
-use crate::postgres::settings::Change;
+use crate::postgres::book::{Act, Effect};
 
 /// Deadlocks, and transactions that can't be serialized: others in flight are the reason, and the client may just try again.
 const CONFLICTS: [&str; 2] = ["40001", "40P01"];
@@ -60,7 +60,7 @@ impl Exchange {
                 visible = false;
             }
             b'Z' => {
-                visible = self.ready(scope, backend::parse_ready(body)?);
+                visible = self.ready(scope, backend::parse_ready(body)?, client);
             }
             _ => {}
         }
@@ -107,17 +107,25 @@ impl Exchange {
     fn answered_command(&mut self, scope: &mut Scope<'_>, body: &[u8]) -> Result<bool, ProtocolError> {
         let tag = backend::parse_command_tag(body)?;
         match self.steps.front_mut() {
-            Some(Step::Query { notes, next }) => {
-                let note = notes.get_mut(*next).map(std::mem::take);
-                *next += 1;
-                apply(scope, note.as_ref(), tag);
+            Some(Step::Query { effects, done }) => {
+                let is_next = effects.as_slice().first().is_some_and(|(place, _)| place == done);
+                let effect = if is_next { effects.next() } else { None };
+                *done += 1;
+                if let Some((_, effect)) = effect {
+                    apply(scope, &effect, tag);
+                }
                 Ok(true)
             }
-            Some(Step::Execute { statement, visible }) => {
-                let (statement, visible) = (statement.take(), *visible);
+            Some(Step::Execute { effect, visible, .. }) => {
+                let (effect, visible) = (std::mem::take(effect), *visible);
                 self.steps.pop_front();
                 self.prefix = self.prefix.saturating_sub(1);
-                apply(scope, statement.as_ref().and_then(|statement| statement.analysis.notes.first()), tag);
+                scope.session.confirm(&effect, tag);
+                match &effect.act {
+                    Act::Deallocate(name) => _ = scope.session.statements.set(name, None),
+                    Act::DiscardAll => scope.server.settings = Arc::default(),
+                    _ => {}
+                }
                 Ok(visible)
             }
             _ => Ok(true),
@@ -125,6 +133,10 @@ impl Exchange {
     }
 
     fn begin_copy_in(&mut self) {
+        if let Some(Step::Execute { copied: true, .. }) = self.steps.front() {
+            // The data are with the server already, and so is what follows them.
+            return;
+        }
         self.copy_in = true;
         (self.has_copied, self.sync_held) = (true, false);
         if matches!(self.steps.front(), Some(Step::Execute { .. })) {
@@ -143,6 +155,7 @@ impl Exchange {
         let is_of_recovery = || fields.get(b'R').is_some_and(|routine| RECOVERY.contains(&routine));
         self.conflicted |= CONFLICTS.contains(&code) && !is_of_recovery();
         self.copy_in = false;
+        scope.session.settings.book.fail();
         if matches!(self.steps.front(), Some(Step::Query { .. } | Step::Function | Step::Sync) | None) {
             client.extend_from_slice(frame);
             return;
@@ -161,11 +174,13 @@ impl Exchange {
         ) = self.steps.front()
         {
             // By its message it can't be told: it is translated.
-            if code == "0A000" && fields.get(b'R') == Some(b"RevalidateCachedQuery") {
+            let is_of_others = !scope.session.alters;
+            if is_of_others && code == "0A000" && fields.get(b'R') == Some(b"RevalidateCachedQuery") {
                 statement.expire();
             }
         }
-        if matches!(code, "0A000" | "26000") {
+        // What the session's own transaction has changed is taken back with it.
+        if code == "26000" || (code == "0A000" && !scope.session.alters) {
             self.used.drain(..).for_each(|id| scope.server.statements.mark_stale(id));
         }
         self.prefix_failed |= self.prefix > 0;
@@ -189,6 +204,10 @@ impl Exchange {
                     undo.into_iter().for_each(|undo| scope.session.statements.undo(undo));
                 }
                 Step::Local { undo: Some(undo), .. } => scope.session.statements.undo(undo),
+                Step::Execute { forgotten: Some(forgotten), .. } => {
+                    scope.session.statements.undo(forgotten.names);
+                    scope.server.statements = forgotten.server;
+                }
                 Step::Query { .. } => skipped_query = true,
                 _ => {}
             }
@@ -206,13 +225,11 @@ impl Exchange {
         }
     }
 
-    fn ready(&mut self, scope: &mut Scope<'_>, status: Status) -> bool {
+    fn ready(&mut self, scope: &mut Scope<'_>, status: Status, client: &mut BytesMut) -> bool {
         let own = matches!(self.steps.pop_front(), Some(Step::OwnSync));
         (self.status, self.has_told) = (Some(status), false);
+        scope.session.ready(status, (scope.parameters, scope.server), client);
         if status == Status::Idle {
-            scope.session.settings.end(!self.failed, scope.server);
-            scope.session.settings.settled();
-            scope.session.pins.end(!self.failed);
             self.portals.clear();
         }
         // The client of a failed prefix is told of a failed transaction, whatever the server thinks.
@@ -220,35 +237,22 @@ impl Exchange {
     }
 }
 
-/// A statement has succeeded: what that means for the session.
-fn apply(scope: &mut Scope<'_>, note: Option<&Note>, tag: &[u8]) {
-    match note {
-        None | Some(Note::Nothing) => {}
-        Some(Note::Set { name, text }) => {
-            scope.session.settings.changed(Change::Set(name.clone(), text.clone()));
-        }
-        Some(Note::Reset { name }) => scope.session.settings.changed(Change::Reset(name.clone())),
-        Some(Note::ResetAll) => scope.session.settings.changed(Change::ResetAll),
-        Some(Note::Savepoint { name }) => scope.session.settings.changed(Change::Savepoint(name.clone())),
-        Some(Note::RollbackTo { name }) => scope.session.settings.changed(Change::RollbackTo(name.clone())),
-        Some(Note::Release(effects)) => scope.session.pins.release(*effects),
-        Some(Note::End) => {
-            // COMMIT of a failed transaction answers ROLLBACK: the tag knows.
-            let committed = tag != b"ROLLBACK";
-            scope.session.settings.end(committed, scope.server);
-            scope.session.pins.end(committed);
-        }
-        Some(Note::DeallocateAll) => {
-            scope.session.statements.clear_named();
+/// A statement of a simple Query has succeeded: what that means for the session.
+fn apply(scope: &mut Scope<'_>, effect: &Effect, tag: &[u8]) {
+    if effect.is_empty() {
+        return;
+    }
+    scope.session.confirm(effect, tag);
+    match &effect.act {
+        Act::Deallocate(name) => _ = scope.session.statements.set(name, None),
+        Act::DeallocateAll => {
+            _ = scope.session.statements.clear_named();
             scope.server.statements.clear();
-            scope.session.pins.release(Reasons::PREPARE);
         }
-        Some(Note::DiscardAll) => {
-            scope.session.statements.clear();
-            // The settings reported by this connection follow; they are the client's at the end.
-            scope.session.settings.changed(Change::ResetAll);
+        Act::DiscardAll => {
+            _ = scope.session.statements.clear();
             scope.server.discard_all();
-            scope.session.pins.clear();
         }
+        _ => {}
     }
 }

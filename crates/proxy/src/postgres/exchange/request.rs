@@ -9,14 +9,19 @@ use wire::postgres::frontend::{self, Message, Target};
 use wire::postgres::{Fault, ProtocolError};
 use wire::sql::Pins as Reasons;
 
-use super::{Exchange, Scope, Step};
-use crate::postgres::classify::{Analysis, Note};
+use super::{Exchange, Forgotten, Portal, Scope, Step};
+use crate::postgres::batch::{ends_failed, is_empty};
+use crate::postgres::book::Act;
+use crate::postgres::classify::Analysis;
 use crate::postgres::prepared::{CLIENT_STATEMENTS_MAX, ClientStatements, Prepared, Undo, server_name};
 use crate::postgres::reject::Refusal;
 use crate::postgres::transaction::Deferred;
 
 /// A statement that no server has: describing it fails, on purpose.
 const NO_STATEMENT: &[u8] = b"gatekeeper refused this statement";
+
+/// What a placeholder's text is: allowed in a failed transaction, too.
+const PLACEHOLDER: &[u8] = b"ROLLBACK";
 
 impl Exchange {
     /// Begins a batch on a server connection: closes what must be closed, replays a deferred transaction.
@@ -26,7 +31,7 @@ impl Exchange {
             self.steps.push_back(Step::Close { visible: false });
             self.batch_open = true;
         }
-        for sql in deferred.into_iter().flat_map(Deferred::statements) {
+        for (sql, effect) in deferred.into_iter().flat_map(Deferred::statements) {
             frontend::write_parse(out, b"", sql, &[]);
             frontend::write_bind(out, b"", b"", &[]);
             frontend::write_execute(out, b"", 0);
@@ -34,7 +39,13 @@ impl Exchange {
             let (id, client_name) = (0, Bytes::new());
             self.steps.push_back(Step::Parse { id, named: false, undo: None, client_name, visible: false });
             self.steps.push_back(Step::Bind { statement: None, visible: false });
-            self.steps.push_back(Step::Execute { statement: None, visible: false });
+            self.steps.push_back(Step::Execute {
+                statement: None,
+                effect,
+                forgotten: None,
+                copied: false,
+                visible: false,
+            });
             self.prefix = self.steps.len();
             self.batch_open = true;
         }
@@ -48,6 +59,7 @@ impl Exchange {
         analysis: Analysis,
         out: &mut BytesMut,
     ) {
+        self.in_failed = false;
         if self.skipping {
             // Behind an error in a batch the server drops a Query too: only a Sync ends the batch.
             return;
@@ -58,12 +70,45 @@ impl Exchange {
             frontend::write_sync(out);
             self.steps.push_back(Step::Sync);
         } else {
-            out.extend_from_slice(frame);
+            self.write_query(scope, frame, &analysis, out);
             self.note_analysis(&analysis);
             scope.server.statements.unnamed = None;
-            self.steps.push_back(Step::Query { notes: analysis.notes, next: 0 });
+            self.steps.push_back(Step::Query { effects: analysis.effects.into_iter(), done: 0 });
         }
         self.batch_open = false;
+    }
+
+    /// A simple Query as the client sent it, but for DEALLOCATE of a statement that goes by another name on
+    /// the server, where it serves others: there a statement of no use is prepared, to be deallocated in
+    /// its place.
+    fn write_query(&mut self, scope: &mut Scope<'_>, frame: &[u8], analysis: &Analysis, out: &mut BytesMut) {
+        let is_ours = |name: &[u8]| scope.session.shared && scope.session.statements.get(name).is_some();
+        let mut effects = analysis.effects.iter();
+        if !effects.any(|(_, effect)| matches!(&effect.act, Act::Deallocate(name) if is_ours(name))) {
+            return out.extend_from_slice(frame);
+        }
+        let sql = &frame[HEADER_LEN..frame.len() - 1];
+        let (mut text, mut copied) = (Vec::with_capacity(sql.len()), 0);
+        let mut gone = Vec::new();
+        for statement in wire::sql::statements(sql, analysis.reading.standard_strings) {
+            let wire::sql::Kind::Deallocate { name } = &statement.kind else { continue };
+            // Behind DEALLOCATE ALL the server knows none of the names, and says so.
+            let Some(name) = name else { break };
+            if !is_ours(name) || gone.contains(name) {
+                continue;
+            }
+            gone.push(name.clone());
+            let start = statement.text.as_ptr() as usize - sql.as_ptr() as usize;
+            let placeholder = scope.server.statements.placeholder();
+            frontend::write_parse(out, placeholder.as_bytes(), PLACEHOLDER, &[]);
+            let (undo, client_name) = (None, Bytes::new());
+            self.steps.push_back(Step::Parse { id: 0, named: false, undo, client_name, visible: false });
+            text.extend_from_slice(&sql[copied..start]);
+            text.extend_from_slice(format!("DEALLOCATE {placeholder}").as_bytes());
+            copied = start + statement.text.len();
+        }
+        text.extend_from_slice(&sql[copied..]);
+        frontend::write_query(out, &text);
     }
 
     /// Sends one message of an extended batch, a COPY or a function call. Only complete frames.
@@ -108,17 +153,32 @@ impl Exchange {
             Message::Close { target, name } => self.close(scope, target, name, frame, out),
             Message::Execute { portal, .. } => self.execute(scope, portal, frame, out),
             Message::FunctionCall => {
-                out.extend_from_slice(frame);
-                self.reads_only = false;
-                self.steps.push_back(Step::Function);
+                self.function(scope, frame, out);
                 return Ok(());
             }
-            // Copy messages after a COPY has ended are ignored, as the server ignores them.
+            Message::CopyData | Message::CopyDone | Message::CopyFail => {
+                self.early_copy_frame(&message, frame, out);
+                return Ok(());
+            }
             _ => return Ok(()),
         }
         self.binds |= matches!(message, Message::Bind { .. } | Message::Execute { .. });
         self.batch_open = true;
         Ok(())
+    }
+
+    /// A function called by its number: what it leaves behind no text says, so that all but the functions
+    /// of large objects pin.
+    fn function(&mut self, scope: &mut Scope<'_>, frame: &[u8], out: &mut BytesMut) {
+        self.reads_only = false;
+        let number = frame.get(HEADER_LEN..HEADER_LEN + 4).and_then(|bytes| bytes.try_into().ok());
+        if let Err(refusal) = self.pin(scope, &Analysis::function(number.map_or(0, u32::from_be_bytes))) {
+            self.doom(refusal, out);
+            frontend::write_sync(out);
+            return self.steps.push_back(Step::Sync);
+        }
+        out.extend_from_slice(frame);
+        self.steps.push_back(Step::Function);
     }
 
     fn copy_frame(
@@ -139,9 +199,25 @@ impl Exchange {
         Ok(())
     }
 
+    /// Copy data that the server hasn't asked for yet. Behind a COPY that has ended they are ignored, as
+    /// the server ignores them.
+    fn early_copy_frame(&mut self, message: &Message<'_>, frame: &[u8], out: &mut BytesMut) {
+        if !self.is_about_to_copy() {
+            return;
+        }
+        if let (Message::CopyDone | Message::CopyFail, Some(Step::Execute { copied, .. })) =
+            (message, self.steps.back_mut())
+        {
+            *copied = true;
+        }
+        out.extend_from_slice(frame);
+    }
+
     /// Whether the server will ask for copy data next, unless it errs.
-    fn is_about_to_copy(&self) -> bool {
-        let Some(Step::Execute { statement: Some(statement), .. }) = self.steps.back() else { return false };
+    pub(super) fn is_about_to_copy(&self) -> bool {
+        let Some(Step::Execute { statement: Some(statement), copied: false, .. }) = self.steps.back() else {
+            return false;
+        };
         statement.analysis.is_copy_in && !self.has_copied
     }
 
@@ -163,14 +239,28 @@ impl Exchange {
             self.steps.push_back(Step::Parse { id: 0, named: false, undo, client_name, visible: true });
             return;
         }
+        if self.in_failed && !ends_failed(&statement) && !is_empty(&statement) {
+            // It can't succeed, and the server says why not.
+            frontend::write_parse(out, b"", sql, types);
+            return self.steps.push_back(Step::Parse {
+                id: 0,
+                named: false,
+                undo: None,
+                client_name,
+                visible: true,
+            });
+        }
         if let (false, Some(known)) = (name.is_empty(), scope.session.statements.get(name)) {
-            // The name is taken: let the server say so, of the statement that it stands for.
+            if self.in_failed {
+                return self.doom(Refusal::statement_exists(name), out);
+            }
+            // The name is taken: let the server say so, of the name that it stands for, if nothing else is
+            // wrong.
             let known = Arc::clone(known);
             self.ensure(scope, &known, true, out);
-            frontend::write_parse(out, known.server_name().as_bytes(), &known.sql, &known.parameter_types);
-            let id = 0;
+            frontend::write_parse(out, known.server_name().as_bytes(), sql, types);
             return self.steps.push_back(Step::Parse {
-                id,
+                id: 0,
                 named: false,
                 undo: None,
                 client_name,
@@ -249,9 +339,20 @@ impl Exchange {
         if named.as_ref().is_some_and(|statement| statement.is_stale()) {
             return self.doom(Refusal::stale_plan(), out);
         }
-        self.portals.insert(Bytes::copy_from_slice(portal), statement.clone());
+        let bound = Portal { statement: statement.clone(), is_spent: false };
+        self.portals.insert(Bytes::copy_from_slice(portal), bound);
         match statement {
             Some(statement) if scope.session.deallocates(&statement) => {
+                if self.in_failed {
+                    return self.doom(Refusal::in_failed_transaction(), out);
+                }
+                if !portal.is_empty() {
+                    // Whether the portal exists already, only the server knows. It isn't run there.
+                    self.ensure(scope, &statement, !name.is_empty(), out);
+                    let server_name = if name.is_empty() { String::new() } else { statement.server_name() };
+                    frontend::write_bind(out, portal, server_name.as_bytes(), rest);
+                    return self.steps.push_back(Step::Bind { statement: named, visible: true });
+                }
                 return self.local(backend::write_bind_complete, None);
             }
             Some(statement) if scope.session.shared => {
@@ -289,7 +390,8 @@ impl Exchange {
                 let Some(statement) = scope.session.statements.get(name).cloned() else {
                     return self.doom(Refusal::no_such_statement(name), out);
                 };
-                if scope.session.deallocates(&statement) {
+                let is_silent = self.in_failed && statement.analysis.is_control;
+                if scope.session.deallocates(&statement) || is_silent {
                     self.local(backend::write_parameter_description_empty, None);
                     return self.local(backend::write_no_data, None);
                 }
@@ -330,9 +432,13 @@ impl Exchange {
 
     fn execute(&mut self, scope: &mut Scope<'_>, portal: &[u8], frame: &[u8], out: &mut BytesMut) {
         let statement = self.bound(portal).cloned();
-        if let Some(name) =
-            statement.as_ref().filter(|it| scope.session.deallocates(it)).and_then(deallocated)
-        {
+        let deallocates = |it: &&Arc<Prepared>| scope.session.deallocates(it);
+        let is_spent = self.portals.get_mut(portal).is_some_and(|portal| portal.is_spent);
+        if is_spent {
+            return self.doom(Refusal::spent_portal(portal), out);
+        }
+        if let Some(name) = statement.as_ref().filter(deallocates).and_then(deallocated) {
+            self.portals.entry(Bytes::copy_from_slice(portal)).and_modify(|portal| portal.is_spent = true);
             let (undo, tag) = deallocate(&mut scope.session.statements, &name);
             return match undo {
                 Ok(undo) => self.local(|out| backend::write_command_complete(out, tag), undo),
@@ -341,12 +447,24 @@ impl Exchange {
         }
         out.extend_from_slice(frame);
         self.has_copied = false;
-        self.steps.push_back(Step::Execute { statement, visible: true });
+        self.in_failed &= !statement.as_ref().is_some_and(|it| ends_failed(it));
+        let effect =
+            statement.as_ref().and_then(|it| it.analysis.first_effect()).cloned().unwrap_or_default();
+        let forgets = |names| Box::new(Forgotten { names, server: scope.server.statements.clone() });
+        let forgotten = match effect.act {
+            Act::DiscardAll => Some(forgets(scope.session.statements.clear())),
+            Act::DeallocateAll => Some(forgets(scope.session.statements.clear_named())),
+            _ => None,
+        };
+        if forgotten.is_some() {
+            scope.server.statements.clear();
+        }
+        self.steps.push_back(Step::Execute { statement, effect, forgotten, copied: false, visible: true });
     }
 
     /// The statement that a portal was made of.
     fn bound(&self, portal: &[u8]) -> Option<&Arc<Prepared>> {
-        self.portals.get(portal)?.as_ref()
+        self.portals.get(portal)?.statement.as_ref()
     }
 
     /// An answer of ours, in its place.
@@ -363,8 +481,9 @@ impl Exchange {
     }
 
     fn pin(&mut self, scope: &mut Scope<'_>, analysis: &Analysis) -> Result<(), Refusal> {
+        scope.session.alters |= analysis.alters;
         let mut wanted = analysis.pins;
-        let mut sets = analysis.notes.iter().filter_map(Note::carried_text);
+        let mut sets = analysis.effects.iter().flat_map(|(_, effect)| effect.carried_texts());
         if sets.any(|text| !scope.session.settings.can_carry(text)) {
             wanted = wanted.union(Reasons::SET_CONFIG);
         }
@@ -376,7 +495,7 @@ impl Exchange {
             let pinned = scope.session.pin();
             pinned.map_err(|reason| Refusal::rejected(&scope.session.gate, reason, at_once, at_once))?;
         }
-        scope.session.pins.add(wanted);
+        scope.session.send_pins(wanted);
         Ok(())
     }
 
@@ -397,10 +516,7 @@ pub(crate) fn deallocate(
     name: &Option<Bytes>,
 ) -> (Result<Option<Undo>, Refusal>, &'static [u8]) {
     match name {
-        None => {
-            statements.clear_named();
-            (Ok(None), b"DEALLOCATE ALL")
-        }
+        None => (Ok(Some(statements.clear_named())), b"DEALLOCATE ALL"),
         Some(name) if statements.get(name).is_some() => (Ok(Some(statements.set(name, None))), b"DEALLOCATE"),
         Some(name) => (Err(Refusal::no_such_statement(name)), b"DEALLOCATE"),
     }

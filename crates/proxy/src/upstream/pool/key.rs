@@ -48,8 +48,9 @@ pub(crate) fn key(parameters: &[(String, String)]) -> PoolKey {
             // These two aren't settings, so that for the server, too, only this spelling counts.
             _ if name == "user" => key.user.clone_from(value),
             _ if name == "database" => key.database.clone_from(value),
-            // Protocol options aren't settings of the session.
-            _ if folded.starts_with("_pq_.") || TRACKED.contains(&folded.as_str()) => {}
+            // Protocol options aren't settings of the session. In capitals they are: the server compares as
+            // they come.
+            _ if name.starts_with("_pq_.") || TRACKED.contains(&folded.as_str()) => {}
             _ => _ = untracked.insert(folded, value.clone()),
         }
     }

@@ -1,0 +1,254 @@
+//! No session ever sees another's state: settings, pins and prepared names of sessions that share
+//! connections, as each would find them on a connection of its own.
+
+// Helpers of tests panic as tests do; clippy only knows functions marked as tests.
+#![allow(clippy::panic)]
+
+mod gate;
+mod support;
+
+use gate::Scene;
+use gate::client::{Client, group, parse, query, sync, synced, use_of};
+
+/// Two sessions of one user that share one connection.
+fn pair(user: &str) -> (Scene, Client, Client) {
+    let scene = Scene::start(user, &["connections = 1"]);
+    let [first, second] = scene.clients();
+    (scene, first, second)
+}
+
+fn shown(client: &mut Client, setting: &str) -> String {
+    client.column(&format!("SHOW {setting}")).concat()
+}
+
+/// Runs statements, a message each, whether they succeed or not.
+fn try_all(client: &mut Client, statements: &[&str]) {
+    statements.iter().for_each(|sql| _ = client.query(sql));
+}
+
+#[test]
+fn a_savepoint_behind_a_deferred_begin_is_undone() {
+    let (scene, mut a, mut b) = pair("deferred_savepoint");
+    for change in ["SET app.tenant = '7'", "RESET app.tenant", "SET app.tenant TO DEFAULT", "RESET ALL"] {
+        b.run("SET app.tenant = '7'");
+        try_all(&mut a, &["SET app.tenant = '8'", "BEGIN", "SAVEPOINT a", change]);
+        try_all(&mut a, &["SELECT 1/0", "ROLLBACK TO a", "COMMIT"]);
+        assert_eq!(shown(&mut b, "app.tenant"), "7", "{change}");
+        assert_eq!(shown(&mut a, "app.tenant"), "8", "{change}");
+    }
+    scene.settled();
+}
+
+#[test]
+fn a_savepoint_behind_many_others_is_undone() {
+    let (scene, mut a, mut b) = pair("many_savepoints");
+    b.run("SET app.tenant = '7'");
+    try_all(&mut a, &["SET app.tenant = '8'", "BEGIN", "SELECT 1"]);
+    for _ in 0..70 {
+        try_all(&mut a, &["SAVEPOINT s", "RELEASE s"]);
+    }
+    try_all(&mut a, &["SAVEPOINT z", "RESET app.tenant", "ROLLBACK TO z", "COMMIT"]);
+    assert_eq!(shown(&mut b, "app.tenant"), "7");
+    assert_eq!(shown(&mut a, "app.tenant"), "8");
+    // More than the gate tells apart: the session keeps its connection instead.
+    try_all(&mut a, &["BEGIN", "SELECT 1"]);
+    (0..300).for_each(|number| a.run(&format!("SAVEPOINT s{number}")));
+    try_all(&mut a, &["RESET app.tenant", "ROLLBACK TO s299", "COMMIT"]);
+    assert_eq!(shown(&mut a, "app.tenant"), "8");
+    assert_eq!(scene.figure("connections_pinned"), 1);
+    a.run("DISCARD ALL");
+    assert_eq!(shown(&mut b, "app.tenant"), "7");
+    scene.settled();
+}
+
+#[test]
+fn a_set_behind_a_reset_of_the_same_reported_setting_stays() {
+    let (scene, mut a, _) = pair("set_behind_reset");
+    let steps = ["begin", "select 1", "reset timezone", "set timezone = 'Asia/Tokyo'", "commit"];
+    try_all(&mut a, &steps);
+    assert_eq!(shown(&mut a, "timezone"), "Asia/Tokyo");
+    for text in [
+        "reset timezone; set timezone = 'Asia/Tokyo'",
+        "reset all; set timezone = 'Asia/Tokyo'",
+        "reset timezone; select set_config('TimeZone', 'Asia/Tokyo', false)",
+        "begin; reset timezone; set timezone = 'Asia/Tokyo'; commit",
+    ] {
+        a.run("set timezone = 'UTC'");
+        a.run(text);
+        assert_eq!(shown(&mut a, "timezone"), "Asia/Tokyo", "{text}");
+        a.run("set timezone = 'UTC'");
+        let groups: Vec<u8> = text.split("; ").flat_map(group).collect();
+        assert!(a.ask(&[groups, sync()].concat()).ends_with("Z(I)"));
+        assert_eq!(shown(&mut a, "timezone"), "Asia/Tokyo", "{text} extended");
+    }
+    a.run("create table t (a int)");
+    a.run("reset all; set default_transaction_read_only = on");
+    assert_eq!(a.query("insert into t values (1)"), "E(25006) Z(I)");
+    scene.settled();
+}
+
+#[test]
+fn a_reset_returns_to_the_clients_own_start_also_within_its_transaction() {
+    let scene = Scene::start("own_start", &["connections = 1"]);
+    let login = |zone: &str| {
+        let mut client = Client::connect(scene.gate.port());
+        client.start_with(&[("user", "own_start"), ("database", gate::DATABASE), ("timezone", zone)]);
+        client
+    };
+    let (mut first, mut second) = (login("Asia/Tokyo"), login("Europe/Stockholm"));
+    for (client, zone) in [(&mut first, "Asia/Tokyo"), (&mut second, "Europe/Stockholm")] {
+        try_all(client, &["SET timezone = 'UTC'", "BEGIN", "SELECT 1", "RESET timezone"]);
+        assert_eq!(shown(client, "timezone"), zone);
+        client.run("ROLLBACK");
+        assert_eq!(shown(client, "timezone"), "UTC");
+        client.run("RESET timezone");
+        assert_eq!(shown(client, "timezone"), zone);
+    }
+    scene.settled();
+}
+
+#[test]
+fn a_release_of_a_pin_is_undone_with_its_savepoint() {
+    let (scene, mut a, mut b) = pair("pins_and_savepoints");
+    try_all(
+        &mut a,
+        &["LISTEN x", "BEGIN", "SELECT 1", "SAVEPOINT a", "UNLISTEN *", "ROLLBACK TO a", "COMMIT"],
+    );
+    assert_eq!(scene.figure("connections_pinned"), 1);
+    a.run("UNLISTEN *");
+    assert!(b.column("SELECT * FROM pg_listening_channels()").is_empty());
+    a.run("UNLISTEN *; LISTEN x");
+    assert_eq!(scene.figure("connections_pinned"), 1);
+    a.run("UNLISTEN *");
+    try_all(&mut a, &["CREATE TEMP TABLE t (a int)", "BEGIN", "SELECT 1", "SAVEPOINT a", "DISCARD TEMP"]);
+    try_all(&mut a, &["ROLLBACK TO a", "COMMIT"]);
+    assert_eq!(scene.figure("connections_pinned"), 1);
+    assert_eq!(a.query("SELECT * FROM t"), "T C(SELECT 0) Z(I)");
+    a.run("DISCARD TEMP");
+    assert_eq!(b.query("SELECT * FROM pg_temp.t"), "E(42P01) Z(I)");
+    scene.settled();
+}
+
+#[test]
+fn a_role_that_is_given_back_gives_the_connection_back() {
+    let (scene, mut a, mut b) = pair("roles");
+    for (set, back) in [
+        ("SET ROLE pg_monitor", "RESET ROLE"),
+        ("SET ROLE pg_monitor", "SET ROLE NONE"),
+        ("SET SESSION AUTHORIZATION pg_monitor", "SET SESSION AUTHORIZATION DEFAULT"),
+    ] {
+        a.run(set);
+        assert_eq!(scene.figure("connections_pinned"), 1, "{set}");
+        a.run(back);
+        assert_eq!(scene.figure("connections_pinned"), 0, "{back}");
+        assert_eq!(b.column("SELECT current_user"), ["roles"]);
+    }
+    scene.settled();
+}
+
+#[test]
+fn a_setting_that_cannot_be_restored_costs_nobody_a_connection() {
+    let (scene, mut a, mut b) = pair("refused_restore");
+    let before = scene.lasting_processes();
+    // In the client's order it can be restored.
+    a.run("CREATE SCHEMA evil; CREATE TEXT SEARCH CONFIGURATION evil.cfg (COPY = simple)");
+    a.run("SET search_path = evil; SET default_text_search_config = 'cfg'");
+    assert_ne!(shown(&mut b, "default_text_search_config"), "evil.cfg");
+    assert_eq!(shown(&mut a, "default_text_search_config"), "evil.cfg");
+    // One that is refused is told once, and the session goes on with the default.
+    let mut c = scene.client();
+    c.run("SET plpgsql.variable_conflict = 'bogus'");
+    b.run("DO $$ BEGIN NULL; END $$");
+    assert_eq!(c.query("SELECT 1"), "E(22023) Z(I)");
+    assert_eq!(c.query("SELECT 1"), "T D(1) C(SELECT 1) Z(I)");
+    assert_eq!(a.query("SELECT 1"), "T D(1) C(SELECT 1) Z(I)");
+    assert_eq!(scene.processes(), before);
+    scene.settled();
+}
+
+#[test]
+fn another_sessions_time_out_cuts_no_restore_short() {
+    let (scene, mut a, mut b) = pair("short_time_out");
+    let before = scene.lasting_processes();
+    b.run("SET app.tenant = '7'; SET work_mem = '5MB'");
+    for _ in 0..20 {
+        _ = a.query("SET statement_timeout = '1ms'");
+        assert_eq!(shown(&mut b, "app.tenant"), "7");
+        assert_eq!(shown(&mut b, "statement_timeout"), "0");
+    }
+    assert_eq!(scene.processes(), before);
+    scene.settled();
+}
+
+#[test]
+fn carried_settings_mean_the_same_in_every_encoding() {
+    let (scene, mut a, mut b) = pair("encodings");
+    a.run("SET app.name = 'é'");
+    b.run("SET client_encoding = 'LATIN1'");
+    assert_eq!(a.column("SELECT length(current_setting('app.name'))"), ["1"]);
+    a.run("SET client_encoding = 'LATIN1'");
+    b.run("SET client_encoding = 'UTF8'");
+    assert_eq!(a.column("SELECT length(current_setting('app.name'))"), ["1"]);
+    scene.settled();
+}
+
+#[test]
+fn what_the_text_shows_to_stay_with_the_connection_pins() {
+    let (scene, mut a, mut b) = pair("seen_in_the_text");
+    a.run("UPDATE pg_settings SET setting = '5MB' WHERE name = 'work_mem'");
+    assert_eq!(scene.figure("connections_pinned"), 1);
+    a.run("DISCARD ALL");
+    assert_ne!(shown(&mut b, "work_mem"), "5MB");
+    a.run("SET search_path = pg_temp; CREATE TABLE t (a int)");
+    assert_eq!(scene.figure("connections_pinned"), 1);
+    a.run("DISCARD ALL");
+    assert_eq!(b.query("SELECT * FROM pg_temp.t"), "E(42P01) Z(I)");
+    scene.settled();
+}
+
+#[test]
+fn a_statement_made_invalid_within_a_transaction_that_rolls_back_is_valid_again() {
+    let (scene, mut a, mut b) = pair("ddl_rolled_back");
+    a.run("CREATE TABLE t (a int); INSERT INTO t VALUES (1)");
+    for client in [&mut a, &mut b] {
+        assert_eq!(
+            client.ask(&[parse("s", "SELECT * FROM t"), use_of("s"), sync()].concat()),
+            "1 2 D(1) C(SELECT 1) Z(I)"
+        );
+    }
+    try_all(&mut a, &["BEGIN", "ALTER TABLE t ADD COLUMN b int"]);
+    assert_eq!(a.ask(&[use_of("s"), sync()].concat()), "E(0A000) Z(E)");
+    a.run("ROLLBACK");
+    for client in [&mut b, &mut a] {
+        assert_eq!(client.ask(&[use_of("s"), sync()].concat()), "2 D(1) C(SELECT 1) Z(I)");
+    }
+    scene.settled();
+}
+
+#[test]
+fn a_deallocate_that_is_skipped_or_forwarded_takes_nothing_away() {
+    let (scene, mut a, _) = pair("deallocates");
+    assert_eq!(a.ask(&[parse("s", "SELECT 's'"), sync()].concat()), "1 Z(I)");
+    let batch = [group("SELECT 1/0"), group("DEALLOCATE ALL"), sync()].concat();
+    assert_eq!(a.ask(&batch), "1 E(22012) Z(I)");
+    assert_eq!(a.ask(&[use_of("s"), sync()].concat()), "2 D(s) C(SELECT 1) Z(I)");
+    assert_eq!(a.query("DEALLOCATE s; SELECT 1/0"), "C(DEALLOCATE) E(22012) Z(I)");
+    assert_eq!(a.ask(&[use_of("s"), sync()].concat()), "E(26000) Z(I)");
+    assert_eq!(a.ask(&[parse("s", "SELECT 's'"), sync()].concat()), "1 Z(I)");
+    assert_eq!(a.query("SET app.x = '1'; DEALLOCATE s"), "C(SET) C(DEALLOCATE) Z(I)");
+    assert_eq!(a.ask(&[use_of("s"), sync()].concat()), "E(26000) Z(I)");
+    scene.settled();
+}
+
+#[test]
+fn a_name_of_a_statement_that_the_gate_answers_is_taken_once() {
+    let (scene, mut a, _) = pair("names_once");
+    for sql in ["BEGIN", "SET LOCAL work_mem = '5MB'", "SHOW work_mem", "SET work_mem = '5MB'"] {
+        assert_eq!(a.ask(&[parse("n", sql), sync()].concat()), "1 Z(I)", "{sql}");
+        assert_eq!(a.ask(&[parse("n", sql), sync()].concat()), "E(42P05) Z(I)", "{sql}");
+        assert_eq!(a.query("DEALLOCATE n"), "C(DEALLOCATE) Z(I)");
+    }
+    assert_eq!(a.ask(&[query("SELECT 1"), synced("SELECT 2")].concat()), "T D(1) C(SELECT 1) Z(I)");
+    assert_eq!(a.answers(), "1 2 D(2) C(SELECT 1) Z(I)");
+    scene.settled();
+}

@@ -1,0 +1,203 @@
+//! A server connection brought to the settings of the session that gets it.
+//!
+//! The difference is made up in as few messages as can be, each of which the server does whole or not at all:
+//!
+//! 1. time-outs that another session left are lifted, so that nothing that follows is cut short by them;
+//! 2. the encoding is set in a message of its own where texts beyond ASCII follow: the server reads a
+//!    message in the encoding that held when the message came;
+//! 3. all else, in the order in which the client set it, because one setting may be read by another (a text
+//!    search configuration by the search path). Time-outs come last.
+//!
+//! A setting that the server refuses has no place in the session any more ([`Refused`]): the client gets
+//! the server's error once, and the connection, whose settings are known as before, goes back to its pool.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::book::{CARRIED, Setting, Settings};
+use super::parameters::Parameters;
+use super::server::{QueryError, Server};
+use super::settings::{CARRIED_ENCODING, ServerState, SessionSettings};
+
+/// Ends a statement of a client's among others: the text may end with a comment, which goes on to the end
+/// of the line.
+const END: &str = "\n;";
+/// Settings that may cut a statement or a transaction short.
+const TIMEOUTS: [&str; 3] = ["lock_timeout", "statement_timeout", "transaction_timeout"];
+/// What is found by the search path when it is set: set anew whenever something else is.
+const DEPENDENT: &str = "default_text_search_config";
+/// How often time-outs are lifted before it is given up: a time-out of a millisecond may cut that short, too.
+const LIFTS_MAX: usize = 16;
+/// The SQLSTATE of a statement that was canceled or timed out.
+const CANCELED: &str = "57014";
+
+/// What is to be said to a connection, in order.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Plan {
+    lift: String,
+    encoding: Option<String>,
+    /// Statements with the settings that they are about.
+    statements: Vec<(String, String)>,
+    last_encoding: Option<String>,
+}
+
+/// Why a connection could not be brought to the session's settings.
+#[derive(Debug)]
+pub(super) struct Refused {
+    pub(super) error: QueryError,
+    /// The setting that the server refused.
+    pub(super) setting: Option<String>,
+}
+
+/// What brings a connection to the session's settings; `None` if it has them. With `reported_only` the
+/// others are left alone, which are the connection's own.
+pub(super) fn plan(
+    session: &SessionSettings,
+    server: (&Parameters, &ServerState),
+    reported_only: bool,
+) -> Option<Plan> {
+    let (parameters, state) = server;
+    let ours = session.book.settings();
+    let differs = !reported_only && !is_same(ours, &state.settings);
+    if session.reported == *parameters && !differs {
+        return None;
+    }
+    let mut plan = Plan::default();
+    let value =
+        |name| session.reported.get(name).filter(|ours| parameters.get(name).is_some_and(|it| it != *ours));
+    for name in CARRIED {
+        if let Some(value) = value(name) {
+            plan.statements.push((name.to_owned(), set(name, value)));
+        }
+    }
+    if differs {
+        plan.carry(ours, &state.settings, parameters);
+    }
+    plan.order_encoding(session, parameters);
+    (!plan.statements.is_empty() || !plan.lift.is_empty()).then_some(plan)
+}
+
+fn is_same(ours: &Settings, theirs: &Settings) -> bool {
+    Arc::ptr_eq(ours, theirs) || ours == theirs
+}
+
+impl Plan {
+    /// Unreported settings: what the connection has and the session has not, then what the session has.
+    fn carry(&mut self, ours: &[Setting], theirs: &[Setting], parameters: &Parameters) {
+        let find = |list: &[Setting], name: &str| list.iter().position(|setting| setting.name == name);
+        let is_timeout = |setting: &&Setting| TIMEOUTS.contains(&setting.name.as_str());
+        theirs.iter().filter(is_timeout).for_each(|setting| self.lift.push_str(&reset(&setting.name)));
+        for setting in theirs.iter().filter(|it| !is_timeout(it) && find(ours, &it.name).is_none()) {
+            // What is reported now is no text of a session's.
+            if parameters.get(&setting.name).is_none() {
+                self.statements.push((setting.name.clone(), reset(&setting.name)));
+            }
+        }
+        let (last, first): (Vec<_>, Vec<_>) = ours.iter().partition(is_timeout);
+        for setting in first.into_iter().chain(last) {
+            let is_there =
+                find(theirs, &setting.name).is_some_and(|index| theirs[index].text == setting.text);
+            if !is_there || is_timeout(&setting) || setting.name == DEPENDENT {
+                let text = String::from_utf8_lossy(&setting.text);
+                self.statements.push((setting.name.clone(), format!("{text}{END}")));
+            }
+        }
+    }
+
+    /// Texts beyond ASCII are sent in the encoding that they are written in.
+    fn order_encoding(&mut self, session: &SessionSettings, parameters: &Parameters) {
+        const NAME: &str = "client_encoding";
+        if self.statements.iter().all(|(_, sql)| sql.is_ascii()) {
+            return;
+        }
+        self.statements.retain(|(name, _)| name != NAME);
+        let set = |encoding| Some(set(NAME, encoding));
+        if parameters.get(NAME) != Some(CARRIED_ENCODING) {
+            self.encoding = set(CARRIED_ENCODING);
+        }
+        if let Some(ours) = session.reported.get(NAME).filter(|ours| *ours != CARRIED_ENCODING) {
+            self.last_encoding = set(ours);
+        }
+    }
+
+    /// Every text that is said.
+    #[cfg(feature = "garbage")]
+    pub(super) fn texts(&self) -> impl Iterator<Item = &String> {
+        let statements = self.statements.iter().map(|(_, sql)| sql);
+        std::iter::once(&self.lift).chain(&self.encoding).chain(statements).chain(&self.last_encoding)
+    }
+
+    /// Says it. Not cancel-safe: a connection on which it was given up in the midst must be closed.
+    pub(super) async fn carry_out(
+        self,
+        server: &mut Server,
+        settings: &Settings,
+        limit: Duration,
+    ) -> Result<(), Refused> {
+        let unnamed = |error| Refused { error, setting: None };
+        if !self.lift.is_empty() {
+            lift(server, &self.lift, limit).await.map_err(unnamed)?;
+        }
+        if let Some(sql) = &self.encoding {
+            server.simple_query(sql, limit).await.map_err(unnamed)?;
+        }
+        let sql: String = self.statements.iter().map(|(_, sql)| &**sql).collect();
+        if sql.is_empty() {
+            server.session_state.settings.clone_from(settings);
+        } else if let Err(error) = server.simple_query(&sql, limit).await {
+            let setting = match &error {
+                QueryError::Refused { sqlstate, answered, .. } if sqlstate != CANCELED => {
+                    self.statements.get(*answered).map(|(name, _)| name.clone())
+                }
+                _ => None,
+            };
+            return Err(Refused { error, setting });
+        }
+        server.session_state.settings.clone_from(settings);
+        if let Some(sql) = &self.last_encoding {
+            server.simple_query(sql, limit).await.map_err(unnamed)?;
+        }
+        Ok(())
+    }
+}
+
+async fn lift(server: &mut Server, sql: &str, limit: Duration) -> Result<(), QueryError> {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        match server.simple_query(sql, limit).await {
+            Ok(_) => break,
+            Err(QueryError::Refused { sqlstate, .. }) if sqlstate == CANCELED && tries < LIFTS_MAX => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let settings = Arc::make_mut(&mut server.session_state.settings);
+    settings.retain(|setting| !TIMEOUTS.contains(&setting.name.as_str()));
+    Ok(())
+}
+
+/// A setting with its value as reported. SET takes no snapshot, so that SET TRANSACTION may still follow
+/// it; a list of names in one literal would be one name. `E''` would change with
+/// `standard_conforming_strings`: a backslash is doubled only where it would be an escape.
+fn set(name: &str, value: &str) -> String {
+    let value = value.replace('\'', "''");
+    let literal = if value.contains('\\') {
+        format!("E'{}'", value.replace('\\', "\\\\"))
+    } else {
+        format!("'{value}'")
+    };
+    match name {
+        "search_path" => format!("SELECT pg_catalog.set_config('{name}', {literal}, false);"),
+        _ => format!("SET {name} = {literal};"),
+    }
+}
+
+/// Names of settings are identifiers joined by dots (`myapp.tenant`).
+fn reset(name: &str) -> String {
+    let quoted: Vec<String> =
+        name.split('.').map(|part| format!("\"{}\"", part.replace('"', "\"\""))).collect();
+    format!("RESET {};", quoted.join("."))
+}
+
+#[cfg(test)]
+mod tests;

@@ -13,7 +13,7 @@ help:
 	@echo 'make lint     formatting, clippy, documentation, licences: what a change must pass'
 	@echo 'make bench    the experiments at length: the sale, reports, the cost beside PgBouncer and HAProxy, held response times, peers'
 	@echo 'make experiments  every plan below experiments/ in its short form, and the page: results/report/report.html (half an hour)'
-	@echo 'make fuzz     every decoder, for SECONDS=300 each: looks for bytes that it does not bear'
+	@echo 'make fuzz     every decoder, and sessions against PostgreSQL, for SECONDS=300 each: looks for what they do not bear'
 	@echo 'make setup    what the others install by themselves: PostgreSQL, drivers, HTTP clients and peers for the tests'
 
 setup:

@@ -9,12 +9,10 @@ use statements::Statements;
 
 /// How many turns a script has.
 const TURNS: std::ops::Range<usize> = 5..26;
-/// How often a statement that is known to differ is drawn again.
-const DRAWS_MAX: usize = 50;
 /// Names of prepared statements and portals, the unnamed one among them.
 const NAMES: [&str; 3] = ["", "s", "t"];
 
-/// The script of a seed, over so many connections.
+/// The script of a seed, for a gate with this number of connections.
 pub(crate) fn script(seed: u64, connections: usize) -> Script {
     let mut author = Author::new(seed, connections);
     let turns = TURNS.start + author.chance.below(TURNS.len());
@@ -44,7 +42,8 @@ impl Author {
         Self { chance, in_transaction: vec![false; sessions], last: 0, statements }
     }
 
-    /// Who is within a transaction is likely to go on: with few connections others have to wait for its end.
+    /// A session within a transaction is likely to go on: with few connections the others have to wait for
+    /// its end.
     fn whose_turn(&mut self) -> usize {
         if !self.in_transaction[self.last] || self.chance.once_in(4) {
             self.last = self.chance.below(self.in_transaction.len());
@@ -52,24 +51,19 @@ impl Author {
         self.last
     }
 
-    /// A statement that isn't known to differ.
     fn statement(&mut self, session: usize) -> String {
-        for _ in 0..DRAWS_MAX {
-            let is_open = self.in_transaction[session];
-            let sql = self.statements.draw(&mut self.chance, session, is_open);
-            if known::differs(&sql) {
-                continue;
-            }
-            let first = sql.split(' ').next().unwrap_or_default();
-            match first {
-                "BEGIN" | "START" => self.in_transaction[session] = true,
-                "COMMIT" | "END" | "ABORT" => self.in_transaction[session] = sql.contains("AND CHAIN"),
-                "ROLLBACK" => self.in_transaction[session] &= sql.contains("TO "),
-                _ => {}
-            }
-            return sql;
+        let is_open = self.in_transaction[session];
+        let mut sql = self.statements.draw(&mut self.chance, session, is_open);
+        if !is_open && known::differs_outside(&sql) {
+            sql = "SET TRANSACTION READ ONLY".to_owned();
         }
-        "SELECT 1".to_owned()
+        match sql.split(' ').next().unwrap_or_default() {
+            "BEGIN" | "START" => self.in_transaction[session] = true,
+            "COMMIT" | "END" | "ABORT" => self.in_transaction[session] = sql.contains("AND CHAIN"),
+            "ROLLBACK" => self.in_transaction[session] &= sql.contains("TO "),
+            _ => {}
+        }
+        sql
     }
 
     /// What a session does next: mostly one turn, sometimes some that belong together.
@@ -79,7 +73,7 @@ impl Author {
             45..58 => {
                 let count = 2 + self.chance.below(3);
                 let texts: Vec<_> = (0..count).map(|_| self.statement(session)).collect();
-                vec![vec![Message::Query(texts.join("; "))]]
+                vec![texts_together(texts)]
             }
             58..82 => self.batch(session),
             82..87 => self.copy(session),
@@ -227,15 +221,23 @@ impl Author {
             }
         }
         texts.push((*self.chance.choose(&["COMMIT", "COMMIT", "ROLLBACK"])).to_owned());
-        texts.retain(|sql| !known::differs(sql));
         self.in_transaction[session] = false;
         match self.chance.below(4) {
-            0 => vec![vec![Message::Query(texts.join("; "))]],
+            0 => vec![texts_together(texts)],
             1 => vec![texts.into_iter().map(Message::Query).collect()],
             2 => texts.into_iter().map(extended).collect(),
             _ => texts.into_iter().map(|sql| vec![Message::Query(sql)]).collect(),
         }
     }
+}
+
+/// Statements as one text, or as one each where that is known to be heard otherwise.
+fn texts_together(texts: Vec<String>) -> Vec<Message> {
+    let text = texts.join("; ");
+    if known::differs_in_one_text(&text) {
+        return texts.into_iter().map(Message::Query).collect();
+    }
+    vec![Message::Query(text)]
 }
 
 /// A statement as a whole batch.

@@ -17,7 +17,7 @@ use crate::support::raw::message;
 pub(crate) const SESSIONS_MAX: usize = 5;
 
 /// Parts of texts that leave something behind which only the connection has.
-const PINNING: [&str; 14] = [
+const PINNING: [&str; 15] = [
     "temp",
     "_lock",
     "listen",
@@ -31,6 +31,7 @@ const PINNING: [&str; 14] = [
     "pg_settings",
     "sjis",
     "\\",
+    "é",
     "execute",
 ];
 

@@ -1,8 +1,9 @@
-//! One session of a script: it speaks a turn, waits for every answer that the turn must have, and keeps what it heard.
+//! One session of a script: it speaks a turn, waits for every answer that the turn must have, and keeps
+//! what it heard.
 //!
-//! Which answers a turn must have follows from the protocol and from the answers before. The session keeps a queue of
-//! what is still due. It waits while something is due that the server may not keep back: the answer to a Sync, a Flush,
-//! a simple query, a function call, or the Execute of a COPY.
+//! Which answers a turn must have follows from the protocol and from the answers before. The session keeps
+//! a queue of what is still due. It waits while something is due that the server may not keep back: the
+//! answer to a Sync, a Flush, a simple query, a function call, or the Execute of a COPY.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::{ErrorKind, Read, Write};

@@ -1,4 +1,5 @@
-//! Where scripts are played: a PostgreSQL behind a gate, and one like it whose clients have a connection each.
+//! Where scripts are played: a PostgreSQL behind a gate, and one like it whose clients have a connection
+//! each.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -11,7 +12,8 @@ use crate::support::Gate;
 
 /// How long an answer may take. Only a hang takes so long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-/// The same while a script that differs is made shorter: most of these hang because what ended a wait was taken out.
+/// The patience while a script that differs is made shorter. Most of its parts hang, because the turn that
+/// ended a wait was taken out.
 const SHORT_PATIENCE: Duration = Duration::from_secs(3);
 
 /// What each script finds.
@@ -90,7 +92,7 @@ pub(crate) fn servers() -> Arc<Servers> {
     })
 }
 
-/// A gate with so many connections, and a database of its own on both servers.
+/// A gate with this number of connections, and a database of its own on both servers.
 pub(crate) struct Stage {
     gate: Gate,
     name: &'static str,
@@ -104,7 +106,7 @@ pub(crate) struct Stage {
 pub(crate) type Heard = Vec<String>;
 
 impl Stage {
-    /// Starts a gate for scripts over so many connections.
+    /// Starts a gate for scripts over this number of connections.
     pub(crate) fn new(connections: usize) -> Self {
         let servers = servers();
         let name = NAMES[connections - 1];
@@ -123,7 +125,8 @@ impl Stage {
         self.gate = start_gate(&self.servers, self.connections, &self.users);
     }
 
-    /// Plays a script on both sides; `None` if all sessions heard the same, else what each side's sessions heard.
+    /// Plays a script on both sides; `None` if all sessions heard the same, else what each side's sessions
+    /// heard.
     pub(crate) fn differs(&mut self, script: &Script, patience: Duration) -> Option<(Heard, Heard)> {
         for restorer in &mut self.restorers {
             restorer.heard.clear();

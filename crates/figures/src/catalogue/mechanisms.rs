@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::results::Progress;
 
 /// The gates that are run without each mechanism.
-const GATES: [&str; 2] = ["postgres", "target"];
+const GATES: [&str; 3] = ["postgres", "http", "target"];
 /// The smallest part of the row's best answers with which a gate is run again. The few answers of a gate
 /// that has collapsed are chance, and say nothing of a mechanism.
 const SERVED_MIN: f64 = 0.1;

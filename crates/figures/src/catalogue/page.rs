@@ -205,6 +205,8 @@ const WORTH: &str = "
 Each default gate again with one mechanism off. A factor says how many times worse the gate is then: in
 answers per second where they change by more than 2.5 %, else in the mean over all requests. Gates that give
 less than a tenth of the best answers in their row are left out. Factors up to 1.05 are not named.
+The factor is over all requests: what a mechanism does for one type at the cost of others, as the bypass
+does for long requests, is not in it.
 
 | mechanism | cells | worse without it | better without it |
 |---|---|---|---|

@@ -64,7 +64,8 @@ pub enum Capacity {
     Found(Controller),
 }
 
-/// The controller that finds how many requests may be in flight. The files under `capacity/` say how each does.
+/// The controller that finds how many requests may be in flight. The files under `capacity/` say how each
+/// does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Controller {
     /// Ours: trials in alternation, near saturation only, judged by the work that is completed.

@@ -1,9 +1,9 @@
 //! Who is not worth serving.
 //!
-//! Always: the length of the queue, the time in it, and the request's own deadline. Beside these one rule ([`Rule`]),
-//! which the operator chooses; the paper refuses nobody at all. A refusal always has a reason. An immediate request, which
-//! holds others up while it waits, is refused only for the time in the queue (and at
-//! [`Line::Immediate`](crate::tickets::Line)'s own bound).
+//! Always: the length of the queue, the time in it, and the request's own deadline. Beside these one rule
+//! ([`Rule`]), which the operator chooses; the paper refuses nobody at all. A refusal always has a reason.
+//! An immediate request, which holds others up while it waits, is refused only for the time in the queue
+//! (and at [`Line::Immediate`](crate::tickets::Line)'s own bound).
 
 pub(crate) mod deadline;
 mod drain;

@@ -71,7 +71,7 @@ fn before_the_drain_rate_is_known_nobody_is_hopeless() {
     assert_eq!(shell.reason(hurried), None);
 }
 
-/// A made-up rule: whoever has waited for 20 ms while others wait is refused.
+/// A made-up rule: a request that has waited for 20 ms while others wait is refused.
 #[derive(Debug, Default)]
 struct Impatient {
     last_wait: Duration,

@@ -5,7 +5,8 @@
 //! connections that is known; [`search`] tries others.
 //!
 //! Every row is run with two sets of seeds: those of its file, which a change may be tuned on, and as many
-//! that are held out. The page shows the figures of the held-out seeds. A goal is reached when both sets reach it.
+//! that are held out. The page shows the figures of the held-out seeds. A goal is reached when both sets
+//! reach it.
 
 mod cell;
 mod mechanisms;

@@ -40,14 +40,14 @@ impl Progress {
         Self(ProgressBar::hidden())
     }
 
-    /// Begins a task of so many simulated seconds.
+    /// Begins a task of this number of simulated seconds.
     pub(crate) fn begin(&self, what: impl Into<String>, seconds: u64) {
         self.0.reset();
         self.0.set_message(what.into());
         self.0.set_length(seconds);
     }
 
-    /// Moves on by so many simulated seconds.
+    /// Moves on by this number of simulated seconds.
     pub(crate) fn advance(&self, seconds: u64) {
         self.0.inc(seconds);
     }

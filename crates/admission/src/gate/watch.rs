@@ -47,8 +47,8 @@ impl Gate {
         }
     }
 
-    /// When somebody who is refused now may try again: when the queue will have drained, at the rate at
-    /// which requests really complete; within a second and a minute.
+    /// When a client that is refused now may try again. The queue will have drained by then, at the rate at
+    /// which requests complete.
     pub fn retry_after(&self) -> Duration {
         self.refusal.retry_after(self.now, self.classes.waiting() as usize)
     }

@@ -56,7 +56,7 @@ impl Sweep {
     }
 }
 
-/// Gives the service so many cores, and each core the same load.
+/// Gives the service this number of cores, and each core the same load.
 fn widen(scenario: &mut Scenario, cores: u32) {
     let factor = f64::from(cores) / f64::from(scenario.upstream.cores());
     scenario.upstream.set_cores(cores);

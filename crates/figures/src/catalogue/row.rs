@@ -13,7 +13,7 @@ const HELD_OUT: u64 = 1_000;
 
 /// The name of the gate with the laboratory's controller. Every row has it.
 pub const LABORATORY_GATE: &str = "search";
-/// The connections of that gate: so many that they bound nothing.
+/// The connections of that gate: enough to bound nothing.
 const LABORATORY_CONNECTIONS: u32 = 1_000;
 /// The name of the default gate before PostgreSQL in the files.
 const POSTGRES_GATE: &str = "postgres";

@@ -10,7 +10,7 @@ use crate::script::{Message, Script};
 use crate::session::Session;
 use crate::support::Gate;
 
-/// How long an answer may take. Only a hang takes so long.
+/// The longest that an answer may take. Only a hang takes longer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// The patience while a script that differs is made shorter. Most of its parts hang, because the turn that
 /// ended a wait was taken out.

@@ -58,8 +58,8 @@ fn set(name: &str, text: &[u8], leaves: &mut Effects) -> Act {
     }
     let pins = match name {
         "seed" => Pins::SEED,
-        // The server ends whoever is idle for longer: on a shared connection, a session that isn't idle at
-        // all.
+        // The server ends a session that is idle for longer. On a shared connection that would be another
+        // session.
         "idle_session_timeout" => Pins::OTHER,
         "search_path" if mentions_temporary(text) => Pins::TEMPORARY,
         _ => Pins::NONE,

@@ -146,11 +146,11 @@ fn an_error_in_what_is_replayed_answers_the_first_statement_which_does_not_run()
         assert_eq!(client.ask(&first), "E(25P02) Z(E)");
         assert_eq!(client.query("COMMIT"), "C(ROLLBACK) Z(I)");
     }
-    // An option that only the server can refuse.
+    // An option that the server refuses at once.
     client.run("BEGIN");
     client.run("SAVEPOINT a");
-    client.run("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE");
-    assert_eq!(client.query("INSERT INTO t VALUES (3)"), "E(25001) Z(E)");
+    assert_eq!(client.query("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE"), "E(25001) Z(E)");
+    assert_eq!(client.query("INSERT INTO t VALUES (3)"), "E(25P02) Z(E)");
     assert_eq!(client.query("ROLLBACK"), "C(ROLLBACK) Z(I)");
     assert_eq!(scene.rows("t"), "0");
     assert_eq!(client.query("INSERT INTO t VALUES (4)"), "C(INSERT 0 1) Z(I)");

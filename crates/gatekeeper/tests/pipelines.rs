@@ -237,6 +237,9 @@ fn functions_are_called_by_the_fast_path() {
     client.run("BEGIN");
     assert_eq!(client.ask(&call), "V(42) Z(T)");
     client.let_go();
+    // A call by number may change any state, so that the session keeps its connection until it ends.
+    assert_eq!(scene.gate.status()["connections_pinned"], 1);
+    drop(client);
     scene.settled();
 }
 

@@ -5,7 +5,8 @@
 //! is left where it is: newcomers in the kernel's queue, which is made short meanwhile and turns the rest away by itself.
 //! Of those who are there already some are answered for the last time, so that they become newcomers; and where they ask for
 //! far too much, connections are closed before anything is read of what they ask (one for every [`ANSWERED`] that are served
-//! is answered instead).
+//! is answered instead). A gate for PostgreSQL closes no session: what begins outside of a transaction is refused by an
+//! error.
 //!
 //! `stamp` measures, `controller` decides, and this is what the listener and all connections of a gate share. Nothing of it
 //! is locked where requests pass.
@@ -92,7 +93,7 @@ pub struct LatenessView {
     pub backlog: Option<u32>,
     /// Connections that ended with an answer because the gate was late.
     pub ended: u64,
-    /// Requests answered with 503 because the gate was late.
+    /// Requests answered with 503 (HTTP) or refused with 53300 (PostgreSQL) because the gate was late.
     pub refused: u64,
     /// Connections closed unread because the gate was late.
     pub closed: u64,
@@ -159,6 +160,17 @@ impl Lateness {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |answers| answers.checked_sub(1))
             .is_ok();
         if may_answer { self.count(Turn::Refused, REFUSED) } else { self.count(Turn::Closed, CLOSED) }
+    }
+
+    /// Whether a request is answered with an error instead of being passed on, where its connection is too dear to be
+    /// closed: whoever loses a session of a database logs in again, which costs more than the request.
+    pub(crate) fn refuses(&self) -> bool {
+        let part = self.left_out.load(Ordering::Relaxed);
+        let refuses = part != 0 && rand::random::<u32>() < part;
+        if refuses {
+            self.counts[REFUSED].fetch_add(1, Ordering::Relaxed);
+        }
+        refuses
     }
 
     fn count(&self, turn: Turn, place: usize) -> Turn {
@@ -293,11 +305,21 @@ impl Lateness {
     /// Of a gate that is an hour late.
     pub(crate) fn by_an_hour() -> std::sync::Arc<Self> {
         let lateness = Self::new(Clock::start());
-        for _ in 0..controller::STANDING {
-            (0..100).for_each(|_| lateness.ran(Duration::from_secs(3_600)));
-            lateness.look("late", 100);
-        }
+        lateness.make_late();
         std::sync::Arc::new(lateness)
+    }
+
+    /// Clients have waited for an hour until they were read.
+    pub(crate) fn make_late(&self) {
+        for _ in 0..controller::STANDING {
+            (0..100).for_each(|_| self.ran(Duration::from_secs(3_600)));
+            self.look("late", 100);
+        }
+    }
+
+    /// How many clients were read since the last look.
+    pub(crate) fn asked(&self) -> u64 {
+        self.asked.load(Ordering::Relaxed)
     }
 }
 

@@ -377,7 +377,7 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         in_seconds: Seconds::No,
         kind: Kind::Gauge,
         labels: &[],
-        help: "1 while the gate itself is late: its own processor is short; absent where it doesn't look (PostgreSQL)",
+        help: "1 while the gate itself is late: its own processor is short",
         read: |gate, out| match gate.lateness {
             Some(lateness) => out.gauge(&[], f64::from(u8::from(lateness.is_late))),
             None => Ok(()),
@@ -421,7 +421,7 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         in_seconds: Seconds::No,
         kind: Kind::Counter,
         labels: &["how"],
-        help: "Requests that were not passed on for the gate's own sake: refused with 503; closed, their connection unread; gone, whose client had reset it before",
+        help: "Requests that were not passed on for the gate's own sake: refused (HTTP: with 503, PostgreSQL: with 53300); closed, their connection unread; gone, whose client had reset it before",
         read: |gate, out| {
             let Some(lateness) = gate.lateness else { return Ok(()) };
             out.counter(&["refused"], lateness.refused)?;

@@ -50,6 +50,11 @@ impl Session {
             permit.resume();
             return self.restore_within(synced).await;
         }
+        // Never left out: an open transaction, a session that keeps its connection, what releases locks.
+        let begins = matches!(self.transaction, Transaction::Idle) && self.server.is_none();
+        if begins && !analysis.is_immediate && self.client.is_left_out() {
+            return Err(self.refuse(&Refusal::late(&self.state.gate), synced));
+        }
         for _ in 0..ATTACH_TRIES {
             self.arrive(analysis, synced).await?;
             match self.attach().await {

@@ -160,7 +160,7 @@ impl Session {
         let mut state = State::new(gate, database.into(), settings, sharing, registry, pins);
         state.process_id = cancel.key().0;
         Self {
-            client: Channel::new(client, client_input, cancels_leavers),
+            client: Channel::new(client, client_input, cancels_leavers, Arc::clone(&shared.lateness)),
             state,
             transaction: Transaction::default(),
             server,

@@ -13,6 +13,7 @@
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use std::{io, mem};
@@ -28,6 +29,7 @@ use super::exchange::{Exchange, Scope};
 use super::server::Server;
 use super::state::State;
 use crate::clock::Clock;
+use crate::lateness::{Lateness, Stamp};
 use crate::permit::Permit;
 use crate::stream::Stream;
 
@@ -80,12 +82,39 @@ pub(crate) struct Channel {
     is_cut: bool,
     /// What a client had sent before its good-bye counts as much as if it hadn't: it is canceled.
     cancels_leavers: bool,
+    /// The gate's lateness, which hears how long what the client sent waited until it was read.
+    lateness: Arc<Lateness>,
+    /// The client has asked the server for nothing since its login.
+    is_newcomer: bool,
+    /// Notes when the poller calls this session's task because the client has sent something.
+    stamp: Stamp,
 }
 
 impl Channel {
-    pub(crate) fn new(stream: Stream, input: BytesMut, cancels_leavers: bool) -> Self {
-        let output = BytesMut::new();
-        Self { stream, input, output, is_gone: false, has_left: false, is_cut: false, cancels_leavers }
+    pub(crate) fn new(
+        stream: Stream,
+        input: BytesMut,
+        cancels_leavers: bool,
+        lateness: Arc<Lateness>,
+    ) -> Self {
+        Self {
+            stream,
+            input,
+            output: BytesMut::new(),
+            is_gone: false,
+            has_left: false,
+            is_cut: false,
+            cancels_leavers,
+            is_newcomer: true,
+            stamp: lateness.stamp(),
+            lateness,
+        }
+    }
+
+    /// Whether the request that begins now is refused because the gate is late. The first one behind a login never is: to
+    /// log in again would cost more than to serve it.
+    pub(crate) fn is_left_out(&mut self) -> bool {
+        !mem::replace(&mut self.is_newcomer, false) && self.lateness.refuses()
     }
 
     /// Whether the client has said good-bye, so that what it had sent before is to be done.
@@ -118,7 +147,8 @@ impl Channel {
             return false;
         }
         let read = poll_fn(|context| {
-            let read = poll_fill(&mut self.stream, &mut self.input, context);
+            let mut stamped = self.stamp.context(context);
+            let read = poll_fill(&mut self.stream, &mut self.input, &mut stamped);
             if read.is_pending() && self.input.is_empty() && self.output.is_empty() {
                 // An idle client holds no buffers.
                 self.input = BytesMut::new();
@@ -127,6 +157,9 @@ impl Channel {
             read
         })
         .await;
+        if let Some(delay) = self.stamp.take() {
+            self.lateness.ran(delay);
+        }
         self.is_gone = !matches!(read, Ok(1..));
         !self.is_gone
     }

@@ -14,6 +14,7 @@ use parking_lot::RwLock;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::gate::Driver;
+use crate::lateness::Lateness;
 use crate::listener::{Backlog, Bounds, Listener};
 use crate::quota::Quota;
 use crate::shutdown::Shutdown;
@@ -250,6 +251,8 @@ pub(crate) struct Shared {
     cores: cores::Known,
     /// And of its version of the protocol.
     spoken: version::Spoken,
+    /// Whether the gate keeps up with its own clients.
+    pub(crate) lateness: Arc<Lateness>,
 }
 
 impl Shared {
@@ -268,6 +271,7 @@ impl Shared {
             statements: Arc::default(),
             pins: Arc::default(),
             parameters: parameters::Common::default(),
+            lateness: Arc::new(Lateness::new(driver.clock())),
             driver,
             shutdown,
             auth_query: auth::query::AuthQuery::default(),
@@ -362,7 +366,9 @@ impl Bound {
     ) -> Result<Self, StartError> {
         let listen = |source| StartError::Listen { address: settings.listen.clone(), source };
         let listener = Listener::bind(&settings.listen, settings.keepalive).await.map_err(listen)?;
-        Ok(Self { shared: Arc::new(Shared::new(settings, driver, shutdown)), listener })
+        let shared = Arc::new(Shared::new(settings, driver, shutdown));
+        let listener = listener.minding(Arc::clone(&shared.lateness));
+        Ok(Self { shared, listener })
     }
 
     /// Where it listens; the port is the real one where 0 was asked for.
@@ -400,6 +406,7 @@ impl Bound {
             () = growth::grow(&shared) => {}
             () = following => {}
             () = Arc::clone(&shared.driver).run_timer() => {}
+            () = shared.lateness.watch(shared.driver.name(), || shared.clients.taken()) => {}
         }
         shared.pools.close_idle();
         Ok(())

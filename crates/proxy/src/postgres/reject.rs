@@ -2,7 +2,7 @@
 //!
 //! | what | SQLSTATE | then |
 //! |---|---|---|
-//! | refused by the gate | `53300` | the session lives on |
+//! | refused by the gate, or by a gate that is late itself | `53300` | the session lives on |
 //! | canceled while it waited | `57014` | the session lives on |
 //! | a statement after a refused BEGIN | `25P02` | until ROLLBACK |
 //! | connection lost within a transaction | `08006` | the transaction has failed |
@@ -105,6 +105,16 @@ impl Refusal {
         };
         let mut refusal = Self::error("53300", "").detail(detail).hint(hint);
         refusal.message = message.into();
+        refusal
+    }
+
+    /// Refused unread because the gate's own processor is short.
+    pub(crate) fn late(gate: &str) -> Self {
+        let mut refusal = Self::error("53300", "")
+            .detail("Clients wait until the gate reads what they have sent.")
+            .hint("Give the gate more processor time, or less to do.");
+        refusal.message =
+            format!("gatekeeper \"{gate}\": the gate itself is late, the request was refused").into();
         refusal
     }
 

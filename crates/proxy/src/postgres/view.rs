@@ -6,7 +6,7 @@ use admission::{Capacity, Snapshot};
 
 use super::refusal::Refusal;
 use super::{PoolSnapshot, Status};
-use crate::admin::{ClientsView, GateView, PoolView};
+use crate::admin::{ClientsView, GateView, LatenessView, PoolView};
 use crate::observe::{Totals, TypeRow};
 
 /// How the logins of a gate ended, since its start.
@@ -115,6 +115,10 @@ impl GateView for Status {
             idle: pool.idle,
         };
         Self::pools(self).into_iter().map(view).collect()
+    }
+
+    fn lateness(&self) -> Option<LatenessView> {
+        Some(self.0.lateness.view())
     }
 
     fn pins(&self) -> Vec<(&'static str, u32)> {

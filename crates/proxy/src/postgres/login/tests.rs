@@ -1,5 +1,6 @@
 //! Logins byte for byte, against a scripted server on a Unix socket; `real` has those against PostgreSQL itself.
 
+mod late;
 mod opening;
 mod real;
 mod turns;

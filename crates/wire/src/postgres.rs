@@ -67,6 +67,14 @@ pub enum Fault {
         /// The largest allowed length, in bytes.
         max: u32,
     },
+    /// A text in the body has no NUL at its end.
+    #[error("message '{}' ends within its {field}", tag.escape_ascii())]
+    Unterminated {
+        /// The type byte.
+        tag: u8,
+        /// The text that is incomplete.
+        field: &'static str,
+    },
     /// The body ends before a field does.
     #[error("message '{}' ends within its {field}", tag.escape_ascii())]
     Truncated {
@@ -82,6 +90,14 @@ pub enum Fault {
         tag: u8,
         /// How many bytes were left over.
         extra: usize,
+    },
+    /// Describe or Close points at neither a statement nor a portal.
+    #[error("message '{}' has an invalid target", tag.escape_ascii())]
+    Target {
+        /// The type byte.
+        tag: u8,
+        /// What stands for the target.
+        byte: u8,
     },
     /// A field holds what it must not hold.
     #[error("message '{}' has an invalid {field}", tag.escape_ascii())]

@@ -12,6 +12,32 @@ const TURNS: std::ops::Range<usize> = 5..26;
 /// Names of prepared statements and portals, the unnamed one among them.
 const NAMES: [&str; 3] = ["", "s", "t"];
 
+/// Messages whose fields don't fill their bodies.
+const MALFORMED: [(char, &str); 22] = [
+    ('Q', ""),
+    ('Q', "SELECT 1"),
+    ('Q', "SELECT 1\0more\0"),
+    ('P', "s"),
+    ('P', "s\0SELECT 1\0"),
+    ('P', "t\0BEGIN\0\0 "),
+    ('P', "\0COMMIT\0\0\0more"),
+    ('B', "\0s"),
+    ('B', "\0s\0"),
+    ('B', "\0\0\0\0\0 "),
+    ('B', "\0t\0\0\0\0\0\0\0more"),
+    ('D', ""),
+    ('D', "Ss"),
+    ('D', "Xs\0"),
+    ('C', "Ss"),
+    ('C', "Xs\0"),
+    ('E', "\0"),
+    ('E', "\0\0\0\0\0more"),
+    ('F', "more"),
+    ('H', "more"),
+    ('S', "more"),
+    ('c', "more"),
+];
+
 /// The script of a seed, for a gate with this number of connections.
 pub(crate) fn script(seed: u64, connections: usize) -> Script {
     let mut author = Author::new(seed, connections);
@@ -79,6 +105,7 @@ impl Author {
             82..87 => self.copy(session),
             87..91 => vec![vec![self.function()]],
             91..93 if !self.in_transaction[session] => vec![vec![Message::Again]],
+            93 => vec![vec![self.malformed(), Message::Sync]],
             _ => self.nested(session),
         }
     }
@@ -88,6 +115,10 @@ impl Author {
         let mut turns = vec![Vec::new()];
         for _ in 0..1 + self.chance.below(3) {
             let mut messages = self.group(session);
+            if self.chance.once_in(20) {
+                let place = self.chance.below(messages.len() + 1);
+                messages.insert(place, self.malformed());
+            }
             match self.chance.below(8) {
                 0 => {}
                 1 => {
@@ -112,14 +143,22 @@ impl Author {
 
     /// Messages about one statement, without their end.
     fn group(&mut self, session: usize) -> Vec<Message> {
-        let name = (*self.chance.choose(&NAMES)).to_owned();
+        let mut name = (*self.chance.choose(&NAMES)).to_owned();
+        if self.chance.once_in(20) {
+            // The server tells names apart by their first 63 bytes.
+            name = "n".repeat(63) + &name;
+        }
         let portal = if self.chance.once_in(5) { "p".to_owned() } else { String::new() };
         let mut messages = Vec::new();
         if name.is_empty() || self.chance.once_in(2) {
             if !name.is_empty() && self.chance.once_in(3) {
                 messages.push(Message::CloseStatement(name.clone()));
             }
-            messages.push(Message::Parse { name: name.clone(), sql: self.statement(session) });
+            let mut sql = self.statement(session);
+            if known::differs_in_a_batch(&sql) {
+                sql = "SET TRANSACTION READ ONLY".to_owned();
+            }
+            messages.push(Message::Parse { name: name.clone(), sql });
             if self.chance.once_in(8) {
                 return messages;
             }
@@ -178,6 +217,11 @@ impl Author {
                 vec![second]
             }
         }
+    }
+
+    fn malformed(&mut self) -> Message {
+        let (tag, body) = *self.chance.choose(&MALFORMED);
+        Message::Raw { tag, body: body.to_owned() }
     }
 
     /// The fast path, by the numbers that built-in functions have.

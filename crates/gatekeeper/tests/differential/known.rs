@@ -10,10 +10,20 @@ pub(crate) fn differs_outside(sql: &str) -> bool {
     sql.starts_with("SET TRANSACTION ISOLATION")
 }
 
+/// Whether a statement behind others of its batch is heard otherwise, for the same reason.
+pub(crate) fn differs_in_a_batch(sql: &str) -> bool {
+    sql.contains("ISOLATION")
+}
+
 /// Whether statements of one text are heard otherwise than each by itself. RESET returns to the start-up
 /// value of the connection, and the session's own is set behind the text. So within the text the session
-/// sees another `application_name`.
+/// sees another `application_name`. And where the gate has answered for a failed transaction and its end, the
+/// server hears of what follows only, which is no transaction block by itself.
 pub(crate) fn differs_in_one_text(text: &str) -> bool {
+    let ends = ["ROLLBACK; ", "COMMIT; ", "END; ", "ABORT; "].iter().any(|end| text.contains(end));
+    if ends && text.contains("SET LOCAL") {
+        return true;
+    }
     let resets = ["RESET", "DEFAULT", "DISCARD ALL"].iter().any(|word| text.contains(word));
     resets && text.contains("application_name")
 }

@@ -37,7 +37,7 @@ pub(crate) fn parse(name: &str, sql: &str) -> Vec<u8> {
 
 /// Bind of a statement without parameters to the unnamed portal.
 pub(crate) fn bind(name: &str) -> Vec<u8> {
-    written(|out| frontend::write_bind(out, b"", name.as_bytes(), &[]))
+    written(|out| frontend::write_bind(out, b"", name.as_bytes(), frontend::NO_VALUES))
 }
 
 pub(crate) fn describe(name: &str) -> Vec<u8> {

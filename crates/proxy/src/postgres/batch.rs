@@ -5,10 +5,10 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::BytesMut;
+use wire::postgres::ProtocolError;
 use wire::postgres::backend;
-use wire::postgres::codec::{HEADER_LEN, frontend_frame};
-use wire::postgres::frontend::{self, Message, Target};
-use wire::postgres::{Fault, ProtocolError};
+use wire::postgres::codec::frontend_frame;
+use wire::postgres::frontend::{self, Message, Target, key};
 use wire::sql::statement::statements;
 
 use super::prepared::{Prepared, Undo};
@@ -52,45 +52,48 @@ pub(crate) struct Batch {
     pub(crate) is_control: bool,
 }
 
-/// Reads the frames of a batch.
-///
-/// # Errors
-/// What the client did wrong.
-pub(crate) fn read(state: &State, bytes: &[u8]) -> Result<Batch, ProtocolError> {
+/// Reads the frames of a batch. Of a malformed one only the server can say what is wrong.
+pub(crate) fn read(state: &State, bytes: &[u8]) -> Batch {
     let mut batch = Batch { is_control: true, ..Batch::default() };
     // Looked up by hash: a batch has room for tens of thousands of names.
     let mut named: HashMap<&[u8], Arc<Prepared>> = HashMap::new();
     let mut bound: HashSet<&[u8]> = HashSet::new();
-    for message in messages(bytes) {
-        match message?.1 {
+    for (_, message) in messages(bytes) {
+        let Ok(message) = message else {
+            batch.is_control = false;
+            continue;
+        };
+        match message {
             Message::Parse { name, sql, parameter_types } => {
                 let statement = state.prepare(name, sql, parameter_types);
                 batch.about(&statement);
                 batch.parsed.push_back(Arc::clone(&statement));
-                named.insert(name, statement);
+                named.insert(key(name), statement);
             }
             Message::Bind { portal, statement, .. } => {
-                bound.insert(portal);
+                bound.insert(key(portal));
                 batch.binds = true;
-                match named.get(statement).or_else(|| state.statements.get(statement)) {
+                match named.get(key(statement)).or_else(|| state.statements.get(statement)) {
                     Some(statement) => batch.about(&Arc::clone(statement)),
                     None => batch.is_control = false,
                 }
             }
             Message::Execute { portal, .. } => {
                 batch.executes += 1;
-                batch.is_control &= bound.contains(portal);
+                batch.is_control &= bound.contains(key(portal));
             }
             Message::Describe { target: Target::Statement, name } => {
-                batch.is_control &= named.contains_key(name)
+                batch.is_control &= named.contains_key(key(name))
                     || state.statements.get(name).is_some_and(|it| it.analysis.is_control);
             }
-            Message::Describe { target: Target::Portal, name } => batch.is_control &= bound.contains(name),
+            Message::Describe { target: Target::Portal, name } => {
+                batch.is_control &= bound.contains(key(name));
+            }
             Message::FunctionCall => batch.is_control = false,
             _ => {}
         }
     }
-    Ok(batch)
+    batch
 }
 
 impl Batch {
@@ -108,23 +111,14 @@ impl Batch {
 }
 
 /// The complete messages of a batch, each with where it begins.
-fn messages(bytes: &[u8]) -> impl Iterator<Item = Result<(usize, Message<'_>), ProtocolError>> {
-    let mut rest = bytes;
+fn messages(bytes: &[u8]) -> impl Iterator<Item = (usize, Result<Message<'_>, ProtocolError>)> {
+    let mut start = 0;
     std::iter::from_fn(move || {
-        let frame = match frontend_frame(rest) {
-            Ok(frame) => frame?,
-            Err(error) => {
-                rest = &[];
-                return Some(Err(error));
-            }
-        };
-        let Some(body) = rest.get(HEADER_LEN..frame.len) else {
-            rest = &[];
-            return Some(Err(ProtocolError::Client(Fault::Truncated { tag: frame.tag, field: "body" })));
-        };
-        let start = bytes.len() - rest.len();
-        rest = &rest[frame.len..];
-        Some(frontend::parse(frame.tag, body).map(|message| (start, message)))
+        let rest = &bytes[start..];
+        let frame = frontend_frame(rest).ok()??;
+        let message = frontend::parse(frame.tag, frame.body(rest)?);
+        start += frame.len;
+        Some((start - frame.len, message))
     })
 }
 
@@ -153,9 +147,12 @@ pub(crate) fn answer_locally(
     let mut undo = Vec::new();
     let mut synced = false;
     let mut is_ours = true;
-    for (start, message) in messages(bytes).map_while(Result::ok) {
-        synced = message == Message::Sync;
-        is_ours = answer.message(state, transaction, &message, &mut undo);
+    for (start, message) in messages(bytes) {
+        synced = bytes[start] == b'S';
+        is_ours = match &message {
+            Ok(message) => answer.message(state, transaction, message, &mut undo),
+            Err(error) => refused && answer.malformed(error, synced, transaction),
+        };
         if !is_ours && refused {
             return Some(Answered { out: answer.out, length: start, skips: false });
         }
@@ -218,10 +215,14 @@ impl Local<'_> {
                 undo.push(state.statements.set(name, Some(Arc::clone(statement))));
                 backend::write_parse_complete(&mut self.out);
             }
-            Message::Bind { portal, statement, .. } => {
+            Message::Bind { portal, statement, rest } => {
                 let Some(known) = state.statements.get(statement) else {
                     return refused && self.err(&Refusal::no_such_statement(statement));
                 };
+                // A statement without parameters takes no values, and the server says so before all else.
+                if known.analysis.is_control && !has_no_values(rest) {
+                    return refused && self.err(&Refusal::bound_values(statement, rest));
+                }
                 if !known.analysis.is_control || refused && !ends_failed(known) {
                     return refused && self.fail(transaction);
                 }
@@ -230,7 +231,7 @@ impl Local<'_> {
                 if !portal.is_empty() && !refused {
                     return false;
                 }
-                self.bound.insert(portal.to_vec(), statement);
+                self.bound.insert(key(portal).to_vec(), statement);
                 backend::write_bind_complete(&mut self.out);
             }
             Message::Describe { target, name } => {
@@ -255,7 +256,7 @@ impl Local<'_> {
                 backend::write_close_complete(&mut self.out);
             }
             Message::Execute { portal, .. } => {
-                let bound = self.bound.remove(*portal);
+                let bound = self.bound.remove(key(portal));
                 let Some(statement) = bound else {
                     return refused && self.err(&Refusal::no_such_portal(portal));
                 };
@@ -287,6 +288,18 @@ impl Local<'_> {
                 }
                 Control::Forward => return false,
             }
+        }
+        true
+    }
+
+    /// A failed transaction changes nothing about a malformed message.
+    fn malformed(&mut self, error: &ProtocolError, is_sync: bool, transaction: &Transaction) -> bool {
+        if is_sync || !self.failed {
+            self.err(&Refusal::malformed(error));
+        }
+        if is_sync {
+            self.failed = false;
+            backend::write_ready(&mut self.out, transaction.status());
         }
         true
     }
@@ -341,6 +354,11 @@ pub(crate) fn control(
         }
         control => control,
     }
+}
+
+/// Whether a Bind ends as one of a statement without parameters does.
+pub(super) fn has_no_values(rest: &[u8]) -> bool {
+    matches!(frontend::bind_counts(rest), Ok((0 | 1, 0)))
 }
 
 /// Whether a text holds no statement. A failed transaction admits its Parse and not its Bind.

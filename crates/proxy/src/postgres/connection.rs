@@ -231,6 +231,9 @@ impl Session {
                     return Err(None);
                 }
                 b'S' if self.skipping => {
+                    if let Err(error) = frontend::parse(b'S', &self.client.input[HEADER_LEN..length]) {
+                        Refusal::malformed(&error).write(&mut self.client.output);
+                    }
                     self.client.input.advance(length);
                     self.skipping = false;
                     backend::write_ready(&mut self.client.output, self.transaction.status());
@@ -283,7 +286,13 @@ impl Session {
         let frame = self.client.take(length);
         let sql = match frontend::parse(frame[0], &frame[HEADER_LEN..]) {
             Ok(frontend::Message::Query { sql }) => sql,
-            Ok(_) | Err(_) => return self.violation("a query without its end").await,
+            Ok(_) => return Flow::Close,
+            Err(error) if matches!(self.transaction, Transaction::Refused(_)) => {
+                Refusal::malformed(&error).write(&mut self.client.output);
+                backend::write_ready(&mut self.client.output, Status::Failed);
+                return Flow::Continue;
+            }
+            Err(_) => return self.forward_query(&frame, Analysis::prepare()).await,
         };
         let analysis = self.state.analyze(sql);
         let local = analysis.starts_with_control || matches!(self.transaction, Transaction::Refused(_));
@@ -306,7 +315,7 @@ impl Session {
     fn query_locally(&mut self, sql: &[u8]) -> Forward {
         let before = self.transaction.clone();
         let refused = matches!(before, Transaction::Refused(_));
-        let (mut out, mut undo) = (BytesMut::new(), Vec::new());
+        let (mut out, mut undo) = (BytesMut::new(), vec![self.state.statements.set(b"", None)]);
         let reading = self.state.settings.reported.reading();
         for statement in wire::sql::statements(sql, reading.standard_strings) {
             match batch::control(&mut self.state, &mut self.transaction, &statement, &mut undo) {
@@ -350,10 +359,7 @@ impl Session {
     }
 
     async fn serve_batch(&mut self, length: usize, until: Until) -> Flow {
-        let batch = match batch::read(&self.state, &self.client.input[..length]) {
-            Ok(batch) => batch,
-            Err(error) => return self.violation(&error.to_string()).await,
-        };
+        let batch = batch::read(&self.state, &self.client.input[..length]);
         let refused = matches!(self.transaction, Transaction::Refused(_));
         if (batch.is_control || refused) && self.defers() && !self.transaction.is_open() {
             let bytes = &self.client.input[..length];
@@ -422,12 +428,6 @@ impl Session {
     /// Whether transaction control is answered here. A gate that only observes leaves everything as it is.
     fn defers(&self) -> bool {
         !self.observes
-    }
-
-    async fn violation(&mut self, what: &str) -> Flow {
-        Refusal::protocol_violation(what).write(&mut self.client.output);
-        self.client.flush().await;
-        Flow::Close
     }
 
     /// Carries one exchange and deals with its end.

@@ -107,10 +107,12 @@ enum Step {
     Sync,
     /// A Sync of ours: the client hasn't sent its own yet.
     OwnSync,
-    /// What its statements mean, and how many of them have succeeded.
+    /// What its statements mean, and how many of them have succeeded. A Query that isn't malformed ends the unnamed
+    /// statement.
     Query {
         effects: std::vec::IntoIter<(usize, Effect)>,
         done: usize,
+        unnamed: Option<Undo>,
     },
     Function,
     /// An answer of ours, and what to undo if it is never given.
@@ -281,9 +283,9 @@ impl Exchange {
     pub(crate) fn lost(&mut self, session: &mut State) {
         for step in self.steps.drain(..).rev() {
             match step {
-                Step::Parse { undo: Some(undo), .. } | Step::Local { undo: Some(undo), .. } => {
-                    session.statements.undo(undo);
-                }
+                Step::Parse { undo: Some(undo), .. }
+                | Step::Local { undo: Some(undo), .. }
+                | Step::Query { unnamed: Some(undo), .. } => session.statements.undo(undo),
                 Step::Execute { forgotten: Some(forgotten), .. } => session.statements.undo(forgotten.names),
                 _ => {}
             }

@@ -424,7 +424,7 @@ impl Relay<'_> {
         let mut scope = Scope { session: self.session, server: session_state, parameters };
         if frame.tag == b'Q' && !exchange.is_copy_in() {
             // Legal within a batch, and ends it. (Within a COPY it is an error, which the server will tell.)
-            let analysis = scope.session.analyze(&bytes[HEADER_LEN..frame.len - 1]);
+            let analysis = scope.session.analyze_query(bytes);
             exchange.query(&mut scope, bytes, analysis, to_server);
         } else {
             exchange.client_frame(&mut scope, bytes, to_server).map_err(End::ClientErred)?;

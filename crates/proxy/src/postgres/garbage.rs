@@ -6,7 +6,6 @@ use std::sync::Arc;
 use bytes::{BufMut, BytesMut};
 use wire::postgres::backend::Status;
 use wire::postgres::codec::{HEADER_LEN, backend_frame, frontend_frame};
-use wire::postgres::frontend;
 
 use super::batch;
 use super::exchange::{Exchange, Scope};
@@ -47,7 +46,7 @@ struct Scene {
 }
 
 /// One dialogue after another over one server connection. Each step is a byte that chooses who says what, a length, and
-/// so many bytes for a body. Whatever is said, both sides must get nothing but well-formed messages.
+/// so many bytes for a body. Whatever is said, both sides must get nothing but whole messages.
 pub fn exchange(data: &[u8]) {
     let Some((first, mut rest)) = data.split_first() else { return };
     let mut scene = Scene::new(first & 1 == 0);
@@ -152,9 +151,6 @@ impl Scene {
         frame.put_u32(u32::try_from(body.len() + 4).expect("a step is short"));
         frame.put_slice(body);
         let Ok(Some(_)) = frontend_frame(&frame) else { return true };
-        if frontend::parse(tag, &frame[HEADER_LEN..]).is_err() {
-            return true;
-        }
         if self.is_gone {
             return true;
         }
@@ -177,7 +173,7 @@ impl Scene {
             return true;
         }
         let bytes = self.batch.split();
-        let Ok(batch) = batch::read(&self.session, &bytes) else { return false };
+        let batch = batch::read(&self.session, &bytes);
         if batch.is_control {
             let answer = batch::answer_locally(&mut self.session, &mut self.transaction, &bytes, &batch);
             if let Some(answered) = answer {
@@ -209,7 +205,7 @@ impl Scene {
             Scope { session: &mut self.session, server: &mut self.server, parameters: &mut self.parameters };
         let mut goes_on = true;
         if frame[0] == b'Q' && !self.exchange.is_copy_in() {
-            let analysis = scope.session.analyze(&frame[HEADER_LEN..frame.len() - 1]);
+            let analysis = scope.session.analyze_query(frame);
             self.exchange.query(&mut scope, frame, analysis, &mut self.to_server);
         } else {
             goes_on = self.exchange.client_frame(&mut scope, frame, &mut self.to_server).is_ok();
@@ -255,14 +251,13 @@ impl Scene {
         self.session.settings.tell(&self.parameters, &mut self.to_client);
     }
 
-    /// Both sides get whole messages that can be read.
+    /// Both sides get whole messages.
     fn check(&mut self) {
         let to_server = self.to_server.split();
         let mut rest = &to_server[..];
         while !rest.is_empty() {
             let frame = frontend_frame(rest).expect("the server gets messages").expect("whole ones");
-            let body = frame.body(rest).expect("whole ones");
-            frontend::parse(frame.tag, body).expect("the server can read them");
+            assert!(frame.body(rest).is_some(), "the server gets whole messages");
             rest = &rest[frame.len..];
         }
         let to_client = self.to_client.split();

@@ -18,6 +18,7 @@ use std::sync::{Arc, Weak};
 use bytes::Bytes;
 use lru::LruCache;
 use parking_lot::Mutex;
+use wire::postgres::frontend::key;
 
 use super::classify::Analysis;
 use super::parameters::Reading;
@@ -161,7 +162,12 @@ pub(crate) enum Undo {
 impl ClientStatements {
     /// The statement of that name; the empty name is the unnamed one's.
     pub(crate) fn get(&self, name: &[u8]) -> Option<&Arc<Prepared>> {
-        if name.is_empty() { self.unnamed.as_ref() } else { self.named.get(name) }
+        if name.is_empty() { self.unnamed.as_ref() } else { self.named.get(key(name)) }
+    }
+
+    /// A name that the client has given to the statement.
+    pub(crate) fn name_of(&self, id: u64) -> Option<&[u8]> {
+        self.named.iter().find(|(_, statement)| statement.id == id).map(|(name, _)| &name[..])
     }
 
     /// Whether another named statement may be prepared.
@@ -171,13 +177,13 @@ impl ClientStatements {
 
     /// Sets what a name stands for (`None`: nothing).
     pub(crate) fn set(&mut self, name: &[u8], statement: Option<Arc<Prepared>>) -> Undo {
-        let key = Bytes::copy_from_slice(name);
+        let key = Bytes::copy_from_slice(key(name));
         let before = if name.is_empty() {
             std::mem::replace(&mut self.unnamed, statement)
         } else if let Some(statement) = statement {
             self.named.insert(key.clone(), statement)
         } else {
-            self.named.remove(name)
+            self.named.remove(&key)
         };
         Undo::Name { name: key, before }
     }

@@ -17,6 +17,8 @@ use std::time::Duration;
 use admission::Reason;
 use bytes::BytesMut;
 use wire::postgres::backend::{Error, Severity, write_error, write_notice};
+use wire::postgres::frontend::bind_counts;
+use wire::postgres::{Fault, ProtocolError};
 
 use super::server::QueryError;
 
@@ -270,6 +272,33 @@ impl Refusal {
         let mut refusal = Self::fatal("08P01", "");
         refusal.message = what.to_owned().into();
         refusal
+    }
+
+    /// A client's message is whole, but its fields don't fill it. As PostgreSQL says it.
+    pub(crate) fn malformed(error: &ProtocolError) -> Self {
+        let message = match error.fault() {
+            Fault::Unterminated { .. } => "invalid string in message".into(),
+            Fault::Truncated { .. } => "insufficient data left in message".into(),
+            Fault::Target { tag: b'D', byte } => format!("invalid DESCRIBE message subtype {byte}").into(),
+            Fault::Target { byte, .. } => format!("invalid CLOSE message subtype {byte}").into(),
+            _ => "invalid message format".into(),
+        };
+        Self { message, ..Self::error("08P01", "") }
+    }
+
+    /// A Bind has values for a statement that has no parameters. As PostgreSQL says it.
+    pub(crate) fn bound_values(statement: &[u8], rest: &[u8]) -> Self {
+        let message = match bind_counts(rest) {
+            Err(error) => return Self::malformed(&error),
+            Ok((formats, parameters)) if formats > 1 && formats != parameters => {
+                format!("bind message has {formats} parameter formats but {parameters} parameters")
+            }
+            Ok((_, parameters)) => format!(
+                "bind message supplies {parameters} parameters, but prepared statement \"{}\" requires 0",
+                String::from_utf8_lossy(statement)
+            ),
+        };
+        Self { message: message.into(), ..Self::error("08P01", "") }
     }
 
     /// The server broke the protocol.

@@ -6,6 +6,7 @@ use admission::{Reason, RequestType};
 use bytes::{Bytes, BytesMut};
 use wire::postgres::backend::Status;
 use wire::postgres::codec::HEADER_LEN;
+use wire::postgres::frontend;
 use wire::sql::Pins as Reasons;
 
 use super::book::Effect;
@@ -64,6 +65,14 @@ impl State {
             permit: None,
             pinned: None,
             registry,
+        }
+    }
+
+    /// What a simple Query, complete with its header, is about. Of a malformed one only the server can say what is wrong.
+    pub(crate) fn analyze_query(&self, frame: &[u8]) -> Analysis {
+        match frontend::parse(frame[0], &frame[HEADER_LEN..]) {
+            Ok(frontend::Message::Query { sql }) => self.analyze(sql),
+            _ => Analysis::prepare(),
         }
     }
 

@@ -226,9 +226,13 @@ impl Transaction {
         }
     }
 
-    /// Ends a transaction that the server never saw. AND CHAIN begins the next with the same characteristics.
+    /// Ends a transaction that the server never saw. AND CHAIN begins the next with the same characteristics, which
+    /// PostgreSQL forgets when a transaction fails outside all savepoints.
     fn end(&mut self, tag: &'static [u8], chain: bool) -> Control {
         *self = match std::mem::take(self) {
+            Self::Refused(Refused { deferred, .. }) if chain && !deferred.has_savepoint() => {
+                Self::Deferred(Deferred::new(b"BEGIN"))
+            }
             Self::Deferred(deferred) | Self::Refused(Refused { deferred, .. }) if chain => {
                 Self::Deferred(deferred.chained())
             }
@@ -420,6 +424,16 @@ mod tests {
     fn a_chain_begins_anew_with_the_same_characteristics() {
         let mut transaction = Transaction::default();
         run(&mut transaction, "BEGIN READ ONLY; SAVEPOINT a; SET LOCAL work_mem = 1; COMMIT AND CHAIN");
+        assert_eq!(replay(&transaction), ["BEGIN READ ONLY"]);
+    }
+
+    #[test]
+    fn a_chain_after_a_failure_keeps_the_characteristics_only_behind_a_savepoint() {
+        let mut transaction = Transaction::default();
+        run(&mut transaction, "BEGIN READ ONLY; ROLLBACK TO nothing; COMMIT AND CHAIN");
+        assert_eq!(replay(&transaction), ["BEGIN"]);
+        let mut transaction = Transaction::default();
+        run(&mut transaction, "BEGIN READ ONLY; SAVEPOINT a; ROLLBACK TO nothing; COMMIT AND CHAIN");
         assert_eq!(replay(&transaction), ["BEGIN READ ONLY"]);
     }
 

@@ -79,18 +79,12 @@ fn frame(buf: &[u8], limits: fn(u8) -> Option<(u32, u32)>) -> Result<Option<Fram
     Ok(Some(Frame { tag, len: length as usize + 1 }))
 }
 
-/// Smallest and largest length word of a client's message.
+/// Smallest and largest length word of a client's message, as in PostgreSQL: a body that is too short or too long for its
+/// type is an error that the session survives.
 fn frontend_limits(tag: u8) -> Option<(u32, u32)> {
     Some(match tag {
-        b'S' | b'H' | b'X' | b'c' => (4, 4),
-        b'Q' => (5, MAX_LENGTH),
-        b'P' => (8, MAX_LENGTH),
-        b'B' => (12, MAX_LENGTH),
-        b'F' => (14, MAX_LENGTH),
-        b'd' => (4, MAX_LENGTH),
-        b'D' | b'C' => (6, MAX_CLIENT_SMALL),
-        b'E' => (9, MAX_CLIENT_SMALL),
-        b'f' => (5, MAX_CLIENT_SMALL),
+        b'Q' | b'P' | b'B' | b'F' | b'd' => (4, MAX_LENGTH),
+        b'S' | b'H' | b'X' | b'D' | b'C' | b'E' | b'c' | b'f' => (4, MAX_CLIENT_SMALL),
         b'p' => (4, MAX_CLIENT_AUTHENTICATION),
         _ => return None,
     })

@@ -8,8 +8,17 @@ use bytes::{BufMut, BytesMut};
 use super::read::Reader;
 use super::{Fault, ProtocolError, write};
 
-/// The longest name of a statement or portal, in bytes. The server itself tells names apart by 63 bytes.
-pub const MAX_NAME: usize = 1_024;
+/// The bytes by which PostgreSQL tells names of statements and portals apart (`NAMEDATALEN` − 1).
+pub const NAME_LEN: usize = 63;
+
+/// What a [`Bind`](Message::Bind) without parameters ends with; the results come as text.
+pub const NO_VALUES: &[u8] = &[0; 6];
+
+/// The part of a name that tells it from others.
+#[must_use]
+pub fn key(name: &[u8]) -> &[u8] {
+    &name[..name.len().min(NAME_LEN)]
+}
 
 /// What Describe and Close point at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -52,7 +61,8 @@ pub enum Message<'a> {
         portal: &'a [u8],
         /// The statement's name.
         statement: &'a [u8],
-        /// Formats, values and result formats, as they came; their lengths have been checked.
+        /// Formats, values and result formats, as they came. Only the server checks their lengths, after it has looked
+        /// for the statement.
         rest: &'a [u8],
     },
     /// `D`.
@@ -107,7 +117,7 @@ fn decode(tag: u8, body: &[u8]) -> Result<Message<'_>, Fault> {
     let message = match tag {
         b'Q' => Message::Query { sql: reader.text("query text")? },
         b'P' => {
-            let name = reader.name("statement name", MAX_NAME)?;
+            let name = reader.text("statement name")?;
             let sql = reader.text("query text")?;
             let parameter_types = reader.rest();
             let count = reader.u16("parameter count")?;
@@ -115,24 +125,19 @@ fn decode(tag: u8, body: &[u8]) -> Result<Message<'_>, Fault> {
             Message::Parse { name, sql, parameter_types }
         }
         b'B' => {
-            let portal = reader.name("portal name", MAX_NAME)?;
-            let statement = reader.name("statement name", MAX_NAME)?;
-            let rest = reader.rest();
-            skip_bind_values(&mut reader)?;
-            Message::Bind { portal, statement, rest }
+            let portal = reader.text("portal name")?;
+            let statement = reader.text("statement name")?;
+            return Ok(Message::Bind { portal, statement, rest: reader.rest() });
         }
-        b'D' => Message::Describe { target: target(tag, &mut reader)?, name: reader.name("name", MAX_NAME)? },
-        b'C' => Message::Close { target: target(tag, &mut reader)?, name: reader.name("name", MAX_NAME)? },
-        b'E' => Message::Execute {
-            portal: reader.name("portal name", MAX_NAME)?,
-            max_rows: reader.i32("row limit")?,
-        },
-        b'c' => Message::CopyDone,
+        b'D' => Message::Describe { target: target(tag, &mut reader)?, name: reader.text("name")? },
+        b'C' => Message::Close { target: target(tag, &mut reader)?, name: reader.text("name")? },
+        b'E' => Message::Execute { portal: reader.text("portal name")?, max_rows: reader.i32("row limit")? },
         b'H' => Message::Flush,
         b'S' => Message::Sync,
         b'X' => Message::Terminate,
         b'F' => return Ok(Message::FunctionCall),
         b'd' => return Ok(Message::CopyData),
+        b'c' => return Ok(Message::CopyDone),
         b'f' => return Ok(Message::CopyFail),
         b'p' => return Ok(Message::Password),
         _ => return Err(Fault::UnknownTag { tag }),
@@ -145,25 +150,31 @@ fn target(tag: u8, reader: &mut Reader<'_>) -> Result<Target, Fault> {
     match reader.u8("target")? {
         b'S' => Ok(Target::Statement),
         b'P' => Ok(Target::Portal),
-        _ => Err(Fault::Value { tag, field: "target" }),
+        byte => Err(Fault::Target { tag, byte }),
     }
 }
 
-/// Walks over Bind's formats, values and result formats, so that a truncated Bind is noticed here and not by a
-/// server that is shared.
-fn skip_bind_values(reader: &mut Reader<'_>) -> Result<(), Fault> {
+/// How many parameter formats and parameters a [`Bind`](Message::Bind) ends with.
+///
+/// # Errors
+/// Values that end early or don't fill the rest of the message.
+pub fn bind_counts(rest: &[u8]) -> Result<(u16, u16), ProtocolError> {
+    counts(&mut Reader::new(b'B', rest)).map_err(ProtocolError::Client)
+}
+
+fn counts(reader: &mut Reader<'_>) -> Result<(u16, u16), Fault> {
     let formats = reader.u16("format count")?;
     reader.bytes(2 * usize::from(formats), "parameter formats")?;
-    for _ in 0..reader.u16("parameter count")? {
+    let parameters = reader.u16("parameter count")?;
+    for _ in 0..parameters {
         // −1 is NULL and has no bytes.
-        let length = reader.i32("parameter length")?;
-        if length < -1 {
-            return Err(Fault::Value { tag: b'B', field: "parameter length" });
-        }
+        let length = reader.i32("parameter length")?.max(-1);
         reader.bytes(usize::try_from(length).unwrap_or(0), "parameter value")?;
     }
     let results = reader.u16("result format count")?;
-    reader.bytes(2 * usize::from(results), "result formats").map(|_| ())
+    reader.bytes(2 * usize::from(results), "result formats")?;
+    reader.end()?;
+    Ok((formats, parameters))
 }
 
 /// Appends a Query.
@@ -180,12 +191,12 @@ pub fn write_parse(out: &mut BytesMut, name: &[u8], sql: &[u8], parameter_types:
     });
 }
 
-/// Appends a Bind; `rest` is as in [`Message::Bind`] (empty: no parameters, results as text).
+/// Appends a Bind; `rest` is as in [`Message::Bind`].
 pub fn write_bind(out: &mut BytesMut, portal: &[u8], statement: &[u8], rest: &[u8]) {
     write::message(out, b'B', |out| {
         write::text(out, portal);
         write::text(out, statement);
-        out.put_slice(if rest.is_empty() { &[0; 6] } else { rest });
+        out.put_slice(rest);
     });
 }
 

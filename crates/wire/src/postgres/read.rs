@@ -16,16 +16,10 @@ impl<'a> Reader<'a> {
 
     /// The bytes up to the next NUL, which is consumed and not returned.
     pub(super) fn text(&mut self, field: &'static str) -> Result<&'a [u8], Fault> {
-        let end = memchr::memchr(0, self.rest).ok_or(Fault::Truncated { tag: self.tag, field })?;
+        let end = memchr::memchr(0, self.rest).ok_or(Fault::Unterminated { tag: self.tag, field })?;
         let text = &self.rest[..end];
         self.rest = &self.rest[end + 1..];
         Ok(text)
-    }
-
-    /// Like [`Reader::text`], at most `max` bytes long.
-    pub(super) fn name(&mut self, field: &'static str, max: usize) -> Result<&'a [u8], Fault> {
-        let text = self.text(field)?;
-        if text.len() > max { Err(Fault::Value { tag: self.tag, field }) } else { Ok(text) }
     }
 
     pub(super) fn bytes(&mut self, count: usize, field: &'static str) -> Result<&'a [u8], Fault> {

@@ -91,11 +91,16 @@ proptest! {
             let frame = frontend_frame(buffer).unwrap().unwrap();
             let body = frame.body(buffer).unwrap();
             prop_assert_eq!(frontend::parse(frame.tag, body), Ok(message));
-            // No body but the whole one is that message.
-            for end in 0..body.len() {
+            // No body but the whole one is that message; of a Bind, only the names are read.
+            let read = if frame.tag == b'B' { body.len() - rest.len() } else { body.len() };
+            for end in 0..read {
                 prop_assert!(frontend::parse(frame.tag, &body[..end]).is_err());
             }
             buffer = &buffer[frame.len..];
+        }
+        prop_assert_eq!(frontend::bind_counts(&rest), Ok((0, u16::try_from(values.len()).unwrap())));
+        for end in 0..rest.len() {
+            prop_assert!(frontend::bind_counts(&rest[..end]).is_err());
         }
         prop_assert!(buffer.is_empty());
     }

@@ -107,7 +107,7 @@ impl Exchange {
     fn answered_command(&mut self, scope: &mut Scope<'_>, body: &[u8]) -> Result<bool, ProtocolError> {
         let tag = backend::parse_command_tag(body)?;
         match self.steps.front_mut() {
-            Some(Step::Query { effects, done }) => {
+            Some(Step::Query { effects, done, .. }) => {
                 let is_next = effects.as_slice().first().is_some_and(|(place, _)| place == done);
                 let effect = if is_next { effects.next() } else { None };
                 *done += 1;
@@ -167,6 +167,11 @@ impl Exchange {
                 let message = format!("prepared statement \"{name}\" already exists");
                 backend::rewrite_error_message(body, client, |_| message.into_bytes());
             }
+            Some(Step::Bind { statement: Some(statement), .. }) => {
+                let (ours, names) = (statement.server_name(), &scope.session.statements);
+                let name = names.name_of(statement.id).unwrap_or(ours.as_bytes());
+                backend::rewrite_error_message(body, client, |text| replaced(text, ours.as_bytes(), name));
+            }
             _ => client.extend_from_slice(frame),
         }
         if let Some(
@@ -208,7 +213,10 @@ impl Exchange {
                     scope.session.statements.undo(forgotten.names);
                     scope.server.statements = forgotten.server;
                 }
-                Step::Query { .. } => skipped_query = true,
+                Step::Query { unnamed, .. } => {
+                    unnamed.into_iter().for_each(|undo| scope.session.statements.undo(undo));
+                    skipped_query = true;
+                }
                 _ => {}
             }
         }
@@ -234,6 +242,14 @@ impl Exchange {
         }
         // The client of a failed prefix is told of a failed transaction, whatever the server thinks.
         !self.prefix_failed && !own
+    }
+}
+
+/// A server's message about a statement, under the client's name of it.
+fn replaced(text: &[u8], ours: &[u8], name: &[u8]) -> Vec<u8> {
+    match text.windows(ours.len()).position(|part| part == ours) {
+        Some(start) => [&text[..start], name, &text[start + ours.len()..]].concat(),
+        None => text.to_vec(),
     }
 }
 

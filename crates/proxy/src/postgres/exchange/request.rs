@@ -5,12 +5,12 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use wire::postgres::backend;
 use wire::postgres::codec::HEADER_LEN;
-use wire::postgres::frontend::{self, Message, Target};
+use wire::postgres::frontend::{self, Message, NO_VALUES, Target, key};
 use wire::postgres::{Fault, ProtocolError};
 use wire::sql::Pins as Reasons;
 
 use super::{Exchange, Forgotten, Portal, Scope, Step};
-use crate::postgres::batch::{ends_failed, is_empty};
+use crate::postgres::batch::{ends_failed, has_no_values, is_empty};
 use crate::postgres::book::Act;
 use crate::postgres::classify::Analysis;
 use crate::postgres::prepared::{CLIENT_STATEMENTS_MAX, ClientStatements, Prepared, Undo, server_name};
@@ -33,7 +33,7 @@ impl Exchange {
         }
         for (sql, effect) in deferred.into_iter().flat_map(Deferred::statements) {
             frontend::write_parse(out, b"", sql, &[]);
-            frontend::write_bind(out, b"", b"", &[]);
+            frontend::write_bind(out, b"", b"", NO_VALUES);
             frontend::write_execute(out, b"", 0);
             scope.server.statements.unnamed = None;
             let (id, client_name) = (0, Bytes::new());
@@ -46,8 +46,13 @@ impl Exchange {
                 copied: false,
                 visible: false,
             });
-            self.prefix = self.steps.len();
             self.batch_open = true;
+        }
+        if deferred.is_some() {
+            // The client has bound no portal in this transaction.
+            frontend::write_close(out, Target::Portal, b"");
+            self.steps.push_back(Step::Close { visible: false });
+            self.prefix = self.steps.len();
         }
     }
 
@@ -73,7 +78,9 @@ impl Exchange {
             self.write_query(scope, frame, &analysis, out);
             self.note_analysis(&analysis);
             scope.server.statements.unnamed = None;
-            self.steps.push_back(Step::Query { effects: analysis.effects.into_iter(), done: 0 });
+            let is_whole = frontend::parse(frame[0], &frame[HEADER_LEN..]).is_ok();
+            let unnamed = is_whole.then(|| scope.session.statements.set(b"", None));
+            self.steps.push_back(Step::Query { effects: analysis.effects.into_iter(), done: 0, unnamed });
         }
         self.batch_open = false;
     }
@@ -114,20 +121,23 @@ impl Exchange {
     /// Sends one message of an extended batch, a COPY or a function call. Only complete frames.
     ///
     /// # Errors
-    /// What the client did wrong.
+    /// Within COPY, what the server would end the connection for.
     pub(crate) fn client_frame(
         &mut self,
         scope: &mut Scope<'_>,
         frame: &[u8],
         out: &mut BytesMut,
     ) -> Result<(), ProtocolError> {
-        let message = frontend::parse(frame[0], &frame[HEADER_LEN..])?;
         if self.copy_in {
-            return self.copy_frame(&message, frame, out);
+            return self.copy_frame(frame, out);
         }
-        if self.skipping && message != Message::Sync {
+        if self.skipping && frame[0] != b'S' {
             return Ok(());
         }
+        let Ok(message) = frontend::parse(frame[0], &frame[HEADER_LEN..]) else {
+            self.malformed(frame, out);
+            return Ok(());
+        };
         self.flushed = message == Message::Flush;
         match message {
             Message::Sync if self.is_about_to_copy() => {
@@ -181,17 +191,23 @@ impl Exchange {
         self.steps.push_back(Step::Function);
     }
 
-    fn copy_frame(
-        &mut self,
-        message: &Message<'_>,
-        frame: &[u8],
-        out: &mut BytesMut,
-    ) -> Result<(), ProtocolError> {
-        match message {
+    /// A message whose fields don't fill its body: the server says what is wrong with it.
+    fn malformed(&mut self, frame: &[u8], out: &mut BytesMut) {
+        out.extend_from_slice(frame);
+        self.steps.push_back(Step::Describe { statement: None });
+        self.batch_open = true;
+        if frame[0] == b'S' {
+            self.steps.push_back(Step::Sync);
+            (self.skipping, self.batch_open) = (false, false);
+        }
+    }
+
+    fn copy_frame(&mut self, frame: &[u8], out: &mut BytesMut) -> Result<(), ProtocolError> {
+        match frame[0] {
             // The server ignores both while it reads copy data.
-            Message::Flush | Message::Sync => return Ok(()),
-            Message::CopyDone | Message::CopyFail => self.copy_in = false,
-            Message::CopyData => {}
+            b'H' | b'S' => return Ok(()),
+            b'c' | b'f' => self.copy_in = false,
+            b'd' => {}
             // For this the server ends the connection. The client has lost its way, the server connection needn't.
             _ => return Err(ProtocolError::Client(Fault::WithinCopy { tag: frame[0] })),
         }
@@ -340,14 +356,14 @@ impl Exchange {
             return self.doom(Refusal::stale_plan(), out);
         }
         let bound = Portal { statement: statement.clone(), is_spent: false };
-        self.portals.insert(Bytes::copy_from_slice(portal), bound);
+        self.portals.insert(Bytes::copy_from_slice(key(portal)), bound);
         match statement {
             Some(statement) if scope.session.deallocates(&statement) => {
                 if self.in_failed {
                     return self.doom(Refusal::in_failed_transaction(), out);
                 }
-                if !portal.is_empty() {
-                    // Whether the portal exists already, only the server knows. It isn't run there.
+                if !portal.is_empty() || !has_no_values(rest) {
+                    // Whether the portal exists already, or can be made, only the server knows. It isn't run there.
                     self.ensure(scope, &statement, !name.is_empty(), out);
                     let server_name = if name.is_empty() { String::new() } else { statement.server_name() };
                     frontend::write_bind(out, portal, server_name.as_bytes(), rest);
@@ -433,12 +449,14 @@ impl Exchange {
     fn execute(&mut self, scope: &mut Scope<'_>, portal: &[u8], frame: &[u8], out: &mut BytesMut) {
         let statement = self.bound(portal).cloned();
         let deallocates = |it: &&Arc<Prepared>| scope.session.deallocates(it);
-        let is_spent = self.portals.get_mut(portal).is_some_and(|portal| portal.is_spent);
+        let is_spent = self.portals.get_mut(key(portal)).is_some_and(|portal| portal.is_spent);
         if is_spent {
             return self.doom(Refusal::spent_portal(portal), out);
         }
         if let Some(name) = statement.as_ref().filter(deallocates).and_then(deallocated) {
-            self.portals.entry(Bytes::copy_from_slice(portal)).and_modify(|portal| portal.is_spent = true);
+            self.portals
+                .entry(Bytes::copy_from_slice(key(portal)))
+                .and_modify(|portal| portal.is_spent = true);
             let (undo, tag) = deallocate(&mut scope.session.statements, &name);
             return match undo {
                 Ok(undo) => self.local(|out| backend::write_command_complete(out, tag), undo),
@@ -464,7 +482,7 @@ impl Exchange {
 
     /// The statement that a portal was made of.
     fn bound(&self, portal: &[u8]) -> Option<&Arc<Prepared>> {
-        self.portals.get(portal)?.statement.as_ref()
+        self.portals.get(key(portal))?.statement.as_ref()
     }
 
     /// An answer of ours, in its place.

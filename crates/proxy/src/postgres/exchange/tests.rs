@@ -75,7 +75,7 @@ impl Dialogue {
         while let Some(frame) = frontend_frame(&bytes).unwrap() {
             let frame = bytes.split_to(frame.len);
             if frame[0] == b'Q' {
-                let analysis = scope.session.analyze(&frame[HEADER_LEN..frame.len() - 1]);
+                let analysis = scope.session.analyze_query(&frame);
                 self.exchange.query(&mut scope, &frame, analysis, &mut self.to_server);
             } else {
                 self.exchange.client_frame(&mut scope, &frame, &mut self.to_server).unwrap();
@@ -176,7 +176,7 @@ fn run(name: &'static [u8], sql: &'static [u8]) -> impl Fn(&mut BytesMut) {
 
 fn bind(name: &'static [u8]) -> impl Fn(&mut BytesMut) {
     move |out| {
-        frontend::write_bind(out, b"", name, &[]);
+        frontend::write_bind(out, b"", name, frontend::NO_VALUES);
         frontend::write_execute(out, b"", 0);
         frontend::write_sync(out);
     }
@@ -316,7 +316,7 @@ fn a_deferred_begin_precedes_the_first_statement_unseen() {
     let mut dialogue = Dialogue::new();
     dialogue.begin(Some(&transaction));
     let sent = dialogue.client(|out| frontend::write_query(out, b"SELECT 1"));
-    assert_eq!(sent, "P:BEGIN READ ONLY B E P:SAVEPOINT a B E Q:SELECT 1");
+    assert_eq!(sent, "P:BEGIN READ ONLY B E P:SAVEPOINT a B E C Q:SELECT 1");
     for tag in [&b"BEGIN"[..], b"SAVEPOINT"] {
         let swallowed = dialogue.server(|out| {
             backend::write_parse_complete(out);
@@ -325,6 +325,7 @@ fn a_deferred_begin_precedes_the_first_statement_unseen() {
         });
         assert_eq!(swallowed, "");
     }
+    assert_eq!(dialogue.server(backend::write_close_complete), "");
     let answer = dialogue.server(|out| {
         backend::write_command_complete(out, b"SELECT 1");
         backend::write_ready(out, Status::Transaction);
@@ -354,7 +355,7 @@ fn after_an_error_the_rest_of_an_open_batch_is_dropped_up_to_its_sync() {
     let mut dialogue = Dialogue::new();
     dialogue.client(|out| {
         frontend::write_parse(out, b"", b"SELEC 1", &[]);
-        frontend::write_bind(out, b"", b"", &[]);
+        frontend::write_bind(out, b"", b"", frontend::NO_VALUES);
         frontend::write_flush(out);
     });
     assert_eq!(dialogue.server(error("42601")), "E42601");
@@ -401,7 +402,7 @@ fn deallocate_of_a_clients_statement_is_answered_here_in_its_place() {
     dialogue.begin(None);
     let sent = dialogue.client(|out| {
         frontend::write_parse(out, b"", b"DEALLOCATE s", &[]);
-        frontend::write_bind(out, b"", b"", &[]);
+        frontend::write_bind(out, b"", b"", frontend::NO_VALUES);
         frontend::write_describe(out, Target::Portal, b"");
         frontend::write_execute(out, b"", 0);
         frontend::write_sync(out);
@@ -439,7 +440,8 @@ fn the_connections_statements_are_bounded() {
         });
         let name = format!("s{number}");
         dialogue.session.statements.set(name.as_bytes(), Some(statement));
-        let sent = dialogue.client(|out| frontend::write_bind(out, b"", name.as_bytes(), &[]));
+        let sent =
+            dialogue.client(|out| frontend::write_bind(out, b"", name.as_bytes(), frontend::NO_VALUES));
         closed += usize::from(sent.starts_with('C'));
     }
     assert_eq!(closed, 10);

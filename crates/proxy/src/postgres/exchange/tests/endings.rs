@@ -24,7 +24,7 @@ fn a_flushed_batch_that_has_bound_something_does_not_end_early() {
     let mut dialogue = Dialogue::new();
     dialogue.client(|out| {
         frontend::write_parse(out, b"", b"SELECT 1", &[]);
-        frontend::write_bind(out, b"", b"", &[]);
+        frontend::write_bind(out, b"", b"", frontend::NO_VALUES);
         frontend::write_flush(out);
     });
     dialogue.server(|out| {
@@ -60,7 +60,7 @@ fn an_error_ends_a_batch_that_the_client_leaves_open() {
     let mut dialogue = Dialogue::new();
     dialogue.client(|out| {
         frontend::write_parse(out, b"", b"INSERT INTO t VALUES (1)", &[]);
-        frontend::write_bind(out, b"", b"", &[]);
+        frontend::write_bind(out, b"", b"", frontend::NO_VALUES);
         frontend::write_execute(out, b"", 0);
     });
     dialogue.exchange.end_early(&mut dialogue.to_server);
@@ -78,7 +78,7 @@ fn answers_may_be_kept_back_until_a_flush_and_the_client_is_paused_when_it_has_t
     assert!(!dialogue.exchange.may_be_kept_back() && !dialogue.exchange.is_paused());
     dialogue.client(|out| {
         frontend::write_parse(out, b"", b"SELECT 1", &[]);
-        frontend::write_bind(out, b"", b"", &[]);
+        frontend::write_bind(out, b"", b"", frontend::NO_VALUES);
     });
     assert!(dialogue.exchange.may_be_kept_back());
     dialogue.exchange.flush(&mut dialogue.to_server);
@@ -102,7 +102,7 @@ fn what_a_client_that_is_gone_has_not_synced_is_made_to_fail() {
     let mut dialogue = Dialogue::new();
     dialogue.client(|out| {
         frontend::write_parse(out, b"s", b"INSERT INTO t VALUES (1)", &[]);
-        frontend::write_bind(out, b"", b"s", &[]);
+        frontend::write_bind(out, b"", b"s", frontend::NO_VALUES);
         frontend::write_execute(out, b"", 0);
     });
     for _ in 0..2 {
@@ -128,7 +128,7 @@ fn a_copy_that_begins_when_its_client_is_gone_is_broken_off_with_one_sync() {
     let mut dialogue = Dialogue::new();
     dialogue.client(|out| {
         frontend::write_parse(out, b"", b"COPY t FROM STDIN", &[]);
-        frontend::write_bind(out, b"", b"", &[]);
+        frontend::write_bind(out, b"", b"", frontend::NO_VALUES);
         frontend::write_execute(out, b"", 0);
     });
     dialogue.exchange.abandon(&mut dialogue.to_server);

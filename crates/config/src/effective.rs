@@ -216,7 +216,7 @@ fn sessions(out: &mut Lines, gate: &Gate, postgres: &Postgres) {
     out.time("login_timeout", postgres.login_timeout);
     out.time("connect_timeout", gate.connect_timeout);
     tls(out, gate);
-    out.time("dns_ttl", postgres.dns_ttl);
+    out.time("dns_ttl", gate.dns_ttl);
     out.time("keepalive", gate.keepalive);
     out.value("allow_trust_relay", postgres.allow_trust_relay);
     authentication(out, &postgres.auth);

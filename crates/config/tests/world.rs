@@ -175,7 +175,7 @@ fn every_key_is_heard() {
         ("/etc/gate.pem".as_ref(), "/etc/gate.key".as_ref())
     );
     assert_eq!(gate.tls.client_ca.as_deref(), Some("/etc/people.pem".as_ref()));
-    assert_eq!((gate.tls.mode, of_postgres.dns_ttl), (TlsMode::VerifyFull, Duration::ZERO));
+    assert_eq!((gate.tls.mode, gate.dns_ttl), (TlsMode::VerifyFull, Duration::ZERO));
     let upstream_tls = &world.gates[1].upstream_tls;
     assert_eq!(upstream_tls.mode, UpstreamTlsMode::VerifyCa);
     assert_eq!(upstream_tls.ca.as_deref(), Some("/etc/db.pem".as_ref()));

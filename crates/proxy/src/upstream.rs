@@ -1,5 +1,6 @@
 //! The protected service's side: where it is, and the connections to it.
 
 pub(crate) mod address;
+pub(crate) mod dial;
 pub(crate) mod pool;
 pub(crate) mod resolver;

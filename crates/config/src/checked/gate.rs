@@ -93,6 +93,8 @@ pub struct Gate {
     pub max_clients: u32,
     /// How long connecting to the service may take.
     pub connect_timeout: Duration,
+    /// How often the service's name is looked up.
+    pub dns_ttl: Duration,
     /// TLS with clients.
     pub tls: Tls,
     /// TLS with the service.
@@ -215,6 +217,7 @@ fn read(section: &mut Section<'_>) -> Gate {
         mode: section.read("mode", |value| raw::choice(value, MODES)),
         max_clients: section.read("max_clients", |value| number(value, 1, 1_000_000)),
         connect_timeout: section.read("connect_timeout", raw::some_time),
+        dns_ttl: section.read("dns_ttl", raw::at_most_a_day),
         tls: tls::read(section, protocol),
         upstream_tls,
         keepalive: section.read("keepalive", keepalive),

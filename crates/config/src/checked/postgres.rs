@@ -43,8 +43,6 @@ pub struct Postgres {
     pub login_timeout: Duration,
     /// The most logins at once.
     pub logins_max: u32,
-    /// How long an answer of the resolver is used; zero for not at all.
-    pub dns_ttl: Duration,
     /// Whether a server that asks no password may be reached from other machines.
     pub allow_trust_relay: bool,
     /// Who may log in.
@@ -72,7 +70,6 @@ pub(super) fn read(section: &mut Section<'_>, listen_is_local: bool) -> Postgres
         pooling: section.read("pooling", |value| raw::choice(value, POOLINGS)),
         login_timeout: section.read("login_timeout", raw::some_time),
         logins_max: section.read("logins_max", |value| number(value, 1, 10_000)),
-        dns_ttl: section.read("dns_ttl", raw::at_most_a_day),
         allow_trust_relay,
         auth: auth::read(section, listen_is_local, allow_trust_relay),
         on_disconnect: section.read("on_disconnect", |value| raw::choice(value, ON_DISCONNECT)),

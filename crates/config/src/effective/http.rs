@@ -11,6 +11,7 @@ pub(super) fn requests(out: &mut Lines, gate: &Gate, http: &Http) {
     out.value("max_clients", gate.max_clients);
     out.text("upstream_http", name_of(VERSIONS, &http.version));
     out.time("connect_timeout", gate.connect_timeout);
+    out.time("dns_ttl", gate.dns_ttl);
     out.time("upstream_timeout", http.upstream_timeout);
     out.value("idle_connections", http.idle_connections);
     out.text("health_check", http.health_check.path.as_deref().unwrap_or("none"));

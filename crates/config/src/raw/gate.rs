@@ -95,6 +95,15 @@ const CONNECTIONS: &[Field] = &[
         reloadable: true,
     },
     Field {
+        key: "dns_ttl",
+        form: Form::Any,
+        takes: "a duration from 0 up to 24 h",
+        default: Value("\"15s\""),
+        doc: "How often the server's name is looked up, and how long an answer is used (for longer while the resolver fails). All addresses of an answer are tried. In front of PostgreSQL an idle connection to an address that two answers in a row lack is closed. 0: looked up for every connection, and none is closed for it.",
+        reason: "A fail-over by DNS is followed within half a minute. Set 0 for a name that gives another of many servers each time.",
+        reloadable: true,
+    },
+    Field {
         key: "keepalive",
         form: Form::Any,
         takes: "a duration from 1 s up to 24 h",

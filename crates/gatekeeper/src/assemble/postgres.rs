@@ -61,7 +61,7 @@ pub(super) fn told(
         queue_timeout: gate.policy.queue_timeout,
         tls: files::acceptor(gate)?,
         upstream_tls: files::connector(gate)?,
-        dns_ttl: postgres.dns_ttl,
+        dns_ttl: gate.dns_ttl,
         keepalive: keepalive(gate),
         allow_trust_relay: postgres.allow_trust_relay,
         ask_cores: gate.long_limit == LongLimit::Auto,

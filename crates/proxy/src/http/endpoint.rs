@@ -14,7 +14,6 @@ use http::uri::Scheme;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use parking_lot::Mutex;
-use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{Instant, timeout_at};
 
 use super::body::ToService;
@@ -22,6 +21,8 @@ use super::driven::Driven;
 use crate::stream::{Keepalive, Stream};
 use crate::tls::Connector;
 use crate::upstream::address::{Address, ConnectError};
+use crate::upstream::dial::Dial;
+use crate::upstream::resolver::Lookup;
 
 /// A connection idle for less than this is hardly being closed: no server in use closes earlier.
 pub(crate) const FRESH: Duration = Duration::from_secs(1);
@@ -75,6 +76,10 @@ pub(crate) struct Reach {
     pub(crate) speaks: Speaks,
     pub(crate) tls: Option<Arc<Connector>>,
     pub(crate) connect_timeout: Duration,
+    /// Who is asked for the addresses of its name.
+    pub(crate) lookup: Lookup,
+    /// How long an answer is used.
+    pub(crate) dns_ttl: Duration,
     pub(crate) keepalive: Keepalive,
     /// Idle connections that are kept. Those beyond are for as long as they are [`FRESH`].
     pub(crate) idle_max: usize,
@@ -85,6 +90,7 @@ pub(crate) struct Reach {
 pub(crate) struct Endpoint {
     pub(crate) address: Address,
     reach: Reach,
+    dial: Dial,
     in_flight: AtomicU32,
     connections: Arc<AtomicU32>,
     idle: Mutex<Vec<Idle>>,
@@ -97,9 +103,12 @@ pub(crate) struct Endpoint {
 
 impl Endpoint {
     pub(crate) fn new(address: Address, reach: Reach) -> Arc<Self> {
+        let names = (&reach.lookup, reach.dns_ttl);
+        let dial = Dial::new(address.clone(), names, reach.connect_timeout, reach.keepalive);
         Arc::new(Self {
             address,
             reach,
+            dial,
             in_flight: AtomicU32::new(0),
             connections: Arc::default(),
             idle: Mutex::default(),
@@ -111,8 +120,9 @@ impl Endpoint {
 
     /// Whether that is how it is reached. With TLS it never is: the files may hold something else by now.
     pub(crate) fn is_reached(&self, reach: &Reach) -> bool {
-        let Reach { speaks, tls, connect_timeout, keepalive: _, idle_max } = &self.reach;
-        (*speaks, *connect_timeout, *idle_max) == (reach.speaks, reach.connect_timeout, reach.idle_max)
+        let Reach { speaks, tls, connect_timeout, lookup: _, dns_ttl, keepalive: _, idle_max } = &self.reach;
+        (*speaks, *connect_timeout, *dns_ttl, *idle_max)
+            == (reach.speaks, reach.connect_timeout, reach.dns_ttl, reach.idle_max)
             && tls.is_none()
             && reach.tls.is_none()
     }
@@ -235,23 +245,13 @@ impl Endpoint {
     }
 
     async fn connect(&self, wish: Wish) -> Result<Sender, ConnectError> {
-        let limit = self.reach.connect_timeout;
-        let late = || ConnectError::Timeout { address: self.address.clone(), limit };
-        timeout_at(Instant::now() + limit, self.open(wish)).await.map_err(|_| late())?
+        let deadline = self.dial.deadline();
+        timeout_at(deadline, self.open(wish, deadline)).await.map_err(|_| self.dial.late())?
     }
 
-    async fn open(&self, wish: Wish) -> Result<Sender, ConnectError> {
-        let failed = |source| ConnectError::Connect { address: self.address.clone(), source };
-        let stream = match &self.address {
-            Address::Unix(path) => Stream::unix(UnixStream::connect(path).await.map_err(failed)?),
-            Address::Inet { host, .. } => {
-                let found = self.address.resolve().await;
-                let addresses =
-                    found.map_err(|source| ConnectError::Resolve { host: host.clone(), source })?;
-                let socket = TcpStream::connect(addresses.as_slice()).await.map_err(failed)?;
-                Stream::tcp(socket, &self.reach.keepalive).map_err(failed)?
-            }
-        };
+    async fn open(&self, wish: Wish, deadline: Instant) -> Result<Sender, ConnectError> {
+        let failed = |source| self.dial.failed(source);
+        let stream = self.dial.connect(deadline).await?;
         let untrusted = |source| ConnectError::Tls { address: self.address.clone(), source };
         match (&self.reach.tls, stream, &self.address) {
             (Some(tls), Stream::Tcp(socket), Address::Inet { host, .. }) => {

@@ -23,6 +23,7 @@ use crate::shutdown::Shutdown;
 use crate::stream::Keepalive;
 use crate::tls::{Acceptor, Connector};
 use crate::upstream::address::Address;
+use crate::upstream::resolver::Lookup;
 
 /// What a gate for HTTP is told.
 #[derive(Clone, Debug)]
@@ -43,6 +44,10 @@ pub struct Settings {
     pub idle_max: usize,
     /// How long a connection to the service may take.
     pub connect_timeout: Duration,
+    /// How long an answer of the resolver is used; zero: once.
+    pub dns_ttl: Duration,
+    /// Who is asked for the addresses of the service's names.
+    pub lookup: Lookup,
     /// How long the service may take to its first byte.
     pub upstream_timeout: Duration,
     /// How long a client may take for the head of a request, or be idle before its next one.
@@ -95,6 +100,8 @@ impl Settings {
             max_clients: 10_000,
             idle_max: 64,
             connect_timeout: Duration::from_secs(5),
+            dns_ttl: Duration::from_secs(15),
+            lookup: Lookup::default(),
             upstream_timeout: super::forward::UPSTREAM_TIMEOUT,
             header_timeout: Duration::from_secs(60),
             body_timeout: Duration::from_secs(30),
@@ -163,6 +170,8 @@ impl Told {
             speaks: settings.speaks,
             tls: settings.upstream_tls.clone(),
             connect_timeout: settings.connect_timeout,
+            lookup: settings.lookup.clone(),
+            dns_ttl: settings.dns_ttl,
             keepalive: settings.keepalive,
             idle_max: settings.idle_max,
         };
@@ -228,6 +237,7 @@ impl Gate {
             listen: old.listen.clone(),
             observe: old.observe,
             keepalive: old.keepalive,
+            lookup: old.lookup.clone(),
             ..settings
         };
         self.classifier.change(settings.types.clone(), settings.type_field);

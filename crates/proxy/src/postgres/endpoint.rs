@@ -11,14 +11,15 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpStream, UnixStream};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout_at};
 use wire::postgres::startup::write_ssl_request;
 
 use super::Settings;
-use crate::stream::{Keepalive, Stream};
+use crate::stream::Stream;
 use crate::tls::{Connector, UpstreamMode};
 use crate::upstream::address::{Address, ConnectError};
+use crate::upstream::dial::Dial;
 use crate::upstream::resolver::Resolver;
 
 /// Whether a connection is to have TLS.
@@ -47,31 +48,24 @@ impl Route {
 
 /// The server's side of a gate.
 pub(crate) struct Endpoint {
-    address: Address,
-    resolver: Option<Arc<Resolver>>,
+    dial: Dial,
     connector: Option<Arc<Connector>>,
-    limit: Duration,
-    keepalive: Keepalive,
 }
 
 impl Endpoint {
     /// As the settings say.
     pub(crate) fn new(settings: &Settings) -> Self {
-        let address = settings.upstream.clone();
-        let (resolver, connector) = match &address {
-            // A Unix socket's bytes never leave the machine: TLS is for TCP, as everywhere in PostgreSQL.
-            Address::Unix(_) => (None, None),
-            Address::Inet { host, port } => {
-                let resolver = settings.lookup.resolver(host, *port, settings.dns_ttl);
-                (Some(resolver), settings.upstream_tls.clone())
-            }
-        };
-        Self { address, resolver, connector, limit: settings.connect_timeout, keepalive: settings.keepalive }
+        // A Unix socket's bytes never leave the machine: TLS is for TCP, as everywhere in PostgreSQL.
+        let is_inet = matches!(settings.upstream, Address::Inet { .. });
+        let connector = settings.upstream_tls.clone().filter(|_| is_inet);
+        let names = (&settings.lookup, settings.dns_ttl);
+        let dial = Dial::new(settings.upstream.clone(), names, settings.connect_timeout, settings.keepalive);
+        Self { dial, connector }
     }
 
     /// The server's name, if it has one whose addresses are to be followed.
     pub(crate) fn followed(&self) -> Option<(&Resolver, Duration)> {
-        let resolver = self.resolver.as_deref()?;
+        let resolver = self.dial.resolver()?;
         Some((resolver, resolver.period()?))
     }
 
@@ -92,8 +86,8 @@ impl Endpoint {
     /// # Errors
     /// See [`ConnectError`].
     pub(crate) async fn connect(&self, encryption: Encryption) -> Result<Stream, ConnectError> {
-        let deadline = Instant::now() + self.limit;
-        let stream = self.connect_plainly(deadline).await?;
+        let deadline = self.dial.deadline();
+        let stream = self.dial.connect(deadline).await?;
         self.encrypt(stream, encryption, deadline).await
     }
 
@@ -102,53 +96,13 @@ impl Endpoint {
     /// # Errors
     /// See [`ConnectError`].
     pub(crate) async fn connect_along(&self, route: Route) -> Result<Stream, ConnectError> {
-        let deadline = Instant::now() + self.limit;
+        let deadline = self.dial.deadline();
         let stream = match route.address {
-            Some(address) => self.connect_to(&[address], deadline).await?,
-            None => self.connect_plainly(deadline).await?,
+            Some(address) => self.dial.connect_to(&[address], deadline).await?,
+            None => self.dial.connect(deadline).await?,
         };
         let encryption = if route.is_encrypted { Encryption::Always } else { Encryption::Never };
         self.encrypt(stream, encryption, deadline).await
-    }
-
-    async fn connect_plainly(&self, deadline: Instant) -> Result<Stream, ConnectError> {
-        let resolver = match (&self.address, &self.resolver) {
-            (Address::Inet { .. }, Some(resolver)) => resolver,
-            (Address::Unix(path), _) => {
-                let connected = timeout_at(deadline, UnixStream::connect(path)).await;
-                return connected
-                    .map_err(|_| self.late())?
-                    .map(Stream::unix)
-                    .map_err(|error| self.failed(error));
-            }
-            // A TCP address always has a resolver.
-            (Address::Inet { .. }, None) => return Err(self.late()),
-        };
-        let host = || resolver.host().to_owned();
-        let addresses = timeout_at(deadline, resolver.addresses()).await.map_err(|_| self.late())?;
-        let addresses = addresses.map_err(|source| ConnectError::Resolve { host: host(), source })?;
-        let connected = self.connect_to(&addresses, deadline).await;
-        if connected.is_err() {
-            resolver.doubt();
-        }
-        connected
-    }
-
-    /// Tries all addresses in the resolver's order, each with an equal share of the time that is left.
-    async fn connect_to(&self, addresses: &[SocketAddr], deadline: Instant) -> Result<Stream, ConnectError> {
-        let mut last = self.late();
-        for (tried, address) in addresses.iter().enumerate() {
-            let left = u32::try_from(addresses.len() - tried).unwrap_or(1);
-            let share = deadline.saturating_duration_since(Instant::now()) / left;
-            match timeout(share, TcpStream::connect(address)).await {
-                Ok(Ok(stream)) => {
-                    return Stream::tcp(stream, &self.keepalive).map_err(|error| self.failed(error));
-                }
-                Ok(Err(source)) => last = self.failed(source),
-                Err(_) => last = self.late(),
-            }
-        }
-        Err(last)
     }
 
     async fn encrypt(
@@ -157,13 +111,13 @@ impl Endpoint {
         encryption: Encryption,
         deadline: Instant,
     ) -> Result<Stream, ConnectError> {
-        let (connector, host, mut socket) = match (stream, &self.connector, &self.resolver) {
+        let (connector, host, mut socket) = match (stream, &self.connector, self.dial.resolver()) {
             (Stream::Tcp(socket), Some(connector), Some(resolver)) if encryption != Encryption::Never => {
                 (connector, resolver.host(), socket)
             }
             (stream, ..) => return Ok(stream),
         };
-        let no_tls = |source| ConnectError::Tls { address: self.address.clone(), source };
+        let no_tls = |source| ConnectError::Tls { address: self.dial.address().clone(), source };
         let negotiation = async {
             match ask(&mut socket).await.map_err(no_tls)? {
                 // Nothing of what follows has been read yet, so that nothing said in the clear can be taken for
@@ -174,15 +128,7 @@ impl Endpoint {
                 _ => Err(no_tls(io::Error::other("the server refused to speak about TLS"))),
             }
         };
-        timeout_at(deadline, negotiation).await.map_err(|_| self.late())?
-    }
-
-    fn late(&self) -> ConnectError {
-        ConnectError::Timeout { address: self.address.clone(), limit: self.limit }
-    }
-
-    fn failed(&self, source: io::Error) -> ConnectError {
-        ConnectError::Connect { address: self.address.clone(), source }
+        timeout_at(deadline, negotiation).await.map_err(|_| self.dial.late())?
     }
 }
 

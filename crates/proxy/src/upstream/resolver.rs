@@ -78,6 +78,12 @@ pub(crate) struct Resolver {
     known: Mutex<Known>,
 }
 
+impl fmt::Debug for Resolver {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Resolver").field("host", &self.host).finish_non_exhaustive()
+    }
+}
+
 #[derive(Debug, Default)]
 struct Known {
     newest: Vec<SocketAddr>,

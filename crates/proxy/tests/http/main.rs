@@ -3,6 +3,7 @@
 
 mod abandoned;
 mod conformance;
+mod dial;
 mod encrypted;
 mod framing;
 mod http2;

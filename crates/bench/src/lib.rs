@@ -17,6 +17,7 @@ pub mod http_cost;
 pub mod idle_clients;
 pub mod load;
 pub mod long_lane;
+pub mod mariadb;
 pub mod own_overload;
 pub mod peers;
 pub mod pgbench;

@@ -72,7 +72,7 @@ impl PrivateServer {
     pub fn start(options: &PrivateServerOptions) -> Result<Self, Error> {
         let mut binaries = options.binaries.clone().map_or_else(Binaries::find, Ok)?;
         let owner = unprivileged_user()?;
-        let directory = temporary_directory()?;
+        let directory = temporary_directory("pg-")?;
         let root = directory.path();
         if let Some((user, group)) = owner {
             fs::set_permissions(root, Permissions::from_mode(0o755))
@@ -233,9 +233,9 @@ impl Drop for PrivateServer {
 }
 
 /// A directory short enough for a socket's path, wherever `TMPDIR` points.
-fn temporary_directory() -> Result<TempDir, Error> {
+pub(crate) fn temporary_directory(prefix: &str) -> Result<TempDir, Error> {
     let mut builder = tempfile::Builder::new();
-    builder.prefix("pg-");
+    builder.prefix(prefix);
     let short = std::env::temp_dir().as_os_str().len() + 10 <= SOCKET_DIRECTORY_BYTES;
     if short { builder.tempdir() } else { builder.tempdir_in("/tmp") }
         .map_err(Error::io("creating a temporary directory"))
@@ -250,7 +250,7 @@ fn log_path(root: &Path) -> PathBuf {
 }
 
 /// `command` as the unprivileged user, in a directory that this user may enter.
-fn as_owner(program: &Path, owner: Option<(u32, u32)>, root: &Path) -> Command {
+pub(crate) fn as_owner(program: &Path, owner: Option<(u32, u32)>, root: &Path) -> Command {
     let mut command = Command::new(program);
     command.current_dir(root).stdin(Stdio::null()).env("LC_ALL", "C");
     if let Some((user, group)) = owner {
@@ -290,7 +290,7 @@ fn init_database(
 }
 
 /// Writes a file that only the server's user can read.
-fn write_private(path: &Path, owner: Option<(u32, u32)>, content: &str) -> std::io::Result<()> {
+pub(crate) fn write_private(path: &Path, owner: Option<(u32, u32)>, content: &str) -> std::io::Result<()> {
     File::create(path)?.write_all(content.as_bytes())?;
     if let Some((user, group)) = owner {
         chown(path, Some(user), Some(group))?;

@@ -16,6 +16,7 @@ use wire::sql::lexer::Lexer;
 use wire::sql::{Dialect, Kind, comment, describe, fingerprint, statements};
 
 mod bytes;
+mod mysql;
 
 use bytes::Written;
 
@@ -50,6 +51,10 @@ pub const TARGETS: &[Target] = &[
     ("request_types", proxy::http::garbage::request_types),
     ("interim", interim),
     ("head", proxy::http::garbage::head),
+    ("mysql_login", mysql::login),
+    ("mysql_command", mysql::command),
+    ("mysql_answer", mysql::answer),
+    ("mysql_response", mysql::response),
 ];
 
 /// Places of one input where a head may begin.

@@ -1,8 +1,10 @@
-//! Wire protocols as bytes in, messages out: PostgreSQL 3.0 and the SQL that is read for request types.
+//! Wire protocols as bytes in, messages out: PostgreSQL's, MySQL's, and the SQL that is read for request
+//! types.
 //!
 //! Everything here is sans-IO and pure: a function takes bytes that came from somewhere and returns what they
 //! mean, or appends bytes that somebody else will send. Nothing here panics, whatever the bytes are; every
 //! length that a peer declares is checked against a named maximum before anything is allocated for it.
 
+pub mod mysql;
 pub mod postgres;
 pub mod sql;

@@ -8,6 +8,7 @@
 
 use std::fmt;
 use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -48,6 +49,8 @@ pub(crate) struct Driven {
     ear: Arc<Ear>,
     /// The right to be in flight of the request that waits for the head of its response.
     held: Arc<Held>,
+    /// Where the service is; `None`: a Unix socket.
+    peer: Option<SocketAddr>,
     _counted: Counted,
 }
 
@@ -63,7 +66,7 @@ impl Driven {
     ///
     /// # Errors
     /// The stream has ended.
-    pub(crate) async fn begin<S>(stream: S, counted: Counted) -> hyper::Result<Self>
+    pub(crate) async fn begin<S>(stream: S, peer: Option<SocketAddr>, counted: Counted) -> hyper::Result<Self>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
@@ -81,8 +84,14 @@ impl Driven {
             user,
             ear,
             held,
+            peer,
             _counted: counted,
         })
+    }
+
+    /// Where the service is; `None`: at a Unix socket.
+    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+        self.peer
     }
 
     /// Sends a request, and drives the connection until the head of its response is there. What comes behind that comes only

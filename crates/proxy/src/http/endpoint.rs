@@ -5,6 +5,7 @@
 //! sent, and then another connection is tried; else only requests that may be repeated are (RFC 9110, section 9.2.2), and
 //! the others are sent only on connections used within [`FRESH`] or new ones.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::{Context, Poll};
@@ -95,7 +96,7 @@ pub(crate) struct Endpoint {
     connections: Arc<AtomicU32>,
     idle: Mutex<Vec<Idle>>,
     /// The one that all share.
-    shared: Mutex<Option<http2::SendRequest<ToService>>>,
+    shared: Mutex<Option<(http2::SendRequest<ToService>, Option<SocketAddr>)>>,
     /// It has failed since it answered last. Nobody who finds it well need look further.
     fails: AtomicBool,
     health: Mutex<Health>,
@@ -208,7 +209,7 @@ impl Endpoint {
     fn take_kept(&self, now: Instant, may_repeat: bool) -> Option<Sender> {
         // What both agree on is known with the first connection, whatever was expected.
         if self.may_share()
-            && let Some(sender) = self.shared.lock().clone().filter(|sender| !sender.is_closed())
+            && let Some((sender, _)) = self.shared.lock().clone().filter(|(sender, _)| !sender.is_closed())
         {
             return Some(Sender::Http2(sender));
         }
@@ -222,10 +223,32 @@ impl Endpoint {
         }
     }
 
-    /// Closes what has been idle for long. What is younger stands behind it.
+    /// Asks for the addresses of its name when they are to be asked for again; those of the last answers go on being used
+    /// while nobody answers.
+    pub(crate) async fn follow(&self) {
+        if let Some(resolver) = self.dial.resolver().filter(|it| it.period().is_some()) {
+            let _ = resolver.addresses().await;
+        }
+    }
+
+    /// Whether its name no longer stands for the address of a connection.
+    fn has_left(&self, peer: Option<SocketAddr>) -> bool {
+        let followed = self.dial.resolver().filter(|it| it.period().is_some());
+        let (Some(resolver), Some(peer)) = (followed, peer) else { return false };
+        let kept = resolver.kept();
+        !kept.is_empty() && !kept.contains(&peer)
+    }
+
+    /// Closes what has been idle for long, and what is connected to an address that its name no longer stands for. What is
+    /// younger stands behind it.
     pub(crate) fn close_old(&self) {
+        self.shared.lock().take_if(|(_, peer)| self.has_left(*peer));
         let mut all = self.idle.lock();
-        all.retain_mut(|idle| idle.since.elapsed() < IDLE_MAX && idle.connection.look());
+        all.retain_mut(|idle| {
+            idle.since.elapsed() < IDLE_MAX
+                && !self.has_left(idle.connection.peer())
+                && idle.connection.look()
+        });
         let beyond = all.len().saturating_sub(self.reach.idle_max);
         let unused = all.iter().take(beyond).take_while(|idle| idle.since.elapsed() >= FRESH).count();
         all.drain(..unused);
@@ -252,6 +275,7 @@ impl Endpoint {
     async fn open(&self, wish: Wish, deadline: Instant) -> Result<Sender, ConnectError> {
         let failed = |source| self.dial.failed(source);
         let stream = self.dial.connect(deadline).await?;
+        let peer = stream.peer_address();
         let untrusted = |source| ConnectError::Tls { address: self.address.clone(), source };
         match (&self.reach.tls, stream, &self.address) {
             (Some(tls), Stream::Tcp(socket), Address::Inet { host, .. }) => {
@@ -262,23 +286,28 @@ impl Endpoint {
                 let stream = stream.map_err(untrusted)?;
                 let agreed_on_2 = stream.get_ref().1.alpn_protocol() == Some(b"h2".as_slice());
                 let speaks = if agreed_on_2 { Speaks::Http2 } else { Speaks::Http1 };
-                self.shake_hands(stream, speaks).await.map_err(failed)
+                self.shake_hands(stream, speaks, peer).await.map_err(failed)
             }
             (_, stream, _) => {
                 let speaks = if wish == Wish::Upgrade { Speaks::Http1 } else { self.reach.speaks };
-                self.shake_hands(stream, speaks).await.map_err(failed)
+                self.shake_hands(stream, speaks, peer).await.map_err(failed)
             }
         }
     }
 
-    async fn shake_hands<S>(&self, stream: S, speaks: Speaks) -> std::io::Result<Sender>
+    async fn shake_hands<S>(
+        &self,
+        stream: S,
+        speaks: Speaks,
+        peer: Option<SocketAddr>,
+    ) -> std::io::Result<Sender>
     where
         S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
     {
         let failed = |error: hyper::Error| std::io::Error::other(error);
         let counted = Counted::new(&self.connections);
         match speaks {
-            Speaks::Http1 => Driven::begin(stream, counted).await.map(Sender::Http1).map_err(failed),
+            Speaks::Http1 => Driven::begin(stream, peer, counted).await.map(Sender::Http1).map_err(failed),
             Speaks::Http2 => {
                 let builder = http2::Builder::new(TokioExecutor::new())
                     .timer(TokioTimer::new())
@@ -291,7 +320,7 @@ impl Endpoint {
                     let _counted = counted;
                     let _ = connection.await;
                 });
-                *self.shared.lock() = Some(sender.clone());
+                *self.shared.lock() = Some((sender.clone(), peer));
                 Ok(Sender::Http2(sender))
             }
         }
@@ -385,3 +414,6 @@ impl Drop for Lease {
         self.endpoint.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -92,7 +92,12 @@ pub(crate) async fn look(gate: &Gate) {
         let mut ticks = interval(LOOK_EVERY);
         loop {
             ticks.tick().await;
-            gate.told().endpoints.close_old();
+            let told = gate.told();
+            for endpoint in told.endpoints.all() {
+                // A resolver that hangs holds up nothing else.
+                let _ = timeout(LOOK_EVERY, endpoint.follow()).await;
+            }
+            told.endpoints.close_old();
         }
     };
     let ((), ()) = tokio::join!(asking, closing);

@@ -1,4 +1,4 @@
-//! Our own shop, simulated: what the experiments on the real one are set beside (`docs/results/README.md`).
+//! Our own shop, simulated, to be set beside the real one (`docs/results/simulated-beside-real.md`).
 //! Once as it locks in the application, once locking nothing, so that its pages wait at the gate.
 
 use std::fmt::Write as _;

@@ -26,7 +26,7 @@ pub(crate) enum ByPlan {
     List(Directories),
     /// Runs an experiment that is a plan, or goes on with it
     Run(RunArguments),
-    /// Writes what came out as one page, pictures, and the tables of docs/results
+    /// Writes what came out as one page, pictures, and a file of tables for each experiment
     Report(ReportArguments),
 }
 
@@ -71,8 +71,8 @@ pub(crate) struct ReportArguments {
     /// Directory for the page and the pictures
     #[arg(long, default_value = "results/report")]
     page: PathBuf,
-    /// Directory of the pages whose tables are renewed; nothing is renewed if it isn't there
-    #[arg(long, default_value = "docs/results")]
+    /// Directory of the tables, a file for each experiment; none are written if it isn't there
+    #[arg(long, default_value = "results")]
     tables: PathBuf,
     /// What was measured with so much of a processor for the server, instead of what was measured without a bound
     #[arg(long, value_parser = part_of_a_processor)]

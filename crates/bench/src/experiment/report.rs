@@ -1,5 +1,5 @@
-//! What came out, for somebody who runs a database: one page that needs nothing beside itself, pictures, and tables for the
-//! repository.
+//! What came out, for somebody who runs a database: one page that needs nothing beside itself, pictures, and
+//! each experiment's tables in Markdown.
 
 mod anatomy;
 mod breakdown;

@@ -1,4 +1,4 @@
-//! The tables of `docs/results`: renewed between two marks, whatever stands around them.
+//! Each experiment's complete tables in Markdown: renewed between two marks, whatever stands around them.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,6 @@
-//! The gate as it comes does no harm, where the service does no worse with more in flight, and finds by itself how many long requests to let
-//! in. (`cargo bench -p sim --bench no-harm` is the whole table; `docs/results/no-harm.md` has it.)
+//! The gate without settings does no harm where the service does no worse with more in flight, and finds by
+//! itself how many long requests to let in. (`cargo bench -p sim --bench no-harm` prints the whole table;
+//! `docs/results/no-harm.md` says what follows from it.)
 
 mod common;
 

@@ -55,6 +55,7 @@ pub const TARGETS: &[Target] = &[
     ("mysql_command", mysql::command),
     ("mysql_answer", mysql::answer),
     ("mysql_response", mysql::response),
+    ("mysql_sql", mysql::sql),
 ];
 
 /// Places of one input where a head may begin.
@@ -314,8 +315,8 @@ pub fn sql(data: &[u8]) {
         assert!(shape.label.len() <= fingerprint::MAX_LABEL + 8);
     }
     let mut shape = String::new();
-    let hash = fingerprint(sql, standard_strings, &mut shape);
-    assert_eq!(hash, fingerprint(sql, standard_strings, &mut String::new()));
+    let hash = fingerprint(sql, Dialect::Postgres { standard_strings }, &mut shape);
+    assert_eq!(hash, fingerprint(sql, Dialect::Postgres { standard_strings }, &mut String::new()));
     assert!(
         description.statements.iter().all(|statement| statement.kind != Kind::Unlexable) || hash.is_err()
     );
@@ -324,8 +325,8 @@ pub fn sql(data: &[u8]) {
 /// What applications say of themselves in comments.
 pub fn comments(data: &[u8]) {
     let (standard_strings, sql) = text(data);
-    let tags = comment::tags(sql, standard_strings);
-    assert_eq!(tags, comment::tags(sql, standard_strings));
+    let tags = comment::tags(sql, Dialect::Postgres { standard_strings });
+    assert_eq!(tags, comment::tags(sql, Dialect::Postgres { standard_strings }));
     assert!(tags.is_empty() || !sql.is_empty());
     assert!(tags.label().is_none_or(|label| !label.is_empty()));
 }

@@ -9,6 +9,9 @@ use wire::mysql::execute::{Execute, parse_parameters, push_parameters};
 use wire::mysql::handshake::{self, First, Greeting};
 use wire::mysql::response::{Expect, Follower, PEEK, Turn};
 use wire::mysql::track;
+use wire::sql::fingerprint::MAX_LABEL;
+use wire::sql::lexer::Lexer;
+use wire::sql::{Backslashes, Dialect, DoubleQuotes, comment, fingerprint};
 
 use crate::bytes::Written;
 
@@ -172,4 +175,24 @@ pub(crate) fn response(data: &[u8]) {
         }
         assert_eq!(follower.due(), packet.sequence.next());
     }
+}
+
+/// A text in MySQL's dialect; the first byte chooses what `sql_mode` says.
+pub(crate) fn sql(data: &[u8]) {
+    let Some((&mode, sql)) = data.split_first() else { return };
+    let dialect = Dialect::MySql {
+        double_quotes: if mode & 1 == 0 { DoubleQuotes::Strings } else { DoubleQuotes::Identifiers },
+        backslashes: if mode & 2 == 0 { Backslashes::Escape } else { Backslashes::Plain },
+    };
+    let mut lexer = Lexer::new(sql, dialect);
+    let mut end = 0;
+    while let Ok(Some(token)) = lexer.next_token() {
+        assert!(end <= token.start && token.start < token.end && token.end <= sql.len());
+        end = token.end;
+    }
+    let mut label = String::new();
+    let hash = fingerprint(sql, dialect, &mut label);
+    assert!(label.len() <= MAX_LABEL && !label.contains(char::is_control));
+    assert_eq!(hash, fingerprint(sql, dialect, &mut String::new()));
+    assert_eq!(comment::tags(sql, dialect), comment::tags(sql, dialect));
 }

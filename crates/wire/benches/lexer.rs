@@ -47,9 +47,11 @@ fn read(criterion: &mut Criterion) {
         });
         group.bench_function("fingerprint", |bencher| {
             let mut label = String::new();
-            bencher.iter(|| fingerprint(black_box(sql), true, &mut label));
+            bencher.iter(|| fingerprint(black_box(sql), Dialect::POSTGRES, &mut label));
         });
-        group.bench_function("tags", |bencher| bencher.iter(|| comment::tags(black_box(sql), true)));
+        group.bench_function("tags", |bencher| {
+            bencher.iter(|| comment::tags(black_box(sql), Dialect::POSTGRES));
+        });
         group.bench_function("describe", |bencher| bencher.iter(|| describe(black_box(sql), true)));
         group.finish();
     }

@@ -26,8 +26,7 @@ pub use fingerprint::fingerprint;
 pub use lexer::Unlexable;
 pub use statement::{Kind, Statement, Statements, statements};
 
-/// Whose SQL it is. MySQL's lexical rules differ (backslashes, `#` comments, backquotes) and will be another
-/// variant here.
+/// Whose SQL it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Dialect {
     /// PostgreSQL.
@@ -35,9 +34,42 @@ pub enum Dialect {
         /// The session's `standard_conforming_strings`: off, a backslash escapes in plain strings too.
         standard_strings: bool,
     },
+    /// MySQL and MariaDB.
+    MySql {
+        /// What double quotes hold: the session's `sql_mode` decides by ANSI_QUOTES.
+        double_quotes: DoubleQuotes,
+        /// What a backslash in a string does: the session's `sql_mode` decides by NO_BACKSLASH_ESCAPES.
+        backslashes: Backslashes,
+    },
 }
 
-/// Whether texts in this `client_encoding` can be read byte by byte.
+impl Dialect {
+    /// PostgreSQL as it comes.
+    pub const POSTGRES: Self = Self::Postgres { standard_strings: true };
+    /// MySQL as it comes.
+    pub const MYSQL: Self =
+        Self::MySql { double_quotes: DoubleQuotes::Strings, backslashes: Backslashes::Escape };
+}
+
+/// What stands in double quotes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DoubleQuotes {
+    /// Strings, as MySQL has it by default.
+    Strings,
+    /// Identifiers.
+    Identifiers,
+}
+
+/// What a backslash in a string does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Backslashes {
+    /// It escapes the next character, as MySQL has it by default.
+    Escape,
+    /// It is a character like any other.
+    Plain,
+}
+
+/// Whether texts in this `client_encoding`, or MySQL's `character_set_client`, can be read byte by byte.
 ///
 /// In the encodings that only clients may use (Shift JIS, Big5, GBK, UHC, GB18030, JOHAB) the second byte of a
 /// character can be a backslash, so that the end of a string can't be told without decoding. Texts of such
@@ -49,6 +81,7 @@ pub fn is_readable_encoding(client_encoding: &str) -> bool {
     !matches!(
         name.as_str(),
         "sjis"
+            | "cp932"
             | "shiftjis"
             | "mskanji"
             | "win932"

@@ -52,7 +52,8 @@ impl Tags {
 
     /// Adds the tags of one comment, delimiters included, where there isn't one yet.
     pub(super) fn read(&mut self, comment: &[u8]) {
-        let body = comment.strip_prefix(b"--").or_else(|| {
+        let line = comment.strip_prefix(b"--").or_else(|| comment.strip_prefix(b"#"));
+        let body = line.or_else(|| {
             let body = comment.strip_prefix(b"/*")?;
             Some(body.strip_suffix(b"*/").unwrap_or(body))
         });
@@ -91,11 +92,11 @@ fn duration(text: &str) -> Option<Duration> {
     (duration <= Duration::from_secs(86_400)).then_some(duration)
 }
 
-/// Reads the tags of a PostgreSQL text. What stands behind a place that can't be lexed isn't read.
+/// Reads the tags of a text. What stands behind a place that can't be lexed isn't read.
 #[must_use]
-pub fn tags(sql: &[u8], standard_strings: bool) -> Tags {
+pub fn tags(sql: &[u8], dialect: Dialect) -> Tags {
     let mut tags = Tags::default();
-    let mut lexer = Lexer::new(sql, Dialect::Postgres { standard_strings });
+    let mut lexer = Lexer::new(sql, dialect);
     while let Ok(Some(token)) = lexer.next_token() {
         if token.kind == TokenKind::Comment {
             tags.read(token.text(sql));

@@ -42,12 +42,12 @@ pub struct Fingerprint {
     pub label: String,
 }
 
-/// Writes the label of a PostgreSQL text into `out`, replacing what was there, and returns its hash.
+/// Writes the label of a text into `out`, replacing what was there, and returns its hash.
 ///
 /// # Errors
 /// If the text can't be lexed; `out` is empty then. Such a text is of the type `unparsed`.
-pub fn fingerprint(sql: &[u8], standard_strings: bool, out: &mut String) -> Result<u64, Unlexable> {
-    let mut lexer = Lexer::new(sql, Dialect::Postgres { standard_strings });
+pub fn fingerprint(sql: &[u8], dialect: Dialect, out: &mut String) -> Result<u64, Unlexable> {
+    let mut lexer = Lexer::new(sql, dialect);
     let mut shape = Shape::new(std::mem::take(out));
     while let Some(token) = lexer.next_token()? {
         if !shape.push(sql, token) {
@@ -249,7 +249,7 @@ impl Shape {
     fn take(&mut self, sql: &[u8], token: Token) {
         match token.kind {
             TokenKind::Number | TokenKind::String | TokenKind::Parameter => self.literal(),
-            TokenKind::Word | TokenKind::QuotedIdentifier => self.word(sql, token),
+            TokenKind::Word | TokenKind::QuotedIdentifier | TokenKind::Variable => self.word(sql, token),
             TokenKind::Open | TokenKind::OpenBracket => self.open(token.kind),
             TokenKind::Close | TokenKind::CloseBracket => self.close(token.kind),
             TokenKind::Operator => self.operator(token.text(sql)),
@@ -345,7 +345,7 @@ impl Shape {
         self.in_frame(|frame| frame.pure = false);
         self.put(TokenKind::Operator, Keyword::None, "");
         push_clean(&mut self.out, text);
-        if text == b"=" && self.first == Keyword::Set && self.depth == 0 {
+        if matches!(text, b"=" | b":=") && self.first == Keyword::Set && self.depth == 0 {
             self.assign();
         }
     }
@@ -543,7 +543,10 @@ fn is_spaced((last, keyword): (TokenKind, Keyword), next: TokenKind) -> bool {
 
 /// Puts out an identifier: as the server folds it, in quotes only if it needs them.
 fn push_identifier(out: &mut Vec<u8>, text: &[u8], kind: TokenKind) {
-    if kind == TokenKind::QuotedIdentifier {
+    let backquoted = text.strip_prefix(b"`").and_then(|text| text.strip_suffix(b"`"));
+    // MySQL's backquotes leave the case of a name as insignificant as it is without them.
+    let text = backquoted.filter(|inner| is_plain_word(inner)).unwrap_or(text);
+    if kind == TokenKind::QuotedIdentifier && !is_plain_word(text) {
         return push_clean(out, plain_identifier(text).unwrap_or(text));
     }
     let start = out.len();
@@ -551,6 +554,12 @@ fn push_identifier(out: &mut Vec<u8>, text: &[u8], kind: TokenKind) {
     if let Some(word) = out.get_mut(start..) {
         word.make_ascii_lowercase();
     }
+}
+
+/// Whether a name needs no quotes but for its case.
+fn is_plain_word(text: &[u8]) -> bool {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+    text.first().is_some_and(|byte| !byte.is_ascii_digit()) && text.iter().all(is_plain)
 }
 
 /// Appends text with what isn't UTF-8 or printable replaced.

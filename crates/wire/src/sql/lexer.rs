@@ -1,4 +1,4 @@
-//! Tokens of PostgreSQL's SQL, on bytes, in linear time.
+//! Tokens of SQL, on bytes, in linear time: PostgreSQL's here, MySQL's in `lexer/mysql.rs`.
 //!
 //! The rules are those of the server's `scan.l`: quoted identifiers, strings whose backslashes depend on
 //! `standard_conforming_strings`, `E''`, `B''`, `X''`, `N''` and `U&''`, strings continued on another line, dollar
@@ -8,6 +8,8 @@
 //!
 //! Every byte is looked at a bounded number of times: the ends of quotes and comments are found by `memchr`, and
 //! nothing is read twice but the whitespace after a string, in search of its continuation on the next line.
+
+mod mysql;
 
 use memchr::{memchr, memchr2, memmem};
 use thiserror::Error;
@@ -34,14 +36,16 @@ pub struct Unlexable {
 pub enum TokenKind {
     /// A keyword or an unquoted identifier.
     Word,
-    /// `"identifier"`, also as `U&"…"`.
+    /// `"identifier"`, also as `U&"…"`, or in MySQL's backquotes.
     QuotedIdentifier,
     /// A number; signs are operators.
     Number,
     /// A string in any notation: plain, `E`, `B`, `X`, `N`, `U&` or dollar-quoted.
     String,
-    /// `$1`.
+    /// `$1`, or MySQL's `?`.
     Parameter,
+    /// MySQL's `@name` or `@@name`.
+    Variable,
     /// A run of operator characters, or any byte that is nothing else.
     Operator,
     /// `::`.
@@ -60,7 +64,7 @@ pub enum TokenKind {
     Comma,
     /// `.`.
     Dot,
-    /// `-- …` to the end of the line, or `/* … */`.
+    /// `-- …` to the end of the line, `/* … */`, MySQL's `# …`, or one end of a comment that MySQL executes.
     Comment,
 }
 
@@ -91,14 +95,21 @@ pub struct Lexer<'a> {
     sql: &'a [u8],
     at: usize,
     standard_strings: bool,
+    /// MySQL's rules, if it is MySQL's text.
+    mysql: Option<mysql::Rules>,
 }
 
 impl<'a> Lexer<'a> {
     /// Starts at the beginning of `sql`.
     #[must_use]
     pub fn new(sql: &'a [u8], dialect: Dialect) -> Self {
-        let Dialect::Postgres { standard_strings } = dialect;
-        Self { sql, at: 0, standard_strings }
+        let (standard_strings, mysql) = match dialect {
+            Dialect::Postgres { standard_strings } => (standard_strings, None),
+            Dialect::MySql { double_quotes, backslashes } => {
+                (false, Some(mysql::Rules::new(double_quotes, backslashes)))
+            }
+        };
+        Self { sql, at: 0, standard_strings, mysql }
     }
 
     /// The bytes read so far.
@@ -114,9 +125,16 @@ impl<'a> Lexer<'a> {
     pub fn next_token(&mut self) -> Result<Option<Token>, Unlexable> {
         while let Some(&byte) = self.sql.get(self.at) {
             if !is_space(byte) {
-                return self.token(byte).map(Some);
+                return match self.mysql {
+                    None => self.token(byte),
+                    Some(rules) => self.mysql_token(byte, rules),
+                }
+                .map(Some);
             }
             self.at += 1;
+        }
+        if self.mysql.is_some_and(mysql::Rules::is_executed) {
+            return self.unlexable("unterminated comment");
         }
         Ok(None)
     }

@@ -1,9 +1,11 @@
-//! The codec for MySQL against a real MariaDB: logins, and answers whose end and content are the server's.
+//! The codec and the lexer for MySQL against a real MariaDB: logins, answers whose end and content are the
+//! server's, and texts whose columns the server counts as the lexer does.
 
 #![cfg(unix)]
 // Helpers of tests are outside of `#[test]` functions, where clippy.toml's allowances don't reach.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod lexer;
 mod session;
 
 use bench::mariadb::PrivateMariadb;

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use wire::sql::Dialect;
 use wire::sql::comment::{MAX_COMMENT, MAX_TAG, tags};
 
 fn label(sql: &str) -> Option<String> {
-    tags(sql.as_bytes(), true).label()
+    tags(sql.as_bytes(), Dialect::POSTGRES).label()
 }
 
 #[test]
@@ -71,11 +72,12 @@ fn only_the_beginning_of_a_long_comment_is_read() {
 
 #[test]
 fn a_timeout_is_read_and_is_no_label() {
-    let timeout = |comment: &str| tags(format!("SELECT 1 /*{comment}*/").as_bytes(), true).timeout;
+    let timeout =
+        |comment: &str| tags(format!("SELECT 1 /*{comment}*/").as_bytes(), Dialect::POSTGRES).timeout;
     assert_eq!(timeout("gatekeeper_timeout='250ms'"), Some(Duration::from_millis(250)));
     assert_eq!(timeout("route='/a',gatekeeper_timeout='2s'"), Some(Duration::from_secs(2)));
     for wrong in ["-1s", "1", "s", "1h", "99999999999999999999s", "100000s", ""] {
         assert_eq!(timeout(&format!("gatekeeper_timeout='{wrong}'")), None, "{wrong}");
     }
-    assert_eq!(tags(b"SELECT 1 /*gatekeeper_timeout='1s'*/", true).label(), None);
+    assert_eq!(tags(b"SELECT 1 /*gatekeeper_timeout='1s'*/", Dialect::POSTGRES).label(), None);
 }

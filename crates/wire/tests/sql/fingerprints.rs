@@ -2,16 +2,18 @@
 
 use proptest::prelude::*;
 use wire::sql::fingerprint::{MAX_LABEL, MAX_TEXT};
-use wire::sql::{describe, fingerprint};
+use wire::sql::{Dialect, describe, fingerprint};
 
 fn shape(sql: &str) -> String {
     let mut label = String::new();
-    fingerprint(sql.as_bytes(), true, &mut label).unwrap_or_else(|error| panic!("{sql}: {error}"));
+    fingerprint(sql.as_bytes(), Dialect::POSTGRES, &mut label)
+        .unwrap_or_else(|error| panic!("{sql}: {error}"));
     label
 }
 
 fn hash(sql: &str) -> u64 {
-    fingerprint(sql.as_bytes(), true, &mut String::new()).unwrap_or_else(|error| panic!("{sql}: {error}"))
+    fingerprint(sql.as_bytes(), Dialect::POSTGRES, &mut String::new())
+        .unwrap_or_else(|error| panic!("{sql}: {error}"))
 }
 
 #[test]
@@ -141,7 +143,7 @@ fn what_cannot_be_lexed_has_no_shape() {
     ];
     for sql in broken {
         let mut label = "before".to_owned();
-        assert!(fingerprint(sql.as_bytes(), true, &mut label).is_err(), "{sql}");
+        assert!(fingerprint(sql.as_bytes(), Dialect::POSTGRES, &mut label).is_err(), "{sql}");
         assert_eq!(label, "");
     }
 }
@@ -149,7 +151,7 @@ fn what_cannot_be_lexed_has_no_shape() {
 #[test]
 fn identifiers_that_are_not_utf8_or_printable_are_replaced() {
     let mut label = String::new();
-    fingerprint(b"SELECT caf\xe9, \"a\nb\", \x01", true, &mut label).unwrap();
+    fingerprint(b"SELECT caf\xe9, \"a\nb\", \x01", Dialect::POSTGRES, &mut label).unwrap();
     assert_eq!(label, "select caf\u{fffd}, \"a\u{fffd}b\", \u{fffd}");
 }
 
@@ -231,7 +233,7 @@ proptest! {
         let sql: String = pieces.iter().flat_map(|(piece, space)| [piece.as_str(), space]).collect();
         let mut label = String::new();
         // An error is an answer: a lone `$` may open a quote, and a continued string keeps its first line's rules.
-        let _ = fingerprint(sql.as_bytes(), standard, &mut label);
+        let _ = fingerprint(sql.as_bytes(), Dialect::Postgres { standard_strings: standard }, &mut label);
         let upper = label.to_uppercase();
         prop_assert!(!upper.contains("SECRET"), "{sql}\n{label}");
         prop_assert!(!label.contains("7700"), "{sql}\n{label}");

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use wire::sql::comment::{MAX_TAG, tags};
 use wire::sql::fingerprint::MAX_LABEL;
 use wire::sql::lexer::Lexer;
-use wire::sql::{Dialect, describe, fingerprint, statements};
+use wire::sql::{Backslashes, Dialect, DoubleQuotes, describe, fingerprint, statements};
 
 fn read_everything(sql: &[u8]) -> Result<(), TestCaseError> {
     for standard_strings in [true, false] {
@@ -17,17 +17,38 @@ fn read_everything(sql: &[u8]) -> Result<(), TestCaseError> {
         let listed: Vec<_> = statements(sql, standard_strings).collect();
         prop_assert!(!listed.is_empty());
         let mut label = String::new();
-        let hash = fingerprint(sql, standard_strings, &mut label);
+        let hash = fingerprint(sql, Dialect::Postgres { standard_strings }, &mut label);
         prop_assert!(label.len() <= MAX_LABEL && !label.contains(char::is_control));
         let described = describe(sql, standard_strings);
         prop_assert_eq!(&described.statements, &listed);
         prop_assert_eq!(described.fingerprint.is_some(), hash.is_ok());
         prop_assert!(described.fingerprint.is_none_or(|shape| shape.label.len() <= MAX_LABEL));
         if hash.is_ok() {
-            prop_assert_eq!(described.tags, tags(sql, standard_strings));
+            prop_assert_eq!(described.tags, tags(sql, Dialect::Postgres { standard_strings }));
         }
-        prop_assert!(tags(sql, standard_strings).label().is_none_or(|label| label.len() <= MAX_TAG));
+        let dialect = Dialect::Postgres { standard_strings };
+        prop_assert!(tags(sql, dialect).label().is_none_or(|label| label.len() <= MAX_TAG));
     }
+    for double_quotes in [DoubleQuotes::Strings, DoubleQuotes::Identifiers] {
+        for backslashes in [Backslashes::Escape, Backslashes::Plain] {
+            read_mysql(sql, Dialect::MySql { double_quotes, backslashes })?;
+        }
+    }
+    Ok(())
+}
+
+fn read_mysql(sql: &[u8], dialect: Dialect) -> Result<(), TestCaseError> {
+    let mut lexer = Lexer::new(sql, dialect);
+    let mut end = 0;
+    while let Ok(Some(token)) = lexer.next_token() {
+        prop_assert!(token.start >= end && token.end > token.start && token.end <= sql.len());
+        end = token.end;
+    }
+    let mut label = String::new();
+    let hash = fingerprint(sql, dialect, &mut label);
+    prop_assert!(label.len() <= MAX_LABEL && !label.contains(char::is_control));
+    prop_assert_eq!(hash, fingerprint(sql, dialect, &mut String::new()));
+    prop_assert!(tags(sql, dialect).label().is_none_or(|label| label.len() <= MAX_TAG));
     Ok(())
 }
 

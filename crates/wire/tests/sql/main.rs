@@ -6,4 +6,5 @@
 mod comments;
 mod fingerprints;
 mod garbage;
+mod mysql;
 mod statements;

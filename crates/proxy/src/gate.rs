@@ -366,6 +366,7 @@ impl Wakes {
 }
 
 /// A queued request. Resolves to a permit or to the reason of its refusal; leaves the queue when dropped.
+#[derive(Debug)]
 pub(crate) struct Waiting {
     driver: Arc<Driver>,
     ticket: Ticket,

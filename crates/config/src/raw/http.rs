@@ -55,7 +55,7 @@ pub const HTTP: &[Field] = &[
         form: Form::Any,
         takes: "a duration up to 24 h",
         default: Value("\"60s\""),
-        doc: "How long the service may take from the request to the head of its response; then the client is told 504.",
+        doc: "How long the service may take from the request to the head of its response; then the client is told 504. Behind an upload it counts from the last piece that the service took.",
         reason: "What proxies in use wait.",
         reloadable: true,
     },

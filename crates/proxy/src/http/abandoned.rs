@@ -21,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
-use crate::permit::Permit;
+use super::upload::Place;
 
 /// So long what comes back is waited for in any case: little may be known of what a request takes.
 const LEAST: Duration = Duration::from_secs(1);
@@ -32,7 +32,7 @@ pub(crate) struct Held(Mutex<Option<Waiting>>);
 
 #[derive(Debug)]
 struct Waiting {
-    permit: Permit,
+    place: Place,
     since: Instant,
     deadline: Instant,
     is_abandoned: bool,
@@ -40,14 +40,14 @@ struct Waiting {
 
 impl Held {
     /// A request is sent that waits until then.
-    pub(crate) fn hold(&self, permit: Option<Permit>, deadline: Instant) {
-        let waiting = |permit| Waiting { permit, since: Instant::now(), deadline, is_abandoned: false };
-        *self.0.lock() = permit.map(waiting);
+    pub(crate) fn hold(&self, place: Option<Place>, deadline: Instant) {
+        let waiting = |place| Waiting { place, since: Instant::now(), deadline, is_abandoned: false };
+        *self.0.lock() = place.map(waiting);
     }
 
     /// It has its response, or never will.
-    pub(crate) fn give_back(&self) -> Option<Permit> {
-        self.0.lock().take().map(|waiting| waiting.permit)
+    pub(crate) fn give_back(&self) -> Option<Place> {
+        self.0.lock().take().map(|waiting| waiting.place)
     }
 
     /// Who used the connection is gone, and the connection goes now.
@@ -66,7 +66,7 @@ impl Waiting {
     /// When it is no longer waited for what comes back.
     fn until(&self) -> Instant {
         let now = Instant::now();
-        let more = (now - self.since).max(self.permit.expected() * 2).max(LEAST);
+        let more = (now - self.since).max(self.place.expected() * 2).max(LEAST);
         self.deadline.min(now + more)
     }
 }
@@ -97,7 +97,7 @@ impl<S: Lasting> Parting<S> {
 impl<S: Lasting> Drop for Parting<S> {
     fn drop(&mut self) {
         let Some(waiting) = self.held.abandoned() else { return };
-        waiting.permit.left();
+        waiting.place.left();
         // Where the whole process ends, nobody is there to wait.
         if let (Some(stream), Ok(runtime)) = (self.stream.take(), Handle::try_current()) {
             runtime.spawn(part(stream, waiting));

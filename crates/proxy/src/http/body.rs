@@ -4,9 +4,9 @@
 //! a beginning that was read while the request waited.
 
 use std::collections::VecDeque;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -14,19 +14,21 @@ use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use parking_lot::Mutex;
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::flight::Flight;
 use super::record::Record;
+use super::reject::Refusal;
 use super::socket::{UnderWay, Watched};
+use super::upload::Upload;
 
 /// What is read of a request's body while the request waits: it tells that its client has gone, if that stands behind it.
 pub(crate) const READ_AHEAD: usize = 64 * 1024;
-/// A body of a known length up to this has to be there before its request stands in line: forms and API calls. So who sends it
-/// slowly keeps nobody waiting. Of a larger one its client hears early that it is refused; and a body without a length may be one half
-/// of a conversation, whose other half its client waits for.
-const GATHERED: u64 = 16 * 1024;
+/// A body of a known length up to this has to be there before its request stands in line: forms and API
+/// calls. So a client that sends it slowly keeps nobody waiting. Of a larger one its client hears early that
+/// it is refused. Over HTTP/1.1 so much of a body without a length has to be there, or its end. Over HTTP/2
+/// such a body may be one half of a conversation, whose other half its client waits for.
+const GATHERED: usize = 16 * 1024;
 /// A frame is a part of the buffer that it was read into, all of which is there for as long as the frame is. Of one below this size
 /// a copy is kept, so that what is kept takes little more than its bytes.
 const COPIED: usize = 4 * 1024;
@@ -43,46 +45,15 @@ pub(crate) enum Broken {
     /// The client sends nothing.
     #[error("the client sent nothing of its body for {0:?}")]
     Late(Duration),
+    /// The client takes no more of a response.
+    #[error("the client has gone")]
+    Left,
     /// There is more of it than is allowed.
     #[error("the client's body is too large")]
     Large,
-}
-
-/// How long the service has waited for a client's body: told to who measures what the request takes, since the body itself has gone
-/// to the service's connection.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Awaited(Option<Arc<Mutex<Wait>>>);
-
-#[derive(Debug, Default)]
-struct Wait {
-    /// Of those that have ended.
-    total: Duration,
-    /// Since when one goes on.
-    since: Option<Instant>,
-}
-
-impl Awaited {
-    fn begins(&self) {
-        if let Some(wait) = &self.0 {
-            wait.lock().since.get_or_insert_with(Instant::now);
-        }
-    }
-
-    fn ends(&self) {
-        if let Some(wait) = &self.0 {
-            let mut wait = wait.lock();
-            let waited = wait.since.take().map_or(Duration::ZERO, |since| since.elapsed());
-            wait.total += waited;
-        }
-    }
-
-    /// Until now, with what goes on.
-    pub(crate) fn time(&self) -> Duration {
-        self.0.as_ref().map_or(Duration::ZERO, |wait| {
-            let wait = wait.lock();
-            wait.total + wait.since.map_or(Duration::ZERO, |since| since.elapsed())
-        })
-    }
+    /// Its upload had given its place back, and gets none for its end.
+    #[error("the gate has no place for the end of an upload")]
+    Refused(Refusal),
 }
 
 /// A request's body.
@@ -97,8 +68,8 @@ pub(crate) struct ToService {
     waiting: Option<Pin<Box<Sleep>>>,
     /// Whether something of it has been taken, so that it can't be sent again.
     taken: bool,
-    /// How long the service's side has waited for it.
-    awaited: Awaited,
+    /// The upload that it is of, for as long as somebody holds that.
+    upload: Weak<Upload>,
     /// Whose connection hears of it if the request ends before its body, over HTTP/1.1.
     client: Option<Watched>,
 }
@@ -121,7 +92,7 @@ impl ToService {
             left: bytes_max,
             waiting: None,
             taken: false,
-            awaited: Awaited::default(),
+            upload: Weak::new(),
             client,
         }
     }
@@ -149,9 +120,7 @@ impl ToService {
         let Some(rest) = &mut self.rest else { return Poll::Ready(None) };
         match Pin::new(rest).poll_frame(context) {
             Poll::Ready(frame) => {
-                if self.waiting.take().is_some() {
-                    self.awaited.ends();
-                }
+                self.waiting = None;
                 if frame.is_none() {
                     self.rest = None;
                 }
@@ -163,8 +132,10 @@ impl ToService {
             }
             Poll::Pending => {
                 let wait_max = self.wait_max;
-                if self.waiting.is_none() {
-                    self.awaited.begins();
+                if self.waiting.is_none()
+                    && let Some(upload) = self.upload.upgrade()
+                {
+                    upload.waits();
                 }
                 let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(wait_max)));
                 ready!(waiting.as_mut().poll(context));
@@ -174,19 +145,32 @@ impl ToService {
         }
     }
 
-    /// How long the service's side waits for it from now on.
-    pub(crate) fn awaited(&mut self) -> Awaited {
-        self.awaited = Awaited(self.rest.is_some().then(Arc::default));
-        self.awaited.clone()
+    /// Whether something of it hasn't come.
+    pub(crate) fn is_coming(&self) -> bool {
+        self.rest.as_ref().is_some_and(|rest| !rest.is_end_stream())
     }
 
-    /// Its length, if it has to be there first.
+    /// Tells an upload how it goes on.
+    pub(crate) fn tell(&mut self, upload: &Arc<Upload>) {
+        self.upload = Arc::downgrade(upload);
+    }
+
+    /// How much of it has to be there first, if anything.
     pub(crate) fn to_be_gathered(&self) -> Option<usize> {
-        let length = self.rest.as_ref()?.size_hint().exact().filter(|length| *length <= GATHERED)?;
-        usize::try_from(length).ok()
+        match self.rest.as_ref()?.size_hint().exact() {
+            Some(length) => usize::try_from(length).ok().filter(|length| *length <= GATHERED),
+            // Over HTTP/1.1.
+            None => self.client.is_some().then_some(GATHERED),
+        }
     }
 
-    /// Has all of it there, of this length; or what has come after `wait_max`, if its client goes on sending little by little.
+    /// Whether its length isn't known.
+    fn is_endless(&self) -> bool {
+        self.rest.as_ref().is_some_and(|rest| rest.size_hint().exact().is_none())
+    }
+
+    /// Has so much of it there, or its end; or what has come after `wait_max`, if its client goes on sending
+    /// little by little.
     ///
     /// # Errors
     /// The client has gone, sends nothing for too long, or sends what isn't a body.
@@ -197,9 +181,12 @@ impl ToService {
         while let Some(frame) = poll_fn(|context| self.poll_rest(context)).await {
             match frame?.into_data() {
                 Ok(data) if data.is_empty() => {}
-                Ok(data) if data.len() == length => self.keep(Frame::data(data)),
+                Ok(data) if data.len() >= length => {
+                    self.keep_gathered(&mut gathered);
+                    self.keep(Frame::data(data));
+                }
                 Ok(data) => {
-                    if gathered.is_empty() {
+                    if gathered.is_empty() && !self.is_endless() {
                         gathered.reserve(length);
                     }
                     gathered.extend_from_slice(&data);
@@ -210,7 +197,8 @@ impl ToService {
                 }
             }
             // Each pause is bounded by itself.
-            if began.elapsed() >= wait_max {
+            let is_enough = self.is_endless() && self.read + gathered.len() >= length;
+            if is_enough || began.elapsed() >= wait_max {
                 break;
             }
         }
@@ -239,6 +227,11 @@ impl ToService {
     fn awaits_only_its_end(&self) -> bool {
         let is_known = |rest: &Incoming| !rest.is_end_stream() && rest.size_hint().exact() == Some(0);
         self.ahead.is_empty() && self.rest.as_ref().is_some_and(is_known)
+    }
+
+    /// Whether nothing stands behind what was taken last.
+    fn is_at_end(&self) -> bool {
+        self.ahead.is_empty() && self.rest.as_ref().is_none_or(Body::is_end_stream)
     }
 
     /// Reads on, up to [`READ_AHEAD`] bytes; then, or at the end, never resolves. Cancel-safe.
@@ -283,16 +276,13 @@ impl Body for ToService {
         let this = self.get_mut();
         this.taken = true;
         let frame = match this.ahead.pop_front() {
-            Some(frame) => frame,
-            None => match ready!(this.poll_rest(context)) {
-                Some(Ok(frame)) => frame,
-                other => return Poll::Ready(other),
-            },
+            Some(frame) => Some(frame),
+            None => ready!(this.poll_rest(context)).transpose()?,
         };
-        if frame.is_data() && this.awaits_only_its_end() {
+        if frame.as_ref().is_some_and(Frame::is_data) && this.awaits_only_its_end() {
             match this.poll_rest(context) {
                 Poll::Pending => {
-                    this.ahead.push_front(frame);
+                    this.ahead.extend(frame);
                     return Poll::Pending;
                 }
                 Poll::Ready(Some(Ok(trailers))) => this.ahead.push_back(trailers),
@@ -300,11 +290,23 @@ impl Body for ToService {
                 Poll::Ready(None) => {}
             }
         }
-        Poll::Ready(Some(Ok(frame)))
+        if let Some(upload) = this.upload.upgrade() {
+            if this.is_at_end() {
+                match upload.poll_end(context) {
+                    Poll::Ready(allowed) => allowed.map_err(Broken::Refused)?,
+                    Poll::Pending => {
+                        this.ahead.extend(frame);
+                        return Poll::Pending;
+                    }
+                }
+            }
+            upload.moves();
+        }
+        Poll::Ready(frame.map(Ok))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.ahead.is_empty() && self.rest.as_ref().is_none_or(Body::is_end_stream)
+        self.is_at_end()
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -325,6 +327,52 @@ pub(crate) struct ToClient {
     record: Option<Box<Record>>,
     /// Until it is sent.
     under_way: Option<UnderWay>,
+    leaving: Leaving,
+}
+
+/// How it is noticed that the client has gone, while nothing can be written to it.
+#[derive(Default)]
+enum Leaving {
+    /// Its stream is reset, or all of it is there: nobody looks.
+    #[default]
+    Unwatched,
+    /// Nothing had to be waited for until now.
+    Unlooked(Watched, End),
+    Watched(Pin<Box<dyn Future<Output = ()> + Send>>),
+}
+
+/// What the end of a client's stream says while its response is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// Nothing: it may wait for the rest.
+    Waits,
+    /// It has left: a stream of events has no rest to wait for.
+    Leaves,
+}
+
+impl Leaving {
+    /// Whether the client has gone.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if let Self::Unlooked(watched, end) = self {
+            let (watched, end) = (watched.clone(), *end);
+            *self = Self::Watched(Box::pin(async move {
+                match end {
+                    End::Waits => watched.lost().await,
+                    End::Leaves => watched.ended().await,
+                }
+            }));
+        }
+        match self {
+            Self::Watched(leaving) => leaving.as_mut().poll(context),
+            Self::Unwatched | Self::Unlooked(..) => Poll::Pending,
+        }
+    }
+}
+
+impl std::fmt::Debug for Leaving {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Leaving")
+    }
 }
 
 #[derive(Debug)]
@@ -338,12 +386,23 @@ enum Source {
 impl ToClient {
     /// The gate's own words.
     pub(crate) fn own(text: impl Into<Bytes>) -> Self {
-        Self { source: Source::Own(Full::new(text.into())), record: None, under_way: None }
+        Self::from(Source::Own(Full::new(text.into())))
     }
 
     /// What the service sends.
     pub(crate) fn passed(incoming: Incoming, flight: Flight) -> Self {
-        Self { source: Source::Passed(incoming, flight), record: None, under_way: None }
+        Self::from(Source::Passed(incoming, flight))
+    }
+
+    fn from(source: Source) -> Self {
+        Self { source, record: None, under_way: None, leaving: Leaving::default() }
+    }
+
+    /// Looks whether a client of HTTP/1 has gone, while there is nothing to be written. One that closes its
+    /// side leaves a stream of events, and waits for the rest of anything else.
+    pub(crate) fn watch(&mut self, client: &Watched, is_events: bool) {
+        let end = if is_events { End::Leaves } else { End::Waits };
+        self.leaving = Leaving::Unlooked(client.clone(), end);
     }
 
     /// Its request is under way until it is dropped.
@@ -391,7 +450,9 @@ impl Body for ToClient {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         let this = self.get_mut();
-        let frame = ready!(this.source.poll_frame(context));
+        let Poll::Ready(frame) = this.source.poll_frame(context) else {
+            return this.leaving.poll(context).map(|()| Some(Err(Broken::Left)));
+        };
         if let Some(record) = &mut this.record {
             match &frame {
                 Some(Ok(frame)) => record.pass(frame.data_ref().map_or(0, Bytes::len)),
@@ -439,24 +500,5 @@ mod tests {
     fn a_small_frame_that_is_kept_keeps_no_large_buffer() {
         assert!(!keeps_its_buffer(0) && !keeps_its_buffer(1) && !keeps_its_buffer(COPIED - 1));
         assert!(keeps_its_buffer(COPIED), "a copy would cost more than it frees");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_wait_for_a_body_counts_while_it_goes_on_and_once_it_has_ended() {
-        let awaited = Awaited(Some(Arc::default()));
-        let second = Duration::from_secs(1);
-        tokio::time::advance(second).await;
-        assert_eq!(awaited.time(), Duration::ZERO);
-        awaited.begins();
-        tokio::time::advance(second).await;
-        awaited.begins();
-        assert_eq!(awaited.time(), second);
-        tokio::time::advance(second).await;
-        awaited.ends();
-        tokio::time::advance(second).await;
-        assert_eq!(awaited.time(), 2 * second);
-        awaited.begins();
-        tokio::time::advance(second).await;
-        assert_eq!(awaited.time(), 3 * second);
     }
 }

@@ -10,7 +10,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use admission::{ClassId, Connection, Entry, PoolId, Reason};
+use admission::{ClassId, Connection, Entry, PoolId};
 use http::header::{self, HeaderName, HeaderValue};
 use http::{Request, Response, StatusCode, Version};
 use http_body::Body;
@@ -28,10 +28,11 @@ use super::fields::{self, Fault, From};
 use super::forward::{Upgrading, forward};
 use super::present::{Field, Present};
 use super::record::Record;
-use super::reject::{Refusal, Wanted};
+use super::reject::{Refusal, Wanted, rejected};
 use super::socket::{Socket, Watched};
 use super::span::{Recorded, TRACEPARENT};
 use super::state::{Gate, Settings, Told};
+use super::upload::{Place, Upload};
 use crate::gate::{Arrival, Waiting};
 use crate::lateness::Turn;
 use crate::permit::Permit;
@@ -95,6 +96,8 @@ fn builder(told: &Told) -> auto::Builder<TokioExecutor> {
         .http1()
         .timer(HeadTimer::default())
         .header_read_timeout(settings.header_timeout)
+        // What the end of a client's stream says is found out by the request that it finds under way.
+        .half_close(true)
         .max_buf_size(settings.header_max.max(BUFFER_MAX));
     builder
         .http2()
@@ -129,7 +132,13 @@ fn respond<'a>(
         let mut record = Record::begin(&told.settings, whose, request.method(), request.headers());
         let what = (&classified, class.map_or(ClassId::DEFAULT, |class| class.id));
         let asked = (request, present);
-        let passed = pass((&gate, &told), &watched, &from, asked, what, record.as_deref_mut()).await;
+        let by_itself = (version != Version::HTTP_2).then_some(&watched);
+        let passed = tokio::select! {
+            biased;
+            passed = pass((&gate, &told), &watched, &from, asked, what, record.as_deref_mut()) => passed,
+            () = leaves(by_itself) => Err(Ended::Gone),
+        };
+        watched.answers();
         let (mut response, reason) = match passed {
             Ok(response) => (response, None),
             Err(Ended::Gone) => return Err(Gone),
@@ -143,6 +152,10 @@ fn respond<'a>(
         };
         watched.announced().await;
         response.body_mut().hold(under_way);
+        if let Some(watched) = by_itself.filter(|_| !response.body().is_end_stream()) {
+            let is_events = Present::of(response.headers()).has(Field::Events);
+            response.body_mut().watch(watched, is_events);
+        }
         if let Some(mut record) = record {
             record.answer(response.status().as_u16(), reason);
             response.body_mut().note(record);
@@ -153,6 +166,15 @@ fn respond<'a>(
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         Ok(response)
+    }
+}
+
+/// Resolves when the client of a request has gone that has its connection for itself.
+async fn leaves(by_itself: Option<&Watched>) {
+    match by_itself {
+        Some(watched) => watched.gone().await,
+        // A stream that is reset drops its request by itself.
+        None => std::future::pending().await,
     }
 }
 
@@ -225,16 +247,17 @@ async fn pass(
     };
     let permit = match gate.driver.arrive(asked, || classified.name.clone()) {
         Arrival::Dispatched(permit) => permit,
-        Arrival::Rejected(reason) => return Err(rejected(gate, reason).into()),
+        Arrival::Rejected(reason) => return Err(rejected(&gate.driver, reason).into()),
         Arrival::Waiting(waiting) => {
             // Large, and not needed by who needn't wait.
-            Box::pin(wait(gate, waiting, request.body_mut(), by_itself, Ahead::unless(expects))).await?
+            Box::pin(wait(gate, waiting, request.body_mut(), Ahead::unless(expects))).await?
         }
     };
     let held_up = elapsed();
     if let Some(record) = record.as_deref_mut() {
         record.dispatch(held_up);
     }
+    let place = place((gate, told), from, &mut request, (asked, classified), permit);
     fields::readdress(&mut request, from, present);
     if told.settings.pass_type
         && let Ok(name) = HeaderValue::from_str(&classified.name.label)
@@ -245,7 +268,7 @@ async fn pass(
     if let Some(parent) = recorded.and_then(Recorded::to_service) {
         request.headers_mut().insert(TRACEPARENT, parent);
     }
-    let mut response = forward((gate, told), &mut request, permit, upgrading, client).await?;
+    let mut response = forward((gate, told), &mut request, place, upgrading, client).await?;
     if let Some(record) = record {
         record.respond(elapsed().saturating_sub(held_up));
     }
@@ -256,6 +279,24 @@ async fn pass(
         response.headers_mut().append(SERVER_TIMING, timing);
     }
     Ok(response)
+}
+
+/// The place of a request that is dispatched. An upload's is minded.
+fn place(
+    (gate, told): (&Arc<Gate>, &Told),
+    from: &From,
+    request: &mut Request<ToService>,
+    (asked, classified): (admission::Request, &Classified),
+    permit: Permit,
+) -> Place {
+    if !request.body().is_coming() {
+        return Place::Own(permit);
+    }
+    let share = gate.shares.take(fields::client_of(request.headers(), from, &told.settings.trusted_proxies));
+    let what = (asked, classified.name.clone());
+    let upload = Upload::new(&gate.driver, what, permit, share, told.settings.upstream_timeout);
+    request.body_mut().tell(&upload);
+    Place::Upload(upload)
 }
 
 /// What says of itself that it is too large is refused before anything waits for it.
@@ -281,46 +322,27 @@ impl Ahead {
     }
 }
 
-/// With when it may be worth another try: not all at once.
-fn rejected(gate: &Gate, reason: Reason) -> Refusal {
-    let after = gate.driver.retry_after();
-    Refusal::Rejected(reason, after.mul_f64(rand::random_range(1.0..1.5)))
-}
-
 /// Has a short body there before its request stands in line.
 async fn gather(body: &mut ToService, length: usize) -> Result<(), Ended> {
     body.gather(length).await.map_err(|broken| match broken {
         Broken::Late(_) => Refusal::LateBody.into(),
         Broken::Large => Refusal::Fault(Fault::LargeBody).into(),
-        Broken::Http(_) => Ended::Gone,
+        Broken::Refused(refusal) => refusal.into(),
+        Broken::Http(_) | Broken::Left => Ended::Gone,
     })
 }
 
-/// Waits for the verdict, and for the client's leaving.
-async fn wait(
-    gate: &Gate,
-    waiting: Waiting,
-    body: &mut ToService,
-    watched: Option<&Watched>,
-    ahead: Ahead,
-) -> Result<Permit, Ended> {
+/// Waits for the verdict, and reads on meanwhile.
+async fn wait(gate: &Gate, waiting: Waiting, body: &mut ToService, ahead: Ahead) -> Result<Permit, Ended> {
     let reading = async {
         match ahead {
             Ahead::Read => body.read_ahead().await,
             Ahead::Leave => std::future::pending::<Result<Infallible, Broken>>().await,
         }
     };
-    let leaving = async {
-        match watched {
-            Some(watched) => watched.gone().await,
-            // A stream that is reset drops its request by itself.
-            None => std::future::pending().await,
-        }
-    };
     tokio::select! {
         biased;
-        verdict = waiting => verdict.map_err(|reason| rejected(gate, reason).into()),
-        () = leaving => Err(Ended::Gone),
+        verdict = waiting => verdict.map_err(|reason| rejected(&gate.driver, reason).into()),
         broken = reading => match broken {
             Ok(never) => match never {},
             Err(Broken::Large) => Err(Refusal::Fault(Fault::LargeBody).into()),

@@ -28,7 +28,7 @@ use super::body::{Broken, ToService};
 use super::endpoint::Counted;
 use super::interim::{Ear, Overheard};
 use super::socket::Watched;
-use crate::permit::Permit;
+use super::upload::Place;
 use crate::relay::Relay;
 
 /// The most that hyper holds of a response.
@@ -96,19 +96,21 @@ impl Driven {
 
     /// Sends a request, and drives the connection until the head of its response is there. What comes behind that comes only
     /// if somebody goes on to [`drive`](Self::drive) it. What comes before it, `client` is told, if there is one. If this is dropped
-    /// before, its client has left, and `permit` ends when the service is done with it.
+    /// before, its client has left, and `place` ends when the service is done with it.
     ///
     /// # Errors
-    /// No answer has come by the deadline; or the connection is lost, with the request if nothing of that was sent.
+    /// No answer has come by the deadline, or in time behind an upload; or the connection is lost, with the
+    /// request if nothing of that was sent.
     pub(crate) async fn send(
         &mut self,
         request: Request<ToService>,
         deadline: Instant,
         client: Option<&Watched>,
-        permit: &mut Option<Permit>,
+        place: &mut Option<Place>,
     ) -> Result<Result<Response<Incoming>, Unsent>, Late> {
         self.ear.begin(client.is_some());
-        self.held.hold(permit.take(), deadline);
+        let upload = place.as_ref().and_then(Place::upload);
+        self.held.hold(place.take(), deadline);
         let mut response = pin!(self.sender.try_send_request(request.map(Light::of)));
         let Self { connection, alarm, ear, user, waker, .. } = self;
         let sent = poll_fn(|context| {
@@ -122,11 +124,14 @@ impl Driven {
             // It comes while the connection is polled, and there is nobody to be woken for it.
             match response.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
                 Poll::Ready(sent) => Poll::Ready(Ok(sent.map_err(unsent))),
-                Poll::Pending => alarm.poll(deadline, &mut Context::from_waker(waker)).map(|()| Err(Late)),
+                Poll::Pending => {
+                    let due = upload.as_ref().map_or(deadline, |upload| upload.due());
+                    alarm.poll(due, &mut Context::from_waker(waker)).map(|()| Err(Late))
+                }
             }
         })
         .await;
-        *permit = self.held.give_back();
+        *place = self.held.give_back();
         sent
     }
 

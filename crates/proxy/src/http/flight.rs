@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, interval};
 
 use super::endpoint::{Lease, Sender};
+use super::upload::Upload;
 use crate::permit::Permit;
 
 /// A client that takes nothing for so long isn't the service's work.
@@ -28,7 +29,7 @@ const SLOW_AFTER: Duration = Duration::from_secs(1);
 /// A response that goes on for so long, and doesn't say for how long, is a stream.
 const STREAM_AFTER: Duration = Duration::from_secs(10);
 /// How often both are looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// A response up to this size is in buffers whatever its client does, so nobody looks at it.
 const SMALL: u64 = 64 * 1024;
 
@@ -43,6 +44,8 @@ struct State {
     dispatched: Instant,
     /// How long the service has waited for its body until the response began.
     awaited: Duration,
+    /// Its upload, if that goes on beside the response.
+    upload: Option<Arc<Upload>>,
     outcome: Outcome,
     /// Since when the client has what there is.
     untaken_since: Option<Instant>,
@@ -54,18 +57,21 @@ struct State {
 }
 
 impl Flight {
-    /// A response has begun, to a request that was dispatched then, and for whose body the service has waited for so long.
+    /// A response has begun, to a request that was dispatched then, and for whose body the service has waited
+    /// for so long. No permit: its upload had given its place back.
     pub(crate) fn new(
-        permit: Permit,
+        permit: Option<Permit>,
         lease: Lease,
         (dispatched, awaited): (Instant, Duration),
+        upload: Option<Arc<Upload>>,
         outcome: Outcome,
     ) -> Self {
         Self(Arc::new(Mutex::new(State {
-            permit: Some(permit),
+            permit,
             lease: Some(lease),
             dispatched,
             awaited,
+            upload,
             outcome,
             untaken_since: None,
             untaken: Duration::ZERO,
@@ -169,7 +175,8 @@ impl State {
                 permit.give_up();
             }
         }
-        if is_slow(self.untaken(), self.dispatched.elapsed()) {
+        let unsent = self.upload.as_ref().map_or(Duration::ZERO, |upload| upload.account().1);
+        if is_slow(self.untaken().max(unsent), self.dispatched.elapsed()) {
             let busy = self.busy();
             if let Some(permit) = self.permit.take() {
                 permit.cut_short(self.outcome, busy);
@@ -184,8 +191,9 @@ impl State {
     }
 }
 
-/// Whether a client that has left so much of the time since its request was dispatched untaken is what its response waits for.
-fn is_slow(untaken: Duration, elapsed: Duration) -> bool {
+/// Whether a client is slow that has left a response untaken, or let the service wait for its body, for so
+/// much of the time since its request was dispatched.
+pub(crate) fn is_slow(untaken: Duration, elapsed: Duration) -> bool {
     untaken >= SLOW_AFTER && untaken * 2 >= elapsed
 }
 
@@ -196,7 +204,7 @@ pub(crate) struct Flights(Mutex<Vec<Weak<Mutex<State>>>>);
 impl Flights {
     /// Looks at this one from now on, if its response is of a size that needs it.
     pub(crate) fn watch(&self, flight: &Flight, length: Option<u64>) {
-        if length.is_some_and(|length| length <= SMALL) {
+        if length.is_some_and(|length| length <= SMALL) && flight.0.lock().upload.is_none() {
             return;
         }
         if length.is_none() {
@@ -248,6 +256,7 @@ mod tests {
             lease: None,
             dispatched: Instant::now(),
             awaited: Duration::ZERO,
+            upload: None,
             outcome: Outcome::Success,
             untaken_since: None,
             untaken: Duration::ZERO,

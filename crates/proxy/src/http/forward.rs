@@ -5,7 +5,9 @@
 //! 9110, section 9.2.2) and has no body. Anything else may have been done, and the client has to know that.
 
 use std::error::Error;
+use std::future::Future;
 use std::mem;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,6 +33,7 @@ use super::present::{Field, Present};
 use super::reject::Refusal;
 use super::socket::Watched;
 use super::state::{Gate, Told};
+use super::upload::{Place, Upload};
 use crate::permit::Permit;
 
 /// How many connections are tried for one request of which nothing was sent.
@@ -51,7 +54,7 @@ pub(crate) struct Upgrading {
 pub(crate) async fn forward(
     (gate, told): (&Arc<Gate>, &Told),
     request: &mut Request<ToService>,
-    permit: Permit,
+    place: Place,
     upgrading: Option<Upgrading>,
     client: Option<&Watched>,
 ) -> Result<Response<ToClient>, Refusal> {
@@ -61,25 +64,34 @@ pub(crate) async fn forward(
     }
     let dispatched = Instant::now();
     let deadline = dispatched + told.settings.upstream_timeout;
-    let awaited = request.body_mut().awaited();
-    let mut permit = Some(permit);
-    let waiting = (dispatched, deadline, client, &mut permit);
-    let exchanged = exchange(&told.endpoints, request, upgrading.is_some(), waiting).await;
-    let permit = permit.expect("it was held while the request was sent, and given back");
+    let upload = place.upload();
+    let mut place = Some(place);
+    let waiting = (dispatched, deadline, client, &mut place);
+    let exchanging = exchange(&told.endpoints, request, upgrading.is_some(), waiting);
+    let exchanged = match &upload {
+        None => exchanging.await,
+        Some(upload) => Box::pin(upload.mind(exchanging)).await,
+    };
+    let place = place.expect("it was held while the request was sent, and given back");
     // What the service waits for beside its response may be as long as that, and counts as what the client takes of it.
-    let awaited = awaited.time();
+    let account = upload.as_ref().map_or((dispatched, Duration::ZERO), |upload| upload.account());
+    let upload = upload.filter(|upload| upload.goes_on());
+    let permit = place.into_permit();
     match exchanged {
         Ok((mut response, lease)) => {
             if told.settings.observe
-                && let Some(value) = permit.foreseen().and_then(foreseen::value)
+                && let Some(value) = permit.as_ref().and_then(Permit::foreseen).and_then(foreseen::value)
             {
                 response.headers_mut().insert(foreseen::OBSERVED, value);
             }
-            let flight = Flight::new(permit, lease, (dispatched, awaited), outcome(response.status()));
+            let flight = Flight::new(permit, lease, account, upload, outcome(response.status()));
             pass(gate, response, flight, upgrading, client.is_some())
         }
         Err(refusal) => {
-            permit.complete(Outcome::Failure, dispatched.elapsed().saturating_sub(awaited));
+            let (dispatched, awaited) = account;
+            if let Some(permit) = permit {
+                permit.complete(Outcome::Failure, dispatched.elapsed().saturating_sub(awaited));
+            }
             Err(refusal)
         }
     }
@@ -95,7 +107,7 @@ async fn exchange(
     endpoints: &Endpoints,
     request: &mut Request<ToService>,
     upgrades: bool,
-    (mut now, deadline, client, permit): (Instant, Instant, Option<&Watched>, &mut Option<Permit>),
+    (mut now, deadline, client, place): (Instant, Instant, Option<&Watched>, &mut Option<Place>),
 ) -> Result<(Response<Incoming>, Lease), Refusal> {
     let may_repeat = is_idempotent(request.method()) && request.body().is_empty();
     let mut repeated = None;
@@ -112,7 +124,7 @@ async fn exchange(
         if may_repeat && lease.is_kept && repeated.is_none() {
             repeated = Some(Copied::of(request));
         }
-        let sent = send(&mut lease, request, (deadline, client, permit)).await;
+        let sent = send(&mut lease, request, (deadline, client, place)).await;
         match sent.map_err(|Late| Refusal::LateAnswer)? {
             Ok(response) => {
                 endpoint.succeeded();
@@ -151,17 +163,17 @@ enum Sent {
 async fn send(
     lease: &mut Lease,
     request: &mut Request<ToService>,
-    (deadline, client, permit): (Instant, Option<&Watched>, &mut Option<Permit>),
+    (deadline, client, place): (Instant, Option<&Watched>, &mut Option<Place>),
 ) -> Result<Result<Response<Incoming>, (hyper::Error, Sent)>, Late> {
     let sent = match lease.sender.as_mut() {
         Some(Sender::Http1(connection)) => {
             in_http1(request, client.is_none());
-            connection.send(mem::take(request), deadline, client, permit).await?
+            connection.send(mem::take(request), deadline, client, place).await?
         }
         Some(Sender::Http2(sender)) => {
             in_http2(request, lease.endpoint.scheme());
-            let sent = timeout_at(deadline, sender.try_send_request(mem::take(request))).await;
-            let sent = sent.map_err(|_| Late)?;
+            let upload = place.as_ref().and_then(Place::upload);
+            let sent = in_time(deadline, upload, sender.try_send_request(mem::take(request))).await?;
             sent.map_err(|mut unsent| {
                 let request = unsent.take_message().map(Box::new);
                 (unsent.into_error(), request)
@@ -176,6 +188,25 @@ async fn send(
         }
         None => (error, Sent::Perhaps),
     }))
+}
+
+/// What a service answers by the deadline; behind an upload, in time since that has gone on.
+async fn in_time<T>(
+    mut deadline: Instant,
+    upload: Option<Arc<Upload>>,
+    answering: impl Future<Output = T>,
+) -> Result<T, Late> {
+    let mut answering = pin!(answering);
+    loop {
+        if let Ok(answered) = timeout_at(deadline, answering.as_mut()).await {
+            return Ok(answered);
+        }
+        let due = upload.as_ref().map_or(deadline, |upload| upload.due());
+        if due <= Instant::now() {
+            return Err(Late);
+        }
+        deadline = due;
+    }
 }
 
 /// A body without a length is sent in chunks, whatever the method; and so is one behind which trailers may come, which only
@@ -265,7 +296,8 @@ fn of_client(error: &hyper::Error) -> Option<Refusal> {
             return Some(match broken {
                 Broken::Late(_) => Refusal::LateBody,
                 Broken::Large => Refusal::Fault(Fault::LargeBody),
-                Broken::Http(_) => Refusal::Fault(Fault::Body),
+                Broken::Refused(refusal) => refusal.clone(),
+                Broken::Http(_) | Broken::Left => Refusal::Fault(Fault::Body),
             });
         }
         source = cause.source();

@@ -27,6 +27,7 @@ use serde_json::json;
 use super::body::ToClient;
 use super::fields::Fault;
 use super::present::{Field, Present};
+use crate::gate::Driver;
 
 /// Says that the gate has answered, and why.
 pub(crate) const GATEKEEPER: HeaderName = HeaderName::from_static("x-gatekeeper");
@@ -54,6 +55,11 @@ pub(crate) enum Refusal {
     Unreachable,
     /// No answer came.
     LateAnswer,
+}
+
+/// A refusal by the gate, with when another try may be worth it: not all at once.
+pub(crate) fn rejected(driver: &Driver, reason: Reason) -> Refusal {
+    Refusal::Rejected(reason, driver.retry_after().mul_f64(rand::random_range(1.0..1.5)))
 }
 
 /// What a refusal has to fit.

@@ -20,6 +20,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::interim::Announced;
 use super::sniffer::Sniffer;
+use super::word::{FIRST, Word};
 use crate::lateness::{Lateness, Stamp, Turn};
 use crate::stream::gathered;
 
@@ -56,6 +57,8 @@ struct Talk {
     refused: AtomicBool,
     /// What comes before the next response.
     announced: Announced,
+    /// Its first byte.
+    word: Word,
 }
 
 /// One request is served. As long as one is, nothing that comes over its connection is left out.
@@ -101,17 +104,43 @@ impl Watched {
         poll_fn(|context| self.talk.announced.poll_written(context)).await;
     }
 
-    /// Resolves when the client has gone: it has closed its side, or the connection is lost. Clients that close their
-    /// side and wait for an answer count as gone, as they do with hyper and with the proxies in use.
+    /// Resolves when the client has gone, before its response has begun. A client that has closed its side,
+    /// and still listens, waits for its answer: it is asked by the first byte of that.
     pub(crate) async fn gone(&self) {
+        self.ended().await;
+        self.talk.word.want();
+        self.lost().await;
+    }
+
+    /// Resolves when the client has closed its side, or the connection is lost.
+    pub(crate) async fn ended(&self) {
         let told = match &self.socket {
             Shared::Tcp(socket) => socket.ready(END).await,
             Shared::Unix(socket) => socket.ready(END).await,
         };
-        // Anything else doesn't happen, and hyper notices most of those who leave.
+        // Anything else doesn't happen.
         if !told.is_ok_and(Ready::is_read_closed) {
             std::future::pending::<()>().await;
         }
+    }
+
+    /// Resolves when the connection is lost: nobody would hear an answer.
+    pub(crate) async fn lost(&self) {
+        if poll_fn(|context| Poll::Ready(self.socket.has_gone(context))).await {
+            return;
+        }
+        let told = match &self.socket {
+            Shared::Tcp(socket) => socket.ready(Interest::ERROR).await,
+            Shared::Unix(socket) => socket.ready(Interest::ERROR).await,
+        };
+        if !told.is_ok_and(Ready::is_error) {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// The response begins.
+    pub(crate) fn answers(&self) {
+        self.talk.word.give_way();
     }
 
     /// Whether a head had two lengths, since the last call.
@@ -393,6 +422,18 @@ impl Socket {
         Poll::Ready(Ok(()))
     }
 
+    /// Writes the first byte of a response that isn't there yet.
+    fn poll_word(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let written = match &mut self.carrier {
+            Carrier::Plain(socket) => Pin::new(socket).poll_write(context, FIRST),
+            Carrier::Tls(stream) => Pin::new(&mut **stream).poll_write(context, FIRST),
+        };
+        if ready!(self.note(context, written))? > 0 {
+            self.talk.word.is_said();
+        }
+        Poll::Ready(Ok(()))
+    }
+
     /// Ends a client that takes nothing for too long.
     fn note<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
@@ -437,6 +478,9 @@ impl AsyncWrite for Socket {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         ready!(this.poll_announced(context))?;
+        if !bytes.is_empty() && this.talk.word.take_said() {
+            return Poll::Ready(Ok(FIRST.len()));
+        }
         let written = match &mut this.carrier {
             Carrier::Plain(socket) => Pin::new(socket).poll_write(context, bytes),
             Carrier::Tls(stream) => Pin::new(&mut **stream).poll_write(context, bytes),
@@ -451,6 +495,9 @@ impl AsyncWrite for Socket {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         ready!(this.poll_announced(context))?;
+        if slices.iter().any(|slice| !slice.is_empty()) && this.talk.word.take_said() {
+            return Poll::Ready(Ok(FIRST.len()));
+        }
         let written = match &mut this.carrier {
             Carrier::Plain(socket) => Pin::new(socket).poll_write_vectored(context, slices),
             Carrier::Tls(stream) => Pin::new(&mut **stream).poll_write_vectored(context, slices),
@@ -468,8 +515,14 @@ impl AsyncWrite for Socket {
         if this.talk.announced.is_any() {
             if this.announced.is_empty() {
                 this.announced = this.talk.announced.take();
+                if !this.announced.is_empty() && this.talk.word.take_said() {
+                    this.announced.advance(FIRST.len());
+                }
             }
             ready!(this.poll_announced(context))?;
+        }
+        if this.talk.word.is_wanted() {
+            ready!(this.poll_word(context))?;
         }
         let flushed = match &mut this.carrier {
             Carrier::Plain(socket) => Pin::new(socket).poll_flush(context),

@@ -17,6 +17,7 @@ use super::endpoint::{Reach, Speaks};
 use super::endpoints::{Endpoints, HealthCheck};
 use super::flight::Flights;
 use super::span::Traces;
+use super::upload::Shares;
 use crate::gate::Driver;
 use crate::lateness::Lateness;
 use crate::shutdown::Shutdown;
@@ -48,7 +49,7 @@ pub struct Settings {
     pub dns_ttl: Duration,
     /// Who is asked for the addresses of the service's names.
     pub lookup: Lookup,
-    /// How long the service may take to its first byte.
+    /// How long the service may take to its first byte, without the time in which an upload goes on.
     pub upstream_timeout: Duration,
     /// How long a client may take for the head of a request, or be idle before its next one.
     pub header_timeout: Duration,
@@ -197,6 +198,7 @@ pub(crate) struct Gate {
     pub(crate) classifier: Classifier,
     pub(crate) classes: Classes,
     flights: Flights,
+    pub(crate) shares: Shares,
     pub(crate) shutdown: Shutdown,
     pub(crate) counts: Counts,
     pub(crate) lateness: Arc<Lateness>,
@@ -217,6 +219,7 @@ impl Gate {
             classes: Classes::new(settings.classes.clone()),
             told: RwLock::new(Told::new(settings, None)),
             flights: Flights::default(),
+            shares: Shares::default(),
             shutdown,
             counts: Counts::default(),
             gathering: Semaphore::new(GATHERING_MAX),

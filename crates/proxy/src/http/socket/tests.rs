@@ -107,10 +107,15 @@ async fn of_a_client_that_has_reset_its_connection_nothing_is_read() {
 #[tokio::test]
 async fn a_client_that_has_gone_is_noticed_behind_what_nobody_has_read() {
     let (mut client, shared) = pair().await;
-    let (_socket, watched) = Socket::plain(shared, Duration::from_secs(1), lateness());
+    let (mut socket, watched) = Socket::plain(shared, Duration::from_secs(1), lateness());
     client.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
-    let gone = watched.gone();
-    tokio::pin!(gone);
+    let mut waiting = pin!(watched.gone());
+    let mut gone = poll_fn(|context| {
+        let polled = waiting.as_mut().poll(context);
+        // As hyper does behind each of its turns.
+        let _ = Pin::new(&mut socket).poll_flush(context);
+        polled
+    });
     let early = tokio::time::timeout(Duration::from_millis(50), &mut gone).await;
     assert!(early.is_err(), "bytes that nobody has read aren't the end");
     client.write_all(b"more").await.unwrap();

@@ -21,9 +21,9 @@ fn pgbench(stack: &Stack, arguments: &[&str]) -> String {
 /// Runs one workload and asserts that every transaction was done and none failed.
 fn run(stack: &Stack, arguments: &[&str]) {
     let (clients, transactions) = (CLIENTS.to_string(), TRANSACTIONS.to_string());
-    // A thread for each client: pgbench prepares with calls that block their thread, so a client that waits for a
-    // connection to prepare on would hold up the very clients whose transactions hold the connections.
-    let mut all = vec!["-n", "-c", &clients, "-j", &clients, "-t", &transactions];
+    // Few threads: pgbench prepares with calls that block their thread, which also serves the clients whose
+    // transactions hold the connections.
+    let mut all = vec!["-n", "-c", &clients, "-j", "2", "-t", &transactions];
     all.extend(arguments);
     let printed = pgbench(stack, &all);
     let total = CLIENTS * TRANSACTIONS;
@@ -55,6 +55,16 @@ fn pgbench_fails_no_transaction_in_any_protocol() {
         run(&stack, &["-M", protocol, "-S"]);
         assert_balanced(&stack, index);
     }
+}
+
+#[test]
+fn thirty_clients_of_two_threads_prepare_over_twenty_connections() {
+    let stack = Stack::start_gate_with_connections(20);
+    pgbench(&stack, &["-i", "-q", "-s", "2"]);
+    let printed = pgbench(&stack, &["-n", "-M", "prepared", "-c", "30", "-j", "2", "-t", "100"]);
+    assert!(printed.contains("number of transactions actually processed: 3000/3000"), "{printed}");
+    let history = stack.server.psql("SELECT count(*) FROM pgbench_history").expect("the server answers");
+    assert_eq!(history, "3000");
 }
 
 #[test]

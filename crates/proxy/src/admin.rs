@@ -116,6 +116,8 @@ pub struct PoolView {
     pub connections: u32,
     /// Those of them that nobody uses.
     pub idle: u32,
+    /// Connections beside those, on which texts are prepared (PostgreSQL).
+    pub spare: u32,
 }
 
 /// The clients of one gate.

@@ -114,7 +114,7 @@ impl GateView for Fake {
     }
 
     fn pools(&self) -> Vec<PoolView> {
-        vec![PoolView { user: "app".into(), database: "shop".into(), connections: 5, idle: 2 }]
+        vec![PoolView { user: "app".into(), database: "shop".into(), connections: 5, idle: 2, spare: 0 }]
     }
 
     fn clients(&self) -> ClientsView {

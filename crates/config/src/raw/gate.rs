@@ -59,7 +59,7 @@ const PLACE: &[Field] = &[
         form: Form::Any,
         takes: "1 to 10000",
         default: Each("20", "200"),
-        doc: "For PostgreSQL the budget of server connections of the whole gate, over all users and databases; for HTTP the most requests that the service has at once, over all endpoints. A client that waits holds none.",
+        doc: "For PostgreSQL the budget of server connections of the whole gate, over all users and databases; for HTTP the most requests that the service has at once, over all endpoints. A client that waits holds none. With PostgreSQL a user of a database who has more clients than connections gets one connection beside the budget, at most four in all: texts are prepared on it.",
         reason: "A few per core keeps a server busy; each more costs it memory and, under contention, throughput. Must stay below the server's `max_connections` (100 by default) less what others use. Where statements alike take times that vary by more than twice their mean (for other reasons than locks) a busy server wants 60: with 20 they wait for longer than without a gate. With HTTP set it to what your application serves at once (processes times threads): then who waits waits in the gate, in a good order. The default is what servers with threads have, and no limit to those without.",
         reloadable: true,
     },

@@ -159,7 +159,11 @@ impl Author {
                 sql = "SET TRANSACTION READ ONLY".to_owned();
             }
             messages.push(Message::Parse { name: name.clone(), sql });
-            if self.chance.once_in(8) {
+            if self.chance.once_in(5) {
+                // A group that only prepares.
+                if self.chance.once_in(2) {
+                    messages.push(Message::DescribeStatement(name));
+                }
                 return messages;
             }
         }

@@ -292,6 +292,20 @@ impl Client {
         }
     }
 
+    /// The names of the columns that the next answers describe, up to ReadyForQuery.
+    pub(crate) fn columns_told(&mut self) -> Vec<String> {
+        let mut names = Vec::new();
+        while let Some((tag, body)) = self.message() {
+            match tag {
+                b'T' => names = columns(&body),
+                b'Z' => break,
+                b'E' => panic!("{:?}", String::from_utf8_lossy(&body)),
+                _ => {}
+            }
+        }
+        names
+    }
+
     /// Begins a transaction and has it take a server connection.
     pub(crate) fn hold(&mut self) {
         assert_eq!(self.query("BEGIN"), "C(BEGIN) Z(T)");

@@ -75,7 +75,9 @@ fn clients_are_killed_in_every_state() {
         stage.until_all_worked();
         let after = stage.check();
         if !costs_a_connection {
-            assert_eq!(after, before, "server connections were closed\n{}", stage.gate.log_tail());
+            // A spare one may have come with more sessions.
+            let is_whole = before.is_subset(&after) && (after.len() - before.len()) as u64 <= stage.spares();
+            assert!(is_whole, "server connections were closed\n{}", stage.gate.log_tail());
         }
     }
     stage.report("clients killed");

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bench::postgres::{Authentication, PrivateServer, PrivateServerOptions};
 
 use crate::crew::Crew;
-use crate::gate::{is_settled, pooled};
+use crate::gate::{is_settled, pooled, spares};
 use crate::line::{Line, Place};
 use crate::mode::{Door, Mode, SECRET};
 use crate::support::Gate;
@@ -160,9 +160,15 @@ impl Stage {
         self.see(&format!("SELECT pid FROM pg_stat_activity WHERE usename = '{USER}'")).into_iter().collect()
     }
 
-    /// The connections that the gate's pools know of.
+    /// The connections of the budget that the gate's pools have.
     fn connections(&self) -> u64 {
-        pooled(&self.gate.status())
+        let status = self.gate.status();
+        pooled(&status) - spares(&status)
+    }
+
+    /// The spare connections beside those.
+    pub(crate) fn spares(&self) -> u64 {
+        spares(&self.gate.status())
     }
 
     /// While nobody works: the load is zero, every connection is in its pool and healthy, and the ledger is right.
@@ -173,7 +179,7 @@ impl Stage {
         let mut processes = BTreeSet::new();
         self.until("the pool has all processes of the server", || {
             processes = self.processes();
-            processes.len() as u64 == self.connections()
+            processes.len() as u64 == pooled(&self.gate.status())
         });
         self.check_ledger();
         processes

@@ -99,6 +99,13 @@ impl Stack {
         Self { gate: Some(gate), server, authority: None }
     }
 
+    /// Starts both, with so many server connections.
+    pub(crate) fn start_gate_with_connections(connections: u32) -> Self {
+        let server = PrivateServer::start(&PrivateServerOptions::default()).expect("PostgreSQL starts");
+        let gate = Gate::start(server.port(), &[format!("connections = {connections}")]);
+        Self { gate: Some(gate), server, authority: None }
+    }
+
     /// Starts both, where the gatekeeper asks clients itself and knows the superuser by its SCRAM secret.
     pub(crate) fn start_authenticating() -> Self {
         Self::start_authenticating_with(PrivateServerOptions::default(), &[])

@@ -153,6 +153,7 @@ pub struct PoolStatus {
     pub database: String,
     pub connections: u32,
     pub idle: u32,
+    pub spare: u32,
 }
 
 /// What requests came to, since the start.
@@ -341,8 +342,8 @@ fn pinned(gate: &dyn GateView) -> HashMap<String, u32> {
 }
 
 impl From<PoolView> for PoolStatus {
-    fn from(PoolView { user, database, connections, idle }: PoolView) -> Self {
-        Self { user, database, connections, idle }
+    fn from(PoolView { user, database, connections, idle, spare }: PoolView) -> Self {
+        Self { user, database, connections, idle, spare }
     }
 }
 

@@ -342,7 +342,7 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         labels: &["user", "database", "state"],
         help: "Server connections that exist, by pool, idle or busy",
         read: |gate, out| {
-            gate.pools.iter().try_for_each(|PoolView { user, database, connections, idle }| {
+            gate.pools.iter().try_for_each(|PoolView { user, database, connections, idle, .. }| {
                 out.gauge(&[user, database, "idle"], f64::from(*idle))?;
                 out.gauge(&[user, database, "busy"], f64::from(connections.saturating_sub(*idle)))
             })

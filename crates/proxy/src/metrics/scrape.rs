@@ -127,6 +127,7 @@ mod tests {
             database: "shop".to_owned(),
             connections,
             idle,
+            spare: 0,
         };
         let merged = by_user_and_database(vec![pool("app", 3, 1), pool("admin", 1, 1), pool("app", 4, 2)]);
         assert_eq!(merged, [pool("admin", 1, 1), pool("app", 7, 3)]);

@@ -14,17 +14,14 @@ use super::reject::Refusal;
 use super::restore::plan;
 use super::roster::Activity;
 use super::transaction::Transaction;
-use crate::gate::{Arrival, Waiting};
-use crate::permit::Permit;
+use crate::gate::Arrival;
 use crate::upstream::pool::Lease;
 
 /// How often a request is sent to another connection after one was found dead.
 const ATTACH_TRIES: usize = 3;
 
-/// What became of a request in the queue.
-enum Queued {
-    Dispatched(Permit),
-    Rejected(Reason),
+/// Why a session has stopped waiting for its turn.
+pub(super) enum Interrupted {
     Canceled,
     Left,
     Killed,
@@ -33,7 +30,7 @@ enum Queued {
 }
 
 /// What became of the search for a server connection.
-enum Attached {
+pub(super) enum Attached {
     Ready,
     /// The one that was there is dead; there may be others.
     Retry,
@@ -78,7 +75,8 @@ impl Session {
     }
 
     async fn arrive(&mut self, analysis: &Analysis, synced: bool) -> Result<(), Flow> {
-        let explicit = matches!(self.transaction, Transaction::Deferred(_));
+        // What is prepared aside is no part of the transaction.
+        let explicit = matches!(self.transaction, Transaction::Deferred(_)) && !analysis.is_preparation();
         let immediate = analysis.is_immediate || self.state.pins.holds_lock();
         let driver = Arc::clone(&self.shared.driver);
         let request = Request {
@@ -100,23 +98,22 @@ impl Session {
                 let arrived = driver.clock().now();
                 self.cancel.queued();
                 self.place.card.note(Activity::Waiting, arrived);
-                let verdict = self.wait_in_queue(waiting).await;
+                let verdict = self.watching(waiting).await;
                 let waited = driver.clock().now().since(arrived);
                 self.counters.waited(waited);
-                let refusal = match verdict {
-                    Queued::Dispatched(permit) => {
-                        self.state.permit = Some(permit);
-                        return Ok(());
-                    }
-                    Queued::Rejected(reason) => self.rejected(reason, waited),
-                    Queued::Canceled => Refusal::canceled_in_queue(),
-                    Queued::Left => return Err(Flow::Close),
-                    Queued::Killed => return Err(self.say_killed().await),
-                    Queued::Gone => return Err(self.pool_is_gone().await),
-                };
+                if let Ok(Ok(permit)) = verdict {
+                    self.state.permit = Some(permit);
+                    return Ok(());
+                }
                 self.cancel.idle();
                 self.place.card.note(Activity::Idle, arrived.after(waited));
-                return Err(self.refuse(&refusal, synced));
+                return Err(match verdict {
+                    Err(interrupted) => self.interrupted(interrupted, synced).await,
+                    Ok(verdict) => {
+                        let refusal = verdict.err().map(|reason| self.rejected(reason, waited));
+                        self.refuse(&refusal.unwrap_or_else(Refusal::not_sent), synced)
+                    }
+                });
             }
         }
         Ok(())
@@ -126,7 +123,8 @@ impl Session {
         Refusal::rejected(&self.state.gate, reason, waited, self.shared.driver.retry_after())
     }
 
-    async fn wait_in_queue(&mut self, mut waiting: Waiting) -> Queued {
+    /// Waits for the session's turn, and watches the client, who may cancel or leave.
+    pub(super) async fn watching<T>(&mut self, turn: impl Future<Output = T>) -> Result<T, Interrupted> {
         self.client.flush().await;
         let shared = Arc::clone(&self.shared);
         let needed = self.lease.as_ref().filter(|_| self.server.is_none()).map(Lease::pool);
@@ -136,29 +134,34 @@ impl Session {
                 None => std::future::pending().await,
             }
         };
-        tokio::pin!(gone);
+        tokio::pin!(gone, turn);
         loop {
             let readable = !self.terminated && self.client.input.len() < INPUT_MAX;
             tokio::select! {
                 biased;
-                verdict = &mut waiting => {
-                    return match verdict {
-                        Ok(permit) => Queued::Dispatched(permit),
-                        Err(reason) => Queued::Rejected(reason),
-                    };
-                }
-                () = self.cancel.canceled() => return Queued::Canceled,
-                () = self.ending.aborting() => return Queued::Left,
-                () = self.place.killed() => return Queued::Killed,
-                () = &mut gone => return Queued::Gone,
+                turn = &mut turn => return Ok(turn),
+                () = self.cancel.canceled() => return Err(Interrupted::Canceled),
+                () = self.ending.aborting() => return Err(Interrupted::Left),
+                () = self.place.killed() => return Err(Interrupted::Killed),
+                () = &mut gone => return Err(Interrupted::Gone),
                 there = self.client.fill(), if readable => {
                     // A client that has said good-bye behind its statement wants it done.
                     self.terminated = self.client.has_said_good_bye();
                     if !there && !self.terminated {
-                        return Queued::Left;
+                        return Err(Interrupted::Left);
                     }
                 }
             }
+        }
+    }
+
+    /// The session's turn has not come.
+    pub(super) async fn interrupted(&mut self, interrupted: Interrupted, synced: bool) -> Flow {
+        match interrupted {
+            Interrupted::Canceled => self.refuse(&Refusal::canceled_in_queue(), synced),
+            Interrupted::Left => Flow::Close,
+            Interrupted::Killed => self.say_killed().await,
+            Interrupted::Gone => self.pool_is_gone().await,
         }
     }
 
@@ -187,7 +190,7 @@ impl Session {
     }
 
     /// Takes a server connection, in the session's settings.
-    async fn attach(&mut self) -> Attached {
+    pub(super) async fn attach(&mut self) -> Attached {
         if self.server.is_none() {
             let Some(pool) = self.lease.as_ref().map(Lease::pool) else { return Attached::Gone };
             match self.shared.pools.take(pool) {

@@ -50,6 +50,8 @@ pub(crate) struct Batch {
     pub(crate) binds: bool,
     /// Every statement is control, so that the session may be able to answer by itself.
     pub(crate) is_control: bool,
+    /// A message isn't well-formed.
+    pub(crate) is_malformed: bool,
 }
 
 /// Reads the frames of a batch. Of a malformed one only the server can say what is wrong.
@@ -60,7 +62,7 @@ pub(crate) fn read(state: &State, bytes: &[u8]) -> Batch {
     let mut bound: HashSet<&[u8]> = HashSet::new();
     for (_, message) in messages(bytes) {
         let Ok(message) = message else {
-            batch.is_control = false;
+            (batch.is_control, batch.is_malformed) = (false, true);
             continue;
         };
         match message {
@@ -132,18 +134,37 @@ pub(crate) struct Answered {
     pub(crate) skips: bool,
 }
 
-/// Answers a batch of transaction control without the server, if that can be done; `None` leaves everything as it
-/// was.
+/// What the Parse messages of a group make that only prepares, where the server has described every text of it
+/// already.
+pub(crate) fn recall(state: &State, bytes: &[u8], batch: &Batch) -> Option<VecDeque<Arc<Prepared>>> {
+    let mut parsed = batch.parsed.iter();
+    let mut recalled = VecDeque::with_capacity(batch.parsed.len());
+    for (_, message) in messages(bytes) {
+        if let Ok(Message::Parse { name, .. }) = message {
+            let statement = parsed.next()?;
+            let is_ours = statement.analysis.is_control;
+            recalled.push_back(if is_ours {
+                Arc::clone(statement)
+            } else {
+                state.recall(name, statement)?
+            });
+        }
+    }
+    Some(recalled)
+}
+
+/// Answers a batch of transaction control, or of statements that were recalled, without the server, if that can be
+/// done; `None` leaves everything as it was.
 pub(crate) fn answer_locally(
     state: &mut State,
     transaction: &mut Transaction,
     bytes: &[u8],
-    batch: &Batch,
+    parsed: &VecDeque<Arc<Prepared>>,
 ) -> Option<Answered> {
     let before = transaction.clone();
     let refused = matches!(transaction, Transaction::Refused(_));
     let mut answer =
-        Local { out: BytesMut::new(), parsed: batch.parsed.iter(), bound: HashMap::new(), failed: false };
+        Local { out: BytesMut::new(), parsed: parsed.iter(), bound: HashMap::new(), failed: false };
     let mut undo = Vec::new();
     let mut synced = false;
     let mut is_ours = true;
@@ -202,7 +223,8 @@ impl Local<'_> {
                     return self.fail(transaction);
                 }
                 // With a server connection of its own, the client's names are the server's: it must know them.
-                if !statement.analysis.is_control || (!state.shared && !name.is_empty()) {
+                let is_known = statement.analysis.is_control || statement.told.is_some();
+                if !is_known || (!state.shared && !name.is_empty()) {
                     return refused && self.fail(transaction);
                 }
                 // A name that is taken, and one too many, are errors that the server gives in its place.
@@ -239,6 +261,10 @@ impl Local<'_> {
                     let Some(known) = state.statements.get(name) else {
                         return refused && self.err(&Refusal::no_such_statement(name));
                     };
+                    if let (Some(told), false) = (&known.told, refused || known.is_stale()) {
+                        self.out.extend_from_slice(told.frames());
+                        return true;
+                    }
                     if !known.analysis.is_control {
                         return refused && self.fail(transaction);
                     }

@@ -190,7 +190,8 @@ impl Level {
 }
 
 impl Change {
-    fn name(&self) -> Option<&String> {
+    /// Which setting it changes; `None`: all.
+    pub(crate) fn name(&self) -> Option<&String> {
         match self {
             Self::Set { name, .. } | Self::Local { name, .. } | Self::Reset { name } => Some(name),
             Self::ResetAll => None,

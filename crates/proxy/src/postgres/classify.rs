@@ -11,8 +11,9 @@ use std::time::Duration;
 use admission::RequestType;
 use bytes::Bytes;
 use wire::sql::fingerprint::push_size;
+use wire::sql::lexer::{Lexer, TokenKind};
 use wire::sql::statement::{CopyDirection, Kind, Statement};
-use wire::sql::{Description, Pins, describe};
+use wire::sql::{Description, Dialect, Pins, describe};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::book::{CARRIED_TEXT_MAX, Effect};
@@ -36,6 +37,10 @@ const ROWS: [&str; 14] = [
     "close", "declare", "delete", "execute", "fetch", "insert", "lock", "merge", "select", "show", "table",
     "update", "values", "with",
 ];
+/// First words of statements whose columns depend on the tables and the settings alone. (Those of a FETCH
+/// depend on its cursor.)
+const DESCRIBED_ALIKE: [&str; 8] =
+    ["delete", "insert", "merge", "select", "table", "update", "values", "with"];
 /// The functions of large objects, which libpq calls by their numbers (`pg_proc.dat`; they never change).
 const LARGE_OBJECTS: [u32; 13] = [715, 952, 953, 954, 955, 956, 957, 958, 964, 1004, 3170, 3171, 3172];
 /// The functions that take advisory locks for the session.
@@ -67,6 +72,8 @@ pub(crate) struct Analysis {
     pub(crate) reads_only: bool,
     /// It may change what statements return: all but what only handles rows.
     pub(crate) alters: bool,
+    /// Every session of a pool that has set the same hears the same of its parameters and columns.
+    pub(crate) is_described_alike: bool,
     /// It asks the client for copy data.
     pub(crate) is_copy_in: bool,
     /// It ends a transaction by COMMIT.
@@ -86,6 +93,11 @@ impl Analysis {
     /// A group that runs nothing.
     pub(crate) fn prepare() -> Self {
         Self::named(PREPARE)
+    }
+
+    /// Whether it is of a group that runs nothing.
+    pub(crate) fn is_preparation(&self) -> bool {
+        self.label == PREPARE
     }
 
     /// A fast-path function call.
@@ -147,6 +159,9 @@ pub(crate) fn analyze(sql: &[u8], reading: Reading) -> Analysis {
     let deallocates = |it: &Statement<'_>| matches!(it.kind, Kind::Deallocate { .. });
     analysis.starts_with_control = analysis.is_control
         || statements.first().is_some_and(|first| is_control(first) && !deallocates(first));
+    let is_single = statements.len() == 1 && description.further == 0;
+    analysis.is_described_alike =
+        is_single && begins_with(&DESCRIBED_ALIKE, statements[0].text) && analysis.label != UNPARSED;
     analysis.reads_only = description.further == 0 && statements.iter().all(|statement| statement.reads_only);
     analysis.pins = description.effects().pins;
     for statement in statements {
@@ -154,7 +169,9 @@ pub(crate) fn analyze(sql: &[u8], reading: Reading) -> Analysis {
         analysis.is_copy_in |= statement.kind == Kind::Copy { direction: CopyDirection::FromClient };
         analysis.is_immediate |=
             matches!(statement.kind, Kind::CommitPrepared | Kind::RollbackPrepared | Kind::Empty);
-        analysis.alters |= statement.kind == Kind::Other && !handles_rows(statement.text);
+        // What a prepared transaction has changed is unknown.
+        analysis.alters |= statement.kind == Kind::CommitPrepared
+            || statement.kind == Kind::Other && !begins_with(&ROWS, statement.text);
         if matches!(&statement.kind, Kind::Set { .. }) && statement.text.len() > CARRIED_TEXT_MAX {
             analysis.pins = analysis.pins.union(Pins::SET_CONFIG);
         }
@@ -172,11 +189,14 @@ pub(crate) fn analyze(sql: &[u8], reading: Reading) -> Analysis {
     analysis
 }
 
-/// Whether a statement begins as those do that read and write rows and leave tables as they are.
-fn handles_rows(text: &[u8]) -> bool {
-    let text = text.trim_ascii_start();
-    let end = text.iter().position(|byte| !byte.is_ascii_alphabetic()).unwrap_or(text.len());
-    ROWS.iter().any(|word| word.as_bytes().eq_ignore_ascii_case(&text[..end]))
+/// Whether one of these is a statement's first word, comments and parentheses aside.
+fn begins_with(words: &[&str], text: &[u8]) -> bool {
+    // How a backslash is read matters to no first word.
+    let mut lexer = Lexer::new(text, Dialect::Postgres { standard_strings: true });
+    let mut tokens = std::iter::from_fn(|| lexer.next_token().ok().flatten());
+    let first = tokens.find(|token| !matches!(token.kind, TokenKind::Comment | TokenKind::Open));
+    let first = first.map_or(&b""[..], |first| first.text(text));
+    words.iter().any(|word| word.as_bytes().eq_ignore_ascii_case(first))
 }
 
 /// The request type of a text in a database.
@@ -322,6 +342,26 @@ mod tests {
         assert_eq!(places, [1, 2]);
         assert_eq!(effects[0].1.carried_texts().collect::<Vec<_>>(), ["SET x.y = 1"]);
         assert_eq!(effects[1].1.act, Act::End);
+    }
+
+    #[test]
+    fn a_first_word_is_found_behind_comments() {
+        for sql in [
+            "SELECT 1",
+            "/* load Cart */ select 1",
+            "-- first\n(SELECT 1) UNION SELECT 2",
+            "with a as (select 1) table a",
+        ] {
+            let analysis = read(sql);
+            assert!(analysis.is_described_alike && !analysis.alters, "{sql}");
+        }
+        for sql in ["/* SELECT */ CREATE TABLE t (a int)", "DO $$ SELECT 1 $$", "COMMIT PREPARED 'a'"] {
+            let analysis = read(sql);
+            assert!(!analysis.is_described_alike && analysis.alters, "{sql}");
+        }
+        for sql in ["FETCH c", "EXECUTE p", "SHOW work_mem", "SELECT 1; SELECT 2", "", "SELECT 'open"] {
+            assert!(!read(sql).is_described_alike, "{sql}");
+        }
     }
 
     #[test]

@@ -15,7 +15,6 @@
 //! *before* the permit ends, so that whom the gate dispatches next finds it there. Everything is given back by drop on
 //! any other way out; a server connection that is dropped in mid-exchange is closed, and its pool told.
 
-use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +25,7 @@ use wire::postgres::backend::{self, Status};
 use wire::postgres::codec::{HEADER_LEN, frontend_frame};
 use wire::postgres::frontend;
 
-use super::batch::{self, Batch, Until};
+use super::batch::{self, Until};
 use super::classify::Analysis;
 use super::exchange::{Exchange, Scope};
 use super::forward::{Channel, End, MESSAGE_MAX, PAUSE, Parts, Relay};
@@ -159,6 +158,7 @@ impl Session {
         let ending = Ending::new(&shared.shutdown);
         let mut state = State::new(gate, database.into(), settings, sharing, registry, pins);
         state.process_id = cancel.key().0;
+        state.pool = lease.as_ref().map_or(0, Lease::number);
         Self {
             client: Channel::new(client, client_input, cancels_leavers, Arc::clone(&shared.lateness)),
             state,
@@ -353,60 +353,7 @@ impl Session {
         let exchange = Exchange::new(VecDeque::new(), &self.transaction);
         self.exchange(exchange, |exchange, scope, out| {
             exchange.query(scope, frame, analysis, out);
-            Ok(())
-        })
-        .await
-    }
-
-    async fn serve_batch(&mut self, length: usize, until: Until) -> Flow {
-        let batch = batch::read(&self.state, &self.client.input[..length]);
-        let refused = matches!(self.transaction, Transaction::Refused(_));
-        if (batch.is_control || refused) && self.defers() && !self.transaction.is_open() {
-            let bytes = &self.client.input[..length];
-            let answer = batch::answer_locally(&mut self.state, &mut self.transaction, bytes, &batch);
-            if let Some(answered) = answer {
-                self.client.output.extend_from_slice(&answered.out);
-                self.client.input.advance(answered.length);
-                self.skipping = answered.skips;
-                return Flow::Continue;
-            }
-        }
-        self.forward_batch(length, until, batch).await
-    }
-
-    async fn forward_batch(&mut self, length: usize, until: Until, batch: Batch) -> Flow {
-        let frames = self.client.take(length);
-        let explicit = !matches!(self.transaction, Transaction::Idle);
-        // With a connection of its own, a client that pauses behind its Parse keeps what the server holds for the batch
-        // (its time-outs run), and is most likely to go on with a Bind. On a shared one, nobody keeps it for a Parse.
-        let may_go_on = until == Until::Pause && !self.state.shared;
-        let is_preparation = batch.prepares_only() && !explicit && !may_go_on;
-        let mut analysis = match &batch.first {
-            // A statement that is prepared and not run costs alike, whatever it is.
-            Some(first) if !is_preparation => Cow::Borrowed(&first.analysis),
-            _ => Cow::Owned(Analysis::prepare()),
-        };
-        if batch.executes > 1 {
-            analysis.to_mut().add_size(batch.executes);
-        }
-        let admitted = self.admit(&analysis, until.is_whole()).await;
-        if let Err(flow) = admitted {
-            return flow;
-        }
-        let exchange = Exchange::new(batch.parsed, &self.transaction);
-        self.exchange(exchange, |exchange, scope, out| {
-            let mut rest = &frames[..];
-            while let Some(frame) = frontend_frame(rest)? {
-                exchange.client_frame(scope, &rest[..frame.len], out)?;
-                rest = &rest[frame.len..];
-            }
-            match until {
-                Until::Sync => {}
-                _ if is_preparation => exchange.end_batch(out),
-                Until::Pause => exchange.flush(out),
-                Until::Flush | Until::More => {}
-            }
-            Ok(())
+            Ok(BytesMut::new())
         })
         .await
     }
@@ -421,24 +368,26 @@ impl Session {
         if let Err(flow) = self.admit(&Analysis::function_call(), true).await {
             return flow;
         }
-        self.exchange(Exchange::default(), |exchange, scope, out| exchange.client_frame(scope, &frame, out))
-            .await
+        self.exchange(Exchange::default(), |exchange, scope, out| {
+            exchange.client_frame(scope, &frame, out).map(|()| BytesMut::new())
+        })
+        .await
     }
 
     /// Whether transaction control is answered here. A gate that only observes leaves everything as it is.
-    fn defers(&self) -> bool {
+    pub(super) fn defers(&self) -> bool {
         !self.observes
     }
 
-    /// Carries one exchange and deals with its end.
-    async fn exchange(
+    /// Carries one exchange and deals with its end. `encode` returns what of the client's messages has to wait.
+    pub(super) async fn exchange(
         &mut self,
         mut exchange: Exchange,
         encode: impl FnOnce(
             &mut Exchange,
             &mut Scope<'_>,
             &mut BytesMut,
-        ) -> Result<(), wire::postgres::ProtocolError>,
+        ) -> Result<BytesMut, wire::postgres::ProtocolError>,
     ) -> Flow {
         let Some(server) = self.server.as_mut() else { return Flow::Close };
         let mut scope = Scope {
@@ -447,8 +396,10 @@ impl Session {
             parameters: &mut server.parameters,
         };
         self.to_server.clear();
-        exchange.begin(&mut scope, self.transaction.deferred(), &mut self.to_server);
-        let encoded = encode(&mut exchange, &mut scope, &mut self.to_server);
+        let deferred = self.transaction.deferred().filter(|_| exchange.aside.is_none());
+        exchange.begin(&mut scope, deferred, &mut self.to_server);
+        let encoded = encode(&mut exchange, &mut scope, &mut self.to_server)
+            .map(|waiting| self.client.put_back(waiting));
         exchange.answer_locally(&mut self.client.output);
         let clock = self.shared.driver.clock();
         let began = clock.now();
@@ -521,6 +472,9 @@ impl Session {
 
     /// All is answered: give back what is no longer needed.
     pub(super) async fn exchanged(&mut self, exchange: &Exchange) -> Flow {
+        if let Some(aside) = exchange.aside {
+            return self.prepared_aside(exchange.failed, aside.is_whole).await;
+        }
         let status = exchange.status.unwrap_or(Status::Idle);
         let was_in_time = exchange.is_of_use(&self.transaction);
         if exchange.prefix_failed {
@@ -590,7 +544,7 @@ impl Session {
     /// Closes the server connection and tells its pool. What was open on it is taken back.
     pub(super) fn discard_server(&mut self) {
         self.cancel.idle();
-        self.state.settings.lost();
+        self.state.lost();
         // The pool learns of it by the drop.
         self.server = None;
         self.place.card.note_server(None);

@@ -29,6 +29,15 @@
 //! when the COPY has begun, and skips them if it fails. So copy messages belong to the Execute before them,
 //! as long as the data haven't ended. What follows their end is answered behind the COPY.
 //!
+//! # Descriptions that the gate has told
+//!
+//! An exchange *aside* only prepares, for a group whose texts the gate can't describe yet. Each text is prepared
+//! as the unnamed statement, with a Describe of ours behind it whose answer is learned.
+//!
+//! A statement that its client was told of by the gate ([`Prepared::told`]) is prepared on a connection when it
+//! is bound there for the first time. It is described there, too, and the client's messages wait for the
+//! answer: what has changed since fails, as in PostgreSQL, and doesn't run.
+//!
 //! # A deferred BEGIN
 //!
 //! It precedes the client's first statement as extended messages *without a Sync of their own*. If one of them fails,
@@ -44,6 +53,7 @@ use wire::postgres::backend::Status;
 use wire::postgres::frontend;
 
 use super::book::Effect;
+use super::described::Epoch;
 use super::parameters::Parameters;
 use super::prepared::{Prepared, ServerStatements, Undo};
 use super::reject::Refusal;
@@ -52,6 +62,7 @@ use super::state::State;
 use super::transaction::Transaction;
 
 mod answer;
+mod described;
 mod request;
 #[cfg(test)]
 mod tests;
@@ -89,6 +100,17 @@ enum Step {
     /// The same.
     Describe {
         statement: Option<Arc<Prepared>>,
+    },
+    /// A Describe of ours: whether a statement is what its client was told. `parameters` have been answered.
+    Verify {
+        statement: Arc<Prepared>,
+        parameters: Bytes,
+    },
+    /// A Describe of ours: the gate learns what a text that the client prepares is.
+    Learn {
+        client_name: Bytes,
+        statement: Arc<Prepared>,
+        parameters: Bytes,
     },
     /// A Describe that fails on purpose; its error is replaced by ours.
     Doomed(Refusal),
@@ -186,8 +208,23 @@ pub(crate) struct Exchange {
     asks: bool,
     /// The server was asked for the answers to all that it was sent.
     flushed: bool,
+    /// The client's messages wait until a statement has been compared with what was told of it.
+    is_verifying: bool,
+    /// Only texts are prepared, outside of the client's transaction.
+    pub(crate) aside: Option<Aside>,
     /// The exchange has ended with an error before the client's Sync: up to that, its messages are to be dropped.
     pub(crate) client_owes_sync: bool,
+}
+
+/// An exchange in which texts are prepared aside.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Aside {
+    /// Since when what is learned holds.
+    pub(crate) epoch: Epoch,
+    /// Whether the client has sent its Sync.
+    pub(crate) is_whole: bool,
+    /// The server has given a notice, which whoever prepares the same text is to hear, too.
+    pub(crate) has_notice: bool,
 }
 
 impl Exchange {
@@ -196,6 +233,12 @@ impl Exchange {
     pub(crate) fn new(parsed: VecDeque<Arc<Prepared>>, before: &Transaction) -> Self {
         let (explicit, in_failed) = (!matches!(before, Transaction::Idle), before.status() == Status::Failed);
         Self { reads_only: true, parsed, explicit, in_failed, ..Self::default() }
+    }
+
+    /// An exchange in which the texts of a group are prepared, outside of any transaction.
+    pub(crate) fn aside(parsed: VecDeque<Arc<Prepared>>, epoch: Epoch, is_whole: bool) -> Self {
+        let aside = Some(Aside { epoch, is_whole, has_notice: false });
+        Self { aside, ..Self::new(parsed, &Transaction::Idle) }
     }
 
     /// A client may prepare, ask for the answers with Flush and think for a while before it goes on (asyncpg does), or
@@ -245,12 +288,18 @@ impl Exchange {
 
     /// Whether the client's next messages belong to this exchange.
     pub(crate) fn wants_client(&self) -> bool {
-        (self.batch_open || self.copy_in) && self.steps.len() < STEPS_MAX
+        (self.batch_open || self.copy_in) && !self.is_verifying && self.steps.len() < STEPS_MAX
+    }
+
+    /// Whether the client's last message was not taken: it waits until a statement has been compared with what
+    /// was told of it.
+    pub(crate) fn is_verifying(&self) -> bool {
+        self.is_verifying
     }
 
     /// Whether the client is within a batch, and will end it with a Sync.
     pub(crate) fn awaits_sync(&self) -> bool {
-        self.batch_open
+        self.batch_open || self.aside.is_some_and(|aside| !aside.is_whole)
     }
 
     /// Whether the client has been told of an error that only a ReadyForQuery can follow: what it is in is undone.

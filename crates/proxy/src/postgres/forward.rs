@@ -170,6 +170,14 @@ impl Channel {
         if length == self.input.len() { mem::take(&mut self.input) } else { self.input.split_to(length) }
     }
 
+    /// Puts back what was taken last.
+    pub(crate) fn put_back(&mut self, mut bytes: BytesMut) {
+        if !bytes.is_empty() {
+            bytes.extend_from_slice(&self.input);
+            self.input = bytes;
+        }
+    }
+
     /// Writes all that waits. `false`: the client is gone.
     pub(crate) async fn flush(&mut self) -> bool {
         while self.has_output() && !self.is_gone {
@@ -245,7 +253,7 @@ impl Relay<'_> {
             if self.client.input.is_empty() {
                 self.exchange.end_early(self.to_server);
             }
-            if self.client.is_gone {
+            if self.client.is_gone && !self.exchange.is_verifying() {
                 return End::ClientGone;
             }
             self.rest();
@@ -428,6 +436,9 @@ impl Relay<'_> {
             exchange.query(&mut scope, bytes, analysis, to_server);
         } else {
             exchange.client_frame(&mut scope, bytes, to_server).map_err(End::ClientErred)?;
+            if exchange.is_verifying() {
+                return Ok(());
+            }
         }
         exchange.answer_locally(output);
         self.client.input.advance(frame.len);

@@ -175,7 +175,8 @@ impl Scene {
         let bytes = self.batch.split();
         let batch = batch::read(&self.session, &bytes);
         if batch.is_control {
-            let answer = batch::answer_locally(&mut self.session, &mut self.transaction, &bytes, &batch);
+            let answer =
+                batch::answer_locally(&mut self.session, &mut self.transaction, &bytes, &batch.parsed);
             if let Some(answered) = answer {
                 self.to_client.extend_from_slice(&answered.out);
                 self.skipping = answered.skips;

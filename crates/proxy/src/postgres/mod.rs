@@ -43,9 +43,11 @@ mod connection;
 mod console;
 mod cores;
 pub(crate) mod defaults;
+mod described;
 mod effect;
 pub(crate) mod endpoint;
 mod exchange;
+mod extended;
 mod forward;
 #[cfg(feature = "garbage")]
 #[doc(hidden)]
@@ -67,6 +69,7 @@ pub(crate) mod server;
 pub(crate) mod settings;
 mod state;
 mod stats;
+mod stuck;
 mod transaction;
 mod version;
 mod view;
@@ -428,9 +431,11 @@ pub async fn run(settings: Settings, driver: Arc<Driver>, shutdown: Shutdown) ->
 async fn maintain(shared: &Shared) {
     let mut tick = tokio::time::interval(MAINTENANCE_PERIOD);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut stuck = stuck::Watch::default();
     loop {
         tick.tick().await;
         shared.pools.maintain();
+        stuck.look(shared);
         shared.stats.tick(shared.driver.clock().now());
     }
 }

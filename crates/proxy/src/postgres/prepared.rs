@@ -10,6 +10,10 @@
 //! of, where a literal ends, what time `timestamptz '2026-01-01'` is. So only clients with the same such settings share.
 //!
 //! Texts are compared in full, never by hash alone: a client must not be able to have another one run its text.
+//!
+//! A statement whose client was told a description by the gate ([`Descriptions`]) is another one than a
+//! statement of the same text without, or with another description. What it returns is compared with what
+//! was told before it runs for the first time on a connection.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,6 +25,7 @@ use parking_lot::Mutex;
 use wire::postgres::frontend::key;
 
 use super::classify::Analysis;
+use super::described::{Description, Descriptions};
 use super::parameters::Reading;
 
 /// The most named statements that one client may keep prepared. PostgreSQL has no bound but memory; clients that come
@@ -46,6 +51,8 @@ pub(crate) struct Prepared {
     pub(crate) parameter_types: Bytes,
     /// What the text says.
     pub(crate) analysis: Analysis,
+    /// What the gate has told its clients of its parameters and columns.
+    pub(crate) told: Option<Arc<Description>>,
     /// Tables have changed since, so that its result would be another one.
     is_stale: AtomicBool,
 }
@@ -58,8 +65,26 @@ impl Prepared {
             sql: Bytes::copy_from_slice(sql),
             parameter_types: Bytes::copy_from_slice(parameter_types),
             analysis,
+            told: None,
             is_stale: AtomicBool::new(false),
         })
+    }
+
+    /// A statement of the same text, whose client is told this.
+    pub(crate) fn telling(&self, description: &Arc<Description>) -> Arc<Self> {
+        Arc::new(Self {
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            sql: self.sql.clone(),
+            parameter_types: self.parameter_types.clone(),
+            analysis: self.analysis.clone(),
+            told: Some(Arc::clone(description)),
+            is_stale: AtomicBool::new(false),
+        })
+    }
+
+    /// Whether its client was told just this.
+    pub(crate) fn tells(&self, description: &Description) -> bool {
+        self.told.as_ref().is_some_and(|told| told.frames() == description.frames())
     }
 
     /// Whether it is what a Parse message with these makes.
@@ -76,6 +101,12 @@ impl Prepared {
     /// Its result has become another one. Whoever prepares the text again gets another statement.
     pub(crate) fn expire(&self) {
         self.is_stale.store(true, Ordering::Relaxed);
+        self.void_description();
+    }
+
+    /// What was told of it may not hold any more: whoever prepares the text again, the server is asked.
+    pub(crate) fn void_description(&self) {
+        self.told.iter().for_each(|told| told.void());
     }
 
     /// Its name on server connections.
@@ -93,6 +124,8 @@ pub(crate) fn server_name(id: u64) -> String {
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     known: Mutex<Known>,
+    /// What is known of texts without asking the server.
+    pub(crate) descriptions: Descriptions,
 }
 
 #[derive(Debug, Default)]
@@ -109,6 +142,8 @@ struct Key {
     read_by: Bytes,
     sql: Bytes,
     parameter_types: Bytes,
+    /// The frames of the description that its clients were told.
+    told: Option<Bytes>,
 }
 
 impl Registry {
@@ -126,13 +161,35 @@ impl Registry {
             read_by: read_by.clone(),
             sql: Bytes::copy_from_slice(sql),
             parameter_types: Bytes::copy_from_slice(parameter_types),
+            told: None,
         };
+        self.find(key, || Prepared::new(sql, parameter_types, analyze()))
+    }
+
+    /// The one statement of the same text whose clients are told this.
+    pub(crate) fn intern_telling(
+        &self,
+        (database, read_by): (&Arc<str>, &Bytes),
+        statement: &Prepared,
+        description: &Arc<Description>,
+    ) -> Arc<Prepared> {
+        let key = Key {
+            database: Arc::clone(database),
+            read_by: read_by.clone(),
+            sql: statement.sql.clone(),
+            parameter_types: statement.parameter_types.clone(),
+            told: Some(description.frames().clone()),
+        };
+        self.find(key, || statement.telling(description))
+    }
+
+    fn find(&self, key: Key, make: impl FnOnce() -> Arc<Prepared>) -> Arc<Prepared> {
         let mut known = self.known.lock();
         let fresh = |prepared: &Arc<Prepared>| !prepared.is_stale();
         if let Some(prepared) = known.statements.get(&key).and_then(Weak::upgrade).filter(fresh) {
             return prepared;
         }
-        let prepared = Prepared::new(sql, parameter_types, analyze());
+        let prepared = make();
         known.statements.insert(key, Arc::downgrade(&prepared));
         known.inserted += 1;
         // Bounded by what clients keep: at most the living statements and as many insertions as since the last sweep.

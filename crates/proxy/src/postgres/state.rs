@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use admission::{Reason, RequestType};
 use bytes::{Bytes, BytesMut};
+use tokio::time::Instant;
 use wire::postgres::backend::Status;
 use wire::postgres::codec::HEADER_LEN;
 use wire::postgres::frontend;
@@ -11,6 +12,7 @@ use wire::sql::Pins as Reasons;
 
 use super::book::Effect;
 use super::classify::{self, Analysis};
+use super::described::{Description, Epoch, Text};
 use super::parameters::Parameters;
 use super::pins::Pins;
 use super::prepared::{ClientStatements, Prepared, Registry};
@@ -25,6 +27,8 @@ pub(crate) struct State {
     pub(crate) gate: Arc<str>,
     /// The database, for request types.
     pub(crate) database: Arc<str>,
+    /// The number of its pool, which no other pool ever has.
+    pub(crate) pool: u64,
     /// The process id that the login told of.
     pub(crate) process_id: i32,
     /// The client's prepared statements.
@@ -56,6 +60,7 @@ impl State {
         Self {
             gate,
             database,
+            pool: 0,
             process_id: 0,
             statements: ClientStatements::default(),
             settings,
@@ -86,12 +91,83 @@ impl State {
     pub(crate) fn prepare(&self, name: &[u8], sql: &[u8], parameter_types: &[u8]) -> Arc<Prepared> {
         if name.is_empty() {
             let reading = self.settings.reported.reading();
-            // Drivers send the same text again and again, with other values.
-            let again = self.statements.get(name).filter(|known| known.is(sql, parameter_types, reading));
+            // Drivers send the same text again and again, with other values. What the gate has told of the
+            // one before is no word on this one.
+            let is_same = |it: &&Arc<Prepared>| it.told.is_none() && it.is(sql, parameter_types, reading);
+            let again = self.statements.get(name).filter(is_same);
             return again.cloned().unwrap_or_else(|| Prepared::new(sql, parameter_types, self.analyze(sql)));
         }
         let place = (&self.database, &self.settings.read_by());
         self.registry.intern(place, sql, parameter_types, || self.analyze(sql))
+    }
+
+    /// The statement that a Parse message makes whose text the server has described, so that it needn't be
+    /// asked.
+    pub(crate) fn recall(&self, name: &[u8], statement: &Prepared) -> Option<Arc<Prepared>> {
+        let text = self.text(statement).filter(|_| statement.analysis.is_described_alike)?;
+        let description = self.registry.descriptions.find(&text, Instant::now())?;
+        Some(self.telling(name, statement, &description))
+    }
+
+    /// The server was asked in this epoch, and has described a statement that the client has prepared. Where it
+    /// has given a notice with it, the next one is to hear that, too.
+    pub(crate) fn learn(
+        &mut self,
+        (name, statement): (&[u8], &Arc<Prepared>),
+        description: &Arc<Description>,
+        epoch: Option<Epoch>,
+    ) {
+        if let (Some(text), Some(epoch)) = (self.text(statement), epoch) {
+            let when = (epoch, Instant::now());
+            self.registry.descriptions.remember(text, statement, description, when);
+        }
+        // The client may have closed it meanwhile.
+        if self.statements.get(name).is_some_and(|known| Arc::ptr_eq(known, statement)) {
+            let told = self.telling(name, statement, description);
+            self.statements.set(name, Some(told));
+        }
+    }
+
+    fn telling(&self, name: &[u8], statement: &Prepared, description: &Arc<Description>) -> Arc<Prepared> {
+        if !name.is_empty() {
+            let place = (&self.database, &self.settings.read_by());
+            return self.registry.intern_telling(place, statement, description);
+        }
+        let is_same = |it: &&Arc<Prepared>| {
+            let Prepared { sql, parameter_types, analysis, .. } = statement;
+            it.tells(description) && !it.is_stale() && it.is(sql, parameter_types, analysis.reading)
+        };
+        let again = self.statements.get(name).filter(is_same);
+        again.cloned().unwrap_or_else(|| statement.telling(description))
+    }
+
+    /// What decides a statement's meaning; `None` where connections aren't shared.
+    fn text(&self, statement: &Prepared) -> Option<Text> {
+        self.shared.then(|| Text {
+            pool: self.pool,
+            read_by: self.settings.read_by(),
+            sql: statement.sql.clone(),
+            parameter_types: statement.parameter_types.clone(),
+        })
+    }
+
+    /// When descriptions were void last, as far as the gate knows.
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.registry.descriptions.epoch()
+    }
+
+    /// The server connection is lost, and with it what was open on it.
+    pub(crate) fn lost(&mut self) {
+        self.settings.lost();
+        // Whether it was committed is unknown.
+        self.note_altered();
+    }
+
+    /// What the transaction has changed holds from now on, for others too.
+    fn note_altered(&mut self) {
+        if std::mem::take(&mut self.alters) {
+            self.registry.descriptions.tables_have_changed();
+        }
     }
 
     /// Whether the statement is a DEALLOCATE that is ours to answer: the names are the client's, not the server's.
@@ -136,7 +212,9 @@ impl State {
         out: &mut BytesMut,
     ) {
         self.settings.ready(status, parameters, server, out);
-        self.alters &= status != Status::Idle;
+        if status == Status::Idle {
+            self.note_altered();
+        }
         self.pins.hold(self.settings.book.held());
     }
 

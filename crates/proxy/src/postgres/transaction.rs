@@ -13,7 +13,7 @@ use bytes::Bytes;
 use wire::postgres::backend::Status;
 use wire::sql::statement::{Kind, Statement};
 
-use super::book::Effect;
+use super::book::{Act, Effect};
 use super::effect::effect;
 use super::reject::Refusal;
 
@@ -37,6 +37,9 @@ const DEFERRABLE_SETTINGS: [&str; 11] = [
     "transaction_timeout",
     "work_mem",
 ];
+
+/// Words of isolation levels at which a transaction sees what was there when its first statement was prepared.
+const SETTLED_BY_PREPARING: [&str; 3] = ["repeatable", "serializable", "snapshot"];
 
 /// Where a session is with its transaction.
 #[derive(Clone, Debug, Default)]
@@ -253,6 +256,23 @@ impl Deferred {
         std::iter::once((&self.begin, Effect::default())).chain(pending)
     }
 
+    /// Whether a text may be prepared outside of it with the same outcome: nothing that is pending changes
+    /// how texts are read or how long preparing may take, and preparing settles nothing that the transaction
+    /// sees (from repeatable read on, its snapshot is taken then).
+    pub(crate) fn may_prepare_outside(&self) -> bool {
+        let texts = std::iter::once(&self.begin).chain(self.pending.iter().map(|pending| &pending.sql));
+        let settles = |text: &Bytes| {
+            let text = text.to_ascii_lowercase();
+            SETTLED_BY_PREPARING.iter().any(|word| memchr::memmem::find(&text, word.as_bytes()).is_some())
+        };
+        let mut effects = self.pending.iter().map(|pending| &pending.effect.act);
+        !texts.into_iter().any(settles)
+            && !effects.any(|act| {
+                matches!(act, Act::Changes(changes)
+            if changes.iter().any(|change| change.name().is_none_or(|name| bears_on_preparing(name))))
+            })
+    }
+
     fn keep(&mut self, savepoint: Option<&[u8]>, statement: &Statement<'_>) -> bool {
         let sql = statement.text;
         let fits = self.pending.len() < PENDING_MAX && self.bytes + sql.len() <= PENDING_BYTES_MAX;
@@ -303,6 +323,11 @@ impl Deferred {
         self.pending.retain(transaction);
         self
     }
+}
+
+/// Whether a setting changes how a text is read, or how long preparing it may take.
+fn bears_on_preparing(name: &str) -> bool {
+    name == "search_path" || name.ends_with("timeout")
 }
 
 fn is_deferrable(name: &[u8]) -> bool {
@@ -358,6 +383,26 @@ mod tests {
         let mut transaction = Transaction::default();
         run(&mut transaction, "BEGIN; SAVEPOINT a");
         assert_eq!(run(&mut transaction, "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE"), "-");
+    }
+
+    #[test]
+    fn a_text_is_prepared_outside_only_where_that_makes_no_difference() {
+        let may = |sql: &str| {
+            let mut transaction = Transaction::default();
+            run(&mut transaction, sql);
+            transaction.deferred().unwrap().may_prepare_outside()
+        };
+        for sql in ["BEGIN", "BEGIN READ ONLY; SAVEPOINT a", "BEGIN; SET LOCAL app.tenant = 7"] {
+            assert!(may(sql), "{sql}");
+        }
+        for sql in [
+            "BEGIN ISOLATION LEVEL REPEATABLE READ",
+            "BEGIN; SET TRANSACTION ISOLATION LEVEL SERIALIZABLE",
+            "BEGIN; SET LOCAL \"search_path\" = blog",
+            "BEGIN; SET LOCAL lock_timeout = 100",
+        ] {
+            assert!(!may(sql), "{sql}");
+        }
     }
 
     #[test]

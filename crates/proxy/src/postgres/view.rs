@@ -113,6 +113,7 @@ impl GateView for Status {
             database: pool.database,
             connections: pool.connections,
             idle: pool.idle,
+            spare: u32::from(pool.has_spare),
         };
         Self::pools(self).into_iter().map(view).collect()
     }

@@ -14,6 +14,9 @@
 //! other defaults than the latest one of its pool is retired: closed if it is idle, and otherwise when it
 //! is given back. The connections of a pool without sessions stay for a few seconds ([`retire`]).
 //!
+//! A pool with more sessions than connections keeps a connection beside the budget, on which texts are prepared
+//! ([`spare`]).
+//!
 //! Where the gate may log in to the server itself, a pool knows with what, and is told when it has fewer connections than
 //! its sessions could use: then it grows without any login ([`growth`]).
 //!
@@ -23,6 +26,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use admission::PoolId;
 use parking_lot::Mutex;
@@ -34,11 +38,17 @@ use crate::postgres::auth::Credentials;
 use crate::postgres::defaults::Fingerprint;
 use crate::postgres::server::Server;
 use growth::Template;
+use spare::Spare;
 
 pub(crate) mod growth;
 mod key;
+mod lease;
 
 pub(crate) use key::{PoolKey, key};
+pub(crate) use lease::{Lease, Tenure};
+
+/// Numbers the pools.
+static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
 
 /// Called with a pool and its number of physical connections, whenever that changes.
 pub(crate) type ConnectionsChanged = Box<dyn Fn(PoolId, u32) + Send + Sync>;
@@ -67,6 +77,8 @@ pub struct PoolSnapshot {
     pub connections: u32,
     /// Those that wait for work.
     pub idle: u32,
+    /// Whether there is another one beside the budget, on which texts are prepared.
+    pub has_spare: bool,
 }
 
 /// All pools of a gate.
@@ -78,6 +90,8 @@ pub(crate) struct Pools {
     wants: Notify,
     /// Told when a pool has lost its last connection.
     emptied: Notify,
+    /// Told when a spare connection was opened, or wasn't.
+    spare_opened: Notify,
     changed: ConnectionsChanged,
     hold_up: Option<HoldUp>,
 }
@@ -104,10 +118,14 @@ struct State {
 
 struct Pool {
     key: PoolKey,
+    /// Unique in this process.
+    number: u64,
     /// Used from the end: the one used last is the one whose caches are warm.
     idle: Vec<Server>,
     /// Idle and in use.
     size: u32,
+    /// Beside the budget, and not counted in `size`.
+    spare: Spare,
     /// Those of them that are of the newest generation.
     newest: u32,
     sessions: u32,
@@ -131,8 +149,10 @@ impl Pool {
     fn new(key: PoolKey) -> Self {
         Self {
             key,
+            number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
             idle: Vec::new(),
             size: 0,
+            spare: Spare::default(),
             newest: 0,
             sessions: 0,
             deserted: None,
@@ -154,49 +174,6 @@ impl Pool {
     /// Whether nobody needs it any more, though it may still hold warm connections.
     fn is_deserted(&self) -> bool {
         self.sessions == 0 && self.opening == 0 && self.idle.len() == self.size as usize
-    }
-}
-
-/// A living session of a pool: while it is held, the pool keeps at least one connection (if that doesn't die).
-pub(crate) struct Lease {
-    pools: Arc<Pools>,
-    pool: PoolId,
-}
-
-impl Lease {
-    /// Whose session it is.
-    pub(crate) fn pool(&self) -> PoolId {
-        self.pool
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        let mut state = self.pools.state.lock();
-        if let Some(pool) = state.pool(self.pool) {
-            pool.leave();
-        }
-        state.remove_if_empty(self.pool);
-        self.pools.tell_waiting(&state);
-    }
-}
-
-/// The time for which a session has a connection. If it ends otherwise than by [`Pools::put`] (the connection was
-/// closed, the session's task has failed), the pool learns that it has one less.
-#[derive(Debug)]
-pub(crate) struct Tenure {
-    pools: Arc<Pools>,
-    pool: PoolId,
-    generation: u64,
-    is_over: bool,
-}
-
-impl Drop for Tenure {
-    fn drop(&mut self) {
-        if !self.is_over {
-            let mut state = self.pools.state.lock();
-            self.pools.shrank(&mut state, self.pool, self.generation);
-        }
     }
 }
 
@@ -234,6 +211,7 @@ impl Pools {
             state: Mutex::new(state),
             room: Notify::new(),
             emptied: Notify::new(),
+            spare_opened: Notify::new(),
             wants: Notify::new(),
             changed,
             hold_up: None,
@@ -276,7 +254,7 @@ impl Pools {
             // Registered before the look, so that no change between the look and the wait is missed.
             room.as_mut().enable();
             let error = match self.place(&key, server) {
-                Placed::Joined(pool) => return Ok(Lease { pools: Arc::clone(self), pool }),
+                Placed::Joined(pool) => return Ok(Lease::new(self, pool)),
                 Placed::Full(refused, error) => {
                     server = *refused;
                     error
@@ -323,7 +301,7 @@ impl Pools {
             self.grew(&mut state, id, generation);
             self.close_surplus(&mut state);
         } else {
-            server.close();
+            state.add_spare(id, server);
         }
         Placed::Joined(id)
     }
@@ -341,6 +319,7 @@ impl Pools {
                 server.close();
                 self.shrank(state, deserted, generation);
             }
+            state.pool(deserted).into_iter().for_each(|pool| pool.spare.close());
             Some(deserted)
         })?;
         state.pools[free.index()] = Some(Pool::new(key.clone()));
@@ -369,7 +348,7 @@ impl Pools {
             let mut server = self.state.lock().pool(id)?.idle.pop()?;
             if server.check_idle() {
                 let (pools, generation) = (Arc::clone(self), server.generation);
-                server.tenure = Some(Tenure { pools, pool: id, generation, is_over: false });
+                server.tenure = Some(Tenure { pools, pool: id, generation, is_over: false, turn: None });
                 return Some(server);
             }
             self.lost_idle(server);
@@ -386,10 +365,14 @@ impl Pools {
     /// Gives a connection back that was taken: between statements, outside a transaction, all answers read. To be
     /// called before the gate hears that the request has completed.
     pub(crate) fn put(&self, mut server: Server) {
-        if let Some(mut tenure) = server.tenure.take() {
-            tenure.is_over = true;
-        }
+        // To its end: a turn is over when the connection is there again.
+        let mut tenure = server.tenure.take();
+        let is_spare = tenure.as_ref().is_some_and(|tenure| tenure.turn.is_some());
+        tenure.iter_mut().for_each(|tenure| tenure.is_over = true);
         let mut state = self.state.lock();
+        if is_spare {
+            return state.take_back_spare(server);
+        }
         if !state.may_keep(&server) {
             self.retire(&mut state, server);
         } else if state.has_place(&server) {
@@ -440,11 +423,13 @@ impl Pools {
             self.shrank(&mut state, server.pool, server.generation);
         }
         self.close_surplus(&mut state);
+        state.close_surplus_spares();
     }
 
     /// Closes all idle connections: the gate shuts down.
     pub(crate) fn close_idle(&self) {
         let mut state = self.state.lock();
+        state.pools.iter_mut().flatten().for_each(|pool| pool.spare.close());
         let idle: Vec<_> = state.pools.iter_mut().flatten().flat_map(|pool| pool.idle.drain(..)).collect();
         for server in idle {
             let (id, generation) = (server.pool, server.generation);
@@ -464,6 +449,7 @@ impl Pools {
                 sessions: pool.sessions,
                 connections: pool.size,
                 idle: u32::try_from(pool.idle.len()).unwrap_or(u32::MAX),
+                has_spare: pool.spare.is_there(),
             })
             .collect()
     }
@@ -528,8 +514,9 @@ impl State {
 
     /// Frees the slot of a pool without connections and sessions.
     fn remove_if_empty(&mut self, id: PoolId) {
-        let is_empty = |pool: &mut Pool| pool.size == 0 && pool.sessions == 0 && pool.opening == 0;
-        if self.pool(id).is_some_and(is_empty) {
+        let is_empty = |pool: &Pool| pool.size == 0 && pool.sessions == 0 && pool.opening == 0;
+        if let Some(pool) = self.pool(id).filter(|pool| is_empty(pool)) {
+            pool.spare.close();
             self.pools[id.index()] = None;
         }
     }
@@ -560,6 +547,7 @@ impl Drop for Waiting<'_> {
 mod addresses;
 mod pause;
 mod retire;
+mod spare;
 
 pub(crate) use pause::{HoldUp, IdleServer, Paused};
 #[cfg(test)]

@@ -47,6 +47,7 @@ impl Exchange {
                     _ => None,
                 });
             }
+            b't' | b'n' | b'T' if self.answered_own_describe(scope, frame, server) => visible = false,
             b'n' | b'T' if matches!(self.steps.front(), Some(Step::Describe { .. })) => {
                 self.steps.pop_front();
             }
@@ -58,6 +59,11 @@ impl Exchange {
             b'E' => {
                 self.error(scope, frame, client, server);
                 visible = false;
+            }
+            b'N' => {
+                self.aside.iter_mut().for_each(|aside| aside.has_notice = true);
+                // Of a text that its client has prepared before, and has heard of then.
+                visible = !matches!(self.steps.front(), Some(Step::Parse { visible: false, .. }));
             }
             b'Z' => {
                 visible = self.ready(scope, backend::parse_ready(body)?, client);
@@ -154,8 +160,9 @@ impl Exchange {
         (self.failed, self.has_told) = (true, true);
         let is_of_recovery = || fields.get(b'R').is_some_and(|routine| RECOVERY.contains(&routine));
         self.conflicted |= CONFLICTS.contains(&code) && !is_of_recovery();
-        self.copy_in = false;
+        (self.copy_in, self.is_verifying) = (false, false);
         scope.session.settings.book.fail();
+        self.doubt(code);
         if matches!(self.steps.front(), Some(Step::Query { .. } | Step::Function | Step::Sync) | None) {
             client.extend_from_slice(frame);
             return;

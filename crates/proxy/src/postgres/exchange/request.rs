@@ -15,6 +15,7 @@ use crate::postgres::book::Act;
 use crate::postgres::classify::Analysis;
 use crate::postgres::prepared::{CLIENT_STATEMENTS_MAX, ClientStatements, Prepared, Undo, server_name};
 use crate::postgres::reject::Refusal;
+use crate::postgres::settings::ServerState;
 use crate::postgres::transaction::Deferred;
 
 /// A statement that no server has: describing it fails, on purpose.
@@ -106,10 +107,7 @@ impl Exchange {
             }
             gone.push(name.clone());
             let start = statement.text.as_ptr() as usize - sql.as_ptr() as usize;
-            let placeholder = scope.server.statements.placeholder();
-            frontend::write_parse(out, placeholder.as_bytes(), PLACEHOLDER, &[]);
-            let (undo, client_name) = (None, Bytes::new());
-            self.steps.push_back(Step::Parse { id: 0, named: false, undo, client_name, visible: false });
+            let placeholder = self.write_placeholder(scope.server, out);
             text.extend_from_slice(&sql[copied..start]);
             text.extend_from_slice(format!("DEALLOCATE {placeholder}").as_bytes());
             copied = start + statement.text.len();
@@ -118,7 +116,17 @@ impl Exchange {
         frontend::write_query(out, &text);
     }
 
-    /// Sends one message of an extended batch, a COPY or a function call. Only complete frames.
+    /// Prepares a statement of no use, and returns its name. It is closed with the next batch.
+    fn write_placeholder(&mut self, server: &mut ServerState, out: &mut BytesMut) -> String {
+        let placeholder = server.statements.placeholder();
+        frontend::write_parse(out, placeholder.as_bytes(), PLACEHOLDER, &[]);
+        let (undo, client_name) = (None, Bytes::new());
+        self.steps.push_back(Step::Parse { id: 0, named: false, undo, client_name, visible: false });
+        placeholder
+    }
+
+    /// Sends one message of an extended batch, a COPY or a function call. Only complete frames. One that
+    /// [`Exchange::is_verifying`] then keeps waiting is to be said again.
     ///
     /// # Errors
     /// Within COPY, what the server would end the connection for.
@@ -157,6 +165,11 @@ impl Exchange {
             }
             Message::Parse { name, sql, parameter_types } => {
                 self.parse(scope, name, sql, parameter_types, out);
+            }
+            Message::Bind { statement: name, .. } | Message::Describe { target: Target::Statement, name }
+                if self.verifies_first(scope, name, out) =>
+            {
+                return Ok(());
             }
             Message::Bind { portal, statement, rest } => self.bind(scope, portal, statement, rest, out),
             Message::Describe { target, name } => self.describe(scope, target, name, frame, out),
@@ -273,8 +286,14 @@ impl Exchange {
             // The name is taken: let the server say so, of the name that it stands for, if nothing else is
             // wrong.
             let known = Arc::clone(known);
-            self.ensure(scope, &known, true, out);
-            frontend::write_parse(out, known.server_name().as_bytes(), sql, types);
+            let taken = match &known.told {
+                None => {
+                    self.ensure(scope, &known, true, out);
+                    known.server_name()
+                }
+                Some(_) => self.write_placeholder(scope.server, out),
+            };
+            frontend::write_parse(out, taken.as_bytes(), sql, types);
             return self.steps.push_back(Step::Parse {
                 id: 0,
                 named: false,
@@ -286,6 +305,9 @@ impl Exchange {
         let undo = Some(scope.session.statements.set(name, Some(Arc::clone(&statement))));
         if scope.session.deallocates(&statement) {
             return self.local(backend::write_parse_complete, undo);
+        }
+        if self.aside.is_some() && statement.analysis.is_described_alike {
+            return self.learn(scope, (client_name, undo), &statement, out);
         }
         if name.is_empty() {
             scope.server.statements.unnamed = Some(statement.id);
@@ -301,7 +323,13 @@ impl Exchange {
     }
 
     /// Prepares the statement on this server connection if it is missing there.
-    fn ensure(&mut self, scope: &mut Scope<'_>, statement: &Prepared, named: bool, out: &mut BytesMut) {
+    pub(super) fn ensure(
+        &mut self,
+        scope: &mut Scope<'_>,
+        statement: &Prepared,
+        named: bool,
+        out: &mut BytesMut,
+    ) {
         let (id, client_name) = (statement.id, Bytes::new());
         if named {
             if scope.server.statements.touch(id) {
@@ -414,8 +442,14 @@ impl Exchange {
                 if !name.is_empty() && statement.is_stale() {
                     return self.doom(Refusal::stale_plan(), out);
                 }
-                self.ensure(scope, &statement, !name.is_empty(), out);
-                let server_name = if name.is_empty() { String::new() } else { statement.server_name() };
+                if let Some(told) = statement.told.as_ref().filter(|_| self.aside.is_some()) {
+                    return self.local(|out| out.extend_from_slice(told.frames()), None);
+                }
+                // What is being learned is the unnamed statement there.
+                let is_unnamed = name.is_empty()
+                    || self.aside.is_some() && scope.server.statements.unnamed == Some(statement.id);
+                self.ensure(scope, &statement, !is_unnamed, out);
+                let server_name = if is_unnamed { String::new() } else { statement.server_name() };
                 frontend::write_describe(out, target, server_name.as_bytes());
                 described = Some(statement).filter(|_| !name.is_empty());
             }

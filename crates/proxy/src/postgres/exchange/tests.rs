@@ -12,6 +12,7 @@ use crate::postgres::prepared::{Registry, SERVER_STATEMENTS_MAX};
 use crate::postgres::settings::SessionSettings;
 use crate::postgres::transaction::Transaction;
 
+mod described;
 mod endings;
 
 /// A session, a server connection and what goes between them.

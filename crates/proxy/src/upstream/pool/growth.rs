@@ -16,6 +16,7 @@ use admission::PoolId;
 use tokio::time::Instant;
 
 use super::key::TRACKED;
+use super::spare::SpareState;
 use super::{Lease, Pool, PoolKey, Pools, State};
 use crate::postgres::auth::Credentials;
 use crate::postgres::parameters::Parameters;
@@ -139,7 +140,7 @@ impl Pools {
         pool.trust_in(Arc::clone(credentials));
         drop(state);
         self.wants.notify_one();
-        Some((Lease { pools: Arc::clone(self), pool: id }, reported))
+        Some((Lease::new(self, id), reported))
     }
 
     /// Waits until a pool may want more connections.
@@ -156,12 +157,17 @@ impl Pools {
         let has_room = state.total.saturating_add(opening) < state.connections;
         // The one that has least of what it wants.
         let size = |id: &PoolId| state.pools[id.index()].as_ref().map(|pool| pool.size + pool.opening);
-        let id = wanting.filter(|id| has_room || state.may_replace_for(*id)).min_by_key(size)?;
+        let wanting = wanting.filter(|id| has_room || state.may_replace_for(*id)).min_by_key(size);
+        let is_spare = wanting.is_none();
+        let id = wanting.or_else(|| state.wanting_spare(now))?;
         let pool = state.pool(id)?;
         let credentials = Arc::clone(pool.credentials.as_ref()?);
         pool.opening += 1;
+        if is_spare {
+            pool.spare.state = SpareState::Opening;
+        }
         let key = pool.key.clone();
-        Some(Opening { pools: Arc::clone(self), pool: id, key, credentials })
+        Some(Opening { pools: Arc::clone(self), pool: id, key, credentials, is_spare })
     }
 }
 
@@ -188,6 +194,8 @@ pub(crate) struct Opening {
     pub(crate) key: PoolKey,
     /// What to log in with.
     pub(crate) credentials: Arc<Credentials>,
+    /// It is to be the pool's spare one.
+    is_spare: bool,
 }
 
 /// Why a connection could not be opened.
@@ -207,6 +215,11 @@ impl Opening {
         if let Some(pool) = state.pool(self.pool) {
             pool.failures = 0;
             pool.retry_at = None;
+        }
+        if self.is_spare {
+            state.lose_spare(self.pool);
+            state.add_spare(self.pool, server);
+            return self.pools.spare_opened.notify_waiters();
         }
         let generation = server.generation;
         let is_newest = generation == state.generation;
@@ -253,6 +266,11 @@ impl Drop for Opening {
         let mut state = self.pools.state.lock();
         if let Some(pool) = state.pool(self.pool) {
             pool.opening = pool.opening.saturating_sub(1);
+            if self.is_spare && matches!(pool.spare.state, SpareState::Opening) {
+                // Who waits for it may want another one.
+                pool.spare.state = SpareState::None;
+                self.pools.spare_opened.notify_waiters();
+            }
         }
         state.remove_if_empty(self.pool);
     }

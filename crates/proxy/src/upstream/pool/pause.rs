@@ -116,7 +116,8 @@ impl Pools {
     pub(crate) fn idle_servers(&self) -> Vec<IdleServer> {
         let state = self.state.lock();
         let pools = state.pools.iter().flatten();
-        let idle = pools.flat_map(|pool| pool.idle.iter().map(move |server| (pool, server)));
+        let idle = pools
+            .flat_map(|pool| pool.idle.iter().chain(pool.spare.idle()).map(move |server| (pool, server)));
         idle.map(|(pool, server)| IdleServer {
             user: pool.key.user.clone(),
             database: pool.key.database.clone(),

@@ -21,6 +21,11 @@ impl Pool {
         server.generation < generation && self.newest > 0 || server.id < self.same_since
     }
 
+    /// Whether a spare connection may not stay: a newer one would be something else.
+    pub(super) fn is_replaced(&self, server: &Server, generation: u64) -> bool {
+        server.generation < generation || server.id < self.same_since
+    }
+
     /// Takes note of what a fresh connection was given. `true`: the others were given something else, so
     /// that it comes in their stead.
     pub(super) fn learn_defaults(&mut self, server: &Server) -> bool {

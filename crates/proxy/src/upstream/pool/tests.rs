@@ -1,6 +1,7 @@
 //! Tests of the pools, over socket pairs instead of servers.
 
 mod growth;
+mod spare;
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -121,8 +122,9 @@ async fn fresh_connections_join_while_there_is_room() {
 async fn at_the_bound_a_superfluous_connection_is_closed_and_the_session_lives() {
     let world = World::new(1);
     let (first, _one) = world.join("ann").await.unwrap();
-    let (second, two) = world.join("ann").await.unwrap();
-    assert_eq!(rest(two).await, b"X\0\0\0\x04");
+    let (second, _spare) = world.join("ann").await.unwrap();
+    let (_third, three) = world.join("ann").await.unwrap();
+    assert_eq!(rest(three).await, b"X\0\0\0\x04");
     assert_eq!(world.heard(first.pool()), 1);
     drop(first);
     assert!(world.pools.take(second.pool()).is_some());

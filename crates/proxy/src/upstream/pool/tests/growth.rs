@@ -40,8 +40,8 @@ async fn a_pool_wants_as_many_connections_as_it_has_sessions_within_the_budget()
     let (_first, _server) = world.join_known_first("ann").await;
     assert!(world.opening().is_none());
     let others: Vec<_> = (0..4).map(|_| world.join_known("ann").unwrap()).collect();
-    let openings: Vec<_> = std::iter::from_fn(|| world.opening()).collect();
     // Five sessions, but room for three connections.
+    let openings: Vec<_> = std::iter::from_fn(|| world.opening()).collect();
     assert_eq!(openings.len(), 2);
     assert_eq!((openings[0].key.user(), openings[0].key.parameters()[0]), ("ann", ("user", "ann")));
     let mut theirs = Vec::new();
@@ -58,6 +58,38 @@ async fn a_pool_wants_as_many_connections_as_it_has_sessions_within_the_budget()
     assert_eq!(world.heard(others[0].0.pool()), 2);
     world.opening().unwrap().add(super::server().0);
     assert_eq!(world.heard(others[0].0.pool()), 3);
+}
+
+#[tokio::test]
+async fn a_spare_connection_is_opened_for_the_first_session_that_asks() {
+    let world = World::new(1);
+    let (first, _server) = world.join_known_first("ann").await;
+    assert!(world.pools.spare(first.pool()).await.is_none(), "each session can have a connection");
+    let _second = world.join_known("ann").unwrap();
+    assert!(world.opening().is_none());
+    let opens = async {
+        // What is given up leaves no trace.
+        drop(world.opening().unwrap());
+        tokio::task::yield_now().await;
+        let opening = world.opening().unwrap();
+        assert!(world.opening().is_none());
+        let (spare, theirs) = server();
+        opening.add(spare);
+        theirs
+    };
+    let (spare, _theirs) = tokio::join!(biased; world.pools.spare(first.pool()), opens);
+    assert!(spare.is_some() && world.opening().is_none());
+    assert_eq!(world.sizes(), [("ann".to_owned(), 1)]);
+}
+
+#[tokio::test]
+async fn a_session_does_not_wait_for_a_spare_connection_that_cannot_be_opened() {
+    let world = World::new(1);
+    let (first, _server) = world.join_known_first("ann").await;
+    let _second = world.join_known("ann").unwrap();
+    let fails = async { world.opening().unwrap().fail(Failure::Passing) };
+    let (spare, ()) = tokio::join!(biased; world.pools.spare(first.pool()), fails);
+    assert!(spare.is_none());
 }
 
 #[tokio::test]

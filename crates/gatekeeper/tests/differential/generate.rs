@@ -56,6 +56,8 @@ struct Author {
     chance: Chance,
     /// Of each session: whether it is likely to be within a transaction.
     in_transaction: Vec<bool>,
+    /// Of each session: whether it has deallocated a statement in its transaction.
+    has_deallocated: Vec<bool>,
     last: usize,
     statements: Statements,
 }
@@ -65,7 +67,13 @@ impl Author {
         let mut chance = Chance::new(seed);
         let sessions = (connections + 1 + chance.below(2)).min(SESSIONS_MAX);
         let statements = Statements::new(&mut chance);
-        Self { chance, in_transaction: vec![false; sessions], last: 0, statements }
+        Self {
+            chance,
+            in_transaction: vec![false; sessions],
+            has_deallocated: vec![false; sessions],
+            last: 0,
+            statements,
+        }
     }
 
     /// A session within a transaction is likely to go on: with few connections the others have to wait for
@@ -80,9 +88,13 @@ impl Author {
     fn statement(&mut self, session: usize) -> String {
         let is_open = self.in_transaction[session];
         let mut sql = self.statements.draw(&mut self.chance, session, is_open);
-        if !is_open && known::differs_outside(&sql) {
+        self.has_deallocated[session] &= is_open;
+        if (!is_open && known::differs_outside(&sql))
+            || (self.has_deallocated[session] && known::differs_in_a_batch(&sql))
+        {
             sql = "SET TRANSACTION READ ONLY".to_owned();
         }
+        self.has_deallocated[session] |= known::takes_no_snapshot(&sql);
         match sql.split(' ').next().unwrap_or_default() {
             "BEGIN" | "START" => self.in_transaction[session] = true,
             "COMMIT" | "END" | "ABORT" => self.in_transaction[session] = sql.contains("AND CHAIN"),

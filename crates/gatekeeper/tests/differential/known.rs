@@ -15,6 +15,12 @@ pub(crate) fn differs_in_a_batch(sql: &str) -> bool {
     sql.contains("ISOLATION")
 }
 
+/// Whether PostgreSQL takes a snapshot for a statement, and the gate, which answers for it, has none taken. An isolation
+/// level can't be set behind a snapshot.
+pub(crate) fn takes_no_snapshot(sql: &str) -> bool {
+    sql.contains("DEALLOCATE")
+}
+
 /// Whether statements of one text are heard otherwise than each by itself. RESET returns to the start-up
 /// value of the connection, and the session's own is set behind the text. So within the text the session
 /// sees another `application_name`. And where the gate has answered for a failed transaction and its end, the

@@ -142,6 +142,8 @@ impl Session {
     pub(crate) fn take_over(&mut self, other: &mut Self) {
         // An error says that the other side was quicker.
         let _ = other.stream.write_all(&Message::Again.bytes());
+        // The server has given its locks back when it closes the connection.
+        while let Ok(1..) = other.stream.read(&mut [0; 1024]) {}
         self.heard = std::mem::take(&mut other.heard);
         self.heard.push("again".to_owned());
     }
@@ -187,7 +189,8 @@ impl Session {
                 'F' => Due::Function,
                 'd' => Due::CopyData,
                 'c' | 'f' => Due::CopyEnd,
-                'H' => Due::Flush,
+                // A malformed one is an error.
+                'H' => Due::Describe,
                 _ => Due::Sync,
             },
         };

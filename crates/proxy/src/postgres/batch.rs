@@ -60,7 +60,7 @@ pub(crate) fn read(state: &State, bytes: &[u8]) -> Batch {
     // Looked up by hash: a batch has room for tens of thousands of names.
     let mut named: HashMap<&[u8], Arc<Prepared>> = HashMap::new();
     let mut bound: HashSet<&[u8]> = HashSet::new();
-    for (_, message) in messages(bytes) {
+    for (_, _, message) in messages(bytes) {
         let Ok(message) = message else {
             (batch.is_control, batch.is_malformed) = (false, true);
             continue;
@@ -112,15 +112,15 @@ impl Batch {
     }
 }
 
-/// The complete messages of a batch, each with where it begins.
-fn messages(bytes: &[u8]) -> impl Iterator<Item = (usize, Result<Message<'_>, ProtocolError>)> {
+/// The complete messages of a batch, each with where it begins and how long it is.
+fn messages(bytes: &[u8]) -> impl Iterator<Item = (usize, usize, Result<Message<'_>, ProtocolError>)> {
     let mut start = 0;
     std::iter::from_fn(move || {
         let rest = &bytes[start..];
         let frame = frontend_frame(rest).ok()??;
         let message = frontend::parse(frame.tag, frame.body(rest)?);
         start += frame.len;
-        Some((start - frame.len, message))
+        Some((start - frame.len, frame.len, message))
     })
 }
 
@@ -168,12 +168,16 @@ pub(crate) fn answer_locally(
     let mut undo = Vec::new();
     let mut synced = false;
     let mut is_ours = true;
-    for (start, message) in messages(bytes) {
+    for (start, length, message) in messages(bytes) {
         synced = bytes[start] == b'S';
         is_ours = match &message {
             Ok(message) => answer.message(state, transaction, message, &mut undo),
             Err(error) => refused && answer.malformed(error, synced, transaction),
         };
+        if refused && is_ours && !answer.failed && !matches!(transaction, Transaction::Refused(_)) {
+            // The refused transaction has ended: what follows is another batch, and may be the server's.
+            return Some(Answered { out: answer.out, length: start + length, skips: false });
+        }
         if !is_ours && refused {
             return Some(Answered { out: answer.out, length: start, skips: false });
         }
@@ -220,7 +224,10 @@ impl Local<'_> {
             Message::Parse { name, .. } => {
                 let Some(statement) = self.parsed.next() else { return false };
                 if refused && !ends_failed(statement) && !is_empty(statement) {
-                    return self.fail(transaction);
+                    return match is_several(statement) {
+                        true => self.err(&Refusal::several_statements()),
+                        false => self.fail(transaction),
+                    };
                 }
                 // With a server connection of its own, the client's names are the server's: it must know them.
                 let is_known = statement.analysis.is_control || statement.told.is_some();
@@ -242,7 +249,7 @@ impl Local<'_> {
                     return refused && self.err(&Refusal::no_such_statement(statement));
                 };
                 // A statement without parameters takes no values, and the server says so before all else.
-                if known.analysis.is_control && !has_no_values(rest) {
+                if known.analysis.is_control && !has_no_values(rest) || frontend::bind_counts(rest).is_err() {
                     return refused && self.err(&Refusal::bound_values(statement, rest));
                 }
                 if !known.analysis.is_control || refused && !ends_failed(known) {
@@ -286,7 +293,9 @@ impl Local<'_> {
                 let Some(statement) = bound else {
                     return refused && self.err(&Refusal::no_such_portal(portal));
                 };
-                return self.execute(state, transaction, &statement, undo);
+                let is_ours = self.execute(state, transaction, &statement, undo);
+                transaction.leave_portal(is_ours && portal.is_empty());
+                return is_ours;
             }
             _ => {}
         }
@@ -385,6 +394,11 @@ pub(crate) fn control(
 /// Whether a Bind ends as one of a statement without parameters does.
 pub(super) fn has_no_values(rest: &[u8]) -> bool {
     matches!(frontend::bind_counts(rest), Ok((0 | 1, 0)))
+}
+
+fn is_several(prepared: &Prepared) -> bool {
+    let of_any = |it: &wire::sql::Statement<'_>| it.kind != wire::sql::Kind::Empty;
+    statements(&prepared.sql, prepared.analysis.reading.standard_strings).filter(of_any).count() > 1
 }
 
 /// Whether a text holds no statement. A failed transaction admits its Parse and not its Bind.

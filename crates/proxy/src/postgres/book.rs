@@ -31,7 +31,7 @@
 //! 6. A lost connection undoes what was open on it, or wasn't answered to its ReadyForQuery.
 //!
 //! For settings that the server reports, the server knows the value, and the book knows only whether the
-//! last confirmed change was a RESET ([`Book::is_at_default`]). RESET returns to what the *connection* was
+//! last confirmed change was a RESET ([`Book::at_default`]). RESET returns to what the *connection* was
 //! started with. The session must get what its *own* login began with.
 //!
 //! # Invariants
@@ -208,6 +208,8 @@ pub(crate) struct Book {
     settings: Settings,
     /// Reported settings whose last kept change was a RESET.
     defaults: Mask,
+    /// Those that were RESET since the last ReadyForQuery.
+    reset: Mask,
     /// Why the session keeps its connection.
     held: Reasons,
     /// The open transaction and its savepoints.
@@ -234,6 +236,7 @@ impl Book {
             reported,
             settings: Arc::default(),
             defaults: 0,
+            reset: 0,
             held: Reasons::NONE,
             base: Level::default(),
             savepoints: Vec::new(),
@@ -312,8 +315,13 @@ impl Book {
         self.void_releases(LASTING);
     }
 
-    /// ReadyForQuery has come.
-    pub(crate) fn ready(&mut self, status: Status) {
+    /// ReadyForQuery has come; the server has reported `changed` since the last one. What changed without a RESET was set by
+    /// something that no text shows.
+    pub(crate) fn ready(&mut self, status: Status, changed: Mask) {
+        let set = changed & !std::mem::take(&mut self.reset) & self.at_default();
+        for (_, name) in CARRIED.iter().enumerate().filter(|(index, _)| set >> index & 1 == 1) {
+            self.change(&Change::Set { name: (*name).to_owned(), text: Bytes::new() });
+        }
         let committed = !std::mem::take(&mut self.has_failed);
         if status == Status::Idle {
             self.end(committed);
@@ -372,6 +380,7 @@ impl Book {
         if open >= CHANGES_MAX || is_long {
             return self.be_unsure();
         }
+        self.reset = after(self.reset, change);
         self.innermost().push(change.clone());
     }
 
@@ -448,7 +457,7 @@ impl Book {
 
     fn discard(&mut self, releases: Reasons) {
         self.end(false);
-        self.has_discarded = true;
+        (self.has_discarded, self.reset) = (true, ALL_CARRIED);
         self.held = self.held.without(releases);
     }
 }

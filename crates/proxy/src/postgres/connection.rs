@@ -341,6 +341,7 @@ impl Session {
                 }
             }
         }
+        self.transaction.leave_portal(false);
         self.client.output.extend_from_slice(&out);
         backend::write_ready(&mut self.client.output, self.transaction.status());
         Forward::Nothing

@@ -286,6 +286,11 @@ impl Refusal {
         Self { message, ..Self::error("08P01", "") }
     }
 
+    /// A Parse has more than one statement. As PostgreSQL says it.
+    pub(crate) fn several_statements() -> Self {
+        Self::error("42601", "cannot insert multiple commands into a prepared statement")
+    }
+
     /// A Bind has values for a statement that has no parameters. As PostgreSQL says it.
     pub(crate) fn bound_values(statement: &[u8], rest: &[u8]) -> Self {
         let message = match bind_counts(rest) {

@@ -161,6 +161,8 @@ impl Server {
     /// # Errors
     /// See [`QueryError`]. Not cancel-safe: whoever gives up on it must close the connection.
     pub(crate) async fn simple_query(&mut self, sql: &str, limit: Duration) -> Result<Answer, QueryError> {
+        // It ends the unnamed statement.
+        self.session_state.statements.unnamed = None;
         let round_trip = timeout(limit, self.round_trip(sql)).await;
         round_trip.unwrap_or(Err(QueryError::Timeout(limit)))
     }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use bytes::{BufMut, Bytes, BytesMut};
 use wire::postgres::backend::{Status, write_parameter_status};
 
-use super::book::{Book, CARRIED, CARRIED_TEXT_MAX, Settings, masks};
+use super::book::{Book, CARRIED, CARRIED_TEXT_MAX, Mask, Settings, masks};
 use super::parameters::Parameters;
 use super::prepared::ServerStatements;
 
@@ -80,6 +80,8 @@ pub(crate) struct SessionSettings {
     startup: Parameters,
     /// What the client was told last.
     told: Parameters,
+    /// Which of [`CARRIED`] the server has reported since the last ReadyForQuery.
+    changed: Mask,
     /// What was reported before the open transaction, where that has changed something.
     before: Option<Parameters>,
 }
@@ -89,7 +91,7 @@ impl SessionSettings {
     /// RESET returns, whether the client asked for them or not.
     pub(crate) fn new(reported: Parameters) -> Self {
         let book = Book::new(masks(reported.iter().map(|(name, _)| name)));
-        Self { startup: reported.clone(), told: reported.clone(), reported, book, before: None }
+        Self { startup: reported.clone(), told: reported.clone(), reported, book, changed: 0, before: None }
     }
 
     /// The settings that a text is read by when it is prepared, as one value that can be compared. Equal values mean equal
@@ -119,8 +121,9 @@ impl SessionSettings {
     pub(crate) fn reports(&mut self, name: &str, value: &str) {
         self.told.set(name, value);
         // What is carried is judged at ReadyForQuery, when the order of changes is known.
-        if masks(std::iter::once(name)) == 0 {
-            self.set_reported(name, value);
+        match masks(std::iter::once(name)) {
+            0 => self.set_reported(name, value),
+            mask => self.changed |= mask,
         }
     }
 
@@ -158,7 +161,7 @@ impl SessionSettings {
         server: &mut ServerState,
         out: &mut BytesMut,
     ) {
-        self.book.ready(status);
+        self.book.ready(status, std::mem::take(&mut self.changed));
         server.settings.clone_from(self.book.settings());
         let at_default = self.book.at_default();
         if at_default != 0 || self.reported != *parameters {

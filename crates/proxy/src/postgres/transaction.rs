@@ -69,6 +69,10 @@ pub(crate) struct Deferred {
     begin: Bytes,
     pending: Vec<Pending>,
     bytes: usize,
+    /// How many of these statements, the first one included, stand for what a chain has passed on.
+    inherited: usize,
+    /// The last one was executed over the unnamed portal, which the client finds again.
+    leaves_portal: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -135,6 +139,13 @@ impl Transaction {
         match self {
             Self::Deferred(deferred) => Some(deferred),
             _ => None,
+        }
+    }
+
+    /// The last statement was answered here; in the extended protocol it leaves its unnamed portal to the client.
+    pub(crate) fn leave_portal(&mut self, leaves: bool) {
+        if let Self::Deferred(deferred) | Self::Refused(Refused { deferred, .. }) = self {
+            deferred.leaves_portal = leaves;
         }
     }
 
@@ -229,12 +240,12 @@ impl Transaction {
         }
     }
 
-    /// Ends a transaction that the server never saw. AND CHAIN begins the next with the same characteristics, which
-    /// PostgreSQL forgets when a transaction fails outside all savepoints.
+    /// Ends a transaction that the server never saw. AND CHAIN begins the next with the same characteristics. When a
+    /// transaction fails outside all savepoints, PostgreSQL returns to those that it began with.
     fn end(&mut self, tag: &'static [u8], chain: bool) -> Control {
         *self = match std::mem::take(self) {
             Self::Refused(Refused { deferred, .. }) if chain && !deferred.has_savepoint() => {
-                Self::Deferred(Deferred::new(b"BEGIN"))
+                Self::Deferred(deferred.as_begun())
             }
             Self::Deferred(deferred) | Self::Refused(Refused { deferred, .. }) if chain => {
                 Self::Deferred(deferred.chained())
@@ -247,7 +258,13 @@ impl Transaction {
 
 impl Deferred {
     fn new(begin: &[u8]) -> Self {
-        Self { begin: Bytes::copy_from_slice(begin), pending: Vec::new(), bytes: begin.len() }
+        let begin = Bytes::copy_from_slice(begin);
+        Self { bytes: begin.len(), begin, pending: Vec::new(), inherited: 0, leaves_portal: false }
+    }
+
+    /// Whether the unnamed portal of the last statement is the client's own.
+    pub(crate) fn leaves_portal(&self) -> bool {
+        self.leaves_portal
     }
 
     /// What the server must be sent before the first real statement, in order.
@@ -321,7 +338,19 @@ impl Deferred {
             pending.savepoint.is_none() && !pending.sql.to_ascii_lowercase().starts_with(b"set local")
         };
         self.pending.retain(transaction);
+        self.inherited = 1 + self.pending.len();
         self
+    }
+
+    /// The next transaction of a chain whose last one has failed: with what that had inherited.
+    fn as_begun(mut self) -> Self {
+        match self.inherited {
+            0 => Self::new(b"BEGIN"),
+            count => {
+                self.pending.truncate(count - 1);
+                self
+            }
+        }
     }
 }
 
@@ -479,6 +508,9 @@ mod tests {
         assert_eq!(replay(&transaction), ["BEGIN"]);
         let mut transaction = Transaction::default();
         run(&mut transaction, "BEGIN READ ONLY; SAVEPOINT a; ROLLBACK TO nothing; COMMIT AND CHAIN");
+        assert_eq!(replay(&transaction), ["BEGIN READ ONLY"]);
+        // What a chain has passed on stays.
+        run(&mut transaction, "SET TRANSACTION READ WRITE; ROLLBACK TO nothing; COMMIT AND CHAIN");
         assert_eq!(replay(&transaction), ["BEGIN READ ONLY"]);
     }
 

@@ -33,7 +33,7 @@ fn run(book: &mut Book, effects: &[Effect]) {
 
 fn commit(book: &mut Book) {
     book.confirm(&act(Act::End), b"COMMIT");
-    book.ready(Status::Idle);
+    book.ready(Status::Idle, 0);
 }
 
 fn texts(book: &Book) -> Vec<String> {
@@ -65,9 +65,9 @@ fn a_failed_statement_undoes_its_segment_and_no_other() {
     let mut book = Book::default();
     run(&mut book, &[set("a", 1)]);
     book.fail();
-    book.ready(Status::Idle);
+    book.ready(Status::Idle, 0);
     run(&mut book, &[set("b", 1)]);
-    book.ready(Status::Idle);
+    book.ready(Status::Idle, 0);
     assert_eq!(texts(&book), ["SET b = 1"]);
 }
 
@@ -75,7 +75,7 @@ fn a_failed_statement_undoes_its_segment_and_no_other() {
 fn settings_keep_the_order_of_their_last_set() {
     let mut book = Book::default();
     run(&mut book, &[set("a", 1), set("b", 1), set("c", 1), set("a", 2), reset("c")]);
-    book.ready(Status::Idle);
+    book.ready(Status::Idle, 0);
     assert_eq!(texts(&book), ["SET b = 1", "SET a = 2"]);
 }
 
@@ -91,15 +91,27 @@ fn whether_a_reported_setting_is_at_its_default_goes_by_the_last_change() {
     commit(&mut book);
     assert_eq!((book.at_default() & zone, texts(&book).len()), (0, 0));
     run(&mut book, &[reset("timezone")]);
-    book.ready(Status::Idle);
+    book.ready(Status::Idle, 0);
     assert_eq!(book.at_default() & zone, zone);
+}
+
+#[test]
+fn a_setting_that_changes_without_a_reset_is_at_its_default_no_longer() {
+    let mut book = Book::new(masks(["TimeZone"].into_iter()));
+    let zone = masks(["TimeZone"].into_iter());
+    run(&mut book, &[reset("timezone")]);
+    book.ready(Status::Idle, zone);
+    book.ready(Status::Idle, 0);
+    assert_eq!(book.at_default() & zone, zone);
+    book.ready(Status::Idle, zone);
+    assert_eq!(book.at_default() & zone, 0);
 }
 
 #[test]
 fn a_local_setting_is_in_force_until_the_transaction_ends() {
     let mut book = Book::default();
     run(&mut book, &[set("a", 1)]);
-    book.ready(Status::Idle);
+    book.ready(Status::Idle, 0);
     let text = Bytes::from_static(b"SET LOCAL a = 2");
     run(&mut book, &[changes(vec![Change::Local { name: "a".to_owned(), text }])]);
     assert_eq!(book.in_force("a").unwrap(), "SET LOCAL a = 2");
@@ -112,16 +124,16 @@ fn a_release_counts_when_its_transaction_commits_and_nothing_pins_again() {
     let listen = Reasons::LISTEN;
     let mut book = Book::default();
     run(&mut book, &[leaves(listen, Reasons::NONE)]);
-    book.ready(Status::Idle);
+    book.ready(Status::Idle, 0);
     run(&mut book, &[act(Act::Savepoint(named("a"))), leaves(Reasons::NONE, listen)]);
     run(&mut book, &[act(Act::RollbackTo(named("a")))]);
     commit(&mut book);
     assert_eq!(book.held(), listen);
     run(&mut book, &[leaves(Reasons::NONE, listen), leaves(listen, Reasons::NONE)]);
-    book.ready(Status::Idle);
+    book.ready(Status::Idle, 0);
     assert_eq!(book.held(), listen);
     run(&mut book, &[leaves(Reasons::NONE, listen)]);
-    book.ready(Status::Idle);
+    book.ready(Status::Idle, 0);
     assert!(book.held().is_empty());
 }
 
@@ -176,7 +188,7 @@ fn what_exceeds_a_bound_pins() {
     let mut book = Book::default();
     for number in 0..=CARRIED_MAX {
         run(&mut book, &[set(&format!("x.y{number}"), 1)]);
-        book.ready(Status::Idle);
+        book.ready(Status::Idle, 0);
     }
     assert_eq!((texts(&book).len(), book.held()), (CARRIED_MAX, Reasons::OTHER));
     let mut book = Book::default();
@@ -190,7 +202,7 @@ fn what_exceeds_a_bound_pins() {
 fn discard_all_forgets_what_it_discards_and_keeps_what_it_leaves() {
     let mut book = Book::default();
     run(&mut book, &[set("a", 1), leaves(Reasons::LOAD.union(Reasons::LISTEN), Reasons::NONE)]);
-    book.ready(Status::Idle);
+    book.ready(Status::Idle, 0);
     let releases = Reasons::ALL.without(Reasons::LOAD);
     let discard = Effect { act: Act::DiscardAll, leaves: Effects { pins: Reasons::NONE, releases } };
     run(&mut book, std::slice::from_ref(&discard));
@@ -199,7 +211,7 @@ fn discard_all_forgets_what_it_discards_and_keeps_what_it_leaves() {
     assert_eq!(texts(&book).len(), 1);
     run(&mut book, &[discard]);
     book.fail();
-    book.ready(Status::Idle);
+    book.ready(Status::Idle, 0);
     assert_eq!(texts(&book).len(), 0);
 }
 
@@ -333,7 +345,7 @@ fn ready(oracle: &mut Oracle, book: &mut Book) {
     if !oracle.in_block {
         oracle.end(!oracle.failed);
     }
-    book.ready(status);
+    book.ready(status, 0);
 }
 
 fn assert_alike(seed: u64, oracle: &Oracle, book: &Book) {

@@ -202,6 +202,9 @@ impl Exchange {
 
     /// Drops what the server skips, and undoes it.
     fn skip_to_sync(&mut self, scope: &mut Scope<'_>, server: &mut BytesMut) {
+        // A Parse ends the unnamed statement before it fails.
+        let ends_unnamed = matches!(self.steps.front(), Some(Step::Parse { client_name, visible: true, .. })
+            if client_name.is_empty());
         let end = self.steps.iter().position(|step| matches!(step, Step::Sync | Step::OwnSync));
         // The server skips to our Sync, the client's messages are to be skipped to its own.
         self.client_owes_sync |= end.is_some_and(|end| matches!(self.steps[end], Step::OwnSync));
@@ -226,6 +229,10 @@ impl Exchange {
                 }
                 _ => {}
             }
+        }
+        if ends_unnamed {
+            _ = scope.session.statements.set(b"", None);
+            scope.server.statements.unnamed = None;
         }
         if skipped_query && self.is_query_alone {
             // A simple Query behind the replayed BEGIN was skipped with it: nothing but a Sync ends the skipping.

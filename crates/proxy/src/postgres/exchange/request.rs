@@ -49,7 +49,11 @@ impl Exchange {
             });
             self.batch_open = true;
         }
-        if deferred.is_some() {
+        if let Some(deferred) = deferred {
+            self.prefix = self.steps.len();
+            if deferred.leaves_portal() {
+                return;
+            }
             // The client has bound no portal in this transaction.
             frontend::write_close(out, Target::Portal, b"");
             self.steps.push_back(Step::Close { visible: false });
@@ -78,9 +82,11 @@ impl Exchange {
         } else {
             self.write_query(scope, frame, &analysis, out);
             self.note_analysis(&analysis);
-            scope.server.statements.unnamed = None;
             let is_whole = frontend::parse(frame[0], &frame[HEADER_LEN..]).is_ok();
-            let unnamed = is_whole.then(|| scope.session.statements.set(b"", None));
+            let unnamed = is_whole.then(|| {
+                scope.server.statements.unnamed = None;
+                scope.session.statements.set(b"", None)
+            });
             self.steps.push_back(Step::Query { effects: analysis.effects.into_iter(), done: 0, unnamed });
         }
         self.batch_open = false;
@@ -271,6 +277,7 @@ impl Exchange {
         if self.in_failed && !ends_failed(&statement) && !is_empty(&statement) {
             // It can't succeed, and the server says why not.
             frontend::write_parse(out, b"", sql, types);
+            scope.server.statements.unnamed = None;
             return self.steps.push_back(Step::Parse {
                 id: 0,
                 named: false,

@@ -317,6 +317,9 @@ impl Gate {
         });
         self.end(now, slot);
         self.dispatch(now);
+        if self.ledger.busy_count() == 0 {
+            self.stalls.rest();
+        }
     }
 
     /// The client has left. A request that waits leaves the queue; one in flight is only marked: its load falls when it

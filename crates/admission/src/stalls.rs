@@ -103,6 +103,11 @@ impl Stalls {
         was_stalled.then(|| now.since(self.since))
     }
 
+    /// Nothing is in service any more, and nobody waits to be: whoever comes next finds out anew.
+    pub(crate) fn rest(&mut self) {
+        self.evidence = None;
+    }
+
     /// Who yields after a stall that has ended now: who came before that.
     pub(crate) fn yields(now: Instant, lasted: Duration) -> Option<Instant> {
         let recent = Instant::from_nanos(now.as_nanos().saturating_sub(RECENT.as_nanos() as u64));

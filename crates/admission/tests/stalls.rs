@@ -215,3 +215,19 @@ fn who_may_not_wait_goes_in_a_stall_as_well() {
     let at_once = shell.send(Request { entry: Entry::Immediate, ..request(SHORT) });
     assert!(shell.is_dispatched(at_once));
 }
+
+#[test]
+fn a_stall_ends_with_the_last_in_flight_where_nobody_waits() {
+    let mut shell = known(newcomers_first());
+    let sent = come(&mut shell, SHORT, 2);
+    shell.pass(60 * SECOND);
+    assert!(shell.snapshot().stalled);
+    shell.finish(sent[0], Outcome::Canceled, 60 * SECOND);
+    assert!(shell.snapshot().stalled, "one is still there");
+    shell.finish(sent[1], Outcome::Canceled, 60 * SECOND);
+    assert!(!shell.snapshot().stalled);
+    shell.pass(600 * SECOND);
+    let next = shell.arrive(SHORT);
+    shell.succeed(next, MS);
+    assert_eq!(stalled(&shell), [0; 0], "an idle time is no stall");
+}

@@ -241,6 +241,7 @@ fn value_name(key: &str) -> &'static str {
         "health_interval" => "TIME",
         "type_field" | "upstream_http" => "WHICH",
         "header_max" | "body_max" => "BYTES",
+        "header_fields_max" => "COUNT",
         "otlp" => "ADDR",
         "proxy_protocol" | "server_timing" | "pass_type" => "BOOL",
         key if key.ends_with("timeout") || key.ends_with("_ttl") => "TIME",

@@ -226,3 +226,53 @@ async fn a_gate_that_observes_says_who_would_have_been_over_its_share() {
     assert_eq!(gold.await.unwrap().status, 200);
     assert!(observed.iter().any(|said| said == "rejected;reason=over_share"), "{observed:?}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_has_its_class_and_its_type_however_its_path_is_spelled() {
+    let origin = Origin::start("site").await;
+    let gate = gate(
+        &origin,
+        &[r#"
+            [[gate.route]]
+            path = "/api/bulk/*"
+            name = "bulk"
+            [[gate.class]]
+            name = "bulk"
+            path = "/api/%62ulk/**"
+            weight = 0.1
+        "#],
+    );
+    let asked = [
+        ("/api/bulk/1", "bulk"),
+        ("/api/%62ulk/1", "bulk"),
+        ("/%61pi/./bulk//1/", "bulk"),
+        ("/x/%2e%2e/api;v=1/bulk/1;jsessionid=7", "bulk"),
+        ("/api%2Fbulk/1", "default"),
+        ("/api/bulk/../1", "default"),
+    ];
+    for (path, class) in asked {
+        let before = of(&gate, class, "dispatched_total").unwrap_or(0.0);
+        let told = ask(gate.port(), path, &[]).unwrap();
+        assert_eq!(told.body, format!("site {path} 0"), "the service gets it as it came");
+        assert_eq!(of(&gate, class, "dispatched_total"), Some(before + 1.0), "{path} should be of {class}");
+    }
+    let types = gate.types();
+    let rows = types.as_array().expect("a list").iter();
+    let bulk: Vec<&Value> = rows.filter(|row| row["type"] == "bulk").collect();
+    assert_eq!((bulk.len(), &bulk[0]["dispatched_total"]), (1, &Value::from(4)), "{types}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_read_is_counted_in_the_metrics() {
+    let origin = Origin::start("site").await;
+    let gate = gate(&origin, &["header_fields_max = 20"]);
+    let many: Vec<String> = (0..30).map(|number| format!("X-{number}: 1")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    for (path, fields, status) in [("/?a=\"b\"", &[][..], 400), ("/", &many[..], 431)] {
+        let told = ask(gate.port(), path, fields).unwrap();
+        assert_eq!((told.status, told.field("x-gatekeeper")), (status, Some("bad_request")), "{}", told.body);
+    }
+    let counted = "gatekeeper_own_answers_total{gate=\"http\",reason=\"bad_request\"} 2";
+    until("both are counted", async || gate.metrics().contains(counted)).await;
+    assert_eq!(origin.asked(), 0);
+}

@@ -99,6 +99,10 @@ pub trait GateView: Send + Sync {
     fn lateness(&self) -> Option<LatenessView> {
         None
     }
+    /// What it has answered by itself, not the judge: each reason, and how often.
+    fn own_answers(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
     /// Why sessions keep their connections: each reason and how many sessions it pins now.
     fn pins(&self) -> Vec<(&'static str, u32)> {
         Vec::new()

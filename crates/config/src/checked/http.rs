@@ -107,6 +107,8 @@ pub struct Http {
     pub body_timeout: Duration,
     /// The largest head, in bytes.
     pub header_max: u32,
+    /// The most fields of a head.
+    pub header_fields_max: u32,
     /// The largest body of a request, in bytes.
     pub body_max: Option<u64>,
     /// Who may say for whom it asks.
@@ -149,6 +151,7 @@ pub(super) fn read(section: &mut Section<'_>) -> (Http, Option<Scheme>) {
         header_timeout: section.read("header_timeout", raw::some_time),
         body_timeout: section.read("body_timeout", raw::some_time),
         header_max: section.read("header_max", |value| number(value, 4096, 1 << 20)),
+        header_fields_max: section.read("header_fields_max", |value| number(value, 10, 1000)),
         body_max: section.read("body_max", |value| raw::bound(value, 1 << 40)),
         trusted_proxies: section.read("trusted_proxies", networks),
         proxy_protocol: section.read("proxy_protocol", raw::boolean),

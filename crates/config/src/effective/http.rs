@@ -22,6 +22,7 @@ pub(super) fn requests(out: &mut Lines, gate: &Gate, http: &Http) {
     out.time("header_timeout", http.header_timeout);
     out.time("body_timeout", http.body_timeout);
     out.value("header_max", http.header_max);
+    out.value("header_fields_max", http.header_fields_max);
     match http.body_max {
         Some(bytes) => out.value("body_max", bytes),
         None => out.text("body_max", "none"),

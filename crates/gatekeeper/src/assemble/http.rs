@@ -7,7 +7,7 @@ use std::path::Path;
 use admission::ClassId;
 use config::{HttpVersion, Mode};
 use proxy::http::{
-    AccessLog, ClassRule, HealthCheck, Network, Settings, Speaks, Traces, TypeField, TypeRule,
+    AccessLog, ClassRule, HealthCheck, Network, Settings, Speaks, Traces, TypeField, TypeRule, rule_segments,
 };
 use proxy::otlp::Exporter;
 
@@ -43,6 +43,7 @@ pub(super) fn told(gate: &config::Gate, http: &config::Http) -> Result<Settings,
         header_timeout: http.header_timeout,
         body_timeout: http.body_timeout,
         header_max: http.header_max as usize,
+        header_fields_max: http.header_fields_max as usize,
         body_max: http.body_max,
         drain_timeout: gate.drain_timeout,
         trusted_proxies: http.trusted_proxies.iter().map(network).collect(),
@@ -80,7 +81,7 @@ fn network(network: &config::Network) -> Network {
 fn class_rule(class: &config::Class) -> Option<ClassRule> {
     let rule = ClassRule {
         name: class.name.clone(),
-        paths: class.paths.iter().map(|path| segments(path)).collect(),
+        paths: class.paths.iter().map(|path| rule_segments(path)).collect(),
         hosts: class.hosts.clone(),
         fields: class.fields.iter().map(|field| (field.name.clone(), field.value.clone())).collect(),
         networks: class.networks.iter().map(network).collect(),
@@ -88,12 +89,8 @@ fn class_rule(class: &config::Class) -> Option<ClassRule> {
     (class.name != ClassId::DEFAULT_NAME).then_some(rule)
 }
 
-fn segments(path: &str) -> Vec<String> {
-    path.split('/').filter(|segment| !segment.is_empty()).map(str::to_owned).collect()
-}
-
 fn rule(route: &config::Route) -> TypeRule {
-    TypeRule { method: route.method.clone(), path: segments(&route.path), name: route.name.clone() }
+    TypeRule { method: route.method.clone(), path: rule_segments(&route.path), name: route.name.clone() }
 }
 
 /// The page for people who are refused.

@@ -16,6 +16,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep, sleep};
 
+use super::fields::strip_trailers;
 use super::flight::Flight;
 use super::record::Record;
 use super::reject::Refusal;
@@ -97,9 +98,11 @@ impl ToService {
         }
     }
 
-    /// Counts a frame.
-    fn allow(left: &mut Option<u64>, frame: &Frame<Bytes>) -> Result<(), Broken> {
-        if let (Some(left), Some(data)) = (left, frame.data_ref()) {
+    /// Counts a frame of data, and takes out of trailers what only the gate says.
+    fn allow(left: &mut Option<u64>, frame: &mut Frame<Bytes>) -> Result<(), Broken> {
+        if let Some(trailers) = frame.trailers_mut() {
+            strip_trailers(trailers);
+        } else if let (Some(left), Some(data)) = (left, frame.data_ref()) {
             *left = left.checked_sub(data.len() as u64).ok_or(Broken::Large)?;
         }
         Ok(())
@@ -125,8 +128,8 @@ impl ToService {
                     self.rest = None;
                 }
                 Poll::Ready(frame.map(|frame| {
-                    let frame = frame?;
-                    Self::allow(&mut self.left, &frame)?;
+                    let mut frame = frame?;
+                    Self::allow(&mut self.left, &mut frame)?;
                     Ok(frame)
                 }))
             }
@@ -244,8 +247,8 @@ impl ToService {
         {
             match rest.frame().await {
                 Some(frame) => {
-                    let frame = frame?;
-                    Self::allow(&mut self.left, &frame)?;
+                    let mut frame = frame?;
+                    Self::allow(&mut self.left, &mut frame)?;
                     self.keep(frame);
                 }
                 None => self.rest = None,
@@ -325,6 +328,8 @@ impl Body for ToService {
 pub(crate) struct ToClient {
     source: Source,
     record: Option<Box<Record>>,
+    /// Why it ends before its end, once what came before that can be sent.
+    broken: Option<Broken>,
     /// Until it is sent.
     under_way: Option<UnderWay>,
     leaving: Leaving,
@@ -395,7 +400,7 @@ impl ToClient {
     }
 
     fn from(source: Source) -> Self {
-        Self { source, record: None, under_way: None, leaving: Leaving::default() }
+        Self { source, record: None, broken: None, under_way: None, leaving: Leaving::default() }
     }
 
     /// Looks whether a client of HTTP/1 has gone, while there is nothing to be written. One that closes its
@@ -450,6 +455,9 @@ impl Body for ToClient {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         let this = self.get_mut();
+        if let Some(broken) = this.broken.take() {
+            return Poll::Ready(Some(Err(broken)));
+        }
         let Poll::Ready(frame) = this.source.poll_frame(context) else {
             return this.leaving.poll(context).map(|()| Some(Err(Broken::Left)));
         };
@@ -459,6 +467,12 @@ impl Body for ToClient {
                 Some(Err(_)) => this.record = None,
                 None => record.complete(),
             }
+        }
+        if let Some(Err(broken)) = frame {
+            // hyper forgets what it hasn't written when a body breaks off, even the head. It writes while it waits for more.
+            this.broken = Some(broken);
+            context.waker().wake_by_ref();
+            return Poll::Pending;
         }
         if this.is_end_stream()
             && let Some(record) = &mut this.record

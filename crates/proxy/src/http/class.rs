@@ -17,7 +17,7 @@ use super::state::Network;
 pub struct ClassRule {
     /// What the class is called.
     pub name: String,
-    /// The segments of the path: `*` is any one, `**` at the end any number.
+    /// The [`rule_segments`](super::rule_segments) of each path: `*` is any one, `**` at the end any number.
     pub paths: Vec<Vec<String>>,
     /// In lower case; with `*.` at the beginning for any that ends so.
     pub hosts: Vec<String>,
@@ -78,14 +78,20 @@ impl Classes {
         *self.0.write() = Rules::new(rules);
     }
 
-    /// The class of a request; `None` where there is but one.
-    pub(crate) fn of<B>(&self, request: &Request<B>, from: &From, trusted: &[Network]) -> Option<ClassName> {
+    /// The class of a request whose path has this normal form; `None` where there is one class only.
+    pub(crate) fn of<B>(
+        &self,
+        request: &Request<B>,
+        path: &str,
+        from: &From,
+        trusted: &[Network],
+    ) -> Option<ClassName> {
         let known = self.0.read();
         if known.rules.is_empty() {
             return None;
         }
         let client = known.asks_for_client.then(|| client_of(request.headers(), from, trusted)).flatten();
-        let rule = known.rules.iter().find(|(rule, _)| rule.fits(request, client));
+        let rule = known.rules.iter().find(|(rule, _)| rule.fits(request, path, client));
         Some(rule.map_or(&known.default, |(_, name)| name).clone())
     }
 
@@ -98,8 +104,7 @@ impl Classes {
 }
 
 impl ClassRule {
-    fn fits<B>(&self, request: &Request<B>, client: Option<IpAddr>) -> bool {
-        let path = request.uri().path();
+    fn fits<B>(&self, request: &Request<B>, path: &str, client: Option<IpAddr>) -> bool {
         let in_network = |network: &Network| client.is_some_and(|client| network.contains(client));
         (self.paths.is_empty() || self.paths.iter().any(|wanted| fits_path(wanted, path)))
             && (self.hosts.is_empty() || host(request).is_some_and(|host| self.fits_host(&host)))
@@ -146,7 +151,8 @@ mod tests {
             fields.iter().fold(Request::builder().uri(uri), |it, (name, value)| it.header(*name, *value));
         let trusted = [Network { address: "10.0.0.0".parse().unwrap(), bits: 8 }];
         let classes = Classes::new(rules.to_vec());
-        let found = classes.of(&builder.body(()).unwrap(), &from, &trusted);
+        let request = builder.body(()).unwrap();
+        let found = classes.of(&request, request.uri().path(), &from, &trusted);
         found.map_or_else(|| "none".to_owned(), |name| name.name.to_string())
     }
 

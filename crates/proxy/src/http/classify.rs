@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use admission::RequestType;
+use http::Method;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
-use http::{Method, Request};
 use lru::LruCache;
 use parking_lot::{Mutex, RwLock};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
@@ -42,7 +42,7 @@ static MILLISECONDS: [HeaderName; 2] = [
 pub struct TypeRule {
     /// Only with this method.
     pub method: Option<String>,
-    /// The segments of the path: `*` is any one, `**` at the end any number.
+    /// The [`rule_segments`](super::rule_segments) of the path: `*` is any one, `**` at the end any number.
     pub path: Vec<String>,
     /// What requests of the type are called.
     pub name: String,
@@ -92,6 +92,14 @@ pub(crate) struct Classified {
     path: u64,
 }
 
+#[cfg(test)]
+impl Classified {
+    /// A request of this type, of some path.
+    pub(crate) fn of(name: TypeName) -> Self {
+        Self { name, path: 0 }
+    }
+}
+
 impl Classifier {
     pub(crate) fn new(rules: Vec<TypeRule>, field: TypeField) -> Self {
         Self {
@@ -115,9 +123,8 @@ impl Classifier {
         labels.iter().for_each(|label| self.routes.recall(label));
     }
 
-    /// The type of a request.
-    pub(crate) fn classify<B>(&self, request: &Request<B>) -> Classified {
-        let (method, path) = (request.method(), request.uri().path());
+    /// The type of a request of this method, whose path has this normal form (`path.rs`).
+    pub(crate) fn classify(&self, method: &Method, path: &str) -> Classified {
         let hash = xxh3_64_with_seed(path.as_bytes(), xxh3_64(method.as_str().as_bytes()));
         if let Some(name) = self.named.lock().get(&hash) {
             return Classified { name: name.clone(), path: hash };
@@ -168,7 +175,7 @@ impl TypeRule {
     }
 }
 
-/// Whether a path has these segments: `*` is any one, `**` at the end any number.
+/// Whether a path in its normal form has these segments: `*` is any one, `**` at the end any number.
 pub(crate) fn fits_path(wanted: &[String], path: &str) -> bool {
     let mut segments = path.split('/').filter(|segment| !segment.is_empty());
     for wanted in wanted {
@@ -226,10 +233,6 @@ fn request_time_out(text: &str) -> Option<Duration> {
 mod tests {
     use super::*;
 
-    fn request(method: &str, path: &str) -> Request<()> {
-        Request::builder().method(method).uri(path).body(()).unwrap()
-    }
-
     fn fields(name: &'static str, value: &str) -> HeaderMap {
         HeaderMap::from_iter([(HeaderName::from_static(name), HeaderValue::from_str(value).unwrap())])
     }
@@ -278,25 +281,24 @@ mod tests {
             rule(None, &[], "home"),
         ];
         let classifier = Classifier::new(rules.clone(), TypeField::Use);
-        let label =
-            |method: &str, path: &str| classifier.classify(&request(method, path)).name.label.to_string();
-        assert_eq!(label("POST", "/cart/7"), "cart");
-        assert_eq!(label("GET", "/cart/7"), "GET /*/*");
-        assert_eq!(label("POST", "/cart/7/8"), "POST /*/*/*");
-        assert_eq!(label("GET", "/static/a/b?c"), "static");
-        assert_eq!(label("GET", "/"), "home");
-        let asked = request("POST", "/cart/7");
+        let label = |method: Method, path: &str| classifier.classify(&method, path).name.label.to_string();
+        assert_eq!(label(Method::POST, "/cart/7"), "cart");
+        assert_eq!(label(Method::GET, "/cart/7"), "GET /*/*");
+        assert_eq!(label(Method::POST, "/cart/7/8"), "POST /*/*/*");
+        assert_eq!(label(Method::GET, "/static/a/b"), "static");
+        assert_eq!(label(Method::GET, "/"), "home");
+        let asked = || classifier.classify(&Method::POST, "/cart/7");
         let mut said = fields("x-gatekeeper-type", "checkout");
-        classifier.learn(&classifier.classify(&asked), &mut said);
+        classifier.learn(&asked(), &mut said);
         assert!(said.is_empty(), "clients don't see it");
-        assert_eq!(label("POST", "/cart/7"), "checkout");
-        assert_eq!(label("POST", "/cart/8"), "cart");
-        classifier.learn(&classifier.classify(&asked), &mut fields("x-gatekeeper-type", &"x".repeat(65)));
-        assert_eq!(label("POST", "/cart/7"), "checkout");
+        assert_eq!(label(Method::POST, "/cart/7"), "checkout");
+        assert_eq!(label(Method::POST, "/cart/8"), "cart");
+        classifier.learn(&asked(), &mut fields("x-gatekeeper-type", &"x".repeat(65)));
+        assert_eq!(label(Method::POST, "/cart/7"), "checkout");
         classifier.change(rules, TypeField::Ignore);
-        assert_eq!(label("POST", "/cart/7"), "cart");
+        assert_eq!(label(Method::POST, "/cart/7"), "cart");
         let mut said = fields("x-gatekeeper-type", "checkout");
-        classifier.learn(&classifier.classify(&asked), &mut said);
-        assert_eq!((label("POST", "/cart/7").as_str(), said.len()), ("cart", 1));
+        classifier.learn(&asked(), &mut said);
+        assert_eq!((label(Method::POST, "/cart/7").as_str(), said.len()), ("cart", 1));
     }
 }

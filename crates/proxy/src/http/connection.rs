@@ -24,8 +24,10 @@ use tokio::time::{Instant, sleep};
 use super::alarm::HeadTimer;
 use super::body::{Broken, ToClient, ToService};
 use super::classify::{Classified, TYPE};
-use super::fields::{self, Fault, From};
+use super::fields::{self, FIELDS_MAX, Fault, From};
 use super::forward::{Upgrading, forward};
+use super::origins::Asker;
+use super::path::normal;
 use super::present::{Field, Present};
 use super::record::Record;
 use super::reject::{Refusal, Wanted, rejected};
@@ -85,6 +87,10 @@ pub(crate) async fn serve(gate: Arc<Gate>, socket: Socket, watched: Watched, fro
         }
     };
     if let Err(error) = ended {
+        // hyper has answered what is no request by itself.
+        if error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_parse) {
+            gate.has_refused("bad_request");
+        }
         tracing::debug!(gate = gate.driver.name(), %error, "a client's connection ended");
     }
 }
@@ -99,6 +105,10 @@ fn builder(told: &Told) -> auto::Builder<TokioExecutor> {
         // What the end of a client's stream says is found out by the request that it finds under way.
         .half_close(true)
         .max_buf_size(settings.header_max.max(BUFFER_MAX));
+    // A bound that is told takes memory for each head.
+    if settings.header_fields_max != FIELDS_MAX {
+        builder.http1().max_headers(settings.header_fields_max);
+    }
     builder
         .http2()
         .timer(TokioTimer::new())
@@ -126,8 +136,11 @@ fn respond<'a>(
         let under_way = watched.under_way();
         let present = Present::of(request.headers());
         let wanted = Wanted::by(request.method(), present);
-        let classified = gate.classifier.classify(&request);
-        let class = gate.classes.of(&request, &from, &told.settings.trusted_proxies);
+        let path = normal(request.uri().path());
+        let classified = gate.classifier.classify(request.method(), &path);
+        let class = gate.classes.of(&request, &path, &from, &told.settings.trusted_proxies);
+        drop(path);
+        let asker = if present.has(Field::Origin) { Asker::of(&request, &classified) } else { None };
         let whose = (gate.driver.name(), &classified.name.label, class.as_ref());
         let mut record = Record::begin(&told.settings, whose, request.method(), request.headers());
         let what = (&classified, class.map_or(ClassId::DEFAULT, |class| class.id));
@@ -140,14 +153,27 @@ fn respond<'a>(
         };
         watched.answers();
         let (mut response, reason) = match passed {
-            Ok(response) => (response, None),
+            Ok(response) => {
+                if let Some(asker) = &asker {
+                    gate.origins.learn(asker, response.status(), response.headers());
+                }
+                (response, None)
+            }
             Err(Ended::Gone) => return Err(Gone),
             Err(Ended::Refused(refusal)) => {
-                gate.fail();
+                gate.has_refused(refusal.name());
+                let mut response = refusal.respond(&wanted, told.settings.error_page.as_ref());
+                if let Some(asker) = &asker {
+                    gate.origins.allow(asker, response.headers_mut());
+                }
+                // hyper doesn't read the rest of a body to serve the next request behind it.
+                if watched.is_answered_early() {
+                    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+                }
                 if has_body {
                     watched.answered_early();
                 }
-                (refusal.respond(&wanted, told.settings.error_page.as_ref()), Some(refusal.name()))
+                (response, Some(refusal.name()))
             }
         };
         watched.announced().await;
@@ -209,6 +235,7 @@ async fn pass(
     }
     fields::check(&request, present).map_err(Refusal::Fault)?;
     if is_http2 {
+        fields::join_lengths(request.headers_mut()).map_err(Refusal::Fault)?;
         fields::join_cookies(request.headers_mut());
         present = Present::of(request.headers());
     }
@@ -301,7 +328,7 @@ fn place(
 
 /// What says of itself that it is too large is refused before anything waits for it.
 fn refuse_large(settings: &Settings, request: &Request<Incoming>, present: Present) -> Result<(), Refusal> {
-    if !fields::is_within(request, present, settings.header_max) {
+    if !fields::is_within(request, present, (settings.header_max, settings.header_fields_max)) {
         return Err(Refusal::Fault(Fault::LargeHead));
     }
     let is_large = |most: u64| request.body().size_hint().lower() > most;

@@ -26,6 +26,7 @@ use super::abandoned::{Held, Parting};
 use super::alarm::Alarm;
 use super::body::{Broken, ToService};
 use super::endpoint::Counted;
+use super::fields::FIELDS_MAX;
 use super::interim::{Ear, Overheard};
 use super::socket::Watched;
 use super::upload::Place;
@@ -62,15 +63,24 @@ pub(crate) type Unsent = (hyper::Error, Option<Box<Request<ToService>>>);
 pub(crate) struct Late;
 
 impl Driven {
-    /// Begins one.
+    /// Begins one, whose responses may have so many fields.
     ///
     /// # Errors
     /// The stream has ended.
-    pub(crate) async fn begin<S>(stream: S, peer: Option<SocketAddr>, counted: Counted) -> hyper::Result<Self>
+    pub(crate) async fn begin<S>(
+        stream: S,
+        peer: Option<SocketAddr>,
+        counted: Counted,
+        fields_max: usize,
+    ) -> hyper::Result<Self>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let mut builder = http1::Builder::new();
+        // A bound that is told takes memory for each head.
+        if fields_max != FIELDS_MAX {
+            builder.max_headers(fields_max);
+        }
         let (ear, held) = (Arc::new(Ear::default()), Arc::new(Held::default()));
         let stream = Overheard::new(Parting::new(stream, Arc::clone(&held)), Arc::clone(&ear));
         let stream = TokioIo::new(stream);

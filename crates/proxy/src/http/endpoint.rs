@@ -81,6 +81,8 @@ pub(crate) struct Reach {
     pub(crate) lookup: Lookup,
     /// How long an answer is used.
     pub(crate) dns_ttl: Duration,
+    /// The most fields of a response.
+    pub(crate) fields_max: usize,
     pub(crate) keepalive: Keepalive,
     /// Idle connections that are kept. Those beyond are for as long as they are [`FRESH`].
     pub(crate) idle_max: usize,
@@ -121,9 +123,10 @@ impl Endpoint {
 
     /// Whether that is how it is reached. With TLS it never is: the files may hold something else by now.
     pub(crate) fn is_reached(&self, reach: &Reach) -> bool {
-        let Reach { speaks, tls, connect_timeout, lookup: _, dns_ttl, keepalive: _, idle_max } = &self.reach;
-        (*speaks, *connect_timeout, *dns_ttl, *idle_max)
-            == (reach.speaks, reach.connect_timeout, reach.dns_ttl, reach.idle_max)
+        let Reach { speaks, tls, connect_timeout, lookup: _, dns_ttl, keepalive: _, idle_max, fields_max } =
+            &self.reach;
+        (*speaks, *connect_timeout, *dns_ttl, *idle_max, *fields_max)
+            == (reach.speaks, reach.connect_timeout, reach.dns_ttl, reach.idle_max, reach.fields_max)
             && tls.is_none()
             && reach.tls.is_none()
     }
@@ -307,7 +310,10 @@ impl Endpoint {
         let failed = |error: hyper::Error| std::io::Error::other(error);
         let counted = Counted::new(&self.connections);
         match speaks {
-            Speaks::Http1 => Driven::begin(stream, peer, counted).await.map(Sender::Http1).map_err(failed),
+            Speaks::Http1 => {
+                let begun = Driven::begin(stream, peer, counted, self.reach.fields_max).await;
+                begun.map(Sender::Http1).map_err(failed)
+            }
             Speaks::Http2 => {
                 let builder = http2::Builder::new(TokioExecutor::new())
                     .timer(TokioTimer::new())

@@ -4,6 +4,8 @@
 //! * **Host**: exactly one, and what the target says if it says it. It passes unchanged: the site knows by it who it is.
 //! * **Who asked**: `X-Forwarded-For`, `-Proto`, `-Host`, and `Forwarded` (RFC 7239) if the request has one. What an
 //!   untrusted client says of itself is dropped.
+//! * **Misspelled**: many services read `X_Forwarded_For` as `X-Forwarded-For` (CGI, WSGI, PHP). Such names are dropped whoever
+//!   sends them, since trusted proxies pass them on unseen; so are all of these fields in trailers.
 //!
 //! No `Via`: a gateway may leave it out of responses, and of the requests that carry it common servers compress none.
 
@@ -13,6 +15,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::uri::{Authority, PathAndQuery, Uri};
 use http::{Method, Request, Version};
 
+use super::classify::TYPE;
 use super::present::{Field, Present};
 use super::state::Network;
 
@@ -43,6 +46,31 @@ pub(crate) const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forward
 /// What says for whom a request is.
 static FORWARDED: [HeaderName; 4] = [FORWARDED_FOR, FORWARDED_PROTO, FORWARDED_HOST, header::FORWARDED];
 
+/// The names that the gate itself gives the service, and that can be spelled otherwise.
+static OWN: [HeaderName; 4] = [FORWARDED_FOR, FORWARDED_PROTO, FORWARDED_HOST, TYPE];
+
+/// Whether a name is another spelling of one of the gate's own: with any sign in the place of a hyphen.
+pub(crate) fn is_misspelled(name: &str) -> bool {
+    let folds = |own: &HeaderName| {
+        let mut pairs = name.bytes().zip(own.as_str().bytes());
+        name != own.as_str()
+            && name.len() == own.as_str().len()
+            && pairs.all(|(byte, known)| byte == known || known == b'-' && !byte.is_ascii_alphanumeric())
+    };
+    OWN.iter().any(folds)
+}
+
+/// Takes out of trailers what only the gate says, and what could be read as that.
+pub(crate) fn strip_trailers(trailers: &mut HeaderMap) {
+    strip_misspelled(trailers);
+    OWN.iter().chain([&header::FORWARDED]).for_each(|name| _ = trailers.remove(name));
+}
+
+fn strip_misspelled(fields: &mut HeaderMap) {
+    let names: Vec<_> = fields.keys().filter(|name| is_misspelled(name.as_str())).cloned().collect();
+    names.iter().for_each(|name| _ = fields.remove(name));
+}
+
 /// Why a request isn't one that may be passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Fault {
@@ -70,9 +98,21 @@ pub(crate) enum Fault {
     /// It is larger than allowed.
     #[error("the body is too large")]
     LargeBody,
-    /// Its head is larger than allowed.
-    #[error("the head is too large")]
+    /// Its head is larger than allowed, or has more fields.
+    #[error("the head is larger than `header_max`, or has more fields than `header_fields_max`")]
     LargeHead,
+    /// Its target is longer than hyper reads.
+    #[error("the target is too long")]
+    LongTarget,
+    /// hyper can't read its head.
+    #[error(
+        "the head can't be read: its method, target, version or a field has a byte that HTTP/1.1 doesn't allow there \
+         (a target has `\"`, `<`, `>`, `` ` ``, spaces and bytes beyond ASCII percent-encoded)"
+    )]
+    Head,
+    /// HTTP/2 with several lengths.
+    #[error("Content-Length fields that differ")]
+    Lengths,
     /// CONNECT or TRACE.
     #[error("a gateway doesn't serve this method")]
     Method,
@@ -220,13 +260,35 @@ pub(crate) fn join_cookies(fields: &mut HeaderMap) {
     }
 }
 
-/// More fields than this hyper doesn't read over HTTP/1.1, here or in the service, so nor are they passed on from HTTP/2.
-const FIELDS_MAX: usize = 100;
+/// Makes one of several equal lengths, which HTTP/2 lets pass and many a service refuses (RFC 9110, section 8.6).
+///
+/// # Errors
+/// They differ.
+pub(crate) fn join_lengths(fields: &mut HeaderMap) -> Result<(), Fault> {
+    let mut lengths = fields.get_all(header::CONTENT_LENGTH).iter();
+    let Some(first) = lengths.next().cloned() else { return Ok(()) };
+    let mut others = lengths.peekable();
+    if others.peek().is_none() {
+        return Ok(());
+    }
+    if others.any(|other| *other != first) {
+        return Err(Fault::Lengths);
+    }
+    fields.insert(header::CONTENT_LENGTH, first);
+    Ok(())
+}
+
+/// How many fields a head may have by default: as many as hyper reads over HTTP/1.1 without taking memory for them.
+pub(crate) const FIELDS_MAX: usize = 100;
 
 /// Whether target and fields together are at most so long, as HTTP/1.1 would write them, and the fields not too many.
-pub(crate) fn is_within<B>(request: &Request<B>, present: Present, bytes_max: usize) -> bool {
+pub(crate) fn is_within<B>(
+    request: &Request<B>,
+    present: Present,
+    (bytes_max, fields_max): (usize, usize),
+) -> bool {
     let target = request.uri().path_and_query().map_or(0, |path| path.as_str().len());
-    present.bytes() + target <= bytes_max && request.headers().len() <= FIELDS_MAX
+    present.bytes() + target <= bytes_max && request.headers().len() <= fields_max
 }
 
 /// What the request wants its connection to become. Only HTTP/1.1 knows that. An upgrade to HTTP/2 (which RFC 9113 has
@@ -287,6 +349,12 @@ pub(crate) fn readdress<B>(request: &mut Request<B>, from: &From, present: Prese
         }
         let path = target.path_and_query.filter(|path| !path.as_str().is_empty());
         *request.uri_mut() = Uri::from(path.unwrap_or_else(|| PathAndQuery::from_static("/")));
+    }
+    if present.has(Field::Misspelled) {
+        strip_misspelled(request.headers_mut());
+    }
+    if present.has(Field::TypeName) {
+        request.headers_mut().remove(TYPE);
     }
     forward_for(request.headers_mut(), from, present.has(Field::Forwarded));
     *request.version_mut() = Version::HTTP_11;
@@ -408,6 +476,43 @@ mod tests {
         assert_eq!(fields["x-forwarded-for"], "10.0.0.1, 192.0.2.7");
         assert_eq!(fields["x-forwarded-proto"], "http");
         assert_eq!(fields["forwarded"], "for=10.0.0.1, for=192.0.2.7");
+    }
+
+    #[test]
+    fn equal_lengths_become_one_and_others_are_refused() {
+        let joined = |lengths: [&'static str; 2]| {
+            let field = |length| (header::CONTENT_LENGTH, HeaderValue::from_static(length));
+            let mut fields = HeaderMap::from_iter(lengths.map(field));
+            join_lengths(&mut fields).map(|()| fields.len())
+        };
+        assert_eq!((joined(["5", "5"]), joined(["5", "6"])), (Ok(1), Err(Fault::Lengths)));
+    }
+
+    #[test]
+    fn what_a_service_may_read_as_a_field_of_the_gate_is_dropped_whoever_sends_it() {
+        let said = [
+            ("x_forwarded_for", "10.0.0.1"),
+            ("x-forwarded_proto", "http"),
+            ("x.forwarded.host", "other.example"),
+            ("x-gatekeeper-type", "checkout"),
+            ("x~gatekeeper!type", "checkout"),
+            ("x-real-ip", "10.0.0.1"),
+            ("x_forwarded_fort", "kept"),
+        ];
+        for trusted in [false, true] {
+            let fields = passed(&said, trusted);
+            let mut names: Vec<&str> = fields.keys().map(HeaderName::as_str).collect();
+            names.sort_unstable();
+            let own = ["host", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"];
+            assert_eq!(names, [&own[..], &["x-real-ip", "x_forwarded_fort"]].concat());
+        }
+        let mut trailers: HeaderMap = said
+            .into_iter()
+            .chain([("x-forwarded-for", "10.0.0.1"), ("forwarded", "for=10.0.0.1"), ("x-sum", "1")])
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+            .collect();
+        strip_trailers(&mut trailers);
+        assert!(trailers.len() == 3 && trailers.contains_key("x-sum"), "{trailers:?}");
     }
 
     #[test]

@@ -141,6 +141,9 @@ async fn exchange(
                 if let Some(refusal) = of_client(&error) {
                     return Err(refusal);
                 }
+                if error.is_parse_too_large() {
+                    return Err(Refusal::LargeAnswer);
+                }
                 let Some(copied) = repeated.take().filter(|_| lease.is_kept) else {
                     endpoint.failed(&error);
                     return Err(Refusal::Unreachable);

@@ -13,6 +13,7 @@ use http::{Method, Request, Uri, Version};
 use super::classify::{Classifier, TypeField, TypeRule, time_out};
 use super::fields::{self, From};
 use super::interim::Ear;
+use super::path::normal;
 use super::preamble;
 use super::present::Present;
 use super::routes::SEEN;
@@ -86,11 +87,12 @@ pub fn request_types(data: &[u8]) {
         let (Some(method), Some(path)) = (method, path) else { continue };
         let Ok(request) = Request::builder().method(method).uri(path).body(()) else { continue };
         let times = 1 + line.len() as u32 % TIMES_MAX;
-        for segment in request.uri().path().split(['/', ';']) {
+        let path = normal(request.uri().path());
+        for segment in path.split('/') {
             *asked.entry(segment.to_owned()).or_default() += times;
         }
         for _ in 0..times {
-            check_label(&classifier.classify(&request).name.label, &asked);
+            check_label(&classifier.classify(request.method(), &path).name.label, &asked);
         }
     }
 }

@@ -5,11 +5,11 @@
 //!                                                    └──► reject
 //! ```
 //!
-//! `connection` is a client's connection and its requests; `classify` (with `routes`) says what type a
+//! `connection` is a client's connection and its requests; `classify` (with `routes` and `path`) says what type a
 //! request is, `class` whose; `forward` sends what is dispatched and passes the response on, `flight` is what
 //! that holds meanwhile, `upload` what one does whose body is still coming; `reject` is what the gate says by
-//! itself, `foreseen` what it says where it only watches. `endpoint` and `endpoints` are the service as it is
-//! reached, `driven` a connection to it, `alarm` when something has taken for too long, `abandoned` what
+//! itself, `foreseen` what it says where it only watches, `origins` whose scripts may read a
+//! refusal. `endpoint` and `endpoints` are the service as it is reached, `driven` a connection to it, `alarm` when something has taken for too long, `abandoned` what
 //! becomes of a request whose client has left. `fields` (with `present`) and `sniffer` know what a proxy must
 //! not pass on, `socket` and `body` carry bytes, `interim` what comes before a response, `word` asks whether
 //! a client still listens, `preamble` is the PROXY protocol. `record` is what is known of a request for the
@@ -32,6 +32,8 @@ mod forward;
 #[cfg(feature = "garbage")]
 pub mod garbage;
 mod interim;
+mod origins;
+mod path;
 mod preamble;
 mod present;
 mod record;
@@ -57,6 +59,7 @@ pub use class::ClassRule;
 pub use classify::{TypeField, TypeRule, request_type};
 pub use endpoint::Speaks;
 pub use endpoints::HealthCheck;
+pub use path::rule_segments;
 pub use span::Traces;
 pub use state::{Network, Settings};
 pub use view::Status;

@@ -5,6 +5,8 @@
 
 use http::header::{HeaderMap, HeaderValue};
 
+use super::fields::is_misspelled;
+
 /// What somebody wants to know of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Field {
@@ -19,6 +21,12 @@ pub(crate) enum Field {
     Expect,
     /// One that says for whom a request is.
     Forwarded,
+    /// `x-gatekeeper-type`.
+    TypeName,
+    /// One that a service may take for a field of the gate, though it is spelled otherwise ([`is_misspelled`]).
+    Misspelled,
+    /// The page whose script asks.
+    Origin,
     /// Perhaps one that says for how long a client waits.
     TimeOut,
     /// `Accept` with HTML in it.
@@ -42,11 +50,14 @@ impl Field {
             (b'g', "grpc-timeout") => Self::TimeOut,
             (b'h', "http2-settings") => Self::Http2Settings,
             (b'k', "keep-alive") => Self::KeepAlive,
+            (b'o', "origin") => Self::Origin,
             (b'p', "proxy-connection") => Self::ProxyConnection,
             (b't', "te") => Self::Te,
             (b't', "transfer-encoding") => Self::TransferEncoding,
             (b'u', "upgrade") => Self::Upgrade,
             (b'x', "x-forwarded-for" | "x-forwarded-proto" | "x-forwarded-host") => Self::Forwarded,
+            (b'x', "x-gatekeeper-type") => Self::TypeName,
+            (b'x', name) if is_misspelled(name) => Self::Misspelled,
             (b'x', name) if name.ends_with("timeout") || name.ends_with("timeout-ms") => Self::TimeOut,
             _ => return None,
         };
@@ -124,8 +135,12 @@ mod tests {
             ("te", "a", Field::Te),
             ("content-length", "a", Field::ContentLength),
             ("expect", "a", Field::Expect),
+            ("origin", "a", Field::Origin),
             ("forwarded", "a", Field::Forwarded),
             ("x-forwarded-for", "a", Field::Forwarded),
+            ("x-gatekeeper-type", "a", Field::TypeName),
+            ("x_forwarded-for", "a", Field::Misspelled),
+            ("x.gatekeeper.type", "a", Field::Misspelled),
             ("grpc-timeout", "a", Field::TimeOut),
             ("x-client-timeout-ms", "a", Field::TimeOut),
             ("accept", "image/png, text/html;q=0.5", Field::Html),

@@ -8,7 +8,7 @@
 //! | its deadline has passed, or will have | 504 | `deadline`, `deadline_unreachable` |
 //! | a request that may not be passed on | 400 (405 for its method, 413 and 431 for its size), and the connection ends | `bad_request` |
 //! | the client's body doesn't come | 408, and the connection ends | `body_timeout` |
-//! | no connection to the service, or it broke off before its answer | 502 | `upstream` |
+//! | no connection to the service, or it broke off before its answer, or the head of that is too large | 502 | `upstream` |
 //! | the service didn't answer in time | 504 | `upstream_timeout` |
 //!
 //! The field tells these from the service's own errors. Bodies are problem details (RFC 9457), or the operator's page for
@@ -40,6 +40,34 @@ const REDUCED: &str = "https://iana.org/assignments/http-problem-types#temporary
 /// When who met a late gate may try again at the earliest; at most three times as late, so that not all come at once.
 const LATE_RETRY: Duration = Duration::from_secs(1);
 
+/// What the gate answers by itself without having asked the judge, or after it: the names of these refusals.
+pub(crate) const OWN: [&str; 5] = ["late", "bad_request", "body_timeout", "upstream", "upstream_timeout"];
+
+/// What a client is told of whose head hyper could make nothing. `head` is hyper's own answer to it, which has a status and
+/// no body; its first line and its date stay. `None`: it isn't one of these.
+pub(crate) fn explained(head: &[u8]) -> Option<Vec<u8>> {
+    let head = std::str::from_utf8(head).ok()?.strip_suffix("\r\n\r\n")?;
+    let fault = match head.strip_prefix("HTTP/1.")?.get(2..5)? {
+        "400" => Fault::Head,
+        "414" => Fault::LongTarget,
+        "431" => Fault::LargeHead,
+        _ => return None,
+    };
+    let refusal = Refusal::Fault(fault);
+    let problem = refusal.problem(refusal.status());
+    let is_kept = |line: &&str| {
+        let name = line.split(':').next().unwrap_or("");
+        !["connection", "content-length"].iter().any(|other| name.eq_ignore_ascii_case(other))
+    };
+    let kept: String = head.split("\r\n").filter(is_kept).flat_map(|line| [line, "\r\n"]).collect();
+    let (length, name) = (problem.len(), refusal.name());
+    let fields = format!(
+        "content-type: application/problem+json\r\ncontent-length: {length}\r\ncache-control: no-store\r\n\
+         {GATEKEEPER}: {name}\r\nconnection: close\r\n\r\n"
+    );
+    Some([kept.as_bytes(), fields.as_bytes(), &problem].concat())
+}
+
 /// Why the gate answers by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
@@ -53,6 +81,8 @@ pub(crate) enum Refusal {
     LateBody,
     /// No answer can be had.
     Unreachable,
+    /// The head of the answer is too large, or has too many fields.
+    LargeAnswer,
     /// No answer came.
     LateAnswer,
 }
@@ -87,6 +117,7 @@ impl Refusal {
             Self::Rejected(Reason::Deadline | Reason::DeadlineUnreachable, _) | Self::LateAnswer => {
                 StatusCode::GATEWAY_TIMEOUT
             }
+            Self::Fault(Fault::LongTarget) => StatusCode::URI_TOO_LONG,
             Self::Rejected(Reason::OverShare, _) => StatusCode::TOO_MANY_REQUESTS,
             Self::Rejected(..) | Self::Late => StatusCode::SERVICE_UNAVAILABLE,
             Self::Fault(Fault::Method) => StatusCode::METHOD_NOT_ALLOWED,
@@ -94,7 +125,7 @@ impl Refusal {
             Self::Fault(Fault::LargeHead) => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::Fault(_) => StatusCode::BAD_REQUEST,
             Self::LateBody => StatusCode::REQUEST_TIMEOUT,
-            Self::Unreachable => StatusCode::BAD_GATEWAY,
+            Self::Unreachable | Self::LargeAnswer => StatusCode::BAD_GATEWAY,
         }
     }
 
@@ -105,7 +136,7 @@ impl Refusal {
             Self::Late => "late",
             Self::Fault(_) => "bad_request",
             Self::LateBody => "body_timeout",
-            Self::Unreachable => "upstream",
+            Self::Unreachable | Self::LargeAnswer => "upstream",
             Self::LateAnswer => "upstream_timeout",
         }
     }
@@ -124,6 +155,9 @@ impl Refusal {
             Self::Fault(fault) => return Cow::Owned(format!("{fault}.")),
             Self::LateBody => "The body of the request did not come.",
             Self::Unreachable => "The service can't be reached, or broke off.",
+            Self::LargeAnswer => {
+                "The head of the service's response is too large, or has more fields than `header_fields_max`."
+            }
             Self::LateAnswer => "The service did not answer in time.",
         })
     }
@@ -209,7 +243,7 @@ impl Refusal {
             | Self::LateBody => 4,
             Self::Fault(_) => 13,
             Self::Rejected(Reason::OverShare, _) => 8,
-            Self::Rejected(..) | Self::Unreachable | Self::Late => 14,
+            Self::Rejected(..) | Self::Unreachable | Self::LargeAnswer | Self::Late => 14,
         };
         let mut response = Response::new(ToClient::own(Bytes::new()));
         let fields = response.headers_mut();
@@ -275,6 +309,27 @@ mod tests {
         let grpc = over.respond(&wanted(&[(header::CONTENT_TYPE, "application/grpc")]), None);
         assert_eq!((grpc.status(), &grpc.headers()["grpc-status"]), (StatusCode::OK, &HeaderValue::from(8)));
         assert_eq!(grpc.headers()["grpc-retry-pushback-ms"], "1200");
+    }
+
+    #[test]
+    fn an_answer_of_hyper_gets_a_reason_and_no_other_does() {
+        let said = explained(
+            b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\ndate: now\r\n\r\n",
+        );
+        let said = String::from_utf8(said.unwrap()).unwrap();
+        let (head, body) = said.split_once("\r\n\r\n").unwrap();
+        let lines: Vec<&str> = head.lines().collect();
+        assert_eq!(lines[..2], ["HTTP/1.1 431 Request Header Fields Too Large", "date: now"]);
+        assert!(
+            lines.contains(&"connection: close") && lines.contains(&"x-gatekeeper: bad_request"),
+            "{head}"
+        );
+        assert!(lines.contains(&format!("content-length: {}", body.len()).as_str()), "{head}");
+        assert!(body.contains("header_fields_max"), "{body}");
+        for other in ["HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 400 Bad", "HTTP/1.", "PRI * HTTP/2.0\r\n\r\n", ""]
+        {
+            assert_eq!(explained(other.as_bytes()), None, "{other}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use tokio::time::{Instant, Sleep, sleep};
 use tokio_rustls::server::TlsStream;
 
 use super::interim::Announced;
+use super::reject::explained;
 use super::sniffer::Sniffer;
 use super::word::{FIRST, Word};
 use crate::lateness::{Lateness, Stamp, Turn};
@@ -47,8 +48,8 @@ struct Talk {
     answered_early: AtomicBool,
     /// Requests that are served.
     under_way: AtomicU32,
-    /// A request has come over it.
-    asked: AtomicBool,
+    /// Requests that have come over it.
+    begun: AtomicUsize,
     /// It carries several requests at once, or has become something else.
     shared: AtomicBool,
     /// The next answer ends the connection.
@@ -75,7 +76,7 @@ impl Watched {
     /// A request begins.
     pub(crate) fn under_way(&self) -> UnderWay {
         self.talk.under_way.fetch_add(1, Ordering::Relaxed);
-        self.talk.asked.store(true, Ordering::Relaxed);
+        self.talk.begun.fetch_add(1, Ordering::Relaxed);
         UnderWay(Arc::clone(&self.talk))
     }
 
@@ -141,6 +142,11 @@ impl Watched {
     /// The response begins.
     pub(crate) fn answers(&self) {
         self.talk.word.give_way();
+    }
+
+    /// Whether a request was answered before all of its body had come.
+    pub(crate) fn is_answered_early(&self) -> bool {
+        self.talk.answered_early.load(Ordering::Relaxed)
     }
 
     /// Whether a head had two lengths, since the last call.
@@ -303,8 +309,10 @@ pub(crate) struct Socket {
     is_new: bool,
     sniffer: Sniffer,
     talk: Arc<Talk>,
-    /// The rest of what comes before a response, of which something may be written.
+    /// The rest of what comes before a response, or in the place of hyper's own, of which something may be written.
     announced: Bytes,
+    /// So many requests had come when hyper had nothing left to write of any of their answers.
+    answered: usize,
     lateness: Arc<Lateness>,
     stamp: Stamp,
     /// How long a client may take none of what it asked for.
@@ -351,6 +359,7 @@ impl Socket {
                 sniffer: Sniffer::default(),
                 talk,
                 announced: Bytes::new(),
+                answered: 0,
                 stamp: lateness.stamp(),
                 lateness,
                 stall_max,
@@ -381,7 +390,7 @@ impl Socket {
             return Err(io::ErrorKind::ConnectionReset.into());
         }
         // A newcomer was let in to be served: the listener keeps out those who can't be.
-        if !self.talk.asked.load(Ordering::Relaxed) {
+        if self.talk.begun.load(Ordering::Relaxed) == 0 {
             return Ok(());
         }
         match self.lateness.turn() {
@@ -434,6 +443,21 @@ impl Socket {
         Poll::Ready(Ok(()))
     }
 
+    /// Says why, where hyper by itself answers a head that it can't read: with a status and nothing else. Whether that was so,
+    /// and these bytes needn't be written.
+    ///
+    /// It is an answer of hyper's if no request has come since the last answer was written. In front of an answer that isn't
+    /// written yet, or after an upgrade, it passes as it is.
+    fn explain(&mut self, bytes: &[u8]) -> bool {
+        let is_own = self.talk.begun.load(Ordering::Relaxed) == self.answered
+            && !self.talk.shared.load(Ordering::Relaxed);
+        let Some(explained) = is_own.then(|| explained(bytes)).flatten() else { return false };
+        self.announced = explained.into();
+        // The client may go on sending what can't be read.
+        self.talk.answered_early.store(true, Ordering::Relaxed);
+        true
+    }
+
     /// Ends a client that takes nothing for too long.
     fn note<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
@@ -481,6 +505,9 @@ impl AsyncWrite for Socket {
         if !bytes.is_empty() && this.talk.word.take_said() {
             return Poll::Ready(Ok(FIRST.len()));
         }
+        if this.explain(bytes) {
+            return Poll::Ready(Ok(bytes.len()));
+        }
         let written = match &mut this.carrier {
             Carrier::Plain(socket) => Pin::new(socket).poll_write(context, bytes),
             Carrier::Tls(stream) => Pin::new(&mut **stream).poll_write(context, bytes),
@@ -497,6 +524,12 @@ impl AsyncWrite for Socket {
         ready!(this.poll_announced(context))?;
         if slices.iter().any(|slice| !slice.is_empty()) && this.talk.word.take_said() {
             return Poll::Ready(Ok(FIRST.len()));
+        }
+        // hyper's own answer is one slice.
+        if let Some(first) = slices.first()
+            && this.explain(first)
+        {
+            return Poll::Ready(Ok(first.len()));
         }
         let written = match &mut this.carrier {
             Carrier::Plain(socket) => Pin::new(socket).poll_write_vectored(context, slices),
@@ -519,7 +552,10 @@ impl AsyncWrite for Socket {
                     this.announced.advance(FIRST.len());
                 }
             }
-            ready!(this.poll_announced(context))?;
+        }
+        ready!(this.poll_announced(context))?;
+        if this.talk.under_way.load(Ordering::Relaxed) == 0 {
+            this.answered = this.talk.begun.load(Ordering::Relaxed);
         }
         if this.talk.word.is_wanted() {
             ready!(this.poll_word(context))?;

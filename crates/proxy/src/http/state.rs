@@ -15,7 +15,10 @@ use super::class::{ClassRule, Classes};
 use super::classify::{Classifier, TypeField, TypeRule};
 use super::endpoint::{Reach, Speaks};
 use super::endpoints::{Endpoints, HealthCheck};
+use super::fields::FIELDS_MAX;
 use super::flight::Flights;
+use super::origins::Origins;
+use super::reject::OWN;
 use super::span::Traces;
 use super::upload::Shares;
 use crate::gate::Driver;
@@ -57,6 +60,8 @@ pub struct Settings {
     pub body_timeout: Duration,
     /// The largest head of a request, in bytes.
     pub header_max: usize,
+    /// The most fields of a head, of a request as of a response.
+    pub header_fields_max: usize,
     /// The largest body of a request, in bytes.
     pub body_max: Option<u64>,
     /// How long what runs may take once the gate drains.
@@ -107,6 +112,7 @@ impl Settings {
             header_timeout: Duration::from_secs(60),
             body_timeout: Duration::from_secs(30),
             header_max: 64 * 1024,
+            header_fields_max: FIELDS_MAX,
             body_max: None,
             drain_timeout: Duration::from_secs(30),
             trusted_proxies: Vec::new(),
@@ -153,8 +159,8 @@ impl Network {
 pub(crate) struct Counts {
     /// Clients connected now.
     pub(crate) connected: AtomicUsize,
-    /// Requests that could not be passed on, or whose response could not be had.
-    pub(crate) failed: AtomicU64,
+    /// What the gate has answered by itself, by the names in [`OWN`].
+    own: [AtomicU64; OWN.len()],
 }
 
 /// What the gate is told, and the service as that has it: a reload swaps both together.
@@ -175,6 +181,7 @@ impl Told {
             dns_ttl: settings.dns_ttl,
             keepalive: settings.keepalive,
             idle_max: settings.idle_max,
+            fields_max: settings.header_fields_max,
         };
         let endpoints = Endpoints::new(&settings.upstream, &reach, before);
         Arc::new(Self { settings, endpoints })
@@ -197,6 +204,8 @@ pub(crate) struct Gate {
     pub(crate) driver: Arc<Driver>,
     pub(crate) classifier: Classifier,
     pub(crate) classes: Classes,
+    /// The pages whose scripts may read refusals.
+    pub(crate) origins: Origins,
     flights: Flights,
     pub(crate) shares: Shares,
     pub(crate) shutdown: Shutdown,
@@ -218,6 +227,7 @@ impl Gate {
             classifier: Classifier::new(settings.types.clone(), settings.type_field),
             classes: Classes::new(settings.classes.clone()),
             told: RwLock::new(Told::new(settings, None)),
+            origins: Origins::new(),
             flights: Flights::default(),
             shares: Shares::default(),
             shutdown,
@@ -259,8 +269,17 @@ impl Gate {
         self.shutdown.aborting().await;
     }
 
-    pub(crate) fn fail(&self) {
-        self.counts.failed.fetch_add(1, Ordering::Relaxed);
+    /// The gate has answered by itself. What the judge has refused is counted there.
+    pub(crate) fn has_refused(&self, name: &str) {
+        if let Some(at) = OWN.iter().position(|own| *own == name) {
+            self.counts.own[at].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// What the gate has answered by itself: each reason, and how often.
+    pub(crate) fn own_answers(&self) -> Vec<(&'static str, u64)> {
+        let counts = self.counts.own.iter().map(|count| count.load(Ordering::Relaxed));
+        OWN.into_iter().zip(counts).collect()
     }
 }
 

@@ -94,6 +94,10 @@ impl GateView for Status {
         }
     }
 
+    fn own_answers(&self) -> Vec<(&'static str, u64)> {
+        self.gate.own_answers()
+    }
+
     fn lateness(&self) -> Option<LatenessView> {
         Some(self.gate.lateness.view())
     }

@@ -34,6 +34,7 @@ impl Scrape {
             types: most_work(gate.types()),
             pools: by_user_and_database(gate.pools()),
             pins: gate.pins(),
+            own_answers: gate.own_answers(),
             clients: gate.clients(),
             lateness: gate.lateness(),
         };
@@ -85,6 +86,7 @@ pub(super) struct GateScrape {
     /// One for each user and database.
     pub(super) pools: Vec<PoolView>,
     pub(super) pins: Vec<(&'static str, u32)>,
+    pub(super) own_answers: Vec<(&'static str, u64)>,
     pub(super) clients: ClientsView,
     pub(super) lateness: Option<LatenessView>,
 }

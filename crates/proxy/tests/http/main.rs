@@ -13,5 +13,6 @@ mod log;
 mod queue;
 mod site;
 mod trailers;
+mod trust;
 mod upgrades;
 mod uploads;

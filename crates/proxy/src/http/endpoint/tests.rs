@@ -23,6 +23,7 @@ async fn an_idle_connection_to_an_address_that_two_answers_lack_is_closed() {
         lookup,
         dns_ttl: Duration::from_nanos(1),
         keepalive: Keepalive::default(),
+        fields_max: 100,
         idle_max: 4,
     };
     let endpoint = Endpoint::new(Address::inet("site.example", 80), reach);

@@ -20,11 +20,9 @@ pub(super) enum Segment<'a> {
     File(&'static str),
 }
 
-/// The segments of a path, without empty ones, and each without its parameters (`;jsessionid=…`).
+/// The segments of a path in its normal form (`path.rs`), or of a label.
 pub(super) fn segments(path: &str) -> impl Iterator<Item = &str> {
-    path.split('/')
-        .map(|segment| segment.split(';').next().unwrap_or(""))
-        .filter(|segment| !segment.is_empty())
+    path.split('/').filter(|segment| !segment.is_empty())
 }
 
 pub(super) fn look_at(segment: &str) -> Segment<'_> {

@@ -139,7 +139,7 @@ pub(crate) struct Answered {
 pub(crate) fn recall(state: &State, bytes: &[u8], batch: &Batch) -> Option<VecDeque<Arc<Prepared>>> {
     let mut parsed = batch.parsed.iter();
     let mut recalled = VecDeque::with_capacity(batch.parsed.len());
-    for (_, message) in messages(bytes) {
+    for (_, _, message) in messages(bytes) {
         if let Ok(Message::Parse { name, .. }) = message {
             let statement = parsed.next()?;
             let is_ours = statement.analysis.is_control;

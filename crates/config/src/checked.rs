@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue};
 use crate::Examine;
 use crate::address::Address;
 use crate::error::{Error, Position};
-use crate::raw::{self, ADMIN, Complaint, GATE, LOG, Section, hint_for_unknown, unknown_key};
+use crate::raw::{self, ADMIN, Complaint, GATE, LOG, PROCESS, Section, hint_for_unknown, unknown_key};
 
 mod auth;
 mod class;
@@ -45,6 +45,8 @@ pub struct World {
     pub admin: Admin,
     /// The log.
     pub log: Log,
+    /// The most megabytes that clients' messages may take together; `None`: by the memory that there is.
+    pub memory_max: Option<u32>,
     /// The gates, at least one, in the order of the file.
     pub gates: Vec<Gate>,
 }
@@ -135,7 +137,7 @@ impl World {
         errors: &mut Vec<Error>,
     ) -> Self {
         let top = document.get_ref();
-        const SECTIONS: [&str; 3] = ["admin", "log", "gate"];
+        const SECTIONS: [&str; 4] = ["admin", "log", "process", "gate"];
         for key in top.keys().filter(|key| !SECTIONS.contains(&&**key.get_ref())) {
             let belongs_to_gate = GATE.iter().any(|field| field.key == key.get_ref());
             let hint = if belongs_to_gate {
@@ -151,8 +153,11 @@ impl World {
             read_admin(&mut Section::open("admin".to_owned(), admin, ADMIN, (text, admin_at), errors));
         let (log, log_at) = single_table(top, "log", &empty, text, errors);
         let log = read_log(&mut Section::open("log".to_owned(), log, LOG, (text, log_at), errors));
+        let (process, process_at) = single_table(top, "process", &empty, text, errors);
+        let mut process = Section::open("process".to_owned(), process, PROCESS, (text, process_at), errors);
+        let memory_max = process.read("memory_max", raw::memory);
         let gates = gate::read_all(top, &admin, (text, examine), errors);
-        Self { admin, log, gates }
+        Self { admin, log, memory_max, gates }
     }
 }
 

@@ -60,6 +60,12 @@ fn lines(world: &World) -> Lines {
     out.header("\n[log]");
     out.text("format", name_of(FORMATS, &world.log.format));
     out.text("level", name_of(LEVELS, &world.log.level));
+    out.section("process", None);
+    out.header("\n[process]");
+    match world.memory_max {
+        Some(megabytes) => out.value("memory_max", megabytes),
+        None => out.text("memory_max", "auto"),
+    }
     for gate in &world.gates {
         out.section(&format!("gate {:?}", gate.name), Some(&gate.name));
         out.header("\n[[gate]]");
@@ -214,6 +220,7 @@ fn sessions(out: &mut Lines, gate: &Gate, postgres: &Postgres) {
         gate.policy.connections.saturating_add(postgres.logins_max).saturating_add(own)
     ));
     out.time("login_timeout", postgres.login_timeout);
+    out.time("message_timeout", postgres.message_timeout);
     out.time("connect_timeout", gate.connect_timeout);
     tls(out, gate);
     out.time("dns_ttl", gate.dns_ttl);

@@ -30,7 +30,7 @@ pub use effective::{Row, capacity_text, effective, rows};
 pub use error::{Error, Errors, Origin, Position};
 pub use raw::{
     ADMIN, APPLICATION, CLASS, COMMON, Field, FieldDefault, Form, GATE, GOAL, HTTP, LOG, OWN_TARGET,
-    POSTGRES, ROUTE, SCENARIO, SOURCE, SWEEP, TYPE, UPSTREAM,
+    POSTGRES, PROCESS, ROUTE, SCENARIO, SOURCE, SWEEP, TYPE, UPSTREAM,
 };
 pub use reference::{reference, scenario_reference};
 pub use reload::{Change, Reload, reload};

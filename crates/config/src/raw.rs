@@ -27,8 +27,8 @@ pub(crate) use section::{Before, Section, hint_for_unknown, literal, unknown_key
 pub(crate) use values::CONTROLLERS;
 pub(crate) use values::{
     Complaint, aging, amount, amount_or_steps, at_most_a_day, boolean, bound, capacity, choice, counts,
-    curve, integer, laboratory, list, long_limit, long_time, some_text, some_time, steps, text, texts,
-    time_or_none, times, users, weights,
+    curve, integer, laboratory, list, long_limit, long_time, memory, some_text, some_time, steps, text,
+    texts, time_or_none, times, users, weights,
 };
 
 /// One key.
@@ -159,13 +159,26 @@ pub const LOG: &[Field] = &[
     },
 ];
 
+/// The keys of `[process]`.
+pub const PROCESS: &[Field] = &[Field {
+    key: "memory_max",
+    form: Form::Any,
+    takes: "16 to 1000000 megabytes, or `\"auto\"`",
+    default: Value("\"auto\""),
+    doc: "The most memory that all clients' messages, prepared statements' texts and bodies that wait may take together, at all gates. What is short (up to 4 KiB for each client) isn't counted. Where there is no room, the largest is refused first: with SQLSTATE 53200, or 503 over HTTP. `auto` is an eighth of the memory that the process may use (the machine's, or its control group's), at least 64 and at most 1024.",
+    reason: "A single message may take 256 MB, and a few clients could take all memory. A gate that the system ends for lack of memory serves nobody.",
+    reloadable: true,
+}];
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn every_default_is_a_toml_value() {
-        for field in ADMIN.iter().chain(LOG).chain(GATE).chain(ROUTE).chain(CLASS).chain(OWN_TARGET) {
+        for field in
+            ADMIN.iter().chain(LOG).chain(PROCESS).chain(GATE).chain(ROUTE).chain(CLASS).chain(OWN_TARGET)
+        {
             let is_value = matches!(field.default, Value(_) | Each(..));
             for protocol in [Protocol::Postgres, Protocol::Http] {
                 assert_eq!(field.default_value(protocol).is_some(), is_value, "{}", field.key);
@@ -175,7 +188,9 @@ mod tests {
 
     #[test]
     fn every_key_is_documented_with_a_reason() {
-        for field in ADMIN.iter().chain(LOG).chain(GATE).chain(ROUTE).chain(CLASS).chain(OWN_TARGET) {
+        for field in
+            ADMIN.iter().chain(LOG).chain(PROCESS).chain(GATE).chain(ROUTE).chain(CLASS).chain(OWN_TARGET)
+        {
             for text in [field.doc, field.reason] {
                 assert!(text.ends_with('.') && text.len() > 15, "{}: {text:?}", field.key);
             }

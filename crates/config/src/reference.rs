@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use crate::raw::{
-    ADMIN, APPLICATION, CLASS, COMMON, Field, FieldDefault, GOAL, HTTP, LOG, OWN_TARGET, POSTGRES, ROUTE,
-    SCENARIO, SOURCE, SWEEP, TYPE, UPSTREAM,
+    ADMIN, APPLICATION, CLASS, COMMON, Field, FieldDefault, GOAL, HTTP, LOG, OWN_TARGET, POSTGRES, PROCESS,
+    ROUTE, SCENARIO, SOURCE, SWEEP, TYPE, UPSTREAM,
 };
 
 const HEAD: &str = "\
@@ -55,6 +55,7 @@ pub fn reference() -> String {
     let mut page = HEAD.to_owned();
     section(&mut page, "`[admin]`", "The listener for metrics, health and commands.", ADMIN, reload);
     section(&mut page, "`[log]`", "What the process writes to standard error.", LOG, reload);
+    section(&mut page, "`[process]`", "What the process may take.", PROCESS, reload);
     section(
         &mut page,
         "`[[gate]]`",

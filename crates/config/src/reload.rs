@@ -7,7 +7,7 @@ use std::fmt;
 
 use crate::checked::{AuthMethod, Gate, Postgres, Service, World};
 use crate::effective::{Row, rows};
-use crate::raw::{ADMIN, GATE, LOG};
+use crate::raw::{ADMIN, GATE, LOG, PROCESS};
 
 /// A key whose value in the new world is another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,6 +137,7 @@ fn changes(before: &[Row], after: &[Row]) -> Vec<Change> {
         let fields = match section {
             "admin" => ADMIN,
             "log" => LOG,
+            "process" => PROCESS,
             _ => GATE,
         };
         for field in fields {

@@ -126,6 +126,11 @@ fn names_are_chosen_from_those_that_are_known() {
         ("allow_trust_relay = \"true\"", "is a string; write true without quotes"),
         ("allow_trust_relay = 1", "an integer is neither true nor false"),
     ]);
+    let process = complaints("[process]\nmemory_max = \"512MB\"\n[[gate]]\nupstream = \"db:5432\"\n");
+    assert_eq!(
+        process,
+        "g.toml:2: process: memory_max = \"512MB\": isn't an amount; write \"auto\", or megabytes as a whole number"
+    );
     let log = complaints("[log]\nformat = \"xml\"\nlevel = \"loud\"\n[[gate]]\nupstream = \"db:5432\"\n");
     assert_eq!(
         log,

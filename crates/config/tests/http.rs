@@ -130,6 +130,7 @@ fn every_key_is_heard() {
         header_timeout: Duration::from_secs(8),
         body_timeout: Duration::from_secs(9),
         header_max: 8192,
+        header_fields_max: 100,
         body_max: Some(1_000_000),
         trusted_proxies: vec![network("10.0.0.0", 8), network("::1", 128)],
         proxy_protocol: true,

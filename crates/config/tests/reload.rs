@@ -31,12 +31,12 @@ fn what_cannot_change_stays_and_is_named_while_the_rest_changes() {
     let running = world("[log]\nlevel = \"info\"\n[[gate]]\nname = \"shop\"\nupstream = \"db:5432\"");
     let asked = world(
         "[admin]\nlisten = \"none\"\nnames = [\"gk\"]\nsocket = \"/s\"\nsocket_mode = \"0660\"\ntoken_file = \"/t\"\n[log]\n\
-         format = \"json\"\nlevel = \"debug\"\n[[gate]]\nname = \"shop\"\nupstream = \"other:5432\"\nlisten = \"0.0.0.0:7000\"\npooling = \"session\"\nkeepalive = \"9s\"\ntypes_max = 3\n\
+         format = \"json\"\nlevel = \"debug\"\n[process]\nmemory_max = 99\n[[gate]]\nname = \"shop\"\nupstream = \"other:5432\"\nlisten = \"0.0.0.0:7000\"\npooling = \"session\"\nkeepalive = \"9s\"\ntypes_max = 3\n\
          state_file = \"/var/lib/x\"\nmode = \"observe\"",
     );
     let reload = reload(&running, &asked).unwrap();
     let keys = |changes: &[config::Change]| changes.iter().map(|change| change.key).collect::<Vec<_>>();
-    assert_eq!(keys(&reload.applied), ["token_file", "level", "upstream"]);
+    assert_eq!(keys(&reload.applied), ["token_file", "level", "memory_max", "upstream"]);
     assert_eq!(
         keys(&reload.kept),
         [

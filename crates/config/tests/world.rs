@@ -10,8 +10,8 @@ use admission::{
 };
 use config::{
     ADMIN, Address, Auth, AuthMethod, AuthQuery, COMMON, ChannelBinding, Field, FieldDefault, Gate, LOG,
-    LongLimit, Mode, OnDisconnect, Origin, POSTGRES, Pooling, Postgres, Service, SocketMode, TlsMode, Trace,
-    TraceFull, UpstreamTlsMode, World, effective, parse,
+    LongLimit, Mode, OnDisconnect, Origin, POSTGRES, PROCESS, Pooling, Postgres, Service, SocketMode,
+    TlsMode, Trace, TraceFull, UpstreamTlsMode, World, effective, parse,
 };
 
 const MINIMAL: &str = "[[gate]]\nupstream = \"db:5432\"\n";
@@ -28,6 +28,9 @@ token_file = "/etc/gatekeeper/token"
 [log]
 format = "json"
 level = "debug"
+
+[process]
+memory_max = 512
 
 [[gate]]
 name = "shop"
@@ -51,6 +54,7 @@ pooling = "session"
 pinned_max = 9
 max_clients = 7
 login_timeout = "1s"
+message_timeout = "3m"
 connect_timeout = "2s"
 logins_max = 3
 keepalive = "4s"
@@ -140,6 +144,7 @@ fn only_the_upstream_is_required() {
     let gate = &world.gates[0];
     let of_postgres = postgres(gate);
     assert_eq!(world.admin.listen, Some(Address::Inet { host: "127.0.0.1".into(), port: 6433 }));
+    assert_eq!((world.memory_max, of_postgres.message_timeout), (None, Duration::from_secs(300)));
     assert_eq!((gate.name.as_str(), gate.listen.to_string()), ("postgres", "127.0.0.1:6432".into()));
     assert_eq!((gate.mode, of_postgres.pooling), (Mode::Enforce, Pooling::Transaction));
     let policy = &gate.policy;
@@ -205,6 +210,7 @@ fn every_key_is_heard() {
         (of_postgres.login_timeout, gate.connect_timeout),
         (Duration::from_secs(1), Duration::from_secs(2))
     );
+    assert_eq!((world.memory_max, of_postgres.message_timeout), (Some(512), Duration::from_secs(180)));
     assert_eq!((gate.keepalive, gate.drain_timeout), (Duration::from_secs(4), Duration::ZERO));
     assert!(of_postgres.allow_trust_relay);
     let yaksha = YakshaSettings {
@@ -264,7 +270,12 @@ fn writing_out_every_documented_default_changes_nothing() {
         fields.iter().map(line).collect()
     };
     let gate = written(COMMON) + &written(POSTGRES);
-    let text = format!("[admin]\n{}[log]\n{}{MINIMAL}{gate}", written(ADMIN), written(LOG));
+    let text = format!(
+        "[admin]\n{}[log]\n{}[process]\n{}{MINIMAL}{gate}",
+        written(ADMIN),
+        written(LOG),
+        written(PROCESS)
+    );
     assert_eq!(world(&text), world(MINIMAL));
 }
 

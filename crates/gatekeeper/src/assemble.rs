@@ -17,11 +17,11 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::Failure;
 use crate::commands::SetLevel;
 use crate::reload::Configuration;
 use crate::signals::{Asked, Signals};
 use crate::state::{self, StateFile};
+use crate::{Failure, memory};
 
 mod http;
 mod postgres;
@@ -140,6 +140,8 @@ pub(crate) async fn protect(
     let (trigger, phase) = shutdown();
     let (commands, mut asked) = mpsc::channel(COMMANDS_MAX);
     let admin = Admin::new(env!("CARGO_PKG_VERSION"));
+    proxy::memory::set_limit(memory::limit(&world));
+    tokio::spawn(memory::give_back());
     serve_admin(&world, &admin).await?;
     let mut gates = JoinSet::new();
     let (mut running, mut files, mut recordings) = (Vec::new(), Vec::new(), Vec::new());
@@ -315,6 +317,7 @@ fn alone(gate: &config::Gate) -> World {
     World {
         admin: config::Admin::default(),
         log: config::Log { format: config::LogFormat::Text, level: config::LogLevel::Info },
+        memory_max: None,
         gates: vec![gate.clone()],
     }
 }

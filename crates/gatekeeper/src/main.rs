@@ -13,6 +13,7 @@ mod cli;
 mod commands;
 mod descriptors;
 mod files;
+mod memory;
 mod reload;
 mod remote;
 mod signals;

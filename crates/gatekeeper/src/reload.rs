@@ -13,7 +13,7 @@ use proxy::admin::{Admin, Token};
 use crate::assemble::{Running, Told, policy, token, told};
 use crate::commands::{SetLevel, check_descriptors};
 use crate::descriptors::Needed;
-use crate::files;
+use crate::{files, memory};
 
 /// What holds, and where it came from.
 pub(crate) struct Configuration {
@@ -83,6 +83,7 @@ impl Configuration {
         let Prepared { reload, gates: parts, token } = prepared;
         let Reload { world, applied, kept } = reload;
         self.admin.set_token(token);
+        proxy::memory::set_limit(memory::limit(&world));
         for ((gate, running), settings) in world.gates.iter().zip(gates).zip(parts) {
             running.reload(settings, policy(gate));
         }

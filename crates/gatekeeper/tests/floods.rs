@@ -1,19 +1,25 @@
-//! Ten thousand logins that never end, and ten thousand with wrong passwords: the gate's memory stays where it was, and
-//! who is in notices nothing.
+//! Ten thousand logins that never end, and ten thousand with wrong passwords: the gate's memory stays where
+//! it was, and who is in notices nothing. Long messages and heads of requests that never end: they take no
+//! more than the budget, and give it back.
 
 // Helpers of tests are outside of `#[test]` functions, where clippy.toml's allowances don't reach.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod auth_stage;
+mod gate;
 mod support;
 
+use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use auth_stage::{Stage, who_is};
 use bytes::BytesMut;
-use support::raw::startup;
-use support::resident_bytes;
+use gate::Scene;
+use gate::client::{execute, parse, sync};
+use support::origin::{Origin, ask};
+use support::raw::{message, startup};
+use support::{Gate, resident_bytes};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
@@ -27,7 +33,8 @@ const FLOOD: usize = 10_000;
 const AT_ONCE: usize = 64;
 /// What an unfinished login may cost the gate, in bytes, in a build that isn't optimized.
 const HALF_OPEN_BYTES_MAX: u64 = 8 << 10;
-/// What may be added to the memory by a second flood, or by one that leaves nothing behind: the allocator's own.
+/// What may be added to the memory by a second flood, or by one that leaves nothing behind: the allocator's
+/// own.
 const SLACK_BYTES: u64 = 16 << 20;
 
 /// Room for so many sockets in this process.
@@ -197,8 +204,8 @@ async fn ten_thousand_wrong_passwords_leave_nothing_behind() {
     let heard = wrong_passwords(&stage).await;
     assert_eq!(heard.into_iter().collect::<Vec<_>>(), [("28P01".to_owned(), FLOOD)]);
     let first = resident_bytes(stage.pid());
-    // Once more from the same addresses, which have to wait for a minute after a failure: whether they are tried again
-    // depends on the machine.
+    // Once more from the same addresses, which have to wait for a minute after a failure: whether they are
+    // tried again depends on the machine.
     let heard = wrong_passwords(&stage).await;
     assert_eq!(heard.values().sum::<usize>(), FLOOD);
     wrong_password(stage.port(), 0).await;
@@ -212,4 +219,95 @@ async fn ten_thousand_wrong_passwords_leave_nothing_behind() {
     // Nothing of it reached the server: it has the witness's connection only.
     assert_eq!(stage.processes("wf_ann"), 1);
     witness.end().await;
+}
+
+const MIB: usize = 1 << 20;
+/// What a gate may take beside the budget and its reserve: what is just being read, and the allocator's own.
+const BESIDE: u64 = 16 << 20;
+
+/// The most that a process has ever taken, in bytes.
+fn peak_bytes(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().strip_suffix("kB").unwrap().trim().parse::<u64>().unwrap() << 10
+}
+
+/// Waits until the gate has given memory back, and shows what it took.
+fn given_back(gate: &Gate, what: &str, before: u64) {
+    let peak = peak_bytes(gate.pid());
+    gate::until("memory is given back", || resident_bytes(gate.pid()) < before + SLACK_BYTES);
+    let over = |bytes: u64| bytes.saturating_sub(before) / MIB as u64;
+    let after = resident_bytes(gate.pid());
+    println!(
+        "{what}: {} MiB before, {} more at the peak, {} more after",
+        before / MIB as u64,
+        over(peak),
+        over(after)
+    );
+}
+
+#[test]
+fn ten_clients_that_stop_within_a_long_message_take_no_more_than_the_budget() {
+    let budget = 128;
+    let scene = Scene::start("lm_long", &["[process]", &format!("memory_max = {budget}")]);
+    let mut witness = scene.client();
+    assert_eq!(witness.query("select 1"), "T D(1) C(SELECT 1) Z(I)");
+    let before = resident_bytes(scene.gate.pid());
+    let mut query = message(b'Q', b"");
+    query[1..].copy_from_slice(&(120_u32 << 20).to_be_bytes());
+    query.resize(60 * MIB, b' ');
+    let mut clients: [_; 10] = scene.clients();
+    for client in &mut clients {
+        client.send(&query);
+        assert_eq!(witness.query("select 1"), "T D(1) C(SELECT 1) Z(I)");
+    }
+    gate::until("eight have no room", || scene.gate.memory("refused_total") >= 8);
+    let peak = peak_bytes(scene.gate.pid());
+    assert!(peak - before < (budget << 20) * 9 / 8 + BESIDE, "{before} bytes before, then {peak}");
+    drop(clients);
+    given_back(&scene.gate, "ten clients with 60 of 120 MiB", before);
+}
+
+#[test]
+fn a_long_parameter_is_held_once() {
+    let scene = Scene::start("lm_parameter", &["[process]", "memory_max = 256"]);
+    let mut client = scene.client();
+    assert_eq!(client.query("select 1"), "T D(1) C(SELECT 1) Z(I)");
+    let before = resident_bytes(scene.gate.pid());
+    let length = 100 * MIB;
+    let value = vec![b'x'; length];
+    let bytes = u32::try_from(length).unwrap().to_be_bytes();
+    let bind = message(b'B', &[b"\0\0\0\0\0\x01", bytes.as_slice(), &value, b"\0\0"].concat());
+    let told = client.ask(&[parse("", "select length($1)"), bind, execute(), sync()].concat());
+    assert_eq!(told, format!("1 2 D({length}) C(SELECT 1) Z(I)"));
+    let peak = peak_bytes(scene.gate.pid());
+    assert!(peak - before < length as u64 + BESIDE, "{before} bytes before, then {peak}");
+    given_back(&scene.gate, "a parameter of 100 MiB", before);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn five_thousand_half_heads_take_no_more_than_the_budget() {
+    raise_limit();
+    let (budget, heads) = (64_u64, 5_000);
+    let origin = Origin::start("site").await;
+    let budget_line = format!("memory_max = {budget}");
+    let lines = ["protocol = \"http\"", "header_timeout = \"1h\"", "[process]", &budget_line];
+    let gate = Gate::start(origin.address.port(), &lines.map(str::to_owned));
+    assert_eq!(ask(gate.port(), "/", &[]).unwrap().status, 200);
+    let before = resident_bytes(gate.pid());
+    let head = format!("GET / HTTP/1.1\r\nHost: site\r\nX-Filler: {}", "x".repeat(16_000));
+    let mut flood = Vec::with_capacity(heads);
+    for _ in 0..heads {
+        let mut stream = std::net::TcpStream::connect(("127.0.0.1", gate.port())).unwrap();
+        // It may have been refused already.
+        let _ = stream.write_all(head.as_bytes());
+        flood.push(stream);
+    }
+    assert_eq!(ask(gate.port(), "/", &[]).unwrap().status, 200);
+    let peak = peak_bytes(gate.pid());
+    // What is short isn't counted: 8 KiB of each connection.
+    let most = (budget << 20) * 9 / 8 + heads as u64 * (8 << 10) + BESIDE;
+    assert!(peak - before < most, "{before} bytes before, then {peak}");
+    drop(flood);
+    given_back(&gate, "5,000 half heads of 16 kB", before);
 }

@@ -38,6 +38,7 @@ use tokio::sync::Semaphore;
 use crate::clock::Clock;
 pub use crate::lateness::LatenessView;
 use crate::listener::{SocketFile, bind_socket};
+use crate::memory;
 use crate::observe::{Totals, TypeRow};
 
 mod change;
@@ -51,8 +52,8 @@ pub use token::{Token, TokenError};
 
 pub(crate) use report::named_classes;
 pub use report::{
-    ClassStatus, CountsReport, GateStatus, GateTypes, LatenessReport, PoolStatus, Status, TargetReport,
-    TimesReport, TypeReport, TypesReport,
+    ClassStatus, CountsReport, GateStatus, GateTypes, LatenessReport, MemoryStatus, PoolStatus, Status,
+    TargetReport, TimesReport, TypeReport, TypesReport,
 };
 
 /// The most admin connections at once: a few scrapers and people.
@@ -382,6 +383,7 @@ async fn status(State(Desk { admin, .. }): State<Desk>) -> Json<Status> {
         version: admin.version.to_owned(),
         phase: admin.phase_name().to_owned(),
         uptime_seconds: admin.uptime().as_secs_f64(),
+        memory: memory::view().into(),
         gates: admin.gates().iter().map(|gate| GateStatus::of(&**gate)).collect(),
     })
 }

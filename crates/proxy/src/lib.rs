@@ -8,6 +8,7 @@ pub mod http;
 mod lateness;
 pub mod learned;
 mod listener;
+pub mod memory;
 pub mod metrics;
 pub mod observe;
 pub mod otlp;

@@ -41,6 +41,8 @@ pub struct Postgres {
     pub pooling: Pooling,
     /// How long a login may take.
     pub login_timeout: Duration,
+    /// How long a message may take from its beginning to its end.
+    pub message_timeout: Duration,
     /// The most logins at once.
     pub logins_max: u32,
     /// Whether a server that asks no password may be reached from other machines.
@@ -69,6 +71,7 @@ pub(super) fn read(section: &mut Section<'_>, listen_is_local: bool) -> Postgres
         upstream: read_upstream(section),
         pooling: section.read("pooling", |value| raw::choice(value, POOLINGS)),
         login_timeout: section.read("login_timeout", raw::some_time),
+        message_timeout: section.read("message_timeout", raw::some_time),
         logins_max: section.read("logins_max", |value| number(value, 1, 10_000)),
         allow_trust_relay,
         auth: auth::read(section, listen_is_local, allow_trust_relay),

@@ -33,6 +33,15 @@ pub const POSTGRES: &[Field] = &[
         reloadable: true,
     },
     Field {
+        key: "message_timeout",
+        form: Form::Any,
+        takes: "a duration up to 24 h",
+        default: Value("\"5m\""),
+        doc: "How long a client may take to send the rest of a message that it has begun. Then its session ends (57P05). Copy data are not bounded by it.",
+        reason: "A message is held until it is whole. The longest, of 256 MB, comes in time over a link of 7 Mbit/s.",
+        reloadable: true,
+    },
+    Field {
         key: "logins_max",
         form: Form::Any,
         takes: "1 to 10000",

@@ -317,6 +317,17 @@ pub(crate) fn capacity(value: &DeValue<'_>, before: Before) -> Result<Capacity, 
     }
 }
 
+/// Megabytes; `None` for what is found.
+pub(crate) fn memory(value: &DeValue<'_>) -> Result<Option<u32>, Complaint> {
+    match value {
+        DeValue::String(text) if text == "auto" => Ok(None),
+        DeValue::String(_) => {
+            Err(Complaint::new("isn't an amount").hint("write \"auto\", or megabytes as a whole number"))
+        }
+        other => Ok(u32::try_from(integer(other, 16..=1_000_000)?).ok()),
+    }
+}
+
 /// The long lane's limit.
 pub(crate) fn long_limit(value: &DeValue<'_>) -> Result<LongLimit, Complaint> {
     match value {

@@ -57,6 +57,7 @@ pub(super) fn told(
         max_clients: gate.max_clients,
         logins_max: postgres.logins_max,
         login_timeout: postgres.login_timeout,
+        message_timeout: postgres.message_timeout,
         connect_timeout: gate.connect_timeout,
         queue_timeout: gate.policy.queue_timeout,
         tls: files::acceptor(gate)?,

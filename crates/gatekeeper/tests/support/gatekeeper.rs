@@ -154,6 +154,13 @@ impl Gate {
         Some(status["gates"][0].clone())
     }
 
+    /// What clients' messages take, in `/status`.
+    pub(crate) fn memory(&self, name: &str) -> u64 {
+        let text = self.get("status").unwrap_or_else(|| panic!("no status\n{}", self.log_tail()));
+        let status: Value = serde_json::from_str(&text).expect("the status is JSON");
+        status["memory"][name].as_u64().unwrap_or_else(|| panic!("no {name}: {status}"))
+    }
+
     /// All gates in `/status`.
     pub(crate) fn statuses(&self) -> Vec<Value> {
         let text = self.get("status").unwrap_or_else(|| panic!("no status\n{}", self.log_tail()));

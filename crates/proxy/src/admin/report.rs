@@ -7,6 +7,7 @@ use admission::{ClassSnapshot, GroupSnapshot, HeldTarget, Mode, RequestType, Sna
 use serde::{Deserialize, Serialize};
 
 use super::{GateView, LatenessView, PoolView};
+use crate::memory::MemoryView;
 use crate::observe::{Counts, REASONS, TimeSummary, Totals, TypeRow, lane_name, shares};
 
 /// `/status`.
@@ -17,7 +18,24 @@ pub struct Status {
     /// `starting`, `ready` or `draining`.
     pub phase: String,
     pub uptime_seconds: f64,
+    #[serde(default)]
+    pub memory: MemoryStatus,
     pub gates: Vec<GateStatus>,
+}
+
+/// What clients' messages take, in `/status`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct MemoryStatus {
+    pub limit_bytes: usize,
+    pub held_bytes: usize,
+    pub refused_total: u64,
+}
+
+impl From<MemoryView> for MemoryStatus {
+    fn from(view: MemoryView) -> Self {
+        Self { limit_bytes: view.limit, held_bytes: view.held, refused_total: view.refused }
+    }
 }
 
 /// One gate in `/status`: its state now, and its counts since the start.

@@ -22,6 +22,7 @@ use super::record::Record;
 use super::reject::Refusal;
 use super::socket::{UnderWay, Watched};
 use super::upload::Upload;
+use crate::memory::Held;
 
 /// What is read of a request's body while the request waits: it tells that its client has gone, if that stands behind it.
 pub(crate) const READ_AHEAD: usize = 64 * 1024;
@@ -73,6 +74,10 @@ pub(crate) struct ToService {
     upload: Weak<Upload>,
     /// Whose connection hears of it if the request ends before its body, over HTTP/1.1.
     client: Option<Watched>,
+    /// What was read ahead counts while it waits.
+    held: Held,
+    /// There is no room for more of it.
+    is_over: bool,
 }
 
 impl ToService {
@@ -95,7 +100,14 @@ impl ToService {
             taken: false,
             upload: Weak::new(),
             client,
+            held: Held::default(),
+            is_over: false,
         }
+    }
+
+    /// Counts what was read ahead.
+    fn count(&mut self) {
+        self.is_over |= self.held.set(self.read).is_err();
     }
 
     /// Counts a frame of data, and takes out of trailers what only the gate says.
@@ -212,6 +224,7 @@ impl ToService {
     fn keep_gathered(&mut self, gathered: &mut BytesMut) {
         if !gathered.is_empty() {
             self.read += gathered.len();
+            self.count();
             self.ahead.push_back(Frame::data(gathered.split().freeze()));
         }
     }
@@ -219,6 +232,7 @@ impl ToService {
     fn keep(&mut self, frame: Frame<Bytes>) {
         // A frame without bytes counts as well: nobody may send any number of them.
         self.read += frame.data_ref().map_or(0, Bytes::len).max(FRAME);
+        self.count();
         self.ahead.push_back(
             frame.map_data(|data| if data.len() < COPIED { Bytes::copy_from_slice(&data) } else { data }),
         );
@@ -237,12 +251,14 @@ impl ToService {
         self.ahead.is_empty() && self.rest.as_ref().is_none_or(Body::is_end_stream)
     }
 
-    /// Reads on, up to [`READ_AHEAD`] bytes; then, or at the end, never resolves. Cancel-safe.
+    /// Reads on, up to [`READ_AHEAD`] bytes, as long as the process has room for them. Then, or at the
+    /// end, never resolves. Cancel-safe.
     ///
     /// # Errors
     /// The client has gone, or sends what isn't a body.
     pub(crate) async fn read_ahead(&mut self) -> Result<std::convert::Infallible, Broken> {
         while self.read < READ_AHEAD
+            && !self.is_over
             && let Some(rest) = &mut self.rest
         {
             match rest.frame().await {
@@ -279,7 +295,12 @@ impl Body for ToService {
         let this = self.get_mut();
         this.taken = true;
         let frame = match this.ahead.pop_front() {
-            Some(frame) => Some(frame),
+            Some(frame) => {
+                if this.ahead.is_empty() {
+                    let _ = this.held.set(0);
+                }
+                Some(frame)
+            }
             None => ready!(this.poll_rest(context)).transpose()?,
         };
         if frame.as_ref().is_some_and(Frame::is_data) && this.awaits_only_its_end() {

@@ -31,6 +31,7 @@ mod foreseen;
 mod forward;
 #[cfg(feature = "garbage")]
 pub mod garbage;
+mod head;
 mod interim;
 mod origins;
 mod path;

@@ -6,7 +6,7 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
@@ -14,23 +14,20 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf, Ready};
-use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{Instant, Sleep, sleep};
 use tokio_rustls::server::TlsStream;
 
+use super::head::{Head, NO_ROOM};
 use super::interim::Announced;
 use super::reject::explained;
 use super::sniffer::Sniffer;
 use super::word::{FIRST, Word};
 use crate::lateness::{Lateness, Stamp, Turn};
-use crate::stream::gathered;
 
-/// A TCP or Unix stream that two places know.
-#[derive(Clone, Debug)]
-pub(crate) enum Shared {
-    Tcp(Arc<TcpStream>),
-    Unix(Arc<UnixStream>),
-}
+mod shared;
+
+use shared::END;
+pub(crate) use shared::Shared;
 
 /// What a request knows of its client's connection.
 #[derive(Clone, Debug)]
@@ -41,17 +38,17 @@ pub(crate) struct Watched {
 
 /// What the two halves tell one another.
 #[derive(Debug, Default)]
-struct Talk {
+pub(super) struct Talk {
     /// A head had two lengths.
     ambiguous: AtomicBool,
     /// A request was answered before all of its body had come.
     answered_early: AtomicBool,
     /// Requests that are served.
-    under_way: AtomicU32,
-    /// Requests that have come over it.
-    begun: AtomicUsize,
+    pub(super) under_way: AtomicU32,
+    /// How many requests have begun.
+    pub(super) begun: AtomicUsize,
     /// It carries several requests at once, or has become something else.
-    shared: AtomicBool,
+    pub(super) shared: AtomicBool,
     /// The next answer ends the connection.
     last: AtomicBool,
     /// The next request is answered only with why it isn't served.
@@ -161,139 +158,6 @@ impl Watched {
     }
 }
 
-/// What the poller tells of the end of a stream, and of nothing else that comes over it: it isn't asked for urgent data, the other
-/// half of this interest.
-const END: Interest = Interest::PRIORITY;
-
-/// What a read says that finds nothing.
-fn blocked() -> io::Result<()> {
-    Err(io::ErrorKind::WouldBlock.into())
-}
-
-/// A read that filled less than there was room for has taken everything: the next would find nothing, and needn't be tried
-/// before the poller tells of more. What comes in between isn't lost, for the readiness was looked at before the read.
-fn drained(room: usize, count: &usize) -> io::Result<()> {
-    if (1..room).contains(count) { blocked() } else { Ok(()) }
-}
-
-impl AsyncRead for Shared {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        loop {
-            let (room, mut count) = (buffer.remaining(), None);
-            let read = match self.as_ref().get_ref() {
-                Self::Tcp(socket) => {
-                    ready!(socket.poll_read_ready(context))?;
-                    socket.try_io(Interest::READABLE, || {
-                        drained(room, count.insert(socket.try_read_buf(buffer)?))
-                    })
-                }
-                Self::Unix(socket) => {
-                    ready!(socket.poll_read_ready(context))?;
-                    socket.try_io(Interest::READABLE, || {
-                        drained(room, count.insert(socket.try_read_buf(buffer)?))
-                    })
-                }
-            };
-            match read {
-                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Poll::Ready(Err(error)),
-                _ if count.is_some() => return Poll::Ready(Ok(())),
-                _ => {}
-            }
-        }
-    }
-}
-
-impl Shared {
-    /// Reads what is there by asking the system, whatever the poller has told until now.
-    fn read_at_once(&self, buffer: &mut ReadBuf<'_>) -> io::Result<usize> {
-        let room = buffer.initialize_unfilled();
-        let count = match self {
-            Self::Tcp(socket) => rustix::io::read(socket, room),
-            Self::Unix(socket) => rustix::io::read(socket, room),
-        }?;
-        buffer.advance(count);
-        Ok(count)
-    }
-
-    /// Whether the client has left altogether, as far as the poller has told: nobody would hear an answer. Nothing is asked
-    /// of the system.
-    fn has_gone(&self, context: &mut Context<'_>) -> bool {
-        let ready = match self {
-            Self::Tcp(socket) => pin!(socket.ready(Interest::WRITABLE)).poll(context),
-            Self::Unix(socket) => pin!(socket.ready(Interest::WRITABLE)).poll(context),
-        };
-        matches!(ready, Poll::Ready(Ok(ready)) if ready.is_write_closed())
-    }
-
-    fn poll_write_with(
-        &self,
-        context: &mut Context<'_>,
-        tcp: impl Fn(&TcpStream) -> io::Result<usize>,
-        unix: impl Fn(&UnixStream) -> io::Result<usize>,
-    ) -> Poll<io::Result<usize>> {
-        loop {
-            let written = match self {
-                Self::Tcp(socket) => {
-                    ready!(socket.poll_write_ready(context))?;
-                    tcp(socket)
-                }
-                Self::Unix(socket) => {
-                    ready!(socket.poll_write_ready(context))?;
-                    unix(socket)
-                }
-            };
-            match written {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                written => return Poll::Ready(written),
-            }
-        }
-    }
-}
-
-impl AsyncWrite for Shared {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.poll_write_with(context, |socket| socket.try_write(bytes), |socket| socket.try_write(bytes))
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        if let Some(written) = gathered(slices, |bytes| self.as_mut().poll_write(context, bytes)) {
-            return written;
-        }
-        self.poll_write_with(
-            context,
-            |socket| socket.try_write_vectored(slices),
-            |socket| socket.try_write_vectored(slices),
-        )
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        true
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let shutdown = match self.as_ref().get_ref() {
-            Self::Tcp(socket) => rustix::net::shutdown(socket, rustix::net::Shutdown::Write),
-            Self::Unix(socket) => rustix::net::shutdown(socket, rustix::net::Shutdown::Write),
-        };
-        Poll::Ready(match shutdown {
-            Ok(()) | Err(rustix::io::Errno::NOTCONN) => Ok(()),
-            Err(error) => Err(error.into()),
-        })
-    }
-}
-
 /// What the bytes of a connection go through.
 #[derive(Debug)]
 enum Carrier {
@@ -315,6 +179,7 @@ pub(crate) struct Socket {
     answered: usize,
     lateness: Arc<Lateness>,
     stamp: Stamp,
+    head: Head,
     /// How long a client may take none of what it asked for.
     stall_max: Duration,
     /// When that is over, once something can't be written.
@@ -362,6 +227,7 @@ impl Socket {
                 answered: 0,
                 stamp: lateness.stamp(),
                 lateness,
+                head: Head::default(),
                 stall_max,
                 stalled: None,
                 lingering: None,
@@ -411,6 +277,27 @@ impl Socket {
         // There may be more where all the room was needed.
         self.is_new = read == Some(room);
         read.is_some()
+    }
+
+    /// Whether what comes is the head of a request, of which nothing is served yet.
+    fn awaits_head(&self) -> bool {
+        self.talk.under_way.load(Ordering::Relaxed) == 0 && !self.talk.shared.load(Ordering::Relaxed)
+    }
+
+    /// Says why a head that has no room is read no further, as far as the client takes it at once.
+    fn refuse_head(&mut self, context: &mut Context<'_>) -> io::Error {
+        if !self.head.is_http2 && self.announced.is_empty() {
+            // Nobody is to be told that more could not be said.
+            let _ = match &mut self.carrier {
+                Carrier::Plain(socket) => Pin::new(socket).poll_write(context, NO_ROOM),
+                Carrier::Tls(stream) => {
+                    let mut stream = Pin::new(&mut **stream);
+                    let _ = stream.as_mut().poll_write(context, NO_ROOM);
+                    stream.poll_flush(context).map_ok(|()| 0)
+                }
+            };
+        }
+        io::Error::other("there is no room for the head of a request")
     }
 
     /// Writes what has been begun of what comes before a response.
@@ -485,10 +372,17 @@ impl AsyncRead for Socket {
         let before = buffer.filled().len();
         if !this.has_read_at_once(buffer) {
             let mut stamped = this.stamp.context(context);
-            ready!(match &mut this.carrier {
+            let read = match &mut this.carrier {
                 Carrier::Plain(socket) => Pin::new(socket).poll_read(&mut stamped, buffer),
                 Carrier::Tls(stream) => Pin::new(&mut **stream).poll_read(&mut stamped, buffer),
-            })?;
+            };
+            if read.is_pending() && this.awaits_head() && this.head.is_told(context, &this.talk) {
+                return Poll::Ready(Err(this.refuse_head(context)));
+            }
+            ready!(read)?;
+        }
+        if this.head.read(&buffer.filled()[before..], &this.talk).is_err() && this.awaits_head() {
+            return Poll::Ready(Err(this.refuse_head(context)));
         }
         this.sniffer.see(&buffer.filled()[before..]);
         if this.sniffer.take_ambiguous() {

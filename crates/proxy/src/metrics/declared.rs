@@ -35,6 +35,30 @@ pub(super) const PROCESS: &[Metric<ProcessScrape>] = &[
         help: "Time since the process started",
         read: |process, out| out.gauge(&[], process.uptime_seconds),
     },
+    Metric {
+        name: "memory_limit_bytes",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "The most bytes that clients' messages may take together (memory_max)",
+        read: |process, out| out.gauge(&[], process.memory.limit as f64),
+    },
+    Metric {
+        name: "memory_held_bytes",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Bytes that clients' messages take; what is short isn't counted",
+        read: |process, out| out.gauge(&[], process.memory.held as f64),
+    },
+    Metric {
+        name: "memory_refusals",
+        in_seconds: Seconds::No,
+        kind: Kind::Counter,
+        labels: &[],
+        help: "Messages that were refused because there was no room for them",
+        read: |process, out| out.counter(&[], process.memory.refused),
+    },
 ];
 
 pub(super) const GATE: &[Metric<GateScrape>] = &[

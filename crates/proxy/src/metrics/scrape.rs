@@ -7,6 +7,7 @@ use admission::{ClassSnapshot, Snapshot};
 
 use super::TYPES_SHOWN_MAX;
 use crate::admin::{Admin, ClientsView, GateView, LatenessView, PoolView, named_classes};
+use crate::memory::{self, MemoryView};
 use crate::observe::{Totals, TypeRow};
 
 /// One scrape: the state of everything, read once.
@@ -45,6 +46,7 @@ impl Scrape {
                 version: admin.version(),
                 ready: admin.is_ready(),
                 uptime_seconds: admin.uptime().as_secs_f64(),
+                memory: memory::view(),
             },
         }
     }
@@ -96,6 +98,7 @@ pub(super) struct ProcessScrape {
     pub(super) version: &'static str,
     pub(super) ready: bool,
     pub(super) uptime_seconds: f64,
+    pub(super) memory: MemoryView,
 }
 
 #[cfg(test)]

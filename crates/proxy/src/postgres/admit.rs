@@ -25,6 +25,8 @@ pub(super) enum Interrupted {
     Canceled,
     Left,
     Killed,
+    /// Others need the room that it takes.
+    NoRoom,
     /// There is no server connection any more, and only a login could bring one.
     Gone,
 }
@@ -134,7 +136,8 @@ impl Session {
                 None => std::future::pending().await,
             }
         };
-        tokio::pin!(gone, turn);
+        let told = self.client.told();
+        tokio::pin!(gone, turn, told);
         loop {
             let readable = !self.terminated && self.client.input.len() < INPUT_MAX;
             tokio::select! {
@@ -144,6 +147,7 @@ impl Session {
                 () = self.ending.aborting() => return Err(Interrupted::Left),
                 () = self.place.killed() => return Err(Interrupted::Killed),
                 () = &mut gone => return Err(Interrupted::Gone),
+                () = &mut told => return Err(Interrupted::NoRoom),
                 there = self.client.fill(), if readable => {
                     // A client that has said good-bye behind its statement wants it done.
                     self.terminated = self.client.has_said_good_bye();
@@ -161,6 +165,7 @@ impl Session {
             Interrupted::Canceled => self.refuse(&Refusal::canceled_in_queue(), synced),
             Interrupted::Left => Flow::Close,
             Interrupted::Killed => self.say_killed().await,
+            Interrupted::NoRoom => self.refuse(&Refusal::no_memory(self.client.taken()), synced),
             Interrupted::Gone => self.pool_is_gone().await,
         }
     }

@@ -20,16 +20,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use admission::{Instant, Outcome};
-use bytes::{Buf, BytesMut};
+use bytes::BytesMut;
 use wire::postgres::backend::{self, Status};
-use wire::postgres::codec::{HEADER_LEN, frontend_frame};
+use wire::postgres::codec::HEADER_LEN;
 use wire::postgres::frontend;
 
-use super::batch::{self, Until};
+use super::batch;
+use super::channel::Channel;
 use super::classify::Analysis;
 use super::exchange::{Exchange, Scope};
-use super::forward::{Channel, End, MESSAGE_MAX, PAUSE, Parts, Relay};
-use super::leave::watch;
+use super::forward::{End, MESSAGE_MAX, Parts, Relay};
+use super::gather::Unit;
 use super::pins::Pins;
 use super::reject::{Refusal, warn_no_transaction};
 use super::roster::{Activity, Identity, Place};
@@ -40,11 +41,8 @@ use super::stats::Counters;
 use super::transaction::{Control, Transaction};
 use super::{LoggedIn, OnDisconnect, Places, Shared, cancel};
 use crate::gate::Client;
-use crate::shutdown::{Ending, Phase};
+use crate::shutdown::Ending;
 use crate::upstream::pool::Lease;
-
-/// A batch longer than this is sent before its Sync has come: it isn't held back in memory.
-const BATCH_MAX: usize = 1024 * 1024;
 
 /// How long a server connection may take for a round trip of ours (settings, ROLLBACK, DISCARD ALL).
 pub(super) const ROUND_TRIP_LIMIT: Duration = Duration::from_secs(5);
@@ -64,29 +62,6 @@ pub(crate) async fn serve(shared: Arc<Shared>, logged_in: LoggedIn) {
 pub(super) enum Flow {
     Continue,
     Close,
-}
-
-/// What the client wants next; lengths in bytes at the front of its input.
-#[derive(Clone, Copy, Debug)]
-enum Unit {
-    Query {
-        length: usize,
-    },
-    /// Extended messages.
-    Batch {
-        length: usize,
-        until: Until,
-    },
-    Function {
-        length: usize,
-    },
-}
-
-/// What came of waiting for the client.
-enum Waited {
-    Heard,
-    /// The client has paused within its batch.
-    Paused,
 }
 
 /// What of a query is left for the server.
@@ -202,83 +177,7 @@ impl Session {
             Unit::Query { length } => self.serve_query(length).await,
             Unit::Batch { length, until } => self.serve_batch(length, until).await,
             Unit::Function { length } => self.serve_function(length).await,
-        }
-    }
-
-    /// Gathers the next unit. An error ends the session, with a last word or without.
-    async fn next_unit(&mut self) -> Result<Unit, Option<Refusal>> {
-        let mut scanned = 0;
-        loop {
-            let violation =
-                |error: wire::postgres::ProtocolError| Some(Refusal::protocol_violation(&error.to_string()));
-            let frame = frontend_frame(&self.client.input[scanned..]).map_err(violation)?;
-            let Some(frame) = frame.filter(|frame| scanned + frame.len <= self.client.input.len()) else {
-                if let Some(frame) = frame.filter(|frame| frame.len > MESSAGE_MAX) {
-                    return Err(Some(Refusal::message_too_large(frame.len, MESSAGE_MAX)));
-                }
-                match self.wait_for_client(scanned).await? {
-                    Waited::Heard => continue,
-                    Waited::Paused if self.transaction.is_open() => {
-                        return Ok(Unit::Batch { length: scanned, until: Until::More });
-                    }
-                    Waited::Paused => return Ok(Unit::Batch { length: scanned, until: Until::Pause }),
-                }
-            };
-            let length = scanned + frame.len;
-            match frame.tag {
-                b'X' => {
-                    self.terminated = true;
-                    return Err(None);
-                }
-                b'S' if self.skipping => {
-                    if let Err(error) = frontend::parse(b'S', &self.client.input[HEADER_LEN..length]) {
-                        Refusal::malformed(&error).write(&mut self.client.output);
-                    }
-                    self.client.input.advance(length);
-                    self.skipping = false;
-                    backend::write_ready(&mut self.client.output, self.transaction.status());
-                }
-                _ if self.skipping => self.client.input.advance(length),
-                // Copy messages after a COPY has failed, as the protocol allows.
-                b'd' | b'c' | b'f' if scanned == 0 => self.client.input.advance(length),
-                // Copy data may be long: they pass as they come.
-                b'Q' | b'F' | b'd' | b'c' | b'f' if scanned > 0 => {
-                    return Ok(Unit::Batch { length: scanned, until: Until::More });
-                }
-                b'Q' => return Ok(Unit::Query { length }),
-                b'F' => return Ok(Unit::Function { length }),
-                b'S' => return Ok(Unit::Batch { length, until: Until::Sync }),
-                b'H' => return Ok(Unit::Batch { length, until: Until::Flush }),
-                b'p' => {
-                    return Err(Some(Refusal::protocol_violation("a password message without a request")));
-                }
-                _ if length > BATCH_MAX => return Ok(Unit::Batch { length, until: Until::More }),
-                _ => scanned = length,
-            }
-        }
-    }
-
-    /// Waits for more of the client, while watching what else may happen. `gathered`: bytes of a batch that has begun.
-    async fn wait_for_client(&mut self, gathered: usize) -> Result<Waited, Option<Refusal>> {
-        self.client.flush().await;
-        let is_idle = gathered == 0 && self.client.input.is_empty() && !self.transaction.is_open();
-        let end = if is_idle { Phase::Draining } else { Phase::Aborting };
-        self.to_server = BytesMut::new();
-        let is_open = self.transaction.is_open();
-        let pause = async {
-            match gathered {
-                0 => std::future::pending().await,
-                _ if is_open => {}
-                _ => tokio::time::sleep(PAUSE).await,
-            }
-        };
-        tokio::select! {
-            biased;
-            there = self.client.fill() => if there { Ok(Waited::Heard) } else { Err(None) },
-            () = self.ending.reached(end) => Err(Some(Refusal::shutting_down())),
-            () = self.place.killed() => Err(Some(Refusal::killed())),
-            said = watch(&mut self.server) => self.heard_while_idle(said).map(|()| Waited::Heard),
-            () = pause => Ok(Waited::Paused),
+            Unit::TooMuch { tag, length } => Box::pin(self.serve_too_much(tag, length)).await,
         }
     }
 
@@ -292,7 +191,7 @@ impl Session {
                 backend::write_ready(&mut self.client.output, Status::Failed);
                 return Flow::Continue;
             }
-            Err(_) => return self.forward_query(&frame, Analysis::prepare()).await,
+            Err(_) => return self.forward_query(frame, Analysis::prepare()).await,
         };
         let analysis = self.state.analyze(sql);
         let local = analysis.starts_with_control || matches!(self.transaction, Transaction::Refused(_));
@@ -304,11 +203,11 @@ impl Session {
                     let mut rest = BytesMut::new();
                     frontend::write_query(&mut rest, &sql[start..]);
                     let analysis = self.state.analyze(&sql[start..]);
-                    return self.forward_query(&rest, analysis).await;
+                    return self.forward_query(rest, analysis).await;
                 }
             }
         }
-        self.forward_query(&frame, analysis).await
+        self.forward_query(frame, analysis).await
     }
 
     /// Answers what needs no server.
@@ -347,14 +246,14 @@ impl Session {
         Forward::Nothing
     }
 
-    async fn forward_query(&mut self, frame: &[u8], analysis: Analysis) -> Flow {
+    async fn forward_query(&mut self, mut frame: BytesMut, analysis: Analysis) -> Flow {
         if let Err(flow) = self.admit(&analysis, true).await {
             return flow;
         }
         let exchange = Exchange::new(VecDeque::new(), &self.transaction);
-        self.exchange(exchange, |exchange, scope, out| {
-            exchange.query(scope, frame, analysis, out);
-            Ok(BytesMut::new())
+        self.exchange(exchange, move |exchange, scope, out| {
+            exchange.query(scope, &frame, analysis, out);
+            Ok(frame.split_off(frame.len() - exchange.tail()))
         })
         .await
     }
@@ -369,7 +268,7 @@ impl Session {
         if let Err(flow) = self.admit(&Analysis::function_call(), true).await {
             return flow;
         }
-        self.exchange(Exchange::default(), |exchange, scope, out| {
+        self.exchange(Exchange::default(), move |exchange, scope, out| {
             exchange.client_frame(scope, &frame, out).map(|()| BytesMut::new())
         })
         .await
@@ -380,7 +279,8 @@ impl Session {
         !self.observes
     }
 
-    /// Carries one exchange and deals with its end. `encode` returns what of the client's messages has to wait.
+    /// Carries one exchange and deals with its end. `encode` returns what of the client's messages has to
+    /// wait.
     pub(super) async fn exchange(
         &mut self,
         mut exchange: Exchange,
@@ -401,12 +301,15 @@ impl Session {
         exchange.begin(&mut scope, deferred, &mut self.to_server);
         let encoded = encode(&mut exchange, &mut scope, &mut self.to_server)
             .map(|waiting| self.client.put_back(waiting));
+        let parts = Parts { from_client: exchange.take_tail(), ..Parts::default() };
         exchange.answer_locally(&mut self.client.output);
         let clock = self.shared.driver.clock();
         let began = clock.now();
         self.opened.get_or_insert(began);
         self.place.card.note(Activity::Active, began);
         self.place.card.note_server(Some(&*server));
+        self.client.release_taken();
+        let message_max = self.shared.settings().message_timeout;
         let mut relay = Relay {
             exchange: &mut exchange,
             session: &mut self.state,
@@ -415,8 +318,10 @@ impl Session {
             to_server: &mut self.to_server,
             clock,
             client_time: Duration::ZERO,
-            parts: Parts::default(),
+            parts,
             rests: false,
+            message_max,
+            rest_by: None,
         };
         let end = match encoded {
             Ok(()) => {
@@ -432,6 +337,9 @@ impl Session {
             }
             Err(error) => End::ClientErred(error),
         };
+        if matches!(end, End::ServerLost(_)) {
+            relay.drop_tail();
+        }
         let (client_time, parts) = (relay.client_time, relay.parts);
         let ended = clock.now();
         let busy = ended.since(began).saturating_sub(client_time);
@@ -450,6 +358,7 @@ impl Session {
             End::TooLarge(length) => {
                 self.broken(exchange, parts, &Refusal::message_too_large(length, MESSAGE_MAX)).await
             }
+            End::Late => self.broken(exchange, parts, &Refusal::message_late(message_max)).await,
             End::ServerLost(said) if exchange.is_done() => self.lost_behind_answer(&exchange, said).await,
             End::ServerLost(said) => self.server_lost(exchange, said.as_deref(), parts.are_due()).await,
             End::ServerErred(error) => {

@@ -212,6 +212,8 @@ pub(crate) struct Exchange {
     is_verifying: bool,
     /// Only texts are prepared, outside of the client's transaction.
     pub(crate) aside: Option<Aside>,
+    /// So many bytes of the message that was sent last are still to be passed on, as they are.
+    tail: usize,
     /// The exchange has ended with an error before the client's Sync: up to that, its messages are to be dropped.
     pub(crate) client_owes_sync: bool,
 }
@@ -279,6 +281,17 @@ impl Exchange {
             _ => self.commits,
         };
         ends_well && !self.failed
+    }
+
+    /// How many bytes of the last message, its end, the caller has to pass on. They are too many to be
+    /// copied.
+    pub(crate) fn tail(&self) -> usize {
+        self.tail
+    }
+
+    /// Takes the number of these bytes.
+    pub(crate) fn take_tail(&mut self) -> usize {
+        mem::take(&mut self.tail)
     }
 
     /// Whether all is answered.

@@ -180,7 +180,7 @@ impl Session {
             return flow;
         }
         let exchange = Exchange::new(batch.parsed, &self.transaction);
-        self.exchange(exchange, |exchange, scope, out| {
+        self.exchange(exchange, move |exchange, scope, out| {
             let sent = send(exchange, scope, &frames, out)?;
             let waiting = frames.split_off(sent);
             match until {
@@ -209,7 +209,10 @@ fn send(
         if exchange.is_verifying() {
             break;
         }
-        sent += frame.len;
+        sent += frame.len - exchange.tail();
+        if exchange.tail() > 0 {
+            break;
+        }
     }
     Ok(sent)
 }

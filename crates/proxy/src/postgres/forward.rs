@@ -10,28 +10,24 @@
 //! is between the statements of a transaction. To know, the server is asked with a Flush when the client has been silent
 //! for a [`PAUSE`].
 
-use std::cell::RefCell;
 use std::future::poll_fn;
-use std::pin::{Pin, pin};
-use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::mem;
+use std::task::{Context, Poll};
 use std::time::Duration;
-use std::{io, mem};
 
-use bytes::{Buf, BufMut, BytesMut};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
-use tokio::time::timeout;
+use bytes::{Buf, BytesMut};
+use tokio::time::{Instant, timeout};
 use wire::postgres::ProtocolError;
 use wire::postgres::backend::parse_error;
 use wire::postgres::codec::{Frame, HEADER_LEN, backend_frame, frontend_frame};
 
+use super::channel::{Channel, Rest, poll_fill, poll_flush};
 use super::exchange::{Exchange, Scope};
+use super::reject::Refusal;
 use super::server::Server;
 use super::state::State;
 use crate::clock::Clock;
-use crate::lateness::{Lateness, Stamp};
 use crate::permit::Permit;
-use crate::stream::Stream;
 
 /// The most bytes that wait for a client to read them before the server is read on.
 pub(crate) const OUTPUT_MAX: usize = 64 * 1024;
@@ -46,149 +42,13 @@ pub(crate) const MESSAGE_MAX: usize = 256 * 1024 * 1024;
 /// The longest server message, rows and copy data aside, that is awaited whole.
 const SERVER_MESSAGE_MAX: usize = 4 * 1024 * 1024;
 
-/// The most that one read takes: a buffer that has grown for a long message isn't filled for its own sake.
-const READ_MAX: usize = 64 * 1024;
-
 /// The smallest length word of a row.
 const ROW_MIN: usize = 6;
-
-/// Room in a buffer from which a read goes there directly. With less it goes through the thread's scratch buffer, so
-/// that the buffer grows to what came and not to what could have come.
-const DIRECT_READ_MIN: usize = 16 * 1024;
 
 /// A client that is silent for so long within a batch has paused: it may wait for an error, or think. Shorter silences
 /// are the network's, between two packets of one batch; all drivers known send a batch at once. Longer ones would delay
 /// an error that the client waits for.
 pub(super) const PAUSE: Duration = Duration::from_millis(20);
-
-thread_local! {
-    /// Where reads of unknown length end first. One for each thread that serves sessions, and not one for each session.
-    static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_MAX]);
-}
-
-/// A client's socket with its buffers.
-#[derive(Debug)]
-pub(crate) struct Channel {
-    stream: Stream,
-    /// Read and not yet consumed.
-    pub(crate) input: BytesMut,
-    /// To be written.
-    pub(crate) output: BytesMut,
-    /// The client has closed its side, or its socket failed.
-    pub(crate) is_gone: bool,
-    /// The same, but it had said good-bye: what it sent before is still to be done, for nobody to read.
-    has_left: bool,
-    /// Its socket failed while it was written to: what is still on the way will not arrive.
-    is_cut: bool,
-    /// What a client had sent before its good-bye counts as much as if it hadn't: it is canceled.
-    cancels_leavers: bool,
-    /// The gate's lateness, which hears how long what the client sent waited until it was read.
-    lateness: Arc<Lateness>,
-    /// The client has asked the server for nothing since its login.
-    is_newcomer: bool,
-    /// Notes when the poller calls this session's task because the client has sent something.
-    stamp: Stamp,
-}
-
-impl Channel {
-    pub(crate) fn new(
-        stream: Stream,
-        input: BytesMut,
-        cancels_leavers: bool,
-        lateness: Arc<Lateness>,
-    ) -> Self {
-        Self {
-            stream,
-            input,
-            output: BytesMut::new(),
-            is_gone: false,
-            has_left: false,
-            is_cut: false,
-            cancels_leavers,
-            is_newcomer: true,
-            stamp: lateness.stamp(),
-            lateness,
-        }
-    }
-
-    /// Whether the request that begins now is refused because the gate is late. The first one behind a login never is: to
-    /// log in again would cost more than to serve it.
-    pub(crate) fn is_left_out(&mut self) -> bool {
-        !mem::replace(&mut self.is_newcomer, false) && self.lateness.refuses()
-    }
-
-    /// Whether the client has said good-bye, so that what it had sent before is to be done.
-    pub(crate) fn has_said_good_bye(&self) -> bool {
-        self.input.ends_with(b"X\0\0\0\x04") && !self.cancels_leavers
-    }
-
-    /// The socket has ended or failed, in one direction at least.
-    fn ended(&mut self) {
-        self.has_left |= self.has_said_good_bye();
-        self.is_gone |= !self.has_left;
-    }
-
-    /// It failed while it was written to: nobody reads the rest.
-    fn cut(&mut self) {
-        self.is_cut = true;
-        self.output.clear();
-        self.ended();
-    }
-
-    /// Whether something is to be written, or was and hasn't left.
-    fn has_output(&self) -> bool {
-        !self.output.is_empty() || (!self.is_cut && self.stream.has_unsent())
-    }
-
-    /// Reads until there is something new. Cancel-safe. `false`: the client is gone.
-    pub(crate) async fn fill(&mut self) -> bool {
-        if self.is_gone || self.has_left {
-            self.is_gone = true;
-            return false;
-        }
-        let read = poll_fn(|context| {
-            let mut stamped = self.stamp.context(context);
-            let read = poll_fill(&mut self.stream, &mut self.input, &mut stamped);
-            if read.is_pending() && self.input.is_empty() && self.output.is_empty() {
-                // An idle client holds no buffers.
-                self.input = BytesMut::new();
-                self.output = BytesMut::new();
-            }
-            read
-        })
-        .await;
-        if let Some(delay) = self.stamp.take() {
-            self.lateness.ran(delay);
-        }
-        self.is_gone = !matches!(read, Ok(1..));
-        !self.is_gone
-    }
-
-    /// Takes so many bytes off the input.
-    pub(crate) fn take(&mut self, length: usize) -> BytesMut {
-        // Taking all of it is the ordinary case, and needs no shared ownership.
-        if length == self.input.len() { mem::take(&mut self.input) } else { self.input.split_to(length) }
-    }
-
-    /// Puts back what was taken last.
-    pub(crate) fn put_back(&mut self, mut bytes: BytesMut) {
-        if !bytes.is_empty() {
-            bytes.extend_from_slice(&self.input);
-            self.input = bytes;
-        }
-    }
-
-    /// Writes all that waits. `false`: the client is gone.
-    pub(crate) async fn flush(&mut self) -> bool {
-        while self.has_output() && !self.is_gone {
-            let written = poll_fn(|context| poll_flush(&mut self.stream, &mut self.output, context)).await;
-            if written.is_err() {
-                self.cut();
-            }
-        }
-        !self.is_gone
-    }
-}
 
 /// How an exchange ended.
 #[derive(Debug)]
@@ -201,6 +61,8 @@ pub(crate) enum End {
     ClientErred(ProtocolError),
     /// The client's message is longer than can be held.
     TooLarge(usize),
+    /// The rest of the client's message has taken too long.
+    Late,
     /// The server connection is lost; what it said last, if it said why.
     ServerLost(Option<String>),
     /// The server broke the protocol.
@@ -235,6 +97,10 @@ pub(crate) struct Relay<'a> {
     pub(crate) parts: Parts,
     /// The gate was told that the client thinks.
     pub(crate) rests: bool,
+    /// How long a client's message may take from its beginning to its end.
+    pub(crate) message_max: Duration,
+    /// When the rest of the one that has begun has to be there.
+    pub(crate) rest_by: Option<Instant>,
 }
 
 impl Relay<'_> {
@@ -253,13 +119,25 @@ impl Relay<'_> {
             if self.client.input.is_empty() {
                 self.exchange.end_early(self.to_server);
             }
-            if self.client.is_gone && !self.exchange.is_verifying() {
+            if self.client.is_gone && !self.exchange.is_verifying() && !self.has_tail() {
                 return End::ClientGone;
             }
             self.rest();
             if let Err(end) = self.transfer().await {
                 return end;
             }
+        }
+    }
+
+    /// Whether the client has sent all of the message that is passed on in parts.
+    fn has_tail(&self) -> bool {
+        (1..=self.client.input.len()).contains(&self.parts.from_client)
+    }
+
+    /// Drops what is left of such a message: there is no server to pass it on to.
+    pub(crate) fn drop_tail(&mut self) {
+        if self.has_tail() {
+            self.client.input.advance(mem::take(&mut self.parts.from_client));
         }
     }
 
@@ -386,10 +264,14 @@ impl Relay<'_> {
     fn take_client(&mut self) -> Result<(), End> {
         while self.to_server.len() < OUTPUT_MAX {
             if self.parts.from_client > 0 {
-                let count = self.parts.from_client.min(self.client.input.len());
+                let count = self.parts.from_client.min(self.client.input.len()).min(OUTPUT_MAX);
                 self.to_server.extend_from_slice(&self.client.input[..count]);
                 self.client.input.advance(count);
                 self.parts.from_client -= count;
+                if self.client.input.is_empty() {
+                    // It may have been long.
+                    self.client.input = BytesMut::new();
+                }
                 if count == 0 {
                     self.client.is_gone |= self.client.has_left;
                     return Ok(());
@@ -413,13 +295,30 @@ impl Relay<'_> {
                 self.client_frame(frame)?;
             } else if frame.tag == b'd' && self.exchange.takes_copy_data() {
                 self.parts.from_client = frame.len;
+            } else if self.exchange.drops(frame.tag) {
+                self.client.drop_message(frame.len);
             } else if frame.len > MESSAGE_MAX {
                 return Err(End::TooLarge(frame.len));
+            } else if self.client.has_no_room(frame.len) {
+                self.refuse_message(frame)?;
             } else {
                 self.client.is_gone |= self.client.has_left;
                 return Ok(());
             }
         }
+        Ok(())
+    }
+
+    /// Refuses a message that has begun and has no room; the rest of it is dropped.
+    fn refuse_message(&mut self, frame: Frame) -> Result<(), End> {
+        if self.exchange.is_copy_in() {
+            return Err(End::TooLarge(frame.len));
+        }
+        self.resume();
+        self.rest_by = None;
+        self.client.drop_message(frame.len);
+        self.exchange.refuse_message(frame.tag, Refusal::no_memory(frame.len), self.to_server);
+        self.exchange.answer_locally(&mut self.client.output);
         Ok(())
     }
 
@@ -441,7 +340,9 @@ impl Relay<'_> {
             }
         }
         exchange.answer_locally(output);
-        self.client.input.advance(frame.len);
+        self.parts.from_client = exchange.take_tail();
+        self.client.input.advance(frame.len - self.parts.from_client);
+        self.rest_by = None;
         Ok(())
     }
 
@@ -451,7 +352,25 @@ impl Relay<'_> {
             || (self.exchange.is_client_paced() && self.to_server.is_empty());
         let since = paced.then(|| self.clock.now());
         let may_be_kept_back = self.exchange.may_be_kept_back() && !self.owes_server();
-        let moving = poll_fn(|context| self.poll_transfer(context));
+        let mut rest = self.awaits_rest().then(|| {
+            let by = *self.rest_by.get_or_insert_with(|| Instant::now() + self.message_max);
+            self.client.rest(by)
+        });
+        let moving = poll_fn(|context| {
+            let given_up = rest.as_mut().map_or(Poll::Pending, |rest| rest.as_mut().poll(context));
+            match (self.poll_transfer(context), given_up) {
+                (Poll::Ready(moved), _) => {
+                    self.client.count(self.to_server.len() + self.server.input.len());
+                    Poll::Ready(moved)
+                }
+                (Poll::Pending, Poll::Ready(Rest::Late)) => Poll::Ready(Err(End::Late)),
+                (Poll::Pending, Poll::Ready(Rest::NoRoom)) => {
+                    self.client.give_up();
+                    Poll::Ready(Ok(()))
+                }
+                (Poll::Pending, Poll::Pending) => Poll::Pending,
+            }
+        });
         let moved = if may_be_kept_back { timeout(PAUSE, moving).await } else { Ok(moving.await) };
         let moved = moved.unwrap_or_else(|_silence| {
             self.exchange.flush(self.to_server);
@@ -476,7 +395,7 @@ impl Relay<'_> {
             }
         }
         if self.client.has_output() {
-            match poll_flush(&mut self.client.stream, &mut self.client.output, context) {
+            match self.client.poll_write(context) {
                 Poll::Ready(Ok(())) => moved = true,
                 Poll::Ready(Err(_)) => {
                     self.client.cut();
@@ -494,7 +413,7 @@ impl Relay<'_> {
             }
         }
         if self.client_may_be_read() {
-            match poll_fill(&mut self.client.stream, &mut self.client.input, context) {
+            match self.client.poll_read(context) {
                 Poll::Ready(Ok(0) | Err(_)) => {
                     self.client.ended();
                     moved = true;
@@ -509,11 +428,15 @@ impl Relay<'_> {
     /// The client is read ahead of need up to a bound, to notice that it leaves; beyond it only the rest of a message
     /// that the exchange awaits whole.
     fn client_may_be_read(&self) -> bool {
-        let awaits_rest = || {
-            self.exchange.wants_client()
-                && is_incomplete(frontend_frame(&self.client.input), &self.client.input)
-        };
-        !self.client.has_left && (self.client.input.len() < INPUT_MAX || awaits_rest())
+        let is_there = !self.client.has_left && !self.client.is_gone;
+        is_there && (self.client.input.len() < INPUT_MAX || self.awaits_rest())
+    }
+
+    /// Whether the client has sent a part of a message that the exchange awaits whole.
+    fn awaits_rest(&self) -> bool {
+        self.parts.from_client == 0
+            && self.exchange.wants_client()
+            && is_incomplete(frontend_frame(&self.client.input), &self.client.input)
     }
 }
 
@@ -535,33 +458,6 @@ pub(super) fn passing(input: &[u8]) -> usize {
 /// Whether the buffer holds a part of a message and nothing before it.
 fn is_incomplete(frame: Result<Option<Frame>, ProtocolError>, input: &[u8]) -> bool {
     matches!(frame, Ok(Some(frame)) if frame.len > input.len())
-}
-
-/// Reads what is there, at most [`READ_MAX`] bytes at once. `Ok(0)` is the end of the stream.
-pub(super) fn poll_fill(
-    stream: &mut Stream,
-    input: &mut BytesMut,
-    context: &mut Context<'_>,
-) -> Poll<io::Result<usize>> {
-    if input.capacity() - input.len() >= DIRECT_READ_MIN {
-        return pin!(stream.read_buf(&mut input.limit(READ_MAX))).poll(context);
-    }
-    SCRATCH.with_borrow_mut(|scratch| {
-        let mut read = ReadBuf::new(scratch);
-        ready!(Pin::new(stream).poll_read(context, &mut read))?;
-        input.extend_from_slice(read.filled());
-        Poll::Ready(Ok(read.filled().len()))
-    })
-}
-
-/// Writes what can be written; if all is, has it leave.
-fn poll_flush(stream: &mut Stream, output: &mut BytesMut, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-    if output.is_empty() {
-        return Pin::new(stream).poll_flush(context);
-    }
-    let written = ready!(Pin::new(stream).poll_write(context, output))?;
-    output.advance(written);
-    Poll::Ready(if written == 0 { Err(io::ErrorKind::WriteZero.into()) } else { Ok(()) })
 }
 
 #[cfg(test)]

@@ -19,9 +19,10 @@ use wire::postgres::codec::{HEADER_LEN, backend_frame};
 use wire::sql::Pins as Reasons;
 
 use super::OnDisconnect;
+use super::channel::poll_fill;
 use super::connection::{CANCEL_LIMIT, Flow, ROUND_TRIP_LIMIT, Session};
 use super::exchange::Exchange;
-use super::forward::{End, Parts, Relay, poll_fill};
+use super::forward::{End, Parts, Relay};
 use super::reject::Refusal;
 use super::server::{QueryError, Server};
 use super::transaction::Transaction;
@@ -253,6 +254,8 @@ impl Session {
             client_time: Duration::ZERO,
             parts,
             rests: false,
+            message_max: Duration::MAX,
+            rest_by: None,
         };
         let end = if finish {
             tokio::select! {

@@ -38,6 +38,7 @@ pub mod auth;
 mod batch;
 mod book;
 pub(crate) mod cancel;
+mod channel;
 mod classify;
 mod connection;
 mod console;
@@ -52,6 +53,7 @@ mod forward;
 #[cfg(feature = "garbage")]
 #[doc(hidden)]
 pub mod garbage;
+mod gather;
 mod growth;
 mod leave;
 mod login;
@@ -118,6 +120,8 @@ pub struct Settings {
     pub logins_max: u32,
     /// The longest that a login may take, the client's own pauses included. Default 15 s.
     pub login_timeout: Duration,
+    /// The longest that a client's message may take from its beginning to its end. Default 5 minutes.
+    pub message_timeout: Duration,
     /// The longest that connecting to the server may take. Default 5 s.
     pub connect_timeout: Duration,
     /// Session mode: the longest that a login waits for its turn. Default 120 s.
@@ -167,6 +171,7 @@ impl Settings {
             max_clients: 10_000,
             logins_max: 16,
             login_timeout: Duration::from_secs(15),
+            message_timeout: Duration::from_secs(5 * 60),
             connect_timeout: Duration::from_secs(5),
             queue_timeout: Duration::from_secs(120),
             tls: None,

@@ -27,6 +27,7 @@ use wire::postgres::frontend::key;
 use super::classify::Analysis;
 use super::described::{Description, Descriptions};
 use super::parameters::Reading;
+use crate::memory::Held;
 
 /// The most named statements that one client may keep prepared. PostgreSQL has no bound but memory; clients that come
 /// near this one leak.
@@ -55,11 +56,18 @@ pub(crate) struct Prepared {
     pub(crate) told: Option<Arc<Description>>,
     /// Tables have changed since, so that its result would be another one.
     is_stale: AtomicBool,
+    /// Whether there was room for it.
+    pub(crate) has_room: bool,
+    /// What it counts for, as long as a client or a server connection knows it.
+    held: Arc<Held>,
 }
 
 impl Prepared {
     /// A statement of one session alone.
     pub(crate) fn new(sql: &[u8], parameter_types: &[u8], analysis: Analysis) -> Arc<Self> {
+        let mut held = Held::default();
+        // The text is kept twice: with the statement, and to find it by.
+        let has_room = held.set_exactly(2 * (sql.len() + parameter_types.len())).is_ok();
         Arc::new(Self {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             sql: Bytes::copy_from_slice(sql),
@@ -67,6 +75,8 @@ impl Prepared {
             analysis,
             told: None,
             is_stale: AtomicBool::new(false),
+            has_room,
+            held: Arc::new(held),
         })
     }
 
@@ -79,6 +89,8 @@ impl Prepared {
             analysis: self.analysis.clone(),
             told: Some(Arc::clone(description)),
             is_stale: AtomicBool::new(false),
+            has_room: self.has_room,
+            held: Arc::clone(&self.held),
         })
     }
 

@@ -192,6 +192,19 @@ impl Refusal {
             .hint("Send large data by COPY, or inside a transaction that has begun.")
     }
 
+    /// The gate's memory is used up; the message is dropped, and the session goes on.
+    pub(crate) fn no_memory(length: usize) -> Self {
+        Self::error("53200", "the gate has no room for this message")
+            .detail(format!("The message has {length} bytes. Gatekeeper holds it until the server takes it."))
+            .hint("Send large data by COPY, or raise memory_megabytes_max in the gate's [process] section.")
+    }
+
+    /// The rest of a message doesn't come.
+    pub(crate) fn message_late(bound: Duration) -> Self {
+        Self::fatal("57P05", "terminating the session because the rest of a message has not come")
+            .detail(format!("Gatekeeper waits for {bound:?} at most (message_timeout)."))
+    }
+
     /// The server went away with the statement's outcome unknown.
     pub(crate) fn outcome_unknown(server_said: Option<&str>) -> Self {
         lost(

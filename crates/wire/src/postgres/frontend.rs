@@ -200,6 +200,15 @@ pub fn write_bind(out: &mut BytesMut, portal: &[u8], statement: &[u8], rest: &[u
     });
 }
 
+/// Appends a Bind without its end: what follows the names has so many bytes.
+pub fn write_bind_head(out: &mut BytesMut, portal: &[u8], statement: &[u8], rest: usize) {
+    let start = out.len();
+    write_bind(out, portal, statement, b"");
+    let length = out.len() - start - 1 + rest;
+    // A message is never longer than its length word can say: it came with one.
+    out[start + 1..start + 5].copy_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
+}
+
 /// Appends a Describe.
 pub fn write_describe(out: &mut BytesMut, target: Target, name: &[u8]) {
     write_target(out, b'D', target, name);

@@ -89,6 +89,8 @@ fn client_messages_are_written_as_they_are_read() {
     }
     assert_eq!(written(|out| frontend::write_parse(out, b"", b"Q", b"")), b"P\0\0\0\x09\0Q\0\0\0");
     assert_eq!(written(|out| frontend::write_bind(out, b"", b"", NO_VALUES)), b"B\0\0\0\x0c\0\0\0\0\0\0\0\0");
+    let head = written(|out| frontend::write_bind_head(out, b"", b"", NO_VALUES.len()));
+    assert_eq!([&head[..], NO_VALUES].concat(), b"B\0\0\0\x0c\0\0\0\0\0\0\0\0");
     assert_eq!(written(|out| frontend::write_copy_fail(out, b"no")), b"f\0\0\0\x07no\0");
 }
 

@@ -21,6 +21,9 @@ use crate::postgres::transaction::Deferred;
 /// A statement that no server has: describing it fails, on purpose.
 const NO_STATEMENT: &[u8] = b"gatekeeper refused this statement";
 
+/// A message of at least so many bytes isn't copied: what needs no change is passed on from where it is.
+const COPIED_MAX: usize = 256 * 1024;
+
 /// What a placeholder's text is: allowed in a failed transaction, too.
 const PLACEHOLDER: &[u8] = b"ROLLBACK";
 
@@ -99,7 +102,11 @@ impl Exchange {
         let is_ours = |name: &[u8]| scope.session.shared && scope.session.statements.get(name).is_some();
         let mut effects = analysis.effects.iter();
         if !effects.any(|(_, effect)| matches!(&effect.act, Act::Deallocate(name) if is_ours(name))) {
-            return out.extend_from_slice(frame);
+            if frame.len() < COPIED_MAX {
+                return out.extend_from_slice(frame);
+            }
+            self.tail = frame.len();
+            return;
         }
         let sql = &frame[HEADER_LEN..frame.len() - 1];
         let (mut text, mut copied) = (Vec::with_capacity(sql.len()), 0);
@@ -210,6 +217,24 @@ impl Exchange {
         self.steps.push_back(Step::Function);
     }
 
+    /// Whether the server would drop a message of this type, as it does behind an error up to the next Sync.
+    pub(crate) fn drops(&self, tag: u8) -> bool {
+        self.skipping && !self.copy_in && tag != b'S'
+    }
+
+    /// A message of this type is refused, though the exchange awaits it: the server fails in its place.
+    pub(crate) fn refuse_message(&mut self, tag: u8, refusal: Refusal, out: &mut BytesMut) {
+        if self.drops(tag) {
+            return;
+        }
+        self.doom(refusal, out);
+        self.batch_open = !matches!(tag, b'Q' | b'F');
+        if !self.batch_open {
+            frontend::write_sync(out);
+            self.steps.push_back(Step::Sync);
+        }
+    }
+
     /// A message whose fields don't fill its body: the server says what is wrong with it.
     fn malformed(&mut self, frame: &[u8], out: &mut BytesMut) {
         out.extend_from_slice(frame);
@@ -259,6 +284,9 @@ impl Exchange {
     fn parse(&mut self, scope: &mut Scope<'_>, name: &[u8], sql: &[u8], types: &[u8], out: &mut BytesMut) {
         let statement = self.parsed.pop_front().unwrap_or_else(|| scope.session.prepare(name, sql, types));
         let client_name = Bytes::copy_from_slice(name);
+        if !statement.has_room {
+            return self.doom(Refusal::no_memory(sql.len()), out);
+        }
         if !name.is_empty()
             && scope.session.statements.get(name).is_none()
             && scope.session.statements.is_full()
@@ -375,6 +403,15 @@ impl Exchange {
         }
     }
 
+    /// A Bind, but for the values of a long one, which the caller passes on.
+    fn write_bind(&mut self, out: &mut BytesMut, portal: &[u8], name: &[u8], rest: &[u8]) {
+        if rest.len() < COPIED_MAX {
+            return frontend::write_bind(out, portal, name, rest);
+        }
+        frontend::write_bind_head(out, portal, name, rest.len());
+        self.tail = rest.len();
+    }
+
     fn bind(&mut self, scope: &mut Scope<'_>, portal: &[u8], name: &[u8], rest: &[u8], out: &mut BytesMut) {
         let statement = scope.session.statements.get(name).cloned();
         if let Some(statement) = &statement {
@@ -401,7 +438,7 @@ impl Exchange {
                     // Whether the portal exists already, or can be made, only the server knows. It isn't run there.
                     self.ensure(scope, &statement, !name.is_empty(), out);
                     let server_name = if name.is_empty() { String::new() } else { statement.server_name() };
-                    frontend::write_bind(out, portal, server_name.as_bytes(), rest);
+                    self.write_bind(out, portal, server_name.as_bytes(), rest);
                     return self.steps.push_back(Step::Bind { statement: named, visible: true });
                 }
                 return self.local(backend::write_bind_complete, None);
@@ -412,11 +449,11 @@ impl Exchange {
                 if !name.is_empty() {
                     self.used.push(statement.id);
                 }
-                frontend::write_bind(out, portal, server_name.as_bytes(), rest);
+                self.write_bind(out, portal, server_name.as_bytes(), rest);
             }
             _ => {
                 self.ensure_control(scope, name, out);
-                frontend::write_bind(out, portal, name, rest);
+                self.write_bind(out, portal, name, rest);
             }
         }
         self.steps.push_back(Step::Bind { statement: named, visible: true });

@@ -1,5 +1,9 @@
 //! Tests of a client's socket.
 
+use std::pin::pin;
+
+use tokio::net::TcpStream;
+
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 

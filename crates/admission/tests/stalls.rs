@@ -221,6 +221,8 @@ fn a_stall_ends_with_the_last_in_flight_where_nobody_waits() {
     let mut shell = known(newcomers_first());
     let sent = come(&mut shell, SHORT, 2);
     shell.pass(60 * SECOND);
+    // Nobody waits, so that nothing has called the gate.
+    shell.gate.handle_timeout(shell.at());
     assert!(shell.snapshot().stalled);
     shell.finish(sent[0], Outcome::Canceled, 60 * SECOND);
     assert!(shell.snapshot().stalled, "one is still there");

@@ -32,6 +32,7 @@ health_timeout = "500ms"
 header_timeout = "8s"
 body_timeout = "9s"
 header_max = 8192
+header_fields_max = 200
 body_max = 1000000
 trusted_proxies = ["10.0.0.0/8", "::1"]
 proxy_protocol = true
@@ -130,7 +131,7 @@ fn every_key_is_heard() {
         header_timeout: Duration::from_secs(8),
         body_timeout: Duration::from_secs(9),
         header_max: 8192,
-        header_fields_max: 100,
+        header_fields_max: 200,
         body_max: Some(1_000_000),
         trusted_proxies: vec![network("10.0.0.0", 8), network("::1", 128)],
         proxy_protocol: true,

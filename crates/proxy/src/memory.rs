@@ -1,7 +1,7 @@
 //! One budget for the process: the bytes that it holds of its clients' messages.
 //!
-//! Every holder (a session, a head that is incomplete, a body that waits) tells its [`Held`] how many bytes
-//! it has. The sum is one atomic number. A holder of at most [`FREE`] bytes is not counted, so that ordinary
+//! Every holder (a session, a head that is incomplete, a body that waits) tells its `Held` how many bytes
+//! it has. The sum is one atomic number. A holder of at most `FREE` bytes is not counted, so that ordinary
 //! traffic pays nothing; the number of clients bounds those.
 //!
 //! Where the sum exceeds the limit, the largest holder gives up. Holders are sorted into classes by the power

@@ -439,12 +439,10 @@ impl AsyncWrite for Socket {
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         // hyper flushes when all that it had is written, so that nothing is half written.
-        if this.talk.announced.is_any() {
-            if this.announced.is_empty() {
-                this.announced = this.talk.announced.take();
-                if !this.announced.is_empty() && this.talk.word.take_said() {
-                    this.announced.advance(FIRST.len());
-                }
+        if this.talk.announced.is_any() && this.announced.is_empty() {
+            this.announced = this.talk.announced.take();
+            if !this.announced.is_empty() && this.talk.word.take_said() {
+                this.announced.advance(FIRST.len());
             }
         }
         ready!(this.poll_announced(context))?;

@@ -245,7 +245,7 @@ impl Transaction {
     fn end(&mut self, tag: &'static [u8], chain: bool) -> Control {
         *self = match std::mem::take(self) {
             Self::Refused(Refused { deferred, .. }) if chain && !deferred.has_savepoint() => {
-                Self::Deferred(deferred.as_begun())
+                Self::Deferred(deferred.returned_to_its_start())
             }
             Self::Deferred(deferred) | Self::Refused(Refused { deferred, .. }) if chain => {
                 Self::Deferred(deferred.chained())
@@ -343,7 +343,7 @@ impl Deferred {
     }
 
     /// The next transaction of a chain whose last one has failed: with what that had inherited.
-    fn as_begun(mut self) -> Self {
+    fn returned_to_its_start(mut self) -> Self {
         match self.inherited {
             0 => Self::new(b"BEGIN"),
             count => {

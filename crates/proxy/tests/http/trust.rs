@@ -164,6 +164,12 @@ async fn the_head_of_a_response_that_breaks_off_at_once_reaches_the_client() {
         let told = client.head().await.expect("a head");
         assert_eq!((told.status, told.field("x-said")), (200, Some("yes")));
         assert!(client.is_over().await, "it is cut short as the service's was");
+        let told = client_of_http2(&site).await.send_request(get("/")).await.expect("a head over HTTP/2");
+        assert_eq!(
+            (told.status(), &told.headers()["x-said"]),
+            (StatusCode::OK, &HeaderValue::from_static("yes"))
+        );
+        assert!(told.into_body().collect().await.is_err(), "cut short over HTTP/2");
     }
     site.reaches(0, 0).await;
 }

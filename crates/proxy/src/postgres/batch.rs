@@ -14,7 +14,7 @@ use wire::sql::statement::statements;
 use super::prepared::{Prepared, Undo};
 use super::reject::Refusal;
 use super::state::State;
-use super::transaction::{Control, Transaction};
+use super::transaction::{Control, Left, Transaction};
 
 /// How far a batch has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -291,10 +291,18 @@ impl Local<'_> {
             Message::Execute { portal, .. } => {
                 let bound = self.bound.remove(key(portal));
                 let Some(statement) = bound else {
-                    return refused && self.err(&Refusal::no_such_portal(portal));
+                    let left = if portal.is_empty() { transaction.left() } else { Left::Nothing };
+                    return refused
+                        && match left {
+                            Left::Nothing => self.err(&Refusal::no_such_portal(portal)),
+                            Left::Done => self.fail(transaction),
+                            Left::Failed => self.err(&Refusal::spent_portal(portal)),
+                        };
                 };
                 let is_ours = self.execute(state, transaction, &statement, undo);
-                transaction.leave_portal(is_ours && portal.is_empty());
+                if portal.is_empty() {
+                    transaction.leave(if self.failed { Left::Failed } else { Left::Done });
+                }
                 return is_ours;
             }
             _ => {}

@@ -38,7 +38,7 @@ use super::server::Server;
 use super::settings::SessionSettings;
 use super::state::State;
 use super::stats::Counters;
-use super::transaction::{Control, Transaction};
+use super::transaction::{Control, Left, Transaction};
 use super::{LoggedIn, OnDisconnect, Places, Shared, cancel};
 use crate::gate::Client;
 use crate::shutdown::Ending;
@@ -215,7 +215,7 @@ impl Session {
         let before = self.transaction.clone();
         let refused = matches!(before, Transaction::Refused(_));
         let (mut out, mut undo) = (BytesMut::new(), vec![self.state.statements.set(b"", None)]);
-        let reading = self.state.settings.reported.reading();
+        let (reading, mut left) = (self.state.settings.reported.reading(), Left::Nothing);
         for statement in wire::sql::statements(sql, reading.standard_strings) {
             match batch::control(&mut self.state, &mut self.transaction, &statement, &mut undo) {
                 Control::Tag(tag) => backend::write_command_complete(&mut out, tag),
@@ -225,6 +225,7 @@ impl Session {
                 }
                 Control::Empty => backend::write_empty_query(&mut out),
                 Control::Error(refusal) => {
+                    left = refusal.leaves(self.transaction.left());
                     refusal.write(&mut out);
                     break;
                 }
@@ -240,7 +241,7 @@ impl Session {
                 }
             }
         }
-        self.transaction.leave_portal(false);
+        self.transaction.leave(left);
         self.client.output.extend_from_slice(&out);
         backend::write_ready(&mut self.client.output, self.transaction.status());
         Forward::Nothing

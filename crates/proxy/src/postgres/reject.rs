@@ -21,6 +21,7 @@ use wire::postgres::frontend::bind_counts;
 use wire::postgres::{Fault, ProtocolError};
 
 use super::server::QueryError;
+use super::transaction::Left;
 
 /// What a server process says whose server has crashed.
 const CRASH: &str = "57P02";
@@ -297,6 +298,11 @@ impl Refusal {
             _ => "invalid message format".into(),
         };
         Self { message, ..Self::error("08P01", "") }
+    }
+
+    /// What a simple Query that fails so leaves of the unnamed portal: one that runs and fails keeps it.
+    pub(crate) fn leaves(&self, before: Left) -> Left {
+        if self.code == "3B001" { Left::Failed } else { before }
     }
 
     /// A Parse has more than one statement. As PostgreSQL says it.

@@ -71,8 +71,20 @@ pub(crate) struct Deferred {
     bytes: usize,
     /// How many of these statements, the first one included, stand for what a chain has passed on.
     inherited: usize,
-    /// The last one was executed over the unnamed portal, which the client finds again.
-    leaves_portal: bool,
+    /// What the client finds of the unnamed portal.
+    left: Left,
+}
+
+/// What a statement leaves of the unnamed portal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// A simple Query closes its portal.
+    #[default]
+    Nothing,
+    /// An Execute keeps it, run to its end.
+    Done,
+    /// A statement that fails keeps it, and it can't be run.
+    Failed,
 }
 
 #[derive(Clone, Debug)]
@@ -142,10 +154,18 @@ impl Transaction {
         }
     }
 
-    /// The last statement was answered here; in the extended protocol it leaves its unnamed portal to the client.
-    pub(crate) fn leave_portal(&mut self, leaves: bool) {
+    /// The last statement was answered here, and leaves this of its unnamed portal to the client.
+    pub(crate) fn leave(&mut self, left: Left) {
         if let Self::Deferred(deferred) | Self::Refused(Refused { deferred, .. }) = self {
-            deferred.leaves_portal = leaves;
+            deferred.left = left;
+        }
+    }
+
+    /// What the client finds of the unnamed portal.
+    pub(crate) fn left(&self) -> Left {
+        match self {
+            Self::Deferred(deferred) | Self::Refused(Refused { deferred, .. }) => deferred.left,
+            _ => Left::Nothing,
         }
     }
 
@@ -259,12 +279,12 @@ impl Transaction {
 impl Deferred {
     fn new(begin: &[u8]) -> Self {
         let begin = Bytes::copy_from_slice(begin);
-        Self { bytes: begin.len(), begin, pending: Vec::new(), inherited: 0, leaves_portal: false }
+        Self { bytes: begin.len(), begin, pending: Vec::new(), inherited: 0, left: Left::default() }
     }
 
     /// Whether the unnamed portal of the last statement is the client's own.
     pub(crate) fn leaves_portal(&self) -> bool {
-        self.leaves_portal
+        self.left != Left::Nothing
     }
 
     /// What the server must be sent before the first real statement, in order.

@@ -259,7 +259,7 @@ async fn a_request_has_its_class_and_its_type_however_its_path_is_spelled() {
     let types = gate.types();
     let rows = types.as_array().expect("a list").iter();
     let bulk: Vec<&Value> = rows.filter(|row| row["type"] == "bulk").collect();
-    assert_eq!((bulk.len(), &bulk[0]["dispatched_total"]), (1, &Value::from(4)), "{types}");
+    assert_eq!((bulk.len(), &bulk[0]["requests"]["dispatched_total"]), (1, &Value::from(4)), "{types}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -14,7 +14,7 @@ use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::fields::strip_trailers;
 use super::flight::Flight;
@@ -31,6 +31,8 @@ pub(crate) const READ_AHEAD: usize = 64 * 1024;
 /// it is refused. Over HTTP/1.1 so much of a body without a length has to be there, or its end. Over HTTP/2
 /// such a body may be one half of a conversation, whose other half its client waits for.
 const GATHERED: usize = 16 * 1024;
+/// Who pauses for so long within a body in chunks may be waiting for an answer to what has come: the service gets that.
+const PAUSE: Duration = Duration::from_secs(1);
 /// A frame is a part of the buffer that it was read into, all of which is there for as long as the frame is. Of one below this size
 /// a copy is kept, so that what is kept takes little more than its bytes.
 const COPIED: usize = 4 * 1024;
@@ -185,7 +187,7 @@ impl ToService {
     }
 
     /// Has so much of it there, or its end; or what has come after `wait_max`, if its client goes on sending
-    /// little by little.
+    /// little by little; or what has come of a body in chunks before a [`PAUSE`].
     ///
     /// # Errors
     /// The client has gone, sends nothing for too long, or sends what isn't a body.
@@ -193,7 +195,14 @@ impl ToService {
         // Often all of it has come with the head.
         let mut gathered = BytesMut::new();
         let (wait_max, began) = (self.wait_max, Instant::now());
-        while let Some(frame) = poll_fn(|context| self.poll_rest(context)).await {
+        let is_endless = self.is_endless();
+        loop {
+            let next = poll_fn(|context| self.poll_rest(context));
+            let frame = match is_endless {
+                true => timeout(PAUSE, next).await.unwrap_or_default(),
+                false => next.await,
+            };
+            let Some(frame) = frame else { break };
             match frame?.into_data() {
                 Ok(data) if data.is_empty() => {}
                 Ok(data) if data.len() >= length => {
@@ -201,7 +210,7 @@ impl ToService {
                     self.keep(Frame::data(data));
                 }
                 Ok(data) => {
-                    if gathered.is_empty() && !self.is_endless() {
+                    if gathered.is_empty() && !is_endless {
                         gathered.reserve(length);
                     }
                     gathered.extend_from_slice(&data);
@@ -212,7 +221,7 @@ impl ToService {
                 }
             }
             // Each pause is bounded by itself.
-            let is_enough = self.is_endless() && self.read + gathered.len() >= length;
+            let is_enough = is_endless && self.read + gathered.len() >= length;
             if is_enough || began.elapsed() >= wait_max {
                 break;
             }

@@ -301,7 +301,9 @@ impl Local<'_> {
                 };
                 let is_ours = self.execute(state, transaction, &statement, undo);
                 if portal.is_empty() {
-                    transaction.leave(if self.failed { Left::Failed } else { Left::Done });
+                    // Portals end with their transaction.
+                    let ends = !self.failed && ends_failed(&statement);
+                    transaction.leave(if ends { Left::Nothing } else { Left::Done });
                 }
                 return is_ours;
             }

@@ -81,9 +81,9 @@ pub(crate) enum Left {
     /// A simple Query closes its portal.
     #[default]
     Nothing,
-    /// An Execute keeps it, run to its end.
+    /// An Execute keeps it; in a failed transaction it isn't run.
     Done,
-    /// A statement that fails keeps it, and it can't be run.
+    /// A simple Query that fails keeps it, and it can't be run.
     Failed,
 }
 

@@ -171,7 +171,6 @@ async fn a_body_in_chunks_has_begun_before_its_request_stands_in_line() {
     assert_eq!(slow.response().await.unwrap().text(), "/first");
     let mut visitor = Client::connect(&site).await;
     assert_eq!(visitor.get("/page").await.text(), "/page");
-    assert_eq!(site.status.totals().counts.dispatched, 2, "one chunk of one byte is no turn's worth");
     slow.send("0\r\n\r\n").await;
     assert_eq!(slow.response().await.unwrap().text(), "1");
     site.reaches(0, 0).await;

@@ -62,6 +62,7 @@ use super::state::State;
 use super::transaction::Transaction;
 
 mod answer;
+mod copy;
 mod described;
 mod request;
 #[cfg(test)]

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use wire::postgres::ProtocolError;
 use wire::postgres::backend;
 use wire::postgres::codec::HEADER_LEN;
 use wire::postgres::frontend::{self, Message, NO_VALUES, Target, key};
-use wire::postgres::{Fault, ProtocolError};
 use wire::sql::Pins as Reasons;
 
 use super::{Exchange, Forgotten, Portal, Scope, Step};
@@ -244,41 +244,6 @@ impl Exchange {
             self.steps.push_back(Step::Sync);
             (self.skipping, self.batch_open) = (false, false);
         }
-    }
-
-    fn copy_frame(&mut self, frame: &[u8], out: &mut BytesMut) -> Result<(), ProtocolError> {
-        match frame[0] {
-            // The server ignores both while it reads copy data.
-            b'H' | b'S' => return Ok(()),
-            b'c' | b'f' => self.copy_in = false,
-            b'd' => {}
-            // For this the server ends the connection. The client has lost its way, the server connection needn't.
-            _ => return Err(ProtocolError::Client(Fault::WithinCopy { tag: frame[0] })),
-        }
-        out.extend_from_slice(frame);
-        Ok(())
-    }
-
-    /// Copy data that the server hasn't asked for yet. Behind a COPY that has ended they are ignored, as
-    /// the server ignores them.
-    fn early_copy_frame(&mut self, message: &Message<'_>, frame: &[u8], out: &mut BytesMut) {
-        if !self.is_about_to_copy() {
-            return;
-        }
-        if let (Message::CopyDone | Message::CopyFail, Some(Step::Execute { copied, .. })) =
-            (message, self.steps.back_mut())
-        {
-            *copied = true;
-        }
-        out.extend_from_slice(frame);
-    }
-
-    /// Whether the server will ask for copy data next, unless it errs.
-    pub(super) fn is_about_to_copy(&self) -> bool {
-        let Some(Step::Execute { statement: Some(statement), copied: false, .. }) = self.steps.back() else {
-            return false;
-        };
-        statement.analysis.is_copy_in && !self.has_copied
     }
 
     fn parse(&mut self, scope: &mut Scope<'_>, name: &[u8], sql: &[u8], types: &[u8], out: &mut BytesMut) {

@@ -107,7 +107,6 @@ impl Gate {
     /// A gate where nothing has happened. No pool has a connection yet: tell with [`Gate::set_pool`]. `seed` is the only
     /// source of chance, which some rules for refusing need.
     pub fn new(policy: Policy, now: Instant, seed: u64) -> Self {
-        let policy = policy.in_force();
         let budget = policy.connections.max(1);
         Self {
             now,
@@ -300,21 +299,15 @@ impl Gate {
         let record = self.tickets.at(slot);
         self.classes.correct(record.class, record.meter.work, took);
         self.show_controllers(now, slot, completion, in_flight);
-        if completion.outcome != Outcome::Canceled {
-            let record = self.tickets.at(slot);
-            let response = record.dispatched.since(record.arrived).saturating_add(completion.upstream_time);
-            let it = self.asked(slot);
-            self.refusal.complete(now, it, response);
-        }
         let record = self.tickets.at(slot);
-        self.report(Event::Completed {
-            ticket,
-            request_type: record.request.request_type,
-            outcome: completion.outcome,
-            work: record.meter.work,
-            queue_wait: record.dispatched.since(record.arrived),
-            upstream_time: completion.upstream_time,
-        });
+        let (request_type, work) = (record.request.request_type, record.meter.work);
+        let queue_wait = record.dispatched.since(record.arrived);
+        let Completion { outcome, upstream_time } = completion;
+        if outcome != Outcome::Canceled {
+            let it = self.asked(slot);
+            self.refusal.complete(now, it, queue_wait.saturating_add(upstream_time));
+        }
+        self.report(Event::Completed { ticket, request_type, outcome, work, queue_wait, upstream_time });
         self.end(now, slot);
         self.dispatch(now);
         if self.ledger.busy_count() == 0 {
@@ -392,7 +385,6 @@ impl Gate {
     /// again); what is in flight beyond a lower bound goes on. Learned estimates stay.
     pub fn set_policy(&mut self, now: Instant, policy: Policy) {
         let now = self.advance(now);
-        let policy = policy.in_force();
         let budget = policy.connections.max(1);
         let lines_change = policy.order != self.policy.order
             || policy.without != self.policy.without

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use crate::outside::{ControlMaker, RefuseMaker};
 use crate::request::{ClassId, RequestType};
 use crate::time::Duration;
-use crate::without::{Mechanism, Without};
+use crate::without::Without;
 use crate::work::Work;
 
 /// How the expected work of a type is estimated.
@@ -333,19 +333,6 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// The policy without what an experiment leaves out, as far as a setting says whether a mechanism is
-    /// there.
-    pub(crate) fn in_force(self) -> Self {
-        let is_found = matches!(self.capacity, Capacity::Found(_));
-        let capacity = if is_found && self.without.has(Mechanism::CapacitySearch) {
-            Capacity::Unlimited
-        } else {
-            self.capacity
-        };
-        let long_limit = self.long_limit.filter(|_| !self.without.has(Mechanism::LongLane));
-        Self { capacity, long_limit, ..self }
-    }
-
     /// Whether this policy can be. The gate takes any policy, and reads an impossible value as the nearest possible
     /// one; a configuration should refuse it instead.
     ///

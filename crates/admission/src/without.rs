@@ -1,10 +1,9 @@
-//! Switches for experiments: a gate without one of its mechanisms, to see what that mechanism is worth.
+//! Switches for experiments: a gate without one of its mechanisms, to see what that mechanism is worth. They are
+//! for mechanisms that no setting of the policy turns off.
 
 /// A mechanism of the default policy that an experiment can leave out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mechanism {
-    /// The limit on long requests in flight: all types wait in one line.
-    LongLane,
     /// The turn of a long request that shorts have overtaken by more than its allowance (`lanes.rs`).
     Bypass,
     /// The step back of requests that have waited for longer than clients here do (`leavers.rs`).
@@ -14,36 +13,14 @@ pub enum Mechanism {
     /// The turn of newcomers before those who waited through a stall (`stalls.rs`). The gate still holds
     /// back what a stalled service would be sent.
     NewcomersFirst,
-    /// The search for how many requests may be in flight: the connections alone bound them.
-    CapacitySearch,
     /// The scouts: all requests of an unknown type wait among the shorts, not behind one of them.
     Scouts,
 }
 
 impl Mechanism {
     /// All mechanisms.
-    pub const ALL: [Self; 7] = [
-        Self::LongLane,
-        Self::Bypass,
-        Self::Leavers,
-        Self::Hoarding,
-        Self::NewcomersFirst,
-        Self::CapacitySearch,
-        Self::Scouts,
-    ];
-
-    /// Its name in a table.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::LongLane => "long lane",
-            Self::Bypass => "bypass",
-            Self::Leavers => "leavers",
-            Self::Hoarding => "hoarding",
-            Self::NewcomersFirst => "newcomers first",
-            Self::CapacitySearch => "capacity search",
-            Self::Scouts => "scouts",
-        }
-    }
+    pub const ALL: [Self; 5] =
+        [Self::Bypass, Self::Leavers, Self::Hoarding, Self::NewcomersFirst, Self::Scouts];
 }
 
 /// A set of mechanisms that a gate goes without. Empty outside of experiments.

@@ -461,7 +461,7 @@ impl World {
     }
 
     fn compare_lanes(&self, snapshot: &Snapshot) {
-        let lanes = self.policy.long_limit.is_some() && !self.policy.without.has(Mechanism::LongLane);
+        let lanes = self.policy.long_limit.is_some();
         // Without a capacity, shorts (and without lanes all) wait for connections only; those who waited through a stall for
         // what the service has left.
         if self.policy.capacity == Capacity::Unlimited && !snapshot.stalled && snapshot.late == 0 {

@@ -268,7 +268,8 @@ async fn a_session_without_a_connection_of_its_own_hears_what_the_server_would_s
         stage.client_with("p_ann", "right", |config| config.application_name("second")).await.unwrap();
     let plain = stage.client("p_ann", "right").await.unwrap();
     let utc = stage.client_with("p_ann", "right", |config| config.options("-c timezone=UTC")).await;
-    // The one of the budget, and the third login's, which had to be asked for what it hears: it is kept as a spare.
+    // The one of the budget, and the third login's, which had to be asked for what it hears: it is kept as
+    // a spare.
     assert_eq!(stage.processes("p_ann"), 2);
     assert!(utc.is_err(), "the only connection belongs to others");
     for (client, name) in [(&first, "first"), (&second, "second"), (&plain, ""), (&first, "first")] {

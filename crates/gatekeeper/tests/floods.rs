@@ -1,6 +1,6 @@
 //! Ten thousand logins that never end, and ten thousand with wrong passwords: the gate's memory stays where
-//! it was, and who is in notices nothing. Long messages and heads of requests that never end: they take no
-//! more than the budget, and give it back.
+//! it was, and sessions that are logged in notice nothing. Long messages and heads of requests that never
+//! end: they take no more than the budget, and give it back.
 
 // Helpers of tests are outside of `#[test]` functions, where clippy.toml's allowances don't reach.
 #![allow(clippy::unwrap_used, clippy::panic)]

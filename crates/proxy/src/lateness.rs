@@ -1,11 +1,12 @@
 //! Whether a gate keeps up with its own clients, and what it does when it doesn't.
 //!
-//! A gate whose processor is short reads what has waited too long, and answers who has gone. Refusing doesn't help: to read
-//! a head and to answer it is half of what passing it on takes. So what can't be served has to cost nearly nothing, and
-//! is left where it is: newcomers in the kernel's queue, which is made short meanwhile and turns the rest away by itself.
-//! Of those who are there already some are answered for the last time, so that they become newcomers; and where they ask for
-//! far too much, connections are closed before anything is read of what they ask (one for every [`ANSWERED`] that are served
-//! is answered instead). A gate for PostgreSQL closes no session: what begins outside of a transaction is refused by an
+//! A gate whose processor is short reads what has waited too long, and answers who has gone. Refusing
+//! doesn't help: to read a head and to answer it is half of what passing it on takes. So what can't be
+//! served has to cost nearly nothing, and is left where it is: newcomers in the kernel's queue, which is
+//! made short meanwhile and turns the rest away by itself. Of those who are there already some are answered
+//! for the last time, so that they become newcomers; and where they ask for far too much, connections are
+//! closed before anything is read of what they ask (one for every [`ANSWERED`] that are served is answered
+//! instead). A gate for PostgreSQL closes no session: what begins outside of a transaction is refused by an
 //! error.
 //!
 //! `stamp` measures, `controller` decides, and this is what the listener and all connections of a gate share. Nothing of it
@@ -162,8 +163,9 @@ impl Lateness {
         if may_answer { self.count(Turn::Refused, REFUSED) } else { self.count(Turn::Closed, CLOSED) }
     }
 
-    /// Whether a request is answered with an error instead of being passed on, where its connection is too dear to be
-    /// closed: whoever loses a session of a database logs in again, which costs more than the request.
+    /// Whether a request is answered with an error instead of being passed on, where its connection is too
+    /// dear to be closed: whoever loses a session of a database logs in again, which costs more than the
+    /// request.
     pub(crate) fn refuses(&self) -> bool {
         let part = self.left_out.load(Ordering::Relaxed);
         let refuses = part != 0 && rand::random::<u32>() < part;

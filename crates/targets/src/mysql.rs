@@ -15,19 +15,6 @@ use wire::sql::{Backslashes, Dialect, DoubleQuotes, comment, fingerprint};
 
 use crate::bytes::Written;
 
-/// The answers that a follower may expect.
-const EXPECTED: [Expect; 9] = [
-    Expect::Nothing,
-    Expect::Outcome,
-    Expect::Text,
-    Expect::Results,
-    Expect::ResultsOrCursor,
-    Expect::Prepared,
-    Expect::Columns,
-    Expect::Rows,
-    Expect::Login,
-];
-
 /// The payload of the only message that was written.
 fn payload(written: &Written) -> Vec<u8> {
     let message = codec::message(written, written.len()).expect("what was written is valid");
@@ -155,7 +142,7 @@ pub(crate) fn answer(data: &[u8]) {
 pub(crate) fn response(data: &[u8]) {
     let Some((&first, rest)) = data.split_first() else { return };
     let (agreed, mut rest) = agreed(rest);
-    let expect = EXPECTED[usize::from(first) % EXPECTED.len()];
+    let expect = Expect::ALL[usize::from(first) % Expect::ALL.len()];
     let mut follower = Follower::new(expect, agreed, Sequence(1));
     while let Some((&length, behind)) = rest.split_first() {
         let (payload, behind) = behind.split_at(behind.len().min(usize::from(length)));

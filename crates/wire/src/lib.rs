@@ -8,3 +8,25 @@
 pub mod mysql;
 pub mod postgres;
 pub mod sql;
+
+use thiserror::Error;
+
+/// A peer broke a protocol, in one of its ways.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ProtocolError<F> {
+    /// The client erred.
+    #[error("invalid message from the client: {0}")]
+    Client(F),
+    /// The server erred.
+    #[error("invalid message from the server: {0}")]
+    Server(F),
+}
+
+impl<F> ProtocolError<F> {
+    /// What was wrong, on either side.
+    pub fn fault(&self) -> &F {
+        match self {
+            Self::Client(fault) | Self::Server(fault) => fault,
+        }
+    }
+}

@@ -26,25 +26,7 @@ mod write;
 use thiserror::Error;
 
 /// A peer broke the protocol.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum ProtocolError {
-    /// The client erred.
-    #[error("invalid packet from the client: {0}")]
-    Client(Fault),
-    /// The server erred.
-    #[error("invalid packet from the server: {0}")]
-    Server(Fault),
-}
-
-impl ProtocolError {
-    /// What was wrong, on either side.
-    #[must_use]
-    pub fn fault(&self) -> &Fault {
-        match self {
-            Self::Client(fault) | Self::Server(fault) => fault,
-        }
-    }
-}
+pub type ProtocolError = crate::ProtocolError<Fault>;
 
 /// What was wrong with a packet.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

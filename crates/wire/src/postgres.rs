@@ -20,25 +20,7 @@ mod write;
 use thiserror::Error;
 
 /// A peer broke the protocol. The text is fit for the message of an `08P01` (protocol violation).
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum ProtocolError {
-    /// The client erred.
-    #[error("invalid message from the client: {0}")]
-    Client(Fault),
-    /// The server erred.
-    #[error("invalid message from the server: {0}")]
-    Server(Fault),
-}
-
-impl ProtocolError {
-    /// What was wrong, whoever did it.
-    #[must_use]
-    pub fn fault(&self) -> &Fault {
-        match self {
-            Self::Client(fault) | Self::Server(fault) => fault,
-        }
-    }
-}
+pub type ProtocolError = crate::ProtocolError<Fault>;
 
 /// What was wrong with a message.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

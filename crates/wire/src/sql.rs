@@ -44,9 +44,9 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// PostgreSQL as it comes.
+    /// PostgreSQL with its defaults.
     pub const POSTGRES: Self = Self::Postgres { standard_strings: true };
-    /// MySQL as it comes.
+    /// MySQL with its defaults.
     pub const MYSQL: Self =
         Self::MySql { double_quotes: DoubleQuotes::Strings, backslashes: Backslashes::Escape };
 }

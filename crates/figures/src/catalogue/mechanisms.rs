@@ -1,6 +1,6 @@
 //! What each mechanism of the default gate is worth: every row with the mechanism off, alone.
 
-use admission::Mechanism;
+use admission::{Capacity, Mechanism, Policy};
 
 use super::cell::{self, Cell};
 use super::row::{Row, Seeds, Variant};
@@ -13,16 +13,34 @@ const GATES: [&str; 3] = ["postgres", "http", "target"];
 /// that has collapsed are chance, and say nothing of a mechanism.
 const SERVED_MIN: f64 = 0.1;
 
+/// How a policy loses a mechanism.
+type Off = fn(&mut Policy);
+
+/// The mechanisms of the default policy: what each is called, and how a policy loses it.
+pub(super) const MECHANISMS: [(&str, Off); 7] = [
+    ("long lane", |policy| policy.long_limit = None),
+    ("bypass", |policy| policy.without = Mechanism::Bypass.into()),
+    ("leavers", |policy| policy.without = Mechanism::Leavers.into()),
+    ("hoarding", |policy| policy.without = Mechanism::Hoarding.into()),
+    ("newcomers first", |policy| policy.without = Mechanism::NewcomersFirst.into()),
+    ("capacity search", |policy| {
+        if matches!(policy.capacity, Capacity::Found(_)) {
+            policy.capacity = Capacity::Unlimited;
+        }
+    }),
+    ("scouts", |policy| policy.without = Mechanism::Scouts.into()),
+];
+
 /// What a gate loses in a row without a mechanism.
 #[derive(Clone, Debug)]
 pub struct Loss {
-    /// The mechanism that is off.
-    pub mechanism: Mechanism,
+    /// The mechanism that is off, by its name.
+    pub mechanism: &'static str,
     /// The row's name.
     pub row: String,
     /// The gate's name.
     pub gate: String,
-    /// The gate as it comes.
+    /// The gate with its defaults.
     pub with: Cell,
     /// The gate without the mechanism.
     pub without: Cell,
@@ -55,9 +73,9 @@ pub fn without(rows: &[Row], cells: &[Vec<Cell>], progress: &Progress) -> Result
         for (variant, with) in
             gates.filter(|(variant, cell)| GATES.contains(&&variant.name[..]) && stands(cell))
         {
-            for mechanism in Mechanism::ALL {
+            for (mechanism, off) in MECHANISMS {
                 let mut policy = variant.policy.clone();
-                policy.without = mechanism.into();
+                off(&mut policy);
                 places.push((mechanism, row.name.clone(), variant.name.clone(), with.clone()));
                 plan.push((row, Variant { policy, ..variant.clone() }));
             }

@@ -2,11 +2,10 @@
 
 use std::fmt::Write as _;
 
-use admission::Mechanism;
 use config::FIXED_GATE;
 
 use super::cell::Cell;
-use super::mechanisms::Loss;
+use super::mechanisms::{Loss, MECHANISMS};
 use super::row::{LABORATORY_GATE, Row};
 use super::verdict::{Miss, misses};
 
@@ -123,10 +122,10 @@ fn missed_goals(missed: &[Miss]) -> String {
 /// What each mechanism is worth, by the rows in which it is worth most.
 fn worth(losses: &[Loss]) -> String {
     let mut text = WORTH.to_owned();
-    for mechanism in Mechanism::ALL {
+    for (mechanism, _) in MECHANISMS {
         let of_it: Vec<&Loss> = losses.iter().filter(|loss| loss.mechanism == mechanism).collect();
         let (lost, gained) = (named(&of_it, factor), named(&of_it, |loss| 1.0 / factor(loss)));
-        let _ = writeln!(text, "| {} | {} | {lost} | {gained} |", mechanism.name(), of_it.len());
+        let _ = writeln!(text, "| {} | {} | {lost} | {gained} |", mechanism, of_it.len());
     }
     text
 }

@@ -15,8 +15,8 @@ pub(crate) fn differs_in_a_batch(sql: &str) -> bool {
     sql.contains("ISOLATION")
 }
 
-/// Whether PostgreSQL takes a snapshot for a statement, and the gate, which answers for it, has none taken. An isolation
-/// level can't be set behind a snapshot.
+/// Whether PostgreSQL takes a snapshot for a statement, and the gate, which answers for it, has none taken.
+/// An isolation level can't be set behind a snapshot.
 pub(crate) fn takes_no_snapshot(sql: &str) -> bool {
     sql.contains("DEALLOCATE")
 }

@@ -138,7 +138,8 @@ impl Stage {
             let played = troupe.play(script, None);
             (troupe.end(), played)
         };
-        // The gate hasn't seen that the tables were made anew. What it knows of texts would count for a minute.
+        // The gate hasn't seen that the tables were made anew. What it knows of texts would count for a
+        // minute.
         let mut witness = Session::login(self.gate.port(), self.name, self.name, patience);
         witness.say(&[Message::Query("COMMENT ON SCHEMA public IS 'made anew'".to_owned())]);
         drop(witness);

@@ -245,8 +245,8 @@ impl Scene {
         status
     }
 
-    /// Asserts that the gate settles and the server processes are the same as before: no healthy one was closed,
-    /// and none has come but the spare one of a pool that got more sessions.
+    /// Asserts that the gate settles and the server processes are the same as before: no healthy one was
+    /// closed, and none has come but the spare one of a pool that got more sessions.
     pub(crate) fn assert_whole(&self, before: &BTreeSet<String>) {
         let spare = spares(&self.settled());
         let after = self.lasting_processes();

@@ -31,7 +31,8 @@ pub(crate) const READ_AHEAD: usize = 64 * 1024;
 /// it is refused. Over HTTP/1.1 so much of a body without a length has to be there, or its end. Over HTTP/2
 /// such a body may be one half of a conversation, whose other half its client waits for.
 const GATHERED: usize = 16 * 1024;
-/// Who pauses for so long within a body in chunks may be waiting for an answer to what has come: the service gets that.
+/// Who pauses for so long within a body in chunks may be waiting for an answer to what has come: the
+/// service gets that.
 const PAUSE: Duration = Duration::from_secs(1);
 /// A frame is a part of the buffer that it was read into, all of which is there for as long as the frame is. Of one below this size
 /// a copy is kept, so that what is kept takes little more than its bytes.
@@ -499,7 +500,8 @@ impl Body for ToClient {
             }
         }
         if let Some(Err(broken)) = frame {
-            // hyper forgets what it hasn't written when a body breaks off, even the head. It writes while it waits for more.
+            // hyper forgets what it hasn't written when a body breaks off, even the head. It writes while
+            // it waits for more.
             this.broken = Some(broken);
             context.waker().wake_by_ref();
             return Poll::Pending;

@@ -226,8 +226,8 @@ impl Endpoint {
         }
     }
 
-    /// Asks for the addresses of its name when they are to be asked for again; those of the last answers go on being used
-    /// while nobody answers.
+    /// Asks for the addresses of its name when they are to be asked for again; those of the last answers go
+    /// on being used while nobody answers.
     pub(crate) async fn follow(&self) {
         if let Some(resolver) = self.dial.resolver().filter(|it| it.period().is_some()) {
             let _ = resolver.addresses().await;
@@ -242,8 +242,8 @@ impl Endpoint {
         !kept.is_empty() && !kept.contains(&peer)
     }
 
-    /// Closes what has been idle for long, and what is connected to an address that its name no longer stands for. What is
-    /// younger stands behind it.
+    /// Closes what has been idle for long, and what is connected to an address that its name no longer
+    /// stands for. What is younger stands behind it.
     pub(crate) fn close_old(&self) {
         self.shared.lock().take_if(|(_, peer)| self.has_left(*peer));
         let mut all = self.idle.lock();

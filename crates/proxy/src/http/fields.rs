@@ -4,8 +4,8 @@
 //! * **Host**: exactly one, and what the target says if it says it. It passes unchanged: the site knows by it who it is.
 //! * **Who asked**: `X-Forwarded-For`, `-Proto`, `-Host`, and `Forwarded` (RFC 7239) if the request has one. What an
 //!   untrusted client says of itself is dropped.
-//! * **Misspelled**: many services read `X_Forwarded_For` as `X-Forwarded-For` (CGI, WSGI, PHP). Such names are dropped whoever
-//!   sends them, since trusted proxies pass them on unseen; so are all of these fields in trailers.
+//! * **Misspelled**: many services read `X_Forwarded_For` as `X-Forwarded-For` (CGI, WSGI, PHP). Such names
+//!   are always dropped, since trusted proxies pass them on unseen; so are all of these fields in trailers.
 //!
 //! No `Via`: a gateway may leave it out of responses, and of the requests that carry it common servers compress none.
 
@@ -260,7 +260,7 @@ pub(crate) fn join_cookies(fields: &mut HeaderMap) {
     }
 }
 
-/// Makes one of several equal lengths, which HTTP/2 lets pass and many a service refuses (RFC 9110, section 8.6).
+/// Makes one of several equal lengths (RFC 9110, section 8.6). HTTP/2 allows them, many services refuse them.
 ///
 /// # Errors
 /// They differ.
@@ -278,7 +278,7 @@ pub(crate) fn join_lengths(fields: &mut HeaderMap) -> Result<(), Fault> {
     Ok(())
 }
 
-/// How many fields a head may have by default: as many as hyper reads over HTTP/1.1 without taking memory for them.
+/// How many fields a head may have by default: hyper reads as many over HTTP/1.1 without taking memory.
 pub(crate) const FIELDS_MAX: usize = 100;
 
 /// Whether target and fields together are at most so long, as HTTP/1.1 would write them, and the fields not too many.

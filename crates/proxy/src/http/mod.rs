@@ -5,15 +5,16 @@
 //!                                                    └──► reject
 //! ```
 //!
-//! `connection` is a client's connection and its requests; `classify` (with `routes` and `path`) says what type a
-//! request is, `class` whose; `forward` sends what is dispatched and passes the response on, `flight` is what
-//! that holds meanwhile, `upload` what one does whose body is still coming; `reject` is what the gate says by
-//! itself, `foreseen` what it says where it only watches, `origins` whose scripts may read a
-//! refusal. `endpoint` and `endpoints` are the service as it is reached, `driven` a connection to it, `alarm` when something has taken for too long, `abandoned` what
-//! becomes of a request whose client has left. `fields` (with `present`) and `sniffer` know what a proxy must
-//! not pass on, `socket` and `body` carry bytes, `interim` what comes before a response, `word` asks whether
-//! a client still listens, `preamble` is the PROXY protocol. `record` is what is known of a request for the
-//! log (`access`) and its trace (`span`).
+//! `connection` is a client's connection and its requests; `classify` (with `routes` and `path`) says what
+//! type a request is, `class` whose; `forward` sends what is dispatched and passes the response on,
+//! `flight` is what that holds meanwhile, `upload` what one does whose body is still coming; `reject` is
+//! what the gate says by itself, `foreseen` what it says where it only watches, `origins` whose scripts may
+//! read a refusal. `endpoint` and `endpoints` are the service as it is reached, `driven` a connection to
+//! it, `alarm` when something has taken for too long, `abandoned` what becomes of a request whose client
+//! has left. `fields` (with `present`) and `sniffer` know what a proxy must not pass on, `socket` and
+//! `body` carry bytes, `interim` what comes before a response, `word` asks whether a client still listens,
+//! `preamble` is the PROXY protocol. `record` is what is known of a request for the log (`access`) and its
+//! trace (`span`).
 
 mod abandoned;
 mod access;

@@ -1,14 +1,16 @@
 //! Whether a script of another site may read that it was refused.
 //!
-//! A browser hides a response from a script of another origin unless its fields allow that origin (CORS, fetch.spec.whatwg.org).
-//! The script then sees no status and no `Retry-After`, only that its request failed, and most scripts ask again at once. What is
-//! allowed is the service's to say. So the gate allows of a refusal what the service's last answer of the same kind allowed: one
-//! to the same origin, of the same host, in the same row of request types.
+//! A browser hides a response from a script of another origin unless its fields allow that origin (CORS,
+//! fetch.spec.whatwg.org). The script then sees no status and no `Retry-After`, only that its request
+//! failed, and most scripts ask again at once. What is allowed is the service's to say. So the gate allows
+//! of a refusal what the service's last answer of the same kind allowed: one to the same origin, of the
+//! same host, in the same row of request types.
 //!
-//! An error of the service that allows nothing says nothing: many services leave the fields out of their errors.
+//! An error of the service that allows nothing says nothing: many services leave the fields out of their
+//! errors.
 //!
-//! **Bounds.** The last [`KNOWN_MAX`] kinds are known, in a few words each. A preflight that is refused fails in the browser in any
-//! case.
+//! **Bounds.** The last [`KNOWN_MAX`] kinds are known, in a few words each. A preflight that is refused
+//! fails in the browser in any case.
 
 use std::num::NonZeroUsize;
 

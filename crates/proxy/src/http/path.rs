@@ -1,8 +1,9 @@
 //! The form of a path by which the rules of the configuration and the request types compare paths.
 //!
-//! A service reads `/api/%62ulk/1`, `/api/./bulk/1` and `/api//bulk;v=1/1` as `/api/bulk/1`. A client could choose its class or its
-//! request type by such a spelling. So each segment is taken without its parameters (`;…`) and percent-decoded. Then dot segments are
-//! resolved and empty segments dropped. The service gets the target as it came.
+//! A service reads `/api/%62ulk/1`, `/api/./bulk/1` and `/api//bulk;v=1/1` as `/api/bulk/1`. A client could
+//! choose its class or its request type by such a spelling. So each segment is taken without its parameters
+//! (`;…`) and percent-decoded. Then dot segments are resolved and empty segments dropped. The service gets
+//! the target as it came.
 //!
 //! | byte | in the normal form |
 //! |---|---|
@@ -14,7 +15,8 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// The path of a request in its normal form. It begins with a slash, and ends with none unless it is that slash.
+/// The path of a request in its normal form. It begins with a slash, and ends with none unless it is that
+/// slash.
 pub(crate) fn normal(path: &str) -> Cow<'_, str> {
     // Nearly all paths are in their normal form, and are left as they are.
     if is_normal(path.as_bytes()) {
@@ -42,7 +44,8 @@ pub fn rule_segments(path: &str) -> Vec<String> {
     normal.split('/').filter(|segment| !segment.is_empty()).map(str::to_owned).collect()
 }
 
-/// Whether a path is surely in its normal form. A segment that begins with a dot may be, and is looked at more closely.
+/// Whether a path is surely in its normal form. A segment that begins with a dot may be, and is looked at
+/// more closely.
 fn is_normal(path: &[u8]) -> bool {
     let is_plain = |byte: &u8| byte.is_ascii_graphic() && !matches!(byte, b'%' | b';' | b'*');
     let begins_or_ends = |pair: &[u8]| pair[0] == b'/' && matches!(pair[1], b'/' | b'.');

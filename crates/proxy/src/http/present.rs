@@ -23,7 +23,8 @@ pub(crate) enum Field {
     Forwarded,
     /// `x-gatekeeper-type`.
     TypeName,
-    /// One that a service may take for a field of the gate, though it is spelled otherwise ([`is_misspelled`]).
+    /// One that a service may take for a field of the gate, though it is spelled otherwise
+    /// ([`is_misspelled`]).
     Misspelled,
     /// The page whose script asks.
     Origin,

@@ -6,9 +6,9 @@
 //! | the same because its class has more than its share | 429 with `Retry-After` | `over_share` |
 //! | the gate's own processor is short | 503 with `Retry-After`, and the connection ends | `late` |
 //! | its deadline has passed, or will have | 504 | `deadline`, `deadline_unreachable` |
-//! | a request that may not be passed on | 400 (405 for its method, 413 and 431 for its size), and the connection ends | `bad_request` |
+//! | a request that may not pass | 400, 405 (method), 413, 431 (size); the connection ends | `bad_request` |
 //! | the client's body doesn't come | 408, and the connection ends | `body_timeout` |
-//! | no connection to the service, or it broke off before its answer, or the head of that is too large | 502 | `upstream` |
+//! | no connection to the service, no answer, or one whose head is too large | 502 | `upstream` |
 //! | the service didn't answer in time | 504 | `upstream_timeout` |
 //!
 //! The field tells these from the service's own errors. Bodies are problem details (RFC 9457), or the operator's page for
@@ -43,8 +43,8 @@ const LATE_RETRY: Duration = Duration::from_secs(1);
 /// What the gate answers by itself without having asked the judge, or after it: the names of these refusals.
 pub(crate) const OWN: [&str; 5] = ["late", "bad_request", "body_timeout", "upstream", "upstream_timeout"];
 
-/// What a client is told of whose head hyper could make nothing. `head` is hyper's own answer to it, which has a status and
-/// no body; its first line and its date stay. `None`: it isn't one of these.
+/// What a client is told of whose head hyper could make nothing. `head` is hyper's own answer to it, which
+/// has a status and no body; its first line and its date stay. `None`: it isn't one of these.
 pub(crate) fn explained(head: &[u8]) -> Option<Vec<u8>> {
     let head = std::str::from_utf8(head).ok()?.strip_suffix("\r\n\r\n")?;
     let fault = match head.strip_prefix("HTTP/1.")?.get(2..5)? {

@@ -102,8 +102,8 @@ impl Watched {
         poll_fn(|context| self.talk.announced.poll_written(context)).await;
     }
 
-    /// Resolves when the client has gone, before its response has begun. A client that has closed its side,
-    /// and still listens, waits for its answer: it is asked by the first byte of that.
+    /// Resolves when the client has gone, before its response has begun. A client that has only closed its
+    /// side still listens for its answer. The first byte of that answer tells the two apart.
     pub(crate) async fn gone(&self) {
         self.ended().await;
         self.talk.word.want();
@@ -173,9 +173,10 @@ pub(crate) struct Socket {
     is_new: bool,
     sniffer: Sniffer,
     talk: Arc<Talk>,
-    /// The rest of what comes before a response, or in the place of hyper's own, of which something may be written.
+    /// The rest of what comes before a response, or in the place of hyper's own, of which something may be
+    /// written.
     announced: Bytes,
-    /// So many requests had come when hyper had nothing left to write of any of their answers.
+    /// How many requests had come when hyper had last written all of their answers.
     answered: usize,
     lateness: Arc<Lateness>,
     stamp: Stamp,
@@ -330,11 +331,11 @@ impl Socket {
         Poll::Ready(Ok(()))
     }
 
-    /// Says why, where hyper by itself answers a head that it can't read: with a status and nothing else. Whether that was so,
-    /// and these bytes needn't be written.
+    /// Explains an answer that hyper gives by itself to a head that it can't read: a status and nothing else.
+    /// Returns whether `bytes` were such an answer, which needn't be written then.
     ///
-    /// It is an answer of hyper's if no request has come since the last answer was written. In front of an answer that isn't
-    /// written yet, or after an upgrade, it passes as it is.
+    /// It is an answer of hyper's if no request has come since the last answer was written. In front of an
+    /// answer that isn't written yet, or after an upgrade, it passes as it is.
     fn explain(&mut self, bytes: &[u8]) -> bool {
         let is_own = self.talk.begun.load(Ordering::Relaxed) == self.answered
             && !self.talk.shared.load(Ordering::Relaxed);

@@ -134,8 +134,8 @@ pub(crate) struct Answered {
     pub(crate) skips: bool,
 }
 
-/// What the Parse messages of a group make that only prepares, where the server has described every text of it
-/// already.
+/// What the Parse messages of a group make that only prepares, where the server has described every text of
+/// it already.
 pub(crate) fn recall(state: &State, bytes: &[u8], batch: &Batch) -> Option<VecDeque<Arc<Prepared>>> {
     let mut parsed = batch.parsed.iter();
     let mut recalled = VecDeque::with_capacity(batch.parsed.len());
@@ -153,8 +153,8 @@ pub(crate) fn recall(state: &State, bytes: &[u8], batch: &Batch) -> Option<VecDe
     Some(recalled)
 }
 
-/// Answers a batch of transaction control, or of statements that were recalled, without the server, if that can be
-/// done; `None` leaves everything as it was.
+/// Answers a batch of transaction control, or of statements that were recalled, without the server, if that
+/// can be done; `None` leaves everything as it was.
 pub(crate) fn answer_locally(
     state: &mut State,
     transaction: &mut Transaction,

@@ -315,8 +315,8 @@ impl Book {
         self.void_releases(LASTING);
     }
 
-    /// ReadyForQuery has come; the server has reported `changed` since the last one. What changed without a RESET was set by
-    /// something that no text shows.
+    /// ReadyForQuery has come; the server has reported `changed` since the last one. What changed without a
+    /// RESET was set by something that no text shows.
     pub(crate) fn ready(&mut self, status: Status, changed: Mask) {
         let set = changed & !std::mem::take(&mut self.reset) & self.at_default();
         for (_, name) in CARRIED.iter().enumerate().filter(|(index, _)| set >> index & 1 == 1) {

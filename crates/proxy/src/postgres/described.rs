@@ -53,8 +53,9 @@ impl Description {
         &self.frames
     }
 
-    /// Whether whoever was told this may use a statement that these frames describe: the parameters' types
-    /// and the columns' names, types and modifiers are the same. PostgreSQL compares the same of a plan.
+    /// Whether a client that was told this may use a statement with this description. The types of its
+    /// parameters must be equal, as must names, types and modifiers of its columns: what PostgreSQL compares
+    /// of a plan.
     pub(crate) fn promises(&self, parameters: &[u8], result: &[u8]) -> bool {
         let (own_parameters, own_result) = self.frames.split_at(self.split);
         own_parameters == parameters && (own_result == result || is_same(own_result, result))

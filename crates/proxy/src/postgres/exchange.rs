@@ -31,12 +31,12 @@
 //!
 //! # Descriptions that the gate has told
 //!
-//! An exchange *aside* only prepares, for a group whose texts the gate can't describe yet. Each text is prepared
-//! as the unnamed statement, with a Describe of ours behind it whose answer is learned.
+//! An exchange *aside* only prepares, for a group whose texts the gate can't describe yet. Each text is
+//! prepared as the unnamed statement, with a Describe of ours behind it whose answer is learned.
 //!
-//! A statement that its client was told of by the gate ([`Prepared::told`]) is prepared on a connection when it
-//! is bound there for the first time. It is described there, too, and the client's messages wait for the
-//! answer: what has changed since fails, as in PostgreSQL, and doesn't run.
+//! A statement that its client was told of by the gate ([`Prepared::told`]) is prepared on a connection
+//! when it is bound there for the first time. It is described there, too, and the client's messages wait
+//! for the answer: what has changed since fails, as in PostgreSQL, and doesn't run.
 //!
 //! # A deferred BEGIN
 //!
@@ -130,8 +130,8 @@ enum Step {
     Sync,
     /// A Sync of ours: the client hasn't sent its own yet.
     OwnSync,
-    /// What its statements mean, and how many of them have succeeded. A Query that isn't malformed ends the unnamed
-    /// statement.
+    /// What its statements mean, and how many of them have succeeded. A Query that isn't malformed ends the
+    /// unnamed statement.
     Query {
         effects: std::vec::IntoIter<(usize, Effect)>,
         done: usize,
@@ -213,7 +213,7 @@ pub(crate) struct Exchange {
     is_verifying: bool,
     /// Only texts are prepared, outside of the client's transaction.
     pub(crate) aside: Option<Aside>,
-    /// So many bytes of the message that was sent last are still to be passed on, as they are.
+    /// How many bytes of the last message are still to be passed on unchanged.
     tail: usize,
     /// The exchange has ended with an error before the client's Sync: up to that, its messages are to be dropped.
     pub(crate) client_owes_sync: bool,
@@ -305,8 +305,8 @@ impl Exchange {
         (self.batch_open || self.copy_in) && !self.is_verifying && self.steps.len() < STEPS_MAX
     }
 
-    /// Whether the client's last message was not taken: it waits until a statement has been compared with what
-    /// was told of it.
+    /// Whether the client's last message was not taken: it waits until a statement has been compared with
+    /// what was told of it.
     pub(crate) fn is_verifying(&self) -> bool {
         self.is_verifying
     }

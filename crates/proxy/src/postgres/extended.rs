@@ -1,11 +1,11 @@
 //! Groups of extended messages: answered here, prepared aside, or sent on in the client's transaction.
 //!
-//! A group that only prepares and describes needs no connection of its client's transaction, and is worth no
-//! wait for one: a program that prepares for one of its clients, and waits, may be the one that has yet to end
-//! the transactions of the others (pgbench with fewer threads than clients does so). Texts that the server has
-//! described lately are answered here ([`State::recall`](super::state::State::recall)). Others go aside: over
-//! the pool's spare connection, outside of a deferred BEGIN. Where the pool has none, or others have kept it
-//! for [`SPARE_WAIT`], they wait their turn for an ordinary connection.
+//! A group that only prepares and describes needs no connection of its client's transaction, and is worth
+//! no wait for one: a program that prepares for one of its clients, and waits, may be the one that has yet
+//! to end the transactions of the others (pgbench with fewer threads than clients does so). Texts that the
+//! server has described lately are answered here ([`State::recall`](super::state::State::recall)). Others
+//! go aside: over the pool's spare connection, outside of a deferred BEGIN. Where the pool has none, or
+//! others have kept it for [`SPARE_WAIT`], they wait their turn for an ordinary connection.
 //!
 //! A session with a connection of its own prepares on it, as does one whose deferred BEGIN bears on it.
 
@@ -163,8 +163,9 @@ impl Session {
     async fn forward_batch(&mut self, length: usize, until: Until, batch: Batch) -> Flow {
         let mut frames = self.client.take(length);
         let explicit = !matches!(self.transaction, Transaction::Idle);
-        // With a connection of its own, a client that pauses behind its Parse keeps what the server holds for the batch
-        // (its time-outs run), and is most likely to go on with a Bind. On a shared one, nobody keeps it for a Parse.
+        // With a connection of its own, a client that pauses behind its Parse keeps what the server holds
+        // for the batch (its time-outs run), and is most likely to go on with a Bind. On a shared one,
+        // nobody keeps it for a Parse.
         let may_go_on = until == Until::Pause && !self.state.shared;
         let is_preparation = batch.prepares_only() && !explicit && !may_go_on;
         let mut analysis = match &batch.first {

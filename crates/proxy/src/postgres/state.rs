@@ -73,7 +73,8 @@ impl State {
         }
     }
 
-    /// What a simple Query, complete with its header, is about. Of a malformed one only the server can say what is wrong.
+    /// What a simple Query, complete with its header, is about. Of a malformed one only the server can say
+    /// what is wrong.
     pub(crate) fn analyze_query(&self, frame: &[u8]) -> Analysis {
         match frontend::parse(frame[0], &frame[HEADER_LEN..]) {
             Ok(frontend::Message::Query { sql }) => self.analyze(sql),
@@ -109,8 +110,8 @@ impl State {
         Some(self.telling(name, statement, &description))
     }
 
-    /// The server was asked in this epoch, and has described a statement that the client has prepared. Where it
-    /// has given a notice with it, the next one is to hear that, too.
+    /// The server was asked in this epoch, and has described a statement that the client has prepared.
+    /// Where it has given a notice with it, the next one is to hear that, too.
     pub(crate) fn learn(
         &mut self,
         (name, statement): (&[u8], &Arc<Prepared>),

@@ -1,8 +1,9 @@
-//! Says in the log why nobody goes on: clients that are silent hold every server connection while others wait.
+//! Says in the log why nobody goes on: clients that are silent hold every server connection while others
+//! wait.
 //!
-//! That may be an application that is slow between its statements. It may also be one that waits for itself: a
-//! thread that serves several connections, and waits on one of them until another one of its own ends its
-//! transaction. Nothing but its end helps then, and nobody sees it from outside.
+//! That may be an application that is slow between its statements. It may also be one that waits for
+//! itself: a thread that serves several connections, and waits on one of them until another one of its own
+//! ends its transaction. Nothing but its end helps then, and nobody sees it from outside.
 
 use std::time::Duration;
 

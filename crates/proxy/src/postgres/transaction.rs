@@ -38,7 +38,8 @@ const DEFERRABLE_SETTINGS: [&str; 11] = [
     "work_mem",
 ];
 
-/// Words of isolation levels at which a transaction sees what was there when its first statement was prepared.
+/// Words of isolation levels at which a transaction sees what was there when its first statement was
+/// prepared.
 const SETTLED_BY_PREPARING: [&str; 3] = ["repeatable", "serializable", "snapshot"];
 
 /// Where a session is with its transaction.
@@ -260,8 +261,9 @@ impl Transaction {
         }
     }
 
-    /// Ends a transaction that the server never saw. AND CHAIN begins the next with the same characteristics. When a
-    /// transaction fails outside all savepoints, PostgreSQL returns to those that it began with.
+    /// Ends a transaction that the server never saw. AND CHAIN begins the next with the same
+    /// characteristics. When a transaction fails outside all savepoints, PostgreSQL returns to those that
+    /// it began with.
     fn end(&mut self, tag: &'static [u8], chain: bool) -> Control {
         *self = match std::mem::take(self) {
             Self::Refused(Refused { deferred, .. }) if chain && !deferred.has_savepoint() => {

@@ -1,6 +1,7 @@
 //! Connecting to an address of a service: its name, and all that the name stands for. Knows no protocol.
 //!
-//! An address that swallows packets must not take the time of those behind it, so each gets an equal share of what is left.
+//! An address that swallows packets must not take the time of those behind it, so each gets an equal share
+//! of what is left.
 
 use std::io;
 use std::net::SocketAddr;
@@ -25,7 +26,8 @@ pub(crate) struct Dial {
 }
 
 impl Dial {
-    /// A way to an address. A name is looked up by `lookup`, whose answer is used for `ttl`. Connecting may take `limit`.
+    /// A way to an address. A name is looked up by `lookup`, whose answer is used for `ttl`. Connecting may
+    /// take `limit`.
     pub(crate) fn new(
         address: Address,
         (lookup, ttl): (&Lookup, Duration),

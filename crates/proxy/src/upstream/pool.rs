@@ -14,8 +14,8 @@
 //! other defaults than the latest one of its pool is retired: closed if it is idle, and otherwise when it
 //! is given back. The connections of a pool without sessions stay for a few seconds ([`retire`]).
 //!
-//! A pool with more sessions than connections keeps a connection beside the budget, on which texts are prepared
-//! ([`spare`]).
+//! A pool with more sessions than connections keeps a connection beside the budget, on which texts are
+//! prepared ([`spare`]).
 //!
 //! Where the gate may log in to the server itself, a pool knows with what, and is told when it has fewer connections than
 //! its sessions could use: then it grows without any login ([`growth`]).

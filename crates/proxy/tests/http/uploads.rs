@@ -60,6 +60,16 @@ async fn sending(site: &Site) -> tokio::task::JoinHandle<()> {
     tokio::spawn(async move { while client.socket.write_all(&[b'x'; 65_536]).await.is_ok() {} })
 }
 
+/// A visitor that has the only place, which an upload that pauses has given back.
+async fn overtaking(site: &Site) -> Client {
+    site.reaches(0, 1).await;
+    site.reaches(0, 0).await;
+    let mut other = Client::connect(site).await;
+    other.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    site.reaches(0, 1).await;
+    other
+}
+
 async fn ended(client: &mut Client) -> String {
     client.send(&"x".repeat(LENGTH - BEGUN)).await;
     client.response().await.expect("a response").text().to_owned()
@@ -92,11 +102,7 @@ async fn the_end_of_an_upload_that_has_paused_waits_for_a_place() {
     let (address, whole, go) = reading().await;
     let site = gate(one_at_a_time(), &[address], |_| {}).await;
     let mut slow = begun(&site).await;
-    site.reaches(0, 1).await;
-    site.reaches(0, 0).await;
-    let mut other = Client::connect(&site).await;
-    other.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n").await;
-    site.reaches(0, 1).await;
+    let mut other = overtaking(&site).await;
     slow.send(&"x".repeat(LENGTH - BEGUN)).await;
     // A pause is no way past the gate: the service has all but the end.
     site.reaches(1, 1).await;
@@ -114,11 +120,7 @@ async fn the_end_of_a_body_in_chunks_waits_for_a_place_as_well() {
     let mut slow = Client::connect(&site).await;
     slow.send("POST /up HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n").await;
     slow.send(&format!("4268\r\n{}\r\n", "x".repeat(BEGUN))).await;
-    site.reaches(0, 1).await;
-    site.reaches(0, 0).await;
-    let mut other = Client::connect(&site).await;
-    other.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n").await;
-    site.reaches(0, 1).await;
+    let mut other = overtaking(&site).await;
     slow.send("0\r\n\r\n").await;
     site.reaches(1, 1).await;
     assert_eq!(whole.load(Ordering::SeqCst), 0);
@@ -132,11 +134,7 @@ async fn who_leaves_while_the_end_of_an_upload_waits_is_out_of_the_queue() {
     let (address, _whole, _go) = reading().await;
     let site = gate(one_at_a_time(), &[address], |_| {}).await;
     let mut slow = begun(&site).await;
-    site.reaches(0, 1).await;
-    site.reaches(0, 0).await;
-    let mut other = Client::connect(&site).await;
-    other.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n").await;
-    site.reaches(0, 1).await;
+    let _other = overtaking(&site).await;
     slow.send(&"x".repeat(LENGTH - BEGUN)).await;
     site.reaches(1, 1).await;
     drop(slow);
@@ -149,11 +147,7 @@ async fn the_end_of_an_upload_is_refused_as_any_request_is() {
     let policy = Policy { queue_max: 0, ..one_at_a_time() };
     let site = gate(policy, &[address], |_| {}).await;
     let mut slow = begun(&site).await;
-    site.reaches(0, 1).await;
-    site.reaches(0, 0).await;
-    let mut other = Client::connect(&site).await;
-    other.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n").await;
-    site.reaches(0, 1).await;
+    let _other = overtaking(&site).await;
     slow.send(&"x".repeat(LENGTH - BEGUN)).await;
     let told = slow.response().await.unwrap();
     assert_eq!((told.status, told.field("x-gatekeeper")), (503, Some("queue_full")));

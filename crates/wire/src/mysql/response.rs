@@ -49,6 +49,21 @@ pub enum Expect {
     Login,
 }
 
+impl Expect {
+    /// Every answer that may be expected.
+    pub const ALL: [Self; 9] = [
+        Self::Nothing,
+        Self::Outcome,
+        Self::Text,
+        Self::Results,
+        Self::ResultsOrCursor,
+        Self::Prepared,
+        Self::Columns,
+        Self::Rows,
+        Self::Login,
+    ];
+}
+
 /// What a packet is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
@@ -349,7 +364,7 @@ impl Follower {
         Ok(Part::Header { columns })
     }
 
-    /// So many definitions are left.
+    /// How many definitions are still to come.
     fn definitions(&mut self, left: u16, behind: Behind) {
         self.state = if left > 0 {
             State::Columns { left, behind }

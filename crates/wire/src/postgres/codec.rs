@@ -79,8 +79,8 @@ fn frame(buf: &[u8], limits: fn(u8) -> Option<(u32, u32)>) -> Result<Option<Fram
     Ok(Some(Frame { tag, len: length as usize + 1 }))
 }
 
-/// Smallest and largest length word of a client's message, as in PostgreSQL: a body that is too short or too long for its
-/// type is an error that the session survives.
+/// Smallest and largest length word of a client's message, as in PostgreSQL: a body that is too short or
+/// too long for its type is an error that the session survives.
 fn frontend_limits(tag: u8) -> Option<(u32, u32)> {
     Some(match tag {
         b'Q' | b'P' | b'B' | b'F' | b'd' => (4, MAX_LENGTH),

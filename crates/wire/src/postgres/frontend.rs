@@ -61,8 +61,8 @@ pub enum Message<'a> {
         portal: &'a [u8],
         /// The statement's name.
         statement: &'a [u8],
-        /// Formats, values and result formats, as they came. Only the server checks their lengths, after it has looked
-        /// for the statement.
+        /// Formats, values and result formats, as they came. Only the server checks their lengths, after it
+        /// has looked for the statement.
         rest: &'a [u8],
     },
     /// `D`.

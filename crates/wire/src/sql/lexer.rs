@@ -293,30 +293,19 @@ impl<'a> Lexer<'a> {
     fn number(&mut self) -> Result<TokenKind, Unlexable> {
         let rest = self.rest_from(self.at);
         let radix = matches!(rest, [b'0', b'x' | b'X' | b'o' | b'O' | b'b' | b'B', ..]);
-        let mut len = 0;
+        let is_digit = |byte: u8| byte.is_ascii_digit() || byte == b'_';
+        let len;
         if radix {
-            let digits =
-                rest[2..].iter().take_while(|&&byte| byte.is_ascii_hexdigit() || byte == b'_').count();
+            let digits = run(&rest[2..], |byte| byte.is_ascii_hexdigit() || byte == b'_');
             if digits == 0 {
                 return self.unlexable("number without digits");
             }
             len = 2 + digits;
         } else {
-            let digits = |from: usize| {
-                let run = rest.get(from..).unwrap_or_default();
-                run.iter().take_while(|&&byte| byte.is_ascii_digit() || byte == b'_').count()
-            };
-            len += digits(0);
             // `1..10` is a range in PL/pgSQL: the number ends before both dots.
-            if rest.get(len) == Some(&b'.') && rest.get(len + 1) != Some(&b'.') {
-                len += 1;
-                len += digits(len);
-            }
-            if matches!(rest.get(len), Some(b'e' | b'E')) {
-                let sign = usize::from(matches!(rest.get(len + 1), Some(b'+' | b'-')));
-                let exponent = digits(len + 1 + sign);
-                len += if exponent == 0 { 0 } else { 1 + sign + exponent };
-            }
+            let whole = run(rest, is_digit);
+            let is_range = rest[whole..].starts_with(b"..");
+            len = if is_range { whole } else { decimal_len(rest, is_digit) };
         }
         if rest.get(len).is_some_and(|&byte| is_word(byte)) {
             return self.unlexable("trailing junk after number");
@@ -424,4 +413,25 @@ fn is_word(byte: u8) -> bool {
 
 fn is_operator(byte: u8) -> bool {
     CLASSES[usize::from(byte)] & OPERATOR != 0
+}
+
+/// Bytes at the beginning of `rest` that are so.
+fn run(rest: &[u8], is: impl Fn(u8) -> bool) -> usize {
+    rest.iter().position(|&byte| !is(byte)).unwrap_or(rest.len())
+}
+
+/// Bytes of the decimal number at the beginning of `rest`, with its fraction and exponent.
+fn decimal_len(rest: &[u8], is_digit: impl Fn(u8) -> bool) -> usize {
+    let digits = |from: usize| run(rest.get(from..).unwrap_or_default(), &is_digit);
+    let mut len = digits(0);
+    if rest.get(len) == Some(&b'.') {
+        len += 1;
+        len += digits(len);
+    }
+    if matches!(rest.get(len), Some(b'e' | b'E')) {
+        let sign = usize::from(matches!(rest.get(len + 1), Some(b'+' | b'-')));
+        let exponent = digits(len + 1 + sign);
+        len += if exponent == 0 { 0 } else { 1 + sign + exponent };
+    }
+    len
 }

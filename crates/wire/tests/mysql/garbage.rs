@@ -37,18 +37,6 @@ fn payload(out: &BytesMut) -> Vec<u8> {
     codec::message(out, out.len()).unwrap().unwrap().payload.into_owned()
 }
 
-const EXPECTED: [Expect; 9] = [
-    Expect::Nothing,
-    Expect::Outcome,
-    Expect::Text,
-    Expect::Results,
-    Expect::ResultsOrCursor,
-    Expect::Prepared,
-    Expect::Columns,
-    Expect::Rows,
-    Expect::Login,
-];
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
@@ -79,7 +67,7 @@ proptest! {
 
     #[test]
     fn a_follower_bears_any_packets_and_says_whose_turn_it_is(
-        expect in prop::sample::select(EXPECTED.to_vec()),
+        expect in prop::sample::select(Expect::ALL.to_vec()),
         set in any::<u64>(),
         payloads in prop::collection::vec(payload_of_a_server(), 0..20),
     ) {

@@ -1,4 +1,5 @@
-//! A stream that two places know: hyper reads and writes it, and a request watches whether its client is still there.
+//! A stream that two places know: hyper reads and writes it, and a request watches whether its client is
+//! still there.
 
 use std::io;
 use std::pin::{Pin, pin};
@@ -17,8 +18,8 @@ pub(crate) enum Shared {
     Unix(Arc<UnixStream>),
 }
 
-/// What the poller tells of the end of a stream, and of nothing else that comes over it: it isn't asked for urgent data, the other
-/// half of this interest.
+/// What the poller tells of the end of a stream, and of nothing else that comes over it: it isn't asked for
+/// urgent data, the other half of this interest.
 pub(super) const END: Interest = Interest::PRIORITY;
 
 /// What a read says that finds nothing.
@@ -26,8 +27,9 @@ fn blocked() -> io::Result<()> {
     Err(io::ErrorKind::WouldBlock.into())
 }
 
-/// A read that filled less than there was room for has taken everything: the next would find nothing, and needn't be tried
-/// before the poller tells of more. What comes in between isn't lost, for the readiness was looked at before the read.
+/// A read that filled less than there was room for has taken everything: the next would find nothing, and
+/// needn't be tried before the poller tells of more. What comes in between isn't lost, for the readiness
+/// was looked at before the read.
 fn drained(room: usize, count: &usize) -> io::Result<()> {
     if (1..room).contains(count) { blocked() } else { Ok(()) }
 }
@@ -75,8 +77,8 @@ impl Shared {
         Ok(count)
     }
 
-    /// Whether the client has left altogether, as far as the poller has told: nobody would hear an answer. Nothing is asked
-    /// of the system.
+    /// Whether the client has left altogether, as far as the poller has told: nobody would hear an answer.
+    /// Nothing is asked of the system.
     pub(super) fn has_gone(&self, context: &mut Context<'_>) -> bool {
         let ready = match self {
             Self::Tcp(socket) => pin!(socket.ready(Interest::WRITABLE)).poll(context),

@@ -13,7 +13,8 @@ impl Exchange {
             b'H' | b'S' => return Ok(()),
             b'c' | b'f' => self.copy_in = false,
             b'd' => {}
-            // For this the server ends the connection. The client has lost its way, the server connection needn't.
+            // For this the server ends the connection. The client has lost its way, the server connection
+            // needn't.
             _ => return Err(ProtocolError::Client(Fault::WithinCopy { tag: frame[0] })),
         }
         out.extend_from_slice(frame);

@@ -271,13 +271,7 @@ impl Exchange {
             // It can't succeed, and the server says why not.
             frontend::write_parse(out, b"", sql, types);
             scope.server.statements.unnamed = None;
-            return self.steps.push_back(Step::Parse {
-                id: 0,
-                named: false,
-                undo: None,
-                client_name,
-                visible: true,
-            });
+            return self.steps.push_back(fails(client_name));
         }
         if let (false, Some(known)) = (name.is_empty(), scope.session.statements.get(name)) {
             if self.in_failed {
@@ -294,13 +288,7 @@ impl Exchange {
                 Some(_) => self.write_placeholder(scope.server, out),
             };
             frontend::write_parse(out, taken.as_bytes(), sql, types);
-            return self.steps.push_back(Step::Parse {
-                id: 0,
-                named: false,
-                undo: None,
-                client_name,
-                visible: true,
-            });
+            return self.steps.push_back(fails(client_name));
         }
         let undo = Some(scope.session.statements.set(name, Some(Arc::clone(&statement))));
         if scope.session.deallocates(&statement) {
@@ -400,7 +388,8 @@ impl Exchange {
                     return self.doom(Refusal::in_failed_transaction(), out);
                 }
                 if !portal.is_empty() || !has_no_values(rest) {
-                    // Whether the portal exists already, or can be made, only the server knows. It isn't run there.
+                    // Whether the portal exists already, or can be made, only the server knows. It isn't
+                    // run there.
                     self.ensure(scope, &statement, !name.is_empty(), out);
                     let server_name = if name.is_empty() { String::new() } else { statement.server_name() };
                     self.write_bind(out, portal, server_name.as_bytes(), rest);
@@ -564,6 +553,11 @@ impl Exchange {
         self.reads_only &= analysis.reads_only;
         self.commits |= analysis.commits;
     }
+}
+
+/// A Parse that is the client's, and fails.
+fn fails(client_name: Bytes) -> Step {
+    Step::Parse { id: 0, named: false, undo: None, client_name, visible: true }
 }
 
 /// Which statement (`None`: all) the text deallocates.

@@ -7,7 +7,8 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::Pools;
 
-/// A living session of a pool: while it is held, the pool keeps at least one connection (if that doesn't die).
+/// A living session of a pool: while it is held, the pool keeps at least one connection (if that doesn't
+/// die).
 pub(crate) struct Lease {
     pub(super) pools: Arc<Pools>,
     pub(super) pool: PoolId,
@@ -42,8 +43,8 @@ impl Drop for Lease {
     }
 }
 
-/// The time for which a session has a connection. If it ends otherwise than by [`Pools::put`] (the connection was
-/// closed, the session's task has failed), the pool learns that it has one less.
+/// The time for which a session has a connection. If it ends otherwise than by [`Pools::put`] (the
+/// connection was closed, the session's task has failed), the pool learns that it has one less.
 #[derive(Debug)]
 pub(crate) struct Tenure {
     pub(super) pools: Arc<Pools>,

@@ -1,9 +1,10 @@
 //! The spare connection of a pool: for what must not wait until a transaction ends.
 //!
 //! A pool with more sessions than connections keeps one connection beside the budget. Nothing but texts are
-//! prepared on it, for one session after the other, so that it is soon free again. It is the first connection
-//! of a login that finds no room; where the gate logs in itself, it opens one for the first session that asks.
-//! It goes when a connection of the pool would have to go (`retire`), but never for want of room.
+//! prepared on it, for one session after the other, so that it is soon free again. It is the first
+//! connection of a login that finds no room; where the gate logs in itself, it opens one for the first
+//! session that asks. It goes when a connection of the pool would have to go (`retire`), but never for want
+//! of room.
 
 use std::sync::Arc;
 
@@ -97,8 +98,8 @@ impl Pool {
 }
 
 impl Pools {
-    /// The pool's spare connection, when it is this session's turn. To be given back by [`Pools::put`]. `None`:
-    /// there is none. Cancel-safe.
+    /// The pool's spare connection, when it is this session's turn. To be given back by [`Pools::put`].
+    /// `None`: there is none. Cancel-safe.
     pub(crate) async fn spare(self: &Arc<Self>, id: PoolId) -> Option<Server> {
         loop {
             let opened = self.spare_opened.notified();

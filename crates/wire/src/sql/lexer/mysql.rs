@@ -10,7 +10,7 @@ use memchr::{memchr, memchr2, memmem};
 
 use super::super::keyword::{Keyword, keyword};
 use super::super::{Backslashes, DoubleQuotes};
-use super::{Lexer, Token, TokenKind, Unlexable, is_space};
+use super::{Lexer, Token, TokenKind, Unlexable, decimal_len, is_space, run};
 
 /// What the session decides about a text, and where in the text the lexer is.
 #[derive(Debug, Clone, Copy)]
@@ -46,11 +46,6 @@ const OPERATORS: [&[u8]; 12] =
 /// A byte of a word that isn't quoted; `$` is one, and a digit, also at the beginning.
 fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | 0x80..)
-}
-
-/// A run of bytes at the beginning of `rest`.
-fn run(rest: &[u8], is: impl Fn(u8) -> bool) -> usize {
-    rest.iter().position(|&byte| !is(byte)).unwrap_or(rest.len())
 }
 
 impl Lexer<'_> {
@@ -224,7 +219,6 @@ fn is_name_of_digits(rest: &[u8]) -> bool {
 
 /// Bytes of the number that `rest` starts with.
 fn number_len(rest: &[u8]) -> usize {
-    let digits = |from: usize| run(rest.get(from..).unwrap_or_default(), |byte| byte.is_ascii_digit());
     let radix = match rest {
         [b'0', b'x', behind @ ..] => run(behind, |byte| byte.is_ascii_hexdigit()),
         [b'0', b'b', behind @ ..] => run(behind, |byte| matches!(byte, b'0' | b'1')),
@@ -233,15 +227,5 @@ fn number_len(rest: &[u8]) -> usize {
     if radix > 0 && !rest.get(2 + radix).is_some_and(|&byte| is_word(byte)) {
         return 2 + radix;
     }
-    let mut len = digits(0);
-    if rest.get(len) == Some(&b'.') {
-        len += 1;
-        len += digits(len);
-    }
-    if matches!(rest.get(len), Some(b'e' | b'E')) {
-        let sign = usize::from(matches!(rest.get(len + 1), Some(b'+' | b'-')));
-        let exponent = digits(len + 1 + sign);
-        len += if exponent == 0 { 0 } else { 1 + sign + exponent };
-    }
-    len
+    decimal_len(rest, |byte| byte.is_ascii_digit())
 }

@@ -4,7 +4,8 @@ use super::super::spare::SPARES_MAX;
 use super::*;
 use tokio::time::timeout;
 
-/// How long what must not come is waited for. The clock of these tests stands until nothing else is to be done.
+/// How long what must not come is waited for. The clock of these tests stands until nothing else is to be
+/// done.
 const WAIT: Duration = Duration::from_secs(60);
 
 fn has_spare(world: &World) -> bool {

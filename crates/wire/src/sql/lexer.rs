@@ -294,19 +294,18 @@ impl<'a> Lexer<'a> {
         let rest = self.rest_from(self.at);
         let radix = matches!(rest, [b'0', b'x' | b'X' | b'o' | b'O' | b'b' | b'B', ..]);
         let is_digit = |byte: u8| byte.is_ascii_digit() || byte == b'_';
-        let len;
-        if radix {
+        let len = if radix {
             let digits = run(&rest[2..], |byte| byte.is_ascii_hexdigit() || byte == b'_');
             if digits == 0 {
                 return self.unlexable("number without digits");
             }
-            len = 2 + digits;
+            2 + digits
         } else {
             // `1..10` is a range in PL/pgSQL: the number ends before both dots.
             let whole = run(rest, is_digit);
             let is_range = rest[whole..].starts_with(b"..");
-            len = if is_range { whole } else { decimal_len(rest, is_digit) };
-        }
+            if is_range { whole } else { decimal_len(rest, is_digit) }
+        };
         if rest.get(len).is_some_and(|&byte| is_word(byte)) {
             return self.unlexable("trailing junk after number");
         }

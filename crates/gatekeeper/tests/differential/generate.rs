@@ -56,8 +56,8 @@ struct Author {
     chance: Chance,
     /// Of each session: whether it is likely to be within a transaction.
     in_transaction: Vec<bool>,
-    /// Of each session: whether it has deallocated a statement in its transaction.
-    has_deallocated: Vec<bool>,
+    /// Of each session: whether PostgreSQL may have taken a snapshot in its transaction that the gate has not.
+    has_snapshot: Vec<bool>,
     last: usize,
     statements: Statements,
 }
@@ -70,7 +70,7 @@ impl Author {
         Self {
             chance,
             in_transaction: vec![false; sessions],
-            has_deallocated: vec![false; sessions],
+            has_snapshot: vec![false; sessions],
             last: 0,
             statements,
         }
@@ -88,13 +88,13 @@ impl Author {
     fn statement(&mut self, session: usize) -> String {
         let is_open = self.in_transaction[session];
         let mut sql = self.statements.draw(&mut self.chance, session, is_open);
-        self.has_deallocated[session] &= is_open;
+        self.has_snapshot[session] &= is_open;
         if (!is_open && known::differs_outside(&sql))
-            || (self.has_deallocated[session] && known::differs_in_a_batch(&sql))
+            || (self.has_snapshot[session] && known::differs_in_a_batch(&sql))
         {
             sql = "SET TRANSACTION READ ONLY".to_owned();
         }
-        self.has_deallocated[session] |= known::takes_no_snapshot(&sql);
+        self.has_snapshot[session] |= known::takes_no_snapshot(&sql);
         match sql.split(' ').next().unwrap_or_default() {
             "BEGIN" | "START" => self.in_transaction[session] = true,
             "COMMIT" | "END" | "ABORT" => self.in_transaction[session] = sql.contains("AND CHAIN"),
@@ -170,6 +170,8 @@ impl Author {
             if known::differs_in_a_batch(&sql) {
                 sql = "SET TRANSACTION READ ONLY".to_owned();
             }
+            // PostgreSQL takes a snapshot for what it prepares, and the gate may do that elsewhere.
+            self.has_snapshot[session] |= self.in_transaction[session];
             messages.push(Message::Parse { name: name.clone(), sql });
             if self.chance.once_in(5) {
                 // A group that only prepares.
@@ -218,7 +220,7 @@ impl Author {
         let execute = Message::Execute { portal: String::new(), rows: 0 };
         let start = vec![parse, bind, execute];
         let with = |more: &[Message]| [start.as_slice(), more].concat();
-        match self.chance.below(9) {
+        match self.chance.below(11) {
             0 => vec![vec![Message::Query(sql)], vec![data, end]],
             1 => vec![vec![Message::Query(sql), data, end]],
             2 => vec![vec![Message::Query(format!("{sql}; SELECT count(*) FROM a"))], vec![data, end]],
@@ -227,6 +229,8 @@ impl Author {
             5 => vec![with(&[data]), vec![end, Message::Sync]],
             6 => vec![with(&[Message::Sync, data, end, Message::Sync])],
             7 => vec![with(&[Message::Flush]), vec![data, end, Message::Sync]],
+            8 => vec![with(&[data.clone(), Message::Sync]), vec![Message::Sync, data, end, Message::Sync]],
+            9 => vec![vec![Message::Query(sql), data.clone()], vec![Message::Sync, data, Message::Sync, end]],
             _ => {
                 let mut second = with(&[data, end, Message::Sync]);
                 second.insert(0, Message::Query("SELECT 1".to_owned()));

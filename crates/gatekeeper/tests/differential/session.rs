@@ -174,6 +174,8 @@ impl Session {
                 Due::Execute(if copies { Copies::In } else { Copies::Not })
             }
             Message::Function { .. } => Due::Function,
+            // What no table takes fails at once, and ends the copy.
+            Message::CopyData(row) if row.starts_with("bad") => Due::CopyEnd,
             Message::CopyData(_) => Due::CopyData,
             Message::CopyDone | Message::CopyFail(_) => Due::CopyEnd,
             Message::Flush => Due::Flush,

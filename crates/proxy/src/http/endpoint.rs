@@ -229,28 +229,22 @@ impl Endpoint {
     /// Asks for the addresses of its name when they are to be asked for again; those of the last answers go
     /// on being used while nobody answers.
     pub(crate) async fn follow(&self) {
-        if let Some(resolver) = self.dial.resolver().filter(|it| it.period().is_some()) {
+        if let Some((resolver, _)) = self.dial.followed() {
             let _ = resolver.addresses().await;
         }
-    }
-
-    /// Whether its name no longer stands for the address of a connection.
-    fn has_left(&self, peer: Option<SocketAddr>) -> bool {
-        let followed = self.dial.resolver().filter(|it| it.period().is_some());
-        let (Some(resolver), Some(peer)) = (followed, peer) else { return false };
-        let kept = resolver.kept();
-        !kept.is_empty() && !kept.contains(&peer)
     }
 
     /// Closes what has been idle for long, and what is connected to an address that its name no longer
     /// stands for. What is younger stands behind it.
     pub(crate) fn close_old(&self) {
-        self.shared.lock().take_if(|(_, peer)| self.has_left(*peer));
+        let kept = self.dial.followed().map(|(resolver, _)| resolver.kept()).unwrap_or_default();
+        let has_left =
+            |peer: Option<SocketAddr>| !kept.is_empty() && peer.is_some_and(|peer| !kept.contains(&peer));
+        self.shared.lock().take_if(|(_, peer)| has_left(*peer));
         let mut all = self.idle.lock();
         all.retain_mut(|idle| {
-            idle.since.elapsed() < IDLE_MAX
-                && !self.has_left(idle.connection.peer())
-                && idle.connection.look()
+            let is_wanted = idle.since.elapsed() < IDLE_MAX && !has_left(idle.connection.peer());
+            is_wanted && idle.connection.look()
         });
         let beyond = all.len().saturating_sub(self.reach.idle_max);
         let unused = all.iter().take(beyond).take_while(|idle| idle.since.elapsed() >= FRESH).count();

@@ -92,15 +92,20 @@ pub(crate) async fn look(gate: &Gate) {
         let mut ticks = interval(LOOK_EVERY);
         loop {
             ticks.tick().await;
-            let told = gate.told();
-            for endpoint in told.endpoints.all() {
-                // A resolver that hangs holds up nothing else.
-                let _ = timeout(LOOK_EVERY, endpoint.follow()).await;
-            }
-            told.endpoints.close_old();
+            gate.told().endpoints.close_old();
         }
     };
-    let ((), ()) = tokio::join!(asking, closing);
+    let following = async {
+        let mut ticks = interval(LOOK_EVERY);
+        loop {
+            ticks.tick().await;
+            for endpoint in gate.told().endpoints.all() {
+                // A resolver that hangs holds up no other for longer.
+                let _ = timeout(LOOK_EVERY, endpoint.follow()).await;
+            }
+        }
+    };
+    let ((), (), ()) = tokio::join!(asking, closing, following);
 }
 
 async fn ask(endpoint: &Arc<Endpoint>, check: &HealthCheck) {

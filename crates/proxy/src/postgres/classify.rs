@@ -16,7 +16,7 @@ use wire::sql::statement::{CopyDirection, Kind, Statement};
 use wire::sql::{Description, Dialect, Pins, describe};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use super::book::{CARRIED_TEXT_MAX, Effect};
+use super::book::{Act, CARRIED_TEXT_MAX, Effect};
 use super::effect::effect;
 use super::parameters::Reading;
 use crate::observe::TypeName;
@@ -88,6 +88,11 @@ impl Analysis {
     /// What the text's only statement, or its first, means for the session.
     pub(crate) fn first_effect(&self) -> Option<&Effect> {
         self.effects.first().filter(|(place, _)| *place == 0).map(|(_, effect)| effect)
+    }
+
+    /// Whether the text has neither parameters nor rows, for all that the gate can tell.
+    pub(crate) fn returns_nothing(&self) -> bool {
+        self.is_control || self.first_effect().is_some_and(|effect| effect.act != Act::Nothing)
     }
 
     /// A group that runs nothing.

@@ -65,8 +65,7 @@ impl Endpoint {
 
     /// The server's name, if it has one whose addresses are to be followed.
     pub(crate) fn followed(&self) -> Option<(&Resolver, Duration)> {
-        let resolver = self.dial.resolver()?;
-        Some((resolver, resolver.period()?))
+        self.dial.followed()
     }
 
     /// What is to be tried, in this order.

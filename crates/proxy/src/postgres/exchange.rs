@@ -21,7 +21,8 @@
 //!
 //! libpq sends one behind the Execute, before it knows that a COPY begins, and another one behind the data. The server
 //! ignores the first, if it reads it within the COPY: a COPY that fails before leaves it, and answers both. So the first
-//! is held back until the server has said whether it awaits data, and then dropped.
+//! is held back until the server has said whether it awaits data. Then it is dropped, unless copy data precede it: see
+//! [`copy`].
 //!
 //! # Copy data that come early
 //!
@@ -73,6 +74,14 @@ pub(crate) use request::deallocate;
 /// The most steps of one exchange: a client that pipelines more waits until some are answered.
 pub(crate) const STEPS_MAX: usize = 4096;
 
+/// What a client has sent of its copy data before the server has asked for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EarlyData {
+    Nothing,
+    Begun,
+    Ended,
+}
+
 /// What an exchange works on besides itself.
 pub(crate) struct Scope<'a> {
     /// The client's session.
@@ -88,7 +97,6 @@ pub(crate) struct Scope<'a> {
 enum Step {
     Parse {
         id: u64,
-        named: bool,
         undo: Option<Undo>,
         client_name: Bytes,
         visible: bool,
@@ -120,8 +128,7 @@ enum Step {
         effect: Effect,
         /// What it makes the server forget.
         forgotten: Option<Box<Forgotten>>,
-        /// The client has sent all of its copy data, though the server hasn't asked for them yet.
-        copied: bool,
+        early: EarlyData,
         visible: bool,
     },
     Close {
@@ -138,6 +145,12 @@ enum Step {
         unnamed: Option<Undo>,
     },
     Function,
+    /// What the server has answered of the Syncs within a COPY that has failed, and of one of ours.
+    CopySyncs {
+        answers: Vec<Status>,
+        /// The COPY was executed in a batch: the client owes its Sync, unless one is answered.
+        is_batch: bool,
+    },
     /// An answer of ours, and what to undo if it is never given.
     Local {
         answer: Bytes,
@@ -175,6 +188,8 @@ pub(crate) struct Exchange {
     copy_in: bool,
     /// It has done so, for the statement that was executed last.
     has_copied: bool,
+    /// How many Syncs the client has sent within the COPY.
+    copy_syncs: usize,
     /// The client's Sync is held back until it is known whether a COPY begins.
     sync_held: bool,
     /// An ErrorResponse was seen.
@@ -302,7 +317,10 @@ impl Exchange {
 
     /// Whether the client's next messages belong to this exchange.
     pub(crate) fn wants_client(&self) -> bool {
-        (self.batch_open || self.copy_in) && !self.is_verifying && self.steps.len() < STEPS_MAX
+        (self.batch_open || self.copy_in)
+            && !self.is_verifying
+            && !self.has_open_syncs()
+            && self.steps.len() < STEPS_MAX
     }
 
     /// Whether the client's last message was not taken: it waits until a statement has been compared with
@@ -362,7 +380,7 @@ impl Exchange {
         if copied {
             frontend::write_copy_fail(out, b"the client is gone");
         }
-        if !self.batch_open {
+        if !self.batch_open || self.has_open_syncs() {
             return;
         }
         if self.binds && !copied && !self.skipping {
@@ -373,8 +391,7 @@ impl Exchange {
                 }
                 return;
             }
-            // The error is for nobody, and says nothing of the statements used.
-            self.used.clear();
+            // The error is for nobody.
             self.doom(Refusal::no_such_statement(b""), out);
         }
         frontend::write_sync(out);

@@ -197,7 +197,7 @@ impl Refusal {
     pub(crate) fn no_memory(length: usize) -> Self {
         Self::error("53200", "the gate has no room for this message")
             .detail(format!("The message has {length} bytes. Gatekeeper holds it until the server takes it."))
-            .hint("Send large data by COPY, or raise memory_megabytes_max in the gate's [process] section.")
+            .hint("Send large data by COPY, or raise `memory_max` in the gate's [process] section.")
     }
 
     /// The rest of a message doesn't come.
@@ -292,6 +292,7 @@ impl Refusal {
     pub(crate) fn malformed(error: &ProtocolError) -> Self {
         let message = match error.fault() {
             Fault::Unterminated { .. } => "invalid string in message".into(),
+            Fault::Truncated { field: "target", .. } => "no data left in message".into(),
             Fault::Truncated { .. } => "insufficient data left in message".into(),
             Fault::Target { tag: b'D', byte } => format!("invalid DESCRIBE message subtype {byte}").into(),
             Fault::Target { byte, .. } => format!("invalid CLOSE message subtype {byte}").into(),
@@ -303,6 +304,13 @@ impl Refusal {
     /// What a simple Query that fails so leaves of the unnamed portal: one that runs and fails keeps it.
     pub(crate) fn leaves(&self, before: Left) -> Left {
         if self.code == "3B001" { Left::Failed } else { before }
+    }
+
+    /// A bound of ours.
+    pub(crate) fn too_many_portals(bound: usize) -> Self {
+        Self::error("54000", "too many portals in this batch")
+            .detail(format!("At most {bound} can be open until a Sync."))
+            .hint("Close portals, or send a Sync.")
     }
 
     /// A Parse has more than one statement. As PostgreSQL says it.

@@ -51,6 +51,12 @@ impl Dial {
         self.resolver.as_deref()
     }
 
+    /// The resolver of a name whose addresses are followed, and how often it is to be asked.
+    pub(crate) fn followed(&self) -> Option<(&Resolver, Duration)> {
+        let resolver = self.resolver()?;
+        Some((resolver, resolver.period()?))
+    }
+
     /// When a connection that is begun now has to be there.
     pub(crate) fn deadline(&self) -> Instant {
         Instant::now() + self.limit

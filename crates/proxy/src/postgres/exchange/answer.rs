@@ -55,7 +55,8 @@ impl Exchange {
             b'I' | b's' if !matches!(self.steps.front(), Some(Step::Query { .. })) => {
                 self.steps.pop_front();
             }
-            b'G' => self.begin_copy_in(),
+            b'G' => self.begin_copy_in(server),
+            b'E' if self.answered_syncs(None, client) => visible = false,
             b'E' => {
                 self.error(scope, frame, client, server);
                 visible = false;
@@ -66,7 +67,8 @@ impl Exchange {
                 visible = !matches!(self.steps.front(), Some(Step::Parse { visible: false, .. }));
             }
             b'Z' => {
-                visible = self.ready(scope, backend::parse_ready(body)?, client);
+                let status = backend::parse_ready(body)?;
+                visible = !self.answered_syncs(Some(status), client) && self.ready(scope, status, client);
             }
             _ => {}
         }
@@ -112,6 +114,7 @@ impl Exchange {
 
     fn answered_command(&mut self, scope: &mut Scope<'_>, body: &[u8]) -> Result<bool, ProtocolError> {
         let tag = backend::parse_command_tag(body)?;
+        self.copy_syncs = 0;
         match self.steps.front_mut() {
             Some(Step::Query { effects, done, .. }) => {
                 let is_next = effects.as_slice().first().is_some_and(|(place, _)| place == done);
@@ -138,21 +141,6 @@ impl Exchange {
         }
     }
 
-    fn begin_copy_in(&mut self) {
-        if let Some(Step::Execute { copied: true, .. }) = self.steps.front() {
-            // The data are with the server already, and so is what follows them.
-            return;
-        }
-        self.copy_in = true;
-        (self.has_copied, self.sync_held) = (true, false);
-        if matches!(self.steps.front(), Some(Step::Execute { .. })) {
-            // Whatever followed the Execute in the batch is read, and ignored, as part of the copy; the client sends
-            // another Sync after its data.
-            self.steps.truncate(1);
-            self.batch_open = true;
-        }
-    }
-
     fn error(&mut self, scope: &mut Scope<'_>, frame: &[u8], client: &mut BytesMut, server: &mut BytesMut) {
         let body = &frame[HEADER_LEN..];
         let fields = backend::parse_error(body);
@@ -165,8 +153,10 @@ impl Exchange {
         self.doubt(code);
         if matches!(self.steps.front(), Some(Step::Query { .. } | Step::Function | Step::Sync) | None) {
             client.extend_from_slice(frame);
-            return;
+            return self.ask_for_syncs(server);
         }
+        // It says nothing of the statements used.
+        let is_ours = matches!(self.steps.front(), Some(Step::Doomed(_)));
         match self.steps.front() {
             Some(Step::Doomed(refusal)) => refusal.write(client),
             Some(Step::Parse { client_name, .. }) if code == "42P05" => {
@@ -192,12 +182,13 @@ impl Exchange {
             }
         }
         // What the session's own transaction has changed is taken back with it.
-        if code == "26000" || (code == "0A000" && !scope.session.alters) {
+        if !is_ours && (code == "26000" || (code == "0A000" && !scope.session.alters)) {
             self.used.drain(..).for_each(|id| scope.server.statements.mark_stale(id));
         }
         self.prefix_failed |= self.prefix > 0;
         self.prefix = 0;
         self.skip_to_sync(scope, server);
+        self.ask_for_syncs(server);
     }
 
     /// Drops what the server skips, and undoes it.
@@ -212,8 +203,8 @@ impl Exchange {
         let mut skipped_query = false;
         for step in skipped.into_iter().rev() {
             match step {
-                Step::Parse { id, undo, named, .. } => {
-                    if named || id != 0 {
+                Step::Parse { id, undo, .. } => {
+                    if id != 0 {
                         scope.server.statements.remove(id);
                     }
                     undo.into_iter().for_each(|undo| scope.session.statements.undo(undo));

@@ -27,7 +27,7 @@ impl Exchange {
         let (id, client_name) = (statement.id, name.clone());
         scope.server.statements.unnamed = Some(id);
         frontend::write_parse(out, b"", &statement.sql, &statement.parameter_types);
-        self.steps.push_back(Step::Parse { id, named: false, undo, client_name, visible: true });
+        self.steps.push_back(Step::Parse { id, undo, client_name, visible: true });
         frontend::write_describe(out, Target::Statement, b"");
         let (statement, parameters) = (Arc::clone(statement), Bytes::new());
         self.steps.push_back(Step::Learn { client_name: name, statement, parameters });

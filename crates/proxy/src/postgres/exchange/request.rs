@@ -9,7 +9,7 @@ use wire::postgres::codec::HEADER_LEN;
 use wire::postgres::frontend::{self, Message, NO_VALUES, Target, key};
 use wire::sql::Pins as Reasons;
 
-use super::{Exchange, Forgotten, Portal, Scope, Step};
+use super::{EarlyData, Exchange, Forgotten, Portal, Scope, Step};
 use crate::postgres::batch::{ends_failed, has_no_values, is_empty};
 use crate::postgres::book::Act;
 use crate::postgres::classify::Analysis;
@@ -19,10 +19,13 @@ use crate::postgres::settings::ServerState;
 use crate::postgres::transaction::Deferred;
 
 /// A statement that no server has: describing it fails, on purpose.
-const NO_STATEMENT: &[u8] = b"gatekeeper refused this statement";
+pub(super) const NO_STATEMENT: &[u8] = b"gatekeeper refused this statement";
 
 /// A message of at least so many bytes isn't copied: what needs no change is passed on from where it is.
 const COPIED_MAX: usize = 256 * 1024;
+
+/// The most portals of one exchange that the gate follows.
+const PORTALS_MAX: usize = 10_000;
 
 /// What a placeholder's text is: allowed in a failed transaction, too.
 const PLACEHOLDER: &[u8] = b"ROLLBACK";
@@ -41,13 +44,13 @@ impl Exchange {
             frontend::write_execute(out, b"", 0);
             scope.server.statements.unnamed = None;
             let (id, client_name) = (0, Bytes::new());
-            self.steps.push_back(Step::Parse { id, named: false, undo: None, client_name, visible: false });
+            self.steps.push_back(Step::Parse { id, undo: None, client_name, visible: false });
             self.steps.push_back(Step::Bind { statement: None, visible: false });
             self.steps.push_back(Step::Execute {
                 statement: None,
                 effect,
                 forgotten: None,
-                copied: false,
+                early: EarlyData::Nothing,
                 visible: false,
             });
             self.batch_open = true;
@@ -134,7 +137,7 @@ impl Exchange {
         let placeholder = server.statements.placeholder();
         frontend::write_parse(out, placeholder.as_bytes(), PLACEHOLDER, &[]);
         let (undo, client_name) = (None, Bytes::new());
-        self.steps.push_back(Step::Parse { id: 0, named: false, undo, client_name, visible: false });
+        self.steps.push_back(Step::Parse { id: 0, undo, client_name, visible: false });
         placeholder
     }
 
@@ -264,7 +267,7 @@ impl Exchange {
             }
             frontend::write_parse(out, name, sql, types);
             let undo = Some(scope.session.statements.set(name, Some(Arc::clone(&statement))));
-            self.steps.push_back(Step::Parse { id: 0, named: false, undo, client_name, visible: true });
+            self.steps.push_back(Step::Parse { id: 0, undo, client_name, visible: true });
             return;
         }
         if self.in_failed && !ends_failed(&statement) && !is_empty(&statement) {
@@ -306,8 +309,7 @@ impl Exchange {
             self.make_room(scope, statement.id, out);
             frontend::write_parse(out, statement.server_name().as_bytes(), sql, types);
         }
-        let (id, named) = (statement.id, !name.is_empty());
-        self.steps.push_back(Step::Parse { id, named, undo, client_name, visible: true });
+        self.steps.push_back(Step::Parse { id: statement.id, undo, client_name, visible: true });
     }
 
     /// Prepares the statement on this server connection if it is missing there.
@@ -337,7 +339,7 @@ impl Exchange {
             scope.server.statements.unnamed = Some(id);
             frontend::write_parse(out, b"", &statement.sql, &statement.parameter_types);
         }
-        self.steps.push_back(Step::Parse { id, named, undo: None, client_name, visible: false });
+        self.steps.push_back(Step::Parse { id, undo: None, client_name, visible: false });
     }
 
     /// The same on a connection of the session's own, which lacks only transaction control whose Parse was answered here.
@@ -380,6 +382,9 @@ impl Exchange {
         if named.as_ref().is_some_and(|statement| statement.is_stale()) {
             return self.doom(Refusal::stale_plan(), out);
         }
+        if self.portals.len() >= PORTALS_MAX {
+            return self.doom(Refusal::too_many_portals(PORTALS_MAX), out);
+        }
         let bound = Portal { statement: statement.clone(), is_spent: false };
         self.portals.insert(Bytes::copy_from_slice(key(portal)), bound);
         match statement {
@@ -400,7 +405,10 @@ impl Exchange {
             Some(statement) if scope.session.shared => {
                 self.ensure(scope, &statement, !name.is_empty(), out);
                 let server_name = if name.is_empty() { String::new() } else { statement.server_name() };
-                if !name.is_empty() {
+                if !name.is_empty()
+                    && self.used.last() != Some(&statement.id)
+                    && self.used.len() < PORTALS_MAX
+                {
                     self.used.push(statement.id);
                 }
                 self.write_bind(out, portal, server_name.as_bytes(), rest);
@@ -432,7 +440,7 @@ impl Exchange {
                 let Some(statement) = scope.session.statements.get(name).cloned() else {
                     return self.doom(Refusal::no_such_statement(name), out);
                 };
-                let is_silent = self.in_failed && statement.analysis.is_control;
+                let is_silent = self.in_failed && statement.analysis.returns_nothing();
                 if scope.session.deallocates(&statement) || is_silent {
                     self.local(backend::write_parameter_description_empty, None);
                     return self.local(backend::write_no_data, None);
@@ -468,7 +476,9 @@ impl Exchange {
         frame: &[u8],
         out: &mut BytesMut,
     ) {
-        if target == Target::Statement {
+        if target == Target::Portal {
+            self.portals.remove(key(name));
+        } else {
             let undo = Some(scope.session.statements.set(name, None));
             if scope.session.shared {
                 return self.local(backend::write_close_complete, undo);
@@ -497,19 +507,16 @@ impl Exchange {
         }
         out.extend_from_slice(frame);
         self.has_copied = false;
-        self.in_failed &= !statement.as_ref().is_some_and(|it| ends_failed(it));
+        self.in_failed = self.in_failed && !statement.as_ref().is_some_and(|it| ends_failed(it));
         let effect =
             statement.as_ref().and_then(|it| it.analysis.first_effect()).cloned().unwrap_or_default();
-        let forgets = |names| Box::new(Forgotten { names, server: scope.server.statements.clone() });
-        let forgotten = match effect.act {
-            Act::DiscardAll => Some(forgets(scope.session.statements.clear())),
-            Act::DeallocateAll => Some(forgets(scope.session.statements.clear_named())),
-            _ => None,
-        };
-        if forgotten.is_some() {
-            scope.server.statements.clear();
-        }
-        self.steps.push_back(Step::Execute { statement, effect, forgotten, copied: false, visible: true });
+        // The unnamed statement, which this may be itself, stays.
+        let forgotten = matches!(effect.act, Act::DiscardAll | Act::DeallocateAll).then(|| {
+            let names = scope.session.statements.clear_named();
+            Box::new(Forgotten { names, server: std::mem::take(&mut scope.server.statements) })
+        });
+        let early = EarlyData::Nothing;
+        self.steps.push_back(Step::Execute { statement, effect, forgotten, early, visible: true });
     }
 
     /// The statement that a portal was made of.
@@ -557,7 +564,7 @@ impl Exchange {
 
 /// A Parse that is the client's, and fails.
 fn fails(client_name: Bytes) -> Step {
-    Step::Parse { id: 0, named: false, undo: None, client_name, visible: true }
+    Step::Parse { id: 0, undo: None, client_name, visible: true }
 }
 
 /// Which statement (`None`: all) the text deallocates.

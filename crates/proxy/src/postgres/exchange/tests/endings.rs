@@ -214,6 +214,24 @@ fn a_sync_behind_a_copy_is_sent_once_it_is_known_that_none_begins() {
 }
 
 #[test]
+fn the_syncs_behind_copy_data_that_fail_are_answered_as_often_as_by_the_server() {
+    let mut dialogue = Dialogue::new();
+    dialogue.client(|out| frontend::write_query(out, b"COPY t FROM STDIN"));
+    dialogue.server(|out| out.extend_from_slice(b"G\0\0\0\x07\0\0\0"));
+    let data = b"d\0\0\0\x05xS\0\0\0\x04S\0\0\0\x04";
+    assert_eq!(dialogue.client(|out| out.extend_from_slice(data)), "d S S");
+    assert_eq!(dialogue.server(error("22P04")), "E22P04");
+    assert_eq!(dialogue.take_to_server(), "S Dgatekeeper refused this statement S");
+    assert_eq!(dialogue.server(ready(Status::Idle)), "ZI");
+    // The server has read one of both within the COPY: the other and the gate's are answered.
+    assert_eq!(dialogue.server(ready(Status::Idle)) + &dialogue.server(ready(Status::Idle)), "");
+    assert!(!dialogue.exchange.is_done() && !dialogue.exchange.wants_client());
+    assert_eq!(dialogue.server(error("26000")), "ZI");
+    assert_eq!(dialogue.server(ready(Status::Idle)), "");
+    assert!(dialogue.exchange.is_done());
+}
+
+#[test]
 fn a_client_that_is_gone_leaves_nothing_open() {
     let mut dialogue = Dialogue::new();
     dialogue.client(run(b"", b"COPY t FROM STDIN"));

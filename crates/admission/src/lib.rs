@@ -15,6 +15,7 @@ mod clients;
 mod connections;
 mod contention;
 mod cost;
+mod egress;
 mod event;
 mod gate;
 mod lanes;
@@ -36,6 +37,7 @@ mod without;
 mod work;
 
 pub use action::{Action, Reason};
+pub use egress::{Cutoffs, Egress, EgressOrder, EgressPolicy, Ending, Grant, Size, Stream};
 pub use event::{Event, Lane};
 pub use gate::{EVENTS_MAX, Gate};
 pub use learned::{Learned, LearnedSpeed, LearnedType, LearnedVariation};

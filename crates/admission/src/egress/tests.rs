@@ -1,0 +1,308 @@
+//! The uplink's orders, bounds and aging.
+
+use std::vec;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn uplink(order: EgressOrder) -> Egress {
+    Egress::new(EgressPolicy { order, quantum: 1_000, ..EgressPolicy::default() })
+}
+
+fn known(egress: &mut Egress, bytes: u64) -> Stream {
+    let stream = egress.open(Size::Known(bytes)).unwrap();
+    egress.offer(stream, bytes);
+    stream
+}
+
+/// The order in which everything is sent.
+fn drain(egress: &mut Egress) -> Vec<Stream> {
+    std::iter::from_fn(|| egress.next(Instant::ZERO).map(|grant| grant.stream)).collect()
+}
+
+#[test]
+fn fair_gives_each_response_a_quantum_in_turn() {
+    let mut egress = uplink(EgressOrder::Fair);
+    let [a, b] = [3_000, 1_500].map(|bytes| known(&mut egress, bytes));
+    assert_eq!(drain(&mut egress), [a, b, a, b, a]);
+}
+
+#[test]
+fn a_response_that_is_offered_more_bytes_keeps_its_turn() {
+    let mut egress = uplink(EgressOrder::Fair);
+    let [a, b] = [1_000, 5_000].map(|bytes| known(&mut egress, bytes));
+    assert_eq!(egress.next(Instant::ZERO).unwrap().stream, a);
+    egress.offer(b, 1_000);
+    egress.offer(a, 1_000);
+    egress.offer(b, 1_000);
+    assert_eq!(egress.next(Instant::ZERO).unwrap().stream, b);
+}
+
+#[test]
+fn the_response_with_the_fewest_bytes_remaining_goes_first_and_interrupts() {
+    let mut egress = uplink(EgressOrder::ShortestRemaining);
+    let large = known(&mut egress, 3_000);
+    assert_eq!(egress.next(Instant::ZERO).unwrap().stream, large);
+    let [small, middle] = [500, 2_500].map(|bytes| known(&mut egress, bytes));
+    // 2000 of the large one remain: fewer than of the middle one.
+    assert_eq!(drain(&mut egress), [small, large, large, middle, middle, middle]);
+}
+
+#[test]
+fn equal_responses_go_one_after_the_other() {
+    let mut egress = uplink(EgressOrder::ShortestRemaining);
+    let [a, b] = [2_000, 2_000].map(|bytes| known(&mut egress, bytes));
+    assert_eq!(drain(&mut egress), [a, a, b, b]);
+}
+
+#[test]
+fn within_a_band_responses_are_alike_and_a_shrinking_one_rises() {
+    let mut egress = uplink(EgressOrder::Bands(Cutoffs::Fixed(vec![1_000])));
+    let [a, b] = [2_500, 1_500].map(|bytes| known(&mut egress, bytes));
+    // After its first turn `b` has 500 left, and is in the first band.
+    assert_eq!(drain(&mut egress), [a, b, b, a, a]);
+}
+
+#[test]
+fn a_packet_without_data_has_a_band_of_its_own() {
+    let mut egress = uplink(EgressOrder::Bands(Cutoffs::published_with_control()));
+    let small = known(&mut egress, 200);
+    let control = known(&mut egress, 40);
+    assert_eq!(drain(&mut egress), [control, small]);
+}
+
+#[test]
+fn of_responses_of_unknown_size_the_one_that_has_sent_least_goes_first() {
+    let mut egress = uplink(EgressOrder::ShortestRemaining);
+    let old = egress.open(Size::Unknown).unwrap();
+    egress.offer(old, 10_000);
+    for _ in 0..3 {
+        egress.next(Instant::ZERO);
+    }
+    let new = egress.open(Size::Unknown).unwrap();
+    egress.offer(new, 2_000);
+    assert_eq!(drain(&mut egress)[..2], [new, new]);
+}
+
+#[test]
+fn the_size_of_a_type_is_learned() {
+    let mut egress = uplink(EgressOrder::ShortestRemaining);
+    let [page, image] = [RequestType(1), RequestType(2)];
+    for (kind, bytes) in [(page, 500), (image, 5_000)] {
+        let stream = egress.open(Size::OfType(kind)).unwrap();
+        egress.offer(stream, bytes);
+        drain(&mut egress);
+        egress.close(stream, Some(kind), Ending::Whole);
+    }
+    let [image, page] = [image, page].map(|kind| {
+        let stream = egress.open(Size::OfType(kind)).unwrap();
+        egress.offer(stream, 400);
+        stream
+    });
+    assert_eq!(drain(&mut egress), [page, image]);
+}
+
+#[test]
+fn a_response_larger_than_its_estimate_counts_by_what_it_has_sent() {
+    let mut egress = uplink(EgressOrder::ShortestRemaining);
+    let kind = RequestType(1);
+    let first = egress.open(Size::OfType(kind)).unwrap();
+    egress.offer(first, 1_000);
+    drain(&mut egress);
+    egress.close(first, Some(kind), Ending::Whole);
+    let larger = egress.open(Size::OfType(kind)).unwrap();
+    egress.offer(larger, 6_000);
+    let other = known(&mut egress, 2_500);
+    // 1000 were expected; then 1000 sent are as good as 1000 left, then 2000, and then the other one goes.
+    assert_eq!(drain(&mut egress)[..5], [larger, larger, larger, other, other]);
+}
+
+#[test]
+fn what_a_client_does_not_take_is_put_back_and_others_go_on() {
+    let mut egress = uplink(EgressOrder::ShortestRemaining);
+    let [small, large] = [800, 2_000].map(|bytes| known(&mut egress, bytes));
+    let grant = egress.next(Instant::ZERO).unwrap();
+    assert_eq!(grant, Grant { stream: small, bytes: 800 });
+    egress.blocked(small, 300);
+    assert_eq!(egress.held(), 2_300);
+    assert_eq!(egress.next(Instant::ZERO).unwrap().stream, large);
+    egress.writable(small);
+    assert_eq!(egress.next(Instant::ZERO).unwrap(), Grant { stream: small, bytes: 300 });
+}
+
+#[test]
+fn turns_are_paced_at_the_rate_and_a_delayed_timer_costs_none_of_it() {
+    let policy = EgressPolicy { rate: Some(1_000_000), quantum: 1_000, ..EgressPolicy::default() };
+    let mut egress = Egress::new(policy);
+    known(&mut egress, 100_000);
+    let start = Instant::from_nanos(1_000_000_000);
+    let mut sent = 0;
+    // Asked every 1.5 ms only, for 60 ms.
+    for at in 0..40_u64 {
+        let now = start.after(Duration::from_micros(1_500 * at));
+        while let Some(grant) = egress.next(now) {
+            sent += grant.bytes;
+        }
+        assert!(egress.next_timeout().unwrap() > now);
+    }
+    // 58.5 ms at 1000 bytes a millisecond, and at most 2 ms of it in advance.
+    assert!((58_500..=62_500).contains(&sent), "{sent}");
+}
+
+#[test]
+fn there_are_no_more_responses_than_may_be() {
+    let mut egress = Egress::new(EgressPolicy { streams_max: 2, ..EgressPolicy::default() });
+    let first = egress.open(Size::Unknown).unwrap();
+    assert!(egress.open(Size::Unknown).is_some() && egress.open(Size::Unknown).is_none());
+    egress.close(first, None, Ending::Broken);
+    assert!(egress.open(Size::Unknown).is_some());
+}
+
+#[test]
+fn what_waits_is_bounded_and_a_response_that_nobody_reads_stops_no_other() {
+    let policy = EgressPolicy { held_max: 5_000, window: 4_000, quantum: 1_000, ..EgressPolicy::default() };
+    let mut egress = Egress::new(policy);
+    let [idle, other] = [(); 2].map(|()| egress.open(Size::Unknown).unwrap());
+    assert_eq!(egress.room(idle), 4_000);
+    egress.offer(idle, 4_000);
+    assert_eq!((egress.room(idle), egress.room(other)), (0, 1_000));
+    egress.offer(other, 1_000);
+    assert_eq!(egress.room(other), 0);
+    let third = egress.open(Size::Unknown).unwrap();
+    assert_eq!(egress.room(third), 1_000);
+}
+
+/// After how many turns a fair uplink has sent the first response, of `large` bytes, while one of 1000 bytes
+/// comes before each turn.
+fn fair_turns(large: f64) -> usize {
+    let mut left = vec![large];
+    (0..)
+        .find(|_| {
+            left.push(1_000.0);
+            let mut budget = 1_000.0;
+            while budget > 1e-6 {
+                let least = left.iter().copied().fold(f64::MAX, f64::min);
+                let share = least.min(budget / left.len() as f64);
+                budget -= share * left.len() as f64;
+                left.iter_mut().for_each(|left| *left -= share);
+                let first = left[0];
+                left.retain(|&left| left > 1e-6);
+                if first <= 1e-6 {
+                    return true;
+                }
+            }
+            false
+        })
+        .unwrap()
+}
+
+#[test]
+fn a_response_is_overdue_when_a_fair_uplink_had_sent_it_and_gets_every_second_turn_from_then_on() {
+    let policy = EgressPolicy { aging: Some(1.0), quantum: 1_000, ..EgressPolicy::default() };
+    let mut egress = Egress::new(policy);
+    let large = known(&mut egress, 10_000);
+    let mut turns = Vec::new();
+    for _ in 0..300 {
+        // Small ones fill the uplink without end.
+        known(&mut egress, 1_000);
+        turns.push(egress.next(Instant::ZERO).unwrap().stream == large);
+    }
+    let first = turns.iter().position(|&large| large).unwrap();
+    let fair = fair_turns(10_000.0);
+    assert!((fair..=fair + 2).contains(&first), "{first}, {fair}");
+    assert_eq!(turns.iter().filter(|&&large| large).count(), 10);
+    // Its last thousand is as short as a small one, and the older of the two goes first.
+    assert_eq!(turns.iter().rposition(|&large| large), Some(first + 17));
+}
+
+#[test]
+fn without_aging_a_large_response_waits_as_long_as_there_are_small_ones() {
+    let mut egress = uplink(EgressOrder::ShortestRemaining);
+    let large = known(&mut egress, 10_000);
+    for _ in 0..1_000 {
+        known(&mut egress, 1_000);
+        assert_ne!(egress.next(Instant::ZERO).unwrap().stream, large);
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Open(u64, u8),
+    Offer(usize, u64),
+    Next(u8),
+    Writable(usize),
+    Close(usize, bool),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        (1..50_000_u64, 0..3_u8).prop_map(|(size, known)| Step::Open(size, known)),
+        (0..8_usize, 1..20_000_u64).prop_map(|(stream, bytes)| Step::Offer(stream, bytes)),
+        (0..4_u8).prop_map(Step::Next),
+        (0..8_usize).prop_map(Step::Writable),
+        (0..8_usize, any::<bool>()).prop_map(|(stream, whole)| Step::Close(stream, whole)),
+    ]
+}
+
+fn orders() -> impl Strategy<Value = EgressOrder> {
+    prop_oneof![
+        Just(EgressOrder::Fair),
+        Just(EgressOrder::ShortestRemaining),
+        Just(EgressOrder::Bands(Cutoffs::published())),
+        Just(EgressOrder::Bands(Cutoffs::Learned)),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn bytes_are_conserved_and_the_uplink_never_idles_while_a_client_takes_bytes(
+        order in orders(),
+        aging in prop_oneof![Just(None), Just(Some(1.0)), Just(Some(3.0))],
+        steps in prop::collection::vec(step(), 1..200),
+    ) {
+        let policy = EgressPolicy { order, aging, quantum: 1_448, streams_max: 8, ..EgressPolicy::default() };
+        let mut egress = Egress::new(policy);
+        // What waits of each, and whether its client takes bytes.
+        let mut all: Vec<(Stream, u64, bool)> = Vec::new();
+        for step in steps {
+            match step {
+                Step::Open(size, known) => {
+                    let kind = RequestType(u64::from(known));
+                    let size = [Size::Known(size), Size::OfType(kind), Size::Unknown][usize::from(known)];
+                    all.extend(egress.open(size).map(|stream| (stream, 0, true)));
+                }
+                Step::Offer(at, bytes) => if let Some(one) = all.get_mut(at) {
+                    egress.offer(one.0, bytes);
+                    one.1 += bytes;
+                },
+                Step::Next(left) => {
+                    let grant = egress.next(Instant::ZERO);
+                    prop_assert_eq!(grant.is_some(), all.iter().any(|one| one.1 > 0 && one.2));
+                    let Some(grant) = grant else { continue };
+                    let one = all.iter_mut().find(|one| one.0 == grant.stream).unwrap();
+                    prop_assert!(one.2 && grant.bytes > 0 && grant.bytes <= one.1.min(1_448));
+                    let unwritten = if left == 0 { grant.bytes / 2 } else { 0 };
+                    one.1 -= grant.bytes - unwritten;
+                    if unwritten > 0 {
+                        egress.blocked(one.0, unwritten);
+                        one.2 = false;
+                    }
+                }
+                Step::Writable(at) => if let Some(one) = all.get_mut(at) {
+                    egress.writable(one.0);
+                    one.2 = true;
+                },
+                Step::Close(at, whole) => if at < all.len() {
+                    let (stream, waiting, _) = all.swap_remove(at);
+                    // What waits of a response that ends is given up.
+                    let held = egress.held();
+                    egress.close(stream, None, if whole { Ending::Whole } else { Ending::Broken });
+                    prop_assert_eq!(egress.held(), held - waiting);
+                },
+            }
+            prop_assert_eq!(egress.held(), all.iter().map(|one| one.1).sum::<u64>());
+            prop_assert_eq!(egress.streams(), all.len());
+        }
+    }
+}

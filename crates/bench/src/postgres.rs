@@ -133,12 +133,25 @@ impl PrivateServer {
     /// # Errors
     /// If it doesn't start again (the message quotes its log).
     pub fn restart(&mut self, how: Stop) -> Result<(), Error> {
+        self.stop(how);
+        self.start_again()
+    }
+
+    /// Stops the server, and keeps its data.
+    pub fn stop(&mut self, how: Stop) {
         let immediate = (Signal::QUIT, IMMEDIATE_STOP_BOUND);
         let steps = match how {
             Stop::Fast => &[(Signal::INT, FAST_STOP_BOUND), immediate][..],
             Stop::Immediate => &[immediate][..],
         };
         process::end(&mut self.child, steps);
+    }
+
+    /// Starts a stopped server with the same data at the same port; returns when it answers queries.
+    ///
+    /// # Errors
+    /// If it doesn't start (the message quotes its log).
+    pub fn start_again(&mut self) -> Result<(), Error> {
         self.child = spawn_server(&self.binaries, self.owner, self.directory.path(), &self.options)?;
         wait_until_ready(&self.binaries, &mut self.child, self.directory.path(), self.port, &self.password)
     }

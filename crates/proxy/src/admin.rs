@@ -5,6 +5,7 @@
 //! | `/metrics` | what [`crate::metrics`] declares, in the text format of Prometheus (OpenMetrics 1.0) |
 //! | `/healthz` | 200 as long as the process lives |
 //! | `/readyz` | 200 while clients are served; 503 before the gates listen and while they drain. Overload doesn't count: a full queue is the gate at work |
+//! | `/readyz?upstream` | 503 also while a gate has no upstream that is up; `?upstream=NAME` asks of one gate |
 //! | `/status` | the state of every gate, as JSON ([`Status`]) |
 //! | `/types` | the learned table, as JSON ([`TypesReport`]); `?gate=NAME` for one gate |
 //! | `/gates/NAME` | what can be changed of a gate, as JSON ([`GateSettings`]); `PATCH` changes it (`admin/change.rs`) |
@@ -40,6 +41,7 @@ pub use crate::lateness::LatenessView;
 use crate::listener::{SocketFile, bind_socket};
 use crate::memory;
 use crate::observe::{Totals, TypeRow};
+use crate::upstream::health::Condition;
 
 mod change;
 mod names;
@@ -53,7 +55,7 @@ pub use token::{Token, TokenError};
 pub(crate) use report::named_classes;
 pub use report::{
     ClassStatus, CountsReport, GateStatus, GateTypes, LatenessReport, MemoryStatus, PoolStatus, Status,
-    TargetReport, TimesReport, TypeReport, TypesReport,
+    TargetReport, TimesReport, TypeReport, TypesReport, UpstreamStatus,
 };
 
 /// The most admin connections at once: a few scrapers and people.
@@ -92,6 +94,10 @@ pub trait GateView: Send + Sync {
         let _ = class;
         None
     }
+    /// The addresses of its service, and whether each is there.
+    fn upstreams(&self) -> Vec<UpstreamView> {
+        Vec::new()
+    }
     /// Its pools of server connections.
     fn pools(&self) -> Vec<PoolView>;
     /// Its clients.
@@ -108,6 +114,21 @@ pub trait GateView: Send + Sync {
     fn pins(&self) -> Vec<(&'static str, u32)> {
         Vec::new()
     }
+}
+
+/// One address of a gate's service.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UpstreamView {
+    /// Where it is.
+    pub address: String,
+    /// Whether it is there.
+    pub condition: Condition,
+    /// For how long it has been so.
+    pub since: Duration,
+    /// How often it has failed.
+    pub failures: u64,
+    /// Why it failed last, and how long ago.
+    pub last_error: Option<(String, Duration)>,
 }
 
 /// One pool of server connections.
@@ -373,9 +394,32 @@ async fn metrics(State(Desk { admin, .. }): State<Desk>) -> Response {
     }
 }
 
-async fn ready(State(Desk { admin, .. }): State<Desk>) -> (StatusCode, String) {
-    let code = if admin.is_ready() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (code, format!("{}\n", admin.phase_name()))
+#[derive(Deserialize)]
+struct ReadyQuery {
+    /// Whether upstreams count: empty for those of all gates, else a gate's name.
+    upstream: Option<String>,
+}
+
+async fn ready(
+    State(Desk { admin, .. }): State<Desk>,
+    Query(query): Query<ReadyQuery>,
+) -> (StatusCode, String) {
+    if !admin.is_ready() {
+        return (StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", admin.phase_name()));
+    }
+    let Some(asked) = query.upstream else { return (StatusCode::OK, "ready\n".to_owned()) };
+    let mut gates = admin.gates();
+    gates.retain(|gate| asked.is_empty() || gate.name() == asked);
+    if gates.is_empty() {
+        return (StatusCode::NOT_FOUND, format!("there is no gate {asked:?}\n"));
+    }
+    let is_reached = |gate: &dyn GateView| gate.upstreams().iter().any(|it| it.condition == Condition::Up);
+    gates.retain(|gate| !is_reached(&**gate));
+    let lines = gates.iter().map(|gate| format!("gate {}: no upstream is up\n", gate.name()));
+    match lines.collect::<String>() {
+        lines if lines.is_empty() => (StatusCode::OK, "ready\n".to_owned()),
+        lines => (StatusCode::SERVICE_UNAVAILABLE, lines),
+    }
 }
 
 async fn status(State(Desk { admin, .. }): State<Desk>) -> Json<Status> {

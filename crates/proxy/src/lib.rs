@@ -27,4 +27,5 @@ mod upstream;
 
 pub use stream::Keepalive;
 pub use upstream::address::{Address, ConnectError};
+pub use upstream::health::{Condition, Health};
 pub use upstream::resolver::{Answer, Lookup};

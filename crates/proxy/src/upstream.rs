@@ -2,5 +2,6 @@
 
 pub(crate) mod address;
 pub(crate) mod dial;
+pub(crate) mod health;
 pub(crate) mod pool;
 pub(crate) mod resolver;

@@ -4,13 +4,15 @@
 
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use admission::{Capacity, Event, Goal, HeldTarget, Lane, RequestType, Snapshot, TypeSnapshot, Work};
+use proxy::Condition;
 use proxy::admin::{
     Admin, AdminSocket, BODY_BYTES_MAX, CONNECTIONS_MAX, CapacityWords, ClientsView, GateView, PoolView,
-    Status, TargetReport, Token, TypesReport, serve,
+    Status, TargetReport, Token, TypesReport, UpstreamView, serve,
 };
 use proxy::observe::{Observer, Totals, TypeName, TypeRow};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -22,6 +24,7 @@ const READ: RequestType = RequestType(1);
 #[derive(Default)]
 struct Fake {
     capacity: Mutex<Option<Capacity>>,
+    is_there: AtomicBool,
 }
 
 impl Fake {
@@ -113,6 +116,14 @@ impl GateView for Fake {
         totals
     }
 
+    fn upstreams(&self) -> Vec<UpstreamView> {
+        let is_there = self.is_there.load(Ordering::Relaxed);
+        let condition = if is_there { Condition::Up } else { Condition::Down };
+        let error = ("no route".to_owned(), Duration::from_secs(1));
+        let (since, failures) = (Duration::from_secs(2), 3);
+        vec![UpstreamView { address: "db".into(), condition, since, failures, last_error: Some(error) }]
+    }
+
     fn pools(&self) -> Vec<PoolView> {
         vec![PoolView { user: "app".into(), database: "shop".into(), connections: 5, idle: 2, spare: 0 }]
     }
@@ -165,6 +176,26 @@ async fn health_is_ok_from_the_start_and_readiness_follows_the_gates() {
 }
 
 #[tokio::test]
+async fn readiness_asks_for_upstreams_only_where_it_is_told_to() {
+    let admin = Admin::new("1.2.3");
+    let gate = Fake::new();
+    admin.add_gate(Arc::clone(&gate) as Arc<dyn GateView>);
+    admin.answer_for(["gate".to_owned()]);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(serve(listener, Arc::clone(&admin)));
+    assert_eq!(get(address, "/readyz?upstream").await.2, "starting\n");
+    admin.set_ready();
+    assert_eq!(get(address, "/readyz").await.0, "HTTP/1.1 200 OK");
+    let (status, _, body) = get(address, "/readyz?upstream").await;
+    assert_eq!((&*status, &*body), ("HTTP/1.1 503 Service Unavailable", "gate shop: no upstream is up\n"));
+    assert_eq!(get(address, "/readyz?upstream=shop").await.0, "HTTP/1.1 503 Service Unavailable");
+    assert_eq!(get(address, "/readyz?upstream=other").await.0, "HTTP/1.1 404 Not Found");
+    gate.is_there.store(true, Ordering::Relaxed);
+    assert_eq!(get(address, "/readyz?upstream").await.2, "ready\n");
+}
+
+#[tokio::test]
 async fn status_tells_the_state_of_every_gate() {
     let (address, _admin) = listening().await;
     let (_, head, body) = get(address, "/status").await;
@@ -178,6 +209,9 @@ async fn status_tells_the_state_of_every_gate() {
     assert_eq!(gate.requests.rejected_total, 3);
     assert_eq!(gate.requests.rejected_by_reason["queue_timeout"], 2);
     assert_eq!((gate.pools[0].user.as_str(), gate.pools[0].idle), ("app", 2));
+    let upstream = &gate.upstreams[0];
+    assert_eq!((&*upstream.address, &*upstream.state, upstream.failures_total), ("db", "down", 3));
+    assert_eq!((upstream.last_error.as_deref(), upstream.last_error_seconds), (Some("no route"), Some(1.0)));
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use admission::{ClassSnapshot, GroupSnapshot, HeldTarget, Mode, RequestType, Snapshot, TypeSnapshot, Work};
 use serde::{Deserialize, Serialize};
 
-use super::{GateView, LatenessView, PoolView};
+use super::{GateView, LatenessView, PoolView, UpstreamView};
 use crate::memory::MemoryView;
 use crate::observe::{Counts, REASONS, TimeSummary, Totals, TypeRow, lane_name, shares};
 
@@ -47,6 +47,9 @@ pub struct GateStatus {
     pub mode: String,
     pub listen: String,
     pub upstream: String,
+    /// Its addresses one by one.
+    #[serde(default)]
+    pub upstreams: Vec<UpstreamStatus>,
     pub load_seconds: f64,
     pub capacity_seconds: Option<f64>,
     /// The most requests in flight, where a controller finds that.
@@ -161,6 +164,37 @@ pub struct GroupStatus {
     pub in_flight: u32,
     /// Those that had their turn and wait for room in the group.
     pub waiting: usize,
+}
+
+/// One address of a gate's service in `/status`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UpstreamStatus {
+    /// Where it is.
+    pub address: String,
+    /// `unknown`, `up` or `down`.
+    pub state: String,
+    /// For how long it has been so.
+    pub since_seconds: f64,
+    /// How often it has failed.
+    pub failures_total: u64,
+    /// Why it failed last.
+    pub last_error: Option<String>,
+    /// How long ago that was.
+    pub last_error_seconds: Option<f64>,
+}
+
+impl From<UpstreamView> for UpstreamStatus {
+    fn from(view: UpstreamView) -> Self {
+        let (last_error, ago) = view.last_error.unzip();
+        Self {
+            address: view.address,
+            state: view.condition.as_str().to_owned(),
+            since_seconds: view.since.as_secs_f64(),
+            failures_total: view.failures,
+            last_error,
+            last_error_seconds: ago.map(|ago| ago.as_secs_f64()),
+        }
+    }
 }
 
 /// One pool in `/status`.
@@ -278,6 +312,7 @@ impl GateStatus {
             mode: gate.mode().to_owned(),
             listen: gate.listen(),
             upstream: gate.upstream(),
+            upstreams: gate.upstreams().into_iter().map(UpstreamStatus::from).collect(),
             load_seconds: work_seconds(snapshot.load),
             capacity_seconds: snapshot.capacity.map(work_seconds),
             capacity_requests: snapshot.capacity_found,

@@ -7,7 +7,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ use crate::stream::{Keepalive, Stream};
 use crate::tls::Connector;
 use crate::upstream::address::{Address, ConnectError};
 use crate::upstream::dial::Dial;
+use crate::upstream::health::{Health, Lack, Named};
 use crate::upstream::resolver::Lookup;
 
 /// A connection idle for less than this is hardly being closed: no server in use closes earlier.
@@ -35,10 +36,6 @@ const STREAM_WINDOW: u32 = 256 * 1024;
 /// another leaves lying. It also bounds (by its half) the small frames that h2 lets wait before it takes them for an
 /// attack, and ends the connection with all its streams; a service that sends messages of some bytes sends many.
 const CONNECTION_WINDOW: u32 = 1 << 30;
-/// After a failure an endpoint isn't tried for so long, twice as long each time …
-const DOWN_MIN: Duration = Duration::from_secs(1);
-/// … but at most for so long.
-const DOWN_MAX: Duration = Duration::from_secs(30);
 
 /// How a connection is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,18 +59,11 @@ struct Idle {
     since: Instant,
 }
 
-/// What is known of an endpoint's health.
-#[derive(Debug, Default)]
-struct Health {
-    /// Failures in a row.
-    failures: u32,
-    /// Not to be tried before.
-    down_until: Option<Instant>,
-}
-
 /// How to reach it.
 #[derive(Clone, Debug)]
 pub(crate) struct Reach {
+    /// Whose it is.
+    pub(crate) gate: Arc<str>,
     pub(crate) speaks: Speaks,
     pub(crate) tls: Option<Arc<Connector>>,
     pub(crate) connect_timeout: Duration,
@@ -99,9 +89,7 @@ pub(crate) struct Endpoint {
     idle: Mutex<Vec<Idle>>,
     /// The one that all share.
     shared: Mutex<Option<(http2::SendRequest<ToService>, Option<SocketAddr>)>>,
-    /// It has failed since it answered last. Nobody who finds it well need look further.
-    fails: AtomicBool,
-    health: Mutex<Health>,
+    pub(crate) health: Health,
 }
 
 impl Endpoint {
@@ -116,15 +104,23 @@ impl Endpoint {
             connections: Arc::default(),
             idle: Mutex::default(),
             shared: Mutex::default(),
-            fails: AtomicBool::new(false),
-            health: Mutex::default(),
+            health: Health::default(),
         })
     }
 
     /// Whether that is how it is reached. With TLS it never is: the files may hold something else by now.
     pub(crate) fn is_reached(&self, reach: &Reach) -> bool {
-        let Reach { speaks, tls, connect_timeout, lookup: _, dns_ttl, keepalive: _, idle_max, fields_max } =
-            &self.reach;
+        let Reach {
+            gate: _,
+            speaks,
+            tls,
+            connect_timeout,
+            lookup: _,
+            dns_ttl,
+            keepalive: _,
+            idle_max,
+            fields_max,
+        } = &self.reach;
         (*speaks, *connect_timeout, *dns_ttl, *idle_max, *fields_max)
             == (reach.speaks, reach.connect_timeout, reach.dns_ttl, reach.idle_max, reach.fields_max)
             && tls.is_none()
@@ -153,31 +149,38 @@ impl Endpoint {
 
     /// When it may be tried again, if it isn't well.
     pub(crate) fn down_until(&self) -> Option<Instant> {
-        self.health.lock().down_until.filter(|until| *until > Instant::now())
+        self.health.down_until()
     }
 
     /// It didn't answer, or not as a service that is well does.
-    pub(crate) fn failed(&self, why: &dyn std::fmt::Display) {
-        let mut health = self.health.lock();
-        self.fails.store(true, Ordering::Relaxed);
-        health.failures = health.failures.saturating_add(1);
-        let pause = DOWN_MIN.saturating_mul(1 << (health.failures - 1).min(10)).min(DOWN_MAX);
-        health.down_until = Some(Instant::now() + pause);
-        if health.failures == 1 {
-            tracing::warn!(endpoint = %self.address, %why, "an endpoint of the service fails");
-        }
+    pub(crate) fn failed(&self, lack: Lack, why: &dyn std::fmt::Display) {
+        self.health.failed(self.named(), lack, why);
     }
 
     /// It answered.
     pub(crate) fn succeeded(&self) {
-        if !self.fails.load(Ordering::Relaxed) {
-            return;
+        self.health.answered(self.named());
+    }
+
+    fn named(&self) -> Named<'_> {
+        Named { gate: &self.reach.gate, address: &self.address }
+    }
+
+    /// Connects, and closes the connection, unless an answer or a connection that stands shows that it is there.
+    pub(crate) async fn look(&self) {
+        if self.health.was_heard() || self.has_connection() {
+            return self.health.reached(self.named());
         }
-        let mut health = self.health.lock();
-        if self.fails.swap(false, Ordering::Relaxed) {
-            tracing::info!(endpoint = %self.address, failures = health.failures, "an endpoint of the service is back");
-            *health = Health::default();
+        match self.dial.connect(self.dial.deadline()).await {
+            Ok(_) => self.health.reached(self.named()),
+            Err(error) => self.failed(Lack::Connection, &error),
         }
+    }
+
+    /// Whether a connection that could serve a request stands.
+    fn has_connection(&self) -> bool {
+        let is_shared = self.shared.lock().as_ref().is_some_and(|(sender, _)| !sender.is_closed());
+        is_shared || self.idle.lock().iter_mut().any(|idle| idle.connection.look())
     }
 
     /// A connection to send one request on. `may_repeat`: it doesn't matter if the service closes it meanwhile.
@@ -200,7 +203,7 @@ impl Endpoint {
         }
         // Seldom needed, and large: on the heap, so that no request carries the room for it.
         let connecting = Box::pin(self.connect(wish));
-        lease.sender = Some(connecting.await.inspect_err(|error| self.failed(error))?);
+        lease.sender = Some(connecting.await.inspect_err(|error| self.failed(Lack::Connection, error))?);
         Ok(lease)
     }
 

@@ -5,12 +5,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::{Request, StatusCode, header};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep, sleep_until, timeout};
 
 use super::body::ToService;
 use super::endpoint::{Endpoint, Reach, Sender, Wish};
 use super::state::Gate;
 use crate::upstream::address::Address;
+use crate::upstream::health::Lack;
 
 /// How often idle connections are looked through.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -88,6 +90,20 @@ pub(crate) async fn look(gate: &Gate) {
             sleep_until(next).await;
         }
     };
+    let watching = async {
+        loop {
+            let told = gate.told();
+            let look_every = told.settings.look_every;
+            // A health check says more.
+            if told.settings.health_check.is_none() && look_every.is_some() {
+                let all = told.endpoints.all().iter().map(Arc::clone);
+                let looks: JoinSet<()> = all.map(|endpoint| async move { endpoint.look().await }).collect();
+                looks.join_all().await;
+            }
+            drop(told);
+            sleep(look_every.unwrap_or(LOOK_EVERY)).await;
+        }
+    };
     let closing = async {
         let mut ticks = interval(LOOK_EVERY);
         loop {
@@ -105,16 +121,16 @@ pub(crate) async fn look(gate: &Gate) {
             }
         }
     };
-    let ((), (), ()) = tokio::join!(asking, closing, following);
+    let ((), (), (), ()) = tokio::join!(asking, watching, closing, following);
 }
 
 async fn ask(endpoint: &Arc<Endpoint>, check: &HealthCheck) {
     match timeout(check.timeout, status(endpoint, check)).await {
         Ok(Some(status)) if status.is_success() || status.is_redirection() => endpoint.succeeded(),
-        Ok(Some(status)) => endpoint.failed(&format!("its health check answers {status}")),
+        Ok(Some(status)) => endpoint.failed(Lack::Answer, &format!("its health check answers {status}")),
         // Already counted: it can't be reached.
         Ok(None) => {}
-        Err(_) => endpoint.failed(&"its health check takes too long"),
+        Err(_) => endpoint.failed(Lack::Answer, &"its health check takes too long"),
     }
 }
 
@@ -136,7 +152,7 @@ async fn status(endpoint: &Arc<Endpoint>, check: &HealthCheck) -> Option<StatusC
     match answer {
         Ok(response) => Some(response.status()),
         Err(error) => {
-            endpoint.failed(&error);
+            endpoint.failed(Lack::Answer, &error);
             None
         }
     }

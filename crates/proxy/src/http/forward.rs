@@ -35,6 +35,7 @@ use super::socket::Watched;
 use super::state::{Gate, Told};
 use super::upload::{Place, Upload};
 use crate::permit::Permit;
+use crate::upstream::health::Lack;
 
 /// How many connections are tried for one request of which nothing was sent.
 const TRIES: usize = 3;
@@ -145,7 +146,7 @@ async fn exchange(
                     return Err(Refusal::LargeAnswer);
                 }
                 let Some(copied) = repeated.take().filter(|_| lease.is_kept) else {
-                    endpoint.failed(&error);
+                    endpoint.failed(Lack::Answer, &error);
                     return Err(Refusal::Unreachable);
                 };
                 tracing::debug!(endpoint = %endpoint.address, %error, "a request may be repeated, and is");

@@ -27,6 +27,7 @@ use crate::shutdown::Shutdown;
 use crate::stream::Keepalive;
 use crate::tls::{Acceptor, Connector};
 use crate::upstream::address::Address;
+use crate::upstream::health::LOOK_EVERY;
 use crate::upstream::resolver::Lookup;
 
 /// What a gate for HTTP is told.
@@ -80,6 +81,8 @@ pub struct Settings {
     pub pass_type: bool,
     /// How endpoints are asked whether they are well.
     pub health_check: Option<HealthCheck>,
+    /// How often an endpoint is looked at from which nothing was heard, where there is no health check. Default 2 s.
+    pub look_every: Option<Duration>,
     /// Whether responses tell how long they were held up.
     pub server_timing: bool,
     /// What browsers see of a refusal.
@@ -122,6 +125,7 @@ impl Settings {
             type_field: TypeField::default(),
             pass_type: false,
             health_check: None,
+            look_every: Some(LOOK_EVERY),
             server_timing: false,
             error_page: None,
             access_log: None,
@@ -172,8 +176,9 @@ pub(crate) struct Told {
 
 impl Told {
     /// Endpoints that stay as they are stay the same.
-    fn new(settings: Settings, before: Option<&Endpoints>) -> Arc<Self> {
+    fn new(gate: &str, settings: Settings, before: Option<&Endpoints>) -> Arc<Self> {
         let reach = Reach {
+            gate: gate.into(),
             speaks: settings.speaks,
             tls: settings.upstream_tls.clone(),
             connect_timeout: settings.connect_timeout,
@@ -223,10 +228,10 @@ impl Gate {
     pub(crate) fn new(settings: Settings, driver: Arc<Driver>, shutdown: Shutdown) -> Arc<Self> {
         Arc::new(Self {
             lateness: Arc::new(Lateness::new(driver.clock())),
-            driver,
             classifier: Classifier::new(settings.types.clone(), settings.type_field),
             classes: Classes::new(settings.classes.clone()),
-            told: RwLock::new(Told::new(settings, None)),
+            told: RwLock::new(Told::new(driver.name(), settings, None)),
+            driver,
             origins: Origins::new(),
             flights: Flights::default(),
             shares: Shares::default(),
@@ -255,7 +260,7 @@ impl Gate {
         };
         self.classifier.change(settings.types.clone(), settings.type_field);
         self.classes.change(settings.classes.clone());
-        *place = Told::new(settings, Some(&place.endpoints));
+        *place = Told::new(self.driver.name(), settings, Some(&place.endpoints));
         drop(place);
         self.driver.update_policy(|running| *running = policy);
     }

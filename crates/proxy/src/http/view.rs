@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use admission::{Capacity, ClassId, Policy, Snapshot};
 
 use super::state::{Gate, Settings};
-use crate::admin::{ClientsView, GateView, LatenessView, PoolView};
+use crate::admin::{ClientsView, GateView, LatenessView, PoolView, UpstreamView};
 use crate::observe::{Totals, TypeRow};
 use crate::upstream::address::Address;
 
@@ -73,6 +73,11 @@ impl GateView for Status {
 
     fn class_name(&self, class: ClassId) -> Option<Arc<str>> {
         self.gate.classes.name(class)
+    }
+
+    fn upstreams(&self) -> Vec<UpstreamView> {
+        let told = self.gate.told();
+        told.endpoints.all().iter().map(|endpoint| endpoint.health.view(&endpoint.address)).collect()
     }
 
     /// One for each endpoint.

@@ -9,6 +9,7 @@ use super::scrape::{GateScrape, ProcessScrape};
 use super::{Kind, Metric, Seconds};
 use crate::admin::PoolView;
 use crate::observe::{Counts, REASONS};
+use crate::upstream::health::Condition;
 
 pub(super) const PROCESS: &[Metric<ProcessScrape>] = &[
     Metric {
@@ -323,6 +324,30 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         read: |gate, out| match gate.snapshot.long_limit {
             Some(limit) => out.gauge(&[], f64::from(limit)),
             None => Ok(()),
+        },
+    },
+    Metric {
+        name: "upstream_up",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &["upstream"],
+        help: "1 while an address of the service is up; 0 while it is down, and before the first connection",
+        read: |gate, out| {
+            gate.upstreams.iter().try_for_each(|upstream| {
+                let is_up = upstream.condition == Condition::Up;
+                out.gauge(&[&upstream.address], f64::from(u8::from(is_up)))
+            })
+        },
+    },
+    Metric {
+        name: "upstream_failures",
+        in_seconds: Seconds::No,
+        kind: Kind::Counter,
+        labels: &["upstream"],
+        help: "How often an address of the service could not be reached, or didn't answer as one that is well",
+        read: |gate, out| {
+            let mut upstreams = gate.upstreams.iter();
+            upstreams.try_for_each(|upstream| out.counter(&[&upstream.address], upstream.failures))
         },
     },
     Metric {

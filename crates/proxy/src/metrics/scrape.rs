@@ -6,7 +6,7 @@ use std::sync::Arc;
 use admission::{ClassSnapshot, Snapshot};
 
 use super::TYPES_SHOWN_MAX;
-use crate::admin::{Admin, ClientsView, GateView, LatenessView, PoolView, named_classes};
+use crate::admin::{Admin, ClientsView, GateView, LatenessView, PoolView, UpstreamView, named_classes};
 use crate::memory::{self, MemoryView};
 use crate::observe::{Totals, TypeRow};
 
@@ -33,6 +33,7 @@ impl Scrape {
             totals: gate.totals(),
             trace_lost: gate.trace_lost(),
             types: most_work(gate.types()),
+            upstreams: by_address(gate.upstreams()),
             pools: by_user_and_database(gate.pools()),
             pins: gate.pins(),
             own_answers: gate.own_answers(),
@@ -74,6 +75,13 @@ fn by_user_and_database(mut pools: Vec<PoolView>) -> Vec<PoolView> {
     pools
 }
 
+/// An address may be named twice, which must not give two series with the same labels.
+fn by_address(mut upstreams: Vec<UpstreamView>) -> Vec<UpstreamView> {
+    upstreams.sort_by(|a, b| a.address.cmp(&b.address));
+    upstreams.dedup_by(|a, b| a.address == b.address);
+    upstreams
+}
+
 /// A gate as one scrape sees it.
 pub(super) struct GateScrape {
     pub(super) name: String,
@@ -85,6 +93,8 @@ pub(super) struct GateScrape {
     pub(super) trace_lost: Option<u64>,
     /// The types with most work, at most [`TYPES_SHOWN_MAX`].
     pub(super) types: Vec<TypeRow>,
+    /// One for each address.
+    pub(super) upstreams: Vec<UpstreamView>,
     /// One for each user and database.
     pub(super) pools: Vec<PoolView>,
     pub(super) pins: Vec<(&'static str, u32)>,

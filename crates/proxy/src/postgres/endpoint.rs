@@ -90,6 +90,14 @@ impl Endpoint {
         self.encrypt(stream, encryption, deadline).await
     }
 
+    /// Connects, and closes the connection.
+    ///
+    /// # Errors
+    /// See [`ConnectError`].
+    pub(crate) async fn knock(&self) -> Result<(), ConnectError> {
+        self.dial.connect(self.dial.deadline()).await.map(drop)
+    }
+
     /// Connects the way that another connection has taken.
     ///
     /// # Errors

@@ -47,7 +47,7 @@ use open::OpenError;
 use opening::{Opening, Wish};
 #[cfg(feature = "garbage")]
 pub(crate) use relay::expects_binding;
-pub(crate) use relay::probe_trust;
+pub(crate) use relay::{first_word, probe_trust};
 
 mod handshake;
 pub(crate) mod open;

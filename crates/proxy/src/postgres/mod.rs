@@ -22,6 +22,7 @@ use crate::stream::{Keepalive, Stream};
 use crate::tls;
 use crate::turns::Turns;
 use crate::upstream::address::Address;
+use crate::upstream::health::{Health, Named};
 use crate::upstream::pool::{Lease, Pools};
 use crate::upstream::resolver::Lookup;
 
@@ -75,6 +76,7 @@ mod stuck;
 mod transaction;
 mod version;
 mod view;
+mod watch;
 
 /// How often the pools look after their idle connections.
 const MAINTENANCE_PERIOD: Duration = Duration::from_secs(1);
@@ -135,6 +137,8 @@ pub struct Settings {
     pub dns_ttl: Duration,
     /// Who is asked for the addresses of the server's name. Default: the system.
     pub lookup: Lookup,
+    /// What is known of whether the server is there. A reload keeps it for the same server.
+    pub health: Arc<Health>,
     /// TCP keepalive, on both sides.
     pub keepalive: Keepalive,
     /// Accept clients from other machines although the server asks nobody for a password. Default no: the server
@@ -178,6 +182,7 @@ impl Settings {
             upstream_tls: None,
             dns_ttl: Duration::from_secs(15),
             lookup: Lookup::default(),
+            health: Arc::default(),
             keepalive: Keepalive::default(),
             allow_trust_relay: false,
             ask_cores: true,
@@ -189,6 +194,11 @@ impl Settings {
             console: Console::default(),
             generation: 0,
         }
+    }
+
+    /// The server, for the log.
+    pub(crate) fn named(&self) -> Named<'_> {
+        Named { gate: &self.name, address: &self.upstream }
     }
 
     /// Whether server connections are shared.
@@ -412,6 +422,7 @@ impl Bound {
             () = listener.serve(bounds, &shared.shutdown, serve) => {}
             () = maintenance => {}
             () = growth::grow(&shared) => {}
+            () = watch::watch(&shared) => {}
             () = following => {}
             () = Arc::clone(&shared.driver).run_timer() => {}
             () = shared.lateness.watch(shared.driver.name(), || shared.clients.taken()) => {}

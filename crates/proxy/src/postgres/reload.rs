@@ -29,6 +29,8 @@ impl Shared {
         // Held from the look to the change: an operator's RECONNECT may come at the same time.
         let mut place = self.settings.write();
         let old = Arc::clone(&place);
+        let is_moved = settings.upstream != old.upstream;
+        let health = if is_moved { settings.health } else { Arc::clone(&old.health) };
         let settings = Settings {
             name: old.name.clone(),
             listen: old.listen.clone(),
@@ -36,7 +38,8 @@ impl Shared {
             observe: old.observe,
             keepalive: old.keepalive,
             lookup: old.lookup.clone(),
-            generation: old.generation + u64::from(settings.upstream != old.upstream),
+            health,
+            generation: old.generation + u64::from(is_moved),
             ..settings
         };
         let Settings { connections, logins_max, max_clients, generation, ask_cores, .. } = settings;

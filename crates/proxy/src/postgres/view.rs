@@ -6,7 +6,7 @@ use admission::{Capacity, Snapshot};
 
 use super::refusal::Refusal;
 use super::{PoolSnapshot, Status};
-use crate::admin::{ClientsView, GateView, LatenessView, PoolView};
+use crate::admin::{ClientsView, GateView, LatenessView, PoolView, UpstreamView};
 use crate::observe::{Totals, TypeRow};
 
 /// How the logins of a gate ended, since its start.
@@ -105,6 +105,11 @@ impl GateView for Status {
 
     fn totals(&self) -> Totals {
         self.0.driver.totals()
+    }
+
+    fn upstreams(&self) -> Vec<UpstreamView> {
+        let settings = self.0.settings();
+        vec![settings.health.view(&settings.upstream)]
     }
 
     fn pools(&self) -> Vec<PoolView> {

@@ -107,8 +107,9 @@ pub(crate) async fn gate(
     change: impl FnOnce(&mut Settings),
 ) -> Site {
     let upstream = upstream.iter().map(|address| Address::inet(address.ip().to_string(), address.port()));
-    let mut settings =
-        Settings { listen: Address::inet("127.0.0.1", 0), ..Settings::new(upstream.collect()) };
+    let listen = Address::inet("127.0.0.1", 0);
+    // These services count their connections.
+    let mut settings = Settings { listen, look_every: None, ..Settings::new(upstream.collect()) };
     change(&mut settings);
     let driver = Driver::new("site", policy, 1);
     let (trigger, phase) = shutdown();

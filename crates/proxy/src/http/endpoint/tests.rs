@@ -17,6 +17,7 @@ async fn an_idle_connection_to_an_address_that_two_answers_lack_is_closed() {
         Box::pin(async move { Ok(answer) })
     });
     let reach = Reach {
+        gate: "site".into(),
         speaks: Speaks::Http1,
         tls: None,
         connect_timeout: Duration::from_secs(5),

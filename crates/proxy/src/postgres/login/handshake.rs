@@ -3,7 +3,7 @@
 use std::io;
 
 use bytes::{Bytes, BytesMut};
-use wire::postgres::backend::parse_backend_key;
+use wire::postgres::backend::{parse_backend_key, parse_error};
 use wire::postgres::startup::write_startup;
 
 use super::super::Settings;
@@ -13,9 +13,24 @@ use super::super::refusal::Refusal;
 use super::super::server::{Greeting, Server};
 use crate::stream::Stream;
 use crate::upstream::address::ConnectError;
+use crate::upstream::health::Lack;
 
+/// What a server says that starts, recovers or shuts down.
+const CANNOT_CONNECT_NOW: &str = "57P03";
 /// The most bytes of notices that are kept for the end of a login; more are lost.
 const NOTICES_MAX: usize = 64 * 1024;
+
+/// Takes the server's first word for a sign that it is there, or that it can't serve yet or any more.
+fn note(settings: &Settings, first: &Message) {
+    if first.tag() == b'E' {
+        let error = parse_error(first.body());
+        if error.code() == CANNOT_CONNECT_NOW {
+            let why = String::from_utf8_lossy(error.message());
+            return settings.health.failed(settings.named(), Lack::Answer, &why);
+        }
+    }
+    settings.health.answered(settings.named());
+}
 
 /// A login that the server has accepted, but the client hasn't heard of.
 pub(crate) struct Accepted {
@@ -51,16 +66,19 @@ impl Handshake {
                     tracing::debug!(error = %source, "no TLS with the server, which is only preferred");
                     continue;
                 }
-                Err(error) => return Err(Refusal::Unreachable(error)),
+                Err(error) => {
+                    settings.health.failed(settings.named(), Lack::Connection, &error);
+                    return Err(Refusal::Unreachable(error));
+                }
             };
             // The other way would be this one again.
             let is_only = *way == Encryption::Offered && stream.encryption().is_none();
             let mut handshake = Self::begin(stream, parameters).await?;
-            if is_last || is_only {
-                return Ok(handshake);
-            }
-            let first = handshake.next().await?;
-            if first.tag() != b'E' {
+            let first = handshake.next().await.inspect_err(|error| {
+                settings.health.failed(settings.named(), Lack::Answer, error);
+            })?;
+            if is_last || is_only || first.tag() != b'E' {
+                note(settings, &first);
                 handshake.first = Some(first);
                 return Ok(handshake);
             }

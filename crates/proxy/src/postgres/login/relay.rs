@@ -17,6 +17,7 @@ use tokio::time::timeout;
 use wire::postgres::backend::{Authentication, parse_authentication};
 
 use super::super::auth::Method;
+use super::super::message::Message;
 use super::super::refusal::Refusal;
 use super::super::{Settings, StartError};
 use super::handshake::{Accepted, Handshake};
@@ -185,9 +186,14 @@ pub(crate) async fn probe_trust(settings: &Settings) -> Result<(), StartError> {
     }
 }
 
+/// The server's first answer to the login of a made-up user.
+pub(crate) async fn first_word(settings: &Settings) -> Result<Message, Refusal> {
+    let parameters = ["user", "database"].map(|name| (name, PROBE_USER));
+    Handshake::open(settings, &parameters).await?.next().await
+}
+
 async fn is_trusting(settings: &Settings) -> Result<bool, Refusal> {
-    let parameters = ["user", "database"].map(|name| (name.to_owned(), PROBE_USER.to_owned()));
-    let message = Handshake::open(settings, &parameters).await?.next().await?;
+    let message = first_word(settings).await?;
     let is_ok = matches!(parse_authentication(message.body()), Ok(Authentication::Ok));
     Ok(message.tag() == b'R' && is_ok)
 }

@@ -1,0 +1,93 @@
+//! Whether the service behind a gate is there: `/readyz?upstream`, `/status`, the metric and the log.
+
+// Helpers of tests panic as tests do; clippy only knows functions marked as tests.
+#![allow(clippy::panic)]
+
+mod support;
+
+use std::net::TcpListener;
+
+use bench::postgres::{PrivateServer, PrivateServerOptions, Stop, free_port};
+
+use support::{Gate, until};
+
+/// The status of `/readyz` with this query.
+fn ready(gate: &Gate, query: &str) -> u16 {
+    let url = format!("http://{}/readyz{query}", gate.admin_address());
+    let answer = ureq::get(&url).config().http_status_as_error(false).build().call();
+    answer.expect("the admin listener answers").status().as_u16()
+}
+
+fn metric(gate: &Gate, line: &str) -> bool {
+    gate.metrics().lines().any(|told| told == line)
+}
+
+/// How many lines of the log are warnings that say so.
+fn warnings(gate: &Gate, what: &str) -> usize {
+    gate.log().lines().filter(|line| line.contains("WARN") && line.contains(what)).count()
+}
+
+/// What is told of the only upstream of a gate.
+struct Told<'a> {
+    gate: &'a Gate,
+    name: &'a str,
+    address: String,
+}
+
+impl Told<'_> {
+    async fn is_up(&self) {
+        until("the upstream is known to be there", async || ready(self.gate, "?upstream") == 200).await;
+        assert_eq!(self.gate.status()["upstreams"][0]["state"], "up");
+        let Self { name, address, .. } = self;
+        let up = format!("gatekeeper_upstream_up{{gate=\"{name}\",upstream=\"{address}\"}} 1.0");
+        assert!(metric(self.gate, &up), "{}", self.gate.metrics());
+    }
+
+    async fn is_down(&self) {
+        until("the upstream is known to be gone", async || ready(self.gate, "?upstream") == 503).await;
+        assert_eq!(ready(self.gate, ""), 200, "the gate itself is well");
+        assert_eq!(ready(self.gate, "?upstream=nobody"), 404);
+        let told = self.gate.status()["upstreams"][0].clone();
+        assert_eq!((told["state"].as_str(), told["address"].as_str()), (Some("down"), Some(&*self.address)));
+        assert!(told["last_error"].as_str().is_some_and(|error| error.contains("refused")), "{told}");
+        let Self { name, address, .. } = self;
+        let up = format!("gatekeeper_upstream_up{{gate=\"{name}\",upstream=\"{address}\"}} 0.0");
+        assert!(metric(self.gate, &up), "{}", self.gate.metrics());
+    }
+
+    fn has_warned_once_of_each(&self) {
+        let warned = (warnings(self.gate, "is down"), warnings(self.gate, "is up again"));
+        assert_eq!(warned, (1, 1), "{}", self.gate.log_tail());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_endpoint_over_http_that_goes_is_told_of_though_nobody_asks_for_it() {
+    let port = free_port().expect("a free port");
+    // Connections are there once the kernel has them; nobody need accept them.
+    let listen = || TcpListener::bind(("127.0.0.1", port)).expect("the port is still free");
+    let site = listen();
+    let listens = format!("127.0.0.1:{}", free_port().expect("a free port"));
+    let address = format!("127.0.0.1:{port}");
+    let gate = Gate::start_between(&listens, &address, &["protocol = \"http\"".to_owned()]);
+    let told = Told { gate: &gate, name: "http", address };
+    told.is_up().await;
+    drop(site);
+    told.is_down().await;
+    let _site = listen();
+    told.is_up().await;
+    told.has_warned_once_of_each();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_goes_is_told_of_though_nobody_logs_in() {
+    let mut server = PrivateServer::start(&PrivateServerOptions::default()).expect("PostgreSQL starts");
+    let gate = Gate::start(server.port(), &[]);
+    let told = Told { gate: &gate, name: "postgres", address: format!("127.0.0.1:{}", server.port()) };
+    told.is_up().await;
+    server.stop(Stop::Fast);
+    told.is_down().await;
+    server.start_again().expect("PostgreSQL starts again");
+    told.is_up().await;
+    told.has_warned_once_of_each();
+}

@@ -1,0 +1,265 @@
+//! Whether an address of a service is there, as connections, answers and looks of the gate's own have shown it.
+//!
+//! Nothing is known of an address at first. An answer, or a connection, finds it up. A failure finds it down. Requests
+//! avoid it for a pause that doubles with each failure in a row. An answer ends the pause. A connection ends it only
+//! where no connection could be had before, since a service may take connections and serve nobody.
+//!
+//! The log has one warning when an address goes, and one when it comes back.
+
+use std::fmt::{self, Display};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::address::Address;
+use crate::admin::UpstreamView;
+
+/// How often a gate looks at an address from which nothing has been heard meanwhile.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// A failed address isn't to be tried for so long, twice as long with each further failure …
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+/// … but at most for so long.
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// The most bytes of an error that are kept.
+const ERROR_BYTES_MAX: usize = 500;
+
+/// Whether an address is there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Condition {
+    /// Nothing has been heard of it yet.
+    #[default]
+    Unknown,
+    /// It answered last, or took a connection.
+    Up,
+    /// It failed last.
+    Down,
+}
+
+impl Condition {
+    /// Its name in reports.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Up => "up",
+            Self::Down => "down",
+        }
+    }
+}
+
+/// What an address failed to give.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lack {
+    /// It took no connection.
+    Connection,
+    /// It took a connection, and gave no answer or one of a service that isn't well.
+    Answer,
+}
+
+/// What is known of one address.
+pub struct Health {
+    /// It is up and has no failures: whoever finds that need look no further.
+    is_well: AtomicBool,
+    /// It has answered since the last look.
+    was_heard: AtomicBool,
+    state: Mutex<State>,
+}
+
+struct State {
+    condition: Condition,
+    since: Instant,
+    /// Failures since the last answer.
+    in_a_row: u32,
+    /// All failures.
+    failures: u64,
+    paused: Option<(Lack, Instant)>,
+    last_error: Option<(String, Instant)>,
+}
+
+/// Whose address it is, for the log.
+#[derive(Clone, Copy)]
+pub(crate) struct Named<'a> {
+    pub(crate) gate: &'a str,
+    pub(crate) address: &'a Address,
+}
+
+impl Default for Health {
+    fn default() -> Self {
+        let state = State {
+            condition: Condition::Unknown,
+            since: Instant::now(),
+            in_a_row: 0,
+            failures: 0,
+            paused: None,
+            last_error: None,
+        };
+        Self { is_well: AtomicBool::new(false), was_heard: AtomicBool::new(false), state: Mutex::new(state) }
+    }
+}
+
+impl fmt::Debug for Health {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Health").field("condition", &self.condition()).finish_non_exhaustive()
+    }
+}
+
+impl Health {
+    /// Whether the address is there.
+    pub(crate) fn condition(&self) -> Condition {
+        if self.is_well.load(Ordering::Relaxed) { Condition::Up } else { self.state.lock().condition }
+    }
+
+    /// When it may be tried again, if it isn't to be tried now.
+    pub(crate) fn down_until(&self) -> Option<Instant> {
+        if self.is_well.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.state.lock().pause().map(|(_, until)| until)
+    }
+
+    /// It didn't answer, or not as a service that is well does.
+    pub(crate) fn failed(&self, named: Named<'_>, lack: Lack, why: &dyn Display) {
+        let error = why.to_string();
+        let error = cut(&error).to_owned();
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        self.is_well.store(false, Ordering::Relaxed);
+        state.failures += 1;
+        state.in_a_row = state.in_a_row.saturating_add(1);
+        let pause = PAUSE_MIN.saturating_mul(1 << (state.in_a_row - 1).min(10)).min(PAUSE_MAX);
+        state.paused = Some((lack, now + pause));
+        if state.condition != Condition::Down {
+            (state.condition, state.since) = (Condition::Down, now);
+            let Named { gate, address } = named;
+            tracing::warn!(gate, upstream = %address, reason = %error, "an upstream is down");
+        }
+        state.last_error = Some((error, now));
+    }
+
+    /// It answered.
+    pub(crate) fn answered(&self, named: Named<'_>) {
+        if !self.was_heard.load(Ordering::Relaxed) {
+            self.was_heard.store(true, Ordering::Relaxed);
+        }
+        if self.is_well.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut state = self.state.lock();
+        state.rise(named);
+        (state.in_a_row, state.paused) = (0, None);
+        self.is_well.store(true, Ordering::Relaxed);
+    }
+
+    /// It took a connection, which says less than an answer.
+    pub(crate) fn reached(&self, named: Named<'_>) {
+        if self.is_well.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut state = self.state.lock();
+        match state.pause() {
+            Some((Lack::Answer, _)) => return,
+            Some((Lack::Connection, _)) => (state.in_a_row, state.paused) = (0, None),
+            None => {}
+        }
+        state.rise(named);
+        self.is_well.store(state.in_a_row == 0, Ordering::Relaxed);
+    }
+
+    /// Whether it has answered since this was asked last.
+    pub(crate) fn was_heard(&self) -> bool {
+        self.was_heard.swap(false, Ordering::Relaxed)
+    }
+
+    /// What the admin listener shows.
+    pub(crate) fn view(&self, address: &Address) -> UpstreamView {
+        let state = self.state.lock();
+        UpstreamView {
+            address: address.to_string(),
+            condition: state.condition,
+            since: state.since.elapsed(),
+            failures: state.failures,
+            last_error: state.last_error.as_ref().map(|(error, at)| (error.clone(), at.elapsed())),
+        }
+    }
+}
+
+impl State {
+    /// Why and until when requests avoid the address.
+    fn pause(&self) -> Option<(Lack, Instant)> {
+        self.paused.filter(|(_, until)| *until > Instant::now())
+    }
+
+    fn rise(&mut self, Named { gate, address }: Named<'_>) {
+        if self.condition == Condition::Down {
+            let down_seconds = self.since.elapsed().as_secs_f64();
+            tracing::warn!(gate, upstream = %address, down_seconds, "an upstream is up again");
+        }
+        if self.condition != Condition::Up {
+            (self.condition, self.since) = (Condition::Up, Instant::now());
+        }
+    }
+}
+
+/// The beginning of an error, as much as is kept of it.
+fn cut(error: &str) -> &str {
+    let mut end = error.len().min(ERROR_BYTES_MAX);
+    while !error.is_char_boundary(end) {
+        end -= 1;
+    }
+    &error[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pause(health: &Health) -> Option<Duration> {
+        health.down_until().map(|until| until - Instant::now())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_an_answer_forgets_the_failures_of_an_address_that_takes_connections() {
+        let (health, address) = (Health::default(), Address::inet("db", 5432));
+        let named = Named { gate: "shop", address: &address };
+        assert_eq!(health.condition(), Condition::Unknown);
+        health.reached(named);
+        assert_eq!(health.condition(), Condition::Up);
+        for seconds in [1, 2, 4].map(Duration::from_secs) {
+            health.failed(named, Lack::Answer, &"closed");
+            assert_eq!(pause(&health), Some(seconds));
+            health.reached(named);
+            assert_eq!(health.condition(), Condition::Down);
+            tokio::time::advance(seconds).await;
+            health.reached(named);
+            assert_eq!((health.condition(), pause(&health)), (Condition::Up, None));
+        }
+        health.answered(named);
+        health.failed(named, Lack::Answer, &"closed");
+        assert_eq!(pause(&health), Some(Duration::from_secs(1)));
+        tokio::time::advance(Duration::from_secs(2)).await;
+        let view = health.view(&address);
+        assert_eq!((view.condition, view.since, view.failures), (Condition::Down, Duration::from_secs(2), 4));
+        assert_eq!(view.last_error, Some(("closed".to_owned(), Duration::from_secs(2))));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_that_took_no_connection_is_tried_again_as_soon_as_it_takes_one() {
+        let (health, address) = (Health::default(), Address::inet("db", 5432));
+        let named = Named { gate: "shop", address: &address };
+        for _ in 0..5 {
+            health.failed(named, Lack::Connection, &"refused");
+        }
+        assert_eq!(pause(&health), Some(Duration::from_secs(16)));
+        health.reached(named);
+        assert_eq!((health.condition(), pause(&health)), (Condition::Up, None));
+    }
+
+    #[test]
+    fn a_long_error_is_kept_up_to_a_bound() {
+        let (health, address) = (Health::default(), Address::inet("db", 5432));
+        health.failed(Named { gate: "shop", address: &address }, Lack::Answer, &"é".repeat(ERROR_BYTES_MAX));
+        let (error, _) = health.view(&address).last_error.unwrap();
+        assert_eq!(error.len(), ERROR_BYTES_MAX);
+    }
+}

@@ -363,10 +363,16 @@ impl Observer {
             }
             Event::Completed { request_type, outcome, work, upstream_time, .. } => {
                 self.totals.counts.complete(outcome, work);
-                self.totals.upstream_time.record(upstream_time);
+                // What was canceled before it was sent has no upstream time.
+                let was_sent = outcome != Outcome::Canceled || !upstream_time.is_zero();
+                if was_sent {
+                    self.totals.upstream_time.record(upstream_time);
+                }
                 let entry = self.entry(request_type);
                 entry.counts.complete(outcome, work);
-                entry.upstream_time.record(upstream_time);
+                if was_sent {
+                    entry.upstream_time.record(upstream_time);
+                }
             }
             Event::Suspended { .. } => self.totals.suspended += 1,
             Event::Resumed { .. } => self.totals.resumed += 1,

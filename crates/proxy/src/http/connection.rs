@@ -317,7 +317,7 @@ fn place(
     permit: Permit,
 ) -> Place {
     if !request.body().is_coming() {
-        return Place::Own(permit);
+        return Place::own(permit);
     }
     let share = gate.shares.take(fields::client_of(request.headers(), from, &told.settings.trusted_proxies));
     let what = (asked, classified.name.clone());

@@ -171,8 +171,9 @@ impl State {
     fn look(&mut self) -> bool {
         if self.streams_since.is_some_and(|since| since.elapsed() >= STREAM_AFTER) {
             // Given up, and not completed: it teaches nothing.
+            let busy = self.busy();
             if let Some(permit) = self.permit.take() {
-                permit.give_up();
+                permit.give_up(busy);
             }
         }
         let unsent = self.upload.as_ref().map_or(Duration::ZERO, |upload| upload.account().1);
@@ -188,6 +189,16 @@ impl State {
             self.is_idle = true;
         }
         true
+    }
+}
+
+/// Its client has left before the end of the response.
+impl Drop for State {
+    fn drop(&mut self) {
+        let busy = self.busy();
+        if let Some(permit) = self.permit.take() {
+            permit.abandon(busy);
+        }
     }
 }
 

@@ -43,12 +43,34 @@ use crate::permit::Permit;
 #[derive(Debug)]
 pub(crate) enum Place {
     /// Its body is there, or it has none.
-    Own(Permit),
+    Own(Own),
     /// Its body is still coming.
     Upload(Arc<Upload>),
 }
 
+/// The right of a request whose body is there. Dropped, its client has left.
+#[derive(Debug)]
+pub(crate) struct Own {
+    /// There until it is taken out.
+    permit: Option<Permit>,
+    /// Since when the service is busy with it.
+    since: Instant,
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        if let Some(permit) = self.permit.take() {
+            permit.abandon(self.since.elapsed());
+        }
+    }
+}
+
 impl Place {
+    /// The place of a request whose body is there, and which is dispatched now.
+    pub(crate) fn own(permit: Permit) -> Self {
+        Self::Own(Own { permit: Some(permit), since: Instant::now() })
+    }
+
     /// The upload that it is of.
     pub(crate) fn upload(&self) -> Option<Arc<Upload>> {
         match self {
@@ -60,7 +82,7 @@ impl Place {
     /// What the request was expected to take when it arrived.
     pub(crate) fn expected(&self) -> Duration {
         match self {
-            Self::Own(permit) => permit.expected(),
+            Self::Own(own) => own.permit.as_ref().map_or(Duration::ZERO, Permit::expected),
             Self::Upload(upload) => {
                 upload.inner.lock().stage.permit().map_or(Duration::ZERO, Permit::expected)
             }
@@ -70,7 +92,7 @@ impl Place {
     /// The client has left; the service may still be busy with what it asked for.
     pub(crate) fn left(&self) {
         match self {
-            Self::Own(permit) => permit.left(),
+            Self::Own(own) => own.permit.iter().for_each(Permit::left),
             Self::Upload(upload) => upload.left(),
         }
     }
@@ -78,7 +100,7 @@ impl Place {
     /// The right itself, for what comes behind the body; `None` if an upload is away.
     pub(crate) fn into_permit(self) -> Option<Permit> {
         match self {
-            Self::Own(permit) => Some(permit),
+            Self::Own(mut own) => own.permit.take(),
             Self::Upload(upload) => upload.inner.lock().stage.take(),
         }
     }
@@ -248,11 +270,12 @@ impl Upload {
         if !is_slow(inner.awaited(), inner.placed.elapsed()) && !share.is_too_large(&self.driver) {
             return;
         }
+        let busy = inner.busy();
         let placed = mem::replace(&mut inner.stage, Stage::Away);
         drop(inner);
         if let Stage::Placed(permit, share) = placed {
             drop(share);
-            permit.give_up();
+            permit.give_up(busy);
         }
     }
 
@@ -271,7 +294,22 @@ impl std::fmt::Debug for Upload {
     }
 }
 
+/// Its client has left.
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let busy = self.busy();
+        if let Some(permit) = self.stage.take() {
+            permit.abandon(busy);
+        }
+    }
+}
+
 impl Inner {
+    /// For how long the service was busy with it, since it has its place.
+    fn busy(&self) -> Duration {
+        self.placed.elapsed().saturating_sub(self.awaited())
+    }
+
     fn awaited(&self) -> Duration {
         self.awaited + self.waits_since.map_or(Duration::ZERO, |since| since.elapsed())
     }

@@ -72,7 +72,8 @@ impl Session {
     /// Nothing was sent.
     fn give_up_permit(&mut self) {
         if let Some(permit) = self.state.permit.take() {
-            permit.give_up();
+            // It was not sent.
+            permit.give_up(Duration::ZERO);
         }
     }
 

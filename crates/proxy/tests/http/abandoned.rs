@@ -10,8 +10,8 @@ use proxy::admin::GateView;
 use proxy::http::request_type;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
-use tokio::time::{sleep, timeout};
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::site::{Client, PATIENCE, Site, gate, one_at_a_time};
 
@@ -120,4 +120,73 @@ async fn a_service_from_which_nothing_comes_back_does_not_keep_the_place() {
     drop(client);
     site.reaches(0, 0).await;
     assert_eq!(site.status.snapshot().left, 0);
+}
+
+/// How often requests of the only type were canceled, and the sum of their upstream times.
+fn canceled(site: &Site) -> (u64, Duration) {
+    let rows = site.driver.types();
+    let [row] = rows.as_slice() else { panic!("{rows:?}") };
+    (row.counts.canceled, row.upstream_time.sum)
+}
+
+#[tokio::test]
+async fn a_request_whose_client_has_left_counts_for_what_the_service_took() {
+    let (address, _service, go) = deaf().await;
+    let site = gate(one_at_a_time(), &[address], |_| {}).await;
+    teach(&site, "GET /*");
+    let client = ask(&site, "/1").await;
+    site.reaches(0, 1).await;
+    let began = Instant::now();
+    drop(client);
+    let left = async {
+        while site.status.snapshot().left == 0 {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(PATIENCE, left).await.expect("it has left in flight");
+    let least = began.elapsed();
+    go.add_permits(1);
+    site.reaches(0, 0).await;
+    let (canceled, took) = canceled(&site);
+    assert_eq!(canceled, 1);
+    assert!(took >= least, "{took:?} of at least {least:?}");
+    assert_eq!(site.driver.totals().upstream_time.sum, took);
+}
+
+#[tokio::test]
+async fn a_response_whose_client_leaves_before_its_end_counts_for_what_came_before() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let wanted = Arc::new(Notify::new());
+    let asked = Arc::clone(&wanted);
+    tokio::spawn(async move {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        let _ = socket.read(&mut [0; 4_096]).await.unwrap();
+        socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\nhalf").await.unwrap();
+        loop {
+            asked.notified().await;
+            if socket.write_all(b"more").await.is_err() {
+                return;
+            }
+        }
+    });
+    let site = gate(one_at_a_time(), &[address], |_| {}).await;
+    let mut client = ask(&site, "/1").await;
+    site.reaches(0, 1).await;
+    let began = Instant::now();
+    client.head().await.expect("the head of a response");
+    assert_eq!(client.exactly(4).await, b"half");
+    let least = began.elapsed();
+    drop(client);
+    // The gate hears that its client is gone when it has something for it.
+    let ended = async {
+        while site.status.snapshot().in_flight > 0 {
+            wanted.notify_one();
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(PATIENCE, ended).await.expect("it ends");
+    let (canceled, took) = canceled(&site);
+    assert_eq!(canceled, 1);
+    assert!(took >= least, "{took:?} of at least {least:?}");
 }

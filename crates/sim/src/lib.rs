@@ -67,6 +67,7 @@ mod sources;
 mod summary;
 mod sweep;
 pub mod theory;
+pub mod uplink;
 mod upstream;
 
 pub use application::{Application, TableLock};

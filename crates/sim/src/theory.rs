@@ -14,7 +14,12 @@
 //! | shortest remaining | Schrage and Miller (1966) |
 //! | processor sharing | Kleinrock (1967); depends on E\[S\] alone |
 //! | conservation | Kleinrock (1965) |
+//! | by size, beyond saturation | Bansal and Harchol-Balter (2001) |
 //! | closed loops | Little (1961); mean value analysis by Reiser and Lavenberg (1980) |
+
+mod by_size;
+
+pub use by_size::BySize;
 
 /// Points of a numerical integral.
 const POINTS: usize = 40_001;

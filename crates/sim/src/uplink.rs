@@ -1,0 +1,232 @@
+//! An uplink that is the bottleneck: responses of a web server over one link, by the scheduler that orders
+//! them in production.
+//!
+//! [`Setup`] says what stands between a server and its clients; [`serve`] plays requests against it. The
+//! experiments of *Web servers under overload* (TOIT 2006) are such runs. What is simulated, packet by
+//! packet:
+//!
+//! * the **link**, which sends one packet after the other at its rate;
+//! * what **orders** it ([`Queue`]): one queue of the kernel, the kernel's bands as in the paper, both of which drop what
+//!   finds them full, or [`admission::Egress`], which asks sockets for bytes only when the link is free;
+//! * **TCP** as far as the paper's effects need it (`sender.rs`): the handshake with its initial time-out, slow start,
+//!   congestion avoidance, selective acknowledgments, fast retransmit, time-outs that double;
+//! * the **server**: the queue of half-open connections, the queue of open ones, a bounded number of workers, each of which
+//!   is held until its connection's response is acknowledged;
+//! * the **users**: persistent connections, and users that abort and try again.
+//!
+//! Delay is constant and loss independent. Acknowledgments of data aren't lost, since a later one says the
+//! same. Clients send over another link, which is never full. [`plain`] is the link alone, without TCP, to
+//! compare with theory.
+
+mod engine;
+mod load;
+mod plain;
+mod queue;
+mod sender;
+
+use admission::{Duration, EgressPolicy};
+
+pub use engine::serve;
+pub use load::{Bytes, Phases, closed_sizes, poisson};
+pub use plain::{Plain, plain};
+
+/// What one packet takes on the link beside its data: headers of TCP, IP and Ethernet, preamble and gap.
+pub const OVERHEAD: u64 = 78;
+
+/// From the server to a client and back in the paper's laboratory.
+pub const LAN: Duration = Duration::from_millis(1);
+
+/// A request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Download {
+    /// When it is sent, from the beginning.
+    pub at: Duration,
+    /// The size of its response.
+    pub bytes: u64,
+}
+
+/// Who sends requests.
+#[derive(Clone, Debug)]
+pub enum Demand {
+    /// These, at their times, whatever becomes of earlier ones.
+    Open(Vec<Download>),
+    /// Clients that each wait for a response, think, and send the next request.
+    Closed {
+        /// How many.
+        clients: u32,
+        /// For how long each thinks, on average (exponential).
+        think: Duration,
+        /// The sizes of responses, in the order of requests, repeated.
+        sizes: Vec<u64>,
+        /// When they stop.
+        until: Duration,
+    },
+}
+
+/// What orders the packets of the link.
+#[derive(Clone, Debug)]
+pub enum Queue {
+    /// The kernel's queues: the first that isn't empty is sent. With no cutoffs there is one. A packet
+    /// belongs to the band of its response's remaining bytes; packets without data belong to the first. A
+    /// full queue drops.
+    Kernel {
+        /// Where bands end, ascending.
+        cutoffs: Vec<u64>,
+        /// Most packets in a band.
+        length: usize,
+    },
+    /// The scheduler of a gate, and a kernel whose queue stays empty.
+    Gate(EgressPolicy),
+}
+
+impl Queue {
+    /// The queue of the paper's FAIR: 100 packets.
+    pub fn fair() -> Self {
+        Self::Kernel { cutoffs: Vec::new(), length: 100 }
+    }
+
+    /// The queues of the paper's SRPT: a band for packets without data, and five by remaining size, of 100
+    /// packets each.
+    pub fn published_bands() -> Self {
+        Self::Kernel { cutoffs: vec![1, 1_000, 2_000, 5_000, 50_000], length: 100 }
+    }
+}
+
+/// What stands between a server and its clients.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The order of packets.
+    pub queue: Queue,
+    /// Bits per second of the link.
+    pub bits: f64,
+    /// Most bytes of data in a packet.
+    pub segment: u32,
+    /// From a server to a client and back.
+    pub round_trip: Duration,
+    /// The part of packets that is lost beyond the link, and of those of clients.
+    pub loss: f64,
+    /// How many requests one connection serves.
+    pub reuse: u32,
+    /// The time-out of a connection that has measured nothing yet.
+    pub first_timeout: Duration,
+    /// After how long a user aborts.
+    pub patience: Option<Duration>,
+    /// How often a user tries again.
+    pub retries: u32,
+    /// Most half-open connections.
+    pub half_open: usize,
+    /// Most open connections that wait for a worker.
+    pub backlog: usize,
+    /// How many connections are served at once.
+    pub workers: usize,
+}
+
+impl Setup {
+    /// The paper's baseline (Table II, row A): 10 Mbit/s, no loss, one request per connection, patient users.
+    ///
+    /// The paper says that its delay is none. A switch, two kernels and the network cards need some time;
+    /// with none at all, a connection refills the kernel's queue before another packet finds a place. [`LAN`]
+    /// is the one number that is chosen so that the paper's FAIR comes out (1.1 s).
+    pub fn baseline(queue: Queue) -> Self {
+        Self {
+            queue,
+            bits: 10e6,
+            segment: 1460,
+            round_trip: LAN,
+            loss: 0.0,
+            reuse: 1,
+            first_timeout: Duration::from_secs(3),
+            patience: None,
+            retries: 0,
+            half_open: 512,
+            backlog: 512,
+            workers: 350,
+        }
+    }
+
+    /// What a response of so many bytes takes of the link, with its headers and two packets without data.
+    pub fn on_the_link(&self, bytes: u64) -> u64 {
+        let packets = bytes.div_ceil(u64::from(self.segment)).max(1) + 2;
+        bytes + packets * OVERHEAD
+    }
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Response {
+    /// When it was first sent, in seconds.
+    pub at: f64,
+    /// Its size.
+    pub bytes: u64,
+    /// Seconds until the first byte arrived.
+    pub first_byte: Option<f64>,
+    /// Seconds until the last byte arrived; `None`: the user gave up, or the run ended.
+    pub response: Option<f64>,
+}
+
+/// The state after each second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Second {
+    /// Connections at workers.
+    pub connections: usize,
+    /// Half-open ones, and those that wait for a worker.
+    pub waiting: usize,
+    /// Half-open connections refused since the beginning.
+    pub refused: u64,
+    /// Packets that found the kernel's queue full, since the beginning.
+    pub dropped: u64,
+    /// Bytes that the link has sent since the beginning, with headers.
+    pub sent: u64,
+}
+
+/// What a run gives.
+#[derive(Clone, Debug, Default)]
+pub struct Served {
+    /// The responses, in the order of their requests.
+    pub responses: Vec<Response>,
+    /// The state after each second.
+    pub seconds: Vec<Second>,
+}
+
+impl Served {
+    /// The response times of those that came whole, in seconds.
+    pub fn times(&self) -> impl Iterator<Item = f64> + '_ {
+        self.responses.iter().filter_map(|response| response.response)
+    }
+
+    /// Their mean.
+    pub fn mean(&self) -> f64 {
+        mean(self.times())
+    }
+
+    /// Their squared coefficient of variation.
+    pub fn squared_variation(&self) -> f64 {
+        let mean = self.mean();
+        let square = crate::uplink::mean(self.times().map(|time| time * time));
+        square / (mean * mean) - 1.0
+    }
+
+    /// The mean over the largest part of all responses that came whole.
+    pub fn mean_of_largest(&self, part: f64) -> f64 {
+        mean(self.largest(part).into_iter().map(|(_, time)| time))
+    }
+
+    /// The largest part of those that came whole, by size: size and time, the largest first.
+    pub fn largest(&self, part: f64) -> Vec<(u64, f64)> {
+        let mut whole: Vec<(u64, f64)> =
+            self.responses.iter().filter_map(|one| Some((one.bytes, one.response?))).collect();
+        whole.sort_by_key(|&(bytes, _)| std::cmp::Reverse(bytes));
+        whole.truncate(((whole.len() as f64 * part) as usize).max(1));
+        whole
+    }
+
+    /// The part of requests that never came whole.
+    pub fn incomplete(&self) -> f64 {
+        1.0 - self.times().count() as f64 / self.responses.len().max(1) as f64
+    }
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let (sum, count) = values.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
+    sum / count
+}

@@ -1,0 +1,128 @@
+//! What stands before the link: the kernel's queues, or the scheduler of a gate.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use admission::{Egress, Ending, Instant, Size, Stream};
+
+use super::Queue;
+
+/// A packet of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Packet {
+    pub(super) connection: u32,
+    pub(super) bytes: u64,
+    pub(super) load: Load,
+}
+
+/// What a packet carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Load {
+    /// The server's answer to a new connection, which may be lost beyond the link.
+    SynAck { lost: bool },
+    /// The end of a connection.
+    Fin,
+    /// A segment of a response: of the connection's n-th, under this number.
+    Data { response: u32, segment: u32, number: u64, sent: u64 },
+}
+
+/// What the link may send next.
+pub(super) enum Next {
+    Packet(Packet),
+    /// This connection may send a segment, for so many bytes that it had offered.
+    Connection(u32, u64),
+}
+
+/// The queue before a link.
+#[derive(Debug)]
+pub(super) enum Before {
+    Kernel {
+        cutoffs: Vec<u64>,
+        length: usize,
+        bands: Vec<VecDeque<Packet>>,
+    },
+    Gate {
+        egress: Box<Egress>,
+        /// Packets without data, which the kernel sends by itself.
+        control: VecDeque<Packet>,
+        streams: BTreeMap<Stream, u32>,
+        connections: BTreeMap<u32, Stream>,
+    },
+}
+
+/// A packet found its queue full.
+pub(super) struct Dropped;
+
+impl Before {
+    pub(super) fn new(queue: &Queue) -> Self {
+        match queue {
+            Queue::Kernel { cutoffs, length } => Self::Kernel {
+                bands: vec![VecDeque::new(); cutoffs.len() + 1],
+                cutoffs: cutoffs.clone(),
+                length: *length,
+            },
+            Queue::Gate(policy) => Self::Gate {
+                egress: Box::new(Egress::new(policy.clone())),
+                control: VecDeque::new(),
+                streams: BTreeMap::new(),
+                connections: BTreeMap::new(),
+            },
+        }
+    }
+
+    /// A packet that nobody asked for; so much of its response remains (nothing, if it carries no data).
+    pub(super) fn push(&mut self, packet: Packet, remaining: u64) -> Result<(), Dropped> {
+        let (queue, length) = match self {
+            Self::Kernel { cutoffs, length, bands } => {
+                let band = cutoffs.partition_point(|&cutoff| cutoff <= remaining);
+                (&mut bands[band], *length)
+            }
+            Self::Gate { control, .. } => (control, usize::MAX),
+        };
+        if queue.len() >= length {
+            return Err(Dropped);
+        }
+        queue.push_back(packet);
+        Ok(())
+    }
+
+    pub(super) fn next(&mut self, now: u64) -> Option<Next> {
+        match self {
+            Self::Kernel { bands, .. } => bands.iter_mut().find_map(VecDeque::pop_front).map(Next::Packet),
+            Self::Gate { egress, control, streams, .. } => match control.pop_front() {
+                Some(packet) => Some(Next::Packet(packet)),
+                None => {
+                    let grant = egress.next(Instant::from_nanos(now))?;
+                    streams.get(&grant.stream).map(|&connection| Next::Connection(connection, grant.bytes))
+                }
+            },
+        }
+    }
+
+    /// A response begins.
+    pub(super) fn open(&mut self, connection: u32, bytes: u64) {
+        if let Self::Gate { egress, streams, connections, .. } = self
+            && let Some(stream) = egress.open(Size::Known(bytes))
+        {
+            streams.insert(stream, connection);
+            connections.insert(connection, stream);
+        }
+    }
+
+    /// So many more bytes of a response may be sent. Nothing, in the kernel, which is never asked.
+    pub(super) fn offer(&mut self, connection: u32, bytes: u64) {
+        if let Self::Gate { egress, connections, .. } = self
+            && let Some(&stream) = connections.get(&connection)
+        {
+            egress.offer(stream, bytes);
+        }
+    }
+
+    pub(super) fn close(&mut self, connection: u32, ending: Ending) {
+        if let Self::Gate { egress, streams, connections, .. } = self
+            && let Some(stream) = connections.remove(&connection)
+        {
+            streams.remove(&stream);
+            egress.close(stream, None, ending);
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! The sending side of a TCP connection, in segments of one response.
+//!
+//! Congestion control is Reno with selective acknowledgments, as in the kernels of the paper's time: slow
+//! start from two segments, a segment counts as lost when three that were sent after it have arrived, one
+//! halving for each window, and a time-out that doubles (RFC 2988 with Linux's least time-out of 200 ms). The
+//! client's window is 32 KB.
+
+use std::collections::{BTreeSet, VecDeque};
+
+/// The client's window, in bytes.
+const WINDOW: u32 = 32 * 1024;
+/// Segments that a connection sends at first.
+const FIRST_WINDOW: f64 = 2.0;
+/// A segment is lost when so many that were sent later have arrived.
+const REORDERED: u64 = 3;
+/// The least time-out, in nanoseconds.
+const TIMEOUT_MIN: u64 = 200_000_000;
+/// The most.
+const TIMEOUT_MAX: u64 = 120_000_000_000;
+
+/// A segment that is on its way.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    segment: u32,
+    number: u64,
+    /// The how-manieth it was to leave the host's own queue, or to find that full.
+    out: Option<u64>,
+}
+
+/// The state of one connection's sending side.
+#[derive(Debug)]
+pub(super) struct Sender {
+    /// Which segments have arrived.
+    arrived: Vec<bool>,
+    left: u32,
+    /// The next that was never sent.
+    next: u32,
+    /// Lost ones, to be sent again.
+    lost: BTreeSet<u32>,
+    on_the_way: VecDeque<Sent>,
+    flight: u32,
+    numbered: u64,
+    /// How many have left the host's own queue, and the last of those that arrived.
+    gone: u64,
+    latest: u64,
+    /// Losses of those that were sent before this number don't halve the window again.
+    halved: u64,
+    window: f64,
+    window_max: f64,
+    threshold: f64,
+    smoothed: Option<(f64, f64)>,
+    timeout: u64,
+    backoff: u32,
+}
+
+impl Sender {
+    pub(super) fn new(segment: u32, first_timeout: u64) -> Self {
+        Self {
+            arrived: Vec::new(),
+            left: 0,
+            next: 0,
+            lost: BTreeSet::new(),
+            on_the_way: VecDeque::new(),
+            flight: 0,
+            numbered: 0,
+            gone: 0,
+            latest: 0,
+            halved: 0,
+            window: FIRST_WINDOW,
+            window_max: f64::from((WINDOW / segment).max(2)),
+            threshold: f64::INFINITY,
+            smoothed: None,
+            timeout: first_timeout,
+            backoff: 0,
+        }
+    }
+
+    /// Begins a response of so many segments.
+    pub(super) fn begin(&mut self, segments: u32) {
+        self.arrived = vec![false; segments as usize];
+        (self.left, self.next, self.flight) = (segments, 0, 0);
+        self.lost.clear();
+        self.on_the_way.clear();
+    }
+
+    /// The segment that may be sent now behind `before` others, if the window lets it.
+    pub(super) fn ready(&self, before: usize) -> Option<u32> {
+        let window = self.window.min(self.window_max).max(1.0).floor() as usize;
+        if self.flight as usize + before >= window {
+            return None;
+        }
+        let new = u64::from(self.next) + before.saturating_sub(self.lost.len()) as u64;
+        let new = u32::try_from(new).ok().filter(|&new| (new as usize) < self.arrived.len());
+        self.lost.iter().nth(before).copied().or(new)
+    }
+
+    /// A segment goes to the link (or into a queue before it). Its number tells it apart from the same
+    /// segment sent again.
+    pub(super) fn send(&mut self, segment: u32) -> u64 {
+        if !self.lost.remove(&segment) {
+            self.next = self.next.max(segment + 1);
+        }
+        self.numbered += 1;
+        self.flight += 1;
+        self.on_the_way.push_back(Sent { segment, number: self.numbered, out: None });
+        self.numbered
+    }
+
+    /// Segments of which none was sent yet.
+    pub(super) fn unsent(&self) -> u32 {
+        self.arrived.len() as u32 - self.next
+    }
+
+    /// A segment has arrived; `round_trip` since it was sent, in nanoseconds.
+    pub(super) fn acknowledged(&mut self, segment: u32, number: u64, round_trip: u64) {
+        if self.arrived.get(segment as usize).is_none_or(|&arrived| arrived) {
+            return;
+        }
+        self.arrived[segment as usize] = true;
+        self.left -= 1;
+        self.lost.remove(&segment);
+        self.backoff = 0;
+        self.measure(round_trip);
+        if let Some(at) = self.on_the_way.iter().position(|sent| sent.number == number) {
+            let out = self.on_the_way.remove(at).and_then(|sent| sent.out);
+            self.latest = self.latest.max(out.unwrap_or(0));
+            self.flight -= 1;
+        }
+        self.window += if self.window < self.threshold { 1.0 } else { 1.0 / self.window };
+        self.window = self.window.min(self.window_max);
+        self.find_lost();
+    }
+
+    fn find_lost(&mut self) {
+        let (mut on_the_way, mut halve) = (std::mem::take(&mut self.on_the_way), false);
+        on_the_way.retain(|sent| {
+            let arrived = self.arrived[sent.segment as usize];
+            let lost = !arrived && sent.out.is_some_and(|out| out + REORDERED <= self.latest);
+            if lost {
+                self.lost.insert(sent.segment);
+                halve |= sent.number > self.halved;
+            }
+            self.flight -= u32::from(arrived || lost);
+            !(arrived || lost)
+        });
+        self.on_the_way = on_the_way;
+        if halve {
+            self.halved = self.numbered;
+            self.threshold = (self.window / 2.0).max(2.0);
+            self.window = self.threshold;
+        }
+    }
+
+    /// A segment has left the host's own queue, or found it full. Until then it can't be lost.
+    pub(super) fn out(&mut self, number: u64) {
+        if let Ok(at) = self.on_the_way.binary_search_by_key(&number, |sent| sent.number) {
+            self.gone += 1;
+            self.on_the_way[at].out = Some(self.gone);
+        }
+    }
+
+    /// A round trip of this many nanoseconds.
+    pub(super) fn measure(&mut self, round_trip: u64) {
+        let sample = round_trip as f64;
+        let (smoothed, deviation) = match self.smoothed {
+            None => (sample, sample / 2.0),
+            Some((smoothed, deviation)) => {
+                let error = (sample - smoothed).abs();
+                (smoothed + (sample - smoothed) / 8.0, deviation + (error - deviation) / 4.0)
+            }
+        };
+        self.smoothed = Some((smoothed, deviation));
+        self.timeout = ((smoothed + 4.0 * deviation) as u64).max(TIMEOUT_MIN);
+    }
+
+    /// Nothing was heard for [`Sender::timeout`]: all that is on its way is lost.
+    pub(super) fn timed_out(&mut self) {
+        self.threshold = (f64::from(self.flight) / 2.0).max(2.0);
+        self.window = 1.0;
+        self.backoff += 1;
+        self.halved = self.numbered;
+        for sent in self.on_the_way.drain(..) {
+            if !self.arrived[sent.segment as usize] {
+                self.lost.insert(sent.segment);
+            }
+        }
+        self.flight = 0;
+    }
+
+    /// After how long something is lost that wasn't acknowledged.
+    pub(super) fn timeout(&self) -> u64 {
+        self.timeout.saturating_mul(1 << self.backoff.min(10)).min(TIMEOUT_MAX)
+    }
+
+    /// Whether something is on its way.
+    pub(super) fn waits(&self) -> bool {
+        self.flight > 0
+    }
+
+    /// Whether all has arrived.
+    pub(super) fn is_done(&self) -> bool {
+        self.left == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent(sender: &mut Sender) -> Vec<(u32, u64)> {
+        let sent: Vec<_> =
+            std::iter::from_fn(|| sender.ready(0).map(|segment| (segment, sender.send(segment)))).collect();
+        sent.iter().for_each(|&(_, number)| sender.out(number));
+        sent
+    }
+
+    #[test]
+    fn the_window_doubles_with_each_round_trip() {
+        let mut sender = Sender::new(1460, 3_000_000_000);
+        sender.begin(100);
+        for expected in [2, 4, 8, 16] {
+            let round = sent(&mut sender);
+            assert_eq!(round.len(), expected);
+            round.iter().for_each(|&(segment, number)| sender.acknowledged(segment, number, 1_000_000));
+        }
+    }
+
+    #[test]
+    fn a_segment_is_sent_again_when_three_later_ones_have_arrived() {
+        let mut sender = Sender::new(1460, 3_000_000_000);
+        sender.begin(100);
+        sender.window = 8.0;
+        let round = sent(&mut sender);
+        round[1..4].iter().for_each(|&(segment, number)| sender.acknowledged(segment, number, 1_000_000));
+        // The window had grown to 11 and was halved; four are on their way.
+        assert_eq!(sent(&mut sender).iter().map(|&(segment, _)| segment).collect::<Vec<_>>(), [0]);
+    }
+
+    #[test]
+    fn a_time_out_sends_everything_again_one_by_one_and_doubles() {
+        let mut sender = Sender::new(1460, 3_000_000_000);
+        sender.begin(2);
+        assert_eq!(sent(&mut sender).len(), 2);
+        sender.timed_out();
+        assert_eq!(sender.timeout(), 6_000_000_000);
+        let again = sent(&mut sender);
+        assert_eq!(again.len(), 1);
+        sender.acknowledged(again[0].0, again[0].1, 1_000_000);
+        assert_eq!(sender.timeout(), TIMEOUT_MIN);
+        let rest = sent(&mut sender);
+        sender.acknowledged(rest[0].0, rest[0].1, 1_000_000);
+        assert!(sender.is_done());
+    }
+}

@@ -5,8 +5,9 @@
 use std::time::Duration;
 
 use config::{
-    Address, COMMON, Class, Field, FieldDefault, GATE, HTTP, HealthCheck, Http, HttpVersion, Network, Origin,
-    POSTGRES, Protocol, Route, Service, TlsMode, TypeField, UpstreamTlsMode, World, effective, parse, reload,
+    Address, COMMON, Class, Egress, Field, FieldDefault, GATE, HTTP, HealthCheck, Http, HttpVersion, Network,
+    Origin, POSTGRES, Protocol, Route, Service, TlsMode, TypeField, UpstreamTlsMode, World, effective, parse,
+    reload,
 };
 
 const MINIMAL: &str = "[[gate]]\nprotocol = \"http\"\nupstream = \"127.0.0.1:8000\"\n";
@@ -41,6 +42,8 @@ error_page = "/srv/busy.html"
 access_log = "/var/log/site.json"
 otlp = "http://collector:4318"
 otlp_share = 0.5
+uplink = "10Mbit"
+egress = "bands"
 
 [[gate.route]]
 method = "POST"
@@ -140,6 +143,8 @@ fn every_key_is_heard() {
         access_log: Some("/var/log/site.json".into()),
         otlp: Some(inet("collector", 4318)),
         otlp_share: 0.5,
+        uplink: Some(10_000_000),
+        egress: Egress::Bands,
     };
     assert_eq!(*http(&world), expected);
     for field in HTTP.iter().filter(|field| !matches!(field.key, "route" | "class")) {
@@ -235,6 +240,9 @@ fn values_that_mean_nothing_are_refused_with_what_to_write() {
         ("otlp = \"https://collector:4318\"", "is https://, which isn't spoken here"),
         ("otlp = \"collector\"", "has no port"),
         ("otlp_share = 2", "must be at most 1"),
+        ("uplink = \"10MB\"", "isn't a rate; write such as \"10Mbit\""),
+        ("uplink = \"1kbit\"", "must be from \"64kbit\" to \"400Gbit\""),
+        ("egress = \"lifo\"", "isn't known; write \"srpt\" or \"fair\" or \"bands\""),
         ("route = \"/cart\"", "isn't a list; write [[gate.route]]"),
         ("route = [1]", "a route isn't a table"),
         ("[[gate.route]]\nname = \"x\"", "g.toml:4: gate: route: path: is missing"),

@@ -43,6 +43,17 @@ pub enum TypeField {
     Ignore,
 }
 
+/// In which order responses share the uplink.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Egress {
+    /// Alike, in turn.
+    Fair,
+    /// The one with the fewest bytes remaining first.
+    ShortestRemaining,
+    /// By bands of remaining bytes, whose ends are learned.
+    Bands,
+}
+
 /// How endpoints are asked whether they are well.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthCheck {
@@ -125,11 +136,19 @@ pub struct Http {
     pub otlp: Option<Address>,
     /// The share of requests that begin a trace here.
     pub otlp_share: f64,
+    /// The rate of the uplink, in bits per second; `None`: responses don't wait for one another.
+    pub uplink: Option<u64>,
+    /// In which order they share it.
+    pub egress: Egress,
 }
 
 pub(crate) const VERSIONS: &[(&str, HttpVersion)] = &[("1.1", HttpVersion::Http1), ("2", HttpVersion::Http2)];
 pub(crate) const TYPE_FIELDS: &[(&str, TypeField)] =
     &[("use", TypeField::Use), ("ignore", TypeField::Ignore)];
+pub(crate) const EGRESSES: &[(&str, Egress)] =
+    &[("srpt", Egress::ShortestRemaining), ("fair", Egress::Fair), ("bands", Egress::Bands)];
+/// The slowest and the fastest uplink, in bits per second.
+const UPLINKS: std::ops::RangeInclusive<u64> = 64_000..=400_000_000_000;
 
 /// Reads it, and what the upstream's addresses say of TLS.
 pub(super) fn read(section: &mut Section<'_>) -> (Http, Option<Scheme>) {
@@ -160,8 +179,29 @@ pub(super) fn read(section: &mut Section<'_>) -> (Http, Option<Scheme>) {
         access_log: section.read("access_log", absolute_file),
         otlp: section.read("otlp", collector),
         otlp_share: section.read("otlp_share", share),
+        uplink: section.read("uplink", uplink),
+        egress: section.read("egress", |value| raw::choice(value, EGRESSES)),
     };
     (http, scheme)
+}
+
+/// A rate as `"10Mbit"`, or none.
+fn uplink(value: &DeValue<'_>) -> Result<Option<u64>, Complaint> {
+    let text = raw::some_text(value)?;
+    if text == "none" {
+        return Ok(None);
+    }
+    let hint = "write such as \"10Mbit\", \"800kbit\" or \"1Gbit\" (each second), or \"none\"";
+    let units = [("kbit", 1_000), ("Mbit", 1_000_000), ("Gbit", 1_000_000_000)];
+    let bits = units.iter().find_map(|(unit, bits)| {
+        let number: u64 = text.strip_suffix(unit)?.trim_end().parse().ok()?;
+        number.checked_mul(*bits)
+    });
+    let bits = bits.ok_or_else(|| Complaint::new("isn't a rate").hint(hint))?;
+    match UPLINKS.contains(&bits) {
+        true => Ok(Some(bits)),
+        false => Err(Complaint::new("must be from \"64kbit\" to \"400Gbit\"").hint(hint)),
+    }
 }
 
 fn read_upstream(section: &mut Section<'_>) -> (Vec<Address>, Option<Scheme>) {

@@ -1,7 +1,7 @@
 //! The keys of a gate for HTTP.
 
 use super::{Lines, name_of, tls};
-use crate::checked::{Class, Gate, Http, Route, TYPE_FIELDS, VERSIONS};
+use crate::checked::{Class, EGRESSES, Gate, Http, Route, TYPE_FIELDS, VERSIONS};
 
 pub(super) fn requests(out: &mut Lines, gate: &Gate, http: &Http) {
     out.value("route", routes(&http.routes));
@@ -37,6 +37,11 @@ pub(super) fn requests(out: &mut Lines, gate: &Gate, http: &Http) {
         None => out.text("otlp", "none"),
     }
     out.value("otlp_share", http.otlp_share);
+    match http.uplink {
+        Some(bits) => out.text("uplink", format_args!("{}kbit", bits / 1_000)),
+        None => out.text("uplink", "none"),
+    }
+    out.text("egress", name_of(EGRESSES, &http.egress));
     out.time("drain_timeout", gate.drain_timeout);
 }
 

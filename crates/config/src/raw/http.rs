@@ -203,6 +203,24 @@ pub const HTTP: &[Field] = &[
         reason: "OpenTelemetry's own; what is more than a collector can take is left out and counted.",
         reloadable: true,
     },
+    Field {
+        key: "uplink",
+        form: Form::Text,
+        takes: "a rate, as `\"10Mbit\"`, or `\"none\"`",
+        default: Value("\"none\""),
+        doc: "The rate of the link to the clients, in bits per second (`kbit`, `Mbit`, `Gbit`), where that link is the bottleneck. The bodies of all responses then leave the gate through one scheduler, at 94 % of that rate, so that what has to wait waits in the gate and not in the kernel. One frame of each response waits; the service feels the pace. `\"none\"`: responses don't wait for one another.",
+        reason: "Where the link isn't the bottleneck there is nothing to order.",
+        reloadable: true,
+    },
+    Field {
+        key: "egress",
+        form: Form::Text,
+        takes: "`\"srpt\"`, `\"fair\"` or `\"bands\"`",
+        default: Value("\"srpt\""),
+        doc: "With an `uplink`: whose bytes go next. `\"srpt\"`: the response with the fewest bytes remaining; a response that a fair link would have sent by now gets every second turn. `\"fair\"`: all in turn. `\"bands\"`: five bands of remaining bytes, whose ends are learned. The size is the response's length, or what responses of its type had.",
+        reason: "Small responses don't wait behind large ones, and the large ones hardly pay for it ([simulated](../guide/uplink.md)).",
+        reloadable: true,
+    },
 ];
 
 /// The keys of a `[[gate.route]]`.

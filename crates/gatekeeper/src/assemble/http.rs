@@ -4,10 +4,11 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
-use admission::ClassId;
+use admission::{ClassId, Cutoffs, EgressOrder};
 use config::{HttpVersion, Mode};
 use proxy::http::{
-    AccessLog, ClassRule, HealthCheck, Network, Settings, Speaks, Traces, TypeField, TypeRule, rule_segments,
+    AccessLog, ClassRule, HealthCheck, Network, Settings, Speaks, Traces, TypeField, TypeRule,
+    UplinkSettings, rule_segments,
 };
 use proxy::otlp::Exporter;
 
@@ -67,10 +68,19 @@ pub(super) fn told(gate: &config::Gate, http: &config::Http) -> Result<Settings,
             exporter: Exporter::start(address(collector), &gate.name),
             share: http.otlp_share,
         }),
+        uplink: http.uplink.map(|bits| UplinkSettings { bits, order: egress(http.egress) }),
         keepalive: keepalive(gate),
         observe: gate.mode == Mode::Observe,
         ..Settings::new(http.upstream.iter().map(address).collect())
     })
+}
+
+fn egress(egress: config::Egress) -> EgressOrder {
+    match egress {
+        config::Egress::Fair => EgressOrder::Fair,
+        config::Egress::ShortestRemaining => EgressOrder::ShortestRemaining,
+        config::Egress::Bands => EgressOrder::Bands(Cutoffs::Learned),
+    }
 }
 
 fn network(network: &config::Network) -> Network {

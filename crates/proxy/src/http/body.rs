@@ -21,6 +21,7 @@ use super::flight::Flight;
 use super::record::Record;
 use super::reject::Refusal;
 use super::socket::{UnderWay, Watched};
+use super::uplink::Share;
 use super::upload::Upload;
 use crate::memory::Held;
 
@@ -364,6 +365,8 @@ pub(crate) struct ToClient {
     /// Until it is sent.
     under_way: Option<UnderWay>,
     leaving: Leaving,
+    /// Its part in the gate's uplink, if that has a rate.
+    share: Option<Share>,
 }
 
 /// How it is noticed that the client has gone, while nothing can be written to it.
@@ -431,7 +434,7 @@ impl ToClient {
     }
 
     fn from(source: Source) -> Self {
-        Self { source, record: None, broken: None, under_way: None, leaving: Leaving::default() }
+        Self { source, record: None, broken: None, under_way: None, leaving: Leaving::default(), share: None }
     }
 
     /// Looks whether a client of HTTP/1 has gone, while there is nothing to be written. One that closes its
@@ -439,6 +442,11 @@ impl ToClient {
     pub(crate) fn watch(&mut self, client: &Watched, is_events: bool) {
         let end = if is_events { End::Leaves } else { End::Waits };
         self.leaving = Leaving::Unlooked(client.clone(), end);
+    }
+
+    /// Leaves through the gate's uplink.
+    pub(crate) fn share(&mut self, share: Option<Share>) {
+        self.share = share;
     }
 
     /// Its request is under way until it is dropped.
@@ -489,7 +497,12 @@ impl Body for ToClient {
         if let Some(broken) = this.broken.take() {
             return Poll::Ready(Some(Err(broken)));
         }
-        let Poll::Ready(frame) = this.source.poll_frame(context) else {
+        let source = &mut this.source;
+        let frame = match &mut this.share {
+            None => source.poll_frame(context),
+            Some(share) => share.poll(context, |context| source.poll_frame(context)),
+        };
+        let Poll::Ready(frame) = frame else {
             return this.leaving.poll(context).map(|()| Some(Err(Broken::Left)));
         };
         if let Some(record) = &mut this.record {
@@ -506,15 +519,21 @@ impl Body for ToClient {
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
-        if this.is_end_stream()
-            && let Some(record) = &mut this.record
-        {
-            record.complete();
+        if this.is_end_stream() {
+            if let Some(record) = &mut this.record {
+                record.complete();
+            }
+            if let Some(share) = &mut this.share {
+                share.complete();
+            }
         }
         Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
+        if self.share.as_ref().is_some_and(|share| share.held() > 0) {
+            return false;
+        }
         match &self.source {
             Source::Own(body) => body.is_end_stream(),
             Source::Passed(incoming, _) => incoming.is_end_stream(),
@@ -522,10 +541,18 @@ impl Body for ToClient {
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.source {
+        let mut hint = match &self.source {
             Source::Own(body) => body.size_hint(),
             Source::Passed(incoming, _) => incoming.size_hint(),
+        };
+        if let Some(share) = &self.share {
+            let held = share.held() as u64;
+            if let Some(upper) = hint.upper() {
+                hint.set_upper(upper.saturating_add(held));
+            }
+            hint.set_lower(hint.lower().saturating_add(held));
         }
+        hint
     }
 }
 

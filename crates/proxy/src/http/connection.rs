@@ -178,6 +178,10 @@ fn respond<'a>(
         };
         watched.announced().await;
         response.body_mut().hold(under_way);
+        if let Some(uplink) = told.uplink.as_ref().filter(|_| !response.body().is_end_stream()) {
+            let length = response.body().size_hint().exact();
+            response.body_mut().share(uplink.share(classified.name.key, length));
+        }
         if let Some(watched) = by_itself.filter(|_| !response.body().is_end_stream()) {
             let is_events = Present::of(response.headers()).has(Field::Events);
             response.body_mut().watch(watched, is_events);

@@ -13,7 +13,7 @@
 //! it, `alarm` when something has taken for too long, `abandoned` what becomes of a request whose client
 //! has left. `fields` (with `present`) and `sniffer` know what a proxy must not pass on, `socket` and
 //! `body` carry bytes, `interim` what comes before a response, `word` asks whether a client still listens,
-//! `preamble` is the PROXY protocol. `record` is what is known of a request for the log (`access`) and its
+//! `preamble` is the PROXY protocol, `uplink` whose bytes go next. `record` is what is known of a request for the log (`access`) and its
 //! trace (`span`).
 
 mod abandoned;
@@ -45,6 +45,7 @@ mod sniffer;
 mod socket;
 mod span;
 mod state;
+mod uplink;
 mod upload;
 mod view;
 mod word;
@@ -64,6 +65,7 @@ pub use endpoints::HealthCheck;
 pub use path::rule_segments;
 pub use span::Traces;
 pub use state::{Network, Settings};
+pub use uplink::UplinkSettings;
 pub use view::Status;
 
 use connection::serve;

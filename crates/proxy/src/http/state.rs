@@ -20,6 +20,7 @@ use super::flight::Flights;
 use super::origins::Origins;
 use super::reject::OWN;
 use super::span::Traces;
+use super::uplink::{Uplink, UplinkSettings};
 use super::upload::Shares;
 use crate::gate::Driver;
 use crate::lateness::Lateness;
@@ -91,6 +92,8 @@ pub struct Settings {
     pub access_log: Option<AccessLog>,
     /// What is told of requests to a collector.
     pub traces: Option<Traces>,
+    /// The rate of the uplink, and the order in which responses share it; `None`: they don't wait for one another.
+    pub uplink: Option<UplinkSettings>,
     /// When the kernel asks a silent peer whether it is there.
     pub keepalive: Keepalive,
     /// Whether the gate only watches.
@@ -130,6 +133,7 @@ impl Settings {
             error_page: None,
             access_log: None,
             traces: None,
+            uplink: None,
             keepalive: Keepalive::default(),
             observe: false,
         }
@@ -172,13 +176,14 @@ pub(crate) struct Counts {
 pub(crate) struct Told {
     pub(crate) settings: Settings,
     pub(crate) endpoints: Endpoints,
+    pub(crate) uplink: Option<Arc<Uplink>>,
 }
 
 impl Told {
     /// Endpoints that stay as they are stay the same.
-    fn new(gate: &str, settings: Settings, before: Option<&Endpoints>) -> Arc<Self> {
+    fn new(driver: &Driver, settings: Settings, before: Option<&Self>) -> Arc<Self> {
         let reach = Reach {
-            gate: gate.into(),
+            gate: driver.name().into(),
             speaks: settings.speaks,
             tls: settings.upstream_tls.clone(),
             connect_timeout: settings.connect_timeout,
@@ -188,8 +193,13 @@ impl Told {
             idle_max: settings.idle_max,
             fields_max: settings.header_fields_max,
         };
-        let endpoints = Endpoints::new(&settings.upstream, &reach, before);
-        Arc::new(Self { settings, endpoints })
+        let endpoints = Endpoints::new(&settings.upstream, &reach, before.map(|before| &before.endpoints));
+        // One that stays as it is goes on; what began on another ends there.
+        let same = |uplink: &&Arc<Uplink>| Some(uplink.settings()) == settings.uplink.as_ref();
+        let running = before.and_then(|before| before.uplink.as_ref()).filter(same).cloned();
+        let start = || settings.uplink.clone().map(|told| Uplink::start(told, driver.clock()));
+        let uplink = running.or_else(start);
+        Arc::new(Self { settings, endpoints, uplink })
     }
 
     /// Whether a client may say for whom it asks.
@@ -230,7 +240,7 @@ impl Gate {
             lateness: Arc::new(Lateness::new(driver.clock())),
             classifier: Classifier::new(settings.types.clone(), settings.type_field),
             classes: Classes::new(settings.classes.clone()),
-            told: RwLock::new(Told::new(driver.name(), settings, None)),
+            told: RwLock::new(Told::new(&driver, settings, None)),
             driver,
             origins: Origins::new(),
             flights: Flights::default(),
@@ -260,7 +270,7 @@ impl Gate {
         };
         self.classifier.change(settings.types.clone(), settings.type_field);
         self.classes.change(settings.classes.clone());
-        *place = Told::new(self.driver.name(), settings, Some(&place.endpoints));
+        *place = Told::new(&self.driver, settings, Some(&place));
         drop(place);
         self.driver.update_policy(|running| *running = policy);
     }

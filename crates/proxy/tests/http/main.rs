@@ -15,4 +15,5 @@ mod site;
 mod trailers;
 mod trust;
 mod upgrades;
+mod uplink;
 mod uploads;

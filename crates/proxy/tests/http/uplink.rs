@@ -1,0 +1,171 @@
+//! Responses that share an uplink: who goes first, at what pace, and that nothing is lost.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use admission::{EgressOrder, Policy};
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::Incoming;
+use proxy::http::UplinkSettings;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use crate::site::{Body, Client, PATIENCE, Site, full, gate, one_at_a_time, service};
+
+/// 940 bytes of bodies a millisecond.
+const BITS: u64 = 8_000_000;
+
+/// A body of so many bytes, none of which could stand in another's place.
+fn pattern(bytes: usize) -> Bytes {
+    (0..bytes).map(|at| (at % 251) as u8).collect()
+}
+
+/// Answers `/N` with N bytes, and `/chunks/N` in chunks, without telling how many.
+async fn sized() -> SocketAddr {
+    service(async |request: Request<Incoming>| {
+        let path = request.uri().path();
+        let bytes = pattern(path.rsplit('/').next().and_then(|last| last.parse().ok()).unwrap_or(0));
+        let body: Body = if path.starts_with("/chunks") {
+            let chunks: Vec<_> = bytes.chunks(10_000).map(Bytes::copy_from_slice).collect();
+            StreamBody::new(futures_util::stream::iter(
+                chunks.into_iter().map(|chunk| Ok(Frame::data(chunk))),
+            ))
+            .boxed()
+        } else {
+            full(bytes)
+        };
+        Response::new(body)
+    })
+    .await
+}
+
+async fn site(order: EgressOrder) -> Site {
+    gate(Policy::default(), &[sized().await], |settings| {
+        settings.uplink = Some(UplinkSettings { bits: BITS, order });
+    })
+    .await
+}
+
+/// A client that counts what it gets.
+struct Download {
+    got: Arc<AtomicUsize>,
+    task: JoinHandle<usize>,
+}
+
+impl Download {
+    async fn begin(site: &Site, bytes: usize) -> Self {
+        let mut socket = TcpStream::connect(site.address).await.unwrap();
+        let head = format!("GET /{bytes} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        socket.write_all(head.as_bytes()).await.unwrap();
+        let got = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&got);
+        let task = tokio::spawn(async move {
+            let mut buffer = vec![0; 64 * 1024];
+            loop {
+                match socket.read(&mut buffer).await.unwrap() {
+                    0 => return count.load(Ordering::SeqCst),
+                    read => count.fetch_add(read, Ordering::SeqCst),
+                };
+            }
+        });
+        Self { got, task }
+    }
+
+    fn got(&self) -> usize {
+        self.got.load(Ordering::SeqCst)
+    }
+
+    async fn reaches(&self, bytes: usize) {
+        let reached = async {
+            while self.got() < bytes {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(PATIENCE, reached).await.expect("it goes on");
+    }
+
+    async fn ends(self) -> usize {
+        timeout(PATIENCE, self.task).await.expect("it ends").unwrap()
+    }
+}
+
+/// How much had come of a response of 2 MB, of which 50 kB were there when one of 700 kB began, when that had
+/// come whole.
+async fn overtaken(order: EgressOrder) -> usize {
+    let site = site(order).await;
+    let large = Download::begin(&site, 2_000_000).await;
+    large.reaches(50_000).await;
+    let small = Download::begin(&site, 700_000).await;
+    assert!(small.ends().await > 700_000);
+    let got = large.got();
+    assert!(large.ends().await > 2_000_000);
+    got
+}
+
+#[tokio::test]
+async fn the_response_with_the_fewest_bytes_remaining_goes_first() {
+    let got = overtaken(EgressOrder::ShortestRemaining).await;
+    assert!(got < 500_000, "{got}");
+}
+
+#[tokio::test]
+async fn fair_responses_get_on_alike() {
+    let got = overtaken(EgressOrder::Fair).await;
+    assert!(got > 600_000, "{got}");
+}
+
+#[tokio::test]
+async fn responses_leave_no_faster_than_the_uplink() {
+    let site = site(EgressOrder::ShortestRemaining).await;
+    let began = Instant::now();
+    let both = [Download::begin(&site, 200_000).await, Download::begin(&site, 200_000).await];
+    for one in both {
+        one.ends().await;
+    }
+    // 400 kB at 940 bytes a millisecond are 425 ms.
+    assert!(began.elapsed() > Duration::from_millis(400), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn every_byte_arrives_of_a_length_that_is_told_and_of_one_that_is_not() {
+    let site = site(EgressOrder::ShortestRemaining).await;
+    let mut client = Client::connect(&site).await;
+    for path in ["/150000", "/chunks/150000", "/0", "/chunks/1", "/1"] {
+        let response = client.get(path).await;
+        let bytes = path.rsplit('/').next().unwrap().parse().unwrap();
+        assert!(response.body[..] == pattern(bytes)[..], "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_reads_nothing_and_one_that_leaves_hold_up_nobody() {
+    let site = site(EgressOrder::ShortestRemaining).await;
+    let mut silent = TcpStream::connect(site.address).await.unwrap();
+    silent.write_all(b"GET /100000 HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+    let leaving = Download::begin(&site, 5_000_000).await;
+    leaving.reaches(10_000).await;
+    leaving.task.abort();
+    for _ in 0..3 {
+        assert!(Download::begin(&site, 20_000).await.ends().await > 20_000);
+    }
+}
+
+#[tokio::test]
+async fn a_response_that_waits_for_the_uplink_gives_its_place_back() {
+    let site = gate(one_at_a_time(), &[sized().await], |settings| {
+        settings.uplink = Some(UplinkSettings { bits: BITS / 8, order: EgressOrder::ShortestRemaining });
+    })
+    .await;
+    // Eight seconds on the uplink.
+    let large = Download::begin(&site, 1_000_000).await;
+    large.reaches(10_000).await;
+    assert!(Download::begin(&site, 1_000).await.ends().await > 1_000);
+    assert!(large.got() < 900_000, "{}", large.got());
+}

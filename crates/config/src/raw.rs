@@ -144,7 +144,7 @@ pub const LOG: &[Field] = &[
         form: Form::Any,
         takes: "`\"text\"` or `\"json\"`",
         default: Value("\"text\""),
-        doc: "How a line of the log is written (to standard error).",
+        doc: "How a line of the log is written (to standard error): `key=value`, or JSON.",
         reason: "A person reads it first; a collector asks for JSON.",
         reloadable: false,
     },

@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::commands::SetLevel;
+use crate::log::SetLevel;
 use crate::reload::Configuration;
 use crate::signals::{Asked, Signals};
 use crate::state::{self, StateFile};

@@ -11,6 +11,6 @@ mod types;
 pub(crate) use calibrate::calibrate;
 pub(crate) use check::check;
 pub(crate) use replay::replay;
-pub(crate) use run::{SetLevel, check_descriptors, run};
+pub(crate) use run::{check_descriptors, run};
 pub(crate) use simulate::simulate;
 pub(crate) use types::types;

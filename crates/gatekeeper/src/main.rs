@@ -13,6 +13,7 @@ mod cli;
 mod commands;
 mod descriptors;
 mod files;
+mod log;
 mod memory;
 mod reload;
 mod remote;
@@ -32,6 +33,15 @@ enum Failure {
 }
 
 impl Failure {
+    /// The same, of which the user has heard.
+    fn told(self) -> Self {
+        match self {
+            Self::Usage(_) => Self::Usage(String::new()),
+            Self::Runtime(_) => Self::Runtime(String::new()),
+            Self::Interrupted(_) => Self::Interrupted(String::new()),
+        }
+    }
+
     /// What the user hears.
     fn message(&self) -> &str {
         match self {
@@ -65,7 +75,9 @@ fn main() -> ExitCode {
         Err(Failure::Usage(message)) => (message, 2),
         Err(Failure::Interrupted(message)) => (message, 130),
     };
-    eprintln!("{message}");
+    if !message.is_empty() {
+        eprintln!("{message}");
+    }
     ExitCode::from(code)
 }
 

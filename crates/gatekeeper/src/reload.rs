@@ -11,8 +11,9 @@ use config::{Reload, World};
 use proxy::admin::{Admin, Token};
 
 use crate::assemble::{Running, Told, policy, token, told};
-use crate::commands::{SetLevel, check_descriptors};
+use crate::commands::check_descriptors;
 use crate::descriptors::Needed;
+use crate::log::SetLevel;
 use crate::{files, memory};
 
 /// What holds, and where it came from.

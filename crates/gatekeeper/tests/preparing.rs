@@ -280,7 +280,7 @@ fn the_log_says_why_nobody_goes_on() {
     scene.until("the log says so", || scene.gate.log().contains("idle in transactions"));
     let log = scene.gate.log();
     let line = log.lines().find(|line| line.contains("idle in transactions")).expect("the line");
-    assert!(line.contains("WARN") && line.contains("idle_in_transaction_session_timeout"), "{line}");
+    assert!(line.contains("level=warn") && line.contains("idle_in_transaction_session_timeout"), "{line}");
     holder.let_go();
     assert_eq!(first.answers(), "T D(1) C(SELECT 1) Z(I)");
     scene.settled();

@@ -24,7 +24,7 @@ fn metric(gate: &Gate, line: &str) -> bool {
 
 /// How many lines of the log are warnings that say so.
 fn warnings(gate: &Gate, what: &str) -> usize {
-    gate.log().lines().filter(|line| line.contains("WARN") && line.contains(what)).count()
+    gate.log().lines().filter(|line| line.contains("level=warn") && line.contains(what)).count()
 }
 
 /// What is told of the only upstream of a gate.

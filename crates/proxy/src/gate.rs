@@ -27,6 +27,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
 use crate::clock::Clock;
+use crate::news::Lanes;
 use crate::observe::{Change, Observer, Totals, TypeName, TypeRow, log_changes};
 use crate::permit::Permit;
 use crate::trace::Recorder;
@@ -65,6 +66,8 @@ pub struct Driver {
     rearm: Notify,
     /// Who writes down what happens, if anybody does.
     recorder: OnceLock<Recorder>,
+    /// What the log was told of types that change their lanes.
+    lanes: Lanes,
 }
 
 /// What became of an arrival.
@@ -102,12 +105,23 @@ impl Driver {
             armed: AtomicU64::new(NEVER),
             rearm: Notify::new(),
             recorder: OnceLock::new(),
+            lanes: Lanes::default(),
         })
     }
 
     /// The gate's name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// What the log was told of types that change their lanes.
+    pub(crate) fn lanes(&self) -> &Lanes {
+        &self.lanes
+    }
+
+    /// Whether it only says what it would have decided.
+    pub(crate) fn only_watches(&self) -> bool {
+        matches!(self.inner.lock().gate, Decider::Observing { .. })
     }
 
     /// The gate's clock.
@@ -136,7 +150,7 @@ impl Driver {
         });
         self.arm(&inner.gate, now);
         drop(inner);
-        wakes.send(&self.name);
+        wakes.send(&self.name, &self.lanes);
         match (own, waiting) {
             (Some(Ok(())), _) => Arrival::Dispatched(Permit::new(Arc::clone(self), ticket)),
             (Some(Err(reason)), _) => Arrival::Rejected(reason),
@@ -293,7 +307,7 @@ impl Driver {
         inner.drain((now, self.recorder.get()), None, &mut wakes);
         self.arm(&inner.gate, now);
         drop(inner);
-        wakes.send(&self.name);
+        wakes.send(&self.name, &self.lanes);
         result
     }
 
@@ -356,12 +370,12 @@ struct Wakes {
 }
 
 impl Wakes {
-    fn send(self, gate: &str) {
+    fn send(self, gate: &str, lanes: &Lanes) {
         for (waiter, verdict) in self.verdicts {
             // A receiver that is gone took its verdict back in `Waiting::drop`.
             let _ = waiter.send(verdict);
         }
-        log_changes(gate, &self.changes);
+        log_changes(gate, lanes, &self.changes);
     }
 }
 

@@ -10,6 +10,7 @@ pub mod learned;
 mod listener;
 pub mod memory;
 pub mod metrics;
+mod news;
 pub mod observe;
 pub mod otlp;
 mod permit;

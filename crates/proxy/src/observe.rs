@@ -14,6 +14,8 @@ use std::sync::Arc;
 use admission::{Duration, Event, Lane, Outcome, Reason, RequestType, Work};
 use lru::LruCache;
 
+use crate::news::Lanes;
+
 mod times;
 
 use times::Times;
@@ -419,7 +421,7 @@ impl Observer {
     }
 
     /// The changes since the last call, oldest first, at most [`CHANGES_MAX`], to be logged outside of the
-    /// lock with [`log_changes`]. Without any it doesn't allocate.
+    /// lock with `log_changes`. Without any it doesn't allocate.
     #[must_use]
     pub fn take_changes(&mut self) -> Vec<Change> {
         std::mem::take(&mut self.changes)
@@ -462,11 +464,12 @@ impl Observer {
     }
 }
 
-/// Writes changes to the log: at info level what starts or ceases to be limited, at debug level the rest.
-pub fn log_changes(gate: &str, changes: &[Change]) {
+/// Writes changes to the log: at info level what starts or ceases to be limited, at debug level the rest. `lanes` knows
+/// which changes of a type's lane were told.
+pub(crate) fn log_changes(gate: &str, lanes: &Lanes, changes: &[Change]) {
     for change in changes {
         match change {
-            Change::Lane { label, lane, work } => log_lane(gate, label, *lane, *work),
+            Change::Lane { label, lane, work } => lanes.changed(gate, label, *lane, *work),
             Change::Capacity { from, to, gain: Some(gain) } => {
                 tracing::info!(gate, from, to, gain, "another capacity: more is completed");
             }
@@ -497,18 +500,6 @@ pub fn log_changes(gate: &str, changes: &[Change]) {
             Change::LongLimit { from, to, parallelism } => {
                 tracing::info!(gate, from, to, parallelism, "another limit of the long lane");
             }
-        }
-    }
-}
-
-fn log_lane(gate: &str, label: &str, lane: Lane, work: Work) {
-    let (lane_name, work_ms) = (lane_name(lane), work.as_millis_f64());
-    match lane {
-        Lane::Long | Lane::Variable => {
-            tracing::info!(gate, r#type = %label, lane = lane_name, work_ms, "a type changed its lane");
-        }
-        Lane::Unknown | Lane::Short => {
-            tracing::debug!(gate, r#type = %label, lane = lane_name, work_ms, "a type changed its lane");
         }
     }
 }

@@ -3,6 +3,7 @@
 //! An enum and not a trait object: every byte of every statement passes here. TLS is boxed, because its state takes
 //! more than a kilobyte, which ten thousand clients in the clear shouldn't pay for.
 
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
@@ -59,6 +60,15 @@ pub(crate) enum Peer {
     Inet(SocketAddr),
     /// A process on this machine.
     Unix,
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Inet(address) => address.fmt(formatter),
+            Self::Unix => formatter.write_str("unix"),
+        }
+    }
 }
 
 impl Peer {

@@ -1,23 +1,31 @@
 //! `gatekeeper run`: finds the configuration, prepares the process, and protects until a signal ends it.
 
-use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::{env, io, thread};
 
-use config::{LogFormat, LogLevel, World};
+use config::{LogFormat, World};
 use tokio::runtime::{Builder, Runtime};
-use tracing_subscriber::layer::SubscriberExt as _;
-use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{EnvFilter, fmt, reload};
 
 use crate::cli::RunArgs;
 use crate::descriptors::{Allowance, Needed, raise_limit};
-use crate::{Failure, assemble, files};
+use crate::{Failure, assemble, files, log};
 
 /// Runs until a signal ends it.
 pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let (world, source) = configuration(args)?;
-    let level = start_log(world.log);
+    let format = world.log.format;
+    let level = log::start(world.log);
+    run_world(world, source, level).map_err(|failure| match format {
+        LogFormat::Text => failure,
+        // A collector reads JSON to the end.
+        LogFormat::Json => {
+            tracing::error!("{}", failure.message());
+            failure.told()
+        }
+    })
+}
+
+fn run_world(world: World, source: Option<PathBuf>, level: log::SetLevel) -> Result<(), Failure> {
     let origin = source.as_ref().map_or("the command line".to_owned(), |path| path.display().to_string());
     tracing::info!(version = env!("CARGO_PKG_VERSION"), configuration = %origin, "gatekeeper starts");
     check_descriptors(Needed::of(&world)).map_err(Failure::Runtime)?;
@@ -69,43 +77,6 @@ fn nothing_found(places: &[PathBuf]) -> Failure {
         "there is no configuration; looked for\n{}\nName one with --config FILE, or do without: gatekeeper run --upstream 127.0.0.1:5432, or gatekeeper run --protocol http --upstream 127.0.0.1:8000",
         places.join("\n")
     ))
-}
-
-/// Changes what is written from now on.
-pub(crate) type SetLevel = Box<dyn Fn(LogLevel) + Send + Sync>;
-
-/// Starts the log. What is returned changes its level, unless the environment has the say.
-fn start_log(config::Log { format, level }: config::Log) -> SetLevel {
-    let of_environment = EnvFilter::try_from_default_env();
-    let is_fixed = of_environment.is_ok();
-    let filter = of_environment.unwrap_or_else(|_| EnvFilter::new(level_name(level)));
-    let (filter, handle) = reload::Layer::new(filter);
-    let log = tracing_subscriber::registry().with(filter);
-    let lines = fmt::layer().with_writer(io::stderr);
-    match format {
-        // Colors are for terminals; in a file they are noise.
-        LogFormat::Text => {
-            log.with(lines.with_target(false).with_ansi(io::stderr().is_terminal())).init();
-        }
-        LogFormat::Json => log.with(lines.json().flatten_event(true)).init(),
-    }
-    Box::new(move |level| {
-        if is_fixed {
-            tracing::warn!("the level of the log stays as RUST_LOG says");
-        } else if let Err(error) = handle.reload(EnvFilter::new(level_name(level))) {
-            tracing::warn!(%error, "the level of the log could not be changed");
-        }
-    })
-}
-
-fn level_name(level: LogLevel) -> &'static str {
-    match level {
-        LogLevel::Error => "error",
-        LogLevel::Warn => "warn",
-        LogLevel::Info => "info",
-        LogLevel::Debug => "debug",
-        LogLevel::Trace => "trace",
-    }
 }
 
 /// Raises the limit of file descriptors as far as needed, and says what is missing.

@@ -75,6 +75,7 @@ use state::Gate;
 
 use crate::gate::Driver;
 use crate::listener::{Backlog, Bounds, Listener};
+use crate::news;
 use crate::shutdown::Shutdown;
 use crate::stream::{Peer, Stream};
 use crate::upstream::address::Address;
@@ -157,6 +158,7 @@ impl Bound {
             () = gate.flights().look() => {}
             () = gate.lateness.watch(gate.driver.name(), connected) => {}
             () = endpoints::look(&gate) => {}
+            () = news::tell(&gate.driver, || gate.own_answers()) => {}
         }
         if let Some(traces) = &gate.told().settings.traces {
             traces.exporter.flush().await;

@@ -361,7 +361,10 @@ impl Session {
             }
             End::Late => self.broken(exchange, parts, &Refusal::message_late(message_max)).await,
             End::ServerLost(said) if exchange.is_done() => self.lost_behind_answer(&exchange, said).await,
-            End::ServerLost(said) => self.server_lost(exchange, said.as_deref(), parts.are_due()).await,
+            End::ServerLost(said) => {
+                self.shared.settings().health.lost(said.as_deref());
+                self.server_lost(exchange, said.as_deref(), parts.are_due()).await
+            }
             End::ServerErred(error) => {
                 tracing::error!(%error, "the server broke the protocol");
                 self.discard_server();

@@ -10,6 +10,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use super::login::open::{OpenError, open};
 use super::refusal::Refusal;
 use super::{Shared, defaults};
+use crate::news::Seldom;
 use crate::source::Source;
 use crate::upstream::pool::growth::{Failure, Opening};
 
@@ -23,6 +24,8 @@ const OPENINGS_MAX: usize = 4;
 pub(crate) struct OpeningCounts {
     pub(crate) succeeded: AtomicU64,
     pub(crate) failed: AtomicU64,
+    /// What the log hears of the latter.
+    told: Seldom,
 }
 
 /// Never returns.
@@ -57,7 +60,8 @@ async fn fill(shared: Arc<Shared>, opening: Opening) {
                     shared.openings.failed.fetch_add(1, Ordering::Relaxed);
                     return opening.fail(Failure::Passing);
                 };
-                accepted.server.defaults = given;
+                accepted.server.defaults = given.defaults;
+                settings.health.started(settings.named(), given.started);
             }
             shared.openings.succeeded.fetch_add(1, Ordering::Relaxed);
             opening.add(accepted.server);
@@ -65,7 +69,9 @@ async fn fill(shared: Arc<Shared>, opening: Opening) {
         Err(error) => {
             shared.openings.failed.fetch_add(1, Ordering::Relaxed);
             let (gate, user) = (shared.driver.name(), opening.key.user());
-            tracing::warn!(gate, user, %error, "a server connection could not be replaced");
+            if let Some(withheld) = shared.openings.told.may() {
+                tracing::warn!(gate, user, %error, withheld, "a server connection could not be replaced");
+            }
             let lasts = error.is_about_credentials();
             opening.fail(if lasts { Failure::Credentials } else { Failure::Passing });
         }

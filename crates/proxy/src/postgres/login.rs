@@ -18,6 +18,7 @@
 //! is held back until the connection has joined, so that "all connections are held by others" can still be the answer to
 //! a login.
 
+use std::fmt::Display;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,13 +28,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout, timeout_at};
 use wire::postgres::backend::{
-    Status, write_authentication_ok, write_backend_key, write_parameter_status, write_ready,
+    Status, parse_error, write_authentication_ok, write_backend_key, write_parameter_status, write_ready,
 };
 use wire::postgres::startup::user;
 
 use super::auth::{Credentials, Method};
 use super::cancel::Registration;
 use super::console::{self, Visitor};
+use super::failed::Who;
 use super::message::{MESSAGE_MAX, Message, Sender};
 use super::parameters::Parameters;
 use super::refusal::Refusal;
@@ -73,8 +75,15 @@ enum End {
     /// He has been let in there.
     Visits(Visitor),
     /// The server's own error was passed on.
-    Answered(Blame),
+    Answered(Said),
     Refused(Refusal),
+}
+
+/// What the server has said of a login that it refused.
+struct Said {
+    blame: Blame,
+    sqlstate: String,
+    message: String,
 }
 
 /// Whether the server refused a login for who asked for it.
@@ -98,6 +107,10 @@ struct Login<'a> {
     client: Stream,
     /// Read from the client and not yet looked at.
     input: BytesMut,
+    /// Who asks, for the log.
+    who: Who,
+    /// Why the client was denied, which it isn't told.
+    why: Option<String>,
 }
 
 /// Everything of a [`LoggedIn`] but the client's own side.
@@ -132,7 +145,7 @@ pub(crate) async fn login(shared: &Arc<Shared>, client: Stream) -> Option<Logged
     };
     // Without a client, TLS has failed.
     let Opening { client: Some(client), input, .. } = opening else { return None };
-    let mut login = Login { shared, client, input };
+    let mut login = Login { shared, client, input, who: Who::default(), why: None };
     let outcome = match wish {
         Err(end @ (End::Silent | End::Cancel { .. } | End::Refused(_))) => Err(end),
         wish => tokio::select! {
@@ -141,7 +154,8 @@ pub(crate) async fn login(shared: &Arc<Shared>, client: Stream) -> Option<Logged
         },
     };
     drop(unfinished);
-    let Login { client, input: client_input, .. } = login;
+    let Login { client, input: client_input, who, why, .. } = login;
+    let gate = shared.driver.name();
     match outcome {
         Ok(Session { parameters, reported, lease, server, cancel, places }) => {
             shared.login_counts.succeed();
@@ -165,11 +179,12 @@ pub(crate) async fn login(shared: &Arc<Shared>, client: Stream) -> Option<Logged
         }
         // `run` has seen to it.
         Err(End::Knocks(_)) => {}
-        Err(End::Answered(blame)) => {
+        Err(End::Answered(Said { blame, sqlstate, message })) => {
             shared.login_counts.fail();
             if blame == Blame::Credentials {
                 note_failure(shared, peer);
             }
+            shared.failed.note((gate, &who, peer), (&sqlstate, &message));
             farewell(client, &[]).await;
         }
         Err(End::Refused(refusal)) => {
@@ -177,13 +192,12 @@ pub(crate) async fn login(shared: &Arc<Shared>, client: Stream) -> Option<Logged
             if matches!(refusal, Refusal::Password(_)) {
                 note_failure(shared, peer);
             }
-            let gate = shared.driver.name();
-            match &refusal {
-                Refusal::Unreachable(error) => tracing::warn!(gate, %error, "login refused"),
-                // Said where the reason is known; and a flood of them must not become a flood of lines.
-                Refusal::Password(_) | Refusal::TooManyFailures => {}
-                refusal => tracing::info!(gate, reason = %refusal, "login refused"),
-            }
+            let reason: &dyn Display = match (&refusal, &why) {
+                (Refusal::Unreachable(error), _) => error,
+                (Refusal::Password(_), Some(why)) => why,
+                _ => &refusal,
+            };
+            shared.failed.note((gate, &who, peer), (refusal.sqlstate(), reason));
             let mut out = BytesMut::new();
             refusal.write(&mut out);
             farewell(client, &out).await;
@@ -210,6 +224,10 @@ impl<'a> Login<'a> {
         let shared = self.shared;
         let settings = shared.settings();
         let auth = &settings.auth;
+        match &wish {
+            Ok(Wish { parameters, .. }) | Err(End::Knocks(parameters)) => self.who = Who::by(parameters),
+            Err(_) => {}
+        }
         let may_try = shared.failures.may_try(Instant::now(), self.client.peer(), auth.settings.failures_max);
         if !may_try {
             return Err(Refusal::TooManyFailures.into());
@@ -292,7 +310,9 @@ impl<'a> Login<'a> {
         }
         if settings.ask_defaults {
             let limit = deadline.saturating_duration_since(Instant::now());
-            server.defaults = defaults::ask(&mut server, limit).await.map_err(|_| Refusal::ServerLost)?;
+            let given = defaults::ask(&mut server, limit).await.map_err(|_| Refusal::ServerLost)?;
+            server.defaults = given.defaults;
+            settings.health.started(settings.named(), given.started);
         }
         let lease = shared.pools.join(pool, server, deadline).await?;
         if let Some(credentials) = credentials {
@@ -314,8 +334,8 @@ impl<'a> Login<'a> {
             Err(error) => error,
         };
         if error.is_about_credentials() {
-            let gate = self.shared.driver.name();
-            tracing::warn!(gate, user, %error, "the server refused the gate's login for a user that the gate knows");
+            self.why =
+                Some(format!("the server refused the gate's login for a user that the gate knows: {error}"));
         }
         match error {
             OpenError::Refused(refusal) => Err(refusal.into()),
@@ -366,7 +386,12 @@ impl<'a> Login<'a> {
     pub(super) async fn pass_on_error<T>(&mut self, message: &Message) -> Result<T, End> {
         self.send(message.bytes()).await?;
         let is_about_credentials = open::is_about_credentials(message);
-        Err(End::Answered(if is_about_credentials { Blame::Credentials } else { Blame::Other }))
+        let fields = parse_error(message.body());
+        Err(End::Answered(Said {
+            blame: if is_about_credentials { Blame::Credentials } else { Blame::Other },
+            sqlstate: fields.code().to_owned(),
+            message: String::from_utf8_lossy(fields.message()).into_owned(),
+        }))
     }
 
     /// Asks the server for its cores over a fresh connection. Only the loss of that connection ends the login.

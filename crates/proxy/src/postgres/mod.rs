@@ -16,6 +16,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::gate::Driver;
 use crate::lateness::Lateness;
 use crate::listener::{Backlog, Bounds, Listener};
+use crate::news;
 use crate::quota::Quota;
 use crate::shutdown::Shutdown;
 use crate::stream::{Keepalive, Stream};
@@ -50,6 +51,7 @@ mod effect;
 pub(crate) mod endpoint;
 mod exchange;
 mod extended;
+mod failed;
 mod forward;
 #[cfg(feature = "garbage")]
 #[doc(hidden)]
@@ -253,6 +255,8 @@ pub(crate) struct Shared {
     pub(crate) openings: growth::OpeningCounts,
     /// How logins ended.
     login_counts: view::LoginCounts,
+    /// What the log hears of failed ones.
+    failed: failed::FailedLogins,
     /// Logins in progress.
     pub(crate) logins: Turns,
     /// Session mode: server connections, first come, first served.
@@ -296,6 +300,7 @@ impl Shared {
             failures: auth::failures::Failures::default(),
             openings: growth::OpeningCounts::default(),
             login_counts: view::LoginCounts::default(),
+            failed: failed::FailedLogins::default(),
             logins: Turns::new(settings.logins_max),
             budget: Quota::new(settings.connections),
             clients: Quota::new(settings.max_clients),
@@ -423,6 +428,7 @@ impl Bound {
             () = maintenance => {}
             () = growth::grow(&shared) => {}
             () = watch::watch(&shared) => {}
+            () = news::tell(&shared.driver, || vec![("late", shared.lateness.view().refused)]) => {}
             () = following => {}
             () = Arc::clone(&shared.driver).run_timer() => {}
             () = shared.lateness.watch(shared.driver.name(), || shared.clients.taken()) => {}
@@ -452,6 +458,9 @@ async fn maintain(shared: &Shared) {
         tick.tick().await;
         shared.pools.maintain();
         stuck.look(shared);
+        shared.failed.look(shared.driver.name());
+        let settings = shared.settings();
+        settings.health.tell_lost(settings.named(), shared.pools.idle_lost());
         shared.stats.tick(shared.driver.clock().now());
     }
 }

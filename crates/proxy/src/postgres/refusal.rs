@@ -25,7 +25,7 @@ pub(crate) enum Refusal {
     ChannelBinding,
     #[error("sorry, too many clients already: max_clients is {0}")]
     TooManyClients(u32),
-    #[error("waited {waited:?} for one of {connections} server connections")]
+    #[error("waited {} s for one of {connections} server connections", waited.as_secs_f64())]
     NoConnection { connections: u32, waited: Duration },
     #[error(transparent)]
     Join(#[from] JoinError),
@@ -64,7 +64,8 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    fn sqlstate(&self) -> &'static str {
+    /// The SQLSTATE that the client is told.
+    pub(crate) fn sqlstate(&self) -> &'static str {
         match self {
             Self::Startup(error) => error.sqlstate(),
             Self::Replication => "0A000",

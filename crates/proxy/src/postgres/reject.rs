@@ -203,7 +203,7 @@ impl Refusal {
     /// The rest of a message doesn't come.
     pub(crate) fn message_late(bound: Duration) -> Self {
         Self::fatal("57P05", "terminating the session because the rest of a message has not come")
-            .detail(format!("Gatekeeper waits for {bound:?} at most (message_timeout)."))
+            .detail(format!("Gatekeeper waits for {} s at most (message_timeout).", bound.as_secs_f64()))
     }
 
     /// The server went away with the statement's outcome unknown.

@@ -62,7 +62,7 @@ impl Watch {
             connections,
             in_transactions,
             keeping,
-            ?kept_for,
+            kept_for = kept_for.join(","),
             waiting,
             "all server connections are held by clients that are idle in transactions, or keep theirs, while others \
              wait; where one thread serves several of them, neither may ever go on: end transactions sooner, bound \

@@ -53,7 +53,7 @@ pub enum ConnectError {
         source: io::Error,
     },
     /// Nobody answered in time.
-    #[error("no answer from {address} within {limit:?}")]
+    #[error("no answer from {address} within {} s", limit.as_secs_f64())]
     Timeout {
         /// Where to.
         address: Address,

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use super::address::Address;
 use crate::admin::UpstreamView;
+use crate::news::Seldom;
 
 /// How often a gate looks at an address from which nothing has been heard meanwhile.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -64,6 +65,8 @@ pub struct Health {
     /// It has answered since the last look.
     was_heard: AtomicBool,
     state: Mutex<State>,
+    /// What the log was told of a server that takes no more connections.
+    crowded: Seldom,
 }
 
 struct State {
@@ -75,6 +78,19 @@ struct State {
     failures: u64,
     paused: Option<(Lack, Instant)>,
     last_error: Option<(String, Instant)>,
+    /// When the server was started, as it says itself.
+    started: Option<String>,
+    lost: Lost,
+}
+
+/// Connections that the server has ended, and the log hasn't heard of.
+#[derive(Default)]
+struct Lost {
+    busy: u64,
+    /// All idle ones of which the log has heard.
+    idle_told: u64,
+    /// What the server said of the last busy one.
+    said: Option<String>,
 }
 
 /// Whose address it is, for the log.
@@ -93,8 +109,15 @@ impl Default for Health {
             failures: 0,
             paused: None,
             last_error: None,
+            started: None,
+            lost: Lost::default(),
         };
-        Self { is_well: AtomicBool::new(false), was_heard: AtomicBool::new(false), state: Mutex::new(state) }
+        Self {
+            is_well: AtomicBool::new(false),
+            was_heard: AtomicBool::new(false),
+            state: Mutex::new(state),
+            crowded: Seldom::default(),
+        }
     }
 }
 
@@ -164,6 +187,40 @@ impl Health {
         }
         state.rise(named);
         self.is_well.store(state.in_a_row == 0, Ordering::Relaxed);
+    }
+
+    /// The server refuses connections because it has as many as it takes.
+    pub(crate) fn crowded(&self, Named { gate, address }: Named<'_>, why: &dyn Display) {
+        if let Some(withheld) = self.crowded.may() {
+            tracing::warn!(gate, upstream = %address, sqlstate = "53300", reason = %why, withheld, "the server refused a connection");
+        }
+    }
+
+    /// The server was started then, as it says. `None`: it doesn't say.
+    pub(crate) fn started(&self, Named { gate, address }: Named<'_>, at: Option<String>) {
+        let Some(at) = at.filter(|at| !at.is_empty()) else { return };
+        let before = self.state.lock().started.replace(at.clone());
+        if before.is_some_and(|before| before != at) {
+            tracing::warn!(gate, upstream = %address, started = at, "the server has restarted, or is another one");
+        }
+    }
+
+    /// The server has ended a connection that was in use.
+    pub(crate) fn lost(&self, said: Option<&str>) {
+        let lost = &mut self.state.lock().lost;
+        lost.busy += 1;
+        lost.said = said.map(|said| cut(said).to_owned()).or(lost.said.take());
+    }
+
+    /// Tells of connections that the server has ended since the last call. `idle` is how many idle ones it ever has.
+    pub(crate) fn tell_lost(&self, Named { gate, address }: Named<'_>, idle: u64) {
+        let lost = &mut self.state.lock().lost;
+        let Lost { busy, said, .. } = std::mem::take(lost);
+        let before = std::mem::replace(&mut lost.idle_told, idle);
+        let idle = idle.saturating_sub(before);
+        if busy + idle > 0 {
+            tracing::warn!(gate, upstream = %address, busy, idle, said, "the server has ended connections");
+        }
     }
 
     /// Whether it has answered since this was asked last.

@@ -356,7 +356,7 @@ impl Pools {
     }
 
     fn lost_idle(&self, server: Server) {
-        tracing::info!(server = server.id, "the server closed an idle connection");
+        tracing::debug!(server = server.id, "the server closed an idle connection");
         let mut state = self.state.lock();
         state.idle_lost += 1;
         self.shrank(&mut state, server.pool, server.generation);
@@ -418,7 +418,7 @@ impl Pools {
             }
         }
         for server in dead {
-            tracing::info!(server = server.id, "the server closed an idle connection");
+            tracing::debug!(server = server.id, "the server closed an idle connection");
             state.idle_lost += 1;
             self.shrank(&mut state, server.pool, server.generation);
         }

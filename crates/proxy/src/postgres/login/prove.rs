@@ -117,9 +117,8 @@ impl Login<'_> {
     }
 
     /// The same answer for every reason; the reason goes to the log.
-    fn denied(&self, user: &str, why: &dyn std::fmt::Display) -> End {
-        let gate = self.shared.driver.name();
-        tracing::info!(gate, user, reason = %why, "authentication failed");
+    fn denied(&mut self, user: &str, why: &dyn std::fmt::Display) -> End {
+        self.why = Some(why.to_string());
         Refusal::Password(user.to_owned()).into()
     }
 

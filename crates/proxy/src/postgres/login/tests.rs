@@ -161,7 +161,7 @@ fn fatal(bytes: &[u8]) -> String {
     let mut input = BytesMut::from(bytes);
     let message = Message::take(&mut input, Sender::Server).unwrap().expect("a whole message");
     assert_eq!((message.tag(), input.len()), (b'E', 0), "{}", bytes.escape_ascii());
-    let fields = wire::postgres::backend::parse_error(message.body());
+    let fields = parse_error(message.body());
     assert!(fields.is_fatal());
     fields.code().to_owned()
 }

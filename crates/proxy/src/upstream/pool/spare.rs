@@ -141,7 +141,7 @@ impl Pools {
         let spare = &mut state.pool(id)?.spare;
         let mut server = spare.take()?;
         if !server.check_idle() {
-            tracing::info!(server = server.id, "the server closed an idle connection");
+            tracing::debug!(server = server.id, "the server closed an idle connection");
             state.idle_lost += 1;
             self.wants.notify_one();
             return None;

@@ -47,7 +47,7 @@ impl Talk {
             let length = u32::from_be_bytes(header[1..].try_into().unwrap()) as usize;
             let body = read(&mut self.client, length - 4).await;
             if header[0] == b'E' {
-                codes.push(wire::postgres::backend::parse_error(&body).code().to_owned());
+                codes.push(parse_error(&body).code().to_owned());
             }
             tags.push(header[0]);
         }

@@ -1,0 +1,140 @@
+//! The log: lines of `key=value` for people, JSON for collectors, on standard error.
+
+use std::fmt::{self, Debug, Write as _};
+use std::{io, panic};
+
+use config::{LogFormat, LogLevel};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, reload};
+
+/// Changes what is written from now on.
+pub(crate) type SetLevel = Box<dyn Fn(LogLevel) + Send + Sync>;
+
+/// Starts the log. What is returned changes its level, unless the environment has the say.
+pub(crate) fn start(config::Log { format, level }: config::Log) -> SetLevel {
+    let of_environment = EnvFilter::try_from_default_env();
+    let is_fixed = of_environment.is_ok();
+    let filter = of_environment.unwrap_or_else(|_| EnvFilter::new(level_name(level)));
+    let (filter, handle) = reload::Layer::new(filter);
+    let log = tracing_subscriber::registry().with(filter);
+    let lines = tracing_subscriber::fmt::layer().with_writer(io::stderr);
+    match format {
+        LogFormat::Text => log.with(lines.with_ansi(false).event_format(Logfmt)).init(),
+        LogFormat::Json => {
+            log.with(lines.json().flatten_event(true)).init();
+            panic::set_hook(Box::new(|fault| tracing::error!(%fault, "a fault of gatekeeper's own")));
+        }
+    }
+    Box::new(move |level| {
+        if is_fixed {
+            tracing::warn!("the level of the log stays as RUST_LOG says");
+        } else if let Err(error) = handle.reload(EnvFilter::new(level_name(level))) {
+            tracing::warn!(%error, "the level of the log could not be changed");
+        }
+    })
+}
+
+fn level_name(level: LogLevel) -> &'static str {
+    match level {
+        LogLevel::Error => "error",
+        LogLevel::Warn => "warn",
+        LogLevel::Info => "info",
+        LogLevel::Debug => "debug",
+        LogLevel::Trace => "trace",
+    }
+}
+
+/// Lines of `key=value`: time, level and message, then what belongs to the message.
+struct Logfmt;
+
+impl<S, N> FormatEvent<S, N> for Logfmt
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        _context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        writer.write_str("ts=")?;
+        SystemTime.format_time(&mut writer)?;
+        let level = event.metadata().level().as_str().to_ascii_lowercase();
+        writeln!(writer, " level={level} msg={}{}", Value(&fields.message), fields.others)
+    }
+}
+
+#[derive(Default)]
+struct Fields {
+    message: String,
+    others: String,
+}
+
+impl Fields {
+    fn add(&mut self, field: &Field, value: String) {
+        if field.name() == "message" {
+            self.message = value;
+        } else {
+            // Writing to a string cannot fail.
+            let _ = write!(self.others, " {}={}", field.name(), Value(&value));
+        }
+    }
+}
+
+impl Visit for Fields {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.add(field, value.to_owned());
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.add(field, format!("{value:?}"));
+    }
+}
+
+/// A value, in quotes where it needs them. What comes from clients can't begin another line or field.
+struct Value<'a>(&'a str);
+
+impl fmt::Display for Value<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_plain = |letter: char| !letter.is_control() && !matches!(letter, ' ' | '=' | '"' | '\\');
+        if !self.0.is_empty() && self.0.chars().all(is_plain) {
+            return formatter.write_str(self.0);
+        }
+        formatter.write_char('"')?;
+        for letter in self.0.chars() {
+            match letter {
+                '"' | '\\' => write!(formatter, "\\{letter}")?,
+                '\n' => formatter.write_str("\\n")?,
+                letter if letter.is_control() => write!(formatter, "\\u{:04x}", u32::from(letter))?,
+                letter => formatter.write_char(letter)?,
+            }
+        }
+        formatter.write_char('"')
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_quoted_where_it_would_be_read_otherwise() {
+        let told = |value: &str| Value(value).to_string();
+        assert_eq!(told("127.0.0.1:5432"), "127.0.0.1:5432");
+        assert_eq!(told(""), "\"\"");
+        assert_eq!(told("can't connect"), "\"can't connect\"");
+        assert_eq!(told("a=\"b\\\""), "\"a=\\\"b\\\\\\\"\"");
+        assert_eq!(told("a\nlevel=error\u{1b}[1m"), "\"a\\nlevel=error\\u001b[1m\"");
+        assert_eq!(told("select ? from größe"), "\"select ? from größe\"");
+    }
+}

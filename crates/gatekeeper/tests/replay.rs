@@ -86,6 +86,10 @@ async fn what_was_recorded_is_replayed_with_each_request_of_each_type() {
     ];
     let (code, table, said) = replay(&trace, &flags);
     assert_eq!(code, Some(0), "{said}\n{}", gate.log_tail());
+    let first = |table: &str| table.lines().next().unwrap_or_default().to_owned();
+    assert!(first(&table).ends_with("a service that shares 2 cores"), "{table}");
+    let (_, of_gate, _) = replay(&trace, &[]);
+    assert!(first(&of_gate).ends_with("cores, as the gate had learned"), "{of_gate}");
     // Each type with as many requests as the gate has counted.
     let replayed = requests(&table);
     let counted = types.as_array().expect("types");

@@ -26,13 +26,36 @@ const DEMAND_FALLBACK: f64 = 0.001;
 /// The cores of a service that nobody knows.
 const CORES_FALLBACK: u32 = 4;
 
+/// How many cores the service has, and who says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cores {
+    /// `--cores`.
+    Named(u32),
+    /// The gate, which the server had told, or which had seen it.
+    Learned(u32),
+    /// Nobody.
+    Guessed(u32),
+}
+
+impl Cores {
+    fn count(self) -> u32 {
+        match self {
+            Self::Named(count) | Self::Learned(count) | Self::Guessed(count) => count,
+        }
+    }
+}
+
 /// The tables, and where the files are.
 pub(crate) fn replay(args: &ReplayArgs) -> Result<String, Failure> {
     let recorded = Recorded::read(&args.trace, args.partial)?;
     let origin = config::Origin::File(args.trace.clone());
     let world = config::parse(origin, &recorded.header.configuration)
         .map_err(|errors| Failure::Usage(format!("the recorded configuration can't be used: {errors}")))?;
-    let cores = args.cores.map(std::num::NonZero::get).or(recorded.cores(&world)).unwrap_or(CORES_FALLBACK);
+    let known = match args.cores {
+        Some(cores) => Cores::Named(cores.get()),
+        None => recorded.cores(&world).map_or(Cores::Guessed(CORES_FALLBACK), Cores::Learned),
+    };
+    let cores = known.count();
     let demands = match args.service_times {
         ServiceTimes::Shared => demand::shared(&recorded.requests, cores),
         ServiceTimes::Measured => demand::measured(&recorded.requests),
@@ -61,7 +84,7 @@ pub(crate) fn replay(args: &ReplayArgs) -> Result<String, Failure> {
         threads: args.threads,
     };
     let outcomes = play(&experiment, &playing)?;
-    let mut text = table::of(&recorded, &demands, cores, &experiment, &outcomes);
+    let mut text = table::of(&recorded, &demands, known, &experiment, &outcomes);
     if let Some(directory) = &args.output {
         let path = directory.join("plot.svg");
         let title = format!("{}, replayed", recorded.header.gate);

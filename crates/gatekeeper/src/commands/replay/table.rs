@@ -7,8 +7,8 @@ use sim::Figures;
 
 use super::super::simulate::Outcome;
 use super::super::table::{cut, lines, plain, time};
-use super::demand;
 use super::recorded::{End, Recorded, Request};
+use super::{Cores, demand};
 
 /// The longest label that is shown, in characters.
 const LABEL_CHARS_MAX: usize = 40;
@@ -72,22 +72,68 @@ fn mean_and_p95(mut nanos: Vec<u64>) -> (f64, f64) {
 pub(super) fn of(
     recorded: &Recorded,
     demands: &[Option<f64>],
-    cores: u32,
+    cores: Cores,
     experiment: &Experiment,
     outcomes: &[Outcome],
 ) -> String {
     let mut text = head(recorded, cores);
+    if let Some(misfit) = misfit(recorded, outcomes) {
+        text += &misfit;
+    }
+    text.push('\n');
+    let cores = cores.count();
     text += &overall(recorded, experiment, outcomes);
     text.push('\n');
     text += &by_type(recorded, demands, cores, experiment, outcomes);
     text
 }
 
-fn head(recorded: &Recorded, cores: u32) -> String {
+/// How far what was replayed may lie from what was recorded, before it is said not to fit.
+const MISFIT: f64 = 0.25;
+/// Below that no difference matters, in seconds.
+const MISFIT_LEAST: f64 = 0.001;
+
+/// What is to be said where the replayed gate has not done what the recorded one did.
+fn misfit(recorded: &Recorded, outcomes: &[Outcome]) -> Option<String> {
+    let replayed = outcomes.first().map(|outcome| Line::simulated(&outcome.summary.overall))?;
+    differences(&Line::recorded(recorded.requests.iter()), &replayed)
+}
+
+fn differences(was: &Line, is: &Line) -> Option<String> {
+    let differ = |a: f64, b: f64| (a - b).abs() > (a.abs().max(b.abs()) * MISFIT).max(MISFIT_LEAST);
+    let mut found = Vec::new();
+    if differ(was.response.0, is.response.0) {
+        let (was, is) = (time(was.response.0), time(is.response.0));
+        found.push(format!("a mean response time of {was}, replayed {is}"));
+    }
+    if was.rejected.abs_diff(is.rejected) as f64 > was.requests as f64 * 0.05 {
+        found.push(format!("{} refused, replayed {}", was.rejected, is.rejected));
+    }
+    (!found.is_empty()).then(|| {
+        format!(
+            "the replay does not fit what was recorded ({}): what it says of other gates is not to be believed; try other \
+             --cores, or --service-times measured\n",
+            found.join("; ")
+        )
+    })
+}
+
+/// Who says how many cores there are.
+const fn source(known: Cores) -> &'static str {
+    match known {
+        Cores::Named(_) => "",
+        Cores::Learned(_) => ", as the gate had learned",
+        Cores::Guessed(_) => ": a guess, so name them with --cores",
+    }
+}
+
+fn head(recorded: &Recorded, known: Cores) -> String {
+    let cores = known.count();
+    let source = source(known);
     let last = recorded.requests.iter().filter_map(|request| request.ended).max().unwrap_or(recorded.from);
     let seconds = last.saturating_sub(recorded.from) as f64 / 1e9;
     let mut text = format!(
-        "gate {}: {} requests in {}, replayed on a service that shares {cores} cores\n",
+        "gate {}: {} requests in {}, replayed on a service that shares {cores} cores{source}\n",
         recorded.header.gate,
         recorded.requests.len(),
         time(seconds)
@@ -102,7 +148,6 @@ fn head(recorded: &Recorded, cores: u32) -> String {
     if recorded.truncated {
         text += "the trace is cut off: what follows the last whole block is missing\n";
     }
-    text.push('\n');
     text
 }
 
@@ -194,5 +239,23 @@ mod tests {
         assert_eq!((line.wait, line.response), ((0.002, 0.003), (0.004, 0.004)));
         assert_eq!(cell(&line), "2.00ms + 2.00ms, 1 refused");
         assert_eq!(cell(&Line::recorded(requests[2..].iter())), "–, 1 refused");
+    }
+
+    #[test]
+    fn a_replay_that_does_not_fit_says_so() {
+        let was = Line { requests: 100, served: 100, response: (0.050, 0.1), ..Line::default() };
+        assert_eq!(differences(&was, &Line { response: (0.060, 0.5), ..was }), None);
+        let told = differences(&was, &Line { response: (0.090, 0.1), ..was }).unwrap_or_default();
+        assert!(told.contains("a mean response time of 50ms, replayed 90ms"), "{told}");
+        let told = differences(&was, &Line { rejected: 6, ..was }).unwrap_or_default();
+        assert!(told.contains("0 refused, replayed 6"), "{told}");
+        let fast = Line { response: (0.0002, 0.0), ..was };
+        assert_eq!(differences(&fast, &Line { response: (0.0009, 0.0), ..was }), None, "nobody feels that");
+    }
+
+    #[test]
+    fn cores_that_nobody_knows_are_said_to_be_a_guess() {
+        assert_eq!(source(Cores::Named(2)), "");
+        assert_eq!(source(Cores::Guessed(4)), ": a guess, so name them with --cores");
     }
 }

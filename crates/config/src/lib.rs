@@ -28,6 +28,7 @@ pub use checked::{
 };
 pub use effective::{Row, capacity_text, effective, rows};
 pub use error::{Error, Errors, Origin, Position};
+pub use raw::is_of_laboratory;
 pub use raw::{
     ADMIN, APPLICATION, CLASS, COMMON, Field, FieldDefault, Form, GATE, GOAL, HTTP, LOG, OWN_TARGET,
     POSTGRES, PROCESS, ROUTE, SCENARIO, SOURCE, SWEEP, TYPE, UPSTREAM,

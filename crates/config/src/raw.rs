@@ -137,6 +137,11 @@ pub const ADMIN: &[Field] = &[
     },
 ];
 
+/// Whether a key only serves to compare with published methods.
+pub fn is_of_laboratory(key: &str) -> bool {
+    key.starts_with("yaksha_")
+}
+
 /// The keys of `[log]`.
 pub const LOG: &[Field] = &[
     Field {

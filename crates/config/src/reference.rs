@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::raw::{
     ADMIN, APPLICATION, CLASS, COMMON, Field, FieldDefault, GOAL, HTTP, LOG, OWN_TARGET, POSTGRES, PROCESS,
-    ROUTE, SCENARIO, SOURCE, SWEEP, TYPE, UPSTREAM,
+    ROUTE, SCENARIO, SOURCE, SWEEP, TYPE, UPSTREAM, is_of_laboratory,
 };
 
 const HEAD: &str = "\
@@ -29,7 +29,8 @@ protocol = \"http\"
 upstream = \"127.0.0.1:8000\"
 ```
 
-`gatekeeper check FILE` prints what holds, with every default and everything derived, or all that is wrong with it. The
+`gatekeeper check FILE` prints what holds, with every default and everything derived, or all that is wrong with it. Without
+a file it looks where `run` looks. The
 keys of a gate are also flags of `gatekeeper run`, with `-` for `_`; the admin listener's address is `--admin`.
 
 Durations are strings with a unit: `\"250ms\"`, `\"1s\"`, `\"2m\"`, `\"1h 30m\"`. Work is written as a duration too: the time
@@ -60,7 +61,7 @@ pub fn reference() -> String {
         &mut page,
         "`[[gate]]`",
         "One protected service; there may be several, of both protocols.",
-        COMMON,
+        COMMON.iter().filter(|field| !is_of_laboratory(field.key)),
         reload,
     );
     let own = "Below a gate: a type with a target of its own, which takes the place of the gate's for it. At most 1000.";
@@ -74,6 +75,9 @@ pub fn reference() -> String {
     section(&mut page, "`[[gate.route]]`", route, ROUTE, reload);
     let class = "Below a gate for HTTP: which requests belong to a service class, and its weight. At most 64 classes, and 1000 tables.";
     section(&mut page, "`[[gate.class]]`", class, CLASS, reload);
+    let laboratory = "Keys of a `[[gate]]` for published methods. They serve to compare with, as in the papers' experiments. A gate that protects a service needs none of them.";
+    let fields = COMMON.iter().filter(|field| is_of_laboratory(field.key));
+    section(&mut page, "The laboratory", laboratory, fields, reload);
     page
 }
 
@@ -100,7 +104,13 @@ fn reload(field: &Field) -> String {
     format!("- Reload: {}\n", if field.reloadable { "yes" } else { "no" })
 }
 
-fn section(page: &mut String, title: &str, about: &str, fields: &[Field], more: impl Fn(&Field) -> String) {
+fn section<'a>(
+    page: &mut String,
+    title: &str,
+    about: &str,
+    fields: impl IntoIterator<Item = &'a Field>,
+    more: impl Fn(&Field) -> String,
+) {
     // Writing to a string cannot fail.
     let _ = writeln!(page, "\n## {title}\n\n{about}");
     for field in fields {

@@ -27,16 +27,16 @@ fn assert_each(cases: &[(&str, &str)]) {
 fn a_duration_without_a_unit_is_told_how_to_get_one() {
     assert_eq!(
         complaints("[[gate]]\nname = \"shop\"\nupstream = \"db:5432\"\n\nqueue_timeout = 120\n"),
-        "g.toml:5: gate \"shop\": queue_timeout = 120: needs a unit; write \"120s\""
+        "g.toml:5: gate \"shop\": queue_timeout = 120: needs a unit; write \"120ms\", \"120s\" or \"120m\", as you mean it"
     );
     assert_each(&[
-        ("capacity = 20", "needs a unit; write \"20s\""),
-        ("aging_floor = 0.25", "needs a unit; write \"250ms\""),
-        ("login_timeout = \"15\"", "needs a unit; write \"15s\""),
-        ("connect_timeout = 5", "needs a unit; write \"5s\""),
-        ("keepalive = 60", "needs a unit; write \"60s\""),
-        ("drain_timeout = 30", "needs a unit; write \"30s\""),
-        ("suspend_after = 1", "needs a unit; write \"1s\""),
+        ("capacity = 20", "needs a unit; write \"20ms\", \"20s\" or \"20m\", as you mean it"),
+        ("aging_floor = 0.25", "needs a unit; write a whole number with one, such as \"250ms\""),
+        ("login_timeout = \"15\"", "needs a unit; write \"15ms\", \"15s\" or \"15m\", as you mean it"),
+        ("connect_timeout = 5", "needs a unit; write \"5ms\", \"5s\" or \"5m\", as you mean it"),
+        ("keepalive = 60", "needs a unit; write \"60ms\", \"60s\" or \"60m\", as you mean it"),
+        ("drain_timeout = 30", "needs a unit; write \"30ms\", \"30s\" or \"30m\", as you mean it"),
+        ("suspend_after = 1", "needs a unit; write \"1ms\", \"1s\" or \"1m\", as you mean it"),
     ]);
 }
 
@@ -150,7 +150,7 @@ fn a_target_and_who_holds_it_belong_together() {
             "rejection = \"target\"",
             "needs a `target`; add the mean response time to hold, such as target = \"150ms\", or target_p95",
         ),
-        ("target = 150", "needs a unit; write \"150s\""),
+        ("target = 150", "needs a unit; write \"150ms\", \"150s\" or \"150m\", as you mean it"),
         ("yaksha_arrivals = 0", "must be more than 0"),
     ]);
     assert_eq!(
@@ -271,7 +271,7 @@ fn a_capacity_by_itself_is_read_and_written_as_in_a_file() {
         assert_eq!(config::capacity_text(capacity), text);
     }
     let said = |text| config::capacity(text).expect_err("it is none");
-    assert_eq!(said("20"), "needs a unit; write \"20s\"");
+    assert_eq!(said("20"), "needs a unit; write \"20ms\", \"20s\" or \"20m\", as you mean it");
     assert!(said("much").starts_with("isn't known; write an amount of work such as"), "{}", said("much"));
     assert!(config::capacity("0s").is_err() && config::capacity("").is_err());
 }
@@ -398,7 +398,7 @@ fn flags_are_named_as_flags() {
         config::from_flags(&flags, Some("6433")).unwrap_err().to_string(),
         "--admin \"6433\": has no host; write \"127.0.0.1:6433\"\n\
          --upstream \"db\": has no port; write \"db:5432\"\n\
-         --queue-timeout 120: needs a unit; write \"120s\"\n\
+         --queue-timeout 120: needs a unit; write \"120ms\", \"120s\" or \"120m\", as you mean it\n\
          --connections \"many\": a string isn't a whole number; write a whole number from 1 to 10000\n\
          --name \"my shop\": can't be a name; write letters, digits, - and _, at most 64"
     );
@@ -469,7 +469,7 @@ fn keys_of_tls_must_fit_together() {
             "upstream_tls_mode = \"on\"",
             "upstream_tls_mode = \"on\": isn't known; write \"disable\" or \"allow\"",
         ),
-        ("dns_ttl = 15", "dns_ttl = 15: needs a unit; write \"15s\""),
+        ("dns_ttl = 15", "dns_ttl = 15: needs a unit; write \"15ms\", \"15s\" or \"15m\", as you mean it"),
     ] {
         assert!(of(lines).starts_with(expected), "{lines}: {}", of(lines));
     }

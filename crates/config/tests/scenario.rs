@@ -333,7 +333,7 @@ conections = 5
 [gates]
 "#;
     let expected = [
-        "s.toml:2: scenario: duration = 10: needs a unit; write \"10s\"",
+        "s.toml:2: scenario: duration = 10: needs a unit; write \"10ms\", \"10s\" or \"10m\", as you mean it",
         "s.toml:3: scenario: sed: there is no such key; did you mean `seed`?",
         "s.toml:7: type \"read\": service_time = \"exponential\": isn't a distribution of times; write such as",
         "s.toml:9: type \"read\": service_time: is missing",

@@ -169,8 +169,6 @@ pub(crate) async fn protect(
             },
             asked = signals.next() => match asked {
                 Asked::End(name) => ending.go_on(name),
-                // Who runs on flags has no file to read again; his terminal has gone.
-                Asked::Reload if configuration.source.is_none() => ending.go_on("SIGHUP"),
                 // What is wrong is in the log.
                 Asked::Reload => _ = configuration.reload(&running),
             },

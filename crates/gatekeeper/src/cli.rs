@@ -24,8 +24,8 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Print the configuration that a file means, or everything that is wrong with it.
     Check {
-        /// The file.
-        file: PathBuf,
+        /// The file. Without it, the one that `gatekeeper run` would find.
+        file: Option<PathBuf>,
     },
     /// Try gates out on a scenario, in virtual time: what runs is what was simulated.
     Simulate(SimulateArgs),
@@ -155,6 +155,11 @@ pub(crate) struct CalibrateArgs {
     pub(crate) command: Vec<OsString>,
 }
 
+/// The flags that `-h` shows, beside `--config` and `--admin`. `--help` shows all.
+const SHORT: [&str; 8] =
+    ["protocol", "listen", "upstream", "mode", "connections", "capacity", "target", "queue_timeout"];
+
+const LABORATORY_HEADING: &str = "Published methods, to compare with";
 const GATE_HEADING: &str = "One gate, without a file";
 const POSTGRES_HEADING: &str = "… for PostgreSQL";
 const HTTP_HEADING: &str = "… for HTTP (--protocol http)";
@@ -167,6 +172,7 @@ fn flags() -> impl Iterator<Item = &'static config::Field> {
 fn heading(field: &config::Field) -> &'static str {
     let is_of = |fields: &[config::Field]| fields.iter().any(|known| known.key == field.key);
     match field {
+        _ if config::is_of_laboratory(field.key) => LABORATORY_HEADING,
         _ if is_of(config::POSTGRES) => POSTGRES_HEADING,
         _ if is_of(config::HTTP) => HTTP_HEADING,
         _ => GATE_HEADING,
@@ -217,7 +223,8 @@ fn flag(field: &'static config::Field) -> Arg {
     let arg = Arg::new(field.key)
         .long(field.key.replace('_', "-"))
         .value_name(value_name(field.key))
-        .help(format!("{first_sentence}{default}").replace('`', ""))
+        .help(format!("{first_sentence} Takes {}.{default}", field.takes).replace('`', ""))
+        .hide_short_help(!SHORT.contains(&field.key))
         .help_heading(heading(field))
         .allow_hyphen_values(true)
         .conflicts_with("config");
@@ -280,6 +287,26 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn help_names_the_values_of_every_key_and_short_help_shows_ten_flags() {
+        let mut command = Cli::command();
+        let run = command.find_subcommand_mut("run").unwrap();
+        let long = run.render_long_help().to_string();
+        for field in super::flags() {
+            assert!(long.contains(&format!("--{}", field.key.replace('_', "-"))), "{}", field.key);
+        }
+        let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let told = words(&long);
+        for field in super::flags() {
+            let takes = words(&format!("Takes {}.", field.takes.replace('`', "")));
+            assert!(told.contains(&takes), "{takes} in {told}");
+        }
+        assert!(told.contains(LABORATORY_HEADING));
+        let short = run.render_help().to_string();
+        let flags = short.lines().filter(|line| line.trim_start().starts_with("--"));
+        assert_eq!(flags.count(), 10, "{short}");
     }
 
     fn flags(args: &[&str]) -> Result<Vec<(&'static str, String)>, Error> {

@@ -63,7 +63,7 @@ impl Failure {
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Run(args) => commands::run(&args),
-        Command::Check { file } => commands::check(&file).and_then(|text| print(&text)),
+        Command::Check { file } => commands::check(file).and_then(|text| print(&text)),
         Command::Simulate(args) => commands::simulate(&args).and_then(|text| print(&text)),
         Command::Replay(args) => commands::replay(&args).and_then(|text| print(&text)),
         Command::Calibrate(args) => commands::calibrate(&args).and_then(|text| print(&text)),

@@ -48,6 +48,17 @@ fn check_prints_what_holds_and_that_is_a_configuration_itself() {
 }
 
 #[test]
+fn check_without_a_file_takes_the_one_that_run_would_find() {
+    let directory = with_config(MINIMAL);
+    let named = ran(directory.path(), &["check", "gatekeeper.toml"]);
+    assert_eq!(ran(directory.path(), &["check"]), named);
+    let nowhere = TempDir::new().unwrap();
+    let (code, _, said) = ran(nowhere.path(), &["check"]);
+    assert_eq!(code, 2);
+    assert!(said.starts_with("there is no configuration; looked for\n  ./gatekeeper.toml\n"), "{said}");
+}
+
+#[test]
 fn check_lists_every_error_with_its_line_and_exits_with_2() {
     let directory = with_config("[[gate]]\nqueue_timeout = 120\nconections = 5\n");
     let (code, printed, said) = ran(directory.path(), &["check", "gatekeeper.toml"]);
@@ -55,7 +66,7 @@ fn check_lists_every_error_with_its_line_and_exits_with_2() {
     assert_eq!(
         said,
         "gatekeeper.toml:1: gate: upstream: is missing; write where the server listens, such as \"127.0.0.1:5432\"\n\
-         gatekeeper.toml:2: gate: queue_timeout = 120: needs a unit; write \"120s\"\n\
+         gatekeeper.toml:2: gate: queue_timeout = 120: needs a unit; write \"120ms\", \"120s\" or \"120m\", as you mean it\n\
          gatekeeper.toml:3: gate: conections: there is no such key; did you mean `connections`?\n"
     );
 }
@@ -109,7 +120,7 @@ fn run_with_wrong_flags_names_the_flags() {
         said,
         "--upstream: is missing; write where the server listens, such as \"127.0.0.1:5432\"\n\
          --listen \"6432\": has no host; write \"127.0.0.1:6432\"\n\
-         --queue-timeout 9: needs a unit; write \"9s\"\n"
+         --queue-timeout 9: needs a unit; write \"9ms\", \"9s\" or \"9m\", as you mean it\n"
     );
 }
 

@@ -18,9 +18,14 @@ fn lines(lines: &[&str]) -> Vec<String> {
     lines.iter().map(|line| (*line).to_owned()).collect()
 }
 
+/// The log, with quotes within its values as they are.
+fn log(gate: &Gate) -> String {
+    gate.log().replace("\\\"", "\"")
+}
+
 /// Waits until the log has so many lines with this in them.
 async fn until_logged(gate: &Gate, what: &str, times: usize) {
-    until(what, async || gate.log().lines().filter(|line| line.contains(what)).count() >= times).await;
+    until(what, async || log(gate).lines().filter(|line| line.contains(what)).count() >= times).await;
 }
 
 /// Clients that run short transactions until told to stop; none may ever fail.
@@ -128,7 +133,7 @@ async fn a_mistake_changes_nothing_and_is_told_with_line_and_hint() {
     gate.reconfigure(&lines(&["connections = 5", "queue_timeout = 120", "conections = 7"]));
     gate.signal("HUP");
     until_logged(&gate, "the configuration was not reloaded", 1).await;
-    let log = gate.log();
+    let log = log(&gate);
     assert!(log.contains("queue_timeout = 120: needs a unit; write"), "{log}");
     assert!(log.contains("gatekeeper.toml:8:") && log.contains("did you mean `connections`?"), "{log}");
     assert_eq!(gate.status()["connections"], 3);
@@ -143,7 +148,7 @@ async fn a_mistake_changes_nothing_and_is_told_with_line_and_hint() {
 }
 
 #[test]
-fn without_a_file_a_hang_up_is_an_end() {
+fn without_a_file_a_hang_up_is_told_to_have_nothing_to_read_and_all_goes_on() {
     use std::io::{BufRead as _, BufReader};
     let mut gate = std::process::Command::new(env!("CARGO_BIN_EXE_gatekeeper"))
         .args(["run", "--upstream", "127.0.0.1:1", "--listen", "127.0.0.1:0", "--admin", "none"])
@@ -152,8 +157,15 @@ fn without_a_file_a_hang_up_is_an_end() {
         .expect("it starts");
     let mut log = BufReader::new(gate.stderr.take().expect("its log")).lines();
     assert!(log.any(|line| line.expect("text").ends_with("ready")));
-    let kill = std::process::Command::new("kill").args(["-HUP", &gate.id().to_string()]).status();
-    assert!(kill.expect("kill runs").success());
+    let id = gate.id().to_string();
+    let kill = |signal: &str| {
+        let kill = std::process::Command::new("kill").args([signal, &id]).status();
+        assert!(kill.expect("kill runs").success());
+    };
+    kill("-HUP");
+    assert!(log.any(|line| line.expect("text").contains("there is no file to read again")));
+    kill("-TERM");
+    assert!(log.any(|line| line.expect("text").contains("draining")));
     assert_eq!(gate.wait().expect("it ends").code(), Some(0));
 }
 

@@ -258,20 +258,22 @@ pub(crate) fn times(value: &DeValue<'_>) -> Result<Vec<(String, Duration)>, Comp
 fn duration(value: &DeValue<'_>) -> Result<Duration, Complaint> {
     let form = "write a duration such as \"250ms\", \"1s\" or \"2m\"";
     match value {
-        DeValue::Integer(number) => {
-            Err(Complaint::new("needs a unit").hint(format!("write \"{}s\"", number.as_str())))
-        }
-        DeValue::Float(number) => {
-            let millis = number.as_str().parse().unwrap_or(0.0_f64) * 1000.0;
-            Err(Complaint::new("needs a unit").hint(format!("write \"{millis:.0}ms\"")))
+        DeValue::Integer(number) => Err(Complaint::new("needs a unit").hint(units(number.as_str()))),
+        DeValue::Float(_) => {
+            Err(Complaint::new("needs a unit").hint("write a whole number with one, such as \"250ms\""))
         }
         DeValue::String(text) if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) => {
-            Err(Complaint::new("needs a unit").hint(format!("write \"{text}s\"")))
+            Err(Complaint::new("needs a unit").hint(units(text)))
         }
         DeValue::String(text) => humantime::parse_duration(text)
             .map_err(|error| Complaint::new(format!("isn't a duration ({error})")).hint(form)),
         other => Err(Complaint::new(format!("{} isn't a duration", what(other))).hint(form)),
     }
+}
+
+/// Which unit is meant, only who wrote the number knows.
+fn units(number: &str) -> String {
+    format!("write \"{number}ms\", \"{number}s\" or \"{number}m\", as you mean it")
 }
 
 /// The controllers by the names that they have in a configuration.

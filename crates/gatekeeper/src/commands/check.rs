@@ -1,12 +1,14 @@
-//! `gatekeeper check`: what a file means, or everything that is wrong with it and with what it names.
+//! `gatekeeper check`: what a file (or the one that `run` would find) means, or everything that is wrong with it and with what it names.
 
-use std::path::Path;
+use std::path::PathBuf;
 
+use super::run::find;
 use crate::{Failure, assemble, files};
 
 /// The effective configuration.
-pub(crate) fn check(file: &Path) -> Result<String, Failure> {
-    let world = files::load(file).map_err(|errors| Failure::Usage(errors.to_string()))?;
+pub(crate) fn check(file: Option<PathBuf>) -> Result<String, Failure> {
+    let file = file.map_or_else(find, Ok)?;
+    let world = files::load(&file).map_err(|errors| Failure::Usage(errors.to_string()))?;
     assemble::token(&world.admin).map_err(Failure::Usage)?;
     for gate in &world.gates {
         let config::Service::Postgres(postgres) = &gate.service else { continue };

@@ -51,13 +51,16 @@ fn configuration(args: &RunArgs) -> Result<(World, Option<PathBuf>), Failure> {
     }
     let path = match &args.config {
         Some(path) => path.clone(),
-        None => {
-            let candidates = usual_places(|name| env::var_os(name).map(PathBuf::from));
-            candidates.iter().find(|path| path.exists()).cloned().ok_or_else(|| nothing_found(&candidates))?
-        }
+        None => find()?,
     };
     let world = files::load(&path).map_err(usage)?;
     Ok((world, Some(path)))
+}
+
+/// The configuration where it is looked for.
+pub(super) fn find() -> Result<PathBuf, Failure> {
+    let candidates = usual_places(|name| env::var_os(name).map(PathBuf::from));
+    candidates.iter().find(|path| path.exists()).cloned().ok_or_else(|| nothing_found(&candidates))
 }
 
 /// Where a configuration is looked for, in this order. (`variable` reads the environment.)

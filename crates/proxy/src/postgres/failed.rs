@@ -88,11 +88,15 @@ mod tests {
             }
         };
         fail(LINES_MAX + 7);
-        assert_eq!((failed.0.lock().lines, failed.0.lock().withheld), (LINES_MAX, 7));
+        let told = || {
+            let lately = failed.0.lock();
+            (lately.lines, lately.withheld)
+        };
+        assert_eq!(told(), (LINES_MAX, 7));
         failed.look("shop");
         tokio::time::advance(SECOND).await;
         fail(1);
-        assert_eq!((failed.0.lock().lines, failed.0.lock().withheld), (1, 0));
+        assert_eq!(told(), (1, 0));
     }
 
     #[test]

@@ -40,6 +40,7 @@ pub(super) fn name(command: &Command) -> &'static str {
         Command::Reload => "RELOAD",
         Command::Reconnect => "RECONNECT",
         Command::Shutdown | Command::ShutdownNow => "SHUTDOWN",
+        Command::Set(_) => "SET",
         Command::Empty | Command::Show(_) | Command::Setting(_) | Command::Nothing(_) => "SHOW",
     }
 }
@@ -70,7 +71,7 @@ pub(super) async fn act(
         Command::Reconnect => shared.reconnect(),
         Command::Shutdown => ask(shared, ProcessCommand::Shutdown).await?,
         Command::ShutdownNow => ask(shared, ProcessCommand::ShutdownNow).await?,
-        Command::Empty | Command::Show(_) | Command::Setting(_) | Command::Nothing(_) => {}
+        Command::Empty | Command::Show(_) | Command::Setting(_) | Command::Set(_) | Command::Nothing(_) => {}
     }
     Ok(Acted::plainly(tag))
 }
@@ -188,6 +189,21 @@ fn kill(shared: &Shared, victims: &Victims) -> Result<usize, Failure> {
         card.kill();
     }
     Ok(cards.len())
+}
+
+/// Refuses to change a key of the configuration, and says how it is changed. What drivers set of their own accord is no key.
+pub(super) fn refuse_key(shared: &Shared, key: &str) -> Result<(), Failure> {
+    let settings = shared.settings();
+    let Some(row) = settings.console.config.iter().find(|row| row.key == key) else { return Ok(()) };
+    let hint = match (row.changeable, key) {
+        (_, "capacity") => {
+            "Change it in the configuration file, then RELOAD; or at the admin listener, until the next reload."
+        }
+        (true, _) => "Change it in the configuration file, then RELOAD.",
+        (false, _) => "Change it in the configuration file, then start gatekeeper again.",
+    };
+    let message = format!("\"{key}\" cannot be changed by SET");
+    Err(Failure { hint: Some(hint), ..Failure::new("55P02", message) })
 }
 
 const SETTING: &[Column] = &[("setting", Kind::Text)];

@@ -260,6 +260,10 @@ impl Session<'_> {
                 backend::write_empty_query(&mut self.output);
                 return Ok(());
             }
+            Command::Set(key) => {
+                act::refuse_key(self.shared, &key)?;
+                "SET"
+            }
             Command::Nothing(tag) => {
                 match tag {
                     "BEGIN" | "START TRANSACTION" => self.status = Status::Transaction,
@@ -275,9 +279,8 @@ impl Session<'_> {
             command => {
                 self.flush().await.map_err(|()| Failure::new("08006", "the client does not read"))?;
                 let shared = Arc::clone(self.shared);
-                tracing::info!(
-                    gate = shared.driver.name(), user = self.user, command = ?command, "a command of the console"
-                );
+                let (gate, name) = (shared.driver.name(), act::name(&command));
+                tracing::info!(gate, user = self.user, command = name, "a command of the console");
                 let Acted { tag, notice } = act::act(&shared, command, self).await?;
                 if let Some(notice) = notice {
                     let severity = Severity::Notice;

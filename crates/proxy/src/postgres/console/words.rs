@@ -62,6 +62,8 @@ pub(crate) enum Command {
     Show(List),
     /// A setting, as drivers ask for it.
     Setting(String),
+    /// To change this key, or a setting that drivers change of their own accord.
+    Set(String),
     Pause(Option<String>),
     Resume(Option<String>),
     Kill(Victims),
@@ -106,7 +108,7 @@ pub(crate) fn parse(text: &str) -> Result<Command, NoCommand> {
         ["RECONNECT"] => Command::Reconnect,
         ["SHUTDOWN"] | ["SHUTDOWN", "WAIT_FOR_CLIENTS" | "WAIT_FOR_SERVERS"] => Command::Shutdown,
         ["SHUTDOWN", "IMMEDIATE"] => Command::ShutdownNow,
-        ["SET", ..] => Command::Nothing("SET"),
+        ["SET", ..] => Command::Set(set(&words)),
         ["RESET", ..] => Command::Nothing("RESET"),
         ["BEGIN", ..] => Command::Nothing("BEGIN"),
         ["START", "TRANSACTION", ..] => Command::Nothing("START TRANSACTION"),
@@ -121,6 +123,14 @@ pub(crate) fn parse(text: &str) -> Result<Command, NoCommand> {
             });
         }
     })
+}
+
+/// What a SET changes: the word behind it, but for LOCAL and SESSION, up to a sign.
+fn set(words: &[Cow<'_, str>]) -> String {
+    let is_scope =
+        |word: &&Cow<'_, str>| ["LOCAL", "SESSION"].iter().any(|scope| word.eq_ignore_ascii_case(scope));
+    let key = words.iter().skip(1).find(|word| !is_scope(word)).map_or("", |word| word);
+    key.split('=').next().unwrap_or("").to_ascii_lowercase()
 }
 
 fn list(word: &str) -> Option<List> {
@@ -220,7 +230,9 @@ mod tests {
         assert_eq!(parsed("KILL 17"), Command::Kill(Victims::Client(17)));
         assert_eq!(parsed("KILL_CLIENT 17"), Command::Kill(Victims::Client(17)));
         assert_eq!(parsed("KILL shop"), Command::Kill(Victims::Database("shop".into())));
-        assert_eq!(parsed("SET extra_float_digits = 3"), Command::Nothing("SET"));
+        assert_eq!(parsed("SET extra_float_digits = 3"), Command::Set("extra_float_digits".into()));
+        assert_eq!(parsed("set session Connections=5"), Command::Set("connections".into()));
+        assert_eq!(parsed("SET"), Command::Set(String::new()));
         for nothing in ["", " ; ", "-- ping", "/* x", "\n"] {
             assert_eq!(parsed(nothing), Command::Empty, "{nothing:?}");
         }

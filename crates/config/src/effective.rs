@@ -183,6 +183,7 @@ fn rejection(out: &mut Lines, rejection: &Rejection) {
         }
         Rejection::Yaksha(settings) => {
             out.time("target", settings.target);
+            out.note("the laboratory: a published method, to compare with");
             out.value("yaksha_arrivals", settings.arrivals);
             out.text("yaksha_tuning", name_of(TUNINGS, &settings.tuning));
             out.time("yaksha_interval", settings.interval);
@@ -210,6 +211,8 @@ fn own_targets(targets: &[OwnTarget]) -> toml::Value {
 
 fn sessions(out: &mut Lines, gate: &Gate, postgres: &Postgres) {
     out.value("max_clients", gate.max_clients);
+    out.bound("user_clients_max", postgres.user_clients_max);
+    out.bound("database_clients_max", postgres.database_clients_max);
     out.value("logins_max", postgres.logins_max);
     let (own, of_own) = match postgres.auth.query {
         Some(_) => (1, " + 1 of auth_user"),
@@ -219,6 +222,10 @@ fn sessions(out: &mut Lines, gate: &Gate, postgres: &Postgres) {
         "at most {} server connections: connections + logins_max{of_own}",
         gate.policy.connections.saturating_add(postgres.logins_max).saturating_add(own)
     ));
+    match postgres.idle_transaction_timeout {
+        Some(time) => out.time("idle_transaction_timeout", time),
+        None => out.text("idle_transaction_timeout", "none"),
+    }
     out.time("login_timeout", postgres.login_timeout);
     out.time("message_timeout", postgres.message_timeout);
     out.time("connect_timeout", gate.connect_timeout);
@@ -358,6 +365,13 @@ impl Lines {
     fn path(&mut self, key: &'static str, path: Option<&PathBuf>) {
         if let Some(path) = path {
             self.text(key, path.display());
+        }
+    }
+
+    fn bound(&mut self, key: &'static str, bound: Option<u32>) {
+        match bound {
+            Some(bound) => self.value(key, bound),
+            None => self.text(key, "none"),
         }
     }
 

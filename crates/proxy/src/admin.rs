@@ -100,6 +100,10 @@ pub trait GateView: Send + Sync {
     }
     /// Its pools of server connections.
     fn pools(&self) -> Vec<PoolView>;
+    /// The databases whose requests an operator holds up; `*` for all.
+    fn paused(&self) -> Vec<String> {
+        Vec::new()
+    }
     /// Its clients.
     fn clients(&self) -> ClientsView;
     /// Whether it keeps up with its own clients, if it looks at that.

@@ -39,6 +39,12 @@ pub struct Postgres {
     pub upstream: Address,
     /// How long a client holds a server connection, when the gate decides.
     pub pooling: Pooling,
+    /// How long a transaction may be idle; without end if `None`.
+    pub idle_transaction_timeout: Option<Duration>,
+    /// The most clients of one user.
+    pub user_clients_max: Option<u32>,
+    /// The most clients of one database.
+    pub database_clients_max: Option<u32>,
     /// How long a login may take.
     pub login_timeout: Duration,
     /// How long a message may take from its beginning to its end.
@@ -70,6 +76,9 @@ pub(super) fn read(section: &mut Section<'_>, listen_is_local: bool) -> Postgres
     Postgres {
         upstream: read_upstream(section),
         pooling: section.read("pooling", |value| raw::choice(value, POOLINGS)),
+        idle_transaction_timeout: section.read("idle_transaction_timeout", raw::time_or_none),
+        user_clients_max: section.read("user_clients_max", clients),
+        database_clients_max: section.read("database_clients_max", clients),
         login_timeout: section.read("login_timeout", raw::some_time),
         message_timeout: section.read("message_timeout", raw::some_time),
         logins_max: section.read("logins_max", |value| number(value, 1, 10_000)),
@@ -80,6 +89,10 @@ pub(super) fn read(section: &mut Section<'_>, listen_is_local: bool) -> Postgres
         stats_users: section.read("stats_users", raw::users),
         admin_database: section.read("admin_database", database),
     }
+}
+
+fn clients(value: &DeValue<'_>) -> Result<Option<u32>, Complaint> {
+    Ok(raw::bound(value, 1_000_000)?.map(|bound| u32::try_from(bound).unwrap_or(u32::MAX)))
 }
 
 fn read_upstream(section: &mut Section<'_>) -> Address {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use config::{LongLimit, Mode};
 use proxy::command::Commands;
 use proxy::postgres::auth::{AUTH_QUERY, AuthSettings, Authentication, ChannelBinding, Method, Query};
-use proxy::postgres::{ConfigRow, Console, OnDisconnect, Pooling, Settings};
+use proxy::postgres::{ConfigRow, Console, OnDisconnect, Pooling, Settings, Shares};
 
 use super::{address, alone, keepalive};
 use crate::files;
@@ -55,6 +55,8 @@ pub(super) fn told(
         },
         connections: gate.policy.connections,
         max_clients: gate.max_clients,
+        shares: Shares { user: postgres.user_clients_max, database: postgres.database_clients_max },
+        idle_transaction_timeout: postgres.idle_transaction_timeout,
         logins_max: postgres.logins_max,
         login_timeout: postgres.login_timeout,
         message_timeout: postgres.message_timeout,

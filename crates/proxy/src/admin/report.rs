@@ -50,6 +50,9 @@ pub struct GateStatus {
     /// Its addresses one by one.
     #[serde(default)]
     pub upstreams: Vec<UpstreamStatus>,
+    /// The databases whose requests an operator holds up; `*` for all.
+    #[serde(default)]
+    pub paused: Vec<String>,
     pub load_seconds: f64,
     pub capacity_seconds: Option<f64>,
     /// The most requests in flight, where a controller finds that.
@@ -313,6 +316,7 @@ impl GateStatus {
             listen: gate.listen(),
             upstream: gate.upstream(),
             upstreams: gate.upstreams().into_iter().map(UpstreamStatus::from).collect(),
+            paused: gate.paused(),
             load_seconds: work_seconds(snapshot.load),
             capacity_seconds: snapshot.capacity.map(work_seconds),
             capacity_requests: snapshot.capacity_found,

@@ -327,6 +327,14 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         },
     },
     Metric {
+        name: "paused",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "1 while an operator holds requests up (PAUSE), of all databases or of some",
+        read: |gate, out| out.gauge(&[], f64::from(u8::from(gate.paused))),
+    },
+    Metric {
         name: "upstream_up",
         in_seconds: Seconds::No,
         kind: Kind::Gauge,

@@ -36,6 +36,7 @@ impl Scrape {
             upstreams: by_address(gate.upstreams()),
             pools: by_user_and_database(gate.pools()),
             pins: gate.pins(),
+            paused: !gate.paused().is_empty(),
             own_answers: gate.own_answers(),
             clients: gate.clients(),
             lateness: gate.lateness(),
@@ -98,6 +99,8 @@ pub(super) struct GateScrape {
     /// One for each user and database.
     pub(super) pools: Vec<PoolView>,
     pub(super) pins: Vec<(&'static str, u32)>,
+    /// Whether an operator holds anything up.
+    pub(super) paused: bool,
     pub(super) own_answers: Vec<(&'static str, u64)>,
     pub(super) clients: ClientsView,
     pub(super) lateness: Option<LatenessView>,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use admission::{ClassId, Connection, Entry, Reason, Request};
+use admission::{ClassId, Connection, Entry, Reason, Request, RequestType};
 use wire::postgres::backend::{self, Status};
 
 use super::classify::Analysis;
@@ -94,7 +94,7 @@ impl Session {
         match driver.arrive(request, || self.state.type_name(analysis, explicit)) {
             Arrival::Dispatched(permit) => self.state.permit = Some(permit),
             Arrival::Rejected(reason) => {
-                let refusal = self.rejected(reason, Duration::ZERO);
+                let refusal = self.rejected(reason, Duration::ZERO, Some(request.request_type));
                 return Err(self.refuse(&refusal, synced));
             }
             Arrival::Waiting(waiting) => {
@@ -113,7 +113,9 @@ impl Session {
                 return Err(match verdict {
                     Err(interrupted) => self.interrupted(interrupted, synced).await,
                     Ok(verdict) => {
-                        let refusal = verdict.err().map(|reason| self.rejected(reason, waited));
+                        let refusal = verdict
+                            .err()
+                            .map(|reason| self.rejected(reason, waited, Some(request.request_type)));
                         self.refuse(&refusal.unwrap_or_else(Refusal::not_sent), synced)
                     }
                 });
@@ -122,8 +124,17 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn rejected(&self, reason: Reason, waited: Duration) -> Refusal {
-        Refusal::rejected(&self.state.gate, reason, waited, self.shared.driver.retry_after())
+    /// A refusal; of a request of this type it says what it has waited for.
+    pub(super) fn rejected(
+        &self,
+        reason: Reason,
+        waited: Duration,
+        request_type: Option<RequestType>,
+    ) -> Refusal {
+        let shared = &self.shared;
+        let cause = |of| shared.causes.of(shared, &self.place.card.identity.database, of);
+        let times = (waited, shared.driver.retry_after());
+        Refusal::rejected(&self.state.gate, reason, times, request_type.and_then(cause))
     }
 
     /// Waits for the session's turn, and watches the client, who may cancel or leave.

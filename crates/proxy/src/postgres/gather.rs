@@ -205,7 +205,7 @@ impl Session {
             biased;
             there = self.client.fill() => if there { Ok(Waited::Heard) } else { Err(None) },
             () = self.ending.reached(end) => Err(Some(Refusal::shutting_down())),
-            () = self.place.killed() => Err(Some(Refusal::killed())),
+            () = self.place.killed() => Err(Some(Refusal::killed(self.place.card.ends()))),
             said = watch(&mut self.server) => self.heard_while_idle(said).map(|()| Waited::Heard),
             () = pause => Ok(Waited::Paused),
             rest = rest => match rest {

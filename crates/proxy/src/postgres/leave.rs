@@ -206,7 +206,7 @@ impl Session {
 
     /// The last word of a session that is told to end, for as long as a client may take to hear it.
     pub(super) async fn say_killed(&mut self) -> Flow {
-        Refusal::killed().write(&mut self.client.output);
+        Refusal::killed(self.place.card.ends()).write(&mut self.client.output);
         let _ = timeout(ROUND_TRIP_LIMIT, self.client.flush()).await;
         Flow::Close
     }
@@ -301,7 +301,7 @@ impl Session {
             return Flow::Continue;
         }
         let Err(reason) = self.state.pin() else { return Flow::Continue };
-        self.rejected(reason, Duration::ZERO).write(&mut self.client.output);
+        self.rejected(reason, Duration::ZERO, None).write(&mut self.client.output);
         self.client.flush().await;
         Flow::Close
     }

@@ -30,7 +30,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use wire::postgres::backend::{
     Status, parse_error, write_authentication_ok, write_backend_key, write_parameter_status, write_ready,
 };
-use wire::postgres::startup::user;
+use wire::postgres::startup::{parameter, user};
 
 use super::auth::{Credentials, Method};
 use super::cancel::Registration;
@@ -250,10 +250,13 @@ impl<'a> Login<'a> {
         } else {
             (Some(self.wait_for_connection().await?), Instant::now() + settings.login_timeout)
         };
-        let places = Places { _client: client_place, _budget: budget };
         // Boxed, as is the proof: what a login needs later it doesn't hold while it waits for a client's first words.
         let standing = Box::pin(self.stand(&settings, &parameters, credentials, deadline));
         let Footing { reported, lease, server, notices } = standing.await?;
+        let user = user(&parameters);
+        let database = parameter(&parameters, "database").unwrap_or(user);
+        let member = shared.crowds.enter(user, database, settings.shares)?;
+        let places = Places { _client: client_place, _budget: budget, _member: member };
         let cancels = &self.shared.cancel;
         let registered = match &server {
             Some(server) => cancels.register_with(server, key_length),

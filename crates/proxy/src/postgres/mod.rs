@@ -31,6 +31,7 @@ pub use crate::upstream::pool::PoolSnapshot;
 use auth::Authentication;
 pub use classify::request_type_named;
 pub use console::{ConfigRow, Console};
+pub use crowds::Shares;
 use endpoint::Endpoint;
 use parameters::Parameters;
 use server::Server;
@@ -40,11 +41,13 @@ pub mod auth;
 mod batch;
 mod book;
 pub(crate) mod cancel;
+mod cause;
 mod channel;
 mod classify;
 mod connection;
 mod console;
 mod cores;
+mod crowds;
 pub(crate) mod defaults;
 mod described;
 mod effect;
@@ -120,6 +123,10 @@ pub struct Settings {
     pub connections: u32,
     /// The most clients at once. Default 10 000.
     pub max_clients: u32,
+    /// The most clients of one user, and of one database. Default: as many as of all.
+    pub shares: Shares,
+    /// How long a transaction may be idle with a server connection before its session ends. Default: without end.
+    pub idle_transaction_timeout: Option<Duration>,
     /// The most logins at once, each with a fresh server connection beside `connections`. Default 16.
     pub logins_max: u32,
     /// The longest that a login may take, the client's own pauses included. Default 15 s.
@@ -175,6 +182,8 @@ impl Settings {
             pooling: Pooling::default(),
             connections: 20,
             max_clients: 10_000,
+            shares: Shares::default(),
+            idle_transaction_timeout: None,
             logins_max: 16,
             login_timeout: Duration::from_secs(15),
             message_timeout: Duration::from_secs(5 * 60),
@@ -265,6 +274,10 @@ pub(crate) struct Shared {
     clients: Quota,
     /// Visitors of the console.
     visitors: Quota,
+    /// How many of each user and database are.
+    crowds: crowds::Crowds,
+    /// What refused requests waited for.
+    causes: cause::Causes,
     /// Who is connected.
     roster: Arc<roster::Roster>,
     /// What each database was asked for.
@@ -305,6 +318,8 @@ impl Shared {
             budget: Quota::new(settings.connections),
             clients: Quota::new(settings.max_clients),
             visitors: Quota::new(console::VISITORS_MAX),
+            crowds: crowds::Crowds::default(),
+            causes: cause::Causes::default(),
             roster: Arc::default(),
             stats: stats::Stats::default(),
             cores: cores::Known::default(),
@@ -348,6 +363,7 @@ pub(crate) struct LoggedIn {
 pub(crate) struct Places {
     pub(crate) _client: OwnedSemaphorePermit,
     pub(crate) _budget: Option<OwnedSemaphorePermit>,
+    pub(crate) _member: crowds::Member,
 }
 
 /// A gate that listens already, but doesn't serve yet.
@@ -460,6 +476,10 @@ async fn maintain(shared: &Shared) {
         stuck.look(shared);
         shared.failed.look(shared.driver.name());
         let settings = shared.settings();
+        if let Some(limit) = settings.idle_transaction_timeout {
+            let now = shared.driver.clock().now();
+            shared.roster.cards().iter().for_each(|card| card.end_idle(now, limit));
+        }
         settings.health.tell_lost(settings.named(), shared.pools.idle_lost());
         shared.stats.tick(shared.driver.clock().now());
     }

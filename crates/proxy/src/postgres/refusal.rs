@@ -25,6 +25,8 @@ pub(crate) enum Refusal {
     ChannelBinding,
     #[error("sorry, too many clients already: max_clients is {0}")]
     TooManyClients(u32),
+    #[error("sorry, too many clients of {what} \"{name}\" already: {what}_clients_max is {most}")]
+    TooManyOf { what: &'static str, name: String, most: u32 },
     #[error("waited {} s for one of {connections} server connections", waited.as_secs_f64())]
     NoConnection { connections: u32, waited: Duration },
     #[error(transparent)]
@@ -70,6 +72,7 @@ impl Refusal {
             Self::Startup(error) => error.sqlstate(),
             Self::Replication => "0A000",
             Self::TooManyClients(_)
+            | Self::TooManyOf { .. }
             | Self::NoConnection { .. }
             | Self::Join(_)
             | Self::TooManyFailures
@@ -111,6 +114,7 @@ impl Refusal {
                 "Set pooling = \"session\" for this gate, or connect to the server directly for replication."
             }
             Self::TooManyClients(_) => "Close idle clients, or raise max_clients of this gate.",
+            Self::TooManyOf { .. } => "Close idle clients of the same kind, or raise this bound of the gate.",
             Self::NoConnection { .. } => {
                 "With pooling = \"session\" each client keeps a server connection: close clients, raise connections or \
                  use pooling = \"transaction\"."

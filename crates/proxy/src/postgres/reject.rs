@@ -12,6 +12,7 @@
 //! | a message or a number of statements beyond our bounds | `54000` | the session ends / lives on |
 
 use std::borrow::Cow;
+use std::fmt;
 use std::time::Duration;
 
 use admission::Reason;
@@ -20,8 +21,44 @@ use wire::postgres::backend::{Error, Severity, write_error, write_notice};
 use wire::postgres::frontend::bind_counts;
 use wire::postgres::{Fault, ProtocolError};
 
+use super::cause::Cause;
+use super::roster::Ends;
 use super::server::QueryError;
 use super::transaction::Left;
+
+/// As the client hears it, behind the reason.
+impl fmt::Display for Cause {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Paused => formatter.write_str("An operator has paused requests."),
+            Self::LongLane { most } => write!(formatter, "At most {most} long requests run at once."),
+            Self::Silent { held, connections, longest } => write!(
+                formatter,
+                "All {connections} server connections are in use; idle transactions hold {held} of them, the oldest for \
+                 {:.1} s.",
+                longest.as_secs_f64()
+            ),
+            Self::Requests { most } => write!(formatter, "At most {most} requests run at once (capacity)."),
+            Self::Work => formatter.write_str("As much work is in flight as the capacity allows."),
+            Self::Connections { connections } => {
+                write!(formatter, "All {connections} server connections are busy.")
+            }
+        }
+    }
+}
+
+/// What helps against a cause beside another try, if it isn't the load.
+const fn advice(cause: Cause) -> Option<&'static str> {
+    match cause {
+        Cause::LongLane { .. } => {
+            Some("If they should run sooner, give long requests more room (long_limit).")
+        }
+        Cause::Silent { .. } => Some(
+            "If they stay idle, end transactions sooner, bound their pauses (idle_transaction_timeout), or give the gate more connections.",
+        ),
+        Cause::Paused | Cause::Requests { .. } | Cause::Work | Cause::Connections { .. } => None,
+    }
+}
 
 /// What a server process says whose server has crashed.
 const CRASH: &str = "57P02";
@@ -65,10 +102,19 @@ impl Refusal {
         self
     }
 
-    /// Refused by the gate, after waiting so long; the queue will have drained after `retry`.
-    pub(crate) fn rejected(gate: &str, reason: Reason, waited: Duration, retry: Duration) -> Self {
+    /// Refused by the gate, after waiting so long for `cause`; the queue will have drained after `retry`.
+    pub(crate) fn rejected(
+        gate: &str,
+        reason: Reason,
+        (waited, retry): (Duration, Duration),
+        cause: Option<Cause>,
+    ) -> Self {
         let waited = waited.as_secs_f64();
-        let detail = match reason {
+        // Others have reasons of their own.
+        let cause = cause.filter(|_| {
+            matches!(reason, Reason::QueueFull | Reason::QueueTimeout | Reason::QueueDelay | Reason::Target)
+        });
+        let mut detail = match reason {
             Reason::QueueFull => "The queue is full (queue_max).".to_owned(),
             Reason::QueueTimeout => format!("It waited for {waited:.3} s (queue_timeout)."),
             Reason::Deadline => format!("Its deadline passed after {waited:.3} s in the queue."),
@@ -84,7 +130,17 @@ impl Refusal {
                     .to_owned()
             }
         };
+        if let Some(cause) = cause {
+            detail = format!("{detail} {cause}");
+        }
+        let advised = cause.and_then(advice);
         let hint = match reason {
+            _ if cause == Some(Cause::Paused) => {
+                "Retry once an operator has let requests go on (RESUME).".to_owned()
+            }
+            _ if advised.is_some() => {
+                format!("Retry after {} s. {}", retry.as_secs_f64().ceil(), advised.unwrap_or_default())
+            }
             Reason::QueueFull
             | Reason::QueueTimeout
             | Reason::QueueDelay
@@ -104,6 +160,9 @@ impl Refusal {
         };
         let message = match reason {
             Reason::PinnedMax => format!("gatekeeper \"{gate}\": too many sessions hold a server connection"),
+            _ if cause == Some(Cause::Paused) => {
+                format!("gatekeeper \"{gate}\": requests are paused, and this one was refused")
+            }
             _ => format!("gatekeeper \"{gate}\": the database is overloaded, the request was refused"),
         };
         let mut refusal = Self::error("53300", "").detail(detail).hint(hint);
@@ -275,8 +334,12 @@ impl Refusal {
         Self::fatal("57P01", "terminating connection: gatekeeper is shutting down").hint("Connect again.")
     }
 
-    /// Somebody has ended the session from the console. As PostgreSQL says it.
-    pub(crate) fn killed() -> Self {
+    /// Somebody has ended the session from the console, or its transaction was idle for too long. As PostgreSQL says it.
+    pub(crate) fn killed(why: Ends) -> Self {
+        if why == Ends::ByIdleness {
+            return Self::fatal("25P03", "terminating connection due to idle-in-transaction timeout")
+                .detail("It is the gate's (idle_transaction_timeout).");
+        }
         Self::fatal("57P01", "terminating connection due to administrator command")
             .detail("It was ended from gatekeeper's console.")
     }
@@ -377,8 +440,8 @@ mod tests {
     fn a_refusal_is_an_error_with_reason_and_hint_and_not_fatal() {
         for reason in crate::observe::REASONS {
             let mut out = BytesMut::new();
-            Refusal::rejected("shop", reason, Duration::from_millis(1500), Duration::from_secs(7))
-                .write(&mut out);
+            let times = (Duration::from_millis(1500), Duration::from_secs(7));
+            Refusal::rejected("shop", reason, times, None).write(&mut out);
             let fields = parse_error(&out[5..]);
             assert_eq!((fields.severity(), fields.code()), ("ERROR", "53300"));
             assert!(fields.detail().is_some() && fields.hint().is_some(), "{reason:?}");
@@ -388,10 +451,35 @@ mod tests {
     #[test]
     fn who_is_refused_is_told_when_the_queue_will_have_drained() {
         let mut out = BytesMut::new();
-        Refusal::rejected("shop", Reason::Target, Duration::ZERO, Duration::from_millis(6_100))
-            .write(&mut out);
+        let times = (Duration::ZERO, Duration::from_millis(6_100));
+        Refusal::rejected("shop", Reason::Target, times, None).write(&mut out);
         let hint = parse_error(&out[5..]).hint().expect("a hint");
         assert!(hint.starts_with(b"Retry after 7 s"));
+    }
+
+    #[test]
+    fn a_refusal_says_what_was_waited_for_and_what_helps() {
+        let told = |cause| {
+            let times = (Duration::from_millis(1500), Duration::from_secs(7));
+            let mut out = BytesMut::new();
+            Refusal::rejected("shop", Reason::QueueTimeout, times, Some(cause)).write(&mut out);
+            let fields = parse_error(&out[5..]);
+            let text = |field: Option<&[u8]>| String::from_utf8_lossy(field.unwrap_or_default()).into_owned();
+            (text(fields.detail()), text(fields.hint()))
+        };
+        let longest = Duration::from_millis(61_500);
+        let (detail, hint) = told(Cause::Silent { held: 3, connections: 4, longest });
+        assert_eq!(
+            detail,
+            "It waited for 1.500 s (queue_timeout). All 4 server connections are in use; idle transactions hold 3 of \
+             them, the oldest for 61.5 s."
+        );
+        assert!(hint.contains("idle_transaction_timeout"), "{hint}");
+        let (detail, hint) = told(Cause::Paused);
+        assert!(detail.ends_with("An operator has paused requests."), "{detail}");
+        assert!(hint.contains("RESUME"), "{hint}");
+        assert!(told(Cause::LongLane { most: 2 }).0.ends_with("At most 2 long requests run at once."));
+        assert!(told(Cause::Work).1.starts_with("Retry after 7 s"));
     }
 
     #[test]

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use admission::Instant;
 use parking_lot::Mutex;
@@ -29,6 +29,18 @@ pub(crate) enum Activity {
     Active,
     /// Its transaction is open and the client is silent.
     InTransaction,
+}
+
+/// Why a session is told to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Ends {
+    /// It isn't.
+    Never,
+    /// An operator wants it.
+    ByOperator,
+    /// Its transaction was idle for too long.
+    ByIdleness,
 }
 
 /// Who somebody is that has logged in.
@@ -58,7 +70,7 @@ pub(crate) struct Card {
     server_connected: AtomicU64,
     /// Why it keeps its connection: bits of [`wire::sql::Pins`].
     pub(crate) pins: Arc<AtomicU32>,
-    killed: AtomicBool,
+    killed: AtomicU8,
     /// Who is woken by that.
     waker: Mutex<Option<Waker>>,
 }
@@ -103,7 +115,7 @@ impl Card {
 
     pub(crate) fn server(&self) -> Option<ServerInHand> {
         let id = self.server.load(Ordering::Relaxed);
-        let connected = std::time::Duration::from_secs(self.server_connected.load(Ordering::Relaxed));
+        let connected = Duration::from_secs(self.server_connected.load(Ordering::Relaxed));
         (id != 0).then(|| ServerInHand {
             id,
             process_id: self.server_process.load(Ordering::Relaxed),
@@ -113,7 +125,41 @@ impl Card {
 
     /// Tells the session to end.
     pub(crate) fn kill(&self) {
-        self.killed.store(true, Ordering::Release);
+        self.killed.store(Ends::ByOperator as u8, Ordering::Release);
+        self.wake();
+    }
+
+    /// Tells the session to end if its client has left a transaction with a server connection idle for so long.
+    pub(crate) fn end_idle(&self, now: Instant, limit: Duration) {
+        let is_idle = || {
+            self.activity() == Activity::InTransaction
+                && self.server().is_some()
+                && now.since(self.since()) >= limit
+        };
+        if !is_idle() {
+            return;
+        }
+        let (never, idle) = (Ends::Never as u8, Ends::ByIdleness as u8);
+        if self.killed.compare_exchange(never, idle, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            return;
+        }
+        if is_idle() {
+            self.wake();
+        } else {
+            let _ = self.killed.compare_exchange(idle, never, Ordering::AcqRel, Ordering::Acquire);
+        }
+    }
+
+    /// Why the session is told to end.
+    pub(crate) fn ends(&self) -> Ends {
+        match self.killed.load(Ordering::Acquire) {
+            0 => Ends::Never,
+            1 => Ends::ByOperator,
+            _ => Ends::ByIdleness,
+        }
+    }
+
+    fn wake(&self) {
         if let Some(waker) = self.waker.lock().take() {
             waker.wake();
         }
@@ -154,7 +200,7 @@ impl Place {
             self.registered = Some(context.waker().clone());
         }
         // Looked at behind the registration, so that no word in between is missed.
-        if self.card.killed.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
+        if self.card.ends() == Ends::Never { Poll::Pending } else { Poll::Ready(()) }
     }
 }
 
@@ -171,7 +217,7 @@ impl Roster {
             server_process: AtomicU32::new(0),
             server_connected: AtomicU64::new(0),
             pins: Arc::default(),
-            killed: AtomicBool::new(false),
+            killed: AtomicU8::new(Ends::Never as u8),
             waker: Mutex::new(None),
         });
         self.cards.lock().insert(card.id, Arc::clone(&card));

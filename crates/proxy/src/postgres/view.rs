@@ -53,8 +53,11 @@ impl LoginCounts {
 
     /// The gate refused the client: there was no place for it, or its login went wrong.
     pub(crate) fn refuse(&self, refusal: &Refusal) {
-        let counter =
-            if matches!(refusal, Refusal::TooManyClients(_)) { &self.refused } else { &self.failed };
+        let counter = if matches!(refusal, Refusal::TooManyClients(_) | Refusal::TooManyOf { .. }) {
+            &self.refused
+        } else {
+            &self.failed
+        };
         counter.fetch_add(1, Ordering::Relaxed);
         let cause = match refusal {
             Refusal::Password(_) => &self.denied,
@@ -121,6 +124,10 @@ impl GateView for Status {
             spare: u32::from(pool.has_spare),
         };
         Self::pools(self).into_iter().map(view).collect()
+    }
+
+    fn paused(&self) -> Vec<String> {
+        self.0.pools.paused().names()
     }
 
     fn lateness(&self) -> Option<LatenessView> {

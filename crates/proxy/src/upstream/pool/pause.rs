@@ -31,6 +31,12 @@ impl Paused {
         self.everything
     }
 
+    /// The databases whose requests are held up; `*` for all.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let everything = self.everything.then(|| "*".to_owned());
+        everything.into_iter().chain(self.databases.iter().cloned()).collect()
+    }
+
     fn is_nothing(&self) -> bool {
         *self == Self::default()
     }

@@ -86,7 +86,7 @@ pub(crate) async fn forward(
                 response.headers_mut().insert(foreseen::OBSERVED, value);
             }
             let flight = Flight::new(permit, lease, account, upload, outcome(response.status()));
-            pass(gate, response, flight, upgrading, client.is_some())
+            pass((gate, told), response, flight, upgrading, client.is_some())
         }
         Err(refusal) => {
             let (dispatched, awaited) = account;
@@ -310,7 +310,7 @@ fn of_client(error: &hyper::Error) -> Option<Refusal> {
 }
 
 fn pass(
-    gate: &Arc<Gate>,
+    (gate, told): (&Arc<Gate>, &Told),
     mut response: Response<Incoming>,
     flight: Flight,
     upgrading: Option<Upgrading>,
@@ -349,7 +349,10 @@ fn pass(
     } else if present.has(Field::Events) {
         flight.let_go();
     } else {
-        gate.flights().watch(&flight, body.size_hint().exact());
+        let length = body.size_hint().exact();
+        // What waits for the uplink isn't in buffers, however small it is.
+        let least = if told.uplink.is_some() { u64::MAX } else { 0 };
+        gate.flights().watch(&flight, length.map(|length| length.max(least)));
     }
     Ok(Response::from_parts(head, ToClient::passed(body, flight)))
 }

@@ -17,6 +17,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use crate::http2;
 use crate::site::{Body, Client, PATIENCE, Site, full, gate, one_at_a_time, service};
 
 /// 940 bytes of bodies a millisecond.
@@ -157,15 +158,38 @@ async fn a_client_that_reads_nothing_and_one_that_leaves_hold_up_nobody() {
     }
 }
 
-#[tokio::test]
-async fn a_response_that_waits_for_the_uplink_gives_its_place_back() {
+/// How much had come of the first response, which takes eight seconds on this uplink, when another one had come whole,
+/// before a service that serves one at a time.
+async fn before_another(bits: u64, bytes: usize) -> usize {
     let site = gate(one_at_a_time(), &[sized().await], |settings| {
-        settings.uplink = Some(UplinkSettings { bits: BITS / 8, order: EgressOrder::ShortestRemaining });
+        settings.uplink = Some(UplinkSettings { bits, order: EgressOrder::ShortestRemaining });
     })
     .await;
-    // Eight seconds on the uplink.
-    let large = Download::begin(&site, 1_000_000).await;
-    large.reaches(10_000).await;
+    let first = Download::begin(&site, bytes).await;
+    first.reaches(bytes / 100).await;
     assert!(Download::begin(&site, 1_000).await.ends().await > 1_000);
-    assert!(large.got() < 900_000, "{}", large.got());
+    first.got()
+}
+
+#[tokio::test]
+async fn a_response_that_waits_for_the_uplink_gives_its_place_back_large_or_small() {
+    let [large, small] = [before_another(1_000_000, 1_000_000), before_another(64_000, 60_000)];
+    let (large, small) = tokio::join!(large, small);
+    assert!(large < 800_000 && small < 40_000, "{large} {small}");
+}
+
+#[tokio::test]
+async fn streams_of_one_connection_share_the_uplink_too() {
+    let site = site(EgressOrder::ShortestRemaining).await;
+    let sender = http2::client(&site).await;
+    let ask = |path: &str| {
+        let (mut sender, request) = (sender.clone(), http2::get(path));
+        async move { sender.send_request(request).await.unwrap().into_body() }
+    };
+    let mut large = ask("/2000000").await;
+    let begun = timeout(PATIENCE, large.frame()).await.expect("it begins").unwrap().unwrap();
+    let small = timeout(PATIENCE, ask("/chunks/200000").await.collect()).await.expect("it ends").unwrap();
+    assert!(small.to_bytes() == pattern(200_000));
+    let rest = timeout(PATIENCE, large.collect()).await.expect("it ends").unwrap().to_bytes();
+    assert!([begun.into_data().unwrap(), rest].concat() == pattern(2_000_000)[..]);
 }

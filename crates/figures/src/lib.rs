@@ -14,6 +14,7 @@ mod page;
 mod results;
 mod series;
 mod shop;
+pub mod uplink;
 mod yaksha;
 
 use std::fs;
@@ -46,7 +47,7 @@ pub fn generate(places: &Places, length: Length, progress: &Progress) -> Result<
     for figure in &figures {
         figure.draw(&directory)?;
     }
-    let text = page::fill(&figures)?;
+    let text = page::fill(TEMPLATE, &figures)?;
     fs::write(&places.page, text).map_err(|source| Error::file("write", &places.page, source))
 }
 

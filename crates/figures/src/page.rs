@@ -7,10 +7,10 @@ use crate::figure::Figure;
 pub const TEMPLATE: &str = include_str!("page.md");
 
 /// Puts every figure in its place.
-pub(crate) fn fill(figures: &[Figure]) -> Result<String, Error> {
+pub(crate) fn fill(template: &str, figures: &[Figure]) -> Result<String, Error> {
     let mut placed = Vec::new();
     let mut text = String::new();
-    for line in TEMPLATE.lines() {
+    for line in template.lines() {
         let id = line.strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}"));
         match id {
             None => text += line,

@@ -1,0 +1,114 @@
+//! The experiments of *Web servers under overload* (TOIT 2006) on a simulated uplink, and the page that sets
+//! ours beside the paper's.
+//!
+//! A [`Case`] is a setup, loads, and a trace; its [`Digest`] is what the page shows. The page's prose is
+//! `uplink.md`.
+
+mod overload;
+mod run;
+mod setups;
+mod workloads;
+
+use std::fs;
+use std::path::Path;
+
+use admission::{Duration, EgressOrder, EgressPolicy};
+use sim::uplink::{Bytes, Download, Queue, poisson};
+
+use crate::error::Error;
+use crate::figure::Figure;
+use crate::page;
+
+pub(crate) use run::{Case, Digest, play};
+
+/// The prose. A line `{{id}}` is the place of a figure.
+const TEMPLATE: &str = include_str!("uplink.md");
+/// Requests of a generated trace.
+const REQUESTS: usize = 100_000;
+
+/// What is run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Simulated seconds of a run; the paper's are half an hour.
+    pub seconds: u64,
+    /// A recorded trace instead of the generated NASA trace.
+    pub trace: Option<Vec<Download>>,
+}
+
+impl Plan {
+    fn length(&self) -> Duration {
+        Duration::from_secs(self.seconds)
+    }
+
+    fn world_cup() -> Vec<Download> {
+        poisson(&Bytes::WorldCup, REQUESTS, 1)
+    }
+
+    fn nasa(&self) -> Vec<Download> {
+        self.trace.clone().unwrap_or_else(|| poisson(&Bytes::Nasa, REQUESTS, 1))
+    }
+}
+
+/// The orders that are compared: the paper's two mechanisms, and the gate's.
+pub(crate) const ORDERS: [&str; 3] = ["FAIR", "bands", "SRPT"];
+
+/// What makes an order of [`ORDERS`].
+pub(crate) fn queue(order: &str) -> Queue {
+    match order {
+        "FAIR" => Queue::fair(),
+        "bands" => Queue::published_bands(),
+        _ => gate(EgressOrder::ShortestRemaining, None),
+    }
+}
+
+/// The gate's scheduler, a packet a turn.
+pub(crate) fn gate(order: EgressOrder, aging: Option<f64>) -> Queue {
+    Queue::Gate(EgressPolicy { order, aging, quantum: 1_460, ..EgressPolicy::default() })
+}
+
+/// Runs everything, and writes the page and its figures beside it.
+///
+/// # Errors
+/// What is wrong with a file that can't be written.
+pub fn write_page(plan: &Plan, path: &Path) -> Result<(), Error> {
+    let mut figures: Vec<Figure> = overload::figures(plan);
+    figures.extend(workloads::figures(plan));
+    figures.extend(setups::figures(plan));
+    let directory = path.parent().unwrap_or(Path::new("")).join("figures");
+    fs::create_dir_all(&directory).map_err(|source| Error::file("make", &directory, source))?;
+    for figure in &figures {
+        figure.draw(&directory)?;
+    }
+    let text = page::fill(TEMPLATE, &figures)?;
+    fs::write(path, text).map_err(|source| Error::file("write", path, source))
+}
+
+/// A trace as a file of lines `seconds,bytes[,status…]` behind a heading; answers other than 200 are left
+/// out.
+///
+/// # Errors
+/// What is wrong with the file.
+pub fn read_trace(path: &Path) -> Result<Vec<Download>, Error> {
+    let text = fs::read_to_string(path).map_err(|source| Error::file("read", path, source))?;
+    let request = |line: &str| {
+        let mut columns = line.split(',');
+        let (at, bytes) = (columns.next()?.parse().ok()?, columns.next()?.parse().ok()?);
+        let is_whole = columns.next().is_none_or(|status| status == "200");
+        (is_whole && bytes > 0).then_some(Download { at: Duration::try_from_secs_f64(at).ok()?, bytes })
+    };
+    Ok(text.lines().skip(1).filter_map(request).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_is_read_without_its_heading_and_without_what_failed() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), "t_s,bytes,status,url_id\n0,1713,200,0\n4.5,8677,404,1\n6,0,200,2\n7,41\n")
+            .unwrap();
+        let request = |seconds: f64, bytes| Download { at: Duration::from_secs_f64(seconds), bytes };
+        assert_eq!(read_trace(file.path()).unwrap(), [request(0.0, 1_713), request(7.0, 41)]);
+    }
+}

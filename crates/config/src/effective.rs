@@ -10,9 +10,9 @@ use admission::{AfterStall, Capacity, Contention, Controller, Cost, Order, Polic
 
 use crate::address::Address;
 use crate::checked::{
-    Auth, CHANNEL_BINDINGS, FORMATS, Gate, Identity, LEVELS, LongLimit, METHODS, MODES, Mode, ON_DISCONNECT,
-    OwnTarget, POOLINGS, PROTOCOLS, Pooling, Postgres, SOCKET_MODES, Service, TLS_MODES, TRACE_FULL, TUNINGS,
-    UPSTREAM_MODES, World, rejection_name,
+    Auth, CHANNEL_BINDINGS, Connections, FORMATS, Gate, Identity, LEVELS, LongLimit, METHODS, MODES, Mode,
+    ON_DISCONNECT, OwnTarget, POOLINGS, PROTOCOLS, Pooling, Postgres, SOCKET_MODES, Service, TLS_MODES,
+    TRACE_FULL, TUNINGS, UPSTREAM_MODES, World, rejection_name,
 };
 use crate::raw::CONTROLLERS;
 
@@ -103,9 +103,22 @@ fn service(out: &mut Lines, gate: &Gate) {
 
 fn admission(out: &mut Lines, gate: &Gate) {
     let Policy { capacity, connections, cost, order, pinned_max, .. } = &gate.policy;
-    out.value("connections", connections);
-    if matches!(gate.service, Service::Postgres(_)) {
-        out.value("pinned_max", pinned_max);
+    match gate.connections {
+        Connections::Fixed(connections) => {
+            out.value("connections", connections);
+            if matches!(gate.service, Service::Postgres(_)) {
+                out.value("pinned_max", pinned_max);
+            }
+        }
+        Connections::Found { pinned_max } => {
+            out.text("connections", "auto");
+            out.note("connections: what the server allows, less what others hold; of that a quarter and at least 3");
+            out.note(&format!("stay free. {connections} where the server doesn't tell"));
+            match pinned_max {
+                Some(pinned_max) => out.value("pinned_max", pinned_max),
+                None => out.note("pinned_max: half of the connections"),
+            }
+        }
     }
     let unit = match cost {
         Cost::MovingAverage { window } => {
@@ -218,10 +231,17 @@ fn sessions(out: &mut Lines, gate: &Gate, postgres: &Postgres) {
         Some(_) => (1, " + 1 of auth_user"),
         None => (0, ""),
     };
-    out.note(&format!(
-        "at most {} server connections: connections + logins_max{of_own}",
-        gate.policy.connections.saturating_add(postgres.logins_max).saturating_add(own)
-    ));
+    match gate.connections {
+        Connections::Fixed(connections) => out.note(&format!(
+            "at most {} server connections: connections + logins_max{of_own}",
+            connections.saturating_add(postgres.logins_max).saturating_add(own)
+        )),
+        Connections::Found { .. } => {
+            out.note(
+                "at once as many logins as leave half of the free connections to others, if that is less",
+            );
+        }
+    }
     match postgres.idle_transaction_timeout {
         Some(time) => out.time("idle_transaction_timeout", time),
         None => out.text("idle_transaction_timeout", "none"),

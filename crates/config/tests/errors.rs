@@ -97,7 +97,7 @@ fn numbers_have_bounds() {
         ("connections = 10001", "must be from 1 to 10000"),
         ("connections = \"20\"", "is a string; write 20 without quotes"),
         ("connections = 2.5", "a number isn't a whole number; write a whole number from 1 to 10000"),
-        ("connections = \"many\"", "a string isn't a whole number; write a whole number from 1 to 10000"),
+        ("connections = \"many\"", "isn't a number of connections; write a whole number, or \"auto\""),
         ("pinned_max = 0", "must be from 1 to 10000"),
         ("pinned_max = 21", "is more than `connections` (20); leave it out for half of them"),
         ("long_limit = 10001", "must be from 0 to 10000"),
@@ -399,7 +399,7 @@ fn flags_are_named_as_flags() {
         "--admin \"6433\": has no host; write \"127.0.0.1:6433\"\n\
          --upstream \"db\": has no port; write \"db:5432\"\n\
          --queue-timeout 120: needs a unit; write \"120ms\", \"120s\" or \"120m\", as you mean it\n\
-         --connections \"many\": a string isn't a whole number; write a whole number from 1 to 10000\n\
+         --connections \"many\": isn't a number of connections; write a whole number, or \"auto\"\n\
          --name \"my shop\": can't be a name; write letters, digits, - and _, at most 64"
     );
     let injected = [("upstream", "db:5432\"\nconnections = 5".to_owned())];

@@ -225,6 +225,7 @@ fn an_upstream_is_one_or_several_addresses_reached_in_one_way() {
 fn values_that_mean_nothing_are_refused_with_what_to_write() {
     let upstream = "upstream = \"a:1\"\n";
     let cases = [
+        ("connections = \"auto\"", "only PostgreSQL tells how many connections it has"),
         ("tls_mode = \"prefer\"", "write \"disable\" or \"require\" or \"verify-ca\""),
         ("upstream_tls_mode = \"prefer\"", "write \"disable\" or \"require\""),
         ("upstream_http = 2", "an integer isn't a string"),

@@ -9,8 +9,8 @@ use admission::{
     AfterStall, Capacity, Controller, Cost, Goal, Order, Rejection, Targets, Tuning, Work, YakshaSettings,
 };
 use config::{
-    ADMIN, Address, Auth, AuthMethod, AuthQuery, COMMON, ChannelBinding, Field, FieldDefault, Gate, LOG,
-    LongLimit, Mode, OnDisconnect, Origin, POSTGRES, PROCESS, Pooling, Postgres, Service, SocketMode,
+    ADMIN, Address, Auth, AuthMethod, AuthQuery, COMMON, ChannelBinding, Connections, Field, FieldDefault,
+    Gate, LOG, LongLimit, Mode, OnDisconnect, Origin, POSTGRES, PROCESS, Pooling, Postgres, Service, SocketMode,
     TlsMode, Trace, TraceFull, UpstreamTlsMode, World, effective, parse,
 };
 
@@ -342,6 +342,19 @@ fn the_gate_takes_every_policy_that_is_configured() {
 #[test]
 fn half_of_one_connection_is_one() {
     assert_eq!(world(&format!("{MINIMAL}connections = 1\n")).gates[0].policy.pinned_max, 1);
+}
+
+#[test]
+fn the_number_of_connections_is_found_where_it_is_asked_for() {
+    let found = |lines: &str| {
+        let world = world(&format!("{MINIMAL}connections = \"auto\"\n{lines}"));
+        let printed = effective(&world);
+        assert_eq!(parse(Origin::CommandLine, &printed).unwrap(), world, "{printed}");
+        (world.gates[0].connections, world.gates[0].policy.pinned_max, world.gates[0].policy.capacity)
+    };
+    let capacity = Capacity::Found(Controller::Auto);
+    assert_eq!(found(""), (Connections::Found { pinned_max: None }, 10, capacity));
+    assert_eq!(found("pinned_max = 30"), (Connections::Found { pinned_max: Some(30) }, 30, capacity));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use admission::{Order, Policy};
-use config::{LongLimit, Mode, Service, SocketMode, World};
+use config::{Connections, LongLimit, Mode, Service, SocketMode, World};
 use parking_lot::Mutex;
 use proxy::admin::{Admin, AdminSocket, CapacityWords, GateView, Token};
 use proxy::command::{Command, Commands};
@@ -334,6 +334,10 @@ fn announce(gate: &config::Gate, bound: &Bound) {
             tracing::info!(gate = name, %listen, %upstream, "observing: nothing waits, nothing is refused");
         }
     }
+    let connections = match gate.connections {
+        Connections::Fixed(connections) => connections.to_string(),
+        Connections::Found { .. } => "auto".to_owned(),
+    };
     let capacity = config::capacity_text(policy.capacity);
     let long_limit = match gate.long_limit {
         LongLimit::Auto => "auto".to_owned(),
@@ -342,7 +346,7 @@ fn announce(gate: &config::Gate, bound: &Bound) {
     };
     tracing::info!(
         gate = name,
-        connections = policy.connections,
+        connections,
         capacity,
         long_limit,
         order = match policy.order {

@@ -4,7 +4,8 @@
 //! fails in ways that nobody connects to the cause. So the soft limit is raised at the start as far as needed, and what
 //! the hard limit doesn't allow is said at once.
 
-use config::{Mode, Service, World};
+use config::{Connections, Mode, Service, World};
+use proxy::postgres::FOUND_CONNECTIONS_MAX;
 
 /// What the process needs beside clients and server connections: listeners, log, runtime, admin clients.
 const OWN: u64 = 128;
@@ -42,7 +43,10 @@ impl Needed {
             let servers = match gate.mode {
                 // Observing, each client has a server connection of its own.
                 Mode::Observe => clients,
-                Mode::Enforce => u64::from(gate.policy.connections),
+                Mode::Enforce => u64::from(match gate.connections {
+                    Connections::Fixed(connections) => connections,
+                    Connections::Found { .. } => FOUND_CONNECTIONS_MAX,
+                }),
             };
             let logins = match &gate.service {
                 Service::Postgres(postgres) => u64::from(postgres.logins_max),
@@ -89,6 +93,14 @@ mod tests {
         assert_eq!(needed.within(needed.all - 1), Allowance::Scarce);
         assert_eq!(needed.within(needed.least), Allowance::Scarce);
         assert_eq!(needed.within(needed.least - 1), Allowance::TooFew);
+    }
+
+    #[test]
+    fn connections_that_are_found_take_as_many_as_may_be_found() {
+        assert_eq!(
+            needed("connections = \"auto\"").all,
+            needed("connections = 20").all - 20 + u64::from(FOUND_CONNECTIONS_MAX)
+        );
     }
 
     #[test]

@@ -41,6 +41,7 @@ pub use crate::lateness::LatenessView;
 use crate::listener::{SocketFile, bind_socket};
 use crate::memory;
 use crate::observe::{Totals, TypeRow};
+use crate::postgres::CeilingView;
 use crate::upstream::health::Condition;
 
 mod change;
@@ -106,6 +107,10 @@ pub trait GateView: Send + Sync {
     }
     /// Its clients.
     fn clients(&self) -> ClientsView;
+    /// How many server connections it has found, where it looks for that.
+    fn ceiling(&self) -> Option<CeilingView> {
+        None
+    }
     /// Whether it keeps up with its own clients, if it looks at that.
     fn lateness(&self) -> Option<LatenessView> {
         None

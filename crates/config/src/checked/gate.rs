@@ -7,7 +7,7 @@ use admission::{Cost, Policy, RequestType};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::policy::{self, LongLimit};
+use super::policy::{self, Connections, LongLimit};
 use super::types::{self, Names};
 use super::{Admin, Http, OwnTarget, Postgres, Tls, UpstreamTls, class, http, number, postgres, tls};
 use crate::address::Address;
@@ -79,6 +79,8 @@ pub struct Gate {
     /// Everything that the gate decides by. Its `long_limit` doesn't know yet what the server may tell of its cores, and its
     /// targets none of types: see [`Gate::policy_of`].
     pub policy: Policy,
+    /// How many connections it may have. The policy holds the number that it begins with.
+    pub connections: Connections,
     /// The types with targets of their own.
     pub own_targets: Vec<OwnTarget>,
     /// Where the long lane's limit comes from.
@@ -190,7 +192,8 @@ fn read(section: &mut Section<'_>) -> Gate {
     let cost_window = section.read("cost_window", |value| number(value, 1, Cost::WINDOW_MAX));
     let aging_floor = section.read("aging_floor", raw::at_most_a_day);
     let own_targets = types::read(section, Names::Of(protocol));
-    let (mut policy, long_limit) = policy::read(section, (protocol, &own_targets), cost_window, aging_floor);
+    let (mut policy, long_limit, connections) =
+        policy::read(section, (protocol, &own_targets), cost_window, aging_floor);
     let (service, upstream_tls) = match protocol {
         Protocol::Postgres => {
             let postgres = postgres::read(section, listen.is_local());
@@ -210,6 +213,7 @@ fn read(section: &mut Section<'_>) -> Gate {
         listen,
         service,
         policy,
+        connections,
         own_targets,
         long_limit,
         aging_floor,
@@ -292,7 +296,7 @@ pub(crate) fn read_simulated(
     let cost_window = section.read("cost_window", |value| number(value, 1, Cost::WINDOW_MAX));
     let aging_floor = section.read("aging_floor", raw::at_most_a_day);
     let own_targets = types::read(section, Names::Among(names));
-    let (mut policy, _) = policy::read(section, (protocol, &own_targets), cost_window, aging_floor);
+    let (mut policy, ..) = policy::read(section, (protocol, &own_targets), cost_window, aging_floor);
     if protocol == Protocol::Http {
         policy.classes = class::policy(&class::read(section, class::Rules::Optional));
     }

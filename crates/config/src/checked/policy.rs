@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use admission::{AfterStall, Capacity, Contention, Controller, Cost, Order, Policy, Without, Work};
 
+use toml::de::DeValue;
+
 use super::{OwnTarget, Protocol, number, rejection};
-use crate::raw::{self, Complaint, Section};
+use crate::raw::{self, Before, Complaint, Section};
 
 /// The limit of the long lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +18,18 @@ pub enum LongLimit {
     Fixed(u32),
     /// There is no long lane.
     NoLane,
+}
+
+/// How many server connections a gate may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Connections {
+    /// So many.
+    Fixed(u32),
+    /// What the server has for the gate, found by asking it.
+    Found {
+        /// `pinned_max`, where it is given; half of the connections otherwise.
+        pinned_max: Option<u32>,
+    },
 }
 
 /// How the work of a type is estimated; the window is a key of its own.
@@ -40,6 +54,8 @@ const ORDERS: &[(&str, bool)] = &[("fifo", true), ("shortest-first", false)];
 
 /// Where the search for a capacity begins: with so many connections it bounds nothing by itself.
 const FOUND_BY_DEFAULT: u32 = 20;
+/// How many connections a gate begins with that finds their number, and has where the server doesn't tell.
+const BEGINS_WITH: u32 = 20;
 
 /// Reads what a gate decides by.
 pub(super) fn read(
@@ -47,20 +63,21 @@ pub(super) fn read(
     (protocol, types): (Protocol, &[OwnTarget]),
     cost_window: u32,
     aging_floor: Duration,
-) -> (Policy, LongLimit) {
+) -> (Policy, LongLimit, Connections) {
     let errors_before = section.error_count();
-    let connections = section.read("connections", |value| number(value, 1, 10_000));
+    let before = section.before();
+    let given = section.read("connections", |value| read_connections(value, protocol, before));
+    let connections = given.unwrap_or(BEGINS_WITH);
     let pinned = match protocol {
         Protocol::Postgres => section.read_given("pinned_max", |value| number(value, 1, 10_000)),
         Protocol::Http => None,
     };
     let pinned_max = pinned.unwrap_or_else(|| (connections / 2).max(1));
-    if pinned_max > connections && section.error_count() == errors_before {
+    if pinned_max > connections && given.is_some() && section.error_count() == errors_before {
         let why = format!("is more than `connections` ({connections})");
         section.complain("pinned_max", Complaint::new(why).hint("leave it out for half of them"));
     }
     let long_limit = section.read("long_limit", raw::long_limit);
-    let before = section.before();
     let capacity = section.read_given("capacity", |value| raw::capacity(value, before));
     let policy = Policy {
         capacity: capacity.unwrap_or(default_capacity(connections)),
@@ -84,7 +101,32 @@ pub(super) fn read(
         classes: Vec::new(),
         without: Without::NOTHING,
     };
-    (policy, long_limit)
+    let found = Connections::Found { pinned_max: pinned };
+    (policy, long_limit, given.map_or(found, Connections::Fixed))
+}
+
+/// So many; `None` where the server is to be asked.
+fn read_connections(
+    value: &DeValue<'_>,
+    protocol: Protocol,
+    before: Before,
+) -> Result<Option<u32>, Complaint> {
+    match value {
+        DeValue::String(text) if text == "auto" => match (protocol, before) {
+            (Protocol::Postgres, Before::Service) => Ok(None),
+            (Protocol::Http, _) => {
+                let complaint = Complaint::new("only PostgreSQL tells how many connections it has");
+                Err(complaint.hint("write what your application serves at once"))
+            }
+            (Protocol::Postgres, Before::Simulation) => {
+                Err(Complaint::new("there is no server to ask in a scenario").hint("write a whole number"))
+            }
+        },
+        DeValue::String(text) if text.parse::<u32>().is_err() => {
+            Err(Complaint::new("isn't a number of connections").hint("write a whole number, or \"auto\""))
+        }
+        value => number(value, 1, 10_000).map(Some),
+    }
 }
 
 /// What is found, where it begins with all connections.

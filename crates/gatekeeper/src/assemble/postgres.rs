@@ -5,7 +5,7 @@ use std::sync::Arc;
 use config::{LongLimit, Mode};
 use proxy::command::Commands;
 use proxy::postgres::auth::{AUTH_QUERY, AuthSettings, Authentication, ChannelBinding, Method, Query};
-use proxy::postgres::{ConfigRow, Console, OnDisconnect, Pooling, Settings, Shares};
+use proxy::postgres::{ConfigRow, Console, Finding, OnDisconnect, Pooling, Settings, Shares};
 
 use super::{address, alone, keepalive};
 use crate::files;
@@ -54,6 +54,12 @@ pub(super) fn told(
             config::Pooling::Session => Pooling::Session,
         },
         connections: gate.policy.connections,
+        finding: match gate.connections {
+            config::Connections::Fixed(_) => None,
+            config::Connections::Found { pinned_max } => {
+                Some(Finding { pinned_max, aging_floor: gate.aging_floor })
+            }
+        },
         max_clients: gate.max_clients,
         shares: Shares { user: postgres.user_clients_max, database: postgres.database_clients_max },
         idle_transaction_timeout: postgres.idle_transaction_timeout,

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{GateView, LatenessView, PoolView, UpstreamView};
 use crate::memory::MemoryView;
 use crate::observe::{Counts, REASONS, TimeSummary, Totals, TypeRow, lane_name, shares};
+use crate::postgres::CeilingView;
 
 /// `/status`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -83,6 +84,9 @@ pub struct GateStatus {
     #[serde(default)]
     pub clients_mixing_waiting: u32,
     pub connections: u32,
+    /// With `connections = "auto"`: what was found, and why.
+    #[serde(default)]
+    pub connections_found: Option<CeilingView>,
     pub connections_in_use: u32,
     pub connections_pinned: u32,
     /// Sessions that keep a connection, by reason; a session may have several.
@@ -334,6 +338,7 @@ impl GateStatus {
             clients_mixing: snapshot.mixing,
             clients_mixing_waiting: snapshot.mixing_waiting,
             connections: snapshot.connections,
+            connections_found: gate.ceiling(),
             connections_in_use: snapshot.connections_in_use,
             connections_pinned: snapshot.pinned,
             pinned_by_reason: pinned(gate),

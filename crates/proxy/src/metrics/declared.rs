@@ -367,6 +367,28 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         read: |gate, out| out.gauge(&[], f64::from(gate.snapshot.connections)),
     },
     Metric {
+        name: "connections_allowed",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "With connections = \"auto\": the connections that the server allows all who are no superusers",
+        read: |gate, out| match gate.ceiling.as_ref().and_then(|found| found.allowed) {
+            Some(allowed) => out.gauge(&[], f64::from(allowed)),
+            None => Ok(()),
+        },
+    },
+    Metric {
+        name: "connections_others",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "With connections = \"auto\": the server connections that others than this gate held at the last look",
+        read: |gate, out| match gate.ceiling.as_ref().and_then(|found| found.others) {
+            Some(others) => out.gauge(&[], f64::from(others)),
+            None => Ok(()),
+        },
+    },
+    Metric {
         name: "connections_in_use",
         in_seconds: Seconds::No,
         kind: Kind::Gauge,

@@ -9,6 +9,7 @@ use super::TYPES_SHOWN_MAX;
 use crate::admin::{Admin, ClientsView, GateView, LatenessView, PoolView, UpstreamView, named_classes};
 use crate::memory::{self, MemoryView};
 use crate::observe::{Totals, TypeRow};
+use crate::postgres::CeilingView;
 
 /// One scrape: the state of everything, read once.
 pub(super) struct Scrape {
@@ -39,6 +40,7 @@ impl Scrape {
             paused: !gate.paused().is_empty(),
             own_answers: gate.own_answers(),
             clients: gate.clients(),
+            ceiling: gate.ceiling(),
             lateness: gate.lateness(),
         };
         let gates = gates.iter().map(|gate| scrape(gate.as_ref(), gate.snapshot()));
@@ -103,6 +105,7 @@ pub(super) struct GateScrape {
     pub(super) paused: bool,
     pub(super) own_answers: Vec<(&'static str, u64)>,
     pub(super) clients: ClientsView,
+    pub(super) ceiling: Option<CeilingView>,
     pub(super) lateness: Option<LatenessView>,
 }
 

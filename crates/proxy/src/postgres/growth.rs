@@ -54,20 +54,30 @@ async fn fill(shared: Arc<Shared>, opening: Opening) {
     let opened = timeout(settings.login_timeout, connecting).await;
     match opened.unwrap_or_else(|_| Err(OpenError::Refused(Refusal::Timeout))) {
         Ok(mut accepted) => {
-            accepted.server.generation = settings.generation;
-            if settings.ask_defaults {
-                let Ok(given) = defaults::ask(&mut accepted.server, settings.login_timeout).await else {
-                    shared.openings.failed.fetch_add(1, Ordering::Relaxed);
-                    return opening.fail(Failure::Passing);
-                };
-                accepted.server.defaults = given.defaults;
-                settings.health.started(settings.named(), given.started);
+            let server = &mut accepted.server;
+            server.generation = settings.generation;
+            server.enrolled = Some(shared.ceiling.ours.enroll(server.process_id));
+            let asked = async {
+                if settings.ask_defaults {
+                    let given = defaults::ask(server, settings.login_timeout).await?;
+                    server.defaults = given.defaults;
+                    settings.health.started(settings.named(), given.started);
+                }
+                let is_known = shared.pools.knows_limits(&opening.key);
+                shared.ask_room(&settings, server, is_known, settings.login_timeout).await
+            };
+            if asked.await.is_err() {
+                shared.openings.failed.fetch_add(1, Ordering::Relaxed);
+                return opening.fail(Failure::Passing);
             }
             shared.openings.succeeded.fetch_add(1, Ordering::Relaxed);
             opening.add(accepted.server);
         }
         Err(error) => {
             shared.openings.failed.fetch_add(1, Ordering::Relaxed);
+            if let OpenError::Said(message) = &error {
+                shared.note_refused(message, opening.key.user(), opening.key.database());
+            }
             let (gate, user) = (shared.driver.name(), opening.key.user());
             if let Some(withheld) = shared.openings.told.may() {
                 tracing::warn!(gate, user, %error, withheld, "a server connection could not be replaced");

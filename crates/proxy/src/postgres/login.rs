@@ -303,21 +303,30 @@ impl<'a> Login<'a> {
         };
         let Accepted { mut server, notices } = accepted.map_err(late)??;
         server.generation = settings.generation;
+        server.enrolled = Some(shared.ceiling.ours.enroll(server.process_id));
         shared.spoken.learn(&server.parameters);
         if settings.ask_cores && shared.cores.is_first_to_ask() {
             self.ask_cores(&mut server, deadline).await?;
         }
+        let is_known = !shares || shared.pools.knows_limits(&pool);
+        let limit = deadline.saturating_duration_since(Instant::now());
+        let asking = shared.ask_room(settings, &mut server, is_known, limit);
+        asking.await.map_err(|_| Refusal::ServerLost)?;
         let reported = server.parameters.clone();
         if !shares {
             return Ok(Footing { reported, lease: None, server: Some(server), notices });
         }
         if settings.ask_defaults {
-            let limit = deadline.saturating_duration_since(Instant::now());
             let given = defaults::ask(&mut server, limit).await.map_err(|_| Refusal::ServerLost)?;
             server.defaults = given.defaults;
             settings.health.started(settings.named(), given.started);
         }
+        let has_asked = server.limits.is_some();
         let lease = shared.pools.join(pool, server, deadline).await?;
+        if has_asked {
+            // The limits of its role and database count now that the pool is there.
+            shared.apply_bounds();
+        }
         if let Some(credentials) = credentials {
             lease.remember(credentials, asked.0, reported.clone());
         }
@@ -336,6 +345,9 @@ impl<'a> Login<'a> {
             Ok(accepted) => return Ok(accepted),
             Err(error) => error,
         };
+        if let OpenError::Said(message) = &error {
+            self.note_refused(message, parameters);
+        }
         if error.is_about_credentials() {
             self.why =
                 Some(format!("the server refused the gate's login for a user that the gate knows: {error}"));
@@ -348,10 +360,16 @@ impl<'a> Login<'a> {
         }
     }
 
+    /// The server has refused the login: perhaps it has no connection left.
+    fn note_refused(&self, message: &Message, parameters: &[(String, String)]) {
+        let key = key(parameters);
+        self.shared.note_refused(message, key.user(), key.database());
+    }
+
     /// Session mode: waits for a server connection of the budget, as long as the client does.
     async fn wait_for_connection(&mut self) -> Result<OwnedSemaphorePermit, End> {
         let settings = self.shared.settings();
-        let Settings { connections, queue_timeout, .. } = *settings;
+        let (connections, queue_timeout) = (self.shared.connections(&settings), settings.queue_timeout);
         let permit = timeout(queue_timeout, self.shared.budget.take());
         tokio::select! {
             biased;

@@ -29,6 +29,7 @@ use crate::upstream::resolver::Lookup;
 
 pub use crate::upstream::pool::PoolSnapshot;
 use auth::Authentication;
+pub use ceiling::{CeilingView, FOUND_CONNECTIONS_MAX, Finding};
 pub use classify::request_type_named;
 pub use console::{ConfigRow, Console};
 pub use crowds::Shares;
@@ -42,6 +43,7 @@ mod batch;
 mod book;
 pub(crate) mod cancel;
 mod cause;
+pub(crate) mod ceiling;
 mod channel;
 mod classify;
 mod connection;
@@ -121,6 +123,8 @@ pub struct Settings {
     pub pooling: Pooling,
     /// The most server connections, logins in progress aside. Default 20.
     pub connections: u32,
+    /// Find the number of connections by asking the server, from `connections` on. Default no.
+    pub finding: Option<Finding>,
     /// The most clients at once. Default 10 000.
     pub max_clients: u32,
     /// The most clients of one user, and of one database. Default: as many as of all.
@@ -181,6 +185,7 @@ impl Settings {
             upstream,
             pooling: Pooling::default(),
             connections: 20,
+            finding: None,
             max_clients: 10_000,
             shares: Shares::default(),
             idle_transaction_timeout: None,
@@ -282,6 +287,8 @@ pub(crate) struct Shared {
     roster: Arc<roster::Roster>,
     /// What each database was asked for.
     stats: stats::Stats,
+    /// How many connections the server has for the gate.
+    pub(crate) ceiling: ceiling::Ceiling,
     /// What is known of the server's cores.
     cores: cores::Known,
     /// And of its version of the protocol.
@@ -322,6 +329,7 @@ impl Shared {
             causes: cause::Causes::default(),
             roster: Arc::default(),
             stats: stats::Stats::default(),
+            ceiling: ceiling::Ceiling::default(),
             cores: cores::Known::default(),
             spoken: version::Spoken::default(),
             endpoint: RwLock::new(endpoint),
@@ -443,6 +451,7 @@ impl Bound {
             () = listener.serve(bounds, &shared.shutdown, serve) => {}
             () = maintenance => {}
             () = growth::grow(&shared) => {}
+            () = ceiling::watch(&shared) => {}
             () = watch::watch(&shared) => {}
             () = news::tell(&shared.driver, || vec![("late", shared.lateness.view().refused)]) => {}
             () = following => {}

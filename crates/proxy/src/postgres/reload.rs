@@ -42,30 +42,27 @@ impl Shared {
             generation: old.generation + u64::from(is_moved),
             ..settings
         };
-        let Settings { connections, logins_max, max_clients, generation, ask_cores, .. } = settings;
+        let Settings { max_clients, ask_cores, .. } = settings;
         let endpoint = Arc::new(Endpoint::new(&settings));
         *place = Arc::new(settings);
         drop(place);
         *self.endpoint.write() = Arc::clone(&endpoint);
         self.cancel.change(max_clients as usize, endpoint);
         self.clients.set(max_clients);
-        self.logins.set(logins_max);
-        self.budget.set(connections);
-        self.pools.change(connections, waiting_max(logins_max), generation);
         let cores = self.cores.cores().filter(|_| ask_cores);
         self.driver.update_policy(|running| {
             *running = Policy { long_limit: cores.map(told).or(policy.long_limit), ..policy };
         });
+        self.apply_bounds();
     }
 
     /// Has server connections replaced as logins bring others.
     pub(super) fn reconnect(&self) {
         let mut settings = self.settings.write();
         let renewed = Settings { generation: settings.generation + 1, ..Settings::clone(&settings) };
-        let Settings { connections, logins_max, generation, .. } = renewed;
         *settings = Arc::new(renewed);
         drop(settings);
-        self.pools.change(connections, waiting_max(logins_max), generation);
+        self.apply_bounds();
     }
 
     /// The server has told its cores: as many long requests keep every one busy, until it is seen how many do.

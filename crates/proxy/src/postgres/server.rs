@@ -12,13 +12,14 @@ use bytes::{BufMut, Bytes, BytesMut};
 use tokio::time::timeout;
 use wire::postgres::backend::{Status, parse_error, parse_ready};
 
+use super::ceiling::ask::Enrolled;
 use super::defaults::Fingerprint;
 use super::endpoint::Route;
 use super::message::{Message, Sender};
 use super::parameters::Parameters;
 use super::settings::ServerState;
 use crate::stream::Stream;
-use crate::upstream::pool::Tenure;
+use crate::upstream::pool::{Limits, Tenure};
 
 /// How much is read at once while the connection is idle: there is next to nothing to read.
 const IDLE_READ: usize = 1024;
@@ -55,6 +56,10 @@ pub(crate) struct Server {
     pub(crate) generation: u64,
     /// The defaults that its login was given, where the server told.
     pub(crate) defaults: Option<Fingerprint>,
+    /// What the server limits its role and its database to, where it was asked.
+    pub(crate) limits: Option<Limits>,
+    /// Its place among the gate's own server processes.
+    pub(crate) enrolled: Option<Enrolled>,
     /// While a session has it from a pool: tells the pool when it is dropped.
     pub(crate) tenure: Option<Tenure>,
 }
@@ -115,6 +120,8 @@ impl Server {
             connected: std::time::SystemTime::now(),
             generation: 0,
             defaults: None,
+            limits: None,
+            enrolled: None,
             tenure: None,
         }
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use admission::{Capacity, Snapshot};
 
 use super::refusal::Refusal;
-use super::{PoolSnapshot, Status};
+use super::{CeilingView, PoolSnapshot, Status};
 use crate::admin::{ClientsView, GateView, LatenessView, PoolView, UpstreamView};
 use crate::observe::{Totals, TypeRow};
 
@@ -128,6 +128,10 @@ impl GateView for Status {
 
     fn paused(&self) -> Vec<String> {
         self.0.pools.paused().names()
+    }
+
+    fn ceiling(&self) -> Option<CeilingView> {
+        self.0.ceiling_view()
     }
 
     fn lateness(&self) -> Option<LatenessView> {

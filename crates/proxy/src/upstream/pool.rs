@@ -45,6 +45,7 @@ mod key;
 mod lease;
 
 pub(crate) use key::{PoolKey, key};
+pub(crate) use spare::SPARES_MAX;
 pub(crate) use lease::{Lease, Tenure};
 
 /// Numbers the pools.
@@ -101,6 +102,7 @@ struct State {
     pools: Vec<Option<Pool>>,
     /// The most physical connections, and logins in [`Pools::join`] that wait for room.
     connections: u32,
+    spares_max: usize,
     waiting_max: u32,
     /// The newest generation of connections: those of older ones are replaced.
     generation: u64,
@@ -114,6 +116,8 @@ struct State {
     idle_lost: u64,
     /// The addresses that the server has; `None` while they don't matter.
     addresses: Option<Vec<SocketAddr>>,
+    /// Which idle connections are kept.
+    keep: Keep,
 }
 
 struct Pool {
@@ -143,6 +147,12 @@ struct Pool {
     /// How often that has failed in a row, and when to try again.
     failures: u32,
     retry_at: Option<Instant>,
+    /// What its role and its database are limited to, where the server has told.
+    limits: Option<Limits>,
+    /// Connections that the gate itself uses for a moment.
+    lent: u32,
+    /// How many connections its work has needed lately.
+    need: Need,
 }
 
 impl Pool {
@@ -163,6 +173,9 @@ impl Pool {
             opening: 0,
             failures: 0,
             retry_at: None,
+            limits: None,
+            lent: 0,
+            need: Need::everything(),
         }
     }
 
@@ -199,6 +212,7 @@ impl Pools {
         let state = State {
             pools,
             connections,
+            spares_max: SPARES_MAX,
             waiting_max,
             generation: 0,
             paused: Paused::default(),
@@ -206,6 +220,7 @@ impl Pools {
             waiting: 0,
             idle_lost: 0,
             addresses: None,
+            keep: Keep::default(),
         };
         Self {
             state: Mutex::new(state),
@@ -220,9 +235,9 @@ impl Pools {
 
     /// Other bounds from now on, and perhaps a newer generation (an older one comes from somebody who was overtaken).
     /// Idle connections beyond them are closed; the others go as they are given back.
-    pub(crate) fn change(&self, connections: u32, waiting_max: u32, generation: u64) {
+    pub(crate) fn change(&self, connections: u32, spares_max: usize, waiting_max: u32, generation: u64) {
         let mut state = self.state.lock();
-        (state.connections, state.waiting_max) = (connections, waiting_max);
+        (state.connections, state.spares_max, state.waiting_max) = (connections, spares_max, waiting_max);
         if generation > state.generation {
             state.generation = generation;
             for pool in state.pools.iter_mut().flatten() {
@@ -231,6 +246,7 @@ impl Pools {
             }
         }
         self.close_surplus(&mut state);
+        state.close_surplus_spares();
         self.tell_waiting(&state);
         self.wants.notify_one();
     }
@@ -279,7 +295,13 @@ impl Pools {
         let Some(id) = self.slot(&mut state, key) else {
             return Placed::Full(Box::new(server), JoinError::TooManyPools);
         };
-        let has_room = state.total < state.connections || self.make_room(&mut state, id);
+        if let Some(limits) = server.limits {
+            state.note_limits(id, limits);
+        }
+        // The server has let the first one of a pool in.
+        let is_first = state.pool(id).is_some_and(|pool| pool.size == 0);
+        let is_allowed = is_first || state.limits_leave(id.index()) > 0;
+        let has_room = is_allowed && (state.total < state.connections || self.make_room(&mut state, id));
         let generation = server.generation;
         let is_newest = generation == state.generation;
         let Some(pool) = state.pool(id) else {
@@ -345,7 +367,13 @@ impl Pools {
     /// which the pool notices. `None`: there is none, because those that were idle have died or been replaced.
     pub(crate) fn take(self: &Arc<Self>, id: PoolId) -> Option<Server> {
         loop {
-            let mut server = self.state.lock().pool(id)?.idle.pop()?;
+            let mut state = self.state.lock();
+            let pool = state.pool(id)?;
+            let mut server = pool.idle.pop()?;
+            if pool.note_taken() {
+                self.wants.notify_one();
+            }
+            drop(state);
             if server.check_idle() {
                 let (pools, generation) = (Arc::clone(self), server.generation);
                 server.tenure = Some(Tenure { pools, pool: id, generation, is_over: false, turn: None });
@@ -424,6 +452,7 @@ impl Pools {
         }
         self.close_surplus(&mut state);
         state.close_surplus_spares();
+        self.close_unneeded(&mut state);
     }
 
     /// Closes all idle connections: the gate shuts down.
@@ -465,7 +494,7 @@ impl Pools {
         if let Some(pool) = state.pool(id) {
             pool.size += 1;
             pool.newest += u32::from(is_newest);
-            (self.changed)(id, pool.size);
+            self.tell_size(id, pool);
         }
     }
 
@@ -475,7 +504,7 @@ impl Pools {
         if let Some(pool) = state.pool(id) {
             pool.size = pool.size.saturating_sub(1);
             pool.newest = pool.newest.saturating_sub(u32::from(was_newest));
-            (self.changed)(id, pool.size);
+            self.tell_size(id, pool);
             if pool.size == 0 {
                 self.emptied.notify_waiters();
             }
@@ -545,10 +574,13 @@ impl Drop for Waiting<'_> {
 }
 
 mod addresses;
+mod limits;
 mod pause;
 mod retire;
 mod spare;
 
+use limits::Need;
+pub(crate) use limits::{Keep, Limits};
 pub(crate) use pause::{HoldUp, IdleServer, Paused};
 #[cfg(test)]
 use retire::DESERTED_MAX;

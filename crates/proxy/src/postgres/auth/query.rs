@@ -176,7 +176,9 @@ async fn connect(shared: &Shared, auth: &Authentication, query: &Query) -> Resul
     let settings = shared.settings();
     let connecting = open(&settings, &parameters, &query.user, &credentials);
     let limit = settings.login_timeout;
-    Ok(timeout(limit, connecting).await.map_err(|_| Refusal::Timeout)??.server)
+    let mut server = timeout(limit, connecting).await.map_err(|_| Refusal::Timeout)??.server;
+    server.enrolled = Some(shared.ceiling.ours.enroll(server.process_id));
+    Ok(server)
 }
 
 async fn question(server: &mut Server, sql: &str, user: &str) -> Result<Option<User>, AskError> {

@@ -45,7 +45,10 @@ impl Login<'_> {
             let message = server.next().await?;
             match message.tag() {
                 b'R' => {}
-                b'E' => return self.pass_on_error(&message).await,
+                b'E' => {
+                    self.note_refused(&message, parameters);
+                    return self.pass_on_error(&message).await;
+                }
                 _ => continue,
             }
             match parse_authentication(message.body()).map_err(|_| Refusal::ServerErred)? {
@@ -81,7 +84,10 @@ impl Login<'_> {
         loop {
             let message = server.next().await?;
             match message.tag() {
-                b'E' => return self.pass_on_error(&message).await,
+                b'E' => {
+                    self.note_refused(&message, parameters);
+                    return self.pass_on_error(&message).await;
+                }
                 b'Z' => return Ok(server.accepted()),
                 _ => {}
             }

@@ -80,7 +80,7 @@ impl Pool {
     }
 
     fn wants(&self, now: Instant) -> bool {
-        let has_too_few = self.size + self.opening < self.sessions;
+        let has_too_few = self.size + self.opening < self.sessions.min(self.need.most);
         self.credentials.is_some()
             && (has_too_few || self.wants_newer())
             && self.retry_at.is_none_or(|at| at <= now)
@@ -152,7 +152,10 @@ impl Pools {
     pub(crate) fn opening(self: &Arc<Self>, now: Instant) -> Option<Opening> {
         let mut state = self.state.lock();
         let ids = (0..PoolId::COUNT).filter_map(|index| PoolId::new(u8::try_from(index).ok()?));
-        let wanting = ids.filter(|id| state.pools[id.index()].as_ref().is_some_and(|pool| pool.wants(now)));
+        let wanting = ids.filter(|id| {
+            let pool = state.pools[id.index()].as_ref();
+            pool.is_some_and(|pool| pool.wants(now) && state.limits_allow(id.index(), pool))
+        });
         let opening: u32 = state.pools.iter().flatten().map(|pool| pool.opening).sum();
         let has_room = state.total.saturating_add(opening) < state.connections;
         // The one that has least of what it wants.
@@ -172,6 +175,11 @@ impl Pools {
 }
 
 impl State {
+    /// Whether limits of its role and database leave room for another connection, beside those that are being opened.
+    fn limits_allow(&self, index: usize, pool: &Pool) -> bool {
+        pool.size + pool.opening == 0 || self.limits_leave(index) > i64::from(pool.opening)
+    }
+
     fn find(&self, key: &PoolKey) -> Option<PoolId> {
         let index = self.pools.iter().position(|pool| pool.as_ref().is_some_and(|pool| pool.key == *key))?;
         PoolId::new(u8::try_from(index).ok()?)
@@ -223,7 +231,13 @@ impl Opening {
         }
         let generation = server.generation;
         let is_newest = generation == state.generation;
-        let has_room = state.total < state.connections || self.pools.make_room(&mut state, self.pool);
+        if let Some(limits) = server.limits {
+            state.note_limits(self.pool, limits);
+        }
+        let is_first = state.pool(self.pool).is_some_and(|pool| pool.size == 0);
+        let is_allowed = is_first || state.limits_leave(self.pool.index()) > 0;
+        let has_room =
+            is_allowed && (state.total < state.connections || self.pools.make_room(&mut state, self.pool));
         let wanted = state.pool(self.pool).filter(|pool| pool.sessions > 0).and_then(|pool| {
             // The first of a new generation, or with new defaults, comes in beyond the budget, as in a login.
             let comes_instead =

@@ -28,6 +28,10 @@ impl PoolKey {
         &self.user
     }
 
+    pub(crate) fn database(&self) -> &str {
+        &self.database
+    }
+
     /// The start-up parameters of a connection that any session of this key can use.
     pub(crate) fn parameters(&self) -> Vec<(&str, &str)> {
         let who = [("user", self.user.as_str()), ("database", self.database.as_str())];

@@ -72,7 +72,8 @@ impl Pools {
 impl State {
     /// Whether a connection that comes back may stay: there is room for it, and no newer one in its stead.
     pub(super) fn has_place(&mut self, server: &Server) -> bool {
-        let (generation, is_over) = (self.generation, self.total > self.connections);
+        let generation = self.generation;
+        let is_over = self.total > self.connections || self.limits_leave(server.pool.index()) < 0;
         self.pool(server.pool).is_some_and(|pool| {
             let may_go = pool.size > 1 || pool.sessions == 0;
             !(may_go && (is_over || pool.has_replaced(server, generation)))
@@ -80,9 +81,10 @@ impl State {
     }
 
     /// An idle connection of this slot's pool that has no place any more: replaced by a newer one, or
-    /// beyond the bound.
+    /// beyond a bound.
     pub(super) fn take_surplus(&mut self, index: usize) -> Option<Server> {
-        let (generation, is_over) = (self.generation, self.total > self.connections);
+        let generation = self.generation;
+        let is_over = self.total > self.connections || self.limits_leave(index) < 0;
         let pool = self.pools.get_mut(index)?.as_mut()?;
         let replaced = pool.idle.iter().position(|server| pool.has_replaced(server, generation));
         match replaced {

@@ -16,7 +16,7 @@ use super::{Pool, Pools, State, Tenure};
 use crate::postgres::server::Server;
 
 /// The most spare connections of all pools of a gate.
-pub(super) const SPARES_MAX: usize = 4;
+pub(crate) const SPARES_MAX: usize = 4;
 
 /// A pool's spare connection.
 #[derive(Debug)]
@@ -157,7 +157,10 @@ impl State {
     /// Keeps a fresh superfluous connection as a spare one, or closes it.
     pub(super) fn add_spare(&mut self, id: PoolId, server: Server) {
         let spares = self.pools.iter().flatten().filter(|pool| pool.spare.is_there()).count();
-        if spares < SPARES_MAX && self.pool(id).is_some_and(|pool| pool.needs_spare()) {
+        if spares < self.spares_max
+            && self.limits_leave(id.index()) > 0
+            && self.pool(id).is_some_and(|pool| pool.needs_spare())
+        {
             self.keep_spare(id, server);
         } else {
             server.close();
@@ -197,11 +200,16 @@ impl State {
 
     /// Closes the spare connections that are needed no more, or that the server has closed.
     pub(super) fn close_surplus_spares(&mut self) {
+        let spares = self.pools.iter().flatten().filter(|pool| pool.spare.is_there()).count();
+        let mut beyond = spares.saturating_sub(self.spares_max);
         for index in 0..self.pools.len() {
             let Some(mut server) = self.pools[index].as_mut().and_then(|pool| pool.spare.take()) else {
                 continue;
             };
-            if server.check_idle() && self.may_keep(&server) {
+            if beyond > 0 || self.limits_leave(index) < 0 {
+                beyond = beyond.saturating_sub(1);
+                server.close();
+            } else if server.check_idle() && self.may_keep(&server) {
                 self.keep_spare(server.pool, *server);
             } else {
                 server.close();
@@ -219,6 +227,6 @@ impl State {
     /// Whether a gate may have one more.
     fn has_room_for_spare(&self) -> bool {
         let has_or_opens = |pool: &&Pool| !matches!(pool.spare.state, SpareState::None);
-        self.pools.iter().flatten().filter(has_or_opens).count() < SPARES_MAX
+        self.pools.iter().flatten().filter(has_or_opens).count() < self.spares_max
     }
 }

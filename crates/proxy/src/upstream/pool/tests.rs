@@ -1,6 +1,7 @@
 //! Tests of the pools, over socket pairs instead of servers.
 
 mod growth;
+mod limits;
 mod spare;
 
 use std::collections::HashMap;
@@ -398,7 +399,7 @@ async fn fewer_connections_are_reached_as_they_come_back() {
         ends.push(world.join("ann").await.unwrap());
     }
     let taken: Vec<_> = (0..3).map(|_| world.pools.take(lease.pool()).unwrap()).collect();
-    world.pools.change(2, 2, 0);
+    world.pools.change(2, SPARES_MAX, 2, 0);
     // The idle one went at once.
     assert_eq!(world.sizes(), [("ann".to_owned(), 3)]);
     for server in taken {
@@ -406,7 +407,7 @@ async fn fewer_connections_are_reached_as_they_come_back() {
     }
     assert_eq!(world.sizes(), [("ann".to_owned(), 2)]);
     assert_eq!(world.heard(lease.pool()), 2);
-    world.pools.change(4, 2, 0);
+    world.pools.change(4, SPARES_MAX, 2, 0);
     ends.push(world.join("ann").await.unwrap());
     assert_eq!(world.sizes(), [("ann".to_owned(), 3)]);
 }
@@ -416,7 +417,7 @@ async fn older_connections_serve_until_a_newer_one_is_there_and_go_as_they_come_
     let world = World::new(2);
     let (lease, _first) = world.join("ann").await.unwrap();
     let (_other, _second) = world.join("ann").await.unwrap();
-    world.pools.change(2, 2, 1);
+    world.pools.change(2, SPARES_MAX, 2, 1);
     assert_eq!(world.sizes(), [("ann".to_owned(), 2)]);
     let older = world.pools.take(lease.pool()).unwrap();
     world.pools.put(older);
@@ -436,12 +437,12 @@ async fn older_connections_serve_until_a_newer_one_is_there_and_go_as_they_come_
 #[tokio::test]
 async fn a_generation_is_never_followed_by_an_older_one() {
     let world = World::new(2);
-    world.pools.change(2, 1, 2);
+    world.pools.change(2, SPARES_MAX, 1, 2);
     let (mut newest, _theirs) = server();
     newest.generation = 2;
     let lease = world.pools.join(user_key("ann"), newest, Instant::now()).await.unwrap();
     // Two changes that were made at the same time are told in any order.
-    world.pools.change(2, 1, 1);
+    world.pools.change(2, SPARES_MAX, 1, 1);
     let (mut older, _theirs) = server();
     older.generation = 1;
     let _other = world.pools.join(user_key("ann"), older, Instant::now()).await.unwrap();

@@ -90,7 +90,7 @@ async fn a_newer_generation_ends_a_spare_connection() {
     let world = World::new(1);
     let (lease, _one) = world.join("ann").await.unwrap();
     let (_second, idle) = world.join("ann").await.unwrap();
-    world.pools.change(1, 2, 1);
+    world.pools.change(1, SPARES_MAX, 2, 1);
     world.pools.maintain();
     assert_eq!(rest(idle).await, b"X\0\0\0\x04");
     assert!(world.pools.spare(lease.pool()).await.is_none());

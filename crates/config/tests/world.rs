@@ -10,8 +10,8 @@ use admission::{
 };
 use config::{
     ADMIN, Address, Auth, AuthMethod, AuthQuery, COMMON, ChannelBinding, Connections, Field, FieldDefault,
-    Gate, LOG, LongLimit, Mode, OnDisconnect, Origin, POSTGRES, PROCESS, Pooling, Postgres, Service, SocketMode,
-    TlsMode, Trace, TraceFull, UpstreamTlsMode, World, effective, parse,
+    Gate, LOG, LongLimit, Mode, OnDisconnect, Origin, POSTGRES, PROCESS, Pooling, Postgres, Service,
+    SocketMode, TlsMode, Trace, TraceFull, UpstreamTlsMode, World, effective, parse,
 };
 
 const MINIMAL: &str = "[[gate]]\nupstream = \"db:5432\"\n";

@@ -88,8 +88,17 @@ fn a_gate_takes_what_the_server_allows_and_leaves_a_quarter() {
     let gate = gate(&server, &[]);
     assert_eq!(found(&gate), (20, "the server has not been asked yet".to_owned()));
     let mut client = ann(gate.port());
-    assert_eq!(found(&gate), (14, "14 of 20, 1 more to prepare on; 5 left for others".to_owned()), "{}", gate.log_tail());
-    assert!(gate.log().contains("connections found: 14 of 20, 1 more to prepare on; 5 left for others"), "{}", gate.log());
+    assert_eq!(
+        found(&gate),
+        (14, "14 of 20, 1 more to prepare on; 5 left for others".to_owned()),
+        "{}",
+        gate.log_tail()
+    );
+    assert!(
+        gate.log().contains("connections found: 14 of 20, 1 more to prepare on; 5 left for others"),
+        "{}",
+        gate.log()
+    );
     let metrics = gate.metrics();
     for (name, value) in [("", "14.0"), ("_allowed", "20.0"), ("_others", "0.0")] {
         let line = format!("gatekeeper_connections{name}{{gate=\"postgres\"}} {value}");
@@ -121,7 +130,10 @@ fn however_many_clients_come_the_server_never_has_more_than_was_found_and_the_lo
     }
     busy.into_iter().for_each(|client| client.join().expect("no client hears an error"));
     let (connections, why) = found(&gate);
-    assert_eq!((connections, why.as_str()), (13, "13 of 20, 1 more to prepare on; others hold 1, 5 more left for them"));
+    assert_eq!(
+        (connections, why.as_str()),
+        (13, "13 of 20, 1 more to prepare on; others hold 1, 5 more left for them")
+    );
 }
 
 #[test]
@@ -207,10 +219,15 @@ fn a_refused_connection_lowers_the_ceiling_at_once() {
     // Asked over an idle connection, without any login: 20, less the others and the watcher.
     let free = 20 - others.len() as u64 - 1;
     let left = free.div_ceil(4).max(3);
-    until("the gate has lowered its ceiling", &gate, || {}, |status| {
-        let taken = free - left;
-        status["connections"] == taken - taken / 8
-    });
+    until(
+        "the gate has lowered its ceiling",
+        &gate,
+        || {},
+        |status| {
+            let taken = free - left;
+            status["connections"] == taken - taken / 8
+        },
+    );
     assert!(gate.log().contains("the server has no connection left"), "{}", gate.log());
     // And there is room for a login, beside the gate and through it.
     until("surplus is closed", &gate, || {}, |_| processes(&mut watcher, "true") <= 19 - left);

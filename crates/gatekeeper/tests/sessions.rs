@@ -103,8 +103,37 @@ fn a_reset_returns_to_the_clients_own_start_also_within_its_transaction() {
         assert_eq!(shown(client, "timezone"), "UTC");
         client.run("RESET timezone");
         assert_eq!(shown(client, "timezone"), zone);
+        // The gate's own SET is undone with the transaction in which it was.
+        for end in ["ROLLBACK", "COMMIT"] {
+            try_all(client, &["SET timezone = 'UTC'", "RESET ALL; BEGIN; SELECT 1; COMMIT AND CHAIN"]);
+            assert_eq!(shown(client, "timezone"), zone);
+            client.run(end);
+            assert_eq!(shown(client, "timezone"), zone, "{end}");
+        }
     }
     scene.settled();
+}
+
+#[test]
+fn a_notification_that_comes_while_the_gate_restores_settings_is_told() {
+    let scene = Scene::start("notified", &["connections = 1"]);
+    let login = |zone: &str| {
+        let mut client = Client::connect(scene.gate.port());
+        client.start_with(&[("user", "notified"), ("database", gate::DATABASE), ("timezone", zone)]);
+        client
+    };
+    let (_first, mut second) = (login("Asia/Tokyo"), login("Europe/Stockholm"));
+    second.run("LISTEN news");
+    second.run("RESET timezone");
+    // The gate finds the server's message and the client's at once.
+    scene.gate.signal("STOP");
+    scene.direct().run("NOTIFY news, 'yes'");
+    second.send(&query("SHOW timezone"));
+    scene.gate.signal("CONT");
+    let answers = second.answers();
+    assert!(answers.contains("D(Europe/Stockholm)"), "{answers}");
+    let answers = format!("{answers} {}", second.query("SELECT 1"));
+    assert!(answers.starts_with("A ") || answers.contains(" A "), "{answers}");
 }
 
 #[test]

@@ -17,7 +17,7 @@ use crate::support::raw::message;
 pub(crate) const SESSIONS_MAX: usize = 5;
 
 /// Parts of texts that leave something behind which only the connection has.
-const PINNING: [&str; 15] = [
+const PINNING: [&str; 16] = [
     "temp",
     "_lock",
     "listen",
@@ -33,6 +33,7 @@ const PINNING: [&str; 15] = [
     "\\",
     "é",
     "execute",
+    "'words'",
 ];
 
 /// One message of a client.

@@ -241,7 +241,9 @@ impl Session {
             return Ok(());
         };
         let carried = Arc::clone(settings.book.settings());
-        let Err(refused) = plan.carry_out(server, &carried, ROUND_TRIP_LIMIT).await else { return Ok(()) };
+        let carried_out = plan.carry_out(server, &carried, ROUND_TRIP_LIMIT).await;
+        self.state.tell_notified(server, &mut self.client.output);
+        let Err(refused) = carried_out else { return Ok(()) };
         tracing::warn!(error = %refused.error, "a session's settings could not be carried to a server connection");
         if !refused.error.leaves_connection_usable() {
             self.discard_server();
@@ -250,7 +252,7 @@ impl Session {
         // The connection's settings are known, so that it serves others; this session goes on without this
         // one.
         if let Some(name) = &refused.setting {
-            settings.give_up(name, &server.parameters);
+            self.state.settings.give_up(name, &server.parameters);
         }
         if let Some(server) = self.server.take_if(|_| !is_own) {
             self.shared.pools.put(server);
@@ -270,8 +272,14 @@ impl Session {
             return Ok(());
         };
         let kept = Arc::clone(&server.session_state.settings);
-        match plan.carry_out(server, &kept, ROUND_TRIP_LIMIT).await {
-            Ok(()) => Ok(()),
+        let names = plan.carried();
+        let carried_out = plan.carry_out(server, &kept, ROUND_TRIP_LIMIT).await;
+        self.state.tell_notified(server, &mut self.client.output);
+        match carried_out {
+            Ok(()) => {
+                self.state.settings.book.restored(names);
+                Ok(())
+            }
             Err(refused) if refused.error.leaves_connection_usable() => {
                 self.transaction = Transaction::Open(Status::Failed);
                 self.state.settings.book.fail();

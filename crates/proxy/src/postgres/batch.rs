@@ -163,8 +163,13 @@ pub(crate) fn answer_locally(
 ) -> Option<Answered> {
     let before = transaction.clone();
     let refused = matches!(transaction, Transaction::Refused(_));
-    let mut answer =
-        Local { out: BytesMut::new(), parsed: parsed.iter(), bound: HashMap::new(), failed: false };
+    let mut answer = Local {
+        out: BytesMut::new(),
+        parsed: parsed.iter(),
+        bound: HashMap::new(),
+        binds: false,
+        failed: false,
+    };
     let mut undo = Vec::new();
     let mut synced = false;
     let mut is_ours = true;
@@ -185,8 +190,8 @@ pub(crate) fn answer_locally(
             break;
         }
     }
-    // A portal that is still to run is no use here: what follows in the batch may be the server's.
-    if is_ours && (synced || refused || answer.failed || answer.bound.is_empty()) {
+    // What follows in the batch may use the portal, and be the server's.
+    if is_ours && (synced || refused || answer.failed || !answer.binds) {
         return Some(Answered { out: answer.out, length: bytes.len(), skips: answer.failed });
     }
     *transaction = before;
@@ -199,6 +204,8 @@ struct Local<'a> {
     parsed: std::collections::vec_deque::Iter<'a, Arc<Prepared>>,
     /// Portals of this batch.
     bound: HashMap<Vec<u8>, Arc<Prepared>>,
+    /// Something was bound.
+    binds: bool,
     /// An error was answered: all up to the Sync is skipped.
     failed: bool,
 }
@@ -261,6 +268,7 @@ impl Local<'_> {
                     return false;
                 }
                 self.bound.insert(key(portal).to_vec(), statement);
+                self.binds = true;
                 backend::write_bind_complete(&mut self.out);
             }
             Message::Describe { target, name } => {
@@ -289,7 +297,12 @@ impl Local<'_> {
                 backend::write_close_complete(&mut self.out);
             }
             Message::Execute { portal, .. } => {
-                let bound = self.bound.remove(key(portal));
+                let portal_key = key(portal);
+                // An empty text runs as often as it is asked for.
+                let bound = match self.bound.get(portal_key) {
+                    Some(statement) if is_empty(statement) => Some(Arc::clone(statement)),
+                    _ => self.bound.remove(portal_key),
+                };
                 let Some(statement) = bound else {
                     let left = if portal.is_empty() { transaction.left() } else { Left::Nothing };
                     return refused

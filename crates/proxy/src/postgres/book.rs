@@ -75,6 +75,10 @@ pub(crate) const CARRIED: [&str; 8] = [
     "TimeZone",
 ];
 
+const PATH: &str = "search_path";
+/// What is found by the search path when it is set.
+pub(crate) const DEPENDENT: &str = "default_text_search_config";
+
 /// Pins of what a rollback doesn't undo on the server.
 const LASTING: Reasons = Reasons::ADVISORY_LOCK
     .union(Reasons::PREPARE)
@@ -210,6 +214,8 @@ pub(crate) struct Book {
     defaults: Mask,
     /// Those that were RESET since the last ReadyForQuery.
     reset: Mask,
+    /// Those that the gate itself has set within the open transaction: its end undoes that, or keeps it.
+    restored: Mask,
     /// Why the session keeps its connection.
     held: Reasons,
     /// The open transaction and its savepoints.
@@ -237,6 +243,7 @@ impl Book {
             settings: Arc::default(),
             defaults: 0,
             reset: 0,
+            restored: 0,
             held: Reasons::NONE,
             base: Level::default(),
             savepoints: Vec::new(),
@@ -318,19 +325,25 @@ impl Book {
     /// ReadyForQuery has come; the server has reported `changed` since the last one. What changed without a
     /// RESET was set by something that no text shows.
     pub(crate) fn ready(&mut self, status: Status, changed: Mask) {
-        let set = changed & !std::mem::take(&mut self.reset) & self.at_default();
+        let set = changed & !std::mem::take(&mut self.reset) & !self.restored & self.at_default();
         for (_, name) in CARRIED.iter().enumerate().filter(|(index, _)| set >> index & 1 == 1) {
             self.change(&Change::Set { name: (*name).to_owned(), text: Bytes::new() });
         }
         let committed = !std::mem::take(&mut self.has_failed);
         if status == Status::Idle {
             self.end(committed);
+            self.restored = 0;
         }
+    }
+
+    /// The gate has set these within the open transaction.
+    pub(crate) fn restored(&mut self, settings: Mask) {
+        self.restored |= settings;
     }
 
     /// The connection is lost, and what was open on it with it.
     pub(crate) fn lost(&mut self) {
-        (self.has_failed, self.has_discarded) = (false, false);
+        (self.has_failed, self.has_discarded, self.restored) = (false, false, 0);
         self.end(false);
     }
 
@@ -379,6 +392,12 @@ impl Book {
             if text.len() > CARRIED_TEXT_MAX);
         if open >= CHANGES_MAX || is_long {
             return self.be_unsure();
+        }
+        // Where the search path no longer holds by which it was found, it can't be set again.
+        let moves_path = !matches!(change, Change::Local { .. })
+            && change.name().is_some_and(|name| name.eq_ignore_ascii_case(PATH));
+        if moves_path && self.in_force(DEPENDENT).is_some_and(|text| !text.contains(&b'.')) {
+            self.send(Reasons::OTHER);
         }
         self.reset = after(self.reset, change);
         self.innermost().push(change.clone());

@@ -14,7 +14,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::book::{CARRIED, Setting, Settings};
+use super::book::{CARRIED, DEPENDENT, Mask, Setting, Settings, masks};
 use super::parameters::Parameters;
 use super::server::{QueryError, Server};
 use super::settings::{CARRIED_ENCODING, ServerState, SessionSettings};
@@ -24,8 +24,6 @@ use super::settings::{CARRIED_ENCODING, ServerState, SessionSettings};
 const END: &str = "\n;";
 /// Settings that may cut a statement or a transaction short.
 const TIMEOUTS: [&str; 3] = ["lock_timeout", "statement_timeout", "transaction_timeout"];
-/// What is found by the search path when it is set: set anew whenever something else is.
-const DEPENDENT: &str = "default_text_search_config";
 /// How often time-outs are lifted before it is given up: a time-out of a millisecond may cut that short, too.
 const LIFTS_MAX: usize = 16;
 /// The SQLSTATE of a statement that was canceled or timed out.
@@ -97,6 +95,7 @@ impl Plan {
         for setting in first.into_iter().chain(last) {
             let is_there =
                 find(theirs, &setting.name).is_some_and(|index| theirs[index].text == setting.text);
+            // Found by a search path that may have changed.
             if !is_there || is_timeout(&setting) || setting.name == DEPENDENT {
                 let text = String::from_utf8_lossy(&setting.text);
                 self.statements.push((setting.name.clone(), format!("{text}{END}")));
@@ -118,6 +117,11 @@ impl Plan {
         if let Some(ours) = session.reported.get(NAME).filter(|ours| *ours != CARRIED_ENCODING) {
             self.last_encoding = set(ours);
         }
+    }
+
+    /// The carried settings that it sets.
+    pub(super) fn carried(&self) -> Mask {
+        masks(self.statements.iter().map(|(name, _)| &**name))
     }
 
     /// Every text that is said.

@@ -26,6 +26,9 @@ const IDLE_READ: usize = 1024;
 /// The most that an idle connection may say between two looks. More than this is no ParameterStatus or notice.
 const IDLE_READS_MAX: usize = 64;
 
+/// So many bytes of notifications are kept for a session while the gate asks something; then no more.
+const NOTIFIED_MAX: usize = 1024 * 1024;
+
 /// Numbers the connections, for the log.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
@@ -56,6 +59,8 @@ pub(crate) struct Server {
     pub(crate) generation: u64,
     /// The defaults that its login was given, where the server told.
     pub(crate) defaults: Option<Fingerprint>,
+    /// Notifications that came between answers of the gate's own, whole messages.
+    pub(crate) notified: BytesMut,
     /// What the server limits its role and its database to, where it was asked.
     pub(crate) limits: Option<Limits>,
     /// Its place among the gate's own server processes.
@@ -120,6 +125,7 @@ impl Server {
             connected: std::time::SystemTime::now(),
             generation: 0,
             defaults: None,
+            notified: BytesMut::new(),
             limits: None,
             enrolled: None,
             tenure: None,
@@ -194,8 +200,13 @@ impl Server {
                     return Err(QueryError::Refused { sqlstate, message, status, answered });
                 }
                 b'C' => answered += 1,
-                // Notices, notifications, row descriptions: nobody asked.
-                b'N' | b'A' | b'T' | b'I' => {}
+                // They are the session's, whatever the gate asks meanwhile.
+                b'A' if self.notified.len() < NOTIFIED_MAX => {
+                    self.notified.extend_from_slice(message.bytes());
+                }
+                b'A' => return Err(invalid("too many notifications").into()),
+                // Notices, row descriptions: nobody asked.
+                b'N' | b'T' | b'I' => {}
                 tag => return Err(invalid(format!("unexpected message '{}'", tag.escape_ascii())).into()),
             }
         }

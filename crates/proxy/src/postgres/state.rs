@@ -6,7 +6,7 @@ use admission::{Reason, RequestType};
 use bytes::{Bytes, BytesMut};
 use tokio::time::Instant;
 use wire::postgres::backend::Status;
-use wire::postgres::codec::HEADER_LEN;
+use wire::postgres::codec::{HEADER_LEN, backend_frame};
 use wire::postgres::frontend;
 use wire::sql::Pins as Reasons;
 
@@ -16,6 +16,7 @@ use super::described::{Description, Epoch, Text};
 use super::parameters::Parameters;
 use super::pins::Pins;
 use super::prepared::{ClientStatements, Prepared, Registry};
+use super::server::Server;
 use super::settings::{ServerState, SessionSettings};
 use crate::gate::Pinned;
 use crate::observe::TypeName;
@@ -190,6 +191,16 @@ impl State {
         let Some(notifier) = rest.get_mut(HEADER_LEN - 1..HEADER_LEN + 3) else { return };
         if server.process_id > 0 && *notifier == server.process_id.to_be_bytes() {
             notifier.copy_from_slice(&self.process_id.to_be_bytes());
+        }
+    }
+
+    /// Passes on what the server has notified the session of while the gate asked something of its own.
+    pub(crate) fn tell_notified(&self, server: &mut Server, out: &mut BytesMut) {
+        let mut notified = std::mem::take(&mut server.notified);
+        while let Ok(Some(frame)) = backend_frame(&notified) {
+            let mut message = notified.split_to(frame.len);
+            self.own_notification(&server.session_state, &mut message);
+            out.extend_from_slice(&message);
         }
     }
 

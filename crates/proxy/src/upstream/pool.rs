@@ -45,8 +45,8 @@ mod key;
 mod lease;
 
 pub(crate) use key::{PoolKey, key};
-pub(crate) use spare::SPARES_MAX;
 pub(crate) use lease::{Lease, Tenure};
+pub(crate) use spare::SPARES_MAX;
 
 /// Numbers the pools.
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);

@@ -103,6 +103,11 @@ fn a_setting_that_changes_without_a_reset_is_at_its_default_no_longer() {
     book.ready(Status::Idle, zone);
     book.ready(Status::Idle, 0);
     assert_eq!(book.at_default() & zone, zone);
+    // What the gate sets within a transaction is no change of the session's, nor is its undoing.
+    book.restored(zone);
+    book.ready(Status::Transaction, 0);
+    book.ready(Status::Idle, zone);
+    assert_eq!(book.at_default() & zone, zone);
     book.ready(Status::Idle, zone);
     assert_eq!(book.at_default() & zone, 0);
 }

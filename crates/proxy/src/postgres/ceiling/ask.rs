@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::super::server::{QueryError, Server};
-use super::part;
+use super::{part, spares};
 use crate::upstream::pool::Limits;
 
 /// A server process may take so long to end behind a closed connection.
@@ -218,7 +218,10 @@ mod tests {
         assert_eq!(room, Room { allowed: 97, others: 5, role: None, database: None });
         assert_eq!((room.connections(), room.spares(), room.left()), (65, 4, 23));
         assert_eq!(room.to_string(), "65 of 97, 4 more to prepare on; others hold 5, 23 more left for them");
-        assert_eq!(Room { others: 0, ..room }.to_string(), "68 of 97, 4 more to prepare on; 25 left for others");
+        assert_eq!(
+            Room { others: 0, ..room }.to_string(),
+            "68 of 97, 4 more to prepare on; 25 left for others"
+        );
         let room = read(b"42 20 3 2 7 10 5 2 4", 42).unwrap();
         assert_eq!(room.allowed, 15);
         assert_eq!(room.limits(), Limits { role: 2, database: 3 });

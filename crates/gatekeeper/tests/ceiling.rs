@@ -117,6 +117,7 @@ fn however_many_clients_come_the_server_never_has_more_than_was_found_and_the_lo
     let logins: Vec<_> = (0..40).map(|_| std::thread::spawn(move || ann(port))).collect();
     let clients: Vec<_> = logins.into_iter().map(|login| login.join().expect("a login")).collect();
     // One of 20 is the watcher's: 14, one of them to prepare on, and 5 are left.
+    until_found(&gate, 13);
     until("surplus has ended", &gate, || {}, |_| processes(&mut watcher, "usename = 'ann'") == 14);
     let busy: Vec<_> = clients
         .into_iter()
@@ -319,7 +320,8 @@ fn a_number_stays_a_number() {
     clients.iter_mut().for_each(|client| client.run("SELECT 1"));
     assert_eq!(found(&gate), (4, "nothing was found".to_owned()));
     let mut watcher = administrator(&server);
-    until("four are the gate's", &gate, || {}, |_| processes(&mut watcher, "usename = 'ann'") == 4);
+    // And one to prepare on.
+    until("five are the gate's", &gate, || {}, |_| processes(&mut watcher, "usename = 'ann'") == 5);
 }
 
 #[test]

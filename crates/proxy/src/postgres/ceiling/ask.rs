@@ -20,7 +20,7 @@ use super::{part, spares};
 use crate::upstream::pool::Limits;
 
 /// A server process may take so long to end behind a closed connection.
-const ENDING: Duration = Duration::from_secs(1);
+const ENDING: Duration = Duration::from_secs(5);
 /// The most closed connections that are remembered.
 const ENDING_MAX: usize = 1024;
 

@@ -188,6 +188,10 @@ impl Author {
         if self.chance.once_in(2) {
             messages.push(Message::DescribePortal(portal.clone()));
         }
+        if self.chance.once_in(if self.in_transaction[session] { 6 } else { 60 }) {
+            // What it was bound to is executed in a later segment.
+            messages.push(Message::Sync);
+        }
         let rows = if self.chance.once_in(6) { 1 } else { 0 };
         messages.push(Message::Execute { portal: portal.clone(), rows });
         if rows == 1 {

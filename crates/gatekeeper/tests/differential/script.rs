@@ -17,7 +17,7 @@ use crate::support::raw::message;
 pub(crate) const SESSIONS_MAX: usize = 5;
 
 /// Parts of texts that leave something behind which only the connection has.
-const PINNING: [&str; 16] = [
+const PINNING: [&str; 18] = [
     "temp",
     "_lock",
     "listen",
@@ -34,6 +34,8 @@ const PINNING: [&str; 16] = [
     "é",
     "execute",
     "'words'",
+    "from current",
+    "do $",
 ];
 
 /// One message of a client.

@@ -191,7 +191,8 @@ pub(crate) fn answer_locally(
         }
     }
     // What follows in the batch may use the portal, and be the server's.
-    if is_ours && (synced || refused || answer.failed || !answer.binds) {
+    let ends = synced && (answer.bound.is_empty() || matches!(transaction, Transaction::Idle));
+    if is_ours && (ends || refused || answer.failed || !answer.binds) {
         return Some(Answered { out: answer.out, length: bytes.len(), skips: answer.failed });
     }
     *transaction = before;

@@ -316,6 +316,14 @@ impl Book {
         }
     }
 
+    /// A statement may have ended transactions, one way or the other, before it succeeded or failed.
+    pub(crate) fn may_have_ended(&mut self) {
+        if self.levels().any(|level| !level.is_empty()) {
+            self.be_unsure();
+            self.levels_mut().for_each(|level| level.leaves.releases = Reasons::NONE);
+        }
+    }
+
     /// A statement has failed.
     pub(crate) fn fail(&mut self) {
         self.has_failed = true;

@@ -74,6 +74,10 @@ pub(crate) struct Analysis {
     pub(crate) alters: bool,
     /// Every session of a pool that has set the same hears the same of its parameters and columns.
     pub(crate) is_described_alike: bool,
+    /// It may end transactions in a way that no text shows: CALL and DO, outside of a transaction block.
+    pub(crate) ends_unseen: bool,
+    /// It may make what a search path puts among the temporary objects.
+    pub(crate) creates: bool,
     /// It asks the client for copy data.
     pub(crate) is_copy_in: bool,
     /// It ends a transaction by COMMIT.
@@ -169,6 +173,7 @@ pub(crate) fn analyze(sql: &[u8], reading: Reading) -> Analysis {
         is_single && begins_with(&DESCRIBED_ALIKE, statements[0].text) && analysis.label != UNPARSED;
     analysis.reads_only = description.further == 0 && statements.iter().all(|statement| statement.reads_only);
     analysis.pins = description.effects().pins;
+    analysis.creates = description.further > 0;
     for statement in statements {
         analysis.commits |= matches!(statement.kind, Kind::Commit { .. } | Kind::CommitPrepared);
         analysis.is_copy_in |= statement.kind == Kind::Copy { direction: CopyDirection::FromClient };
@@ -177,6 +182,8 @@ pub(crate) fn analyze(sql: &[u8], reading: Reading) -> Analysis {
         // What a prepared transaction has changed is unknown.
         analysis.alters |= statement.kind == Kind::CommitPrepared
             || statement.kind == Kind::Other && !begins_with(&ROWS, statement.text);
+        analysis.creates |= statement.creates;
+        analysis.ends_unseen |= statement.kind == Kind::Other && begins_with(&["call", "do"], statement.text);
         if matches!(&statement.kind, Kind::Set { .. }) && statement.text.len() > CARRIED_TEXT_MAX {
             analysis.pins = analysis.pins.union(Pins::SET_CONFIG);
         }

@@ -403,6 +403,7 @@ impl Session {
         if status == Status::Idle {
             // None comes for it from here on.
             self.cancel.idle();
+            self.look_for_temporary().await;
             if self.keep_if_pinned().await == Flow::Close {
                 return Flow::Close;
             }

@@ -168,10 +168,33 @@ struct Forgotten {
 
 /// What a portal was made of.
 #[derive(Debug)]
-struct Portal {
+pub(crate) struct Portal {
     statement: Option<Arc<Prepared>>,
     /// The gate has run it in the server's place, which can be done once.
     is_spent: bool,
+}
+
+/// The portals of a session's transaction, by name.
+#[derive(Debug, Default)]
+pub(crate) struct Portals {
+    known: HashMap<Bytes, Portal>,
+    /// Some are left of which the gate doesn't know what they are made of.
+    has_others: bool,
+}
+
+impl Scope<'_> {
+    /// The statement that a portal was made of.
+    fn bound(&self, portal: &[u8]) -> Option<&Arc<Prepared>> {
+        self.session.portals.known.get(frontend::key(portal))?.statement.as_ref()
+    }
+}
+
+impl Portals {
+    /// Some have gone with their savepoint; which ones can't be told.
+    fn lose(&mut self) {
+        self.known.clear();
+        self.has_others = true;
+    }
 }
 
 /// The state of one exchange.
@@ -208,8 +231,6 @@ pub(crate) struct Exchange {
     pub(crate) commits: bool,
     /// The status of the last ReadyForQuery.
     pub(crate) status: Option<Status>,
-    /// What was bound to the unnamed portal last, and to named ones.
-    portals: HashMap<Bytes, Portal>,
     /// Named statements used, in case their plans turn out to be stale.
     used: Vec<u64>,
     /// Statements of the batch that were read before it was sent, in order.

@@ -85,6 +85,9 @@ fn said(body: &[u8]) -> String {
     format!("{} {}", fields.code(), String::from_utf8_lossy(fields.message()))
 }
 
+/// The number of the connection's schema of temporary objects; 0 if it has none.
+const HAS_TEMPORARY: &str = "SELECT pg_catalog.pg_my_temp_schema()";
+
 impl Session {
     /// The client has left, and nothing of it runs. Who says good-bye within a transaction rolls it back, for reasons of its own. Who
     /// doesn't waits no longer for the rest of it, and what is rolled back then was of no use to anybody.
@@ -292,6 +295,20 @@ impl Session {
             self.discard_server();
         }
         Flow::Close
+    }
+
+    /// A search path may make temporary objects of what is created, and no text need show it: asks the server
+    /// whether the connection has any.
+    pub(super) async fn look_for_temporary(&mut self) {
+        let creates = std::mem::take(&mut self.state.creates);
+        let is_asked =
+            creates && self.state.shared && !self.state.settings.book.held().contains(Reasons::TEMPORARY);
+        let Some(server) = self.server.as_mut().filter(|_| is_asked) else { return };
+        match server.simple_query(HAS_TEMPORARY, ROUND_TRIP_LIMIT).await {
+            Ok(answer) if answer.value.as_deref() == Some(b"0") => {}
+            Err(error) if !error.leaves_connection_usable() => self.discard_server(),
+            _ => self.state.send_pins(Reasons::TEMPORARY),
+        }
     }
 
     /// A session that came to be pinned by what the server has confirmed keeps its connection as any other:

@@ -371,9 +371,9 @@ impl Refusal {
 
     /// A bound of ours.
     pub(crate) fn too_many_portals(bound: usize) -> Self {
-        Self::error("54000", "too many portals in this batch")
-            .detail(format!("At most {bound} can be open until a Sync."))
-            .hint("Close portals, or send a Sync.")
+        Self::error("54000", "too many portals in this transaction")
+            .detail(format!("At most {bound} can be open."))
+            .hint("Close portals, or end the transaction.")
     }
 
     /// A Parse has more than one statement. As PostgreSQL says it.

@@ -13,6 +13,7 @@ use wire::sql::Pins as Reasons;
 use super::book::Effect;
 use super::classify::{self, Analysis};
 use super::described::{Description, Epoch, Text};
+use super::exchange::Portals;
 use super::parameters::Parameters;
 use super::pins::Pins;
 use super::prepared::{ClientStatements, Prepared, Registry};
@@ -38,8 +39,12 @@ pub(crate) struct State {
     pub(crate) settings: SessionSettings,
     /// Why the session keeps its connection.
     pub(crate) pins: Pins,
+    /// The portals of its transaction.
+    pub(crate) portals: Portals,
     /// The open transaction may have changed what statements return.
     pub(crate) alters: bool,
+    /// It may have made what the search path has put among the temporary objects.
+    pub(crate) creates: bool,
     /// Whether server connections are shared with other sessions.
     pub(crate) shared: bool,
     /// The request in flight.
@@ -66,7 +71,9 @@ impl State {
             statements: ClientStatements::default(),
             settings,
             pins,
+            portals: Portals::default(),
             alters: false,
+            creates: false,
             shared,
             permit: None,
             pinned: None,
@@ -161,6 +168,7 @@ impl State {
     /// The server connection is lost, and with it what was open on it.
     pub(crate) fn lost(&mut self) {
         self.settings.lost();
+        self.portals = Portals::default();
         // Whether it was committed is unknown.
         self.note_altered();
     }

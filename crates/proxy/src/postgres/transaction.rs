@@ -11,6 +11,7 @@
 
 use bytes::Bytes;
 use wire::postgres::backend::Status;
+use wire::postgres::frontend::NAME_LEN;
 use wire::sql::statement::{Kind, Statement};
 
 use super::book::{Act, Effect};
@@ -207,6 +208,12 @@ impl Transaction {
             Kind::Empty => return Control::Empty,
             Kind::Commit { chain } => return self.end(b"COMMIT", *chain),
             Kind::Rollback { chain } => return self.end(b"ROLLBACK", *chain),
+            // The server may have cut the name, and gives a notice then.
+            Kind::RollbackTo { savepoint: name } | Kind::Release { name } | Kind::Savepoint { name }
+                if name.len() >= NAME_LEN =>
+            {
+                None
+            }
             Kind::RollbackTo { savepoint } => {
                 if deferred.rollback_to(savepoint) {
                     return Control::Tag(b"ROLLBACK");

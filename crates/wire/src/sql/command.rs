@@ -69,6 +69,8 @@ pub(super) fn effects(mut words: Words<'_, '_>, kind: &Kind<'_>, effects: &mut E
             }
         }
         Kind::Other => match words.keyword() {
+            // What it sets is what holds at the moment, which no text shows.
+            K::Set if is_from_current(words.clone()) => effects.pin(Pins::OTHER),
             K::Listen => effects.pin(Pins::LISTEN),
             K::Load => effects.pin(Pins::LOAD),
             K::Prepare => effects.pin(Pins::PREPARE),
@@ -93,6 +95,15 @@ fn resets_role(mut words: Words<'_, '_>) -> bool {
     }
     // `SET role TO 'none'` does so too; taking it for a role pins a session too many, which is harmless.
     words.at_end() && matches!(last, K::NoneWord | K::Default)
+}
+
+/// Whether a SET ends with `FROM CURRENT`.
+fn is_from_current(mut words: Words<'_, '_>) -> bool {
+    let mut last = [K::None; 2];
+    while let Some(token) = words.next() {
+        last = [last[1], token.keyword];
+    }
+    last == [K::From, K::Current]
 }
 
 /// Whether at least one transaction mode has to follow.

@@ -72,6 +72,7 @@ pub(super) struct Observer {
     effects: Effects,
     writes: bool,
     analyzes: bool,
+    creates: bool,
     drops_on_commit: bool,
     copy: CopyDirection,
     set_config: Option<SetConfig>,
@@ -91,6 +92,7 @@ impl Observer {
             effects: Effects::default(),
             writes: false,
             analyzes: false,
+            creates: false,
             drops_on_commit: false,
             copy: CopyDirection::Server,
             set_config: None,
@@ -109,6 +111,7 @@ impl Observer {
         self.effects = Effects::default();
         self.writes = false;
         self.analyzes = false;
+        self.creates = false;
         self.drops_on_commit = false;
         self.copy = CopyDirection::Server;
         self.set_config = None;
@@ -144,6 +147,10 @@ impl Observer {
             _ if token.keyword != Keyword::None => self.keyword(token.keyword),
             _ => self.word(sql, token),
         }
+        if token.kind == TokenKind::QuotedIdentifier && matches!(sql.get(token.start), Some(b'u' | b'U')) {
+            // `U&"…"`: a name that isn't read here may be any.
+            self.effects.pin(Pins::OTHER);
+        }
         self.argument(sql, token);
         self.ring[self.count % RING] = token;
         self.count += 1;
@@ -175,9 +182,12 @@ impl Observer {
             Keyword::Hold if before == Keyword::With && self.first() == Keyword::Declare => {
                 self.effects.pin(Pins::HOLD_CURSOR);
             }
-            Keyword::Insert | Keyword::Update | Keyword::Delete | Keyword::Merge | Keyword::Into => {
+            Keyword::Insert | Keyword::Update | Keyword::Delete | Keyword::Merge => self.writes = true,
+            Keyword::Into => {
                 self.writes = true;
+                self.creates |= !self.inserts_into(0);
             }
+            Keyword::Create => self.creates = true,
             Keyword::Share if matches!(before, Keyword::For | Keyword::None) => self.writes = true,
             Keyword::Analyze => self.analyzes = true,
             Keyword::Stdin | Keyword::Stdout if self.first() == Keyword::Copy && self.parentheses == 0 => {
@@ -298,14 +308,21 @@ impl Observer {
         command::effects(words, &kind, &mut self.effects);
         let reads_only = self.reads_only(&kind);
         let text = sql.get(self.start..self.end).unwrap_or_default();
-        Statement { text, kind, effects: self.effects, reads_only }
+        let creates = self.creates;
+        Statement { text, kind, effects: self.effects, reads_only, creates }
     }
 
     /// The rest of a text that can't be read on.
     pub(super) fn unlexable<'a>(&self, sql: &'a [u8]) -> Statement<'a> {
         let start = if self.start == usize::MAX { self.end } else { self.start };
         let text = sql.get(start..).unwrap_or_default().trim_ascii();
-        Statement { text, kind: Kind::Unlexable, effects: Effects::default(), reads_only: false }
+        Statement {
+            text,
+            kind: Kind::Unlexable,
+            effects: Effects::default(),
+            reads_only: false,
+            creates: false,
+        }
     }
 
     fn reads_only(&self, kind: &Kind<'_>) -> bool {

@@ -24,6 +24,8 @@ pub struct Statement<'a> {
     /// It is known to change nothing: no writing keyword, no row locks, no function known to write. A function of
     /// the user's own may write all the same.
     pub reads_only: bool,
+    /// It creates something, or may: where the search path names the temporary schema, a temporary object.
+    pub creates: bool,
 }
 
 /// The command tag with which a transaction's begin is answered.
@@ -202,5 +204,11 @@ impl<'a> Iterator for Statements<'a> {
 
 /// A text without any statement.
 pub(super) fn empty(sql: &[u8]) -> Statement<'_> {
-    Statement { text: sql.trim_ascii(), kind: Kind::Empty, effects: Effects::default(), reads_only: true }
+    Statement {
+        text: sql.trim_ascii(),
+        kind: Kind::Empty,
+        effects: Effects::default(),
+        reads_only: true,
+        creates: false,
+    }
 }

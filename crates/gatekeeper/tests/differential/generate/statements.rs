@@ -42,9 +42,10 @@ enum Subject {
     Locks,
     Changes,
     Discards,
+    Unseen,
 }
 
-const SUBJECTS: [Subject; 11] = [
+const SUBJECTS: [Subject; 12] = [
     Subject::Settings,
     Subject::Transactions,
     Subject::Contents,
@@ -56,6 +57,7 @@ const SUBJECTS: [Subject; 11] = [
     Subject::Locks,
     Subject::Changes,
     Subject::Discards,
+    Subject::Unseen,
 ];
 
 /// Draws statements of some subjects, and of few settings, so that sessions meet.
@@ -90,6 +92,7 @@ impl Statements {
             Subject::Locks => one(chance, &LOCKS),
             Subject::Changes => change(chance, session),
             Subject::Discards => one(chance, &DISCARDS),
+            Subject::Unseen => one(chance, &UNSEEN),
         }
     }
 
@@ -97,7 +100,7 @@ impl Statements {
     pub(crate) fn setting(&self, chance: &mut Chance) -> String {
         let (name, values) = SETTINGS[*chance.choose(&self.settings)];
         let value = *chance.choose(values);
-        match chance.below(16) {
+        match chance.below(17) {
             0..4 => format!("SET {name} = {value}"),
             4 => format!("SET SESSION {name} TO {value}"),
             5 | 6 => format!("SET LOCAL {name} = {value}"),
@@ -110,6 +113,7 @@ impl Statements {
                 format!("SELECT set_config('{name}', {text}, {local})")
             }
             12 => one(chance, &CHARACTERISTICS),
+            13 => format!("SET {name} FROM CURRENT"),
             _ if name.starts_with("app.") => {
                 format!("SELECT coalesce(current_setting('{name}', true), '')")
             }
@@ -121,6 +125,13 @@ impl Statements {
 fn one(chance: &mut Chance, from: &[&str]) -> String {
     (*chance.choose(from)).to_owned()
 }
+
+/// What ends transactions without a text that shows it.
+const UNSEEN: [&str; 3] = [
+    "DO $$BEGIN COMMIT; END$$",
+    "DO $$BEGIN ROLLBACK; END$$",
+    "DO $$BEGIN COMMIT; RAISE division_by_zero; END$$",
+];
 
 const CHARACTERISTICS: [&str; 6] = [
     "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY",
@@ -194,7 +205,7 @@ fn cursor(chance: &mut Chance) -> String {
     )
 }
 
-const TEMPORARY: [&str; 8] = [
+const TEMPORARY: [&str; 10] = [
     "CREATE TEMP TABLE tt (x int)",
     "CREATE TEMPORARY TABLE tt ON COMMIT DROP AS SELECT 1 AS x",
     "SELECT 2 AS x INTO TEMP TABLE tt",
@@ -203,6 +214,8 @@ const TEMPORARY: [&str; 8] = [
     "DROP TABLE tt",
     "DISCARD TEMP",
     "SELECT to_regclass('pg_temp.tt') IS NULL",
+    "SELECT set_config('search_path', 'pg_temp', true); CREATE TABLE tt (x int)",
+    "SELECT to_regclass('pg_temp.tt')",
 ];
 
 const LISTENING: [&str; 7] = [

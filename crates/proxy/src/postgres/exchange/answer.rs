@@ -8,7 +8,7 @@ use wire::postgres::backend::{self, Status};
 use wire::postgres::codec::HEADER_LEN;
 use wire::postgres::frontend;
 
-use super::{Exchange, Scope, Step};
+use super::{Exchange, Portals, Scope, Step};
 use crate::postgres::book::{Act, Effect};
 
 /// Deadlocks, and transactions that can't be serialized: others in flight are the reason, and the client may just try again.
@@ -125,7 +125,10 @@ impl Exchange {
                 }
                 Ok(true)
             }
-            Some(Step::Execute { effect, visible, .. }) => {
+            Some(Step::Execute { statement, effect, visible, .. }) => {
+                if statement.as_ref().is_some_and(|it| it.analysis.ends_unseen) {
+                    scope.session.settings.book.may_have_ended();
+                }
                 let (effect, visible) = (std::mem::take(effect), *visible);
                 self.steps.pop_front();
                 self.prefix = self.prefix.saturating_sub(1);
@@ -133,6 +136,7 @@ impl Exchange {
                 match &effect.act {
                     Act::Deallocate(name) => _ = scope.session.statements.set(name, None),
                     Act::DiscardAll => scope.server.settings = Arc::default(),
+                    Act::RollbackTo(_) => scope.session.portals.lose(),
                     _ => {}
                 }
                 Ok(visible)
@@ -146,6 +150,11 @@ impl Exchange {
         let fields = backend::parse_error(body);
         let code = fields.code();
         (self.failed, self.has_told) = (true, true);
+        if let Some(Step::Execute { statement: Some(statement), .. }) = self.steps.front() {
+            if statement.analysis.ends_unseen {
+                scope.session.settings.book.may_have_ended();
+            }
+        }
         let is_of_recovery = || fields.get(b'R').is_some_and(|routine| RECOVERY.contains(&routine));
         self.conflicted |= CONFLICTS.contains(&code) && !is_of_recovery();
         (self.copy_in, self.is_verifying) = (false, false);
@@ -243,7 +252,7 @@ impl Exchange {
         (self.status, self.has_told) = (Some(status), false);
         scope.session.ready(status, (scope.parameters, scope.server), client);
         if status == Status::Idle {
-            self.portals.clear();
+            scope.session.portals = Portals::default();
         }
         // The client of a failed prefix is told of a failed transaction, whatever the server thinks.
         !self.prefix_failed && !own

@@ -24,7 +24,7 @@ pub(super) const NO_STATEMENT: &[u8] = b"gatekeeper refused this statement";
 /// A message of at least so many bytes isn't copied: what needs no change is passed on from where it is.
 const COPIED_MAX: usize = 256 * 1024;
 
-/// The most portals of one exchange that the gate follows.
+/// The most portals of a transaction that the gate follows.
 const PORTALS_MAX: usize = 10_000;
 
 /// What a placeholder's text is: allowed in a failed transaction, too.
@@ -382,11 +382,15 @@ impl Exchange {
         if named.as_ref().is_some_and(|statement| statement.is_stale()) {
             return self.doom(Refusal::stale_plan(), out);
         }
-        if self.portals.len() >= PORTALS_MAX {
+        let portals = &mut scope.session.portals.known;
+        if portals.len() >= PORTALS_MAX {
             return self.doom(Refusal::too_many_portals(PORTALS_MAX), out);
         }
-        let bound = Portal { statement: statement.clone(), is_spent: false };
-        self.portals.insert(Bytes::copy_from_slice(key(portal)), bound);
+        // A name that is taken stays what it is: the server refuses the second.
+        if portal.is_empty() || !portals.contains_key(key(portal)) {
+            let bound = Portal { statement: statement.clone(), is_spent: false };
+            portals.insert(Bytes::copy_from_slice(key(portal)), bound);
+        }
         match statement {
             Some(statement) if scope.session.deallocates(&statement) => {
                 if self.in_failed {
@@ -432,7 +436,7 @@ impl Exchange {
         let mut described = None;
         match target {
             Target::Portal
-                if self.bound(name).is_some_and(|statement| scope.session.deallocates(statement)) =>
+                if scope.bound(name).is_some_and(|statement| scope.session.deallocates(statement)) =>
             {
                 return self.local(backend::write_no_data, None);
             }
@@ -477,7 +481,7 @@ impl Exchange {
         out: &mut BytesMut,
     ) {
         if target == Target::Portal {
-            self.portals.remove(key(name));
+            scope.session.portals.known.remove(key(name));
         } else {
             let undo = Some(scope.session.statements.set(name, None));
             if scope.session.shared {
@@ -489,16 +493,20 @@ impl Exchange {
     }
 
     fn execute(&mut self, scope: &mut Scope<'_>, portal: &[u8], frame: &[u8], out: &mut BytesMut) {
-        let statement = self.bound(portal).cloned();
-        let deallocates = |it: &&Arc<Prepared>| scope.session.deallocates(it);
-        let is_spent = self.portals.get_mut(key(portal)).is_some_and(|portal| portal.is_spent);
-        if is_spent {
+        let bound = scope.session.portals.known.get(key(portal));
+        if bound.is_some_and(|portal| portal.is_spent) {
             return self.doom(Refusal::spent_portal(portal), out);
         }
+        if bound.is_none() && scope.session.portals.has_others {
+            // It may be of a statement that the gate would have to follow.
+            scope.session.settings.book.be_unsure();
+        }
+        let statement = scope.bound(portal).cloned();
+        let deallocates = |it: &&Arc<Prepared>| scope.session.deallocates(it);
         if let Some(name) = statement.as_ref().filter(deallocates).and_then(deallocated) {
-            self.portals
-                .entry(Bytes::copy_from_slice(key(portal)))
-                .and_modify(|portal| portal.is_spent = true);
+            if let Some(portal) = scope.session.portals.known.get_mut(key(portal)) {
+                portal.is_spent = true;
+            }
             let (undo, tag) = deallocate(&mut scope.session.statements, &name);
             return match undo {
                 Ok(undo) => self.local(|out| backend::write_command_complete(out, tag), undo),
@@ -519,11 +527,6 @@ impl Exchange {
         self.steps.push_back(Step::Execute { statement, effect, forgotten, early, visible: true });
     }
 
-    /// The statement that a portal was made of.
-    fn bound(&self, portal: &[u8]) -> Option<&Arc<Prepared>> {
-        self.portals.get(key(portal))?.statement.as_ref()
-    }
-
     /// An answer of ours, in its place.
     fn local(&mut self, write: impl FnOnce(&mut BytesMut), undo: Option<Undo>) {
         let mut answer = BytesMut::new();
@@ -539,6 +542,7 @@ impl Exchange {
 
     fn pin(&mut self, scope: &mut Scope<'_>, analysis: &Analysis) -> Result<(), Refusal> {
         scope.session.alters |= analysis.alters;
+        scope.session.creates |= analysis.creates;
         let mut wanted = analysis.pins;
         let mut sets = analysis.effects.iter().flat_map(|(_, effect)| effect.carried_texts());
         if sets.any(|text| !scope.session.settings.can_carry(text)) {

@@ -118,8 +118,29 @@ impl Author {
             87..91 => vec![vec![self.function()]],
             91..93 if !self.in_transaction[session] => vec![vec![Message::Again]],
             93 => vec![vec![self.malformed(), Message::Sync]],
+            94 if !self.in_transaction[session] => self.later(),
             _ => self.nested(session),
         }
+    }
+
+    /// A portal that is executed in a later segment than that of its Bind. (In a transaction that has failed
+    /// meanwhile PostgreSQL 15 crashes.)
+    fn later(&mut self) -> Vec<Vec<Message>> {
+        let ends = ["COMMIT", "ROLLBACK", "SAVEPOINT s0", "RESET ROLE"];
+        let sql = match self.chance.below(3) {
+            0 => (*self.chance.choose(&ends)).to_owned(),
+            _ => self.statements.setting(&mut self.chance),
+        };
+        let (portal, statement, values) = ("p".to_owned(), String::new(), Vec::new());
+        let bound = vec![
+            Message::Parse { name: String::new(), sql },
+            Message::Bind { portal: portal.clone(), statement, values },
+            Message::Sync,
+        ];
+        let query = |sql: &str| vec![Message::Query(sql.to_owned())];
+        let run = vec![Message::Execute { portal, rows: 0 }, Message::Sync];
+        let end = *self.chance.choose(&["COMMIT", "ROLLBACK"]);
+        vec![query("BEGIN"), bound, query("SELECT 1"), run, query(end)]
     }
 
     /// Several groups of the extended protocol, with their Syncs, Flushes and pauses.
@@ -187,10 +208,6 @@ impl Author {
         messages.push(Message::Bind { portal: portal.clone(), statement: name.clone(), values: Vec::new() });
         if self.chance.once_in(2) {
             messages.push(Message::DescribePortal(portal.clone()));
-        }
-        if self.chance.once_in(if self.in_transaction[session] { 6 } else { 60 }) {
-            // What it was bound to is executed in a later segment.
-            messages.push(Message::Sync);
         }
         let rows = if self.chance.once_in(6) { 1 } else { 0 };
         messages.push(Message::Execute { portal: portal.clone(), rows });

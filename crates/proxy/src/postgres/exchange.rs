@@ -190,8 +190,8 @@ impl Scope<'_> {
 }
 
 impl Portals {
-    /// Some have gone with their savepoint; which ones can't be told.
-    fn lose(&mut self) {
+    /// Some have gone with their savepoint or transaction; which ones can't be told.
+    pub(crate) fn lose(&mut self) {
         self.known.clear();
         self.has_others = true;
     }

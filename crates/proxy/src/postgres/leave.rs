@@ -85,8 +85,10 @@ fn said(body: &[u8]) -> String {
     format!("{} {}", fields.code(), String::from_utf8_lossy(fields.message()))
 }
 
-/// The number of the connection's schema of temporary objects; 0 if it has none.
-const HAS_TEMPORARY: &str = "SELECT pg_catalog.pg_my_temp_schema()";
+/// Whether anything belongs to the connection's schema of temporary objects. (2615 is `pg_namespace`.)
+const HAS_TEMPORARY: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_depend \
+    WHERE refclassid OPERATOR(pg_catalog.=) 2615::pg_catalog.oid \
+    AND refobjid OPERATOR(pg_catalog.=) pg_catalog.pg_my_temp_schema())";
 
 impl Session {
     /// The client has left, and nothing of it runs. Who says good-bye within a transaction rolls it back, for reasons of its own. Who
@@ -305,7 +307,7 @@ impl Session {
             creates && self.state.shared && !self.state.settings.book.held().contains(Reasons::TEMPORARY);
         let Some(server) = self.server.as_mut().filter(|_| is_asked) else { return };
         match server.simple_query(HAS_TEMPORARY, ROUND_TRIP_LIMIT).await {
-            Ok(answer) if answer.value.as_deref() == Some(b"0") => {}
+            Ok(answer) if answer.value.as_deref() == Some(b"f") => {}
             Err(error) if !error.leaves_connection_usable() => self.discard_server(),
             _ => self.state.send_pins(Reasons::TEMPORARY),
         }

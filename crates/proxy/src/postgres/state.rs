@@ -10,7 +10,7 @@ use wire::postgres::codec::{HEADER_LEN, backend_frame};
 use wire::postgres::frontend;
 use wire::sql::Pins as Reasons;
 
-use super::book::Effect;
+use super::book::{Act, Effect};
 use super::classify::{self, Analysis};
 use super::described::{Description, Epoch, Text};
 use super::exchange::Portals;
@@ -221,6 +221,9 @@ impl State {
     /// A statement has succeeded; `tag` is its command tag.
     pub(crate) fn confirm(&mut self, effect: &Effect, tag: &[u8]) {
         self.settings.book.confirm(effect, tag);
+        if matches!(effect.act, Act::RollbackTo(_) | Act::End) {
+            self.portals.lose();
+        }
         self.pins.hold(self.settings.book.held());
     }
 
@@ -259,7 +262,7 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use super::super::book::{Act, Change};
+    use super::super::book::Change;
     use super::*;
 
     const SERVER: [(&str, &str); 4] = [

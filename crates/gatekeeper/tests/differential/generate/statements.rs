@@ -113,7 +113,8 @@ impl Statements {
                 format!("SELECT set_config('{name}', {text}, {local})")
             }
             12 => one(chance, &CHARACTERISTICS),
-            13 => format!("SET {name} FROM CURRENT"),
+            // Whether a placeholder is known is told (decision 0036).
+            13 if !name.contains('.') => format!("SET {name} FROM CURRENT"),
             _ if name.starts_with("app.") => {
                 format!("SELECT coalesce(current_setting('{name}', true), '')")
             }

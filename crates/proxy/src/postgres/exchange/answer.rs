@@ -126,8 +126,11 @@ impl Exchange {
                 Ok(true)
             }
             Some(Step::Execute { statement, effect, visible, .. }) => {
-                if statement.as_ref().is_some_and(|it| it.analysis.ends_unseen) {
-                    scope.session.settings.book.may_have_ended();
+                match statement {
+                    Some(it) if it.analysis.ends_unseen => scope.session.settings.book.may_have_ended(),
+                    // It may be of a statement that the gate would have to follow.
+                    None if scope.session.portals.has_others => scope.session.settings.book.be_unsure(),
+                    _ => {}
                 }
                 let (effect, visible) = (std::mem::take(effect), *visible);
                 self.steps.pop_front();
@@ -136,7 +139,6 @@ impl Exchange {
                 match &effect.act {
                     Act::Deallocate(name) => _ = scope.session.statements.set(name, None),
                     Act::DiscardAll => scope.server.settings = Arc::default(),
-                    Act::RollbackTo(_) => scope.session.portals.lose(),
                     _ => {}
                 }
                 Ok(visible)

@@ -386,10 +386,12 @@ impl Exchange {
         if portals.len() >= PORTALS_MAX {
             return self.doom(Refusal::too_many_portals(PORTALS_MAX), out);
         }
-        // A name that is taken stays what it is: the server refuses the second.
-        if portal.is_empty() || !portals.contains_key(key(portal)) {
-            let bound = Portal { statement: statement.clone(), is_spent: false };
-            portals.insert(Bytes::copy_from_slice(key(portal)), bound);
+        let bound = Portal { statement: statement.clone(), is_spent: false };
+        let before = portals.insert(Bytes::copy_from_slice(key(portal)), bound);
+        if !portal.is_empty() && before.is_some() {
+            // The server refuses the second, unless the first has ended with its transaction.
+            portals.remove(key(portal));
+            scope.session.portals.has_others = true;
         }
         match statement {
             Some(statement) if scope.session.deallocates(&statement) => {
@@ -496,10 +498,6 @@ impl Exchange {
         let bound = scope.session.portals.known.get(key(portal));
         if bound.is_some_and(|portal| portal.is_spent) {
             return self.doom(Refusal::spent_portal(portal), out);
-        }
-        if bound.is_none() && scope.session.portals.has_others {
-            // It may be of a statement that the gate would have to follow.
-            scope.session.settings.book.be_unsure();
         }
         let statement = scope.bound(portal).cloned();
         let deallocates = |it: &&Arc<Prepared>| scope.session.deallocates(it);

@@ -14,6 +14,7 @@
 //! socket, whose file says who may open it, or with a token. At most [`CONNECTIONS_MAX`] connections are served at once
 //! at each of both; one that sends no request for [`IDLE_MAX`] is closed.
 
+use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -34,7 +35,7 @@ use parking_lot::RwLock;
 use serde::Deserialize;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
 
 use crate::clock::Clock;
 pub use crate::lateness::LatenessView;
@@ -345,16 +346,17 @@ pub async fn serve(listener: TcpListener, admin: Arc<Admin>) {
 }
 
 async fn serve_all(entrance: &impl Entrance, router: Router) {
-    let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut connections: VecDeque<AbortHandle> = VecDeque::new();
     loop {
-        let permit = Arc::clone(&connections).acquire_owned().await.expect("nobody closes the semaphore");
         match entrance.next().await {
             Ok(stream) => {
-                let router = router.clone();
-                tokio::spawn(async move {
-                    serve_connection(stream, router).await;
-                    drop(permit);
-                });
+                connections.retain(|connection| !connection.is_finished());
+                // Connections that say nothing keep nobody out: the oldest makes room.
+                if connections.len() >= CONNECTIONS_MAX {
+                    connections.pop_front().into_iter().for_each(|oldest| oldest.abort());
+                }
+                let served = tokio::spawn(serve_connection(stream, router.clone()));
+                connections.push_back(served.abort_handle());
             }
             Err(error) => {
                 tracing::warn!(%error, "the admin listener could not accept a connection");

@@ -292,6 +292,10 @@ impl Pools {
 
     fn place(&self, key: &PoolKey, server: Server) -> Placed {
         let mut state = self.state.lock();
+        if let Some(id) = state.find(key).filter(|_| state.total >= state.connections) {
+            // A fresh connection isn't turned away for dead ones.
+            self.drop_dead(&mut state, id.index());
+        }
         let Some(id) = self.slot(&mut state, key) else {
             return Placed::Full(Box::new(server), JoinError::TooManyPools);
         };
@@ -438,21 +442,26 @@ impl Pools {
     /// every second or so.
     pub(crate) fn maintain(&self) {
         let mut state = self.state.lock();
-        let mut dead = Vec::new();
-        for pool in state.pools.iter_mut().flatten() {
-            for server in std::mem::take(&mut pool.idle) {
-                let mut server = server;
-                if server.check_idle() { pool.idle.push(server) } else { dead.push(server) }
-            }
-        }
-        for server in dead {
-            tracing::debug!(server = server.id, "the server closed an idle connection");
-            state.idle_lost += 1;
-            self.shrank(&mut state, server.pool, server.generation);
+        for index in 0..state.pools.len() {
+            self.drop_dead(&mut state, index);
         }
         self.close_surplus(&mut state);
         state.close_surplus_spares();
         self.close_unneeded(&mut state);
+    }
+
+    /// Drops the idle connections of a pool that the server has closed.
+    fn drop_dead(&self, state: &mut State, index: usize) {
+        let Some(pool) = state.pools[index].as_mut() else { return };
+        let mut dead = Vec::new();
+        for mut server in std::mem::take(&mut pool.idle) {
+            if server.check_idle() { pool.idle.push(server) } else { dead.push(server) }
+        }
+        for server in dead {
+            tracing::debug!(server = server.id, "the server closed an idle connection");
+            state.idle_lost += 1;
+            self.shrank(state, server.pool, server.generation);
+        }
     }
 
     /// Closes all idle connections: the gate shuts down.

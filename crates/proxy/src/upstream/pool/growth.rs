@@ -180,7 +180,7 @@ impl State {
         pool.size + pool.opening == 0 || self.limits_leave(index) > i64::from(pool.opening)
     }
 
-    fn find(&self, key: &PoolKey) -> Option<PoolId> {
+    pub(super) fn find(&self, key: &PoolKey) -> Option<PoolId> {
         let index = self.pools.iter().position(|pool| pool.as_ref().is_some_and(|pool| pool.key == *key))?;
         PoolId::new(u8::try_from(index).ok()?)
     }

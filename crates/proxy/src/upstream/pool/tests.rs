@@ -391,6 +391,18 @@ proptest! {
 }
 
 #[tokio::test]
+async fn a_fresh_connection_is_not_turned_away_for_dead_ones() {
+    let world = World::new(2);
+    let (first, end) = world.join("ann").await.unwrap();
+    let (second, other) = world.join("ann").await.unwrap();
+    drop((first, second, end, other));
+    // Nobody has looked at the idle ones since.
+    let (lease, _alive) = world.join("ann").await.unwrap();
+    assert!(world.pools.take(lease.pool()).is_some());
+    assert_eq!(world.sizes(), [("ann".to_owned(), 1)]);
+}
+
+#[tokio::test]
 async fn fewer_connections_are_reached_as_they_come_back() {
     let world = World::new(4);
     let (lease, _theirs) = world.join("ann").await.unwrap();

@@ -319,7 +319,9 @@ impl Book {
     /// A statement may have ended transactions, one way or the other, before it succeeded or failed.
     pub(crate) fn may_have_ended(&mut self) {
         if self.levels().any(|level| !level.is_empty()) {
-            self.be_unsure();
+            self.send(Reasons::OTHER);
+            // A RESET is told from its undoing by the value that the server reports.
+            self.defaults = self.at_default();
             self.levels_mut().for_each(|level| level.leaves.releases = Reasons::NONE);
         }
     }

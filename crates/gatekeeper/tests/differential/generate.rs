@@ -286,6 +286,7 @@ impl Author {
     /// Transactions within transactions as drivers have them, a message each or all in one.
     fn nested(&mut self, session: usize) -> Vec<Vec<Message>> {
         let mut texts: Vec<String> = vec!["BEGIN".to_owned()];
+        self.in_transaction[session] = true;
         if self.chance.once_in(2) {
             texts.push(self.statement(session));
         }

@@ -16,7 +16,7 @@ use wire::sql::statement::{CopyDirection, Kind, Statement};
 use wire::sql::{Description, Dialect, Pins, describe};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use super::book::{Act, CARRIED_TEXT_MAX, Effect};
+use super::book::{CARRIED_TEXT_MAX, Effect};
 use super::effect::effect;
 use super::parameters::Reading;
 use crate::observe::TypeName;
@@ -41,6 +41,33 @@ const ROWS: [&str; 14] = [
 /// depend on its cursor.)
 const DESCRIBED_ALIKE: [&str; 8] =
     ["delete", "insert", "merge", "select", "table", "update", "values", "with"];
+/// First words of statements that have neither parameters nor rows.
+const RETURNS_NOTHING: [&str; 24] = [
+    "alter",
+    "analyze",
+    "checkpoint",
+    "close",
+    "cluster",
+    "comment",
+    "deallocate",
+    "discard",
+    "do",
+    "drop",
+    "grant",
+    "listen",
+    "load",
+    "lock",
+    "move",
+    "notify",
+    "prepare",
+    "reindex",
+    "reset",
+    "revoke",
+    "set",
+    "truncate",
+    "unlisten",
+    "vacuum",
+];
 /// The functions of large objects, which libpq calls by their numbers (`pg_proc.dat`; they never change).
 const LARGE_OBJECTS: [u32; 13] = [715, 952, 953, 954, 955, 956, 957, 958, 964, 1004, 3170, 3171, 3172];
 /// The functions that take advisory locks for the session.
@@ -94,9 +121,9 @@ impl Analysis {
         self.effects.first().filter(|(place, _)| *place == 0).map(|(_, effect)| effect)
     }
 
-    /// Whether the text has neither parameters nor rows, for all that the gate can tell.
-    pub(crate) fn returns_nothing(&self) -> bool {
-        self.is_control || self.first_effect().is_some_and(|effect| effect.act != Act::Nothing)
+    /// Whether this text, which it is of, has neither parameters nor rows, for all that the gate can tell.
+    pub(crate) fn returns_nothing(&self, sql: &[u8]) -> bool {
+        self.is_control || begins_with(&RETURNS_NOTHING, sql)
     }
 
     /// A group that runs nothing.

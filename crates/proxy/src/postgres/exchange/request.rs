@@ -446,7 +446,7 @@ impl Exchange {
                 let Some(statement) = scope.session.statements.get(name).cloned() else {
                     return self.doom(Refusal::no_such_statement(name), out);
                 };
-                let is_silent = self.in_failed && statement.analysis.returns_nothing();
+                let is_silent = self.in_failed && statement.analysis.returns_nothing(&statement.sql);
                 if scope.session.deallocates(&statement) || is_silent {
                     self.local(backend::write_parameter_description_empty, None);
                     return self.local(backend::write_no_data, None);

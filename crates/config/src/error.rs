@@ -81,8 +81,8 @@ impl Error {
     }
 }
 
-/// Everything that is wrong with one configuration. Shown as a line for each error:
-/// `gatekeeper.toml:7: gate "shop": queue_timeout = 120: needs a unit; write "120ms", "120s" or "120m", as you mean it`.
+/// Everything that is wrong with one configuration. Shown as a line for each error: `gatekeeper.toml:7:
+/// gate "shop": queue_timeout = 120: needs a unit; write "120ms", "120s" or "120m", as you mean it`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Errors {
     /// Where the configuration came from.

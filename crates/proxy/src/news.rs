@@ -1,8 +1,8 @@
 //! What the log says once, though it happens again and again.
 //!
-//! [`Seldom`] lets one line through in a time and counts those that it withholds. [`Refusals`] writes one line a second for
-//! each reason for which requests were refused. [`Lanes`] writes at most one line a minute for each type that changes its
-//! lane. [`tell`] is the task that writes what has been withheld.
+//! [`Seldom`] lets one line through in a time and counts those that it withholds. [`Refusals`] writes one
+//! line a second for each reason for which requests were refused. [`Lanes`] writes at most one line a
+//! minute for each type that changes its lane. [`tell`] is the task that writes what has been withheld.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -57,8 +57,8 @@ pub(crate) struct Refusals {
 }
 
 impl Refusals {
-    /// Writes a line for each reason that has refused requests since the last look. `own` is what the gate has answered
-    /// without its judge.
+    /// Writes a line for each reason that has refused requests since the last look. `own` is what the gate
+    /// has answered without its judge.
     fn look(&mut self, driver: &Driver, own: Vec<(&'static str, u64)>) {
         let judged = driver.totals().counts.rejected;
         let before = std::mem::replace(&mut self.judged, judged);
@@ -149,7 +149,8 @@ fn tell_lane(gate: &str, label: &str, (lane, work): (Lane, Work), changes: u64) 
     }
 }
 
-/// Tells what has been withheld, until the task is dropped. `own` is what the gate has answered without its judge.
+/// Tells what has been withheld, until the task is dropped. `own` is what the gate has answered without its
+/// judge.
 pub(crate) async fn tell(driver: &Driver, own: impl Fn() -> Vec<(&'static str, u64)>) {
     let mut refusals = Refusals::default();
     let mut ticks = interval(TICK);

@@ -464,8 +464,8 @@ impl Observer {
     }
 }
 
-/// Writes changes to the log: at info level what starts or ceases to be limited, at debug level the rest. `lanes` knows
-/// which changes of a type's lane were told.
+/// Writes changes to the log: at info level what starts or ceases to be limited, at debug level the rest.
+/// `lanes` knows which changes of a type's lane were told.
 pub(crate) fn log_changes(gate: &str, lanes: &Lanes, changes: &[Change]) {
     for change in changes {
         match change {

@@ -11,8 +11,8 @@ use crate::shadow::Foreseen;
 /// What is told of a request that wasn't answered.
 const UNANSWERED: Completion = Completion { outcome: Outcome::Canceled, upstream_time: Duration::ZERO };
 
-/// A dispatched request. Ends with [`Permit::complete`], [`Permit::cut_short`], [`Permit::abandon`] or [`Permit::give_up`]. If
-/// it is dropped, its client has left, and nobody knows what the service did.
+/// A dispatched request. Ends with [`Permit::complete`], [`Permit::cut_short`], [`Permit::abandon`] or
+/// [`Permit::give_up`]. If it is dropped, its client has left, and nobody knows what the service did.
 #[derive(Debug)]
 pub(crate) struct Permit {
     driver: Arc<Driver>,
@@ -58,7 +58,8 @@ impl Permit {
         self.end(Completion { outcome, upstream_time });
     }
 
-    /// It ends, though nobody has left, after the service was busy with it for `upstream_time`. It teaches nothing.
+    /// It ends, though nobody has left, after the service was busy with it for `upstream_time`. It teaches
+    /// nothing.
     pub(crate) fn give_up(mut self, upstream_time: Duration) {
         self.end(Completion { upstream_time, ..UNANSWERED });
     }

@@ -6,12 +6,13 @@
 //! packet:
 //!
 //! * the **link**, which sends one packet after the other at its rate;
-//! * what **orders** it ([`Queue`]): one queue of the kernel, the kernel's bands as in the paper, both of which drop what
-//!   finds them full, or [`admission::Egress`], which asks sockets for bytes only when the link is free;
-//! * **TCP** as far as the paper's effects need it (`sender.rs`): the handshake with its initial time-out, slow start,
-//!   congestion avoidance, selective acknowledgments, fast retransmit, time-outs that double;
-//! * the **server**: the queue of half-open connections, the queue of open ones, a bounded number of workers, each of which
-//!   is held until its connection's response is acknowledged;
+//! * what **orders** it ([`Queue`]): one queue of the kernel, the kernel's bands as in the paper, both of
+//!   which drop what finds them full, or [`admission::Egress`], which asks sockets for bytes only when the
+//!   link is free;
+//! * **TCP** as far as the paper's effects need it (`sender.rs`): the handshake with its initial time-out,
+//!   slow start, congestion avoidance, selective acknowledgments, fast retransmit, time-outs that double;
+//! * the **server**: the queue of half-open connections, the queue of open ones, a bounded number of
+//!   workers, each of which is held until its connection's response is acknowledged;
 //! * the **users**: persistent connections, and users that abort and try again.
 //!
 //! Delay is constant and loss independent. Acknowledgments of data aren't lost, since a later one says the

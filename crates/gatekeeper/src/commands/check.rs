@@ -1,4 +1,5 @@
-//! `gatekeeper check`: what a file (or the one that `run` would find) means, or everything that is wrong with it and with what it names.
+//! `gatekeeper check`: what a file (or the one that `run` would find) means, or everything that is wrong
+//! with it and with what it names.
 
 use std::path::PathBuf;
 

@@ -56,7 +56,8 @@ struct Author {
     chance: Chance,
     /// Of each session: whether it is likely to be within a transaction.
     in_transaction: Vec<bool>,
-    /// Of each session: whether PostgreSQL may have taken a snapshot in its transaction that the gate has not.
+    /// Of each session: whether PostgreSQL may have taken a snapshot in its transaction that the gate has
+    /// not.
     has_snapshot: Vec<bool>,
     last: usize,
     statements: Statements,

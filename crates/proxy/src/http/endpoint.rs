@@ -166,7 +166,8 @@ impl Endpoint {
         Named { gate: &self.reach.gate, address: &self.address }
     }
 
-    /// Connects, and closes the connection, unless an answer or a connection that stands shows that it is there.
+    /// Connects, and closes the connection, unless an answer or a connection that stands shows that it is
+    /// there.
     pub(crate) async fn look(&self) {
         if self.health.was_heard() || self.has_connection() {
             return self.health.reached(self.named());

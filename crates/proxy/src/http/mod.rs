@@ -13,8 +13,8 @@
 //! it, `alarm` when something has taken for too long, `abandoned` what becomes of a request whose client
 //! has left. `fields` (with `present`) and `sniffer` know what a proxy must not pass on, `socket` and
 //! `body` carry bytes, `interim` what comes before a response, `word` asks whether a client still listens,
-//! `preamble` is the PROXY protocol, `uplink` whose bytes go next. `record` is what is known of a request for the log (`access`) and its
-//! trace (`span`).
+//! `preamble` is the PROXY protocol, `uplink` whose bytes go next. `record` is what is known of a request
+//! for the log (`access`) and its trace (`span`).
 
 mod abandoned;
 mod access;

@@ -82,7 +82,8 @@ pub struct Settings {
     pub pass_type: bool,
     /// How endpoints are asked whether they are well.
     pub health_check: Option<HealthCheck>,
-    /// How often an endpoint is looked at from which nothing was heard, where there is no health check. Default 2 s.
+    /// How often an endpoint is looked at from which nothing was heard, where there is no health check.
+    /// Default 2 s.
     pub look_every: Option<Duration>,
     /// Whether responses tell how long they were held up.
     pub server_timing: bool,
@@ -92,7 +93,8 @@ pub struct Settings {
     pub access_log: Option<AccessLog>,
     /// What is told of requests to a collector.
     pub traces: Option<Traces>,
-    /// The rate of the uplink, and the order in which responses share it; `None`: they don't wait for one another.
+    /// The rate of the uplink, and the order in which responses share it; `None`: they don't wait for one
+    /// another.
     pub uplink: Option<UplinkSettings>,
     /// When the kernel asks a silent peer whether it is there.
     pub keepalive: Keepalive,

@@ -372,10 +372,7 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         kind: Kind::Gauge,
         labels: &[],
         help: "With connections = \"auto\": the connections that the server allows all who are no superusers",
-        read: |gate, out| match gate.ceiling.as_ref().and_then(|found| found.allowed) {
-            Some(allowed) => out.gauge(&[], f64::from(allowed)),
-            None => Ok(()),
-        },
+        read: |gate, out| out.number(gate.ceiling.as_ref().and_then(|it| it.allowed)),
     },
     Metric {
         name: "connections_others",
@@ -383,10 +380,7 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         kind: Kind::Gauge,
         labels: &[],
         help: "With connections = \"auto\": the server connections that others than this gate held at the last look",
-        read: |gate, out| match gate.ceiling.as_ref().and_then(|found| found.others) {
-            Some(others) => out.gauge(&[], f64::from(others)),
-            None => Ok(()),
-        },
+        read: |gate, out| out.number(gate.ceiling.as_ref().and_then(|it| it.others)),
     },
     Metric {
         name: "connections_in_use",

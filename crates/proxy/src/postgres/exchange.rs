@@ -19,10 +19,10 @@
 //!
 //! # A Sync behind a COPY
 //!
-//! libpq sends one behind the Execute, before it knows that a COPY begins, and another one behind the data. The server
-//! ignores the first, if it reads it within the COPY: a COPY that fails before leaves it, and answers both. So the first
-//! is held back until the server has said whether it awaits data. Then it is dropped, unless copy data precede it: see
-//! [`copy`].
+//! libpq sends one behind the Execute, before it knows that a COPY begins, and another one behind the data.
+//! The server ignores the first, if it reads it within the COPY: a COPY that fails before leaves it, and
+//! answers both. So the first is held back until the server has said whether it awaits data. Then it is
+//! dropped, unless copy data precede it: see [`copy`].
 //!
 //! # Copy data that come early
 //!

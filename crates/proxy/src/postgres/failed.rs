@@ -1,7 +1,7 @@
 //! What the log says of logins that failed: who asked, from where, and why.
 //!
-//! A flood of them must not become a flood of lines. So there are at most [`LINES_MAX`] in a second, and one line with the
-//! number of the others.
+//! A flood of them must not become a flood of lines. So there are at most [`LINES_MAX`] in a second, and
+//! one line with the number of the others.
 
 use std::fmt::Display;
 use std::time::Duration;

@@ -129,7 +129,8 @@ pub struct Settings {
     pub max_clients: u32,
     /// The most clients of one user, and of one database. Default: as many as of all.
     pub shares: Shares,
-    /// How long a transaction may be idle with a server connection before its session ends. Default: without end.
+    /// How long a transaction may be idle with a server connection before its session ends. Default:
+    /// without end.
     pub idle_transaction_timeout: Option<Duration>,
     /// The most logins at once, each with a fresh server connection beside `connections`. Default 16.
     pub logins_max: u32,

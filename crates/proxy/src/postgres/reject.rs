@@ -334,7 +334,8 @@ impl Refusal {
         Self::fatal("57P01", "terminating connection: gatekeeper is shutting down").hint("Connect again.")
     }
 
-    /// Somebody has ended the session from the console, or its transaction was idle for too long. As PostgreSQL says it.
+    /// Somebody has ended the session from the console, or its transaction was idle for too long. As
+    /// PostgreSQL says it.
     pub(crate) fn killed(why: Ends) -> Self {
         if why == Ends::ByIdleness {
             return Self::fatal("25P03", "terminating connection due to idle-in-transaction timeout")

@@ -129,7 +129,8 @@ impl Card {
         self.wake();
     }
 
-    /// Tells the session to end if its client has left a transaction with a server connection idle for so long.
+    /// Tells the session to end if its client has left a transaction with a server connection idle for so
+    /// long.
     pub(crate) fn end_idle(&self, now: Instant, limit: Duration) {
         let is_idle = || {
             self.activity() == Activity::InTransaction

@@ -1,8 +1,8 @@
 //! Whether the server is there while nobody logs in.
 //!
-//! A connection that stands and an answer to a statement show that it is there. Where neither does, the gate connects and
-//! closes the connection, which leaves no line in the server's log. A server that was found gone has to speak: until it
-//! lets a login begin, it may be starting or recovering.
+//! A connection that stands and an answer to a statement show that it is there. Where neither does, the
+//! gate connects and closes the connection, which leaves no line in the server's log. A server that was
+//! found gone has to speak: until it lets a login begin, it may be starting or recovering.
 
 use tokio::time::{sleep, timeout};
 

@@ -1,8 +1,10 @@
-//! Whether an address of a service is there, as connections, answers and looks of the gate's own have shown it.
+//! Whether an address of a service is there, as connections, answers and looks of the gate's own have shown
+//! it.
 //!
-//! Nothing is known of an address at first. An answer, or a connection, finds it up. A failure finds it down. Requests
-//! avoid it for a pause that doubles with each failure in a row. An answer ends the pause. A connection ends it only
-//! where no connection could be had before, since a service may take connections and serve nobody.
+//! Nothing is known of an address at first. An answer, or a connection, finds it up. A failure finds it
+//! down. Requests avoid it for a pause that doubles with each failure in a row. An answer ends the pause. A
+//! connection ends it only where no connection could be had before, since a service may take connections
+//! and serve nobody.
 //!
 //! The log has one warning when an address goes, and one when it comes back.
 
@@ -212,7 +214,8 @@ impl Health {
         lost.said = said.map(|said| cut(said).to_owned()).or(lost.said.take());
     }
 
-    /// Tells of connections that the server has ended since the last call. `idle` is how many idle ones it ever has.
+    /// Tells of connections that the server has ended since the last call. `idle` is how many idle ones it
+    /// ever has.
     pub(crate) fn tell_lost(&self, Named { gate, address }: Named<'_>, idle: u64) {
         let lost = &mut self.state.lock().lost;
         let Lost { busy, said, .. } = std::mem::take(lost);

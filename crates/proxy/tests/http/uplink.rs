@@ -158,8 +158,8 @@ async fn a_client_that_reads_nothing_and_one_that_leaves_hold_up_nobody() {
     }
 }
 
-/// How much had come of the first response, which takes eight seconds on this uplink, when another one had come whole,
-/// before a service that serves one at a time.
+/// How much had come of the first response, which takes eight seconds on this uplink, when another one had
+/// come whole, before a service that serves one at a time.
 async fn before_another(bits: u64, bytes: usize) -> usize {
     let site = gate(one_at_a_time(), &[sized().await], |settings| {
         settings.uplink = Some(UplinkSettings { bits, order: EgressOrder::ShortestRemaining });

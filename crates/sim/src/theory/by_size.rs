@@ -2,11 +2,12 @@
 //!
 //! ρ(x) is the utilization by requests of at most x. Beyond saturation the critical size is where ρ(x) = 1:
 //!
-//! * A smaller request never meets those above the critical size, which are served only where nothing smaller is there. It
-//!   has the response time of a system without them (Bansal and Harchol-Balter, CMU-CS-01-134, 2001).
-//! * A larger one waits until the overload is over and what is as small as itself has been worked off. An overload of
-//!   length τ leaves (ρ(x) − 1)τ of that, which a load of ρ′(x) lets end after (ρ(x) − 1)τ / (1 − ρ′(x)): the busy period
-//!   that begins with that work.
+//! * A smaller request never meets those above the critical size, which are served only where nothing
+//!   smaller is there. It has the response time of a system without them (Bansal and Harchol-Balter,
+//!   CMU-CS-01-134, 2001).
+//! * A larger one waits until the overload is over and what is as small as itself has been worked off. An
+//!   overload of length τ leaves (ρ(x) − 1)τ of that, which a load of ρ′(x) lets end after (ρ(x) − 1)τ / (1
+//!   − ρ′(x)): the busy period that begins with that work.
 
 use super::{POINTS, cumulative};
 

@@ -191,7 +191,8 @@ fn kill(shared: &Shared, victims: &Victims) -> Result<usize, Failure> {
     Ok(cards.len())
 }
 
-/// Refuses to change a key of the configuration, and says how it is changed. What drivers set of their own accord is no key.
+/// Refuses to change a key of the configuration, and says how it is changed. What drivers set of their own
+/// accord is no key.
 pub(super) fn refuse_key(shared: &Shared, key: &str) -> Result<(), Failure> {
     let settings = shared.settings();
     let Some(row) = settings.console.config.iter().find(|row| row.key == key) else { return Ok(()) };

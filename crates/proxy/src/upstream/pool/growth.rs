@@ -175,7 +175,8 @@ impl Pools {
 }
 
 impl State {
-    /// Whether limits of its role and database leave room for another connection, beside those that are being opened.
+    /// Whether limits of its role and database leave room for another connection, beside those that are
+    /// being opened.
     fn limits_allow(&self, index: usize, pool: &Pool) -> bool {
         pool.size + pool.opening == 0 || self.limits_leave(index) > i64::from(pool.opening)
     }

@@ -14,12 +14,12 @@ pub(super) struct Samples<'a, 'e> {
     pub(super) gate: Option<&'a str>,
 }
 
-/// A gauge without labels, where there is a value.
-pub(super) fn number(&mut self, value: Option<u32>) -> fmt::Result {
-    value.map_or(Ok(()), |value| self.gauge(&[], f64::from(value)))
-}
-
 impl Samples<'_, '_> {
+    /// A gauge without labels, where there is a value.
+    pub(super) fn number(&mut self, value: Option<u32>) -> fmt::Result {
+        value.map_or(Ok(()), |value| self.gauge(&[], f64::from(value)))
+    }
+
     pub(super) fn gauge(&mut self, labels: &[&str], value: f64) -> fmt::Result {
         let labels = self.labels(labels);
         if labels.is_empty() {

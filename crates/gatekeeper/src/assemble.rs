@@ -334,10 +334,6 @@ fn announce(gate: &config::Gate, bound: &Bound) {
             tracing::info!(gate = name, %listen, %upstream, "observing: nothing waits, nothing is refused");
         }
     }
-    let connections = match gate.connections {
-        Connections::Fixed(connections) => connections.to_string(),
-        Connections::Found { .. } => "auto".to_owned(),
-    };
     let capacity = config::capacity_text(policy.capacity);
     let long_limit = match gate.long_limit {
         LongLimit::Auto => "auto".to_owned(),
@@ -346,7 +342,8 @@ fn announce(gate: &config::Gate, bound: &Bound) {
     };
     tracing::info!(
         gate = name,
-        connections,
+        connections = policy.connections,
+        finds_connections = matches!(gate.connections, Connections::Found { .. }),
         capacity,
         long_limit,
         order = match policy.order {

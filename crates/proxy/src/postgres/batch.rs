@@ -163,13 +163,8 @@ pub(crate) fn answer_locally(
 ) -> Option<Answered> {
     let before = transaction.clone();
     let refused = matches!(transaction, Transaction::Refused(_));
-    let mut answer = Local {
-        out: BytesMut::new(),
-        parsed: parsed.iter(),
-        bound: HashMap::new(),
-        binds: false,
-        failed: false,
-    };
+    let mut answer =
+        Local { out: BytesMut::new(), parsed: parsed.iter(), bound: HashMap::new(), failed: false };
     let mut undo = Vec::new();
     let mut synced = false;
     let mut is_ours = true;
@@ -192,7 +187,7 @@ pub(crate) fn answer_locally(
     }
     // What follows in the batch may use the portal, and be the server's.
     let ends = synced && (answer.bound.is_empty() || matches!(transaction, Transaction::Idle));
-    if is_ours && (ends || refused || answer.failed || !answer.binds) {
+    if is_ours && (ends || refused || answer.failed || !synced && answer.bound.is_empty()) {
         return Some(Answered { out: answer.out, length: bytes.len(), skips: answer.failed });
     }
     *transaction = before;
@@ -205,8 +200,6 @@ struct Local<'a> {
     parsed: std::collections::vec_deque::Iter<'a, Arc<Prepared>>,
     /// Portals of this batch.
     bound: HashMap<Vec<u8>, Arc<Prepared>>,
-    /// Something was bound.
-    binds: bool,
     /// An error was answered: all up to the Sync is skipped.
     failed: bool,
 }
@@ -269,7 +262,6 @@ impl Local<'_> {
                     return false;
                 }
                 self.bound.insert(key(portal).to_vec(), statement);
-                self.binds = true;
                 backend::write_bind_complete(&mut self.out);
             }
             Message::Describe { target, name } => {

@@ -35,7 +35,7 @@ use crate::time::Instant;
 use crate::work::Work;
 use ewma::Ewma;
 use fixed::Fixed;
-use moving_average::MovingAverage;
+pub(crate) use moving_average::MovingAverage;
 use variation::Variation;
 
 /// A sample counts for at most so many times what was expected. In the paper, variation within a type reaches a factor

@@ -6,14 +6,14 @@
 //!
 //! | order | key |
 //! |---|---|
-//! | fair | the turn: round robin with a quantum |
+//! | fair | the turn: round robin with a quantum (one band) |
 //! | SRPT | the remaining bytes, then the order of opening |
 //! | bands | the band of the remaining bytes, then the turn |
 //!
 //! **Remaining bytes.** Of a response of known size they are known. Of another one they are its estimate less
 //! what was sent, until the estimate is used up. From then on, and where nothing is known, what was sent
-//! stands for what remains. That is least attained service, and right for heavy tails: who has sent much has
-//! much left.
+//! stands for what remains. That is least attained service. It is right for heavy tails, where a response that
+//! has sent much has much left.
 //!
 //! **Aging.** `clock.rs` keeps a fair system beside the real one, driven by the bytes that were really sent.
 //! A response is *overdue* when a fair share would have sent its size [`EgressPolicy::aging`] times over.
@@ -22,25 +22,26 @@
 //!
 //! **Rate.** With [`EgressPolicy::rate`] turns are paced so that the queue forms here and not in the kernel.
 //!
-//! **Bounds.** Each call takes O(log n). There are at most `streams_max` streams. [`Egress::room`] bounds
-//! what waits: at most `held_max` in all, beside one quantum for each stream, without which a stream that
-//! isn't read would stop others.
+//! **Bounds.** Each call takes O(log n). There are at most `streams_max` streams. The scheduler counts bytes and
+//! holds none. The shell offers only what a client takes, so a slow client costs no turn.
 
 mod clock;
 mod cutoffs;
-mod sizes;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
+use crate::cost::MovingAverage;
 use crate::request::RequestType;
 use crate::time::{Duration, Instant};
 use clock::FairClock;
 use cutoffs::Bands;
-use sizes::Sizes;
 
 /// How far a pace may be caught up with, so that a timer's delay costs no rate.
 const CATCH_UP: Duration = Duration::from_millis(2);
+
+/// The mean size of a type is that of its last responses; this many.
+const SIZES: u32 = 64;
 
 /// How the responses share the uplink.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,13 +71,6 @@ impl Cutoffs {
     pub fn published() -> Self {
         Self::Fixed(cutoffs::PUBLISHED.to_vec())
     }
-
-    /// The paper's five bands below one for SYN-ACKs and other packets without data.
-    pub fn published_with_control() -> Self {
-        let mut all = alloc::vec![cutoffs::CONTROL];
-        all.extend(cutoffs::PUBLISHED);
-        Self::Fixed(all)
-    }
 }
 
 /// What governs an uplink.
@@ -92,10 +86,6 @@ pub struct EgressPolicy {
     pub rate: Option<u64>,
     /// Most responses at once.
     pub streams_max: usize,
-    /// Most bytes that wait in all, beside one quantum for each response.
-    pub held_max: u64,
-    /// Most bytes that wait of one response.
-    pub window: u64,
     /// Most request types whose sizes are learned.
     pub types_max: usize,
 }
@@ -108,8 +98,6 @@ impl Default for EgressPolicy {
             quantum: 16 * 1024,
             rate: None,
             streams_max: 65_536,
-            held_max: 64 << 20,
-            window: 256 * 1024,
             types_max: 1_000,
         }
     }
@@ -148,13 +136,6 @@ pub enum Ending {
     Broken,
 }
 
-/// Whether the client takes bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Client {
-    Takes,
-    Full,
-}
-
 /// How a response stands in the fair system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
@@ -173,7 +154,6 @@ struct Record {
     guess: u64,
     sent: u64,
     waiting: u64,
-    client: Client,
     /// Its place in the round robin: how many grants there were when it had its last, or became ready.
     place: u64,
     /// Its key in the set of those that are ready, if it is there.
@@ -192,7 +172,7 @@ impl Record {
     }
 
     fn is_ready(&self) -> bool {
-        self.waiting > 0 && self.client == Client::Takes
+        self.waiting > 0
     }
 }
 
@@ -203,7 +183,8 @@ type Key = (u64, u64, Stream);
 pub struct Egress {
     policy: EgressPolicy,
     bands: Bands,
-    sizes: Sizes,
+    /// The mean size of each type that was seen. A type beyond `types_max` isn't learned.
+    sizes: BTreeMap<RequestType, MovingAverage>,
     streams: BTreeMap<Stream, Record>,
     ready: BTreeSet<Key>,
     /// Overdue and ready, by the point at which they became overdue.
@@ -211,7 +192,6 @@ pub struct Egress {
     clock: FairClock,
     opened: u64,
     grants: u64,
-    held: u64,
     /// When the uplink has sent what was given.
     free: Instant,
     /// Whether the next turn belongs to an overdue response.
@@ -229,12 +209,13 @@ impl Egress {
     pub fn new(policy: EgressPolicy) -> Self {
         let fixed = match &policy.order {
             EgressOrder::Bands(Cutoffs::Fixed(cutoffs)) => Some(&cutoffs[..]),
-            EgressOrder::Bands(Cutoffs::Learned) | EgressOrder::Fair | EgressOrder::ShortestRemaining => None,
+            EgressOrder::Bands(Cutoffs::Learned) => None,
+            EgressOrder::Fair | EgressOrder::ShortestRemaining => Some(&[][..]),
         };
         let aging = policy.aging.filter(|aging| aging.is_finite()).map(|aging| aging.max(1.0));
         Self {
             bands: Bands::new(fixed),
-            sizes: Sizes::new(policy.types_max),
+            sizes: BTreeMap::new(),
             clock: FairClock::new(aging, policy.streams_max.saturating_mul(2)),
             policy: EgressPolicy { quantum: policy.quantum.max(1), ..policy },
             streams: BTreeMap::new(),
@@ -242,7 +223,6 @@ impl Egress {
             overdue: BTreeSet::new(),
             opened: 0,
             grants: 0,
-            held: 0,
             free: Instant::ZERO,
             owed: Owed::Order,
         }
@@ -260,46 +240,26 @@ impl Egress {
                 self.bands.observe(size);
                 size
             }
-            Size::OfType(kind) => self.sizes.of(kind).unwrap_or(0),
+            Size::OfType(kind) => self.sizes.get(&kind).map_or(0, MovingAverage::mean),
             Size::Unknown => 0,
         };
         let guess = if guess > 0 { guess } else { u64::from(self.policy.quantum) };
         let size = match size {
-            Size::OfType(kind) if self.sizes.of(kind).is_none() => Size::Unknown,
+            Size::OfType(kind) if !self.sizes.contains_key(&kind) => Size::Unknown,
             size => size,
         };
-        let record = Record {
-            size,
-            guess,
-            sent: 0,
-            waiting: 0,
-            client: Client::Takes,
-            place: 0,
-            key: None,
-            standing: Standing::Paused(0),
-        };
+        let record =
+            Record { size, guess, sent: 0, waiting: 0, place: 0, key: None, standing: Standing::Paused(0) };
         self.streams.insert(stream, record);
         Some(stream)
     }
 
-    /// So many more bytes of a response wait to be sent.
+    /// A response has these bytes more that wait to be sent.
     pub fn offer(&mut self, stream: Stream, bytes: u64) {
         self.change(stream, |record| record.waiting = record.waiting.saturating_add(bytes));
-        if self.streams.contains_key(&stream) {
-            self.held = self.held.saturating_add(bytes);
-        }
     }
 
-    /// How many more bytes of a response may be read from the service now.
-    pub fn room(&self, stream: Stream) -> u64 {
-        let Some(record) = self.streams.get(&stream) else { return 0 };
-        let own = self.policy.window.saturating_sub(record.waiting);
-        let all = self.policy.held_max.saturating_sub(self.held);
-        own.min(all.max(u64::from(self.policy.quantum).saturating_sub(record.waiting)))
-    }
-
-    /// Whose turn it is, and for how many bytes. They count as sent: what isn't written is put back by
-    /// [`Egress::blocked`].
+    /// Whose turn it is, and for how many bytes. They count as sent.
     pub fn next(&mut self, now: Instant) -> Option<Grant> {
         if self.policy.rate.is_some() && self.free > now {
             return None;
@@ -308,7 +268,6 @@ impl Egress {
         let record = self.streams.get(&stream)?;
         let bytes = record.waiting.min(u64::from(self.policy.quantum));
         self.grants += 1;
-        self.held = self.held.saturating_sub(bytes);
         self.send(stream, bytes);
         self.pace(now, bytes);
         Some(Grant { stream, bytes })
@@ -319,59 +278,22 @@ impl Egress {
         (!self.ready.is_empty()).then_some(self.free)
     }
 
-    /// So many bytes of a turn weren't written: the client takes no more until [`Egress::writable`].
-    pub fn blocked(&mut self, stream: Stream, unwritten: u64) {
-        let Some(record) = self.streams.get(&stream) else { return };
-        let unwritten = unwritten.min(record.sent);
-        self.held = self.held.saturating_add(unwritten);
-        self.change(stream, |record| {
-            record.sent -= unwritten;
-            record.waiting = record.waiting.saturating_add(unwritten);
-            record.client = Client::Full;
-        });
-    }
-
-    /// The client takes bytes again.
-    pub fn writable(&mut self, stream: Stream) {
-        self.change(stream, |record| record.client = Client::Takes);
-    }
-
     /// A response has ended.
     pub fn close(&mut self, stream: Stream, kind: Option<RequestType>, ending: Ending) {
-        let Some(record) = self.streams.get(&stream) else { return };
-        self.held = self.held.saturating_sub(record.waiting);
         self.change(stream, |record| record.waiting = 0);
         let Some(record) = self.streams.remove(&stream) else { return };
         if ending == Ending::Broken {
             self.clock.forget(stream);
             return;
         }
-        if let Some(kind) = kind {
-            self.sizes.learn(kind, record.sent);
+        if let Some(kind) = kind
+            && (self.sizes.len() < self.policy.types_max || self.sizes.contains_key(&kind))
+        {
+            self.sizes.entry(kind).or_insert_with(|| MovingAverage::new(SIZES)).learn(record.sent);
         }
         if !matches!(record.size, Size::Known(_)) {
             self.bands.observe(record.sent);
         }
-    }
-
-    /// How many responses there are.
-    pub fn streams(&self) -> usize {
-        self.streams.len()
-    }
-
-    /// How many responses are overdue and have something to send.
-    pub fn overdue(&self) -> usize {
-        self.overdue.len()
-    }
-
-    /// How many bytes wait.
-    pub fn held(&self) -> u64 {
-        self.held
-    }
-
-    /// Where the bands end now.
-    pub fn cutoffs(&self) -> &[u64] {
-        self.bands.cutoffs()
     }
 
     fn choose(&mut self) -> Option<Stream> {
@@ -443,9 +365,10 @@ impl Egress {
             return;
         }
         let key = match self.policy.order {
-            EgressOrder::Fair => (0, record.place, stream),
             EgressOrder::ShortestRemaining => (record.remaining(), 0, stream),
-            EgressOrder::Bands(_) => (self.bands.of(record.remaining()), record.place, stream),
+            EgressOrder::Fair | EgressOrder::Bands(_) => {
+                (self.bands.of(record.remaining()), record.place, stream)
+            }
         };
         record.key = Some(key);
         self.ready.insert(key);

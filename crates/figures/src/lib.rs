@@ -17,7 +17,6 @@ mod shop;
 pub mod uplink;
 mod yaksha;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 pub use digest::{Digest, Kind, Measured, Metric, Moment};
@@ -42,13 +41,7 @@ pub struct Places {
 /// What is wrong with a scenario, or with a file that can't be written.
 pub fn generate(places: &Places, length: Length, progress: &Progress) -> Result<(), Error> {
     let figures = figures(&places.scenarios, length, progress)?;
-    let directory = places.page.parent().unwrap_or(Path::new("")).join("figures");
-    fs::create_dir_all(&directory).map_err(|source| Error::file("make", &directory, source))?;
-    for figure in &figures {
-        figure.draw(&directory)?;
-    }
-    let text = page::fill(TEMPLATE, &figures)?;
-    fs::write(&places.page, text).map_err(|source| Error::file("write", &places.page, source))
+    page::write(&places.page, TEMPLATE, &figures)
 }
 
 /// All figures.

@@ -13,11 +13,13 @@ use std::fs;
 use std::path::Path;
 
 use admission::{Duration, EgressOrder, EgressPolicy};
+use sim::plot::{Panel, Plot};
 use sim::uplink::{Bytes, Download, Queue, poisson};
 
 use crate::error::Error;
-use crate::figure::Figure;
+use crate::figure::{Drawing, Figure};
 use crate::page;
+use crate::results::Progress;
 
 pub(crate) use run::{Case, Digest, play};
 
@@ -33,6 +35,8 @@ pub struct Plan {
     pub seconds: u64,
     /// A recorded trace instead of the generated NASA trace.
     pub trace: Option<Vec<Download>>,
+    /// How far it has come.
+    pub progress: Progress,
 }
 
 impl Plan {
@@ -66,6 +70,14 @@ pub(crate) fn gate(order: EgressOrder, aging: Option<f64>) -> Queue {
     Queue::Gate(EgressPolicy { order, aging, quantum: 1_460, ..EgressPolicy::default() })
 }
 
+/// A figure whose curves are one for each of [`ORDERS`].
+fn plotted(id: &str, said: [&str; 2], (axis, seconds): (&'static str, f64), panels: Vec<Panel>) -> Figure {
+    let [title, subtitle] = said.map(str::to_owned);
+    let variants = ORDERS.map(str::to_owned).to_vec();
+    let plot = Plot { title, subtitle, variants, marks: None, axis, seconds, panels };
+    Figure { id: id.to_owned(), drawing: Some(Drawing::Plot(plot)), table: String::new() }
+}
+
 /// Runs everything, and writes the page and its figures beside it.
 ///
 /// # Errors
@@ -74,13 +86,7 @@ pub fn write_page(plan: &Plan, path: &Path) -> Result<(), Error> {
     let mut figures: Vec<Figure> = overload::figures(plan);
     figures.extend(workloads::figures(plan));
     figures.extend(setups::figures(plan));
-    let directory = path.parent().unwrap_or(Path::new("")).join("figures");
-    fs::create_dir_all(&directory).map_err(|source| Error::file("make", &directory, source))?;
-    for figure in &figures {
-        figure.draw(&directory)?;
-    }
-    let text = page::fill(TEMPLATE, &figures)?;
-    fs::write(path, text).map_err(|source| Error::file("write", path, source))
+    page::write(path, TEMPLATE, &figures)
 }
 
 /// A trace as a file of lines `seconds,bytes[,status…]` behind a heading; answers other than 200 are left

@@ -167,7 +167,7 @@ fn a_roles_limit_bounds_its_own_pools() {
     assert_eq!(connections, 6, "{why}");
     assert!(why.starts_with("limits of roles or databases allow 6; the server: "), "{why}");
     until("six are ann's", &gate, || {}, |_| processes(&mut administrator, "usename = 'ann'") == 6);
-    // Who has no limit isn't bounded by hers.
+    // A role without a limit isn't bounded by hers.
     let others: Vec<_> = (0..10).map(|_| Client::login(gate.port(), "bob", DATABASE)).collect();
     until("ten are bob's", &gate, || {}, |_| processes(&mut administrator, "usename = 'bob'") == 10);
     assert!(found(&gate).0 > 16, "{:?}", found(&gate));

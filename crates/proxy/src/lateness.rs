@@ -1,6 +1,6 @@
 //! Whether a gate keeps up with its own clients, and what it does when it doesn't.
 //!
-//! A gate whose processor is short reads what has waited too long, and answers who has gone. Refusing
+//! A gate whose processor is short reads what has waited too long, and answers clients that have gone. Refusing
 //! doesn't help: to read a head and to answer it is half of what passing it on takes. So what can't be
 //! served has to cost nearly nothing, and is left where it is: newcomers in the kernel's queue, which is
 //! made short meanwhile and turns the rest away by itself. Of those who are there already some are answered

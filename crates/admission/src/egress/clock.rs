@@ -16,7 +16,7 @@ use super::Stream;
 /// Fraction bits of the clock.
 const FRACTION: u32 = 32;
 
-/// So many bytes on the fair clock.
+/// Bytes on the fair clock.
 pub(super) fn units(bytes: u64) -> u128 {
     u128::from(bytes) << FRACTION
 }
@@ -92,7 +92,7 @@ impl FairClock {
         }
     }
 
-    /// So many bytes were really sent.
+    /// The uplink has really sent these bytes.
     pub(super) fn advance(&mut self, bytes: u64) {
         let mut left = units(bytes);
         while let Some(&(ends, stream)) = self.served.first() {

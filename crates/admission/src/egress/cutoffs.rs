@@ -12,8 +12,6 @@ use super::Cutoffs;
 
 /// The cutoffs of the paper's experiments, in bytes.
 pub(super) const PUBLISHED: [u64; 4] = [1_000, 2_000, 5_000, 50_000];
-/// The end of the band of packets without data.
-pub(super) const CONTROL: u64 = 100;
 
 /// The part of responses below the first cutoff.
 const BELOW_FIRST: f64 = 0.5;
@@ -23,7 +21,7 @@ const BELOW_LAST: f64 = 0.9925;
 const KNOWN: u32 = 256;
 /// How often cutoffs are learned anew, in responses.
 const PERIOD: u32 = 64;
-/// So many sizes are remembered.
+/// How many sizes count.
 const WINDOW: u32 = 16_384;
 /// Buckets for each doubling.
 const PER_OCTAVE: f64 = 8.0;
@@ -56,10 +54,6 @@ impl Bands {
                 Self { cutoffs: PUBLISHED.to_vec(), learned: Some(counts) }
             }
         }
-    }
-
-    pub(super) fn cutoffs(&self) -> &[u64] {
-        &self.cutoffs
     }
 
     /// The band of a response of which so much remains; 0 goes first.
@@ -119,13 +113,13 @@ mod tests {
     #[test]
     fn learned_cutoffs_have_half_below_the_first_and_less_than_one_percent_above_the_last() {
         let mut bands = Bands::new(None);
-        assert_eq!(bands.cutoffs(), PUBLISHED);
+        assert_eq!(bands.cutoffs, PUBLISHED);
         // Sizes uniform in the logarithm, from 100 bytes to 100 MB, in an order that mixes them.
         let sizes: Vec<f64> =
             (0..10_000_u32).map(|at| libm::exp10(2.0 + 6.0 * f64::from(at * 7_919 % 10_000) / 1e4)).collect();
         sizes.iter().for_each(|&size| bands.observe(size as u64));
         let above = |cutoff: u64| sizes.iter().filter(|&&size| size >= cutoff as f64).count();
-        let cutoffs = bands.cutoffs();
+        let cutoffs = &bands.cutoffs;
         assert!((4_800..=5_200).contains(&above(cutoffs[0])), "{cutoffs:?}");
         assert!((50..=100).contains(&above(cutoffs[3])), "{cutoffs:?}");
         let steps = cutoffs.windows(2).map(|pair| pair[1] as f64 / pair[0] as f64);
@@ -139,6 +133,6 @@ mod tests {
         let mut bands = Bands::new(None);
         (0..20_000).for_each(|_| bands.observe(1_000));
         (0..40_000).for_each(|_| bands.observe(1_000_000));
-        assert!(bands.cutoffs()[0] > 900_000, "{:?}", bands.cutoffs());
+        assert!(bands.cutoffs[0] > 900_000, "{:?}", bands.cutoffs);
     }
 }

@@ -65,14 +65,6 @@ fn within_a_band_responses_are_alike_and_a_shrinking_one_rises() {
 }
 
 #[test]
-fn a_packet_without_data_has_a_band_of_its_own() {
-    let mut egress = uplink(EgressOrder::Bands(Cutoffs::published_with_control()));
-    let small = known(&mut egress, 200);
-    let control = known(&mut egress, 40);
-    assert_eq!(drain(&mut egress), [control, small]);
-}
-
-#[test]
 fn of_responses_of_unknown_size_the_one_that_has_sent_least_goes_first() {
     let mut egress = uplink(EgressOrder::ShortestRemaining);
     let old = egress.open(Size::Unknown).unwrap();
@@ -119,19 +111,6 @@ fn a_response_larger_than_its_estimate_counts_by_what_it_has_sent() {
 }
 
 #[test]
-fn what_a_client_does_not_take_is_put_back_and_others_go_on() {
-    let mut egress = uplink(EgressOrder::ShortestRemaining);
-    let [small, large] = [800, 2_000].map(|bytes| known(&mut egress, bytes));
-    let grant = egress.next(Instant::ZERO).unwrap();
-    assert_eq!(grant, Grant { stream: small, bytes: 800 });
-    egress.blocked(small, 300);
-    assert_eq!(egress.held(), 2_300);
-    assert_eq!(egress.next(Instant::ZERO).unwrap().stream, large);
-    egress.writable(small);
-    assert_eq!(egress.next(Instant::ZERO).unwrap(), Grant { stream: small, bytes: 300 });
-}
-
-#[test]
 fn turns_are_paced_at_the_rate_and_a_delayed_timer_costs_none_of_it() {
     let policy = EgressPolicy { rate: Some(1_000_000), quantum: 1_000, ..EgressPolicy::default() };
     let mut egress = Egress::new(policy);
@@ -157,20 +136,6 @@ fn there_are_no_more_responses_than_may_be() {
     assert!(egress.open(Size::Unknown).is_some() && egress.open(Size::Unknown).is_none());
     egress.close(first, None, Ending::Broken);
     assert!(egress.open(Size::Unknown).is_some());
-}
-
-#[test]
-fn what_waits_is_bounded_and_a_response_that_nobody_reads_stops_no_other() {
-    let policy = EgressPolicy { held_max: 5_000, window: 4_000, quantum: 1_000, ..EgressPolicy::default() };
-    let mut egress = Egress::new(policy);
-    let [idle, other] = [(); 2].map(|()| egress.open(Size::Unknown).unwrap());
-    assert_eq!(egress.room(idle), 4_000);
-    egress.offer(idle, 4_000);
-    assert_eq!((egress.room(idle), egress.room(other)), (0, 1_000));
-    egress.offer(other, 1_000);
-    assert_eq!(egress.room(other), 0);
-    let third = egress.open(Size::Unknown).unwrap();
-    assert_eq!(egress.room(third), 1_000);
 }
 
 /// After how many turns a fair uplink has sent the first response, of `large` bytes, while one of 1000 bytes
@@ -230,8 +195,7 @@ fn without_aging_a_large_response_waits_as_long_as_there_are_small_ones() {
 enum Step {
     Open(u64, u8),
     Offer(usize, u64),
-    Next(u8),
-    Writable(usize),
+    Next,
     Close(usize, bool),
 }
 
@@ -239,8 +203,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         (1..50_000_u64, 0..3_u8).prop_map(|(size, known)| Step::Open(size, known)),
         (0..8_usize, 1..20_000_u64).prop_map(|(stream, bytes)| Step::Offer(stream, bytes)),
-        (0..4_u8).prop_map(Step::Next),
-        (0..8_usize).prop_map(Step::Writable),
+        Just(Step::Next),
         (0..8_usize, any::<bool>()).prop_map(|(stream, whole)| Step::Close(stream, whole)),
     ]
 }
@@ -256,53 +219,43 @@ fn orders() -> impl Strategy<Value = EgressOrder> {
 
 proptest! {
     #[test]
-    fn bytes_are_conserved_and_the_uplink_never_idles_while_a_client_takes_bytes(
+    fn bytes_are_conserved_and_the_uplink_never_idles_while_any_wait(
         order in orders(),
         aging in prop_oneof![Just(None), Just(Some(1.0)), Just(Some(3.0))],
         steps in prop::collection::vec(step(), 1..200),
     ) {
         let policy = EgressPolicy { order, aging, quantum: 1_448, streams_max: 8, ..EgressPolicy::default() };
         let mut egress = Egress::new(policy);
-        // What waits of each, and whether its client takes bytes.
-        let mut all: Vec<(Stream, u64, bool)> = Vec::new();
+        // What waits of each.
+        let mut all: Vec<(Stream, u64)> = Vec::new();
         for step in steps {
             match step {
                 Step::Open(size, known) => {
                     let kind = RequestType(u64::from(known));
                     let size = [Size::Known(size), Size::OfType(kind), Size::Unknown][usize::from(known)];
-                    all.extend(egress.open(size).map(|stream| (stream, 0, true)));
+                    all.extend(egress.open(size).map(|stream| (stream, 0)));
                 }
                 Step::Offer(at, bytes) => if let Some(one) = all.get_mut(at) {
                     egress.offer(one.0, bytes);
                     one.1 += bytes;
                 },
-                Step::Next(left) => {
+                Step::Next => {
                     let grant = egress.next(Instant::ZERO);
-                    prop_assert_eq!(grant.is_some(), all.iter().any(|one| one.1 > 0 && one.2));
+                    prop_assert_eq!(grant.is_some(), all.iter().any(|one| one.1 > 0));
                     let Some(grant) = grant else { continue };
                     let one = all.iter_mut().find(|one| one.0 == grant.stream).unwrap();
-                    prop_assert!(one.2 && grant.bytes > 0 && grant.bytes <= one.1.min(1_448));
-                    let unwritten = if left == 0 { grant.bytes / 2 } else { 0 };
-                    one.1 -= grant.bytes - unwritten;
-                    if unwritten > 0 {
-                        egress.blocked(one.0, unwritten);
-                        one.2 = false;
-                    }
+                    prop_assert!(grant.bytes > 0 && grant.bytes <= one.1.min(1_448));
+                    one.1 -= grant.bytes;
                 }
-                Step::Writable(at) => if let Some(one) = all.get_mut(at) {
-                    egress.writable(one.0);
-                    one.2 = true;
-                },
                 Step::Close(at, whole) => if at < all.len() {
-                    let (stream, waiting, _) = all.swap_remove(at);
                     // What waits of a response that ends is given up.
-                    let held = egress.held();
+                    let (stream, _) = all.swap_remove(at);
                     egress.close(stream, None, if whole { Ending::Whole } else { Ending::Broken });
-                    prop_assert_eq!(egress.held(), held - waiting);
                 },
             }
-            prop_assert_eq!(egress.held(), all.iter().map(|one| one.1).sum::<u64>());
-            prop_assert_eq!(egress.streams(), all.len());
+            let waiting: u64 = egress.streams.values().map(|record| record.waiting).sum();
+            prop_assert_eq!(waiting, all.iter().map(|one| one.1).sum::<u64>());
+            prop_assert_eq!(egress.streams.len(), all.len());
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::raw::{self, Before, Complaint, Section};
 pub enum LongLimit {
     /// As many as keep the service busy, found from what is observed; the server's cores until then, if it tells.
     Auto,
-    /// So many.
+    /// This number.
     Fixed(u32),
     /// There is no long lane.
     NoLane,
@@ -97,7 +97,7 @@ pub(super) fn read(
         suspend_after: section.read("suspend_after", raw::at_most_a_day),
         after_stall: section.read("after_stall", |value| raw::choice(value, AFTER_STALLS)),
         rejection: rejection::read(section, types),
-        // Of gates that have any, whoever reads their rules says.
+        // The rules of a gate's classes are read elsewhere.
         classes: Vec::new(),
         without: Without::NOTHING,
     };
@@ -105,7 +105,7 @@ pub(super) fn read(
     (policy, long_limit, given.map_or(found, Connections::Fixed))
 }
 
-/// So many; `None` where the server is to be asked.
+/// The number; `None` where the server is to be asked.
 fn read_connections(
     value: &DeValue<'_>,
     protocol: Protocol,

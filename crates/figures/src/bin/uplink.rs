@@ -1,9 +1,11 @@
 //! `uplink`: runs the experiments of the simulated uplink and writes their page.
 
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
+use figures::Progress;
 use figures::uplink::{Plan, read_trace, write_page};
 
 /// The experiments of *Web servers under overload* on a simulated uplink.
@@ -23,11 +25,12 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let Arguments { page, seconds, trace } = Arguments::parse();
+    let progress = if std::io::stderr().is_terminal() { Progress::shown() } else { Progress::hidden() };
     let done = trace
         .as_deref()
         .map(read_trace)
         .transpose()
-        .and_then(|trace| write_page(&Plan { seconds: seconds.max(300), trace }, &page));
+        .and_then(|trace| write_page(&Plan { seconds: seconds.max(300), trace, progress }, &page));
     match done {
         Ok(()) => {
             println!("{}", page.display());

@@ -3,19 +3,19 @@
 use std::fmt::Write as _;
 
 use admission::Duration;
-use sim::plot::{Curve, Panel, Plot, Scale};
+use sim::plot::{Curve, Panel, Scale};
 use sim::uplink::{Bytes, Demand, Phases, Setup, closed_sizes, serve};
 
-use super::{Case, Digest, ORDERS, Plan, play, queue};
-use crate::figure::{Drawing, Figure, seconds, short_seconds};
+use super::{Case, Digest, ORDERS, Plan, play, plotted, queue};
+use crate::figure::{Figure, seconds, short_seconds};
 
 /// How long the overload is looked at.
 const LENGTH: Duration = Duration::from_secs(200);
 
-pub(super) fn figures(_: &Plan) -> Vec<Figure> {
+pub(super) fn figures(plan: &Plan) -> Vec<Figure> {
     let mut figures = vec![closed_loop()];
     for (load, id) in [(1.2, "srpt-06-07"), (1.4, "srpt-06-07-more")] {
-        figures.push(persistent(load, id));
+        figures.push(persistent(plan, load, id));
     }
     figures
 }
@@ -50,7 +50,7 @@ fn closed_loop() -> Figure {
     Figure { id: "srpt-04".to_owned(), drawing: None, table }
 }
 
-fn persistent(load: f64, id: &str) -> Figure {
+fn persistent(plan: &Plan, load: f64, id: &str) -> Figure {
     let trace = Plan::world_cup();
     let cases = ORDERS.map(|order| Case {
         setup: Setup::baseline(queue(order)),
@@ -58,7 +58,7 @@ fn persistent(load: f64, id: &str) -> Figure {
         trace: &trace,
         length: LENGTH,
     });
-    let digests = play(&cases);
+    let digests = play(plan, &cases);
     let mut table = "| | connections at 50 s | at 200 s | first refused | refused by 200 s | \
                      bytes sent | mean of those sent \
                      at 40 s | their first byte | mean of those sent at 150 s |\n\
@@ -83,16 +83,11 @@ fn persistent(load: f64, id: &str) -> Figure {
             around(150, 0),
         );
     }
-    let plot = Plot {
-        title: format!("Figs. 6 and 7: a load of {load} that doesn't end"),
-        subtitle: "10 Mbit/s, sizes of the World Cup, one run".to_owned(),
-        variants: ORDERS.map(str::to_owned).to_vec(),
-        marks: None,
-        axis: "seconds",
-        seconds: LENGTH.as_secs_f64(),
-        panels: panels(&digests),
-    };
-    Figure { id: id.to_owned(), drawing: Some(Drawing::Plot(plot)), table }
+    let said = [
+        &format!("Figs. 6 and 7: a load of {load} that doesn't end"),
+        "10 Mbit/s, sizes of the World Cup, one run",
+    ];
+    Figure { table, ..plotted(id, said, ("seconds", LENGTH.as_secs_f64()), panels(&digests)) }
 }
 
 fn panels(digests: &[Digest]) -> Vec<Panel> {

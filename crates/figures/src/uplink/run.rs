@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use super::Plan;
 use admission::Duration;
 use sim::uplink::{Demand, Download, Phases, Second, Served, Setup, serve};
 
@@ -91,7 +92,8 @@ impl Digest {
 }
 
 /// Runs the cases, and returns what came out in their order.
-pub(crate) fn play(cases: &[Case<'_>]) -> Vec<Digest> {
+pub(crate) fn play(plan: &Plan, cases: &[Case<'_>]) -> Vec<Digest> {
+    plan.progress.begin("the uplink's next figure", cases.iter().map(|case| case.length.as_secs()).sum());
     let next = AtomicUsize::new(0);
     let done = Mutex::new(vec![Digest::default(); cases.len()]);
     let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
@@ -104,6 +106,7 @@ pub(crate) fn play(cases: &[Case<'_>]) -> Vec<Digest> {
                 } {
                     let requests = case.phases.replay(&case.setup, case.trace, case.length);
                     let served = serve(&case.setup, &Demand::Open(requests), case.length + DRAIN, 1);
+                    plan.progress.advance(case.length.as_secs());
                     let digest = Digest::of(&served, case.length);
                     if let Ok(mut done) = done.lock() {
                         done[at] = digest;

@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 
 use admission::Duration;
-use sim::plot::{Curve, Panel, Plot, Scale};
+use sim::plot::{Curve, Panel, Scale};
 use sim::uplink::{Download, Phases, Setup};
 
-use super::{Case, Digest, ORDERS, Plan, play, queue};
-use crate::figure::{Drawing, Figure, percent, seconds, short_seconds};
+use super::{Case, Digest, ORDERS, Plan, play, plotted, queue};
+use crate::figure::{Figure, percent, seconds, short_seconds};
 
 /// A row of Table II: its letter, what changes, and what the paper says of FAIR, of SRPT and of their ratio.
 type Row = (&'static str, fn(&mut Setup), [&'static str; 3]);
@@ -76,7 +76,7 @@ fn table(id: &str, plan: &Plan, trace: &[Download], rows: &[Row]) -> Figure {
             setup
         })
     });
-    let digests = play(&runs(plan, trace, &setups.collect::<Vec<_>>()));
+    let digests = play(plan, &runs(plan, trace, &setups.collect::<Vec<_>>()));
     let mut table = "| | paper: FAIR | SRPT | ratio | FAIR | bands | SRPT | FAIR / bands | \
                      FAIR / SRPT | largest 1 %: FAIR | \
                      SRPT | incomplete: FAIR | \
@@ -128,7 +128,7 @@ fn ranges(plan: &Plan, trace: &[Download]) -> Figure {
                 setup
             })
         });
-        let digests = play(&runs(plan, trace, &setups.collect::<Vec<_>>()));
+        let digests = play(plan, &runs(plan, trace, &setups.collect::<Vec<_>>()));
         let mut curves = vec![Curve::default(); ORDERS.len()];
         // The panels share an axis: each range is drawn from 0 to 100 %.
         let most = values.iter().copied().fold(0.0, f64::max);
@@ -156,16 +156,11 @@ fn ranges(plan: &Plan, trace: &[Download]) -> Figure {
             marks: Vec::new(),
         });
     }
-    let plot = Plot {
-        title: "Figs. 9 and 10, right: mean response time over the range of each factor".to_owned(),
-        subtitle: "W1, 10 Mbit/s, sizes of the World Cup".to_owned(),
-        variants: ORDERS.map(str::to_owned).to_vec(),
-        marks: None,
-        axis: "percent of the range",
-        seconds: 100.0,
-        panels,
-    };
-    Figure { id: "srpt-ranges".to_owned(), drawing: Some(Drawing::Plot(plot)), table }
+    let said = [
+        "Figs. 9 and 10, right: mean response time over the range of each factor",
+        "W1, 10 Mbit/s, sizes of the World Cup",
+    ];
+    Figure { table, ..plotted("srpt-ranges", said, ("percent of the range", 100.0), panels) }
 }
 
 /// Setup H over its range.
@@ -179,7 +174,7 @@ fn impatience(plan: &Plan, trace: &[Download]) -> Figure {
             setup
         })
     });
-    let digests = play(&runs(plan, trace, &setups.collect::<Vec<_>>()));
+    let digests = play(plan, &runs(plan, trace, &setups.collect::<Vec<_>>()));
     let mut table = "| abort after | retries | FAIR | SRPT | ratio | incomplete: FAIR | SRPT |\n\
                      |---:|---:|---:|---:|---:|---:|---:|\n"
         .to_owned();
@@ -205,7 +200,7 @@ fn laboratory(plan: &Plan, trace: &[Download]) -> Figure {
         ORDERS
             .map(|order| Setup { round_trip: Duration::from_micros(micros), ..Setup::baseline(queue(order)) })
     });
-    let digests = play(&runs(plan, trace, &setups.collect::<Vec<_>>()));
+    let digests = play(plan, &runs(plan, trace, &setups.collect::<Vec<_>>()));
     let mut table =
         "| round trip | FAIR | C² | dropped | bands | SRPT |\n|---:|---:|---:|---:|---:|---:|\n".to_owned();
     for (micros, row) in micros.iter().zip(digests.chunks(ORDERS.len())) {

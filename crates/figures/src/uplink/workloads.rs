@@ -3,12 +3,12 @@
 use std::fmt::Write as _;
 
 use admission::{Cutoffs, Duration, EgressOrder};
-use sim::plot::{Panel, Plot, Scale};
+use sim::plot::{Panel, Scale};
 use sim::uplink::{Download, Phases, Queue, Setup};
 
 use super::overload::over_time;
-use super::{Case, Digest, ORDERS, Plan, gate, play, queue};
-use crate::figure::{Drawing, Figure, seconds, short_seconds};
+use super::{Case, Digest, ORDERS, Plan, gate, play, plotted, queue};
+use crate::figure::{Figure, seconds, short_seconds};
 
 /// What of a run is drawn.
 const SHOWN: Duration = Duration::from_secs(200);
@@ -40,7 +40,7 @@ fn workloads(plan: &Plan, trace: &[Download]) -> Vec<Digest> {
     };
     let cases: Vec<_> =
         (1..=COUNT).flat_map(|number| ORDERS.iter().map(move |order| case(number, order))).collect();
-    play(&cases)
+    play(plan, &cases)
 }
 
 /// Fig. 8.
@@ -77,16 +77,19 @@ fn detail(digests: &[Digest]) -> Figure {
         curves: over_time(digests, which, SHOWN),
         marks: Vec::new(),
     };
-    let plot = Plot {
-        title: "Fig. 8: W1, 25 s at a load of 0.2 and 25 s at 1.2, in turn".to_owned(),
-        subtitle: "10 Mbit/s, sizes of the World Cup; the mean of those sent in each second".to_owned(),
-        variants: ORDERS.map(str::to_owned).to_vec(),
-        marks: None,
-        axis: "seconds",
-        seconds: SHOWN.as_secs_f64(),
-        panels: vec![panel("Mean response time", 0), panel("Mean time to the first byte", 1)],
-    };
-    Figure { id: "srpt-08".to_owned(), drawing: Some(Drawing::Plot(plot)), table }
+    let said = [
+        "Fig. 8: W1, 25 s at a load of 0.2 and 25 s at 1.2, in turn",
+        "10 Mbit/s, sizes of the World Cup; the mean of those sent in each second",
+    ];
+    Figure {
+        table,
+        ..plotted(
+            "srpt-08",
+            said,
+            ("seconds", SHOWN.as_secs_f64()),
+            vec![panel("Mean response time", 0), panel("Mean time to the first byte", 1)],
+        )
+    }
 }
 
 /// Figs. 12 and 16.
@@ -142,7 +145,7 @@ fn decomposed(plan: &Plan, trace: &[Download]) -> Figure {
             })
         })
         .collect();
-    let digests = play(&runs);
+    let digests = play(plan, &runs);
     let mut table =
         "| | W1 | dropped | W4 | dropped | refused |\n|---|---:|---:|---:|---:|---:|\n".to_owned();
     for ((name, _), row) in cases.iter().zip(digests.chunks(numbers.len())) {
@@ -179,7 +182,7 @@ fn orders(plan: &Plan, trace: &[Download]) -> Figure {
     let mut table = "| in the gate | mean | C² | 99 % | largest 1 % | \
                      most connections |\n|---|---:|---:|---:|---:|---:|\n"
         .to_owned();
-    for ((name, _), digest) in cases.iter().zip(play(&runs)) {
+    for ((name, _), digest) in cases.iter().zip(play(plan, &runs)) {
         let _ = writeln!(
             table,
             "| {name} | {} | {:.1} | {} | {} | {} |",
@@ -211,7 +214,7 @@ fn aging(plan: &Plan, trace: &[Download]) -> Figure {
             })
         })
         .collect();
-    let digests = play(&runs);
+    let digests = play(plan, &runs);
     let mut table = "| | mean: fair | SRPT | with aging 1 | \
                      slowest of the largest 1 %, in fair times: SRPT | with aging 1 | \
                      their mean: fair | SRPT | with aging 1 |\n\

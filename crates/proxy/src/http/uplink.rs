@@ -7,7 +7,7 @@
 //! a client that reads nothing holds up nobody. Bytes that are granted lie in buffers of hyper and the kernel
 //! until the network takes them.
 //!
-//! Whoever offers bytes also gives what is due. A task gives what becomes due while nobody offers anything;
+//! A response that offers bytes also gives what is due. A task gives what becomes due while nobody offers anything;
 //! it ends with the uplink. One lock guards the scheduler and what was granted; it is never held across an
 //! await.
 
@@ -44,7 +44,7 @@ pub struct UplinkSettings {
     pub order: EgressOrder,
 }
 
-/// What of a response was granted, and who waits for more.
+/// The bytes of a response that were granted, and the task that waits for more.
 #[derive(Debug, Default)]
 struct Granted {
     bytes: u64,

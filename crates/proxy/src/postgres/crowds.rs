@@ -99,7 +99,7 @@ mod tests {
         assert!(crowds.enter("eve", "shop", shares).is_err());
         drop(first);
         assert!(crowds.enter("ann", "shop", shares).is_ok());
-        assert_eq!(crowds.users.0.lock().len(), 1, "nobody is kept who has gone");
+        assert_eq!(crowds.users.0.lock().len(), 1, "a user that has gone is not kept");
         assert!(crowds.enter("bob", "shop", Shares::default()).is_ok());
     }
 }

@@ -15,14 +15,14 @@ use crate::stream::Peer;
 const LINES_MAX: u32 = 5;
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Who asks for a session. Nothing is known of a client that hasn't said it.
+/// The client of a login, as far as it has said.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Who {
+pub(crate) struct Caller {
     user: Option<String>,
     database: Option<String>,
 }
 
-impl Who {
+impl Caller {
     /// As the client says by its start-up parameters. The database is the user's, if it names none.
     pub(crate) fn by(parameters: &[(String, String)]) -> Self {
         let of = |name: &str| {
@@ -49,7 +49,7 @@ impl FailedLogins {
     /// One more has failed.
     pub(crate) fn note(
         &self,
-        (gate, who, peer): (&str, &Who, Peer),
+        (gate, caller, peer): (&str, &Caller, Peer),
         (sqlstate, reason): (&str, &dyn Display),
     ) {
         let (now, mut lately) = (Instant::now(), self.0.lock());
@@ -62,7 +62,7 @@ impl FailedLogins {
         }
         lately.lines += 1;
         drop(lately);
-        let (user, database) = (who.user.as_deref(), who.database.as_deref());
+        let (user, database) = (caller.user.as_deref(), caller.database.as_deref());
         tracing::warn!(gate, user, database, address = %peer, sqlstate, %reason, "login failed");
     }
 
@@ -81,10 +81,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_flood_of_failed_logins_is_a_few_lines_and_a_number() {
-        let (failed, who) = (FailedLogins::default(), Who::default());
+        let (failed, caller) = (FailedLogins::default(), Caller::default());
         let fail = |count: u32| {
             for _ in 0..count {
-                failed.note(("shop", &who, Peer::Unix), ("28P01", &"no"));
+                failed.note(("shop", &caller, Peer::Unix), ("28P01", &"no"));
             }
         };
         fail(LINES_MAX + 7);
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn the_database_is_the_users_own_if_none_is_named() {
-        let who = Who::by(&[("user".to_owned(), "ann".to_owned())]);
-        assert_eq!((who.user.as_deref(), who.database.as_deref()), (Some("ann"), Some("ann")));
+        let caller = Caller::by(&[("user".to_owned(), "ann".to_owned())]);
+        assert_eq!((caller.user.as_deref(), caller.database.as_deref()), (Some("ann"), Some("ann")));
     }
 }

@@ -35,7 +35,7 @@ use wire::postgres::startup::{parameter, user};
 use super::auth::{Credentials, Method};
 use super::cancel::Registration;
 use super::console::{self, Visitor};
-use super::failed::Who;
+use super::failed::Caller;
 use super::message::{MESSAGE_MAX, Message, Sender};
 use super::parameters::Parameters;
 use super::refusal::Refusal;
@@ -107,8 +107,8 @@ struct Login<'a> {
     client: Stream,
     /// Read from the client and not yet looked at.
     input: BytesMut,
-    /// Who asks, for the log.
-    who: Who,
+    /// For the log.
+    caller: Caller,
     /// Why the client was denied, which it isn't told.
     why: Option<String>,
 }
@@ -145,7 +145,7 @@ pub(crate) async fn login(shared: &Arc<Shared>, client: Stream) -> Option<Logged
     };
     // Without a client, TLS has failed.
     let Opening { client: Some(client), input, .. } = opening else { return None };
-    let mut login = Login { shared, client, input, who: Who::default(), why: None };
+    let mut login = Login { shared, client, input, caller: Caller::default(), why: None };
     let outcome = match wish {
         Err(end @ (End::Silent | End::Cancel { .. } | End::Refused(_))) => Err(end),
         wish => tokio::select! {
@@ -154,7 +154,7 @@ pub(crate) async fn login(shared: &Arc<Shared>, client: Stream) -> Option<Logged
         },
     };
     drop(unfinished);
-    let Login { client, input: client_input, who, why, .. } = login;
+    let Login { client, input: client_input, caller, why, .. } = login;
     let gate = shared.driver.name();
     match outcome {
         Ok(Session { parameters, reported, lease, server, cancel, places }) => {
@@ -184,7 +184,7 @@ pub(crate) async fn login(shared: &Arc<Shared>, client: Stream) -> Option<Logged
             if blame == Blame::Credentials {
                 note_failure(shared, peer);
             }
-            shared.failed.note((gate, &who, peer), (&sqlstate, &message));
+            shared.failed.note((gate, &caller, peer), (&sqlstate, &message));
             farewell(client, &[]).await;
         }
         Err(End::Refused(refusal)) => {
@@ -197,7 +197,7 @@ pub(crate) async fn login(shared: &Arc<Shared>, client: Stream) -> Option<Logged
                 (Refusal::Password(_), Some(why)) => why,
                 _ => &refusal,
             };
-            shared.failed.note((gate, &who, peer), (refusal.sqlstate(), reason));
+            shared.failed.note((gate, &caller, peer), (refusal.sqlstate(), reason));
             let mut out = BytesMut::new();
             refusal.write(&mut out);
             farewell(client, &out).await;
@@ -225,7 +225,9 @@ impl<'a> Login<'a> {
         let settings = shared.settings();
         let auth = &settings.auth;
         match &wish {
-            Ok(Wish { parameters, .. }) | Err(End::Knocks(parameters)) => self.who = Who::by(parameters),
+            Ok(Wish { parameters, .. }) | Err(End::Knocks(parameters)) => {
+                self.caller = Caller::by(parameters);
+            }
             Err(_) => {}
         }
         let may_try = shared.failures.may_try(Instant::now(), self.client.peer(), auth.settings.failures_max);

@@ -26,7 +26,7 @@ const IDLE_READ: usize = 1024;
 /// The most that an idle connection may say between two looks. More than this is no ParameterStatus or notice.
 const IDLE_READS_MAX: usize = 64;
 
-/// So many bytes of notifications are kept for a session while the gate asks something; then no more.
+/// The most bytes of notifications that are kept for a session while the gate asks something.
 const NOTIFIED_MAX: usize = 1024 * 1024;
 
 /// Numbers the connections, for the log.

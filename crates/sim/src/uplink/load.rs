@@ -150,7 +150,7 @@ impl Phases {
     }
 }
 
-/// So many requests at random times, one a second on average.
+/// This number of requests at random times, one a second on average.
 pub fn poisson(bytes: &Bytes, count: usize, seed: u64) -> Vec<Download> {
     let mut arrivals = Chance::new(seed, Purpose::Arrivals, 0);
     let mut at = 0.0;
@@ -163,7 +163,7 @@ pub fn poisson(bytes: &Bytes, count: usize, seed: u64) -> Vec<Download> {
         .collect()
 }
 
-/// So many sizes.
+/// This number of sizes.
 pub fn closed_sizes(bytes: &Bytes, count: usize, seed: u64) -> Vec<u64> {
     let mut chance = Chance::new(seed, Purpose::ServiceTimes, 0);
     (0..count).map(|_| bytes.draw(&mut chance)).collect()

@@ -28,7 +28,7 @@ pub(super) enum Load {
 /// What the link may send next.
 pub(super) enum Next {
     Packet(Packet),
-    /// This connection may send a segment, for so many bytes that it had offered.
+    /// This connection may send a segment, for these bytes that it had offered.
     Connection(u32, u64),
 }
 
@@ -69,7 +69,7 @@ impl Before {
         }
     }
 
-    /// A packet that nobody asked for; so much of its response remains (nothing, if it carries no data).
+    /// A packet that nobody asked for. `remaining`: of its response, 0 if it carries no data.
     pub(super) fn push(&mut self, packet: Packet, remaining: u64) -> Result<(), Dropped> {
         let (queue, length) = match self {
             Self::Kernel { cutoffs, length, bands } => {
@@ -108,7 +108,7 @@ impl Before {
         }
     }
 
-    /// So many more bytes of a response may be sent. Nothing, in the kernel, which is never asked.
+    /// A response has these bytes more to send. The kernel is never asked, so nothing changes there.
     pub(super) fn offer(&mut self, connection: u32, bytes: u64) {
         if let Self::Gate { egress, connections, .. } = self
             && let Some(&stream) = connections.get(&connection)

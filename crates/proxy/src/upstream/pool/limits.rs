@@ -47,7 +47,7 @@ pub(crate) enum Keep {
 /// How many connections a pool needs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Need {
-    /// So many; never more than it has sessions.
+    /// The most that it may have; never more than it has sessions.
     pub(super) most: u32,
     /// The fewest that were idle since then.
     idle: u32,

@@ -1,7 +1,7 @@
 //! The experiments of *Web servers under overload* (TOIT 2006) on a simulated uplink, and the page that sets
 //! ours beside the paper's.
 //!
-//! A [`Case`] is a setup, loads, and a trace; its [`Digest`] is what the page shows. The page's prose is
+//! A case is a setup, loads, and a trace; its digest is what the page shows. The page's prose is
 //! `uplink.md`.
 
 mod overload;

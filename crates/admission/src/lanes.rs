@@ -26,8 +26,8 @@
 //! * **Shorts keep the service.** Where the lane's limit is found, a long goes before shorts that wait only while fewer longs than
 //!   cores are in flight, and after one has the shorts have the service for as many times its work as `aging` says. In
 //!   overload all longs that wait have lost their patience: one after the other they would take what is short down with
-//!   them, most of all where it holds locks over several round trips (decision 0054). Not where longs hoard the connections that
-//!   shorts come over (`clients.rs`).
+//!   them, most of all where it holds locks over several round trips (`docs/decisions/long-lane.md`). Not where
+//!   longs hoard the connections that shorts come over (`clients.rs`).
 
 mod width;
 

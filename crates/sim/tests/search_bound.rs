@@ -1,5 +1,5 @@
-//! The controller that is to take the place of `auto` (decision 0238), against no gate and the best fixed
-//! number, under a ceiling of 1,000 connections.
+//! The controller that is to take the place of `auto` (`docs/decisions/capacity.md`), against no gate and the
+//! best fixed number, under a ceiling of 1,000 connections.
 
 use admission::{AfterStall, Capacity, Controller, Duration, Instant, LongLimit, Order, Policy, Work};
 use sim::{

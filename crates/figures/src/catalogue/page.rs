@@ -188,8 +188,8 @@ counts in the mean with the time that its client waited. An answer to a client t
 *Best fixed* is the default gate with the best number of connections that is known, without a search for
 another; row 10 has a fixed limit on long requests instead. *Before PostgreSQL* and *before HTTP* are the
 gate without any setting. *With a target* is the gate with the `target` of the row's file. *Laboratory* is
-the gate before PostgreSQL with a controller that is no default yet
-([decision 0238](../decisions/0238-the-bound-rises-freely-and-falls-by-proof.md)) and 1,000 connections.
+the gate before PostgreSQL with a controller that is [no default yet](../decisions/capacity.md) and
+1,000 connections.
 
 The figures are of seeds that nothing is tuned on. A goal is reached when these seeds and those of the file
 reach it; a cell that misses a goal is bold. [The reference](../reference/scenario.md#goal) says what each

@@ -4,7 +4,7 @@
 //! sees. A service that doesn't look at its connections while it computes (a process or a thread for each request, mostly) goes on to
 //! the end, and takes its share of the processor from those who are let in meanwhile. So only our direction of the connection is closed. That
 //! tells the service as much, and what comes back tells when it is done: the end of the connection where it has noticed, or
-//! the beginning of a response. Until then the request keeps its place (decision 0189).
+//! the beginning of a response. Until then the request keeps its place (`docs/decisions/refusals.md`).
 //!
 //! **Bounds.** As long again as it had been with the service, or twice what it was expected to take, or [`LEAST`], whichever is longest, and not beyond
 //! `upstream_timeout`: of a service that has died nothing ever comes back. Over HTTP/2 a stream is reset and nothing can come back: there

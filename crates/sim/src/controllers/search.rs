@@ -1,5 +1,5 @@
 //! Ours, until it takes the place of `auto`: a free rise in bursts, and comparisons where saturation lasts.
-//! Decision 0238 says what it reaches and what it lacks.
+//! `docs/decisions/capacity.md` says what it reaches and what it lacks.
 //!
 //! **Idea.** Neither a response time nor a processor's utilization shows that a service does too much at
 //! once. What counts is the work of the requests that are answered in a second. An answer to a client that

@@ -1,6 +1,6 @@
 //! How a service loses speed when too much is in flight: its total speed as a function of what is.
 //!
-//! Measured on databases of today (decision 0110 has the sources of the shapes): locks are the real collapse, memory is a
+//! Measured on databases of today (`docs/decisions/laboratory.md`): locks are the real collapse, memory is a
 //! cliff, and many a service doesn't collapse at all. What is in flight is counted by *weight*: a type of weight 3
 //! counts as three requests. Speeds are in requests' work per time, so that 1 is one core.
 

@@ -1,8 +1,8 @@
 //! The long lane: long requests share an in-flight limit of their own, and short ones never wait behind them.
 //!
-//! Any limit that short requests must queue behind is worse than the uncontrolled service below saturation; a limit on
-//! the long ones alone comes within a few percent of the best that knowing only types allows (decision 0019, findings
-//! 1 and 2). The rules:
+//! Any limit that short requests must queue behind is worse than the uncontrolled service below saturation; a limit
+//! on the long ones alone comes within a few percent of the best that knowing only types allows
+//! (`docs/decisions/queue.md`, findings 1 and 2). The rules:
 //!
 //! * **Long** is a type whose expected work is more than [`CUTOFF`] × the mean over requests (anything from 1 to 10 works,
 //!   finding 10; at 4 a type that a third of all requests are of can't pass it by chance, since it makes the mean). It stays

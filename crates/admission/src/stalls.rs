@@ -32,7 +32,7 @@ const SILENCE: Duration = Duration::from_secs(1);
 /// What takes so many times what is expected of it, and nothing is answered meanwhile, isn't just slow.
 const TIMES: u64 = 100;
 /// From so long a stall on, those who waited through it yield: what has waited for so long is hardly waited for any more
-/// (`docs/decisions/0019`, "refuse what has waited too long").
+/// (`docs/decisions/queue.md`, finding 11).
 const LONG: Duration = Duration::from_secs(5);
 /// Who has come so recently when the first answer comes is a newcomer: it takes the service some time to answer.
 const RECENT: Duration = Duration::from_millis(250);

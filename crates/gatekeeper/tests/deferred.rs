@@ -44,7 +44,7 @@ fn a_transactions_options_arrive_with_its_first_statement() {
 
 #[test]
 fn a_begin_with_options_and_a_batch_in_one_write_are_one_transaction() {
-    // What Npgsql sends, which can't be had here itself (decision 0090).
+    // What Npgsql sends, which can't be had here itself (`docs/decisions/tests.md`).
     let (scene, mut client) = scene("npgsql");
     for level in ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"] {
         let begin = format!("BEGIN TRANSACTION ISOLATION LEVEL {level}");

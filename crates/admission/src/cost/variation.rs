@@ -1,7 +1,8 @@
 //! How much a type varies within itself: the coefficient of variation (standard deviation over mean) of its samples.
 //!
-//! Limiting a type that is served one by one turns from gain into harm where its coefficient of variation passes 1: its
-//! wait grows with (1 + CV²)/2 (Pollaczek–Khinchine), while processor sharing doesn't care (decision 0019, finding 3).
+//! Limiting a type that is served one by one turns from gain into harm where its coefficient of variation passes 1:
+//! its wait grows with (1 + CV²)/2 (Pollaczek–Khinchine), while processor sharing doesn't care
+//! (`docs/decisions/queue.md`, finding 3).
 //!
 //! What is judged is what requests take of the service, without what sharing it adds (`lanes/width.rs`): beside others a type that
 //! doesn't vary at all seems to vary by a coefficient near 1. Where others only wait for a lock it is what they take of the service that

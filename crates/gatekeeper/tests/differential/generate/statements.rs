@@ -113,7 +113,7 @@ impl Statements {
                 format!("SELECT set_config('{name}', {text}, {local})")
             }
             12 => one(chance, &CHARACTERISTICS),
-            // Whether a placeholder is known is told (decision 0036).
+            // Whether a placeholder is known is told (`docs/decisions/sharing-connections.md`).
             13 if !name.contains('.') => format!("SET {name} FROM CURRENT"),
             _ if name.starts_with("app.") => {
                 format!("SELECT coalesce(current_setting('{name}', true), '')")

@@ -96,25 +96,31 @@ fn goals(row: &Row) -> String {
     asked.chain(means).collect::<Vec<_>>().join(", ")
 }
 
-/// What each file is about.
+/// What each file is about: its first comment without the row's number.
 fn scenarios(rows: &[Row]) -> String {
     let mut text = "\n## The scenarios\n\n".to_owned();
     let mut file = "";
     for row in rows {
         if row.file != file {
             file = &row.file;
-            let _ = writeln!(text, "- [{file}](../../scenarios/catalogue/{file}.toml): {}", row.about);
+            let about = row.about.split_once(": ").map_or(&*row.about, |(_, about)| about);
+            let _ = writeln!(text, "- [{file}](../../scenarios/catalogue/{file}.toml): {about}");
         }
     }
     text
 }
 
+/// The goals that are missed, a line for each gate of a row.
 fn missed_goals(missed: &[Miss]) -> String {
-    let mut text =
-        format!("\n## Goals that are missed: {}\n\n| row | gate | goal | asked | found |\n", missed.len());
-    text += "|---|---|---|---|---|\n";
-    for Miss { row, gate, goal, asked, found } in missed {
-        let _ = writeln!(text, "| {row} | {gate} | `{goal}` | {asked} | {} |", figure(*found));
+    let mut text = format!("\n## Goals that are missed: {}\n\n", missed.len());
+    text += "| row | gate | goal, found (asked) |\n|---|---|---|\n";
+    for of_one in missed.chunk_by(|one, next| one.row == next.row && one.gate == next.gate) {
+        let each = of_one.iter().map(|Miss { goal, asked, found, .. }| {
+            let found = figure(*found);
+            format!("`{goal}` {found} ({asked})")
+        });
+        let each = each.collect::<Vec<_>>().join(", ");
+        let _ = writeln!(text, "| {} | {} | {each} |", of_one[0].row, of_one[0].gate);
     }
     text
 }
@@ -181,31 +187,29 @@ const HEAD: &str = "# The catalogue
 
 <!-- Written by `make catalogue`. -->
 
-Simulated: scenarios in which a gate does harm or good. All gates of a row meet the same requests.
-A cell has the mean over all requests and the answers per second. A request that is refused or given up
-counts in the mean with the time that its client waited. An answer to a client that has left is not counted.
+Simulated: scenarios in which a gate does harm or good. All gates of a row meet the same requests. A cell has
+the mean over all requests and the answers per second. A request that is refused or given up counts in the
+mean with its client's wait. An answer to a client that has left doesn't count. Bold cells miss a goal.
 
-*Best fixed* is the default gate with the best number of connections that is known, without a search for
-another; row 10 has a fixed limit on long requests instead. *Before PostgreSQL* and *before HTTP* are the
-gate without any setting. *With a target* is the gate with the `target` of the row's file. *Laboratory* is
-the gate before PostgreSQL with a controller that is [no default yet](../decisions/capacity.md) and
-1,000 connections.
+*Best fixed*: the default gate with the best known pool size, which it doesn't change; in row 10 with a fixed
+limit on long requests. *Before PostgreSQL*, *before HTTP*: the gate without settings. *With a target*: with
+the `target` of the row's file. *Laboratory*: the gate before PostgreSQL with 1,000 connections and a
+controller that is no default yet
+([decision 0238](../decisions/0238-the-bound-rises-freely-and-falls-by-proof.md)).
 
-The figures are of seeds that nothing is tuned on. A goal is reached when these seeds and those of the file
-reach it; a cell that misses a goal is bold. [The reference](../reference/scenario.md#goal) says what each
-goal means. One goal is the same in every row: the mean of no type is more than ten times as long as without
-a gate (`slower`). The trajectory of each gate is in the directory `catalogue` beside this page.
+Nothing is tuned on these seeds. A goal is met when these seeds and the file's seeds meet it
+([what each goal means](../reference/scenario.md#goal)). In every row the mean of each type must be at most
+ten times its mean without a gate (`slower`). The directory `catalogue` has each gate's trajectory.
 
 ";
 
 const WORTH: &str = "
 ## What each mechanism is worth
 
-Each default gate again with one mechanism off. A factor says how many times worse the gate is then: in
-answers per second where they change by more than 2.5 %, else in the mean over all requests. Gates that give
-less than a tenth of the best answers in their row are left out. Factors up to 1.05 are not named.
-The factor is over all requests: what a mechanism does for one type at the cost of others, as the bypass
-does for long requests, is not in it.
+Each default gate runs again with one mechanism off. The factor says how many times worse it is then: in
+answers per second where they change by more than 2.5 %, otherwise in the mean over all requests. So it omits
+what a mechanism does for one type at the cost of others, as the bypass does for long requests. Not shown are
+factors up to 1.05 and gates with less than a tenth of the best answers in their row.
 
 | mechanism | cells | worse without it | better without it |
 |---|---|---|---|

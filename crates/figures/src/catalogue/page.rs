@@ -194,8 +194,7 @@ mean with its client's wait. An answer to a client that has left doesn't count. 
 *Best fixed*: the default gate with the best known pool size, which it doesn't change; in row 10 with a fixed
 limit on long requests. *Before PostgreSQL*, *before HTTP*: the gate without settings. *With a target*: with
 the `target` of the row's file. *Laboratory*: the gate before PostgreSQL with 1,000 connections and a
-controller that is no default yet
-([decision 0238](../decisions/0238-the-bound-rises-freely-and-falls-by-proof.md)).
+controller that is [no default yet](../decisions/capacity.md).
 
 Nothing is tuned on these seeds. A goal is met when these seeds and the file's seeds meet it
 ([what each goal means](../reference/scenario.md#goal)). In every row the mean of each type must be at most

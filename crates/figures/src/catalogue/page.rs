@@ -96,7 +96,7 @@ fn goals(row: &Row) -> String {
     asked.chain(means).collect::<Vec<_>>().join(", ")
 }
 
-/// What each file is about: its first comment without the row's number.
+/// What each file is about: the first sentence of its comment, without the row's number.
 fn scenarios(rows: &[Row]) -> String {
     let mut text = "\n## The scenarios\n\n".to_owned();
     let mut file = "";
@@ -104,6 +104,7 @@ fn scenarios(rows: &[Row]) -> String {
         if row.file != file {
             file = &row.file;
             let about = row.about.split_once(": ").map_or(&*row.about, |(_, about)| about);
+            let about = about.split(". ").next().unwrap_or(about).trim_end_matches('.');
             let _ = writeln!(text, "- [{file}](../../scenarios/catalogue/{file}.toml): {about}");
         }
     }

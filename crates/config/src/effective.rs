@@ -11,7 +11,7 @@ use admission::{AfterStall, Capacity, Contention, Controller, Cost, Order, Polic
 use crate::address::Address;
 use crate::checked::{
     Auth, CHANNEL_BINDINGS, Connections, FORMATS, Gate, Identity, LEVELS, LongLimit, METHODS, MODES, Mode,
-    ON_DISCONNECT, OwnTarget, POOLINGS, PROTOCOLS, Pooling, Postgres, SOCKET_MODES, Service, TLS_MODES,
+    Mysql, ON_DISCONNECT, OwnTarget, POOLINGS, PROTOCOLS, Pooling, Postgres, SOCKET_MODES, Service, TLS_MODES,
     TRACE_FULL, TUNINGS, UPSTREAM_MODES, World, rejection_name,
 };
 use crate::raw::CONTROLLERS;
@@ -73,6 +73,7 @@ fn lines(world: &World) -> Lines {
         admission(&mut out, gate);
         match &gate.service {
             Service::Postgres(postgres) => sessions(&mut out, gate, postgres),
+            Service::Mysql(mysql) => mysql_sessions(&mut out, gate, mysql),
             Service::Http(of_http) => http::requests(&mut out, gate, of_http),
         }
         operation(&mut out, gate);
@@ -106,7 +107,7 @@ fn admission(out: &mut Lines, gate: &Gate) {
     match gate.connections {
         Connections::Fixed(connections) => {
             out.value("connections", connections);
-            if matches!(gate.service, Service::Postgres(_)) {
+            if !matches!(gate.service, Service::Http(_)) {
                 out.value("pinned_max", pinned_max);
             }
         }
@@ -255,6 +256,18 @@ fn sessions(out: &mut Lines, gate: &Gate, postgres: &Postgres) {
     out.value("allow_trust_relay", postgres.allow_trust_relay);
     authentication(out, &postgres.auth);
     out.text("on_disconnect", name_of(ON_DISCONNECT, &postgres.on_disconnect));
+    out.time("drain_timeout", gate.drain_timeout);
+}
+
+fn mysql_sessions(out: &mut Lines, gate: &Gate, mysql: &Mysql) {
+    out.value("max_clients", gate.max_clients);
+    out.time("login_timeout", mysql.login_timeout);
+    out.time("message_timeout", mysql.message_timeout);
+    out.time("connect_timeout", gate.connect_timeout);
+    tls(out, gate);
+    out.time("dns_ttl", gate.dns_ttl);
+    out.time("keepalive", gate.keepalive);
+    out.text("users_file", mysql.users_file.display());
     out.time("drain_timeout", gate.drain_timeout);
 }
 

@@ -22,7 +22,7 @@ mod scenario;
 pub use address::Address;
 pub use checked::{
     Admin, Auth, AuthMethod, AuthQuery, ChannelBinding, Class, Connections, Egress, FieldRule, Gate,
-    HealthCheck, Http, HttpVersion, Identity, Log, LogFormat, LogLevel, LongLimit, Mode, Network,
+    HealthCheck, Http, HttpVersion, Identity, Log, LogFormat, LogLevel, LongLimit, Mode, Mysql, Network,
     OnDisconnect, OwnTarget, Pooling, Postgres, Protocol, Route, Service, SocketMode, Tls, TlsMode, Trace,
     TraceFull, TypeField, UpstreamTls, UpstreamTlsMode, World, rejection_name,
 };

@@ -22,6 +22,7 @@ pub use gate::{COMMON, GATE};
 pub use http::{CLASS, HTTP, ROUTE};
 pub use policy::OWN_TARGET;
 pub use postgres::POSTGRES;
+pub(crate) use postgres::is_of_mysql;
 pub use scenario::{APPLICATION, GOAL, SCENARIO, SOURCE, SWEEP, TYPE, UPSTREAM};
 pub(crate) use section::{Before, Section, hint_for_unknown, literal, unknown_key};
 pub(crate) use values::CONTROLLERS;
@@ -66,8 +67,8 @@ pub enum Form {
 pub enum FieldDefault {
     /// This TOML value.
     Value(&'static str),
-    /// One for a gate for PostgreSQL, another for HTTP.
-    Each(&'static str, &'static str),
+    /// One for a gate for PostgreSQL, one for MySQL, one for HTTP.
+    Each(&'static str, &'static str, &'static str),
     /// Something derived, in words.
     Derived(&'static str),
     /// Nothing: the key must be there.
@@ -78,7 +79,10 @@ impl Field {
     /// Its default as a TOML value.
     pub(crate) fn default_value(&self, protocol: Protocol) -> Option<DeValue<'static>> {
         let text = match (self.default, protocol) {
-            (Value(text), _) | (Each(text, _), Protocol::Postgres) | (Each(_, text), Protocol::Http) => text,
+            (Value(text), _)
+            | (Each(text, ..), Protocol::Postgres)
+            | (Each(_, text, _), Protocol::Mysql)
+            | (Each(_, _, text), Protocol::Http) => text,
             (Derived(_) | Required, _) => return None,
         };
         let value = DeValue::parse(text).expect("a test parses every default");
@@ -185,7 +189,7 @@ mod tests {
             ADMIN.iter().chain(LOG).chain(PROCESS).chain(GATE).chain(ROUTE).chain(CLASS).chain(OWN_TARGET)
         {
             let is_value = matches!(field.default, Value(_) | Each(..));
-            for protocol in [Protocol::Postgres, Protocol::Http] {
+            for protocol in [Protocol::Postgres, Protocol::Mysql, Protocol::Http] {
                 assert_eq!(field.default_value(protocol).is_some(), is_value, "{}", field.key);
             }
         }

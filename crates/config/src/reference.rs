@@ -60,13 +60,13 @@ pub fn reference() -> String {
     section(
         &mut page,
         "`[[gate]]`",
-        "One protected service; there may be several, of both protocols.",
+        "One protected service; there may be several, of all protocols.",
         COMMON.iter().filter(|field| !is_of_laboratory(field.key)),
         reload,
     );
     let own = "Below a gate: a type with a target of its own, which takes the place of the gate's for it. At most 1000.";
     section(&mut page, "`[[gate.type]]`", own, OWN_TARGET, reload);
-    let postgres = "More keys of a `[[gate]]` with `protocol = \"postgres\"`, which is the default. Any other gate refuses them.";
+    let postgres = "More keys of a `[[gate]]` with `protocol = \"postgres\"`, which is the default. A gate for MySQL has `pinned_max`, `login_timeout`, `message_timeout` and `users_file` of them. Any other is refused.";
     section(&mut page, "A gate for PostgreSQL", postgres, POSTGRES, reload);
     let http = "More keys of a `[[gate]]` with `protocol = \"http\"`. Any other gate refuses them.";
     section(&mut page, "A gate for HTTP", http, HTTP, reload);
@@ -116,7 +116,12 @@ fn section<'a>(
     for field in fields {
         let default = match field.default {
             FieldDefault::Value(value) => format!("`{value}`"),
-            FieldDefault::Each(postgres, http) => format!("`{postgres}` for PostgreSQL, `{http}` for HTTP"),
+            FieldDefault::Each(postgres, mysql, http) if postgres == mysql => {
+                format!("`{postgres}` for a database, `{http}` for HTTP")
+            }
+            FieldDefault::Each(postgres, mysql, http) => {
+                format!("`{postgres}` for PostgreSQL, `{mysql}` for MySQL, `{http}` for HTTP")
+            }
             FieldDefault::Derived(words) => words.to_owned(),
             FieldDefault::Required => "none: required".to_owned(),
         };

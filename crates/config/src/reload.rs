@@ -65,7 +65,7 @@ pub fn reload(running: &World, asked: &World) -> Result<Reload, String> {
         Service::Postgres(Postgres { auth, allow_trust_relay, .. }) => {
             auth.method == AuthMethod::Trust && !gate.listen.is_local() && !allow_trust_relay
         }
-        Service::Http(_) => false,
+        Service::Mysql(_) | Service::Http(_) => false,
     };
     if let Some(gate) = gates.iter().find(is_open) {
         return Err(format!(
@@ -107,6 +107,7 @@ fn merged(running: &Gate, asked: &World) -> Gate {
         (Service::Postgres(running), Service::Postgres(asked)) => {
             Service::Postgres(Postgres { pooling: running.pooling, ..asked.clone() })
         }
+        (Service::Mysql(_), Service::Mysql(asked)) => Service::Mysql(asked.clone()),
         (Service::Http(_), Service::Http(asked)) => Service::Http(asked.clone()),
         // All of it depends on the protocol, which can't change.
         _ => return running.clone(),

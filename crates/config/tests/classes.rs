@@ -35,7 +35,7 @@ fn world(text: &str) -> World {
 fn classes(world: &World) -> &[Class] {
     match &world.gates[0].service {
         Service::Http(http) => &http.classes,
-        Service::Postgres(_) => panic!("a gate for PostgreSQL"),
+        Service::Mysql(_) | Service::Postgres(_) => panic!("another gate"),
     }
 }
 

@@ -65,7 +65,7 @@ fn world(text: &str) -> World {
 fn http(world: &World) -> &Http {
     match &world.gates[0].service {
         Service::Http(http) => http,
-        Service::Postgres(_) => panic!("a gate for PostgreSQL"),
+        Service::Mysql(_) | Service::Postgres(_) => panic!("another gate"),
     }
 }
 
@@ -163,7 +163,7 @@ fn what_is_printed_as_effective_means_the_same_world() {
 #[test]
 fn writing_out_every_documented_default_changes_nothing() {
     let line = |field: &Field| match field.default {
-        FieldDefault::Value(value) | FieldDefault::Each(_, value) if field.key != "protocol" => {
+        FieldDefault::Value(value) | FieldDefault::Each(_, _, value) if field.key != "protocol" => {
             format!("{} = {value}\n", field.key)
         }
         _ => String::new(),

@@ -137,7 +137,7 @@ fn world(text: &str) -> World {
 fn postgres(gate: &Gate) -> &Postgres {
     match &gate.service {
         Service::Postgres(postgres) => postgres,
-        Service::Http(_) => panic!("a gate for HTTP"),
+        Service::Mysql(_) | Service::Http(_) => panic!("another gate"),
     }
 }
 
@@ -269,7 +269,7 @@ fn the_full_file_names_every_key() {
 fn writing_out_every_documented_default_changes_nothing() {
     let written = |fields: &[Field]| -> String {
         let line = |field: &Field| match field.default {
-            FieldDefault::Value(value) | FieldDefault::Each(value, _) => format!("{} = {value}\n", field.key),
+            FieldDefault::Value(value) | FieldDefault::Each(value, ..) => format!("{} = {value}\n", field.key),
             FieldDefault::Derived(_) | FieldDefault::Required => String::new(),
         };
         fields.iter().map(line).collect()

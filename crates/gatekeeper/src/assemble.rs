@@ -24,9 +24,11 @@ use crate::state::{self, StateFile};
 use crate::{Failure, memory};
 
 mod http;
+mod mysql;
 mod postgres;
 
 pub(crate) use http::page;
+pub(crate) use mysql::users as mysql_users;
 pub(crate) use postgres::authentication;
 
 /// How many commands of consoles may wait for the process; one more waits in its console.
@@ -41,18 +43,21 @@ pub(crate) struct Running {
 /// What a gate is told beside the policy.
 pub(crate) enum Told {
     Postgres(proxy::postgres::Settings),
+    Mysql(proxy::mysql::Settings),
     Http(proxy::http::Settings),
 }
 
 /// A gate that runs.
 enum Status {
     Postgres(proxy::postgres::Status),
+    Mysql(proxy::mysql::Status),
     Http(proxy::http::Status),
 }
 
 /// A gate that listens, and serves nobody yet.
 enum Bound {
     Postgres(proxy::postgres::Bound),
+    Mysql(proxy::mysql::Bound),
     Http(proxy::http::Bound),
 }
 
@@ -61,8 +66,9 @@ impl Running {
     pub(crate) fn reload(&self, told: Told, policy: Policy) {
         match (&self.status, told) {
             (Status::Postgres(status), Told::Postgres(settings)) => status.reload(settings, policy),
+            (Status::Mysql(status), Told::Mysql(settings)) => status.reload(settings, policy),
             (Status::Http(status), Told::Http(settings)) => status.reload(settings, policy),
-            (Status::Postgres(_), Told::Http(_)) | (Status::Http(_), Told::Postgres(_)) => {
+            (Status::Postgres(_) | Status::Mysql(_) | Status::Http(_), _) => {
                 tracing::error!("a gate was told of another protocol, and stays as it is");
             }
         }
@@ -73,6 +79,7 @@ impl Status {
     fn view(&self) -> Arc<dyn GateView> {
         match self {
             Self::Postgres(status) => Arc::new(status.clone()),
+            Self::Mysql(status) => Arc::new(status.clone()),
             Self::Http(status) => Arc::new(status.clone()),
         }
     }
@@ -86,6 +93,10 @@ impl Bound {
                 let bound = proxy::postgres::Bound::new(settings, driver, phase).await;
                 bound.map(Self::Postgres).map_err(|error| error.to_string())
             }
+            Told::Mysql(settings) => {
+                let bound = proxy::mysql::Bound::new(settings, driver, phase).await;
+                bound.map(Self::Mysql).map_err(|error| error.to_string())
+            }
             Told::Http(settings) => {
                 let bound = proxy::http::Bound::new(settings, driver, phase).await;
                 bound.map(Self::Http).map_err(|error| error.to_string())
@@ -96,6 +107,7 @@ impl Bound {
     fn address(&self) -> proxy::Address {
         match self {
             Self::Postgres(bound) => bound.address(),
+            Self::Mysql(bound) => bound.address(),
             Self::Http(bound) => bound.address(),
         }
     }
@@ -103,6 +115,7 @@ impl Bound {
     fn status(&self) -> Status {
         match self {
             Self::Postgres(bound) => Status::Postgres(bound.status()),
+            Self::Mysql(bound) => Status::Mysql(bound.status()),
             Self::Http(bound) => Status::Http(bound.status()),
         }
     }
@@ -110,6 +123,10 @@ impl Bound {
     async fn run(self) -> Result<(), String> {
         match self {
             Self::Postgres(bound) => bound.run().await.map_err(|error| error.to_string()),
+            Self::Mysql(bound) => {
+                bound.run().await;
+                Ok(())
+            }
             Self::Http(bound) => {
                 bound.run().await;
                 Ok(())
@@ -366,6 +383,7 @@ fn announce(gate: &config::Gate, bound: &Bound) {
 pub(crate) fn told(gate: &config::Gate, commands: &Commands) -> Result<Told, String> {
     match &gate.service {
         Service::Postgres(of_postgres) => postgres::told(gate, of_postgres, commands).map(Told::Postgres),
+        Service::Mysql(of_mysql) => mysql::told(gate, of_mysql).map(Told::Mysql),
         Service::Http(of_http) => http::told(gate, of_http).map(Told::Http),
     }
 }
@@ -374,6 +392,7 @@ pub(crate) fn told(gate: &config::Gate, commands: &Commands) -> Result<Told, Str
 pub(crate) fn policy(gate: &config::Gate) -> Policy {
     match &gate.service {
         Service::Postgres(_) => gate.policy_of(proxy::postgres::request_type_named),
+        Service::Mysql(_) => gate.policy_of(proxy::mysql::request_type_named),
         Service::Http(_) => gate.policy_of(|name| Some(proxy::http::request_type(name))),
     }
 }

@@ -213,8 +213,10 @@ impl FromArgMatches for GateFlags {
 fn flag(field: &'static config::Field) -> Arg {
     let default = match field.default {
         config::FieldDefault::Value(value) => format!(" [default: {}]", value.trim_matches('"')),
-        config::FieldDefault::Each(postgres, http) => {
-            format!(" [default: {}, for HTTP {}]", postgres.trim_matches('"'), http.trim_matches('"'))
+        config::FieldDefault::Each(postgres, mysql, http) => {
+            let [postgres, mysql, http] = [postgres, mysql, http].map(|value| value.trim_matches('"'));
+            let mysql = if mysql == postgres { String::new() } else { format!(", for MySQL {mysql}") };
+            format!(" [default: {postgres}{mysql}, for HTTP {http}]")
         }
         config::FieldDefault::Derived(words) => format!(" [default: {words}]"),
         config::FieldDefault::Required => String::new(),

@@ -50,6 +50,7 @@ impl Needed {
             };
             let logins = match &gate.service {
                 Service::Postgres(postgres) => u64::from(postgres.logins_max),
+                Service::Mysql(_) => 0,
                 // What is idle at one endpoint while requests go to another.
                 Service::Http(http) => u64::from(http.idle_connections) * http.upstream.len() as u64,
             };

@@ -42,14 +42,14 @@ fn examine_page(gate: &Gate) -> Option<Fault> {
 /// What both sides are offered by name depends on what they are to speak.
 fn new_acceptor(gate: &Gate, tls: &Downstream) -> Result<Acceptor, FileFault> {
     match gate.protocol() {
-        Protocol::Postgres => Acceptor::new(tls),
+        Protocol::Postgres | Protocol::Mysql => Acceptor::new(tls),
         Protocol::Http => Acceptor::for_http(tls),
     }
 }
 
 fn new_connector(gate: &Gate, tls: &Upstream) -> Result<Connector, FileFault> {
     match gate.protocol() {
-        Protocol::Postgres => Connector::new(tls),
+        Protocol::Postgres | Protocol::Mysql => Connector::new(tls),
         Protocol::Http => Connector::for_http(tls),
     }
 }

@@ -10,6 +10,7 @@ pub mod learned;
 mod listener;
 pub mod memory;
 pub mod metrics;
+pub mod mysql;
 mod news;
 pub mod observe;
 pub mod otlp;
@@ -25,6 +26,7 @@ pub mod tls;
 pub mod trace;
 mod turns;
 mod upstream;
+mod users_file;
 
 pub use stream::Keepalive;
 pub use upstream::address::{Address, ConnectError};

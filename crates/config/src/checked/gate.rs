@@ -9,10 +9,10 @@ use toml::de::{DeTable, DeValue};
 
 use super::policy::{self, Connections, LongLimit};
 use super::types::{self, Names};
-use super::{Admin, Http, OwnTarget, Postgres, Tls, UpstreamTls, class, http, number, postgres, tls};
+use super::{Admin, Http, Mysql, OwnTarget, Postgres, Tls, UpstreamTls, class, http, mysql, number, postgres, tls};
 use crate::address::Address;
 use crate::error::{Error, Position};
-use crate::raw::{self, Complaint, GATE, HTTP, POSTGRES, Section};
+use crate::raw::{self, Complaint, GATE, HTTP, POSTGRES, Section, is_of_mysql};
 use crate::{Examine, Fault};
 
 /// The most gates of one process.
@@ -25,6 +25,8 @@ pub(super) const NAME_BYTES_MAX: usize = 64;
 pub enum Protocol {
     /// PostgreSQL, protocol 3.
     Postgres,
+    /// MySQL and MariaDB, protocol 4.1.
+    Mysql,
     /// HTTP, versions 1 and 2.
     Http,
 }
@@ -34,6 +36,8 @@ pub enum Protocol {
 pub enum Service {
     /// A PostgreSQL server.
     Postgres(Postgres),
+    /// A MySQL or MariaDB server.
+    Mysql(Mysql),
     /// A service that speaks HTTP.
     Http(Http),
 }
@@ -112,7 +116,7 @@ pub struct Gate {
 }
 
 pub(crate) const PROTOCOLS: &[(&str, Protocol)] =
-    &[("postgres", Protocol::Postgres), ("http", Protocol::Http)];
+    &[("postgres", Protocol::Postgres), ("mysql", Protocol::Mysql), ("http", Protocol::Http)];
 pub(crate) const MODES: &[(&str, Mode)] = &[("enforce", Mode::Enforce), ("observe", Mode::Observe)];
 pub(crate) const TRACE_FULL: &[(&str, TraceFull)] =
     &[("stop", TraceFull::Stop), ("rotate", TraceFull::Rotate)];
@@ -186,6 +190,7 @@ fn read(section: &mut Section<'_>) -> Gate {
         let text = raw::text(value)?;
         match protocol {
             Protocol::Postgres => Address::parse(&text, postgres::GATE_PORT),
+            Protocol::Mysql => Address::parse(&text, mysql::GATE_PORT),
             Protocol::Http => Address::parse_listen(&text, http::GATE_PORT),
         }
     });
@@ -199,6 +204,11 @@ fn read(section: &mut Section<'_>) -> Gate {
             let postgres = postgres::read(section, listen.is_local());
             let upstream_tls = tls::read_upstream(section, &postgres.upstream);
             (Service::Postgres(postgres), upstream_tls)
+        }
+        Protocol::Mysql => {
+            let mysql = mysql::read(section);
+            let upstream_tls = tls::read_upstream(section, &mysql.upstream);
+            (Service::Mysql(mysql), upstream_tls)
         }
         Protocol::Http => {
             let (http, scheme) = http::read(section);
@@ -237,16 +247,19 @@ fn read(section: &mut Section<'_>) -> Gate {
 
 /// What the gate is for, which says what defaults hold and which keys it may have.
 fn read_protocol(section: &mut Section<'_>) -> Protocol {
-    let protocol = section.read("protocol", protocol);
+    let protocol = section.read("protocol", |value| raw::choice(value, PROTOCOLS));
     section.for_protocol(protocol);
-    let (others, whose) = match protocol {
-        Protocol::Postgres => (HTTP, ("HTTP", "http")),
-        Protocol::Http => (POSTGRES, ("PostgreSQL", "postgres")),
-    };
-    for field in others {
+    let http = HTTP.iter().filter(|_| protocol != Protocol::Http).map(|field| (field, "HTTP", "http"));
+    let postgres = POSTGRES.iter().filter(|field| match protocol {
+        Protocol::Postgres => false,
+        Protocol::Mysql => !is_of_mysql(field.key),
+        Protocol::Http => true,
+    });
+    let postgres = postgres.map(|field| (field, "PostgreSQL", "postgres"));
+    for (field, service, name) in http.chain(postgres) {
         if section.has(field.key) {
-            let complaint = Complaint::new(format!("belongs to a gate for {}", whose.0));
-            let hint = format!("leave it out; only with protocol = {:?} it has a meaning", whose.1);
+            let complaint = Complaint::new(format!("belongs to a gate for {service}"));
+            let hint = format!("leave it out; only with protocol = {name:?} it has a meaning");
             section.complain(field.key, complaint.hint(hint));
         }
     }
@@ -258,6 +271,7 @@ impl Gate {
     pub fn protocol(&self) -> Protocol {
         match self.service {
             Service::Postgres(_) => Protocol::Postgres,
+            Service::Mysql(_) => Protocol::Mysql,
             Service::Http(_) => Protocol::Http,
         }
     }
@@ -272,6 +286,7 @@ impl Gate {
     pub fn upstream(&self) -> &[Address] {
         match &self.service {
             Service::Postgres(postgres) => std::slice::from_ref(&postgres.upstream),
+            Service::Mysql(mysql) => std::slice::from_ref(&mysql.upstream),
             Service::Http(http) => &http.upstream,
         }
     }
@@ -329,7 +344,7 @@ fn refuse_collisions(section: &mut Section<'_>, gate: &Gate, others: &[Gate], ad
     }
     let log = |gate: &Gate| match &gate.service {
         Service::Http(http) => http.access_log.clone(),
-        Service::Postgres(_) => None,
+        Service::Postgres(_) | Service::Mysql(_) => None,
     };
     if log(gate).is_some() && others.iter().any(|other| log(other) == log(gate)) {
         section.complain("access_log", Complaint::new("another gate writes its log there"));
@@ -359,15 +374,6 @@ pub(super) fn absolute_file(value: &DeValue<'_>) -> Result<Option<PathBuf>, Comp
         return Err(Complaint::new("is a directory").hint("name a file in it"));
     }
     Ok(Some(path))
-}
-
-fn protocol(value: &DeValue<'_>) -> Result<Protocol, Complaint> {
-    match value {
-        DeValue::String(text) if &**text == "mysql" => {
-            Err(Complaint::new("is not there yet").hint("only \"postgres\" and \"http\" are"))
-        }
-        other => raw::choice(other, PROTOCOLS),
-    }
 }
 
 fn keepalive(value: &DeValue<'_>) -> Result<Duration, Complaint> {

@@ -74,7 +74,7 @@ pub(crate) const ON_DISCONNECT: &[(&str, OnDisconnect)] =
 pub(super) fn read(section: &mut Section<'_>, listen_is_local: bool) -> Postgres {
     let allow_trust_relay = section.read("allow_trust_relay", raw::boolean);
     Postgres {
-        upstream: read_upstream(section),
+        upstream: read_upstream(section, SERVER_PORT),
         pooling: section.read("pooling", |value| raw::choice(value, POOLINGS)),
         idle_transaction_timeout: section.read("idle_transaction_timeout", raw::time_or_none),
         user_clients_max: section.read("user_clients_max", clients),
@@ -95,13 +95,14 @@ fn clients(value: &DeValue<'_>) -> Result<Option<u32>, Complaint> {
     Ok(raw::bound(value, 1_000_000)?.map(|bound| u32::try_from(bound).unwrap_or(u32::MAX)))
 }
 
-fn read_upstream(section: &mut Section<'_>) -> Address {
+/// Where a database's server listens; `port` is what its servers listen on by default.
+pub(super) fn read_upstream(section: &mut Section<'_>, port: u16) -> Address {
     let upstream = section.read_given("upstream", |value| {
-        let address = Address::parse(&raw::text(value)?, SERVER_PORT)?;
+        let address = Address::parse(&raw::text(value)?, port)?;
         if address.port() == Some(0) { Err(Complaint::new("has port 0")) } else { Ok(address) }
     });
     if upstream.is_none() && !section.has("upstream") {
-        let hint = format!("write where the server listens, such as \"127.0.0.1:{SERVER_PORT}\"");
+        let hint = format!("write where the server listens, such as \"127.0.0.1:{port}\"");
         section.complain("upstream", Complaint::new("is missing").hint(hint));
     }
     // Not used: there is an error then.

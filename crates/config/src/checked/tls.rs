@@ -93,6 +93,12 @@ pub(crate) const UPSTREAM_MODES: &[(&str, UpstreamTlsMode)] = &[
 /// Those that mean something where both sides know beforehand whether there is TLS.
 const HTTP_MODES: &[(&str, TlsMode)] =
     &[("disable", TlsMode::Disable), ("require", TlsMode::Require), ("verify-ca", TlsMode::VerifyCa)];
+const MYSQL_MODES: &[(&str, TlsMode)] = &[
+    ("disable", TlsMode::Disable),
+    ("prefer", TlsMode::Prefer),
+    ("require", TlsMode::Require),
+    ("verify-ca", TlsMode::VerifyCa),
+];
 const HTTP_UPSTREAM_MODES: &[(&str, UpstreamTlsMode)] = &[
     ("disable", UpstreamTlsMode::Disable),
     ("require", UpstreamTlsMode::Require),
@@ -108,12 +114,13 @@ fn name(mode: TlsMode) -> &'static str {
 pub(super) fn read(section: &mut Section<'_>, protocol: Protocol) -> Tls {
     let errors_before = section.error_count();
     let identities = match protocol {
-        Protocol::Postgres => identity(section, "tls_cert", "tls_key").into_iter().collect(),
+        Protocol::Postgres | Protocol::Mysql => identity(section, "tls_cert", "tls_key").into_iter().collect(),
         Protocol::Http => identities(section),
     };
     let client_ca = section.read_given("tls_client_ca", path);
     let (modes, with_identity) = match protocol {
         Protocol::Postgres => (MODES, TlsMode::Prefer),
+        Protocol::Mysql => (MYSQL_MODES, TlsMode::Prefer),
         // Nothing is said before the handshake that one could prefer, and nobody has a user's name.
         Protocol::Http => (HTTP_MODES, TlsMode::Require),
     };

@@ -91,7 +91,7 @@ fn read_one(
 fn name(name: String, names: Names<'_>) -> Result<String, Complaint> {
     match names {
         Names::Of(Protocol::Http) => http_name(name),
-        Names::Of(Protocol::Postgres) => postgres_name(name),
+        Names::Of(Protocol::Postgres | Protocol::Mysql) => postgres_name(name),
         Names::Among(all) if all.contains(&name.as_str()) => Ok(name),
         Names::Among(all) => {
             let hint = hint_for_unknown(&name, all);

@@ -121,7 +121,7 @@ pub(super) const POLICY: &[Field] = &[
         key: "queue_timeout",
         form: Form::Any,
         takes: "a duration up to 24 h",
-        default: Each("\"120s\"", "\"30s\""),
+        default: Each("\"120s\"", "\"120s\"", "\"30s\""),
         doc: "The longest that a request may wait before it is refused.",
         reason: "Longer than nearly anybody waits; lower it to what your callers wait for. Load balancers in front of HTTP give up after 30 to 60 s.",
         reloadable: true,

@@ -1,7 +1,15 @@
-//! The keys that only a gate for PostgreSQL has.
+//! The keys that only a gate for a database has: PostgreSQL's all, MySQL's some of them.
 
 use super::FieldDefault::{Derived, Value};
 use super::{Field, Form};
+
+/// The keys of these that a gate for MySQL has, too.
+const OF_MYSQL: [&str; 4] = ["login_timeout", "message_timeout", "pinned_max", "users_file"];
+
+/// Whether a gate for MySQL has this key of [`POSTGRES`].
+pub(crate) fn is_of_mysql(key: &str) -> bool {
+    OF_MYSQL.contains(&key)
+}
 
 /// The keys of a `[[gate]]` with `protocol = "postgres"`.
 pub const POSTGRES: &[Field] = &[
@@ -100,7 +108,7 @@ pub const POSTGRES: &[Field] = &[
         form: Form::Text,
         takes: "a path",
         default: Derived("none"),
-        doc: "Who may log in, in PgBouncer's format: `\"user\" \"secret\"` a line, the secret being what `pg_authid.rolpassword` holds, or a password, or empty for none. Refused if everybody may read it.",
+        doc: "Who may log in, in PgBouncer's format: `\"user\" \"secret\"` a line, the secret being what `pg_authid.rolpassword` holds, or a password, or empty for none. Refused if everybody may read it. MySQL's gate needs it; there the secret is the asterisk and 40 digits that `mysql_native_password` keeps, or a password.",
         reason: "With SCRAM secrets nobody who reads the file can log in by them, and the gate needs no more.",
         reloadable: true,
     },

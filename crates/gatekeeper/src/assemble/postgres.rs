@@ -97,7 +97,7 @@ fn console(gate: &config::Gate, postgres: &config::Postgres, commands: &Commands
             key: row.key,
             value: bare(&row.value),
             default: match field.map(|field| field.default) {
-                Some(config::FieldDefault::Value(value) | config::FieldDefault::Each(value, _)) => {
+                Some(config::FieldDefault::Value(value) | config::FieldDefault::Each(value, ..)) => {
                     bare(value)
                 }
                 Some(config::FieldDefault::Derived(words)) => words.to_owned(),

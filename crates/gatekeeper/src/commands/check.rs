@@ -12,8 +12,11 @@ pub(crate) fn check(file: Option<PathBuf>) -> Result<String, Failure> {
     let world = files::load(&file).map_err(|errors| Failure::Usage(errors.to_string()))?;
     assemble::token(&world.admin).map_err(Failure::Usage)?;
     for gate in &world.gates {
-        let config::Service::Postgres(postgres) = &gate.service else { continue };
-        let loaded = assemble::authentication(postgres);
+        let loaded = match &gate.service {
+            config::Service::Postgres(postgres) => assemble::authentication(postgres).map(drop),
+            config::Service::Mysql(mysql) => assemble::mysql_users(mysql).map(drop),
+            config::Service::Http(_) => Ok(()),
+        };
         loaded.map_err(|error| Failure::Usage(format!("gate {:?}: {error}", gate.name)))?;
     }
     Ok(config::effective(&world))

@@ -22,7 +22,7 @@ pub(crate) mod scram;
 pub(crate) mod secret;
 pub(crate) mod users;
 
-pub use users::UsersError;
+pub use crate::users_file::UsersError;
 
 /// The query that finds a user's secret unless another is configured. Whoever can't log in, or can't any more, has none.
 pub const AUTH_QUERY: &str = "SELECT rolname, CASE WHEN rolvaliduntil OPERATOR(pg_catalog.<=) pg_catalog.now() \

@@ -78,7 +78,15 @@ fn one<'a>(kind: u8, data: &mut Reader<'a>) -> Result<Option<Change<'a>>, Fault>
     Ok(Some(match kind {
         SYSTEM_VARIABLES => return Ok(None),
         SCHEMA => Change::Schema(data.string("schema")?),
-        STATE_CHANGE => Change::State(data.string("state")? == b"1"),
+        // MariaDB leaves the inner length out.
+        STATE_CHANGE => match data.rest() {
+            [state @ (b'0' | b'1')] => {
+                let changed = *state == b'1';
+                data.take_rest();
+                Change::State(changed)
+            }
+            _ => Change::State(data.string("state")? == b"1"),
+        },
         GTIDS => {
             data.u8("encoding")?;
             Change::Gtids(data.string("ids")?)
@@ -141,4 +149,17 @@ pub fn push(all: &mut BytesMut, change: Change<'_>) {
     };
     all.put_u8(kind);
     write::string(all, &data);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_state_of_a_session_is_told_with_and_without_an_inner_length() {
+        for told in [&[2, 1, b'1'][..], &[2, 2, 1, b'1']] {
+            let changes: Vec<_> = parse(told).unwrap().iter().collect();
+            assert_eq!(changes, [Change::State(true)], "{told:?}");
+        }
+    }
 }

@@ -1,31 +1,20 @@
 //! The users file: who may log in, and what is known of their passwords.
 //!
 //! ```text
-//! ; PgBouncer's format: a user and a secret a line, both in double quotes; "" within them is a quote
 //! "ann" "SCRAM-SHA-256$4096:…"
 //! "bob" "md5…"
 //! "eve" "a password"
 //! "tom" ""
 //! ```
-//!
-//! An empty secret is no password: nobody logs in with it. Whoever may read the file may log in as others, so that one
-//! that everybody may read is refused.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::Read as _;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use zeroize::Zeroizing;
-
 use super::secret::Secret;
-
-/// The longest users file that is read, in bytes: some hundred thousand users.
-pub(crate) const FILE_BYTES_MAX: u64 = 32 << 20;
-/// The permissions that nobody but owner and group may have.
-const OTHERS: u32 = 0o007;
+#[cfg(any(test, feature = "garbage"))]
+use crate::users_file::LineError;
+use crate::users_file::{self, UsersError};
 
 /// One user. With no secret nobody can prove to be it.
 #[derive(Debug)]
@@ -39,101 +28,24 @@ pub(crate) struct Users {
     by_name: HashMap<String, Arc<User>>,
 }
 
-/// What is wrong with a users file. Never quotes a secret.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UsersError {
-    /// The file.
-    pub file: PathBuf,
-    /// The line, counted from 1; `None` if it is about the whole.
-    pub line: Option<usize>,
-    /// What is wrong.
-    pub why: String,
-    /// What to do.
-    pub hint: Option<String>,
-}
-
-impl std::fmt::Display for UsersError {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "{}:", self.file.display())?;
-        if let Some(line) = self.line {
-            write!(formatter, "{line}:")?;
-        }
-        write!(formatter, " {}", self.why)?;
-        match &self.hint {
-            Some(hint) => write!(formatter, "; {hint}"),
-            None => Ok(()),
-        }
-    }
-}
-
-impl std::error::Error for UsersError {}
-
 impl Users {
     /// Reads a file.
     ///
     /// # Errors
     /// The first thing that is wrong with it.
     pub(crate) fn load(path: &Path) -> Result<Self, UsersError> {
-        let wrong =
-            |why: String, hint: Option<String>| UsersError { file: path.to_owned(), line: None, why, hint };
-        let unreadable = |error: std::io::Error| wrong(format!("cannot be read: {error}"), None);
-        let file = File::open(path).map_err(unreadable)?;
-        // Asked of the open file, so that it is the one that is read.
-        let metadata = file.metadata().map_err(unreadable)?;
-        if !metadata.is_file() {
-            return Err(wrong("is not a file".to_owned(), None));
-        }
-        let mode = metadata.permissions().mode() & 0o777;
-        if mode & OTHERS != 0 {
-            let hint = format!("chmod 600 {}", path.display());
-            return Err(wrong(
-                format!("holds secrets and is open to everybody (mode {mode:03o})"),
-                Some(hint),
-            ));
-        }
-        if metadata.len() > FILE_BYTES_MAX {
-            return Err(wrong(format!("is longer than {FILE_BYTES_MAX} bytes"), None));
-        }
-        let mut bytes = Zeroizing::new(Vec::with_capacity(usize::try_from(metadata.len() + 1).unwrap_or(0)));
-        file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-        let text = std::str::from_utf8(&bytes).map_err(|error| {
-            let before = &bytes[..error.valid_up_to()];
-            let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
-            UsersError { line: Some(line), ..wrong("is not UTF-8".to_owned(), None) }
-        })?;
-        Self::parse(text).map_err(|(line, why, hint)| UsersError { line: Some(line), ..wrong(why, hint) })
+        users_file::load(path, secret).map(Self::of)
     }
 
     /// Reads a text. What is wrong comes with its line, and what to do.
-    pub(crate) fn parse(text: &str) -> Result<Self, (usize, String, Option<String>)> {
-        const FORM: &str = "write \"user\" \"secret\", with both in double quotes";
-        let mut users = Self::default();
-        for (index, line) in text.lines().enumerate() {
-            let wrong = |why: &str, hint: &str| (index + 1, why.to_owned(), Some(hint.to_owned()));
-            let line = line.trim();
-            if line.is_empty() || line.starts_with([';', '#']) {
-                continue;
-            }
-            let (name, rest) =
-                quoted(line).ok_or_else(|| wrong("does not begin with a user in quotes", FORM))?;
-            if name.is_empty() || name.contains('\0') {
-                return Err(wrong("names no user", FORM));
-            }
-            // What PgBouncer's format has behind the secret is of no use to anybody.
-            let (secret, _) = quoted(rest.trim_start())
-                .ok_or_else(|| wrong("has no secret in quotes behind the user", FORM))?;
-            let secret = match &**secret {
-                "" => None,
-                secret => Some(Secret::parse(secret).map_err(|error| {
-                    wrong(&error.to_string(), "copy it whole: SELECT rolpassword FROM pg_authid")
-                })?),
-            };
-            if users.by_name.insert(name.to_string(), Arc::new(User { secret })).is_some() {
-                let why = format!("names {:?} a second time", &**name);
-                return Err((index + 1, why, Some("keep one of the lines".to_owned())));
-            }
-        }
-        Ok(users)
+    #[cfg(any(test, feature = "garbage"))]
+    pub(crate) fn parse(text: &str) -> Result<Self, LineError> {
+        users_file::parse(text, secret).map(Self::of)
+    }
+
+    fn of(users: HashMap<String, Option<Secret>>) -> Self {
+        let users = users.into_iter().map(|(name, secret)| (name, Arc::new(User { secret })));
+        Self { by_name: users.collect() }
     }
 
     /// A user by its name.
@@ -152,28 +64,16 @@ impl Users {
     }
 }
 
-/// A text in double quotes, `""` within it being a quote, and what follows.
-fn quoted(text: &str) -> Option<(Zeroizing<String>, &str)> {
-    let mut rest = text.strip_prefix('"')?;
-    // As much as it can ever hold: growing would leave copies behind.
-    let mut value = Zeroizing::new(String::with_capacity(rest.len()));
-    loop {
-        let end = rest.find('"')?;
-        value.push_str(&rest[..end]);
-        rest = &rest[end + 1..];
-        match rest.strip_prefix('"') {
-            Some(more) => {
-                value.push('"');
-                rest = more;
-            }
-            None => return Some((value, rest)),
-        }
-    }
+fn secret(text: &str) -> Result<Secret, (String, String)> {
+    let hint = "copy it whole: SELECT rolpassword FROM pg_authid".to_owned();
+    Secret::parse(text).map_err(|error| (error.to_string(), hint))
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::path::PathBuf;
 
     use super::*;
 

@@ -1,0 +1,39 @@
+//! What only a gate for MySQL and MariaDB has.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::postgres::read_upstream;
+use crate::address::Address;
+use crate::raw::{self, Complaint, Section};
+
+pub(crate) const SERVER_PORT: u16 = 3306;
+pub(crate) const GATE_PORT: u16 = 6033;
+
+/// A gate for MySQL and MariaDB, beside what every gate has.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mysql {
+    /// Where the server listens.
+    pub upstream: Address,
+    /// How long a login may take.
+    pub login_timeout: Duration,
+    /// How long a message may take from its beginning to its end.
+    pub message_timeout: Duration,
+    /// Who may log in. Not read here.
+    pub users_file: PathBuf,
+}
+
+pub(super) fn read(section: &mut Section<'_>) -> Mysql {
+    let users_file = section.read_given("users_file", raw::some_text).map(PathBuf::from);
+    if users_file.is_none() && !section.has("users_file") {
+        let why = "is missing: a server of MySQL speaks first, so the gate itself must know who may log in";
+        let hint = "write users_file = \"/etc/gatekeeper/users.txt\"";
+        section.complain("users_file", Complaint::new(why).hint(hint));
+    }
+    Mysql {
+        upstream: read_upstream(section, SERVER_PORT),
+        login_timeout: section.read("login_timeout", raw::some_time),
+        message_timeout: section.read("message_timeout", raw::some_time),
+        users_file: users_file.unwrap_or_default(),
+    }
+}

@@ -1,0 +1,42 @@
+//! What a gate for MySQL and MariaDB is told.
+
+use std::sync::Arc;
+
+use config::Mode;
+use proxy::mysql::{Settings, Users};
+
+use super::{address, keepalive};
+use crate::files;
+
+/// Who may log in, with the users file read.
+///
+/// # Errors
+/// What is wrong with the file. It never quotes a secret.
+pub(crate) fn users(mysql: &config::Mysql) -> Result<Arc<Users>, String> {
+    Users::load(&mysql.users_file).map(Arc::new).map_err(|error| format!("users_file: {error}"))
+}
+
+/// What the gate is told beside the policy.
+///
+/// # Errors
+/// A file that can't be used (it was looked at before, but may have changed since).
+pub(super) fn told(gate: &config::Gate, mysql: &config::Mysql) -> Result<Settings, String> {
+    if gate.mode == Mode::Observe {
+        return Err("mode: a gate for MySQL can't observe yet; write mode = \"enforce\"".to_owned());
+    }
+    Ok(Settings {
+        listen: address(&gate.listen),
+        upstream: address(&mysql.upstream),
+        users: users(mysql)?,
+        connections: gate.policy.connections,
+        max_clients: gate.max_clients,
+        login_timeout: mysql.login_timeout,
+        message_timeout: mysql.message_timeout,
+        connect_timeout: gate.connect_timeout,
+        dns_ttl: gate.dns_ttl,
+        keepalive: keepalive(gate),
+        drain_timeout: gate.drain_timeout,
+        tls: files::acceptor(gate)?,
+        upstream_tls: files::connector(gate)?,
+    })
+}

@@ -1,0 +1,391 @@
+//! One request: the gate's leave, a connection in the session's state, the command, and what follows its answer.
+
+use std::time::Duration;
+
+use admission::{ClassId, Connection, Entry, Outcome, PoolId, Request};
+use tokio::time::Instant;
+use wire::mysql::capabilities::Status;
+use wire::mysql::codec::Sequence;
+use wire::mysql::command::{self, Command};
+
+use super::channel::{Lost, OUTPUT_MAX};
+use super::classify::{Analysis, Pin, analyze, dialect, type_name};
+use super::pins::Kept;
+use super::reject::Refusal;
+use super::relay::{Answer, Broken, relay};
+use super::server::{Failed, Server};
+use super::session::{Flow, Session, What, expected};
+use super::sessions::Activity;
+use super::statements::put_message;
+use crate::gate::Arrival;
+use crate::permit::Permit;
+use crate::shutdown::Phase;
+
+/// How often another connection is taken after one was found dead.
+const ATTACH_TRIES: usize = 3;
+/// What InnoDB says to the transaction that it gave up for others.
+const DEADLOCK: u16 = 1213;
+
+/// Why a session stopped waiting for its turn.
+enum Interrupted {
+    Canceled,
+    Left,
+}
+
+impl Session {
+    /// Runs something on a connection, and answers it. `due` is the number of the answer.
+    pub(super) async fn execute(
+        &mut self,
+        analysis: &Analysis,
+        what: What<'_>,
+        due: Sequence,
+    ) -> Result<Flow, Lost> {
+        if let Err(refusal) = self.admit(analysis).await? {
+            return Ok(self.refuse(&refusal, due));
+        }
+        if let Err(failed) = self.attach(analysis).await {
+            self.unused().await;
+            failed.write(&mut self.client.output, due);
+            return Ok(Flow::Continue);
+        }
+        if let Err(refusal) = self.keep(analysis.pin.or(self.keeps)) {
+            self.finish(Outcome::Failure).await;
+            return Ok(self.refuse(&refusal, due));
+        }
+        let begun = Instant::now();
+        let answer = self.send(analysis, what).await;
+        self.busy += begun.elapsed();
+        match answer {
+            Ok(Ok(answer)) => self.conclude(&answer).await,
+            Ok(Err(refusal)) => {
+                self.finish(Outcome::Failure).await;
+                Ok(self.refuse(&refusal, due))
+            }
+            Err(broken) => {
+                if let Broken::Before(lost) = &broken {
+                    Refusal::lost(&lost.to_string()).write(&mut self.client.output, due);
+                }
+                if let Some(permit) = self.permit.take() {
+                    permit.complete(Outcome::Failure, self.busy);
+                }
+                self.drop_server();
+                Ok(Flow::Close)
+            }
+        }
+    }
+
+    /// Gets the right to be in flight.
+    async fn admit(&mut self, analysis: &Analysis) -> Result<Result<(), Refusal>, Lost> {
+        if let Some(permit) = &self.permit {
+            permit.resume();
+            return Ok(Ok(()));
+        }
+        self.busy = Duration::ZERO;
+        let database = String::from_utf8_lossy(&self.carried.database).into_owned();
+        let explicit = self.begin.is_some();
+        let named = type_name(&database, analysis, explicit);
+        let driver = std::sync::Arc::clone(&self.shared.driver);
+        let request = Request {
+            request_type: named.key,
+            class: ClassId::DEFAULT,
+            client: Some(self.at_gate.id()),
+            pool: PoolId::default(),
+            connection: if self.server.is_some() { Connection::Held } else { Connection::Needed },
+            entry: Entry::Queued,
+            deadline: None,
+        };
+        let rejected = |reason| Refusal::rejected(driver.name(), reason);
+        match driver.arrive(request, || named) {
+            Arrival::Dispatched(permit) => self.permit = Some(permit),
+            Arrival::Rejected(reason) => return Ok(Err(rejected(reason))),
+            Arrival::Waiting(waiting) => {
+                *self.place.entry.activity.lock().await = Activity::Queued;
+                let verdict = self.wait(waiting).await;
+                let activity =
+                    std::mem::replace(&mut *self.place.entry.activity.lock().await, Activity::Idle);
+                match verdict {
+                    // Whoever canceled it has been told so.
+                    Ok(_) if activity == Activity::Canceled => return Ok(Err(Refusal::canceled_in_queue())),
+                    Ok(Ok(permit)) => self.permit = Some(permit),
+                    Ok(Err(reason)) => return Ok(Err(rejected(reason))),
+                    Err(Interrupted::Canceled) => return Ok(Err(Refusal::canceled_in_queue())),
+                    Err(Interrupted::Left) => return Err(Lost::Closed),
+                }
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Waits for the session's turn, and watches the client, who may leave.
+    async fn wait<T>(&mut self, turn: impl Future<Output = T>) -> Result<T, Interrupted> {
+        if self.client.flush().await.is_err() {
+            return Err(Interrupted::Left);
+        }
+        tokio::pin!(turn);
+        loop {
+            let readable = self.client.input.len() < OUTPUT_MAX;
+            tokio::select! {
+                biased;
+                turn = &mut turn => return Ok(turn),
+                () = self.place.entry.canceled.notified() => {
+                    // A notice may be left of a request that was canceled as its turn came.
+                    if *self.place.entry.activity.lock().await == Activity::Canceled {
+                        return Err(Interrupted::Canceled);
+                    }
+                }
+                () = self.place.entry.ended.notified() => return Err(Interrupted::Left),
+                () = self.ending.reached(Phase::Aborting) => return Err(Interrupted::Left),
+                filled = self.client.fill(), if readable => if filled.is_err() {
+                    return Err(Interrupted::Left);
+                },
+            }
+        }
+    }
+
+    /// Takes a connection, in the session's state.
+    async fn attach(&mut self, analysis: &Analysis) -> Result<(), Failed> {
+        let mut last = Failed::Lost(Lost::Closed);
+        for _ in 0..ATTACH_TRIES {
+            let mut server = match self.server.take() {
+                Some(server) => server,
+                None => self.take().await?,
+            };
+            let are_here = server.at == self.at || self.at.commands == 0;
+            if analysis.asks_for_results && !are_here {
+                self.shared.give_back(server);
+                self.keeps = Some(Pin::Results);
+                return Err(Failed::Refused(Refusal::results_are_gone()));
+            }
+            let is_held = self.kept.is_some();
+            let begin = self.begin.as_deref();
+            match server.restore(&self.carried, self.at, begin).await {
+                Ok(()) => {
+                    self.begin = None;
+                    self.statements.close_closed(&mut server);
+                    *self.place.entry.activity.lock().await = Activity::Running(server.thread);
+                    self.server = Some(server);
+                    return Ok(());
+                }
+                Err(Failed::Refused(refusal)) => {
+                    self.shared.give_back(server);
+                    return Err(Failed::Refused(refusal));
+                }
+                Err(failed) => {
+                    self.shared.pool.remove();
+                    last = failed;
+                    if is_held {
+                        break;
+                    }
+                }
+            }
+        }
+        Err(last)
+    }
+
+    /// An idle connection, or another.
+    async fn take(&mut self) -> Result<Server, Failed> {
+        let has_database = !self.carried.database.is_empty();
+        let connections = self.shared.settings().connections as usize;
+        while let Some(mut server) = self.shared.pool.take(&self.key, self.at.session, has_database) {
+            // A server says something only if it ends the connection.
+            let is_there = server.channel.stream.try_read(&mut [0]);
+            if matches!(is_there, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock) {
+                return Ok(server);
+            }
+            self.shared.pool.remove();
+        }
+        self.shared.pool.add(connections);
+        let opening = Opening(&self.shared.pool);
+        let server = Server::login(&self.shared, &self.key, &self.credential).await?;
+        std::mem::forget(opening);
+        Ok(server)
+    }
+
+    /// Keeps the connection from now on, if there is a reason.
+    fn keep(&mut self, pin: Option<Pin>) -> Result<(), Refusal> {
+        let (Some(pin), None, Some(permit)) = (pin, &self.kept, &self.permit) else { return Ok(()) };
+        match permit.pin() {
+            Ok(pinned) => {
+                self.kept = Some(Kept::new(&self.shared.pins, pin, pinned));
+                tracing::debug!(session = self.place.id, reason = pin.name(), "a session keeps its connection");
+                Ok(())
+            }
+            Err(reason) => Err(Refusal::rejected(self.shared.driver.name(), reason)),
+        }
+    }
+
+    /// Sends the command and passes its answer on.
+    async fn send(
+        &mut self,
+        analysis: &Analysis,
+        what: What<'_>,
+    ) -> Result<Result<Answer, Refusal>, Broken> {
+        let Some(server) = &mut self.server else { return Err(Broken::Before(Lost::Closed)) };
+        let mut statement = 0;
+        let next = match what {
+            What::Nothing => {
+                return match server.status().await {
+                    Ok(status) => Ok(Ok(Answer { status: Some(status), ..Answer::default() })),
+                    Err(Failed::Refused(refusal)) => Ok(Err(refusal)),
+                    Err(Failed::Lost(lost)) => Err(Broken::Before(lost)),
+                };
+            }
+            What::Message(payload) => put_message(server, payload),
+            What::Prepare(sql) => {
+                let Some(next) = self.statements.next(sql) else {
+                    return Ok(Err(Refusal::too_many_statements()));
+                };
+                statement = next;
+                command::write(&mut server.channel.output, &Command::Prepare { sql }, server.capabilities)
+            }
+            What::Statement(id, command) => {
+                let known = match server.statements.get(&id) {
+                    Some(known) => *known,
+                    None => match self.statements.get(id) {
+                        None => return Ok(Err(Refusal::unknown_statement(id))),
+                        Some(statement) => match server.prepare(id, &statement.sql).await {
+                            Ok(known) => known,
+                            Err(Failed::Refused(refusal)) => return Ok(Err(refusal)),
+                            Err(Failed::Lost(lost)) => return Err(Broken::Before(lost)),
+                        },
+                    },
+                };
+                match command {
+                    Command::Execute(execute) => self
+                        .statements
+                        .put_execute(&execute, known, server)
+                        .map_err(Broken::Before)?,
+                    Command::Fetch { rows, .. } => {
+                        let fetch = Command::Fetch { statement: known, rows };
+                        command::write(&mut server.channel.output, &fetch, server.capabilities)
+                    }
+                    _ => {
+                        let reset = Command::ResetStatement { statement: known };
+                        command::write(&mut server.channel.output, &reset, server.capabilities)
+                    }
+                }
+            }
+        };
+        server.channel.flush().await.map_err(Broken::Before)?;
+        let form = (expected(what, self.capabilities), next);
+        let own = (self.capabilities, statement);
+        let answer = relay((server, &mut self.client), form, own, &mut self.carried).await?;
+        if let (What::Prepare(sql), Some(prepared)) = (what, &answer.prepared) {
+            server.statements.insert(statement, prepared.statement);
+            self.statements.add(statement, (sql, analyze(sql, dialect(self.status))), prepared);
+        }
+        if let What::Statement(id, Command::Execute(_)) = what {
+            self.statements.forget_long(id);
+        }
+        self.asks_insert_id |= answer.has_insert_id || analysis.names_insert_id;
+        Ok(Ok(answer))
+    }
+
+    /// What follows an answer: the transaction goes on, or the connection is given back.
+    async fn conclude(&mut self, answer: &Answer) -> Result<Flow, Lost> {
+        self.at.commands += 1;
+        self.at.version += u64::from(answer.changed);
+        let at = self.at;
+        let Some(server) = &mut self.server else { return Ok(Flow::Close) };
+        server.at = at;
+        server.database.clone_from(&self.carried.database);
+        match answer.status {
+            Some(status) => self.status = status,
+            // An error tells nothing of the transaction.
+            None => match server.status().await {
+                Ok(status) => self.status = status,
+                Err(_) => return Ok(self.abandon()),
+            },
+        }
+        let outcome = match answer.error {
+            None => Outcome::Success,
+            Some(DEADLOCK) => Outcome::Conflict,
+            Some(_) => Outcome::Failure,
+        };
+        // What the server tells of only behind the answer binds the session as well.
+        if answer.pin.is_some() && self.keep(answer.pin).is_err() {
+            self.client.flush().await?;
+            return Ok(self.abandon());
+        }
+        if self.status.contains(Status::IN_TRANSACTION) {
+            *self.place.entry.activity.lock().await = Activity::Idle;
+            if let Some(permit) = &self.permit {
+                permit.idle();
+            }
+            return Ok(Flow::Continue);
+        }
+        self.finish(outcome).await;
+        Ok(Flow::Continue)
+    }
+
+    /// The session can't go on.
+    fn abandon(&mut self) -> Flow {
+        if let Some(permit) = self.permit.take() {
+            permit.complete(Outcome::Failure, self.busy);
+        }
+        self.drop_server();
+        Flow::Close
+    }
+
+    /// The request has ended: its connection is given back unless the session keeps it.
+    async fn finish(&mut self, outcome: Outcome) {
+        let was = std::mem::replace(&mut *self.place.entry.activity.lock().await, Activity::Idle);
+        if self.kept.is_none() {
+            if let Some(mut server) = self.server.take() {
+                let mut is_usable = !matches!(was, Activity::Killed(_));
+                if is_usable && std::mem::take(&mut self.asks_insert_id) {
+                    match server.insert_id().await {
+                        Ok(id) => {
+                            self.carried.insert_id = id;
+                            self.at.version += 1;
+                            // The state is there, but not what the last statement left.
+                            server.at = self.at;
+                            self.at.commands += 1;
+                        }
+                        Err(_) => is_usable = false,
+                    }
+                }
+                if is_usable {
+                    self.shared.give_back(server);
+                } else {
+                    self.shared.pool.remove();
+                }
+            }
+        }
+        if let Some(permit) = self.permit.take() {
+            permit.complete(outcome, self.busy);
+        }
+    }
+
+    /// Nothing was sent. A transaction that was open has gone with its connection.
+    async fn unused(&mut self) {
+        *self.place.entry.activity.lock().await = Activity::Idle;
+        if self.server.is_none() {
+            self.kept = None;
+            self.status = Status(self.status.0 & !Status::IN_TRANSACTION.0);
+        }
+        if let Some(permit) = self.permit.take() {
+            Permit::give_up(permit);
+        }
+    }
+
+    /// Closes the session's connection.
+    pub(super) fn drop_server(&mut self) {
+        if self.server.take().is_some() {
+            self.shared.pool.remove();
+        }
+        self.kept = None;
+        if let Some(permit) = self.permit.take() {
+            permit.complete(Outcome::Failure, self.busy);
+        }
+    }
+}
+
+/// Takes a connection out of the count that couldn't be opened, or whose session went meanwhile.
+struct Opening<'a>(&'a super::pool::Pool);
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        self.0.remove();
+    }
+}

@@ -1,0 +1,99 @@
+//! One side's bytes: what has arrived and isn't looked at yet, and what is to be sent.
+
+use std::io;
+
+use bytes::{Buf, BytesMut};
+use tokio::io::AsyncReadExt;
+use wire::mysql::codec::{self, Sequence};
+use wire::mysql::{Fault, ProtocolError};
+
+use crate::stream::Stream;
+
+/// How many bytes are read at once.
+const READ: usize = 16 * 1024;
+/// The largest message of a client, in bytes: MySQL's own default of `max_allowed_packet`.
+pub(super) const MESSAGE_MAX: usize = 64 << 20;
+/// The most bytes that wait to be sent.
+pub(super) const OUTPUT_MAX: usize = 64 * 1024;
+
+/// Why a connection is of no use any more.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Lost {
+    #[error("the other side closed the connection")]
+    Closed,
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Protocol(#[from] ProtocolError),
+    #[error("it took too long")]
+    Late,
+}
+
+/// A connection and its buffers.
+pub(super) struct Channel {
+    pub(super) stream: Stream,
+    pub(super) input: BytesMut,
+    pub(super) output: BytesMut,
+}
+
+/// A whole message.
+pub(super) struct Message {
+    pub(super) payload: Vec<u8>,
+    pub(super) sequence: Sequence,
+    /// The number that is due next.
+    pub(super) next: Sequence,
+}
+
+impl Channel {
+    pub(super) fn new(stream: Stream) -> Self {
+        Self { stream, input: BytesMut::new(), output: BytesMut::new() }
+    }
+
+    /// Reads what arrives next. Cancel-safe.
+    pub(super) async fn fill(&mut self) -> Result<(), Lost> {
+        self.input.reserve(READ);
+        if self.stream.read_buf(&mut self.input).await? == 0 { Err(Lost::Closed) } else { Ok(()) }
+    }
+
+    /// Takes the message that has arrived, if it is whole.
+    pub(super) fn take(&mut self, max: usize) -> Result<Option<Message>, Fault> {
+        let Some(found) = codec::message(&self.input, max)? else { return Ok(None) };
+        let (len, sequence, next) = (found.len, found.sequence, found.next);
+        let payload = found.payload.into_owned();
+        self.input.advance(len);
+        Ok(Some(Message { payload, sequence, next }))
+    }
+
+    /// Waits for the server's next message.
+    pub(super) async fn from_server(&mut self, max: usize) -> Result<Message, Lost> {
+        loop {
+            if let Some(message) = self.take(max).map_err(ProtocolError::Server)? {
+                return Ok(message);
+            }
+            self.fill().await?;
+        }
+    }
+
+    /// Waits for the client's next message, which must have the number that is due.
+    pub(super) async fn from_client(&mut self, max: usize, due: Sequence) -> Result<Message, Lost> {
+        loop {
+            if let Some(message) = self.take(max).map_err(ProtocolError::Client)? {
+                if message.sequence == due {
+                    return Ok(message);
+                }
+                let fault = Fault::Sequence { expected: due.0, found: message.sequence.0 };
+                return Err(ProtocolError::Client(fault).into());
+            }
+            self.fill().await?;
+        }
+    }
+
+    /// Sends all that waits to be sent.
+    pub(super) async fn flush(&mut self) -> Result<(), Lost> {
+        if !self.output.is_empty() {
+            self.stream.send(&self.output).await?;
+            self.output.clear();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,294 @@
+//! From a text of MySQL's SQL to what the session must know of it: its request type, and what it leaves behind.
+//!
+//! The request type is the database, whether the transaction is explicit, and the shape of the text. No literal of
+//! the text gets into it. A text whose shape can't be told is of the type `unparsed`.
+
+use std::sync::Arc;
+
+use admission::RequestType;
+use wire::mysql::capabilities::Status;
+use wire::sql::fingerprint::fingerprint;
+use wire::sql::lexer::{Lexer, TokenKind};
+use wire::sql::{Backslashes, Dialect, DoubleQuotes};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+use crate::observe::TypeName;
+
+/// What the name of a type has before its label if its transactions are explicit.
+const EXPLICIT: &str = "BEGIN; ";
+/// The type of what can't be lexed.
+const UNPARSED: &str = "unparsed";
+/// The type of a text without a statement.
+const EMPTY: &str = "empty";
+
+/// Why a session keeps its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Pin {
+    UserVariable,
+    TemporaryTable,
+    TableLock,
+    NamedLock,
+    Handler,
+    SqlPrepare,
+    /// `FOUND_ROWS()`, `ROW_COUNT()`, `SHOW WARNINGS`, and what prepares them.
+    Results,
+    Cursor,
+    /// A system variable that can't be set again on another connection.
+    Variable,
+    /// State that the server tells of, and the text doesn't.
+    Other,
+}
+
+impl Pin {
+    pub(super) const ALL: [Self; 10] = [
+        Self::UserVariable,
+        Self::TemporaryTable,
+        Self::TableLock,
+        Self::NamedLock,
+        Self::Handler,
+        Self::SqlPrepare,
+        Self::Results,
+        Self::Cursor,
+        Self::Variable,
+        Self::Other,
+    ];
+
+    /// What operators read.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::UserVariable => "user variable",
+            Self::TemporaryTable => "temporary table",
+            Self::TableLock => "LOCK TABLES",
+            Self::NamedLock => "GET_LOCK",
+            Self::Handler => "HANDLER",
+            Self::SqlPrepare => "SQL PREPARE",
+            Self::Results => "results of the last statement",
+            Self::Cursor => "cursor",
+            Self::Variable => "system variable",
+            Self::Other => "other state",
+        }
+    }
+}
+
+/// A KILL that names a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Kill {
+    pub(super) id: u64,
+    pub(super) connection: bool,
+}
+
+/// What a text says.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Analysis {
+    pub(super) type_hash: u64,
+    /// The type's name within its database.
+    pub(super) label: String,
+    /// The text leaves state behind that can't be followed.
+    pub(super) pin: Option<Pin>,
+    /// The text asks for results of the statement before.
+    pub(super) asks_for_results: bool,
+    /// The text may change LAST_INSERT_ID() without the answer telling it.
+    pub(super) names_insert_id: bool,
+    /// The text only begins a transaction, in the plainest form.
+    pub(super) begins: bool,
+    /// The text only ends a transaction, in the plainest form.
+    pub(super) ends: bool,
+    pub(super) kill: Option<Kill>,
+}
+
+impl Analysis {
+    /// A request of this name.
+    pub(super) fn named(label: &str) -> Self {
+        Self { type_hash: xxh3_64(label.as_bytes()), label: label.to_owned(), ..Self::default() }
+    }
+}
+
+/// How the session's texts are read, by the status that the server told last.
+pub(super) fn dialect(status: Status) -> Dialect {
+    let quotes = status.contains(Status::ANSI_QUOTES);
+    let plain = status.contains(Status::NO_BACKSLASH_ESCAPES);
+    Dialect::MySql {
+        double_quotes: if quotes { DoubleQuotes::Identifiers } else { DoubleQuotes::Strings },
+        backslashes: if plain { Backslashes::Plain } else { Backslashes::Escape },
+    }
+}
+
+/// Reads a text.
+pub(super) fn analyze(sql: &[u8], dialect: Dialect) -> Analysis {
+    let mut label = String::new();
+    let Ok(type_hash) = fingerprint(sql, dialect, &mut label) else {
+        return Analysis { pin: Some(Pin::Other), ..Analysis::named(UNPARSED) };
+    };
+    if label.is_empty() {
+        return Analysis::named(EMPTY);
+    }
+    let mut analysis = Analysis { type_hash, label, ..Analysis::default() };
+    let mut lexer = Lexer::new(sql, dialect);
+    // The first words of the text, and how many tokens there are.
+    let (mut first, mut count): ([&[u8]; 3], usize) = Default::default();
+    let mut starts = true;
+    while let Ok(Some(token)) = lexer.next_token() {
+        let text = token.text(sql);
+        match token.kind {
+            TokenKind::Comment => continue,
+            TokenKind::Semicolon => {
+                starts = true;
+                continue;
+            }
+            TokenKind::Variable => analysis.note_variable(text),
+            TokenKind::Word => analysis.note_word(text, starts),
+            _ => {}
+        }
+        if let Some(place) = first.get_mut(count) {
+            *place = text;
+        }
+        starts = false;
+        count += 1;
+    }
+    let is = |at: usize, word: &str| first[at].eq_ignore_ascii_case(word.as_bytes());
+    analysis.begins = match count {
+        1 => is(0, "begin"),
+        2 => is(0, "begin") && is(1, "work") || is(0, "start") && is(1, "transaction"),
+        _ => false,
+    };
+    analysis.ends = match count {
+        1 => is(0, "commit") || is(0, "rollback"),
+        2 => (is(0, "commit") || is(0, "rollback")) && is(1, "work"),
+        _ => false,
+    };
+    if is(0, "kill") {
+        analysis.kill = match count {
+            2 => id(first[1]).map(|id| Kill { id, connection: true }),
+            3 if is(1, "query") => id(first[2]).map(|id| Kill { id, connection: false }),
+            3 if is(1, "connection") => id(first[2]).map(|id| Kill { id, connection: true }),
+            _ => None,
+        };
+    }
+    analysis
+}
+
+fn id(text: &[u8]) -> Option<u64> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+impl Analysis {
+    fn note_variable(&mut self, text: &[u8]) {
+        let Some(system) = text.strip_prefix(b"@@") else {
+            self.pin = Some(Pin::UserVariable);
+            return;
+        };
+        let is = |word: &str| system.eq_ignore_ascii_case(word.as_bytes());
+        if is("last_insert_id") || is("identity") || is("insert_id") {
+            self.names_insert_id = true;
+        } else if is("warning_count") || is("error_count") {
+            self.pin = Some(Pin::Results);
+            self.asks_for_results = true;
+        }
+    }
+
+    fn note_word(&mut self, word: &[u8], starts: bool) {
+        const WORDS: [(&str, Pin); 10] = [
+            ("temporary", Pin::TemporaryTable),
+            ("get_lock", Pin::NamedLock),
+            ("sql_calc_found_rows", Pin::Results),
+            ("found_rows", Pin::Results),
+            ("row_count", Pin::Results),
+            ("warnings", Pin::Results),
+            ("errors", Pin::Results),
+            ("diagnostics", Pin::Results),
+            ("read_lock", Pin::TableLock),
+            ("xa", Pin::Other),
+        ];
+        const FIRST: [(&str, Pin); 5] = [
+            ("lock", Pin::TableLock),
+            ("flush", Pin::TableLock),
+            ("handler", Pin::Handler),
+            ("prepare", Pin::SqlPrepare),
+            ("execute", Pin::SqlPrepare),
+        ];
+        let found = |words: &[(&str, Pin)]| {
+            words.iter().find(|(known, _)| word.eq_ignore_ascii_case(known.as_bytes())).map(|(_, pin)| *pin)
+        };
+        let pin = found(&WORDS).or_else(|| found(&FIRST).filter(|_| starts));
+        if let Some(pin) = pin {
+            self.pin = Some(pin);
+            let prepares = word.eq_ignore_ascii_case(b"sql_calc_found_rows");
+            self.asks_for_results |= pin == Pin::Results && !prepares;
+        }
+        self.names_insert_id |= word.eq_ignore_ascii_case(b"last_insert_id");
+    }
+}
+
+/// The request type of a text in a database.
+fn request_type(database: &str, type_hash: u64, explicit: bool) -> RequestType {
+    RequestType(xxh3_64_with_seed(database.as_bytes(), type_hash ^ u64::from(explicit)))
+}
+
+/// What operators read in tables and metrics.
+pub(super) fn type_name(database: &str, analysis: &Analysis, explicit: bool) -> TypeName {
+    let transaction = if explicit { EXPLICIT } else { "" };
+    let label: Arc<str> = format!("{database}: {transaction}{}", analysis.label).into();
+    TypeName::new(request_type(database, analysis.type_hash, explicit), label)
+}
+
+/// The key of the type of this name, if the name tells all of the type.
+pub fn request_type_named(name: &str) -> Option<RequestType> {
+    let (database, label) = name.split_once(": ")?;
+    let (label, explicit) = label.strip_prefix(EXPLICIT).map_or((label, false), |label| (label, true));
+    Some(request_type(database, xxh3_64(label.as_bytes()), explicit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(sql: &str) -> Analysis {
+        analyze(sql.as_bytes(), Dialect::MYSQL)
+    }
+
+    #[test]
+    fn what_binds_a_session_is_told_by_tokens_and_not_by_characters() {
+        for (sql, pin) in [
+            ("SELECT 'a@b.c', @@version", None),
+            ("SELECT @a := 1", Some(Pin::UserVariable)),
+            ("/* @a */ SELECT 1", None),
+            ("create temporary table t (a int)", Some(Pin::TemporaryTable)),
+            ("SELECT 1; LOCK TABLES t READ", Some(Pin::TableLock)),
+            ("SELECT * FROM t LOCK IN SHARE MODE", None),
+            ("SELECT GET_LOCK('x', 1)", Some(Pin::NamedLock)),
+            ("HANDLER t OPEN", Some(Pin::Handler)),
+            ("SHOW WARNINGS", Some(Pin::Results)),
+            ("SELECT SQL_CALC_FOUND_ROWS * FROM t", Some(Pin::Results)),
+        ] {
+            assert_eq!(read(sql).pin, pin, "{sql}");
+        }
+        assert!(!read("SELECT SQL_CALC_FOUND_ROWS * FROM t").asks_for_results);
+        assert!(read("SELECT FOUND_ROWS()").asks_for_results);
+        assert!(read("SELECT LAST_INSERT_ID(5)").names_insert_id);
+    }
+
+    #[test]
+    fn only_the_plainest_begin_is_put_off() {
+        for sql in ["BEGIN", "begin work;", "/* a */ START TRANSACTION"] {
+            assert!(read(sql).begins, "{sql}");
+        }
+        for sql in ["START TRANSACTION READ ONLY", "BEGIN; SELECT 1", "BEGIN NOT ATOMIC"] {
+            assert!(!read(sql).begins, "{sql}");
+        }
+        assert!(read("COMMIT").ends && read("rollback work").ends && !read("ROLLBACK TO a").ends);
+    }
+
+    #[test]
+    fn a_kill_names_its_session() {
+        assert_eq!(read("KILL QUERY 7").kill, Some(Kill { id: 7, connection: false }));
+        assert_eq!(read("kill 7").kill, Some(Kill { id: 7, connection: true }));
+        assert_eq!(read("KILL SOFT QUERY 7").kill, None);
+    }
+
+    #[test]
+    fn a_name_that_tells_all_of_a_type_is_its_key() {
+        let analysis = read("SELECT * FROM t WHERE a = 5");
+        let name = type_name("shop", &analysis, true);
+        assert_eq!(request_type_named(&format!("shop: BEGIN; {}", analysis.label)), Some(name.key));
+    }
+}

@@ -1,0 +1,115 @@
+//! What a client is told when something is refused or lost: the one place where reasons become MySQL's errors.
+//!
+//! | what | error, SQLSTATE | then |
+//! |---|---|---|
+//! | refused by the gate | 1205, HY000 | the session lives on |
+//! | canceled while it waited | 1317, 70100 | the session lives on |
+//! | state of another statement that is gone | 1105, HY000 | the session lives on |
+//! | too many clients | 1040, 08004 | no session |
+//! | a wrong password or an unknown user | 1045, 28000 | no session |
+//! | the server can't be reached or used | 1105, 08S01 | no session, or the session lives on |
+//! | the connection to the server was lost | 2013, HY000 | the session ends |
+//! | the gate drains | 1053, 08S01 | the session ends |
+//! | a broken message | 1835, HY000 | the session ends |
+
+use admission::Reason;
+use bytes::BytesMut;
+use wire::mysql::answer::{ErrPacket, write_error};
+use wire::mysql::codec::Sequence;
+
+/// An error of the gate, or one of the server that the gate has read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Refusal {
+    code: u16,
+    state: [u8; 5],
+    message: Vec<u8>,
+}
+
+impl Refusal {
+    fn new(code: u16, state: [u8; 5], message: impl Into<String>) -> Self {
+        Self { code, state, message: message.into().into_bytes() }
+    }
+
+    /// The server's own error.
+    pub(super) fn of_server(error: &ErrPacket<'_>) -> Self {
+        let state = error.state.copied().unwrap_or(*b"HY000");
+        Self { code: error.code, state, message: error.message.to_vec() }
+    }
+
+    /// Refused by the gate.
+    pub(super) fn rejected(gate: &str, reason: Reason) -> Self {
+        let why = match reason {
+            Reason::QueueFull => "the queue is full (queue_max)",
+            Reason::QueueTimeout => "it waited for queue_timeout",
+            Reason::Deadline => "its deadline passed in the queue",
+            Reason::DeadlineUnreachable => "it could not have been answered before its deadline",
+            Reason::QueueDelay => "everybody waits for too long (rejection)",
+            Reason::Target => "the response time could not have been held (target)",
+            Reason::OverShare => "its service class has more than its share",
+            Reason::PinnedMax => "it needs a connection of its own, and no more may be kept (pinned_max)",
+        };
+        let message = format!("gatekeeper {gate:?}: overloaded, the statement was not run: {why}; try it again");
+        Self::new(1205, *b"HY000", message)
+    }
+
+    pub(super) fn canceled_in_queue() -> Self {
+        Self::new(1317, *b"70100", "Query execution was interrupted (in gatekeeper's queue)")
+    }
+
+    pub(super) fn too_many_clients() -> Self {
+        Self::new(1040, *b"08004", "Too many connections (gatekeeper's max_clients)")
+    }
+
+    pub(super) fn denied(user: &[u8]) -> Self {
+        let user = String::from_utf8_lossy(user);
+        Self::new(1045, *b"28000", format!("Access denied for user '{user}' (by gatekeeper's users_file)"))
+    }
+
+    pub(super) fn tls_is_required() -> Self {
+        Self::new(3159, *b"HY000", "Connections using insecure transport are prohibited (gatekeeper's tls_mode)")
+    }
+
+    pub(super) fn unreachable(why: &str) -> Self {
+        Self::new(1105, *b"08S01", format!("gatekeeper: no connection to the server: {why}"))
+    }
+
+    pub(super) fn lost(why: &str) -> Self {
+        Self::new(2013, *b"HY000", format!("gatekeeper: lost the connection to the server: {why}"))
+    }
+
+    pub(super) fn draining() -> Self {
+        Self::new(1053, *b"08S01", "Server shutdown in progress (gatekeeper)")
+    }
+
+    pub(super) fn malformed(why: &str) -> Self {
+        Self::new(1835, *b"HY000", format!("Malformed communication packet: {why}"))
+    }
+
+    pub(super) fn results_are_gone() -> Self {
+        let why = "gatekeeper: what FOUND_ROWS(), ROW_COUNT() or SHOW WARNINGS would tell is gone, since the \
+                   connection of the statement before has served another session; from now on the session keeps \
+                   its connection: run the statement before again";
+        Self::new(1105, *b"HY000", why)
+    }
+
+    pub(super) fn unknown_command(code: u8) -> Self {
+        Self::new(1047, *b"08S01", format!("Unknown command {code:#04x} (gatekeeper)"))
+    }
+
+    pub(super) fn unknown_statement(statement: u32) -> Self {
+        Self::new(1243, *b"HY000", format!("Unknown prepared statement handler ({statement}) given to gatekeeper"))
+    }
+
+    pub(super) fn too_many_statements() -> Self {
+        Self::new(1461, *b"42000", "Can't create more prepared statements (gatekeeper's bound for a session)")
+    }
+
+    pub(super) fn no_such_session(id: u64) -> Self {
+        Self::new(1094, *b"HY000", format!("Unknown thread id: {id}"))
+    }
+
+    pub(super) fn write(&self, out: &mut BytesMut, sequence: Sequence) -> Sequence {
+        let error = ErrPacket { code: self.code, state: Some(&self.state), message: &self.message };
+        write_error(out, sequence, &error)
+    }
+}

@@ -1,0 +1,154 @@
+//! The way of an answer from the server to the client: packets pass as they come, save those that carry state.
+
+use bytes::{Buf, Bytes};
+use wire::mysql::ProtocolError;
+use wire::mysql::Fault;
+use wire::mysql::answer::{OkPacket, Prepared, parse_ok, write_ok, write_prepared};
+use wire::mysql::capabilities::{Capabilities, Status};
+use wire::mysql::codec::{self, HEADER_LEN, Sequence};
+use wire::mysql::response::{Expect, Follower, PEEK, Part, Turn};
+
+use super::channel::{Channel, Lost, OUTPUT_MAX};
+use super::classify::Pin;
+use super::server::{Carried, Server};
+use super::track;
+
+/// The longest OK packet, in bytes: it may hold the values of many variables.
+const OK_MAX: usize = 1 << 20;
+
+/// What an answer told.
+#[derive(Default)]
+pub(super) struct Answer {
+    /// The status that came last; `None` after an error.
+    pub(super) status: Option<Status>,
+    /// The code of the error that ended it.
+    pub(super) error: Option<u16>,
+    /// The session's state has changed.
+    pub(super) changed: bool,
+    pub(super) pin: Option<Pin>,
+    /// An id was generated.
+    pub(super) has_insert_id: bool,
+    pub(super) prepared: Option<Prepared>,
+}
+
+/// Why an answer didn't come to its end.
+pub(super) enum Broken {
+    /// The server's connection; the client has got nothing of the answer.
+    Before(Lost),
+    /// The server's connection, in the middle of the answer.
+    Within,
+}
+
+/// Passes an answer on. A client that takes nothing any more doesn't keep the answer from being read to its end.
+/// `statement` is the id by which the client will know a statement that is prepared.
+pub(super) async fn relay(
+    (server, client): (&mut Server, &mut Channel),
+    (expect, due): (Expect, Sequence),
+    (capabilities, statement): (Capabilities, u32),
+    carried: &mut Carried,
+) -> Result<Answer, Broken> {
+    let mut follower = Follower::new(expect, server.capabilities, due);
+    let mut answer = Answer::default();
+    let (mut has_begun, mut client_is_there) = (false, true);
+    let mut passing = 0_usize;
+    loop {
+        let pass = passing.min(server.channel.input.len());
+        client.output.extend_from_slice(&server.channel.input.split_to(pass));
+        passing -= pass;
+        if client.output.len() >= OUTPUT_MAX && client_is_there {
+            client_is_there = client.flush().await.is_ok();
+        }
+        if !client_is_there {
+            client.output.clear();
+        }
+        let broken = move |lost: Lost| if has_begun { Broken::Within } else { Broken::Before(lost) };
+        if passing == 0 {
+            if follower.turn() != Turn::Server {
+                break;
+            }
+            match step(&server.channel.input, server.capabilities, &mut follower).map_err(&broken)? {
+                Step::Wait => {}
+                Step::Pass(length, part) => {
+                    has_begun = true;
+                    match part {
+                        Part::Error { code } => (answer.error, answer.status) = (Some(code), None),
+                        Part::Eof(status) => answer.status = Some(status),
+                        Part::File | Part::Switch | Part::More => {
+                            return Err(Broken::Within);
+                        }
+                        _ => {}
+                    }
+                    passing = length;
+                    continue;
+                }
+                Step::Whole(packet, sequence, part) => {
+                    has_begun = true;
+                    let length = packet.len() + HEADER_LEN;
+                    if let Part::Prepared(prepared) = part {
+                        answer.prepared = Some(prepared);
+                        write_prepared(&mut client.output, sequence, Prepared { statement, ..prepared });
+                    } else {
+                        let own = server.capabilities;
+                        let ok = parse_ok(&packet, own).map_err(|_| Broken::Within)?;
+                        answer.note(&ok, carried);
+                        let header = packet.first().copied().unwrap_or_default();
+                        let ok = OkPacket { changes: wire::mysql::track::Changes::default(), ..ok };
+                        write_ok(&mut client.output, sequence, (header, capabilities), &ok);
+                    }
+                    server.channel.input.advance(length);
+                    continue;
+                }
+            }
+        }
+        if client_is_there && client.output.len() >= OUTPUT_MAX {
+            client_is_there = client.flush().await.is_ok();
+        }
+        server.channel.fill().await.map_err(broken)?;
+    }
+    Ok(answer)
+}
+
+impl Answer {
+    fn note(&mut self, ok: &OkPacket<'_>, carried: &mut Carried) {
+        self.status = Some(ok.status);
+        self.has_insert_id |= ok.last_insert_id > 0;
+        let told = track::apply(ok.changes, carried);
+        self.changed |= told.changed;
+        self.pin = told.pin.or(self.pin);
+    }
+}
+
+enum Step {
+    /// More has to come.
+    Wait,
+    /// So many bytes are passed on.
+    Pass(usize, Part),
+    /// The payload of a packet that carries state.
+    Whole(Bytes, Sequence, Part),
+}
+
+/// Looks at the packet that comes next.
+fn step(input: &[u8], capabilities: Capabilities, follower: &mut Follower) -> Result<Step, Lost> {
+    let Some(packet) = codec::packet(input) else { return Ok(Step::Wait) };
+    let seen = packet.payload_len.min(PEEK);
+    let Some(head) = input.get(HEADER_LEN..HEADER_LEN + seen) else { return Ok(Step::Wait) };
+    // What a packet is can be asked once only. So the question is put to a copy until the packet is there.
+    let mut asked = follower.clone();
+    let part = asked.server(packet, head)?;
+    let carries = match part {
+        Part::Ok(_) => capabilities.contains(Capabilities::SESSION_TRACK),
+        Part::Prepared(_) => true,
+        _ => false,
+    };
+    if carries {
+        if packet.payload_len > OK_MAX {
+            let fault = Fault::TooLong { length: packet.payload_len, max: OK_MAX };
+            return Err(ProtocolError::Server(fault).into());
+        }
+        let Some(payload) = packet.payload(input) else { return Ok(Step::Wait) };
+        *follower = asked;
+        return Ok(Step::Whole(Bytes::copy_from_slice(payload), packet.sequence, part));
+    }
+    *follower = asked;
+    Ok(Step::Pass(packet.len(), part))
+}

@@ -1,0 +1,422 @@
+//! A connection to the server: login, and how it is brought to a session's state.
+//!
+//! A connection remembers which session used it last, and at which point of that session's life. A session that finds
+//! itself there goes on. For any other the connection is reset (COM_RESET_CONNECTION), and gets the session's
+//! variables, database and `LAST_INSERT_ID()`, all in one round trip.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use wire::mysql::ProtocolError;
+use wire::mysql::answer;
+use wire::mysql::authentication::{MAX_STEP, Step, parse_step};
+use wire::mysql::capabilities::{Capabilities, Status};
+use wire::mysql::codec::{self, Sequence};
+use wire::mysql::command::{self, Command, Query};
+use wire::mysql::handshake::{
+    Greeting, Handshake, MAX_HANDSHAKE, Response, parse_greeting, write_response, write_tls_request,
+};
+use wire::mysql::response::{Expect, Follower, PEEK, Part, Turn};
+use wire::mysql::scramble::{caching_sha2, ed25519, native};
+
+use super::Shared;
+use super::channel::{Channel, Lost, MESSAGE_MAX};
+use super::reject::Refusal;
+use super::users::Credential;
+use crate::stream::Stream;
+use crate::tls::UpstreamMode;
+
+/// The largest answer to a command of the gate's own, in bytes.
+const OWN_ANSWER_MAX: usize = 1 << 20;
+/// What has the server tell every change of a session.
+const TRACK: &str = "SET SESSION session_track_system_variables='*', session_track_schema=1, \
+                     session_track_state_change=1";
+
+/// What connections have in common that can stand in for one another.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    pub(super) user: Vec<u8>,
+    /// What changes the layout of packets, or the meaning of answers.
+    pub(super) layout: Capabilities,
+    pub(super) collation: u8,
+}
+
+/// What the gate knows of the server before a client comes.
+#[derive(Clone, Debug)]
+pub(super) struct Known {
+    pub(super) version: Vec<u8>,
+    pub(super) capabilities: Capabilities,
+    pub(super) collation: u8,
+}
+
+/// A point in a session's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(super) struct Point {
+    /// The session; no session has 0.
+    pub(super) session: u64,
+    /// Changes of the session's state.
+    pub(super) version: u64,
+    /// Commands that have run.
+    pub(super) commands: u64,
+}
+
+/// State that follows a session.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Carried {
+    pub(super) database: Vec<u8>,
+    /// The variables that differ from the login's, with their values as the server told them.
+    pub(super) variables: BTreeMap<Vec<u8>, Vec<u8>>,
+    pub(super) insert_id: u64,
+}
+
+/// A connection to the server.
+pub(super) struct Server {
+    pub(super) channel: Channel,
+    pub(super) key: Key,
+    pub(super) capabilities: Capabilities,
+    /// The id by which the server kills it.
+    pub(super) thread: u32,
+    pub(super) at: Point,
+    pub(super) database: Vec<u8>,
+    /// The prepared statements of the session at `at`: the session's ids and the server's.
+    pub(super) statements: HashMap<u32, u32>,
+}
+
+/// Why there is no connection, or no more.
+#[derive(Debug)]
+pub(super) enum Failed {
+    /// To be told as it is.
+    Refused(Refusal),
+    Lost(Lost),
+}
+
+impl From<Lost> for Failed {
+    fn from(lost: Lost) -> Self {
+        Self::Lost(lost)
+    }
+}
+
+impl From<ProtocolError> for Failed {
+    fn from(error: ProtocolError) -> Self {
+        Self::Lost(error.into())
+    }
+}
+
+fn unreachable(why: &impl ToString) -> Failed {
+    Failed::Refused(Refusal::unreachable(&why.to_string()))
+}
+
+/// Asks the server who it is. The connection isn't used for a login.
+pub(super) async fn look(shared: &Shared) -> Result<Known, Failed> {
+    let (_, greeting) = greeted(shared).await?;
+    let Greeting::Handshake(handshake) = parse_greeting(&greeting)? else {
+        return Err(refused(&greeting));
+    };
+    Ok(known(&handshake))
+}
+
+fn known(handshake: &Handshake<'_>) -> Known {
+    Known {
+        version: handshake.version.to_vec(),
+        capabilities: handshake.capabilities,
+        collation: handshake.collation,
+    }
+}
+
+fn refused(payload: &[u8]) -> Failed {
+    match answer::parse_error(payload) {
+        Ok(error) => Failed::Refused(Refusal::of_server(&error)),
+        Err(error) => error.into(),
+    }
+}
+
+async fn greeted(shared: &Shared) -> Result<(Channel, Vec<u8>), Failed> {
+    let dial = shared.dial();
+    let stream = dial.connect(dial.deadline()).await.map_err(|error| unreachable(&error))?;
+    let mut channel = Channel::new(stream);
+    let limit = shared.settings().connect_timeout;
+    let message = within(limit, channel.from_server(MAX_HANDSHAKE)).await?;
+    Ok((channel, message.payload))
+}
+
+async fn within<T>(limit: Duration, work: impl Future<Output = Result<T, Lost>>) -> Result<T, Lost> {
+    tokio::time::timeout(limit, work).await.unwrap_or(Err(Lost::Late))
+}
+
+impl Server {
+    /// Connects and logs in.
+    pub(super) async fn login(shared: &Shared, key: &Key, credential: &Credential) -> Result<Self, Failed> {
+        let limit = shared.settings().login_timeout;
+        tokio::time::timeout(limit, Self::try_login(shared, key, credential))
+            .await
+            .unwrap_or(Err(Failed::Lost(Lost::Late)))
+    }
+
+    async fn try_login(shared: &Shared, key: &Key, credential: &Credential) -> Result<Self, Failed> {
+        let (mut channel, greeting) = greeted(shared).await?;
+        let Greeting::Handshake(handshake) = parse_greeting(&greeting)? else {
+            return Err(refused(&greeting));
+        };
+        *shared.known.write() = Some(Arc::new(known(&handshake)));
+        let needed = Capabilities::SESSION_TRACK | Capabilities::PLUGIN_AUTH | key.layout;
+        if !handshake.capabilities.contains(needed) {
+            return Err(unreachable(&"the server lacks capabilities that it had, or session tracking"));
+        }
+        let capabilities = needed
+            | Capabilities::PROTOCOL_41
+            | Capabilities::SECURE_CONNECTION
+            | (handshake.capabilities & Capabilities::PLUGIN_AUTH_LENENC);
+        let mut sequence = Sequence(1);
+        channel = encrypt(shared, channel, &handshake, (capabilities, key.collation), &mut sequence).await?;
+        let plugin = if handshake.plugin.is_empty() { native::NAME.as_bytes() } else { handshake.plugin };
+        let proof = prove(credential, (plugin, &handshake.scramble));
+        // A plug-in that the gate doesn't know: the server will name another, or the failure will be told then.
+        let (plugin, proof) = proof.map_or((native::NAME.as_bytes(), Vec::new()), |proof| (plugin, proof));
+        let response = Response {
+            capabilities,
+            max_packet: MESSAGE_MAX as u32,
+            collation: key.collation,
+            user: &key.user,
+            proof: &proof,
+            database: None,
+            plugin,
+            attributes: None,
+            zstd_level: None,
+        };
+        write_response(&mut channel.output, sequence, &response);
+        channel.flush().await?;
+        steps(&mut channel, key, credential).await?;
+        let thread = handshake.connection;
+        Ok(Self {
+            channel,
+            key: key.clone(),
+            capabilities,
+            thread,
+            at: Point::default(),
+            database: Vec::new(),
+            statements: HashMap::new(),
+        })
+    }
+
+    /// Brings the connection to a session's state, and begins its transaction if that was put off.
+    pub(super) async fn restore(
+        &mut self,
+        carried: &Carried,
+        at: Point,
+        begin: Option<&[u8]>,
+    ) -> Result<(), Failed> {
+        let mut answers = 0;
+        let is_there = self.at.session == at.session && self.at.version == at.version;
+        if !is_there {
+            if self.at != Point::default() {
+                answers += self.put(&Command::ResetConnection);
+            }
+            let set = settings(carried);
+            answers += self.put(&Command::Query(Query { attributes: &[], sql: set.as_bytes() }));
+            if self.database != carried.database {
+                answers += self.put(&Command::InitDb { database: &carried.database });
+            }
+            self.statements.clear();
+        }
+        if let Some(begin) = begin {
+            answers += self.put(&Command::Query(Query { attributes: &[], sql: begin }));
+        }
+        // Until all is done nobody's state is there.
+        self.at = Point { session: u64::MAX, ..at };
+        self.channel.flush().await?;
+        let mut failed = None;
+        for _ in 0..answers {
+            let message = self.channel.from_server(OWN_ANSWER_MAX).await?;
+            if message.payload.first() == Some(&answer::ERROR) {
+                failed.get_or_insert(refused(&message.payload));
+            }
+        }
+        if let Some(failed) = failed {
+            return Err(failed);
+        }
+        self.database.clone_from(&carried.database);
+        self.at = at;
+        Ok(())
+    }
+
+    /// Appends a command of the gate's own, which has one answer.
+    fn put(&mut self, command: &Command<'_>) -> usize {
+        command::write(&mut self.channel.output, command, self.capabilities);
+        1
+    }
+
+    /// The status of the session, asked for because an error doesn't tell it.
+    pub(super) async fn status(&mut self) -> Result<Status, Failed> {
+        self.put(&Command::Ping);
+        self.channel.flush().await?;
+        let message = self.channel.from_server(OWN_ANSWER_MAX).await?;
+        Ok(answer::parse_ok(&message.payload, self.capabilities)?.status)
+    }
+
+    /// `LAST_INSERT_ID()`, for the day when the session goes on elsewhere.
+    pub(super) async fn insert_id(&mut self) -> Result<u64, Failed> {
+        let sql = b"SELECT LAST_INSERT_ID()";
+        self.put(&Command::Query(Query { attributes: &[], sql }));
+        self.channel.flush().await?;
+        let mut follower = Follower::new(Expect::Results, self.capabilities, Sequence(1));
+        let mut found = 0;
+        while follower.turn() == Turn::Server {
+            let message = self.channel.from_server(OWN_ANSWER_MAX).await?;
+            let packet = codec::Packet { sequence: message.sequence, payload_len: message.payload.len() };
+            let head = message.payload.get(..PEEK).unwrap_or(&message.payload);
+            if follower.server(packet, head)? == Part::Row {
+                let digits = message.payload.get(1..).unwrap_or_default();
+                found = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()).unwrap_or(0);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Prepares a session's statement here; returns the server's id.
+    pub(super) async fn prepare(&mut self, statement: u32, sql: &[u8]) -> Result<u32, Failed> {
+        let next = command::write(&mut self.channel.output, &Command::Prepare { sql }, self.capabilities);
+        self.channel.flush().await?;
+        let mut follower = Follower::new(Expect::Prepared, self.capabilities, next);
+        let mut id = None;
+        while follower.turn() == Turn::Server {
+            let message = self.channel.from_server(OWN_ANSWER_MAX).await?;
+            let packet = codec::Packet { sequence: message.sequence, payload_len: message.payload.len() };
+            let head = message.payload.get(..PEEK).unwrap_or(&message.payload);
+            match follower.server(packet, head)? {
+                Part::Prepared(prepared) => id = Some(prepared.statement),
+                Part::Error { .. } => return Err(refused(&message.payload)),
+                _ => {}
+            }
+        }
+        let id = id.ok_or(Lost::Closed)?;
+        self.statements.insert(statement, id);
+        Ok(id)
+    }
+
+    /// Kills a thread of the server, or its statement.
+    pub(super) async fn kill(&mut self, thread: u32, connection: bool) -> Result<(), Failed> {
+        let what = if connection { "CONNECTION" } else { "QUERY" };
+        let sql = format!("KILL {what} {thread}");
+        self.put(&Command::Query(Query { attributes: &[], sql: sql.as_bytes() }));
+        self.channel.flush().await?;
+        let message = self.channel.from_server(OWN_ANSWER_MAX).await?;
+        if message.payload.first() == Some(&answer::ERROR) { Err(refused(&message.payload)) } else { Ok(()) }
+    }
+}
+
+/// The statement that sets what a session has set.
+fn settings(carried: &Carried) -> String {
+    let mut set = TRACK.to_owned();
+    for (name, value) in &carried.variables {
+        if let Some(assignment) = super::track::assignment(name, value) {
+            set.push_str(", ");
+            set.push_str(&assignment);
+        }
+    }
+    if carried.insert_id > 0 {
+        set.push_str(&format!(", last_insert_id={}", carried.insert_id));
+    }
+    set
+}
+
+/// Turns to TLS, if the settings and the server have it so.
+async fn encrypt(
+    shared: &Shared,
+    mut channel: Channel,
+    handshake: &Handshake<'_>,
+    (capabilities, collation): (Capabilities, u8),
+    sequence: &mut Sequence,
+) -> Result<Channel, Failed> {
+    let settings = shared.settings();
+    let Some(connector) = &settings.upstream_tls else { return Ok(channel) };
+    if !matches!(channel.stream, Stream::Tcp(_)) || connector.mode() == UpstreamMode::Allow {
+        return Ok(channel);
+    }
+    if !handshake.capabilities.contains(Capabilities::SSL) {
+        if connector.mode() == UpstreamMode::Prefer {
+            return Ok(channel);
+        }
+        return Err(unreachable(&"the server doesn't have TLS"));
+    }
+    *sequence = write_tls_request(
+        &mut channel.output,
+        *sequence,
+        (capabilities, MESSAGE_MAX as u32, collation),
+    );
+    channel.flush().await?;
+    let Stream::Tcp(socket) = channel.stream else { return Err(unreachable(&"no TCP")) };
+    let host = shared.host();
+    let stream = connector.connect(socket, &host).await.map_err(|error| unreachable(&error))?;
+    // What came in the clear behind the greeting is left behind.
+    Ok(Channel::new(stream))
+}
+
+/// The proof for a scramble; `None`: the plug-in isn't known, or what is known of the password isn't enough.
+fn prove(credential: &Credential, (plugin, scramble): (&[u8], &[u8])) -> Option<Vec<u8>> {
+    let short = scramble.get(..20).unwrap_or(scramble);
+    Some(match (credential, plugin) {
+        (Credential::Key(known), b"mysql_native_password") => native::prove(known, short).to_vec(),
+        (Credential::Password(password), b"mysql_native_password") => {
+            native::prove(&native::key(password), short).to_vec()
+        }
+        (Credential::Password(password), b"caching_sha2_password") => {
+            caching_sha2::prove(&caching_sha2::key(password), short).to_vec()
+        }
+        (Credential::Password(password), b"client_ed25519") => ed25519::prove(password, scramble).to_vec(),
+        _ => return None,
+    })
+}
+
+/// The rest of the login, up to OK.
+async fn steps(channel: &mut Channel, key: &Key, credential: &Credential) -> Result<(), Failed> {
+    /// The most steps of a login.
+    const STEPS_MAX: usize = 8;
+    for _ in 0..STEPS_MAX {
+        let message = channel.from_server(MAX_STEP).await?;
+        match parse_step(&message.payload)? {
+            Step::Ok => return Ok(()),
+            Step::Error(error) => return Err(Failed::Refused(Refusal::of_server(&error))),
+            Step::Switch { plugin, data } => {
+                let Some(proof) = prove(credential, (plugin, data)) else {
+                    return Err(no_proof(key, plugin, credential));
+                };
+                codec::write(&mut channel.output, message.next, &proof);
+            }
+            Step::More([caching_sha2::FAST]) => continue,
+            Step::More([caching_sha2::FULL]) => {
+                let Credential::Password(password) = credential else {
+                    return Err(no_proof(key, caching_sha2::NAME.as_bytes(), credential));
+                };
+                if matches!(channel.stream, Stream::Tcp(_)) {
+                    return Err(unreachable(&format!(
+                        "the server asks for the password of '{}' itself (caching_sha2_password), which goes only \
+                         over TLS or a Unix socket; set upstream_tls_mode = \"require\"",
+                        String::from_utf8_lossy(&key.user)
+                    )));
+                }
+                codec::write(&mut channel.output, message.next, &caching_sha2::in_clear(password));
+            }
+            Step::More(_) => return Err(no_proof(key, b"unknown", credential)),
+        }
+        channel.flush().await?;
+    }
+    Err(Failed::Lost(Lost::Closed))
+}
+
+fn no_proof(key: &Key, plugin: &[u8], credential: &Credential) -> Failed {
+    let (user, plugin) = (String::from_utf8_lossy(&key.user), String::from_utf8_lossy(plugin));
+    let advice = match credential {
+        Credential::Key(_) => "write the password itself into users_file, or have the user use mysql_native_password",
+        Credential::Password(_) => "have the user use mysql_native_password, caching_sha2_password or ed25519",
+    };
+    unreachable(&format!("the server asks for {plugin} of user '{user}', which the gate can't prove: {advice}"))
+}
+
+/// An empty buffer's worth of capacity isn't kept by idle connections.
+pub(super) fn shrink(buffer: &mut BytesMut) {
+    if buffer.is_empty() {
+        *buffer = BytesMut::new();
+    }
+}

@@ -1,0 +1,376 @@
+//! A session: it takes the client's commands one after the other, and answers each.
+//!
+//! Outside of a transaction the session holds no connection, unless it is pinned. `admit` has how it gets one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+use wire::mysql::capabilities::{Capabilities, Status};
+use wire::mysql::codec::Sequence;
+use wire::mysql::command::{self, ChangeUser, Command};
+use wire::mysql::response::Expect;
+use wire::mysql::{Fault, ProtocolError};
+
+use super::Shared;
+use super::channel::{Channel, Lost, MESSAGE_MAX, Message};
+use super::classify::{Analysis, Kill, Pin, analyze, dialect};
+use super::login::{LoggedIn, authenticate, write_own_ok};
+use super::pins::Kept;
+use super::reject::Refusal;
+use super::server::{Carried, Key, Point, Server};
+use super::sessions::{Activity, Registration};
+use super::statements::Statements;
+use super::users::Credential;
+use crate::gate::Client;
+use crate::permit::Permit;
+use crate::shutdown::{Ending, Phase};
+
+/// What follows a command.
+pub(super) enum Flow {
+    Continue,
+    /// The session ends.
+    Close,
+}
+
+/// What is to be run on a connection.
+#[derive(Clone, Copy)]
+pub(super) enum What<'a> {
+    /// A message as it came.
+    Message(&'a [u8]),
+    /// A statement is prepared.
+    Prepare(&'a [u8]),
+    /// A statement that is prepared: its id, and the command.
+    Statement(u32, Command<'a>),
+    /// Only the session's state is brought to a connection.
+    Nothing,
+}
+
+/// One session.
+pub(super) struct Session {
+    pub(super) shared: Arc<Shared>,
+    pub(super) client: Channel,
+    pub(super) capabilities: Capabilities,
+    pub(super) key: Key,
+    pub(super) credential: Credential,
+    pub(super) carried: Carried,
+    pub(super) at: Point,
+    /// What the server told last.
+    pub(super) status: Status,
+    pub(super) statements: Statements,
+    pub(super) server: Option<Server>,
+    pub(super) permit: Option<Permit>,
+    pub(super) kept: Option<Kept>,
+    /// The next request pins the session for this reason.
+    pub(super) keeps: Option<Pin>,
+    /// A transaction's beginning that is answered and not sent yet.
+    pub(super) begin: Option<Vec<u8>>,
+    /// How long the server was busy with the present request.
+    pub(super) busy: Duration,
+    /// The connection has generated an id that the session doesn't know yet.
+    pub(super) asks_insert_id: bool,
+    pub(super) at_gate: Client,
+    pub(super) place: Registration,
+    pub(super) ending: Ending,
+}
+
+impl Session {
+    pub(super) fn new(shared: Arc<Shared>, logged_in: LoggedIn, place: Registration) -> Self {
+        let carried = Carried { database: logged_in.database, ..Carried::default() };
+        Self {
+            client: logged_in.client,
+            capabilities: logged_in.capabilities,
+            key: logged_in.key,
+            credential: logged_in.credential,
+            carried,
+            at: Point { session: u64::from(place.id) | shared.next_epoch(), version: 1, commands: 0 },
+            status: Status::AUTOCOMMIT,
+            statements: Statements::default(),
+            server: None,
+            permit: None,
+            kept: None,
+            keeps: None,
+            begin: None,
+            busy: Duration::ZERO,
+            asks_insert_id: false,
+            at_gate: shared.driver.connect(),
+            ending: Ending::new(&shared.shutdown),
+            place,
+            shared,
+        }
+    }
+
+    /// Serves the client until one of both has had enough. `next` is the number of the answer that ends the login.
+    pub(super) async fn run(mut self, next: Sequence) {
+        // The server says at login whether it takes the user and the database.
+        if let Ok(Flow::Continue) = self.enter(next).await {
+            if let Err(error) = self.serve().await {
+                tracing::debug!(%error, "a session ended");
+            }
+        }
+        let _ = self.client.flush().await;
+        self.drop_server();
+    }
+
+    /// Ends a login, which the server may refuse.
+    async fn enter(&mut self, next: Sequence) -> Result<Flow, Lost> {
+        let before = self.at.commands;
+        let flow = self.execute(&Analysis::named("login"), What::Nothing, next).await?;
+        if self.at.commands == before {
+            return Ok(Flow::Close);
+        }
+        self.own_ok(next);
+        Ok(flow)
+    }
+
+    async fn serve(&mut self) -> Result<(), Lost> {
+        loop {
+            self.client.flush().await?;
+            let is_idle = self.permit.is_none() && self.begin.is_none();
+            let phase = if is_idle { Phase::Draining } else { Phase::Aborting };
+            let limit = self.shared.settings().message_timeout;
+            let message = tokio::select! {
+                biased;
+                () = self.ending.reached(phase) => {
+                    Refusal::draining().write(&mut self.client.output, Sequence(0));
+                    return self.client.flush().await;
+                }
+                () = self.place.entry.ended.notified() => return Ok(()),
+                message = next_message(&mut self.client, limit) => message?,
+            };
+            if let Flow::Close = self.handle(&message).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn handle(&mut self, message: &Message) -> Result<Flow, Lost> {
+        let due = message.next;
+        let command = match command::parse(&message.payload, self.capabilities) {
+            Ok(command) => command,
+            Err(error) => {
+                Refusal::malformed(&error.to_string()).write(&mut self.client.output, due);
+                return Ok(Flow::Close);
+            }
+        };
+        let whole = What::Message(&message.payload);
+        match command {
+            Command::Quit => Ok(Flow::Close),
+            Command::Ping if self.server.is_none() => Ok(self.own_ok(due)),
+            Command::Query(query) => {
+                let analysis = analyze(query.sql, dialect(self.status));
+                self.query(&analysis, whole, (query.sql, due)).await
+            }
+            Command::Prepare { sql } => {
+                self.execute(&Analysis::named("prepare"), What::Prepare(sql), due).await
+            }
+            Command::Execute(execute) => {
+                let Some(statement) = self.statements.get(execute.statement) else {
+                    return Ok(self.refuse(&Refusal::unknown_statement(execute.statement), due));
+                };
+                let mut analysis = statement.analysis.clone();
+                if execute.asks_for_cursor() {
+                    analysis.pin = Some(Pin::Cursor);
+                }
+                self.execute(&analysis, What::Statement(execute.statement, command), due).await
+            }
+            Command::SendLongData { statement, parameter, data } => {
+                self.statements.push_long(statement, parameter, data);
+                Ok(Flow::Continue)
+            }
+            Command::CloseStatement { statement } => {
+                self.statements.close(statement);
+                Ok(Flow::Continue)
+            }
+            Command::ResetStatement { statement } => self.reset_statement(statement, command, due).await,
+            Command::Fetch { statement, .. } => {
+                self.execute(&Analysis::named("fetch"), What::Statement(statement, command), due).await
+            }
+            Command::InitDb { .. } => self.execute(&Analysis::named("use"), whole, due).await,
+            Command::Ping
+            | Command::Statistics
+            | Command::FieldList { .. }
+            | Command::ProcessInfo
+            | Command::Debug => self.execute(&Analysis::named("command"), whole, due).await,
+            Command::SetOption { .. } => {
+                let analysis = Analysis { pin: Some(Pin::Other), ..Analysis::named("command") };
+                self.execute(&analysis, whole, due).await
+            }
+            Command::ProcessKill { connection } => {
+                self.kill(Kill { id: u64::from(connection), connection: true }, due).await
+            }
+            Command::ResetConnection => Ok(self.reset(due)),
+            Command::ChangeUser(change) => self.change_user(&change, due).await,
+            Command::Refresh | Command::Shutdown | Command::BulkExecute(_) | Command::Other { .. } => {
+                let code = message.payload.first().copied().unwrap_or_default();
+                Ok(self.refuse(&Refusal::unknown_command(code), due))
+            }
+        }
+    }
+
+    /// What of queries the gate answers by itself, and the others.
+    async fn query(
+        &mut self,
+        analysis: &Analysis,
+        what: What<'_>,
+        (sql, due): (&[u8], Sequence),
+    ) -> Result<Flow, Lost> {
+        if let Some(kill) = analysis.kill {
+            return self.kill(kill, due).await;
+        }
+        let is_free = self.permit.is_none() && self.server.is_none();
+        if is_free && self.status.contains(Status::AUTOCOMMIT) {
+            if analysis.begins {
+                self.begin = Some(sql.to_vec());
+                return Ok(self.own_ok(due));
+            }
+            if analysis.ends && self.begin.take().is_some() {
+                return Ok(self.own_ok(due));
+            }
+        }
+        self.execute(analysis, what, due).await
+    }
+
+    pub(super) fn own_ok(&mut self, due: Sequence) -> Flow {
+        let mut status = self.status.0 & !Status::SESSION_STATE_CHANGED.0 & !Status::MORE_RESULTS.0;
+        if self.begin.is_some() {
+            status |= Status::IN_TRANSACTION.0;
+        }
+        write_own_ok(&mut self.client.output, due, Status(status));
+        Flow::Continue
+    }
+
+    pub(super) fn refuse(&mut self, refusal: &Refusal, due: Sequence) -> Flow {
+        refusal.write(&mut self.client.output, due);
+        Flow::Continue
+    }
+
+    async fn reset_statement(
+        &mut self,
+        statement: u32,
+        command: Command<'_>,
+        due: Sequence,
+    ) -> Result<Flow, Lost> {
+        if self.statements.get(statement).is_none() {
+            return Ok(self.refuse(&Refusal::unknown_statement(statement), due));
+        }
+        self.statements.forget_long(statement);
+        let is_there = self.server.as_ref().is_some_and(|server| server.statements.contains_key(&statement));
+        if is_there {
+            let what = What::Statement(statement, command);
+            return self.execute(&Analysis::named("command"), what, due).await;
+        }
+        Ok(self.own_ok(due))
+    }
+
+    /// COM_RESET_CONNECTION: all but user and database is as at login.
+    fn reset(&mut self, due: Sequence) -> Flow {
+        self.start_over();
+        let database = std::mem::take(&mut self.carried.database);
+        self.carried = Carried { database, ..Carried::default() };
+        self.own_ok(due)
+    }
+
+    /// Leaves everything behind that the session has made.
+    fn start_over(&mut self) {
+        // An open transaction ends with its connection.
+        self.drop_server();
+        self.begin = None;
+        self.keeps = None;
+        self.asks_insert_id = false;
+        self.statements.clear();
+        self.status = Status::AUTOCOMMIT;
+        self.at.version += 1;
+    }
+
+    async fn change_user(&mut self, change: &ChangeUser<'_>, due: Sequence) -> Result<Flow, Lost> {
+        self.start_over();
+        let users = Arc::clone(&self.shared.settings().users);
+        // No scramble has come since the login, and that one was used: the proof has to be made for another.
+        let asked = (change.user, &b"another"[..], change.proof);
+        let proved = authenticate(&users, &mut self.client, asked, (&[], due)).await?;
+        let Some((credential, next)) = proved.credential else {
+            self.refuse(&Refusal::denied(change.user), proved.next);
+            return Ok(Flow::Close);
+        };
+        self.credential = credential;
+        self.key.user = change.user.to_vec();
+        if let Some(collation) = change.collation.and_then(|collation| u8::try_from(collation).ok()) {
+            self.key.collation = collation;
+        }
+        self.carried = Carried { database: change.database.to_vec(), ..Carried::default() };
+        *self.place.entry.user.lock() = change.user.to_vec();
+        self.enter(next).await
+    }
+
+    /// Kills another session's statement, or the session.
+    async fn kill(&mut self, kill: Kill, due: Sequence) -> Result<Flow, Lost> {
+        let Some(entry) = self.shared.sessions.of_user(kill.id, &self.key.user) else {
+            return Ok(self.refuse(&Refusal::no_such_session(kill.id), due));
+        };
+        if kill.id == u64::from(self.place.id) {
+            if kill.connection {
+                return Ok(Flow::Close);
+            }
+            return Ok(self.own_ok(due));
+        }
+        let mut activity = entry.activity.lock().await;
+        match *activity {
+            Activity::Queued => {
+                *activity = Activity::Canceled;
+                entry.canceled.notify_one();
+            }
+            Activity::Running(thread) => {
+                *activity = Activity::Killed(thread);
+                let killed = async {
+                    let mut server = Server::login(&self.shared, &self.key, &self.credential).await?;
+                    server.kill(thread, kill.connection).await
+                };
+                if let Err(failed) = killed.await {
+                    failed.write(&mut self.client.output, due);
+                    return Ok(Flow::Continue);
+                }
+            }
+            Activity::Idle | Activity::Canceled | Activity::Killed(_) => {}
+        }
+        if kill.connection {
+            entry.ended.notify_one();
+        }
+        drop(activity);
+        Ok(self.own_ok(due))
+    }
+}
+
+/// What a server answers to a command.
+pub(super) fn expected(what: What<'_>, capabilities: Capabilities) -> Expect {
+    match what {
+        What::Prepare(_) => Expect::Prepared,
+        What::Nothing => Expect::Nothing,
+        What::Statement(_, command) => command.expects().unwrap_or(Expect::Outcome),
+        What::Message(payload) => {
+            let command = command::parse(payload, capabilities).ok();
+            command.and_then(|command| command.expects()).unwrap_or(Expect::Outcome)
+        }
+    }
+}
+
+/// The client's next command. One that has begun must be whole within the limit. Cancel-safe.
+async fn next_message(client: &mut Channel, limit: Duration) -> Result<Message, Lost> {
+    if client.input.is_empty() {
+        client.fill().await?;
+    }
+    let message = timeout_at(Instant::now() + limit, async {
+        loop {
+            if let Some(message) = client.take(MESSAGE_MAX).map_err(ProtocolError::Client)? {
+                return Ok(message);
+            }
+            client.fill().await?;
+        }
+    });
+    let message = message.await.unwrap_or(Err(Lost::Late))?;
+    if message.sequence == Sequence(0) {
+        return Ok(message);
+    }
+    let fault = Fault::Sequence { expected: 0, found: message.sequence.0 };
+    Err(ProtocolError::Client(fault).into())
+}

@@ -1,0 +1,86 @@
+//! Who is connected, by the ids that clients got at login, and how one session kills another's statement.
+//!
+//! A session is idle, waits in the queue, or runs on a connection. While a kill is under way the session's activity is
+//! locked, so the connection can't be handed to another session meanwhile. A kill that comes late hits nobody.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use parking_lot::Mutex;
+use tokio::sync::{Mutex as AsyncMutex, Notify};
+
+/// What a session does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Activity {
+    Idle,
+    Queued,
+    /// It was killed while it waited.
+    Canceled,
+    /// On the server's connection with this id.
+    Running(u32),
+    /// Likewise, and somebody has killed what runs there.
+    Killed(u32),
+}
+
+/// One session, as others see it.
+pub(super) struct Entry {
+    pub(super) user: Mutex<Vec<u8>>,
+    pub(super) activity: AsyncMutex<Activity>,
+    /// Wakes a session that waits.
+    pub(super) canceled: Notify,
+    /// Wakes a session that is to end.
+    pub(super) ended: Notify,
+}
+
+/// All sessions of a gate, at most `max_clients`.
+#[derive(Default)]
+pub(super) struct Sessions {
+    by_id: Mutex<HashMap<u32, Arc<Entry>>>,
+    last: AtomicU32,
+}
+
+/// A session's place among all; gone when dropped.
+pub(super) struct Registration {
+    sessions: Arc<Sessions>,
+    pub(super) id: u32,
+    pub(super) entry: Arc<Entry>,
+}
+
+impl Sessions {
+    /// Enters a session under an id that no other has.
+    pub(super) fn register(self: &Arc<Self>) -> Registration {
+        let entry = Arc::new(Entry {
+            user: Mutex::default(),
+            activity: AsyncMutex::new(Activity::Idle),
+            canceled: Notify::new(),
+            ended: Notify::new(),
+        });
+        let mut by_id = self.by_id.lock();
+        let id = loop {
+            let id = self.last.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+            if id != 0 && !by_id.contains_key(&id) {
+                break id;
+            }
+        };
+        by_id.insert(id, Arc::clone(&entry));
+        Registration { sessions: Arc::clone(self), id, entry }
+    }
+
+    /// The session of this id, if it is the user's.
+    pub(super) fn of_user(&self, id: u64, user: &[u8]) -> Option<Arc<Entry>> {
+        let entry = self.by_id.lock().get(&u32::try_from(id).ok()?).cloned()?;
+        let is_own = *entry.user.lock() == user;
+        is_own.then_some(entry)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.by_id.lock().len()
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.sessions.by_id.lock().remove(&self.id);
+    }
+}

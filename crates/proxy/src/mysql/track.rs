@@ -1,0 +1,174 @@
+//! Changes of a session that the server tells: which can be made again on another connection, and how.
+
+use std::borrow::Cow;
+
+use wire::mysql::track::{Change, Changes};
+
+use super::classify::Pin;
+use super::server::Carried;
+
+/// The longest value that is set again, in bytes.
+const VALUE_MAX: usize = 4_096;
+
+/// How a variable's value is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Text,
+    Number,
+    /// `ON` or `OFF`.
+    Switch,
+}
+
+/// The variables that can be set on another connection with the value that the server tells.
+const VARIABLES: [(&str, Form); 31] = [
+    ("auto_increment_increment", Form::Number),
+    ("auto_increment_offset", Form::Number),
+    ("autocommit", Form::Switch),
+    ("character_set_client", Form::Text),
+    ("character_set_connection", Form::Text),
+    ("character_set_results", Form::Text),
+    ("check_constraint_checks", Form::Switch),
+    ("collation_connection", Form::Text),
+    ("default_week_format", Form::Number),
+    ("div_precision_increment", Form::Number),
+    ("foreign_key_checks", Form::Switch),
+    ("group_concat_max_len", Form::Number),
+    ("innodb_lock_wait_timeout", Form::Number),
+    ("interactive_timeout", Form::Number),
+    ("join_buffer_size", Form::Number),
+    ("lc_time_names", Form::Text),
+    ("lock_wait_timeout", Form::Number),
+    ("max_execution_time", Form::Number),
+    ("max_statement_time", Form::Number),
+    ("net_read_timeout", Form::Number),
+    ("net_write_timeout", Form::Number),
+    ("sort_buffer_size", Form::Number),
+    ("sql_big_selects", Form::Switch),
+    ("sql_mode", Form::Text),
+    ("sql_notes", Form::Switch),
+    ("sql_quote_show_create", Form::Switch),
+    ("sql_safe_updates", Form::Switch),
+    ("sql_select_limit", Form::Number),
+    ("time_zone", Form::Text),
+    ("unique_checks", Form::Switch),
+    ("wait_timeout", Form::Number),
+];
+
+/// Variables that only follow from others, or that the gate carries in another way.
+const FOLLOWING: [&str; 8] = [
+    "character_set_database",
+    "collation_database",
+    "identity",
+    "last_insert_id",
+    "session_track_schema",
+    "session_track_state_change",
+    "session_track_system_variables",
+    "warning_count",
+];
+
+/// The isolation of transactions, under the names of both servers.
+const ISOLATION: [&str; 4] =
+    ["tx_isolation", "transaction_isolation", "tx_read_only", "transaction_read_only"];
+
+/// `name=value` for a SET; `None` for a variable that isn't set again.
+pub(super) fn assignment(name: &[u8], value: &[u8]) -> Option<String> {
+    let name = std::str::from_utf8(name).ok()?;
+    let value = std::str::from_utf8(value).ok()?;
+    let form = if ISOLATION.contains(&name) {
+        if name.ends_with("read_only") { Form::Switch } else { Form::Text }
+    } else {
+        VARIABLES.iter().find(|(known, _)| *known == name)?.1
+    };
+    let is_plain = value.len() <= VALUE_MAX && value.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'\\');
+    let value: Cow<'_, str> = match form {
+        Form::Number if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') => {
+            value.into()
+        }
+        Form::Switch => match value {
+            "ON" | "1" => "1".into(),
+            "OFF" | "0" => "0".into(),
+            _ => return None,
+        },
+        // Without a value it is NULL: no conversion.
+        Form::Text if value.is_empty() && name == "character_set_results" => "NULL".into(),
+        Form::Text if is_plain => format!("'{}'", value.replace('\'', "''")).into(),
+        Form::Text | Form::Number => return None,
+    };
+    Some(format!("{name}={value}"))
+}
+
+/// Whether the session's state has changed, and whether it can still be followed.
+#[derive(Default)]
+pub(super) struct Told {
+    pub(super) changed: bool,
+    pub(super) pin: Option<Pin>,
+}
+
+/// Takes the changes that a packet tells.
+pub(super) fn apply(changes: Changes<'_>, carried: &mut Carried) -> Told {
+    let mut told = Told::default();
+    let (mut explained, mut happened) = (false, false);
+    for change in changes.iter() {
+        match change {
+            Change::Schema(schema) => {
+                carried.database = schema.to_vec();
+                (told.changed, explained) = (true, true);
+            }
+            Change::Variable { name, value } => {
+                explained = true;
+                if FOLLOWING.iter().any(|known| known.as_bytes() == name) {
+                    continue;
+                }
+                told.changed = true;
+                if assignment(name, value).is_none() {
+                    told.pin = Some(Pin::Variable);
+                }
+                carried.variables.insert(name.to_vec(), value.to_vec());
+            }
+            Change::State(changed) => happened |= changed,
+            Change::Gtids(_) | Change::Characteristics(_) | Change::Transaction(_) | Change::Other(_) => {}
+        }
+    }
+    if happened && !explained {
+        told.changed = true;
+        told.pin = Some(told.pin.unwrap_or(Pin::Other));
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::BytesMut;
+    use wire::mysql::track::{parse, push};
+
+    use super::*;
+
+    fn told(changes: &[Change<'_>]) -> (Option<Pin>, Carried) {
+        let mut all = BytesMut::new();
+        changes.iter().for_each(|change| push(&mut all, *change));
+        let mut carried = Carried::default();
+        let told = apply(parse(&all).unwrap(), &mut carried);
+        assert!(told.changed);
+        (told.pin, carried)
+    }
+
+    #[test]
+    fn a_variable_that_can_be_set_again_binds_nobody() {
+        let zone = Change::Variable { name: b"time_zone", value: b"+02:00" };
+        let (pin, carried) = told(&[zone, Change::State(true)]);
+        assert_eq!(pin, None);
+        assert_eq!(carried.variables.len(), 1);
+        assert_eq!(assignment(b"time_zone", b"+02:00").unwrap(), "time_zone='+02:00'");
+        assert_eq!(assignment(b"autocommit", b"OFF").unwrap(), "autocommit=0");
+        assert_eq!(assignment(b"character_set_results", b"").unwrap(), "character_set_results=NULL");
+    }
+
+    #[test]
+    fn what_cannot_be_followed_keeps_the_connection() {
+        let seed = Change::Variable { name: b"rand_seed1", value: b"5" };
+        assert_eq!(told(&[seed]).0, Some(Pin::Variable));
+        assert_eq!(told(&[Change::State(true)]).0, Some(Pin::Other));
+        assert_eq!(assignment(b"time_zone", b"a\\b"), None);
+        assert_eq!(assignment(b"wait_timeout", b"1; DROP"), None);
+    }
+}

@@ -1,0 +1,122 @@
+//! Who may log in to a gate for MySQL, and what proves it.
+//!
+//! ```text
+//! "ann" "*6BB4837EB74329105EE4568DDA7DC67ED2CA2AD9"
+//! "bob" "a password"
+//! ```
+//!
+//! The first form is what a server keeps for `mysql_native_password`. The key for the server then comes out of the
+//! client's own proof. With a password the gate can log in by every plug-in that it knows.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use wire::mysql::scramble::{caching_sha2, native};
+use zeroize::Zeroizing;
+
+use crate::users_file::{self, UsersError};
+
+/// All users of a file.
+#[derive(Debug, Default)]
+pub struct Users(HashMap<String, Option<Secret>>);
+
+/// What is known of a user's password.
+pub(super) enum Secret {
+    /// What `mysql_native_password` keeps.
+    Native([u8; 20]),
+    /// The password.
+    Password(Zeroizing<Vec<u8>>),
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Secret(…)")
+    }
+}
+
+/// What the gate logs in to the server with.
+#[derive(Clone)]
+pub(super) enum Credential {
+    /// The key of `mysql_native_password`.
+    Key(native::Key),
+    /// The password.
+    Password(Zeroizing<Vec<u8>>),
+}
+
+impl Users {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with the file. A secret is never quoted.
+    pub fn load(path: &Path) -> Result<Self, UsersError> {
+        users_file::load(path, secret).map(Self)
+    }
+
+    pub(super) fn get(&self, name: &[u8]) -> Option<&Secret> {
+        self.0.get(std::str::from_utf8(name).ok()?)?.as_ref()
+    }
+}
+
+impl Secret {
+    /// What the server is to be shown, if `proof` proves the password by `mysql_native_password`.
+    pub(super) fn check_native(&self, scramble: &[u8], proof: &[u8]) -> Option<Credential> {
+        match self {
+            Self::Native(kept) => native::check(kept, scramble, proof).map(Credential::Key),
+            Self::Password(password) => {
+                let kept = native::kept(&native::key(password));
+                native::check(&kept, scramble, proof).map(|_| Credential::Password(password.clone()))
+            }
+        }
+    }
+
+    /// What the server is to be shown, if `proof` proves the password by `caching_sha2_password`; `None` inside: the
+    /// file doesn't hold what that takes.
+    pub(super) fn check_sha2(&self, scramble: &[u8], proof: &[u8]) -> Option<Option<Credential>> {
+        let Self::Password(password) = self else { return None };
+        let kept = caching_sha2::kept(&caching_sha2::key(password));
+        let key = caching_sha2::check(&kept, scramble, proof);
+        Some(key.map(|_| Credential::Password(password.clone())))
+    }
+}
+
+fn secret(text: &str) -> Result<Secret, (String, String)> {
+    if let Some(kept) = native::parse_kept(text) {
+        return Ok(Secret::Native(kept));
+    }
+    if text.starts_with("$A$005$") {
+        let why = "has a secret of caching_sha2_password, from which no login can be made".to_owned();
+        return Err((why, "write the user's password in its place, or use mysql_native_password".to_owned()));
+    }
+    Ok(Secret::Password(Zeroizing::new(text.as_bytes().to_vec())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proof_gives_what_the_server_is_shown() {
+        let scramble = [7; 20];
+        let key = native::key(b"secret");
+        let proof = native::prove(&key, &scramble);
+        let kept = secret("*14E65567ABDB5135D0CFD9A70B3032C179A49EE7").unwrap();
+        let Some(Credential::Key(found)) = kept.check_native(&scramble, &proof) else {
+            panic!("it is the password")
+        };
+        assert_eq!(found, key);
+        assert!(kept.check_native(&[8; 20], &proof).is_none());
+        assert!(kept.check_sha2(&scramble, &proof).is_none());
+        let plain = secret("secret").unwrap();
+        assert!(plain.check_native(&scramble, &proof).is_some());
+        let proof = caching_sha2::prove(&caching_sha2::key(b"secret"), &scramble);
+        assert!(matches!(plain.check_sha2(&scramble, &proof), Some(Some(_))));
+        assert!(matches!(plain.check_sha2(&scramble, b"no"), Some(None)));
+    }
+
+    #[test]
+    fn a_secret_that_proves_nothing_is_refused_and_not_quoted() {
+        let (why, hint) = secret("$A$005$hush").unwrap_err();
+        assert!(why.contains("caching_sha2_password") && hint.contains("password"));
+        assert!(!why.contains("hush"));
+    }
+}

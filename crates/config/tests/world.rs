@@ -269,7 +269,9 @@ fn the_full_file_names_every_key() {
 fn writing_out_every_documented_default_changes_nothing() {
     let written = |fields: &[Field]| -> String {
         let line = |field: &Field| match field.default {
-            FieldDefault::Value(value) | FieldDefault::Each(value, ..) => format!("{} = {value}\n", field.key),
+            FieldDefault::Value(value) | FieldDefault::Each(value, ..) => {
+                format!("{} = {value}\n", field.key)
+            }
             FieldDefault::Derived(_) | FieldDefault::Required => String::new(),
         };
         fields.iter().map(line).collect()

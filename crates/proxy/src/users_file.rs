@@ -74,10 +74,7 @@ pub(crate) fn load<S>(path: &Path, secret: ParseSecret<S>) -> Result<HashMap<Str
     let mode = metadata.permissions().mode() & 0o777;
     if mode & OTHERS != 0 {
         let hint = format!("chmod 600 {}", path.display());
-        return Err(wrong(
-            format!("holds secrets and is open to everybody (mode {mode:03o})"),
-            Some(hint),
-        ));
+        return Err(wrong(format!("holds secrets and is open to everybody (mode {mode:03o})"), Some(hint)));
     }
     if metadata.len() > FILE_BYTES_MAX {
         return Err(wrong(format!("is longer than {FILE_BYTES_MAX} bytes"), None));
@@ -105,8 +102,7 @@ pub(crate) fn parse<S>(
         if line.is_empty() || line.starts_with([';', '#']) {
             continue;
         }
-        let (name, rest) =
-            quoted(line).ok_or_else(|| wrong("does not begin with a user in quotes", FORM))?;
+        let (name, rest) = quoted(line).ok_or_else(|| wrong("does not begin with a user in quotes", FORM))?;
         if name.is_empty() || name.contains('\0') {
             return Err(wrong("names no user", FORM));
         }

@@ -9,7 +9,9 @@ use toml::de::{DeTable, DeValue};
 
 use super::policy::{self, Connections, LongLimit};
 use super::types::{self, Names};
-use super::{Admin, Http, Mysql, OwnTarget, Postgres, Tls, UpstreamTls, class, http, mysql, number, postgres, tls};
+use super::{
+    Admin, Http, Mysql, OwnTarget, Postgres, Tls, UpstreamTls, class, http, mysql, number, postgres, tls,
+};
 use crate::address::Address;
 use crate::error::{Error, Position};
 use crate::raw::{self, Complaint, GATE, HTTP, POSTGRES, Section, is_of_mysql};

@@ -69,7 +69,9 @@ pub(super) fn read(
     let given = section.read("connections", |value| read_connections(value, protocol, before));
     let connections = given.unwrap_or(BEGINS_WITH);
     let pinned = match protocol {
-        Protocol::Postgres | Protocol::Mysql => section.read_given("pinned_max", |value| number(value, 1, 10_000)),
+        Protocol::Postgres | Protocol::Mysql => {
+            section.read_given("pinned_max", |value| number(value, 1, 10_000))
+        }
         Protocol::Http => None,
     };
     let pinned_max = pinned.unwrap_or_else(|| (connections / 2).max(1));

@@ -114,7 +114,9 @@ fn name(mode: TlsMode) -> &'static str {
 pub(super) fn read(section: &mut Section<'_>, protocol: Protocol) -> Tls {
     let errors_before = section.error_count();
     let identities = match protocol {
-        Protocol::Postgres | Protocol::Mysql => identity(section, "tls_cert", "tls_key").into_iter().collect(),
+        Protocol::Postgres | Protocol::Mysql => {
+            identity(section, "tls_cert", "tls_key").into_iter().collect()
+        }
         Protocol::Http => identities(section),
     };
     let client_ca = section.read_given("tls_client_ca", path);

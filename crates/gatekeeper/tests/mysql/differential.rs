@@ -30,7 +30,9 @@ fn statement(chance: &mut Chance, session: usize) -> String {
         7 => "SELECT @@time_zone, @@sql_mode, @@autocommit, DATABASE(), @@character_set_client".to_owned(),
         8 => format!("SET time_zone = '+0{number}:00'"),
         9 => format!("SET NAMES {}", if number > 2 { "latin1" } else { "utf8mb4" }),
-        10 => format!("SET sql_mode = '{}'", if number > 2 { "ANSI_QUOTES,NO_BACKSLASH_ESCAPES" } else { "" }),
+        10 => {
+            format!("SET sql_mode = '{}'", if number > 2 { "ANSI_QUOTES,NO_BACKSLASH_ESCAPES" } else { "" })
+        }
         11 => "SELECT \"id\", 'a\\\\b'".to_owned(),
         12 | 13 => "BEGIN".to_owned(),
         14 => "COMMIT".to_owned(),

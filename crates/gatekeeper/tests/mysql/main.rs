@@ -203,10 +203,8 @@ fn a_login_fails_with_the_reason_and_succeeds_with_what_the_file_holds() {
          GRANT ALL ON witness.* TO hashed@'%', signer@'%';";
     let kept = native::kept(&native::key(b"secret"));
     let kept = kept.iter().map(|byte| format!("{byte:02X}"));
-    let users = format!(
-        "\"hashed\" \"*{}\"\n\"signer\" \"sécret\"\n\"stranger\" \"x\"\n",
-        kept.collect::<String>()
-    );
+    let users =
+        format!("\"hashed\" \"*{}\"\n\"signer\" \"sécret\"\n\"stranger\" \"x\"\n", kept.collect::<String>());
     let stage = Stage::start(&[], &users);
     stage.server.query(server_side).unwrap();
     for (user, password) in [("hashed", "secret"), ("signer", "sécret")] {

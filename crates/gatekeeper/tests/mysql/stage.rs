@@ -45,7 +45,8 @@ impl Stage {
         let witness = format!("\"{}\" \"{}\"\n{users}", server.user(), server.password());
         std::fs::write(&file, witness).unwrap();
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
-        let own = ["protocol = \"mysql\"".to_owned(), format!("users_file = {:?}", file.display().to_string())];
+        let own =
+            ["protocol = \"mysql\"".to_owned(), format!("users_file = {:?}", file.display().to_string())];
         let settings: Vec<_> =
             own.into_iter().chain(settings.iter().map(|line| (*line).to_owned())).collect();
         let listen = format!("unix:{}", directory.path().join("gate.sock").display());

@@ -1,4 +1,5 @@
-//! One request: the gate's leave, a connection in the session's state, the command, and what follows its answer.
+//! One request: the gate's leave, a connection in the session's state, the command, and what follows its
+//! answer.
 
 use std::time::Duration;
 
@@ -18,7 +19,6 @@ use super::session::{Flow, Session, What, expected};
 use super::sessions::Activity;
 use super::statements::put_message;
 use crate::gate::Arrival;
-use crate::permit::Permit;
 use crate::shutdown::Phase;
 
 /// How often another connection is taken after one was found dead.
@@ -207,7 +207,11 @@ impl Session {
         match permit.pin() {
             Ok(pinned) => {
                 self.kept = Some(Kept::new(&self.shared.pins, pin, pinned));
-                tracing::debug!(session = self.place.id, reason = pin.name(), "a session keeps its connection");
+                tracing::debug!(
+                    session = self.place.id,
+                    reason = pin.name(),
+                    "a session keeps its connection"
+                );
                 Ok(())
             }
             Err(reason) => Err(Refusal::rejected(self.shared.driver.name(), reason)),
@@ -215,11 +219,7 @@ impl Session {
     }
 
     /// Sends the command and passes its answer on.
-    async fn send(
-        &mut self,
-        analysis: &Analysis,
-        what: What<'_>,
-    ) -> Result<Result<Answer, Refusal>, Broken> {
+    async fn send(&mut self, analysis: &Analysis, what: What<'_>) -> Result<Result<Answer, Refusal>, Broken> {
         let Some(server) = &mut self.server else { return Err(Broken::Before(Lost::Closed)) };
         let mut statement = 0;
         let next = match what {
@@ -251,10 +251,9 @@ impl Session {
                     },
                 };
                 match command {
-                    Command::Execute(execute) => self
-                        .statements
-                        .put_execute(&execute, known, server)
-                        .map_err(Broken::Before)?,
+                    Command::Execute(execute) => {
+                        self.statements.put_execute(&execute, known, server).map_err(Broken::Before)?
+                    }
                     Command::Fetch { rows, .. } => {
                         let fetch = Command::Fetch { statement: known, rows };
                         command::write(&mut server.channel.output, &fetch, server.capabilities)
@@ -365,7 +364,7 @@ impl Session {
             self.status = Status(self.status.0 & !Status::IN_TRANSACTION.0);
         }
         if let Some(permit) = self.permit.take() {
-            Permit::give_up(permit);
+            permit.give_up(Duration::ZERO);
         }
     }
 

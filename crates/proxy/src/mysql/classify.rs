@@ -1,7 +1,8 @@
-//! From a text of MySQL's SQL to what the session must know of it: its request type, and what it leaves behind.
+//! From a text of MySQL's SQL to what the session must know of it: its request type, and what it leaves
+//! behind.
 //!
-//! The request type is the database, whether the transaction is explicit, and the shape of the text. No literal of
-//! the text gets into it. A text whose shape can't be told is of the type `unparsed`.
+//! The request type is the database, whether the transaction is explicit, and the shape of the text. No
+//! literal of the text gets into it. A text whose shape can't be told is of the type `unparsed`.
 
 use std::sync::Arc;
 

@@ -9,12 +9,12 @@ use wire::mysql::codec::Sequence;
 use wire::mysql::handshake::{First, Handshake, MAX_RESPONSE, Response, parse_first, write_handshake};
 use wire::mysql::scramble::{SCRAMBLE_LEN, caching_sha2, native};
 
+use super::Shared;
 use super::channel::{Channel, Lost};
 use super::reject::Refusal;
 use super::server::{self, Failed, Known};
 use super::sessions::Registration;
 use super::users::{Credential, Secret, Users};
-use super::Shared;
 use crate::stream::Stream;
 use crate::tls::DownstreamMode;
 
@@ -122,7 +122,14 @@ async fn handshake(
     };
     let capabilities = response.capabilities & offered;
     *place.entry.user.lock() = response.user.to_vec();
-    Ok(LoggedIn { key: key(&response, capabilities), database: database(&response), client, capabilities, credential, next })
+    Ok(LoggedIn {
+        key: key(&response, capabilities),
+        database: database(&response),
+        client,
+        capabilities,
+        credential,
+        next,
+    })
 }
 
 fn key(response: &Response<'_>, capabilities: Capabilities) -> server::Key {
@@ -158,13 +165,13 @@ pub(super) async fn authenticate(
     let secret = users.get(user);
     if plugin == caching_sha2::NAME.as_bytes() {
         if let Some(found) = secret.and_then(|secret| secret.check_sha2(scramble, proof)) {
-            let credential = found.map(|credential| {
-                (credential, write_more(&mut client.output, next, &[caching_sha2::FAST]))
-            });
+            let credential = found
+                .map(|credential| (credential, write_more(&mut client.output, next, &[caching_sha2::FAST])));
             return Ok(Proved { credential, next });
         }
     }
-    let check = |secret: Option<&Secret>, scramble: &[u8], proof: &[u8]| secret?.check_native(scramble, proof);
+    let check =
+        |secret: Option<&Secret>, scramble: &[u8], proof: &[u8]| secret?.check_native(scramble, proof);
     if plugin.is_empty() || plugin == native::NAME.as_bytes() {
         let credential = check(secret, scramble, proof).map(|credential| (credential, next));
         return Ok(Proved { credential, next });

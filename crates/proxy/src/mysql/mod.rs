@@ -5,7 +5,8 @@
 //!                         └───────── kill ───────────┘
 //! ```
 //!
-//! The unit of admission is a transaction, by the status flags of the server's answers; outside of one a statement.
+//! The unit of admission is a transaction, by the status flags of the server's answers; outside of one a
+//! statement.
 
 use std::io;
 use std::sync::Arc;

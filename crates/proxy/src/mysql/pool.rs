@@ -1,8 +1,8 @@
 //! The connections to the server that no session uses now.
 //!
-//! The gate lets at most as many requests pass as there may be connections, kept ones among them. A session that may
-//! pass takes an idle connection of its user, preferably the one that it used last, or opens another. If all that may
-//! exist exist, one of another user is closed first.
+//! The gate lets at most as many requests pass as there may be connections, kept ones among them. A session
+//! that may pass takes an idle connection of its user, preferably the one that it used last, or opens
+//! another. If all that may exist exist, one of another user is closed first.
 
 use std::collections::VecDeque;
 

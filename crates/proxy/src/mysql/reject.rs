@@ -1,4 +1,5 @@
-//! What a client is told when something is refused or lost: the one place where reasons become MySQL's errors.
+//! What a client is told when something is refused or lost: the one place where reasons become MySQL's
+//! errors.
 //!
 //! | what | error, SQLSTATE | then |
 //! |---|---|---|
@@ -48,7 +49,8 @@ impl Refusal {
             Reason::OverShare => "its service class has more than its share",
             Reason::PinnedMax => "it needs a connection of its own, and no more may be kept (pinned_max)",
         };
-        let message = format!("gatekeeper {gate:?}: overloaded, the statement was not run: {why}; try it again");
+        let message =
+            format!("gatekeeper {gate:?}: overloaded, the statement was not run: {why}; try it again");
         Self::new(1205, *b"HY000", message)
     }
 
@@ -66,7 +68,11 @@ impl Refusal {
     }
 
     pub(super) fn tls_is_required() -> Self {
-        Self::new(3159, *b"HY000", "Connections using insecure transport are prohibited (gatekeeper's tls_mode)")
+        Self::new(
+            3159,
+            *b"HY000",
+            "Connections using insecure transport are prohibited (gatekeeper's tls_mode)",
+        )
     }
 
     pub(super) fn unreachable(why: &str) -> Self {
@@ -97,7 +103,11 @@ impl Refusal {
     }
 
     pub(super) fn unknown_statement(statement: u32) -> Self {
-        Self::new(1243, *b"HY000", format!("Unknown prepared statement handler ({statement}) given to gatekeeper"))
+        Self::new(
+            1243,
+            *b"HY000",
+            format!("Unknown prepared statement handler ({statement}) given to gatekeeper"),
+        )
     }
 
     pub(super) fn too_many_statements() -> Self {

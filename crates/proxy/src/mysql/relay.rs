@@ -1,8 +1,9 @@
-//! The way of an answer from the server to the client: packets pass as they come, save those that carry state.
+//! The way of an answer from the server to the client: packets pass as they come, save those that carry
+//! state.
 
 use bytes::{Buf, Bytes};
-use wire::mysql::ProtocolError;
 use wire::mysql::Fault;
+use wire::mysql::ProtocolError;
 use wire::mysql::answer::{OkPacket, Prepared, parse_ok, write_ok, write_prepared};
 use wire::mysql::capabilities::{Capabilities, Status};
 use wire::mysql::codec::{self, HEADER_LEN, Sequence};
@@ -39,8 +40,8 @@ pub(super) enum Broken {
     Within,
 }
 
-/// Passes an answer on. A client that takes nothing any more doesn't keep the answer from being read to its end.
-/// `statement` is the id by which the client will know a statement that is prepared.
+/// Passes an answer on. A client that takes nothing any more doesn't keep the answer from being read to its
+/// end. `statement` is the id by which the client will know a statement that is prepared.
 pub(super) async fn relay(
     (server, client): (&mut Server, &mut Channel),
     (expect, due): (Expect, Sequence),

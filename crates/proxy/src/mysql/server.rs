@@ -1,8 +1,8 @@
 //! A connection to the server: login, and how it is brought to a session's state.
 //!
-//! A connection remembers which session used it last, and at which point of that session's life. A session that finds
-//! itself there goes on. For any other the connection is reset (COM_RESET_CONNECTION), and gets the session's
-//! variables, database and `LAST_INSERT_ID()`, all in one round trip.
+//! A connection remembers which session used it last, and at which point of that session's life. A session
+//! that finds itself there goes on. For any other the connection is reset (COM_RESET_CONNECTION), and gets
+//! the session's variables, database and `LAST_INSERT_ID()`, all in one round trip.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -172,7 +172,8 @@ impl Server {
         channel = encrypt(shared, channel, &handshake, (capabilities, key.collation), &mut sequence).await?;
         let plugin = if handshake.plugin.is_empty() { native::NAME.as_bytes() } else { handshake.plugin };
         let proof = prove(credential, (plugin, &handshake.scramble));
-        // A plug-in that the gate doesn't know: the server will name another, or the failure will be told then.
+        // A plug-in that the gate doesn't know: the server will name another, or the failure will be told
+        // then.
         let (plugin, proof) = proof.map_or((native::NAME.as_bytes(), Vec::new()), |proof| (plugin, proof));
         let response = Response {
             capabilities,
@@ -340,11 +341,8 @@ async fn encrypt(
         }
         return Err(unreachable(&"the server doesn't have TLS"));
     }
-    *sequence = write_tls_request(
-        &mut channel.output,
-        *sequence,
-        (capabilities, MESSAGE_MAX as u32, collation),
-    );
+    *sequence =
+        write_tls_request(&mut channel.output, *sequence, (capabilities, MESSAGE_MAX as u32, collation));
     channel.flush().await?;
     let Stream::Tcp(socket) = channel.stream else { return Err(unreachable(&"no TCP")) };
     let host = shared.host();
@@ -408,10 +406,16 @@ async fn steps(channel: &mut Channel, key: &Key, credential: &Credential) -> Res
 fn no_proof(key: &Key, plugin: &[u8], credential: &Credential) -> Failed {
     let (user, plugin) = (String::from_utf8_lossy(&key.user), String::from_utf8_lossy(plugin));
     let advice = match credential {
-        Credential::Key(_) => "write the password itself into users_file, or have the user use mysql_native_password",
-        Credential::Password(_) => "have the user use mysql_native_password, caching_sha2_password or ed25519",
+        Credential::Key(_) => {
+            "write the password itself into users_file, or have the user use mysql_native_password"
+        }
+        Credential::Password(_) => {
+            "have the user use mysql_native_password, caching_sha2_password or ed25519"
+        }
     };
-    unreachable(&format!("the server asks for {plugin} of user '{user}', which the gate can't prove: {advice}"))
+    unreachable(&format!(
+        "the server asks for {plugin} of user '{user}', which the gate can't prove: {advice}"
+    ))
 }
 
 /// An empty buffer's worth of capacity isn't kept by idle connections.

@@ -1,6 +1,7 @@
 //! A session: it takes the client's commands one after the other, and answers each.
 //!
-//! Outside of a transaction the session holds no connection, unless it is pinned. `admit` has how it gets one.
+//! Outside of a transaction the session holds no connection, unless it is pinned. `admit` has how it gets
+//! one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -100,7 +101,8 @@ impl Session {
         }
     }
 
-    /// Serves the client until one of both has had enough. `next` is the number of the answer that ends the login.
+    /// Serves the client until one of both has had enough. `next` is the number of the answer that ends the
+    /// login.
     pub(super) async fn run(mut self, next: Sequence) {
         // The server says at login whether it takes the user and the database.
         if let Ok(Flow::Continue) = self.enter(next).await {

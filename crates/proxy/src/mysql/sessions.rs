@@ -1,7 +1,8 @@
 //! Who is connected, by the ids that clients got at login, and how one session kills another's statement.
 //!
-//! A session is idle, waits in the queue, or runs on a connection. While a kill is under way the session's activity is
-//! locked, so the connection can't be handed to another session meanwhile. A kill that comes late hits nobody.
+//! A session is idle, waits in the queue, or runs on a connection. While a kill is under way the session's
+//! activity is locked, so the connection can't be handed to another session meanwhile. A kill that comes
+//! late hits nobody.
 
 use std::collections::HashMap;
 use std::sync::Arc;

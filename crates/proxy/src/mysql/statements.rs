@@ -96,8 +96,8 @@ impl Statements {
         }
     }
 
-    /// Appends an execution for a connection that knows the statement as `statement`; returns the number of its
-    /// answer.
+    /// Appends an execution for a connection that knows the statement as `statement`; returns the number of
+    /// its answer.
     pub(super) fn put_execute(
         &mut self,
         execute: &Execute<'_>,

@@ -79,9 +79,12 @@ pub(super) fn assignment(name: &[u8], value: &[u8]) -> Option<String> {
     } else {
         VARIABLES.iter().find(|(known, _)| *known == name)?.1
     };
-    let is_plain = value.len() <= VALUE_MAX && value.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'\\');
+    let is_plain =
+        value.len() <= VALUE_MAX && value.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'\\');
     let value: Cow<'_, str> = match form {
-        Form::Number if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') => {
+        Form::Number
+            if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') =>
+        {
             value.into()
         }
         Form::Switch => match value {

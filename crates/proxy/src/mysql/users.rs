@@ -5,8 +5,8 @@
 //! "bob" "a password"
 //! ```
 //!
-//! The first form is what a server keeps for `mysql_native_password`. The key for the server then comes out of the
-//! client's own proof. With a password the gate can log in by every plug-in that it knows.
+//! The first form is what a server keeps for `mysql_native_password`. The key for the server then comes out
+//! of the client's own proof. With a password the gate can log in by every plug-in that it knows.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -69,8 +69,8 @@ impl Secret {
         }
     }
 
-    /// What the server is to be shown, if `proof` proves the password by `caching_sha2_password`; `None` inside: the
-    /// file doesn't hold what that takes.
+    /// What the server is to be shown, if `proof` proves the password by `caching_sha2_password`; `None`
+    /// inside: the file doesn't hold what that takes.
     pub(super) fn check_sha2(&self, scramble: &[u8], proof: &[u8]) -> Option<Option<Credential>> {
         let Self::Password(password) = self else { return None };
         let kept = caching_sha2::kept(&caching_sha2::key(password));

@@ -120,7 +120,11 @@ fn read_connections(
                 let complaint = Complaint::new("only PostgreSQL tells how many connections it has");
                 Err(complaint.hint("write what your application serves at once"))
             }
-            (Protocol::Postgres, Before::Simulation) => {
+            (Protocol::Mysql, Before::Service) => {
+                let complaint = Complaint::new("a gate for MySQL doesn't ask the server yet");
+                Err(complaint.hint("write a whole number below the server's max_connections"))
+            }
+            (Protocol::Postgres | Protocol::Mysql, Before::Simulation) => {
                 Err(Complaint::new("there is no server to ask in a scenario").hint("write a whole number"))
             }
         },

@@ -11,8 +11,8 @@ use admission::{AfterStall, Capacity, Contention, Controller, Cost, Order, Polic
 use crate::address::Address;
 use crate::checked::{
     Auth, CHANNEL_BINDINGS, Connections, FORMATS, Gate, Identity, LEVELS, LongLimit, METHODS, MODES, Mode,
-    Mysql, ON_DISCONNECT, OwnTarget, POOLINGS, PROTOCOLS, Pooling, Postgres, SOCKET_MODES, Service, TLS_MODES,
-    TRACE_FULL, TUNINGS, UPSTREAM_MODES, World, rejection_name,
+    Mysql, ON_DISCONNECT, OwnTarget, POOLINGS, PROTOCOLS, Pooling, Postgres, SOCKET_MODES, Service,
+    TLS_MODES, TRACE_FULL, TUNINGS, UPSTREAM_MODES, World, rejection_name,
 };
 use crate::raw::CONTROLLERS;
 

@@ -63,7 +63,7 @@ fn durations_have_bounds() {
 
 #[test]
 fn a_protocol_that_is_not_known_is_told_which_are() {
-    assert_each(&[("protocol = \"smtp\"", "isn't known; write \"postgres\", \"mysql\" or \"http\"")]);
+    assert_each(&[("protocol = \"smtp\"", "isn't known; write \"postgres\" or \"mysql\" or \"http\"")]);
 }
 
 #[test]

@@ -171,7 +171,6 @@ impl Session {
                     return Err(Failed::Refused(refusal));
                 }
                 Err(failed) => {
-                    self.shared.pool.remove();
                     last = failed;
                     if is_held {
                         break;
@@ -192,13 +191,9 @@ impl Session {
             if matches!(is_there, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock) {
                 return Ok(server);
             }
-            self.shared.pool.remove();
         }
-        self.shared.pool.add(connections);
-        let opening = Opening(&self.shared.pool);
-        let server = Server::login(&self.shared, &self.key, &self.credential).await?;
-        std::mem::forget(opening);
-        Ok(server)
+        let place = self.shared.pool.place(connections);
+        Server::login(&self.shared, &self.key, &self.credential, place).await
     }
 
     /// Keeps the connection from now on, if there is a reason.
@@ -346,8 +341,6 @@ impl Session {
                 }
                 if is_usable {
                     self.shared.give_back(server);
-                } else {
-                    self.shared.pool.remove();
                 }
             }
         }
@@ -370,21 +363,10 @@ impl Session {
 
     /// Closes the session's connection.
     pub(super) fn drop_server(&mut self) {
-        if self.server.take().is_some() {
-            self.shared.pool.remove();
-        }
+        self.server = None;
         self.kept = None;
         if let Some(permit) = self.permit.take() {
             permit.complete(Outcome::Failure, self.busy);
         }
-    }
-}
-
-/// Takes a connection out of the count that couldn't be opened, or whose session went meanwhile.
-struct Opening<'a>(&'a super::pool::Pool);
-
-impl Drop for Opening<'_> {
-    fn drop(&mut self) {
-        self.0.remove();
     }
 }

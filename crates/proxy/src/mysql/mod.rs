@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use admission::{Capacity, Policy, PoolId, Snapshot};
 use parking_lot::RwLock;
+use tokio::sync::Semaphore;
 use wire::mysql::codec::Sequence;
 
 use crate::admin::{ClientsView, GateView, LatenessView, PoolView};
@@ -49,6 +50,8 @@ pub use users::Users;
 
 /// Sockets beside those of clients that are let in, so that one more can be told why it isn't.
 const SPARE_SOCKETS: usize = 64;
+/// How many KILLs may be under way at once. Each takes a connection to the server beside the budget.
+const KILLS_MAX: usize = 32;
 
 /// Everything that an operator chooses for one gate, beside the admission policy.
 #[derive(Clone, Debug)]
@@ -100,6 +103,7 @@ struct Shared {
     pool: pool::Pool,
     sessions: Arc<sessions::Sessions>,
     pins: Arc<pins::Counts>,
+    kills: Semaphore,
     driver: Arc<Driver>,
     shutdown: Shutdown,
     lateness: Arc<Lateness>,
@@ -186,6 +190,7 @@ impl Bound {
             pool: pool::Pool::default(),
             sessions: Arc::default(),
             pins: Arc::default(),
+            kills: Semaphore::new(KILLS_MAX),
             driver,
             shutdown,
             lateness,

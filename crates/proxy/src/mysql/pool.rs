@@ -5,69 +5,74 @@
 //! another. If all that may exist exist, one of another user is closed first.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
 use super::server::{Key, Server};
 
-/// The idle connections, the one that was used last at the end.
+/// The idle connections, and how many there are in all.
 #[derive(Default)]
-pub(super) struct Pool(Mutex<State>);
-
-#[derive(Default)]
-struct State {
-    idle: VecDeque<Server>,
+pub(super) struct Pool {
+    /// The one that was used last is at the end.
+    idle: Mutex<VecDeque<Server>>,
     /// All that exist or are being opened.
-    existing: usize,
+    existing: Arc<AtomicUsize>,
+}
+
+/// The place of one connection among those that may exist. It is free again when dropped.
+pub(super) struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    /// A place beside those of the pool, for a connection that only kills.
+    pub(super) fn beside() -> Self {
+        Self(Arc::new(AtomicUsize::new(1)))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Pool {
     /// An idle connection of this key that can serve a session; the session's own last one if it is there.
     pub(super) fn take(&self, key: &Key, session: u64, has_database: bool) -> Option<Server> {
-        let mut state = self.0.lock();
+        let mut idle = self.idle.lock();
         let fits = |server: &Server| server.key == *key && (has_database || server.database.is_empty());
-        let own = state.idle.iter().position(|server| fits(server) && server.at.session == session);
-        let place = own.or_else(|| state.idle.iter().rposition(fits))?;
-        state.idle.remove(place)
+        let own = idle.iter().position(|server| fits(server) && server.at.session == session);
+        let place = own.or_else(|| idle.iter().rposition(fits))?;
+        idle.remove(place)
     }
 
-    /// Makes room for another connection, of which there may be so many. The connection counts until it is
-    /// [removed](Self::remove).
-    pub(super) fn add(&self, connections: usize) {
-        let mut state = self.0.lock();
-        while state.existing >= connections && state.idle.pop_front().is_some() {
-            state.existing -= 1;
-        }
-        state.existing += 1;
+    /// A place for another connection, of which there may be so many. Idle ones are closed for it.
+    pub(super) fn place(&self, connections: usize) -> Place {
+        let mut idle = self.idle.lock();
+        while self.existing.load(Ordering::Relaxed) >= connections && idle.pop_front().is_some() {}
+        self.existing.fetch_add(1, Ordering::Relaxed);
+        Place(Arc::clone(&self.existing))
     }
 
-    /// Gives a connection back.
+    /// Gives a connection back. It is closed if there are too many, or if the server has said something unasked.
     pub(super) fn put(&self, mut server: Server, connections: usize) {
         super::server::shrink(&mut server.channel.input);
         super::server::shrink(&mut server.channel.output);
-        let mut state = self.0.lock();
-        if state.existing > connections || !server.channel.input.is_empty() {
-            state.existing -= 1;
-            return;
+        let mut idle = self.idle.lock();
+        if self.existing.load(Ordering::Relaxed) <= connections && server.channel.input.is_empty() {
+            idle.push_back(server);
         }
-        state.idle.push_back(server);
-    }
-
-    /// A connection is gone.
-    pub(super) fn remove(&self) {
-        self.0.lock().existing -= 1;
     }
 
     /// How many exist, and how many of them are idle.
     pub(super) fn counts(&self) -> (usize, usize) {
-        let state = self.0.lock();
-        (state.existing, state.idle.len())
+        let idle = self.idle.lock().len();
+        (self.existing.load(Ordering::Relaxed), idle)
     }
 
     /// Closes all that are idle: they lead to a server that isn't used any more.
     pub(super) fn close_idle(&self) {
-        let mut state = self.0.lock();
-        state.existing -= state.idle.len();
-        state.idle.clear();
+        self.idle.lock().clear();
     }
 }

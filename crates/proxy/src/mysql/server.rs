@@ -23,6 +23,7 @@ use wire::mysql::scramble::{caching_sha2, ed25519, native};
 
 use super::Shared;
 use super::channel::{Channel, Lost, MESSAGE_MAX};
+use super::pool::Place;
 use super::reject::Refusal;
 use super::users::Credential;
 use crate::stream::Stream;
@@ -82,6 +83,7 @@ pub(super) struct Server {
     pub(super) database: Vec<u8>,
     /// The prepared statements of the session at `at`: the session's ids and the server's.
     pub(super) statements: HashMap<u32, u32>,
+    _place: Place,
 }
 
 /// Why there is no connection, or no more.
@@ -147,14 +149,24 @@ async fn within<T>(limit: Duration, work: impl Future<Output = Result<T, Lost>>)
 
 impl Server {
     /// Connects and logs in.
-    pub(super) async fn login(shared: &Shared, key: &Key, credential: &Credential) -> Result<Self, Failed> {
+    pub(super) async fn login(
+        shared: &Shared,
+        key: &Key,
+        credential: &Credential,
+        place: Place,
+    ) -> Result<Self, Failed> {
         let limit = shared.settings().login_timeout;
-        tokio::time::timeout(limit, Self::try_login(shared, key, credential))
+        tokio::time::timeout(limit, Self::try_login(shared, key, credential, place))
             .await
             .unwrap_or(Err(Failed::Lost(Lost::Late)))
     }
 
-    async fn try_login(shared: &Shared, key: &Key, credential: &Credential) -> Result<Self, Failed> {
+    async fn try_login(
+        shared: &Shared,
+        key: &Key,
+        credential: &Credential,
+        place: Place,
+    ) -> Result<Self, Failed> {
         let (mut channel, greeting) = greeted(shared).await?;
         let Greeting::Handshake(handshake) = parse_greeting(&greeting)? else {
             return Err(refused(&greeting));
@@ -198,6 +210,7 @@ impl Server {
             at: Point::default(),
             database: Vec::new(),
             statements: HashMap::new(),
+            _place: place,
         })
     }
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 use wire::mysql::capabilities::{Capabilities, Status};
 use wire::mysql::codec::Sequence;
 use wire::mysql::command::{self, ChangeUser, Command};
@@ -18,8 +18,9 @@ use super::channel::{Channel, Lost, MESSAGE_MAX, Message};
 use super::classify::{Analysis, Kill, Pin, analyze, dialect};
 use super::login::{LoggedIn, authenticate, write_own_ok};
 use super::pins::Kept;
+use super::pool::Place;
 use super::reject::Refusal;
-use super::server::{Carried, Key, Point, Server};
+use super::server::{Carried, Failed, Key, Point, Server};
 use super::sessions::{Activity, Registration};
 use super::statements::Statements;
 use super::users::Credential;
@@ -234,7 +235,7 @@ impl Session {
     }
 
     pub(super) fn own_ok(&mut self, due: Sequence) -> Flow {
-        let mut status = self.status.0 & !Status::SESSION_STATE_CHANGED.0 & !Status::MORE_RESULTS.0;
+        let mut status = self.status.0 & Status::OF_SESSION.0;
         if self.begin.is_some() {
             status |= Status::IN_TRANSACTION.0;
         }
@@ -324,11 +325,9 @@ impl Session {
             }
             Activity::Running(thread) => {
                 *activity = Activity::Killed(thread);
-                let killed = async {
-                    let mut server = Server::login(&self.shared, &self.key, &self.credential).await?;
-                    server.kill(thread, kill.connection).await
-                };
-                if let Err(failed) = killed.await {
+                if let Err(failed) =
+                    kill_thread(&self.shared, (&self.key, &self.credential), thread, kill).await
+                {
                     failed.write(&mut self.client.output, due);
                     return Ok(Flow::Continue);
                 }
@@ -341,6 +340,22 @@ impl Session {
         drop(activity);
         Ok(self.own_ok(due))
     }
+}
+
+/// Kills what runs on the server's connection of this id, over a connection beside the budget.
+async fn kill_thread(
+    shared: &Shared,
+    (key, credential): (&Key, &Credential),
+    thread: u32,
+    kill: Kill,
+) -> Result<(), Failed> {
+    let limit = shared.settings().login_timeout;
+    let killed = timeout(limit, async {
+        let _place = shared.kills.acquire().await;
+        let mut server = Server::login(shared, key, credential, Place::beside()).await?;
+        server.kill(thread, kill.connection).await
+    });
+    killed.await.unwrap_or(Err(Failed::Lost(Lost::Late)))
 }
 
 /// What a server answers to a command.

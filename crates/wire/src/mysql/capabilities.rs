@@ -146,6 +146,14 @@ impl Status {
     pub const SESSION_STATE_CHANGED: Self = Self(1 << 14);
     /// `sql_mode` has ANSI_QUOTES (MariaDB).
     pub const ANSI_QUOTES: Self = Self(1 << 15);
+    /// What a status says of the session. The rest is about one statement.
+    pub const OF_SESSION: Self = Self(
+        Self::IN_TRANSACTION.0
+            | Self::AUTOCOMMIT.0
+            | Self::NO_BACKSLASH_ESCAPES.0
+            | Self::IN_READ_ONLY_TRANSACTION.0
+            | Self::ANSI_QUOTES.0,
+    );
 
     /// Whether all of `other` are set.
     #[must_use]

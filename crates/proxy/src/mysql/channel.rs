@@ -65,7 +65,7 @@ impl Channel {
     }
 
     /// Waits for the server's next message.
-    pub(super) async fn from_server(&mut self, max: usize) -> Result<Message, Lost> {
+    pub(super) async fn server_message(&mut self, max: usize) -> Result<Message, Lost> {
         loop {
             if let Some(message) = self.take(max).map_err(ProtocolError::Server)? {
                 return Ok(message);
@@ -75,7 +75,7 @@ impl Channel {
     }
 
     /// Waits for the client's next message, which must have the number that is due.
-    pub(super) async fn from_client(&mut self, max: usize, due: Sequence) -> Result<Message, Lost> {
+    pub(super) async fn client_message(&mut self, max: usize, due: Sequence) -> Result<Message, Lost> {
         loop {
             if let Some(message) = self.take(max).map_err(ProtocolError::Client)? {
                 if message.sequence == due {

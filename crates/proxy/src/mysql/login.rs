@@ -105,12 +105,12 @@ async fn handshake(
     };
     write_handshake(&mut client.output, Sequence(0), &greeting);
     client.flush().await?;
-    let mut message = client.from_client(MAX_RESPONSE, Sequence(1)).await?;
+    let mut message = client.client_message(MAX_RESPONSE, Sequence(1)).await?;
     if let (First::Tls { .. }, Some(acceptor)) = (parse_first(&message.payload)?, tls) {
         let Stream::Tcp(socket) = client.stream else { return Err(Lost::Closed) };
         // What came in the clear behind the request is left behind.
         client = Channel::new(acceptor.accept(socket).await?);
-        message = client.from_client(MAX_RESPONSE, message.next).await?;
+        message = client.client_message(MAX_RESPONSE, message.next).await?;
     } else if tls.is_some_and(|acceptor| acceptor.mode() != DownstreamMode::Prefer) {
         return Err(refuse(&mut client, message.next, &Refusal::tls_is_required()).await);
     }
@@ -179,7 +179,7 @@ pub(super) async fn authenticate(
     let scramble = self::scramble();
     let due = write_switch(&mut client.output, next, native::NAME.as_bytes(), &scramble);
     client.flush().await?;
-    let message = client.from_client(MAX_STEP, due).await?;
+    let message = client.client_message(MAX_STEP, due).await?;
     let next = message.next;
     let credential = check(secret, &scramble, &message.payload).map(|credential| (credential, next));
     Ok(Proved { credential, next })

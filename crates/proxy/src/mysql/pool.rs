@@ -55,7 +55,7 @@ impl Pool {
         Place(Arc::clone(&self.existing))
     }
 
-    /// Gives a connection back. It is closed if there are too many, or if the server has said something unasked.
+    /// Gives a connection back. It is closed if there are too many, or if the server has said something more.
     pub(super) fn put(&self, mut server: Server, connections: usize) {
         super::server::shrink(&mut server.channel.input);
         super::server::shrink(&mut server.channel.output);

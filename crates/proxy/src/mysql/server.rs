@@ -139,7 +139,7 @@ async fn greeted(shared: &Shared) -> Result<(Channel, Vec<u8>), Failed> {
     let stream = dial.connect(dial.deadline()).await.map_err(|error| unreachable(&error))?;
     let mut channel = Channel::new(stream);
     let limit = shared.settings().connect_timeout;
-    let message = within(limit, channel.from_server(MAX_HANDSHAKE)).await?;
+    let message = within(limit, channel.server_message(MAX_HANDSHAKE)).await?;
     Ok((channel, message.payload))
 }
 
@@ -242,7 +242,7 @@ impl Server {
         self.channel.flush().await?;
         let mut failed = None;
         for _ in 0..answers {
-            let message = self.channel.from_server(OWN_ANSWER_MAX).await?;
+            let message = self.channel.server_message(OWN_ANSWER_MAX).await?;
             if message.payload.first() == Some(&answer::ERROR) {
                 failed.get_or_insert(refused(&message.payload));
             }
@@ -265,7 +265,7 @@ impl Server {
     pub(super) async fn status(&mut self) -> Result<Status, Failed> {
         self.put(&Command::Ping);
         self.channel.flush().await?;
-        let message = self.channel.from_server(OWN_ANSWER_MAX).await?;
+        let message = self.channel.server_message(OWN_ANSWER_MAX).await?;
         Ok(answer::parse_ok(&message.payload, self.capabilities)?.status)
     }
 
@@ -277,7 +277,7 @@ impl Server {
         let mut follower = Follower::new(Expect::Results, self.capabilities, Sequence(1));
         let mut found = 0;
         while follower.turn() == Turn::Server {
-            let message = self.channel.from_server(OWN_ANSWER_MAX).await?;
+            let message = self.channel.server_message(OWN_ANSWER_MAX).await?;
             let packet = codec::Packet { sequence: message.sequence, payload_len: message.payload.len() };
             let head = message.payload.get(..PEEK).unwrap_or(&message.payload);
             if follower.server(packet, head)? == Part::Row {
@@ -295,7 +295,7 @@ impl Server {
         let mut follower = Follower::new(Expect::Prepared, self.capabilities, next);
         let mut id = None;
         while follower.turn() == Turn::Server {
-            let message = self.channel.from_server(OWN_ANSWER_MAX).await?;
+            let message = self.channel.server_message(OWN_ANSWER_MAX).await?;
             let packet = codec::Packet { sequence: message.sequence, payload_len: message.payload.len() };
             let head = message.payload.get(..PEEK).unwrap_or(&message.payload);
             match follower.server(packet, head)? {
@@ -315,7 +315,7 @@ impl Server {
         let sql = format!("KILL {what} {thread}");
         self.put(&Command::Query(Query { attributes: &[], sql: sql.as_bytes() }));
         self.channel.flush().await?;
-        let message = self.channel.from_server(OWN_ANSWER_MAX).await?;
+        let message = self.channel.server_message(OWN_ANSWER_MAX).await?;
         if message.payload.first() == Some(&answer::ERROR) { Err(refused(&message.payload)) } else { Ok(()) }
     }
 }
@@ -385,7 +385,7 @@ async fn steps(channel: &mut Channel, key: &Key, credential: &Credential) -> Res
     /// The most steps of a login.
     const STEPS_MAX: usize = 8;
     for _ in 0..STEPS_MAX {
-        let message = channel.from_server(MAX_STEP).await?;
+        let message = channel.server_message(MAX_STEP).await?;
         match parse_step(&message.payload)? {
             Step::Ok => return Ok(()),
             Step::Error(error) => return Err(Failed::Refused(Refusal::of_server(&error))),
@@ -401,10 +401,10 @@ async fn steps(channel: &mut Channel, key: &Key, credential: &Credential) -> Res
                     return Err(no_proof(key, caching_sha2::NAME.as_bytes(), credential));
                 };
                 if matches!(channel.stream, Stream::Tcp(_)) {
+                    let user = String::from_utf8_lossy(&key.user);
                     return Err(unreachable(&format!(
-                        "the server asks for the password of '{}' itself (caching_sha2_password), which goes only \
-                         over TLS or a Unix socket; set upstream_tls_mode = \"require\"",
-                        String::from_utf8_lossy(&key.user)
+                        "the server asks for the password of '{user}' itself (caching_sha2_password), which \
+                         goes only over TLS or a Unix socket; set upstream_tls_mode = \"require\""
                     )));
                 }
                 codec::write(&mut channel.output, message.next, &caching_sha2::in_clear(password));

@@ -23,8 +23,8 @@ use crate::shutdown::Phase;
 
 /// How often another connection is taken after one was found dead.
 const ATTACH_TRIES: usize = 3;
-/// What InnoDB says to the transaction that it gave up for others.
-const DEADLOCK: u16 = 1213;
+/// What InnoDB says to who waited for a lock: the wait took too long, or it was a deadlock.
+const CONFLICTS: [u16; 2] = [1205, 1213];
 
 /// Why a session stopped waiting for its turn.
 enum Interrupted {
@@ -293,7 +293,7 @@ impl Session {
         }
         let outcome = match answer.error {
             None => Outcome::Success,
-            Some(DEADLOCK) => Outcome::Conflict,
+            Some(code) if CONFLICTS.contains(&code) => Outcome::Conflict,
             Some(_) => Outcome::Failure,
         };
         // What the server tells of only behind the answer binds the session as well.

@@ -60,6 +60,8 @@ pub struct Admin {
     pub listen: Option<Address>,
     /// The host names under which it answers there, beside addresses, `localhost` and the name in `listen`.
     pub names: Vec<String>,
+    /// The most types of a gate with metrics of their own.
+    pub metrics_types_max: u32,
     /// The Unix socket where it also listens, and takes changes.
     pub socket: Option<PathBuf>,
     /// The mode of that socket's file.
@@ -201,6 +203,7 @@ fn read_admin(section: &mut Section<'_>) -> Admin {
     Admin {
         listen,
         names: section.read("names", raw::users),
+        metrics_types_max: section.read("metrics_types_max", |value| number(value, 0, 1000)),
         socket: section.read("socket", admin_socket),
         socket_mode: section.read("socket_mode", |value| raw::choice(value, SOCKET_MODES)),
         token_file: section.read("token_file", path),

@@ -53,6 +53,7 @@ fn lines(world: &World) -> Lines {
         path.as_ref().map_or_else(|| "none".to_owned(), |path| path.display().to_string())
     };
     out.value("names", toml::Value::from(world.admin.names.clone()));
+    out.value("metrics_types_max", world.admin.metrics_types_max);
     out.text("socket", path(&world.admin.socket));
     out.text("socket_mode", name_of(SOCKET_MODES, &world.admin.socket_mode));
     out.text("token_file", path(&world.admin.token_file));

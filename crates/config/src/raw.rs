@@ -113,6 +113,15 @@ pub const ADMIN: &[Field] = &[
         reloadable: false,
     },
     Field {
+        key: "metrics_types_max",
+        form: Form::Any,
+        takes: "0 to 1000",
+        default: Value("100"),
+        doc: "The most request types of a gate that have series of their own in `/metrics`, about 50 for each. All others count for the type `other`.",
+        reason: "Enough for the types that matter, and a scrape of some hundred kilobytes.",
+        reloadable: true,
+    },
+    Field {
         key: "socket",
         form: Form::Text,
         takes: "an absolute path, as `\"/run/gatekeeper/admin.sock\"` or `\"unix:/path\"`, or `\"none\"`",

@@ -23,6 +23,7 @@ listen = "none"
 names = ["gatekeeper.internal"]
 socket = "/run/gatekeeper/admin.sock"
 socket_mode = "0660"
+metrics_types_max = 50
 token_file = "/etc/gatekeeper/token"
 
 [log]
@@ -171,7 +172,7 @@ fn every_key_is_heard() {
     let of_postgres = postgres(gate);
     assert_eq!(world.admin.listen, None);
     assert_eq!(world.admin.socket.as_deref(), Some("/run/gatekeeper/admin.sock".as_ref()));
-    assert_eq!(world.admin.socket_mode, SocketMode::Group);
+    assert_eq!((world.admin.socket_mode, world.admin.metrics_types_max), (SocketMode::Group, 50));
     let file = Some("/var/lib/gatekeeper/shop.trace".into());
     assert_eq!(gate.trace, Trace { file, megabytes_max: 9, full: TraceFull::Rotate });
     assert_eq!(world.admin.token_file.as_deref(), Some("/etc/gatekeeper/token".as_ref()));

@@ -241,6 +241,7 @@ async fn serve_admin(world: &World, admin: &Arc<Admin>) -> Result<(), Failure> {
         config::Address::Inet { host, .. } => Some(host.clone()),
         config::Address::Unix(_) => None,
     });
+    admin.set_types_shown(world.admin.metrics_types_max as usize);
     admin.answer_for(world.admin.names.iter().cloned().chain(listens_as));
     admin.set_token(token(&world.admin).map_err(Failure::Usage)?);
     if let Some(path) = &world.admin.socket {

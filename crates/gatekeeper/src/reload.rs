@@ -37,6 +37,10 @@ impl Configuration {
     pub(crate) fn reload(&mut self, gates: &[Running]) -> Result<String, String> {
         let result = self.prepare(gates).map(|prepared| self.apply(prepared, gates));
         match &result {
+            Ok(_) => self.admin.note_reload(),
+            Err(_) => self.admin.note_failed_reload(),
+        }
+        match &result {
             Ok(lines) if lines.is_empty() => {
                 tracing::info!("configuration read again: nothing has changed");
                 return Ok("nothing has changed".to_owned());
@@ -84,6 +88,7 @@ impl Configuration {
         let Prepared { reload, gates: parts, token } = prepared;
         let Reload { world, applied, kept } = reload;
         self.admin.set_token(token);
+        self.admin.set_types_shown(world.admin.metrics_types_max as usize);
         proxy::memory::set_limit(memory::limit(&world));
         for ((gate, running), settings) in world.gates.iter().zip(gates).zip(parts) {
             running.reload(settings, policy(gate));

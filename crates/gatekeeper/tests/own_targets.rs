@@ -57,7 +57,13 @@ async fn a_route_a_name_of_the_applications_and_a_template_have_their_targets() 
     assert_eq!(target(&gate, "checkout"), Some((json!(0.1), json!(0.4))));
     assert_eq!(target(&gate, "GET /*"), Some((Value::Null, json!(2.0))));
     assert_eq!(target(&gate, "GET /*/*"), none(), "the gate's own is no type's");
-    assert!(gate.metrics().contains("gatekeeper_type_present{gate=\"http\",type=\"checkout\"} 0"));
+    let types = gate.types();
+    let checkout =
+        types.as_array().and_then(|all| all.iter().find(|it| it["type"] == "checkout")).expect("it is known");
+    let id = checkout["id"].as_str().expect("an id");
+    assert!(gate.metrics().contains(&format!("gatekeeper_type_present{{gate=\"http\",type=\"{id}\"}} 0")));
+    let info = format!("gatekeeper_type_info{{gate=\"http\",type=\"{id}\",text=\"checkout\"}} 1.0");
+    assert!(gate.metrics().contains(&info), "{}", gate.metrics());
 
     gate.reconfigure(&lines(&[
         http,

@@ -17,7 +17,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ use axum::routing::get;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use serde::Deserialize;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -41,6 +41,7 @@ use crate::clock::Clock;
 pub use crate::lateness::LatenessView;
 use crate::listener::{SocketFile, bind_socket};
 use crate::memory;
+use crate::metrics::shown::{Shown, TYPES_MAX};
 use crate::observe::{Totals, TypeRow};
 use crate::postgres::CeilingView;
 use crate::upstream::health::Condition;
@@ -189,6 +190,16 @@ pub struct ClientsView {
     pub openings_failed: u64,
 }
 
+/// How often the configuration was read again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ReloadsView {
+    pub(crate) succeeded: u64,
+    /// It was wrong, and nothing has changed.
+    pub(crate) failed: u64,
+    /// The last time it was.
+    pub(crate) failed_last: bool,
+}
+
 /// What the process is doing, for `/readyz`.
 const STARTING: u8 = 0;
 const READY: u8 = 1;
@@ -200,6 +211,10 @@ pub struct Admin {
     clock: Clock,
     phase: AtomicU8,
     gates: RwLock<Vec<Arc<dyn GateView>>>,
+    /// The types that have metrics of their own.
+    shown: Shown,
+    types_shown: AtomicUsize,
+    reloads: Mutex<ReloadsView>,
     /// Who sends it may change gates over TCP.
     token: RwLock<Option<Token>>,
     words: OnceLock<CapacityWords>,
@@ -215,6 +230,9 @@ impl Admin {
             clock: Clock::start(),
             phase: AtomicU8::new(STARTING),
             gates: RwLock::new(Vec::new()),
+            shown: Shown::default(),
+            types_shown: AtomicUsize::new(TYPES_MAX),
+            reloads: Mutex::default(),
             token: RwLock::new(None),
             words: OnceLock::new(),
             names: OnceLock::new(),
@@ -234,6 +252,35 @@ impl Admin {
     /// Who sends this token may change gates over TCP; with `None` nobody may.
     pub fn set_token(&self, token: Option<Token>) {
         *self.token.write() = token;
+    }
+
+    /// At most so many types of a gate have metrics of their own. Default 100.
+    pub fn set_types_shown(&self, most: usize) {
+        self.types_shown.store(most, Ordering::Relaxed);
+    }
+
+    pub(crate) fn types_shown(&self) -> usize {
+        self.types_shown.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn shown(&self) -> &Shown {
+        &self.shown
+    }
+
+    /// The configuration was read again, and holds.
+    pub fn note_reload(&self) {
+        let mut reloads = self.reloads.lock();
+        *reloads = ReloadsView { succeeded: reloads.succeeded + 1, failed_last: false, ..*reloads };
+    }
+
+    /// The configuration was read again and is wrong, so that nothing has changed.
+    pub fn note_failed_reload(&self) {
+        let mut reloads = self.reloads.lock();
+        *reloads = ReloadsView { failed: reloads.failed + 1, failed_last: true, ..*reloads };
+    }
+
+    pub(crate) fn reloads(&self) -> ReloadsView {
+        *self.reloads.lock()
     }
 
     /// Shows one more gate.

@@ -3,8 +3,8 @@
 //! `/metrics` reads the state of every gate once per scrape and writes it through these declarations, so nothing is
 //! counted twice and a request pays for no metric. The page `docs/reference/metrics.md` is generated from them.
 //!
-//! **Bounds.** Labels with the name of a type appear for the [`TYPES_SHOWN_MAX`] types with most work only (`other` among
-//! them, if it did anything). What falls out is not added to `other`, since a counter must never fall.
+//! **Bounds.** At most `metrics_types_max` types have series of their own (`metrics/shown.rs`), under a short id. The others
+//! count for `other`, so that all add up.
 
 use std::fmt::{self, Write as _};
 
@@ -18,18 +18,18 @@ use crate::admin::Admin;
 
 mod class;
 mod declared;
+mod process;
 mod samples;
 mod scrape;
+pub(crate) mod shown;
 mod types;
 
 use class::CLASS;
 use declared::{GATE, PROCESS};
+use process::SYSTEM;
 use samples::Samples;
 use scrape::{GateScrape, Scrape};
 use types::TYPES;
-
-/// The most types that have metrics of their own.
-pub const TYPES_SHOWN_MAX: usize = 200;
 
 /// The media type of `/metrics`.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -68,10 +68,12 @@ enum Seconds {
 }
 
 impl<S> Metric<S> {
-    fn full_name(&self) -> String {
+    /// Its name behind this prefix, if there is one.
+    fn full_name(&self, prefix: &str) -> String {
         let unit = if self.in_seconds == Seconds::Yes { "_seconds" } else { "" };
         let total = if self.kind == Kind::Counter { "_total" } else { "" };
-        format!("{PREFIX}_{}{unit}{total}", self.name)
+        let behind = if prefix.is_empty() { "" } else { "_" };
+        format!("{prefix}{behind}{}{unit}{total}", self.name)
     }
 
     const fn metric_type(&self) -> MetricType {
@@ -88,8 +90,9 @@ impl<S> Metric<S> {
 /// # Errors
 /// Never in practice: the encoder writes to a string.
 pub fn encode(admin: &Admin) -> Result<String, fmt::Error> {
-    let mut registry = Registry::with_prefix(PREFIX);
-    registry.register_collector(Box::new(Scrape::of(admin)));
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(process::Figures::now()));
+    registry.sub_registry_with_prefix(PREFIX).register_collector(Box::new(Scrape::of(admin)));
     let mut text = String::new();
     encode_registry(&mut text, &registry)?;
     Ok(text)
@@ -106,19 +109,33 @@ pub fn reference() -> String {
     // Writing to a string cannot fail.
     let _ = writeln!(
         page,
-        "The label `type` names a request type; the {TYPES_SHOWN_MAX} types with most work are shown. Types that were \
-         forgotten\n(`types_max`) count for the type `other`. The label `class` names a service class.\n"
+        "The label `type` is the short id of a request type; `gatekeeper_type_info` has its text, and so has `/types`. At \
+         most\n`metrics_types_max` types have series of their own, and keep them until they are forgotten. All others \
+         count for the\ntype `other`, so that the series add up. The label `class` names a service class.\n"
     );
     let _ = writeln!(page, "| metric | type | labels | meaning |\n|---|---|---|---|");
-    PROCESS.iter().for_each(|metric| describe(&mut page, metric));
-    of_gates().for_each(|metric| describe(&mut page, metric));
+    PROCESS.iter().for_each(|metric| describe(&mut page, PREFIX, metric));
+    of_gates().for_each(|metric| describe(&mut page, PREFIX, metric));
+    SYSTEM.iter().for_each(|metric| describe(&mut page, "", metric));
     page
 }
 
-fn describe<S>(page: &mut String, metric: &Metric<S>) {
+fn describe<S>(page: &mut String, prefix: &str, metric: &Metric<S>) {
     let labels: Vec<_> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
-    let (name, kind, labels) = (metric.full_name(), metric.metric_type(), labels.join(", "));
+    let (name, kind, labels) = (metric.full_name(prefix), metric.metric_type(), labels.join(", "));
     let _ = writeln!(page, "| `{name}` | {} | {labels} | {} |", kind.as_str(), metric.help);
+}
+
+impl Collector for process::Figures {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        for metric in SYSTEM {
+            let unit = unit(metric);
+            let mut encoder = describe_to(&mut encoder, metric, unit.as_ref())?;
+            let mut samples = Samples { encoder: &mut encoder, names: metric.labels, gate: None };
+            (metric.read)(self, &mut samples)?;
+        }
+        Ok(())
+    }
 }
 
 impl Collector for Scrape {
@@ -160,8 +177,8 @@ mod tests {
 
     #[test]
     fn metric_names_are_unique_and_in_base_units() {
-        let mut names: Vec<_> = PROCESS.iter().map(Metric::full_name).collect();
-        names.extend(of_gates().map(Metric::full_name));
+        let mut names: Vec<_> = PROCESS.iter().map(|metric| metric.full_name(PREFIX)).collect();
+        names.extend(of_gates().map(|metric| metric.full_name(PREFIX)));
         let count = names.len();
         assert!(names.iter().all(|name| !name.contains("_ms") && name.starts_with("gatekeeper_")));
         names.sort();

@@ -6,7 +6,7 @@
 //!
 //! **Bounds.** At most `types_max` types (and one more, for the moment between the arrival of a new type and the gate's
 //! forgetting of an old one), the least recently used going to `other` with everything that it counted. A type takes
-//! 7.6 KB, nearly all of it two histograms (see `observe/times.rs`), so `types_max = 1000` takes 7.6 MB.
+//! 8 KB, nearly all of it two histograms (see `observe/times.rs`), so `types_max = 1000` takes 8 MB.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -149,6 +149,10 @@ pub struct TypeRow {
     pub upstream_time: TimeSummary,
     /// The queue waits of its requests, whether they were dispatched, refused or left.
     pub queue_wait: TimeSummary,
+    /// The upstream times as metrics show them.
+    pub upstream_buckets: Buckets,
+    /// The queue waits as metrics show them.
+    pub wait_buckets: Buckets,
 }
 
 /// What requests came to.
@@ -212,7 +216,25 @@ impl Counts {
         self.work = self.work.saturating_add(work);
     }
 
-    fn add(&mut self, other: &Self) {
+    /// What was counted since an earlier state.
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        let mut rejected = self.rejected;
+        for (count, before) in rejected.iter_mut().zip(before.rejected) {
+            *count = count.saturating_sub(before);
+        }
+        Self {
+            dispatched: self.dispatched.saturating_sub(before.dispatched),
+            succeeded: self.succeeded.saturating_sub(before.succeeded),
+            failed: self.failed.saturating_sub(before.failed),
+            conflicted: self.conflicted.saturating_sub(before.conflicted),
+            canceled: self.canceled.saturating_sub(before.canceled),
+            rejected,
+            left: self.left.saturating_sub(before.left),
+            work: self.work.saturating_sub(before.work),
+        }
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
         self.dispatched += other.dispatched;
         self.succeeded += other.succeeded;
         self.failed += other.failed;
@@ -535,6 +557,8 @@ impl Entry {
             counts: self.counts,
             upstream_time: self.upstream_time.summary(),
             queue_wait: self.queue_wait.summary(),
+            upstream_buckets: self.upstream_time.buckets(),
+            wait_buckets: self.queue_wait.buckets(),
         }
     }
 

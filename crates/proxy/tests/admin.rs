@@ -278,9 +278,14 @@ async fn metrics_are_in_the_text_format_with_base_units() {
         "gatekeeper_clients{gate=\"shop\"} 7.0",
         "gatekeeper_logins_total{gate=\"shop\",outcome=\"failure\"} 2",
         "gatekeeper_type_work_seconds_total{gate=\"shop\",type=\"other\"} 0.01",
-        "gatekeeper_type_requests_total{gate=\"shop\",type=\"select \\\"x\\\\y\\\"\\nfrom t\",outcome=\"success\"} 3",
-        "gatekeeper_type_present{gate=\"shop\",type=\"select \\\"x\\\\y\\\"\\nfrom t\"} 5.0",
-        "gatekeeper_type_present_bound{gate=\"shop\",type=\"select \\\"x\\\\y\\\"\\nfrom t\"} 7.5",
+        "gatekeeper_type_info{gate=\"shop\",type=\"000000000001\",text=\"select \\\"x\\\\y\\\"\\nfrom t\"} 1.0",
+        "gatekeeper_type_requests_total{gate=\"shop\",type=\"000000000001\",outcome=\"success\"} 3",
+        "gatekeeper_type_present{gate=\"shop\",type=\"000000000001\"} 5.0",
+        "gatekeeper_type_present_bound{gate=\"shop\",type=\"000000000001\"} 7.5",
+        "gatekeeper_last_reload_successful 1.0",
+        "gatekeeper_reloads_total{outcome=\"failure\"} 0",
+        "# TYPE gatekeeper_type_upstream_time_seconds histogram",
+        "# TYPE process_cpu_seconds counter",
         "# TYPE gatekeeper_queue_wait_seconds histogram",
     ] {
         assert!(text.lines().any(|found| found == line), "{line:?} in\n{text}");

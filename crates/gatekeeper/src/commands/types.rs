@@ -96,6 +96,7 @@ mod tests {
         };
         TypeReport {
             label: label.to_owned(),
+            id: String::new(),
             lane: "variable".to_owned(),
             work_seconds: 0.0125,
             work_share: share,

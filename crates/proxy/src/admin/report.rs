@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{GateView, LatenessView, PoolView, UpstreamView};
 use crate::memory::MemoryView;
+use crate::metrics::shown::id;
 use crate::observe::{Counts, REASONS, TimeSummary, Totals, TypeRow, lane_name, shares};
 use crate::postgres::CeilingView;
 
@@ -254,6 +255,9 @@ pub struct GateTypes {
 pub struct TypeReport {
     #[serde(rename = "type")]
     pub label: String,
+    /// Its name in the labels of metrics.
+    #[serde(default)]
+    pub id: String,
     /// `unknown`, `short`, `long` or `variable`.
     pub lane: String,
     /// What one is expected to take.
@@ -449,6 +453,7 @@ impl TypeReport {
     fn of(row: &TypeRow, work_share: f64, learned: Option<&TypeSnapshot>) -> Self {
         Self {
             label: row.label.as_ref().to_owned(),
+            id: id(row.key),
             lane: lane_name(learned.map_or(row.lane, |learned| learned.lane)).to_owned(),
             work_seconds: work_seconds(learned.map_or(row.work, |learned| learned.work)),
             work_share,

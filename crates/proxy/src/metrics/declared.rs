@@ -37,6 +37,25 @@ pub(super) const PROCESS: &[Metric<ProcessScrape>] = &[
         read: |process, out| out.gauge(&[], process.uptime_seconds),
     },
     Metric {
+        name: "reloads",
+        in_seconds: Seconds::No,
+        kind: Kind::Counter,
+        labels: &["outcome"],
+        help: "How often the configuration was read again: success, or failure, which changes nothing",
+        read: |process, out| {
+            out.counter(&["success"], process.reloads.succeeded)?;
+            out.counter(&["failure"], process.reloads.failed)
+        },
+    },
+    Metric {
+        name: "last_reload_successful",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "0 if what was read last was wrong, so that what holds isn't what the file says; else 1",
+        read: |process, out| out.gauge(&[], f64::from(u8::from(!process.reloads.failed_last))),
+    },
+    Metric {
         name: "memory_limit_bytes",
         in_seconds: Seconds::No,
         kind: Kind::Gauge,

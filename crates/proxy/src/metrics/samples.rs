@@ -35,6 +35,9 @@ impl Samples<'_, '_> {
 
     pub(super) fn counter_seconds(&mut self, labels: &[&str], value: f64) -> fmt::Result {
         let labels = self.labels(labels);
+        if labels.is_empty() {
+            return self.encoder.encode_counter::<NoLabelSet, _, f64>(&value, None);
+        }
         self.encoder.encode_family(&labels)?.encode_counter::<NoLabelSet, _, f64>(&value, None)
     }
 

@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use admission::{ClassSnapshot, Snapshot};
 
-use super::TYPES_SHOWN_MAX;
-use crate::admin::{Admin, ClientsView, GateView, LatenessView, PoolView, UpstreamView, named_classes};
+use super::shown::Series;
+use crate::admin::{
+    Admin, ClientsView, GateView, LatenessView, PoolView, ReloadsView, UpstreamView, named_classes,
+};
 use crate::memory::{self, MemoryView};
-use crate::observe::{Totals, TypeRow};
+use crate::observe::Totals;
 use crate::postgres::CeilingView;
 
 /// One scrape: the state of everything, read once.
@@ -33,7 +35,7 @@ impl Scrape {
             snapshot,
             totals: gate.totals(),
             trace_lost: gate.trace_lost(),
-            types: most_work(gate.types()),
+            types: admin.shown().of(gate.name(), &gate.types(), admin.types_shown()),
             upstreams: by_address(gate.upstreams()),
             pools: by_user_and_database(gate.pools()),
             pins: gate.pins(),
@@ -51,16 +53,10 @@ impl Scrape {
                 ready: admin.is_ready(),
                 uptime_seconds: admin.uptime().as_secs_f64(),
                 memory: memory::view(),
+                reloads: admin.reloads(),
             },
         }
     }
-}
-
-/// The rows with most work, at most [`TYPES_SHOWN_MAX`]. `other` stays whatever its work, being a sum of many.
-fn most_work(mut rows: Vec<TypeRow>) -> Vec<TypeRow> {
-    rows.sort_by_key(|row| (row.key.is_some(), std::cmp::Reverse(row.counts.work)));
-    rows.truncate(TYPES_SHOWN_MAX);
-    rows
 }
 
 /// The pools of one user and database together: they differ by start-up parameters, which are no labels, and no two
@@ -94,8 +90,8 @@ pub(super) struct GateScrape {
     pub(super) classes: Vec<(Arc<str>, ClassSnapshot)>,
     pub(super) totals: Totals,
     pub(super) trace_lost: Option<u64>,
-    /// The types with most work, at most [`TYPES_SHOWN_MAX`].
-    pub(super) types: Vec<TypeRow>,
+    /// The types with series of their own, and `other`.
+    pub(super) types: Vec<Series>,
     /// One for each address.
     pub(super) upstreams: Vec<UpstreamView>,
     /// One for each user and database.
@@ -115,31 +111,12 @@ pub(super) struct ProcessScrape {
     pub(super) ready: bool,
     pub(super) uptime_seconds: f64,
     pub(super) memory: MemoryView,
+    pub(super) reloads: ReloadsView,
 }
 
 #[cfg(test)]
 mod tests {
-    use admission::Work;
-
     use super::*;
-
-    #[test]
-    fn the_types_with_most_work_are_shown_and_other_always_is() {
-        let mut observer = crate::observe::Observer::new(1000);
-        for key in 0..300 {
-            let label = format!("t{key}").into();
-            let request_type = admission::RequestType(key);
-            observer.describe(&crate::observe::TypeName::new(request_type, label));
-        }
-        let mut rows = observer.table();
-        for row in &mut rows {
-            row.counts.work = Work::from_nanos(row.key.map_or(0, |key| key.0));
-        }
-        rows[0].key = None;
-        let shown = most_work(rows);
-        assert_eq!((shown.len(), shown[0].key), (TYPES_SHOWN_MAX, None));
-        assert!(shown[1..].iter().all(|row| row.counts.work >= Work::from_nanos(100)), "{shown:?}");
-    }
 
     #[test]
     fn pools_of_one_user_and_database_are_one_series() {

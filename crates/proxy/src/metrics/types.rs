@@ -1,4 +1,4 @@
-//! The metrics of request types: of each of at most `types_max`, and how many there are.
+//! The metrics of request types: of those that have series of their own, and how many there are.
 
 use std::fmt;
 
@@ -7,8 +7,8 @@ use admission::HeldTarget;
 use super::declared::{outcomes, work_seconds};
 use super::samples::Samples;
 use super::scrape::GateScrape;
+use super::shown::Series;
 use super::{Kind, Metric, Seconds};
-use crate::observe::TypeRow;
 
 pub(super) const TYPES: &[Metric<GateScrape>] = &[
     Metric {
@@ -28,12 +28,22 @@ pub(super) const TYPES: &[Metric<GateScrape>] = &[
         read: |gate, out| out.counter(&[], gate.totals.types_forgotten),
     },
     Metric {
+        name: "type_info",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &["type", "text"],
+        help: "Always 1; what people know a type by",
+        read: |gate, out| gate.types.iter().try_for_each(|row| out.gauge(&[&row.id, &row.text], 1.0)),
+    },
+    Metric {
         name: "type_requests",
         in_seconds: Seconds::No,
         kind: Kind::Counter,
         labels: &["type", "outcome"],
         help: "Requests of a type that ended, as in gatekeeper_requests_total",
-        read: |gate, out| gate.types.iter().try_for_each(|row| outcomes(&row.counts, &[&row.label], out)),
+        read: |gate, out| {
+            gate.types.iter().try_for_each(|row| outcomes(&row.figures.counts, &[&row.id], out))
+        },
     },
     Metric {
         name: "type_expected_work",
@@ -41,9 +51,7 @@ pub(super) const TYPES: &[Metric<GateScrape>] = &[
         kind: Kind::Gauge,
         labels: &["type"],
         help: "What the latest request of a type was expected to take",
-        read: |gate, out| {
-            gate.types.iter().try_for_each(|row| out.gauge(&[&row.label], work_seconds(row.work)))
-        },
+        read: |gate, out| gate.types.iter().try_for_each(|row| out.gauge(&[&row.id], work_seconds(row.work))),
     },
     Metric {
         name: "type_work",
@@ -52,30 +60,28 @@ pub(super) const TYPES: &[Metric<GateScrape>] = &[
         labels: &["type"],
         help: "Expected work of the completed requests of a type",
         read: |gate, out| {
-            let work = |row: &TypeRow| work_seconds(row.counts.work);
-            gate.types.iter().try_for_each(|row| out.counter_seconds(&[&row.label], work(row)))
+            let work = |row: &Series| work_seconds(row.figures.counts.work);
+            gate.types.iter().try_for_each(|row| out.counter_seconds(&[&row.id], work(row)))
         },
     },
     Metric {
         name: "type_upstream_time",
         in_seconds: Seconds::Yes,
-        kind: Kind::Counter,
+        kind: Kind::Histogram,
         labels: &["type"],
         help: "Upstream time of the completed requests of a type",
         read: |gate, out| {
-            let time = |row: &TypeRow| row.upstream_time.sum.as_secs_f64();
-            gate.types.iter().try_for_each(|row| out.counter_seconds(&[&row.label], time(row)))
+            gate.types.iter().try_for_each(|row| out.histogram(&[&row.id], &row.figures.upstream_time))
         },
     },
     Metric {
         name: "type_queue_wait",
         in_seconds: Seconds::Yes,
-        kind: Kind::Counter,
+        kind: Kind::Histogram,
         labels: &["type"],
         help: "Queue wait of the requests of a type, however it ended",
         read: |gate, out| {
-            let wait = |row: &TypeRow| row.queue_wait.sum.as_secs_f64();
-            gate.types.iter().try_for_each(|row| out.counter_seconds(&[&row.label], wait(row)))
+            gate.types.iter().try_for_each(|row| out.histogram(&[&row.id], &row.figures.queue_wait))
         },
     },
     Metric {
@@ -104,7 +110,7 @@ fn own_targets(
     for known in gate.snapshot.types.iter().filter(|known| known.target.is_some()) {
         let row = gate.types.iter().find(|row| row.key.is_some() && row.key == known.request_type);
         if let (Some(row), Some(value)) = (row, known.target.as_ref().and_then(&read)) {
-            out.gauge(&[&row.label], value)?;
+            out.gauge(&[&row.id], value)?;
         }
     }
     Ok(())

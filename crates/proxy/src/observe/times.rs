@@ -50,30 +50,35 @@ impl TimeSummary {
 #[derive(Debug)]
 pub(super) struct Times {
     pub(super) micros: Histogram<u64>,
-    sum: Duration,
+    /// The same for metrics. On the heap: an entry is moved about.
+    buckets: Box<Buckets>,
 }
 
 impl Times {
     pub(super) fn new() -> Self {
         let micros = Histogram::new_with_bounds(MICROS_MIN, MICROS_MAX, SIGNIFICANT_DIGITS)
             .expect("the bounds are constants that the histogram takes");
-        Self { micros, sum: Duration::ZERO }
+        Self { micros, buckets: Box::default() }
     }
 
     pub(super) fn record(&mut self, duration: Duration) {
-        self.sum = self.sum.saturating_add(duration);
+        self.buckets.record(duration);
         self.micros.saturating_record(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX));
     }
 
     pub(super) fn add(&mut self, other: &Self) {
-        self.sum = self.sum.saturating_add(other.sum);
+        self.buckets.add(&other.buckets);
         self.micros.add(&other.micros).expect("all histograms have the same bounds");
+    }
+
+    pub(super) fn buckets(&self) -> Buckets {
+        Buckets::clone(&self.buckets)
     }
 
     pub(super) fn summary(&self) -> TimeSummary {
         TimeSummary {
             count: self.micros.len(),
-            sum: self.sum,
+            sum: self.buckets.sum,
             p50: Duration::from_micros(self.micros.value_at_quantile(0.50)),
             p95: Duration::from_micros(self.micros.value_at_quantile(0.95)),
         }
@@ -95,6 +100,24 @@ impl Buckets {
         let seconds = duration.as_secs_f64();
         self.counts[BOUNDS_SECONDS.partition_point(|bound| *bound < seconds)] += 1;
         self.sum = self.sum.saturating_add(duration);
+    }
+
+    /// Counts those of another one as well.
+    pub(crate) fn add(&mut self, other: &Self) {
+        for (sum, count) in self.counts.iter_mut().zip(other.counts) {
+            *sum += count;
+        }
+        self.sum = self.sum.saturating_add(other.sum);
+    }
+
+    /// What has been counted since an earlier state.
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        let mut since = self.clone();
+        for (count, before) in since.counts.iter_mut().zip(before.counts) {
+            *count = count.saturating_sub(before);
+        }
+        since.sum = since.sum.saturating_sub(before.sum);
+        since
     }
 
     /// How many in all.

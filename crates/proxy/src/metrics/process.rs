@@ -1,0 +1,103 @@
+//! What the system knows of the process, under the names that every Prometheus client has (`process_…`).
+
+use std::fs;
+use std::time::Duration;
+
+use rustix::process::{Resource, getrlimit};
+
+use super::{Kind, Metric, Seconds};
+
+/// The unit of times in `/proc`: a hundredth of a second, on every system that Linux runs on today.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// One look at the process. What can't be read is zero.
+#[derive(Debug, Default)]
+pub(super) struct Figures {
+    cpu: f64,
+    started: f64,
+    resident: f64,
+    virtual_size: f64,
+    open_files: f64,
+    files_max: f64,
+}
+
+impl Figures {
+    pub(super) fn now() -> Self {
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let kilobytes = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok()).unwrap_or(0.0)
+        };
+        let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+        // The name, in parentheses, may hold anything; the numbers are behind it.
+        let behind = stat.rsplit_once(") ").map_or("", |(_, behind)| behind);
+        let numbers: Vec<f64> = behind.split(' ').map(|word| word.parse().unwrap_or(0.0)).collect();
+        let ticks = |at: usize| numbers.get(at).copied().unwrap_or(0.0) / TICKS_PER_SECOND;
+        let limit = getrlimit(Resource::Nofile).current;
+        Self {
+            cpu: ticks(11) + ticks(12),
+            started: boot() + ticks(19),
+            resident: kilobytes("VmRSS:") * 1024.0,
+            virtual_size: kilobytes("VmSize:") * 1024.0,
+            // The directory itself is open while it is read.
+            open_files: fs::read_dir("/proc/self/fd")
+                .map_or(0.0, |files| files.count().saturating_sub(1) as f64),
+            files_max: limit.map_or(f64::INFINITY, |limit| limit as f64),
+        }
+    }
+}
+
+/// When the machine was started, in seconds since 1970.
+fn boot() -> f64 {
+    let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let seconds = stat.lines().find_map(|line| line.strip_prefix("btime "));
+    let seconds = seconds.and_then(|seconds| seconds.trim().parse().ok()).map(Duration::from_secs);
+    seconds.unwrap_or_default().as_secs_f64()
+}
+
+const fn gauge(
+    name: &'static str,
+    in_seconds: Seconds,
+    help: &'static str,
+    read: fn(&Figures, &mut super::Samples<'_, '_>) -> std::fmt::Result,
+) -> Metric<Figures> {
+    Metric { name, in_seconds, kind: Kind::Gauge, labels: &[], help, read }
+}
+
+pub(super) const SYSTEM: &[Metric<Figures>] = &[
+    Metric {
+        name: "process_cpu",
+        in_seconds: Seconds::Yes,
+        kind: Kind::Counter,
+        labels: &[],
+        help: "Processor time that the process has used",
+        read: |figures, out| out.counter_seconds(&[], figures.cpu),
+    },
+    gauge("process_start_time", Seconds::Yes, "When the process was started, since 1970", |figures, out| {
+        out.gauge(&[], figures.started)
+    }),
+    gauge("process_resident_memory_bytes", Seconds::No, "Memory of the process", |figures, out| {
+        out.gauge(&[], figures.resident)
+    }),
+    gauge("process_virtual_memory_bytes", Seconds::No, "Addresses of the process", |figures, out| {
+        out.gauge(&[], figures.virtual_size)
+    }),
+    gauge("process_open_fds", Seconds::No, "Files and sockets that are open", |figures, out| {
+        out.gauge(&[], figures.open_files)
+    }),
+    gauge("process_max_fds", Seconds::No, "The most files and sockets that may be open", |figures, out| {
+        out.gauge(&[], figures.files_max)
+    }),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_system_knows_of_this_process() {
+        let Figures { cpu, started, resident, virtual_size, open_files, files_max } = Figures::now();
+        assert!(cpu >= 0.0 && started > 1e9 && resident > 1e5 && virtual_size >= resident);
+        assert!(open_files >= 3.0 && files_max >= open_files);
+    }
+}

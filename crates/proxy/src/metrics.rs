@@ -25,8 +25,8 @@ pub(crate) mod shown;
 mod types;
 
 use class::CLASS;
-use declared::{GATE, PROCESS};
-use process::SYSTEM;
+use declared::GATE;
+use process::{PROCESS, SYSTEM};
 use samples::Samples;
 use scrape::{GateScrape, Scrape};
 use types::TYPES;

@@ -1,85 +1,15 @@
-//! Every metric, with its labels, its meaning and where its value comes from.
+//! Every metric of a gate, with its labels, its meaning and where its value comes from.
 
 use std::fmt;
 
 use admission::{GroupSnapshot, Work};
 
 use super::samples::Samples;
-use super::scrape::{GateScrape, ProcessScrape};
+use super::scrape::GateScrape;
 use super::{Kind, Metric, Seconds};
 use crate::admin::PoolView;
 use crate::observe::{Counts, REASONS};
 use crate::upstream::health::Condition;
-
-pub(super) const PROCESS: &[Metric<ProcessScrape>] = &[
-    Metric {
-        name: "build_info",
-        in_seconds: Seconds::No,
-        kind: Kind::Gauge,
-        labels: &["version"],
-        help: "Always 1; the label says which version runs",
-        read: |process, out| out.gauge(&[process.version], 1.0),
-    },
-    Metric {
-        name: "ready",
-        in_seconds: Seconds::No,
-        kind: Kind::Gauge,
-        labels: &[],
-        help: "1 while clients are served; 0 before the gates listen and while they drain",
-        read: |process, out| out.gauge(&[], f64::from(u8::from(process.ready))),
-    },
-    Metric {
-        name: "uptime",
-        in_seconds: Seconds::Yes,
-        kind: Kind::Gauge,
-        labels: &[],
-        help: "Time since the process started",
-        read: |process, out| out.gauge(&[], process.uptime_seconds),
-    },
-    Metric {
-        name: "reloads",
-        in_seconds: Seconds::No,
-        kind: Kind::Counter,
-        labels: &["outcome"],
-        help: "How often the configuration was read again: success, or failure, which changes nothing",
-        read: |process, out| {
-            out.counter(&["success"], process.reloads.succeeded)?;
-            out.counter(&["failure"], process.reloads.failed)
-        },
-    },
-    Metric {
-        name: "last_reload_successful",
-        in_seconds: Seconds::No,
-        kind: Kind::Gauge,
-        labels: &[],
-        help: "0 if what was read last was wrong, so that what holds isn't what the file says; else 1",
-        read: |process, out| out.gauge(&[], f64::from(u8::from(!process.reloads.failed_last))),
-    },
-    Metric {
-        name: "memory_limit_bytes",
-        in_seconds: Seconds::No,
-        kind: Kind::Gauge,
-        labels: &[],
-        help: "The most bytes that clients' messages may take together (memory_max)",
-        read: |process, out| out.gauge(&[], process.memory.limit as f64),
-    },
-    Metric {
-        name: "memory_held_bytes",
-        in_seconds: Seconds::No,
-        kind: Kind::Gauge,
-        labels: &[],
-        help: "Bytes that clients' messages take; what is short isn't counted",
-        read: |process, out| out.gauge(&[], process.memory.held as f64),
-    },
-    Metric {
-        name: "memory_refusals",
-        in_seconds: Seconds::No,
-        kind: Kind::Counter,
-        labels: &[],
-        help: "Messages that were refused because there was no room for them",
-        read: |process, out| out.counter(&[], process.memory.refused),
-    },
-];
 
 pub(super) const GATE: &[Metric<GateScrape>] = &[
     Metric {

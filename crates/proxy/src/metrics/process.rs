@@ -1,11 +1,83 @@
-//! What the system knows of the process, under the names that every Prometheus client has (`process_…`).
+//! Metrics of the process: gatekeeper's own, and what the system knows under the names that every Prometheus
+//! client has (`process_…`).
 
 use std::fs;
 use std::time::Duration;
 
 use rustix::process::{Resource, getrlimit};
 
+use super::scrape::ProcessScrape;
 use super::{Kind, Metric, Seconds};
+
+pub(super) const PROCESS: &[Metric<ProcessScrape>] = &[
+    Metric {
+        name: "build_info",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &["version"],
+        help: "Always 1; the label says which version runs",
+        read: |process, out| out.gauge(&[process.version], 1.0),
+    },
+    Metric {
+        name: "ready",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "1 while clients are served; 0 before the gates listen and while they drain",
+        read: |process, out| out.gauge(&[], f64::from(u8::from(process.ready))),
+    },
+    Metric {
+        name: "uptime",
+        in_seconds: Seconds::Yes,
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Time since the process started",
+        read: |process, out| out.gauge(&[], process.uptime_seconds),
+    },
+    Metric {
+        name: "reloads",
+        in_seconds: Seconds::No,
+        kind: Kind::Counter,
+        labels: &["outcome"],
+        help: "How often the configuration was read again: success, or failure, which changes nothing",
+        read: |process, out| {
+            out.counter(&["success"], process.reloads.succeeded)?;
+            out.counter(&["failure"], process.reloads.failed)
+        },
+    },
+    Metric {
+        name: "last_reload_successful",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "0 if what was read last was wrong, so that what holds isn't what the file says; else 1",
+        read: |process, out| out.gauge(&[], f64::from(u8::from(!process.reloads.failed_last))),
+    },
+    Metric {
+        name: "memory_limit_bytes",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "The most bytes that clients' messages may take together (memory_max)",
+        read: |process, out| out.gauge(&[], process.memory.limit as f64),
+    },
+    Metric {
+        name: "memory_held_bytes",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Bytes that clients' messages take; what is short isn't counted",
+        read: |process, out| out.gauge(&[], process.memory.held as f64),
+    },
+    Metric {
+        name: "memory_refusals",
+        in_seconds: Seconds::No,
+        kind: Kind::Counter,
+        labels: &[],
+        help: "Messages that were refused because there was no room for them",
+        read: |process, out| out.counter(&[], process.memory.refused),
+    },
+];
 
 /// The unit of times in `/proc`: a hundredth of a second, on every system that Linux runs on today.
 const TICKS_PER_SECOND: f64 = 100.0;

@@ -249,12 +249,15 @@ impl Local<'_> {
                 let Some(known) = state.statements.get(statement) else {
                     return refused && self.err(&Refusal::no_such_statement(statement));
                 };
-                // A statement without parameters takes no values, and the server says so before all else.
-                if known.analysis.is_control && !has_no_values(rest) || frontend::bind_counts(rest).is_err() {
+                // The server compares the counts first, then asks for the transaction, then reads the values.
+                if known.has_no_parameters() && !has_no_values(rest) || frontend::bind_counts(rest).is_err() {
                     return refused && self.err(&Refusal::bound_values(statement, rest));
                 }
                 if !known.analysis.is_control || refused && !ends_failed(known) {
                     return refused && self.fail(transaction);
+                }
+                if let Err(error) = frontend::check_bind(rest) {
+                    return refused && self.err(&Refusal::malformed(&error));
                 }
                 let statement = Arc::clone(known);
                 // Whether a named portal exists already, only the server knows.

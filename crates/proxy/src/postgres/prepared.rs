@@ -63,6 +63,12 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
+    /// Whether it surely has none: the text refers to no parameter, and its Parse declared no types.
+    pub(crate) fn has_no_parameters(&self) -> bool {
+        let declares_none = self.parameter_types.iter().all(|byte| *byte == 0);
+        self.analysis.is_control || declares_none && !self.sql.contains(&b'$')
+    }
+
     /// A statement of one session alone.
     pub(crate) fn new(sql: &[u8], parameter_types: &[u8], analysis: Analysis) -> Arc<Self> {
         let mut held = Held::default();

@@ -154,18 +154,32 @@ fn target(tag: u8, reader: &mut Reader<'_>) -> Result<Target, Fault> {
     }
 }
 
-/// How many parameter formats and parameters a [`Bind`](Message::Bind) ends with.
+/// How many parameter formats and parameters the end of a [`Bind`](Message::Bind) announces.
+///
+/// # Errors
+/// The formats, or their count, end early.
+pub fn bind_counts(rest: &[u8]) -> Result<(u16, u16), ProtocolError> {
+    counts(&mut Reader::new(b'B', rest)).map_err(ProtocolError::Client)
+}
+
+/// Checks that what a [`Bind`](Message::Bind) announces fills its end.
 ///
 /// # Errors
 /// Values that end early or don't fill the rest of the message.
-pub fn bind_counts(rest: &[u8]) -> Result<(u16, u16), ProtocolError> {
-    counts(&mut Reader::new(b'B', rest)).map_err(ProtocolError::Client)
+pub fn check_bind(rest: &[u8]) -> Result<(), ProtocolError> {
+    let mut reader = Reader::new(b'B', rest);
+    counts(&mut reader)
+        .and_then(|(_, parameters)| values(&mut reader, parameters))
+        .map_err(ProtocolError::Client)
 }
 
 fn counts(reader: &mut Reader<'_>) -> Result<(u16, u16), Fault> {
     let formats = reader.u16("format count")?;
     reader.bytes(2 * usize::from(formats), "parameter formats")?;
-    let parameters = reader.u16("parameter count")?;
+    Ok((formats, reader.u16("parameter count")?))
+}
+
+fn values(reader: &mut Reader<'_>, parameters: u16) -> Result<(), Fault> {
     for _ in 0..parameters {
         // −1 is NULL and has no bytes.
         let length = reader.i32("parameter length")?.max(-1);
@@ -173,8 +187,7 @@ fn counts(reader: &mut Reader<'_>) -> Result<(u16, u16), Fault> {
     }
     let results = reader.u16("result format count")?;
     reader.bytes(2 * usize::from(results), "result formats")?;
-    reader.end()?;
-    Ok((formats, parameters))
+    reader.end()
 }
 
 /// Appends a Query.

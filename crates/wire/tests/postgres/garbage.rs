@@ -99,8 +99,9 @@ proptest! {
             buffer = &buffer[frame.len..];
         }
         prop_assert_eq!(frontend::bind_counts(&rest), Ok((0, u16::try_from(values.len()).unwrap())));
+        prop_assert_eq!(frontend::check_bind(&rest), Ok(()));
         for end in 0..rest.len() {
-            prop_assert!(frontend::bind_counts(&rest[..end]).is_err());
+            prop_assert!(frontend::check_bind(&rest[..end]).is_err());
         }
         prop_assert!(buffer.is_empty());
     }

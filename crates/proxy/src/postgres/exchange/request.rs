@@ -398,7 +398,7 @@ impl Exchange {
                 if self.in_failed {
                     return self.doom(Refusal::in_failed_transaction(), out);
                 }
-                if !portal.is_empty() || !has_no_values(rest) {
+                if !portal.is_empty() || !has_no_values(rest) || frontend::check_bind(rest).is_err() {
                     // Whether the portal exists already, or can be made, only the server knows. It isn't
                     // run there.
                     self.ensure(scope, &statement, !name.is_empty(), out);

@@ -95,6 +95,9 @@ impl Author {
         {
             sql = "SET TRANSACTION READ ONLY".to_owned();
         }
+        if is_open && known::warns_of_its_text(&sql) {
+            sql = "SELECT 1".to_owned();
+        }
         self.has_snapshot[session] |= known::takes_no_snapshot(&sql);
         match sql.split(' ').next().unwrap_or_default() {
             "BEGIN" | "START" => self.in_transaction[session] = true,
@@ -184,6 +187,7 @@ impl Author {
         }
         let portal = if self.chance.once_in(5) { "p".to_owned() } else { String::new() };
         let mut messages = Vec::new();
+        let mut describes = self.chance.once_in(5);
         if name.is_empty() || self.chance.once_in(2) {
             if !name.is_empty() && self.chance.once_in(3) {
                 messages.push(Message::CloseStatement(name.clone()));
@@ -192,18 +196,22 @@ impl Author {
             if known::differs_in_a_batch(&sql) {
                 sql = "SET TRANSACTION READ ONLY".to_owned();
             }
+            if known::differs_described(&sql) {
+                // No later group finds it by a name.
+                (name, describes) = (String::new(), false);
+            }
             // PostgreSQL takes a snapshot for what it prepares, and the gate may do that elsewhere.
             self.has_snapshot[session] |= self.in_transaction[session];
             messages.push(Message::Parse { name: name.clone(), sql });
             if self.chance.once_in(5) {
                 // A group that only prepares.
-                if self.chance.once_in(2) {
+                if describes {
                     messages.push(Message::DescribeStatement(name));
                 }
                 return messages;
             }
         }
-        if self.chance.once_in(5) {
+        if describes {
             messages.push(Message::DescribeStatement(name.clone()));
         }
         messages.push(Message::Bind { portal: portal.clone(), statement: name.clone(), values: Vec::new() });

@@ -21,13 +21,25 @@ pub(crate) fn takes_no_snapshot(sql: &str) -> bool {
     sql.contains("DEALLOCATE")
 }
 
+/// Whether PostgreSQL may warn of a text that it only reads, and the gate, which answers for a failed
+/// transaction, doesn't.
+pub(crate) fn warns_of_its_text(sql: &str) -> bool {
+    sql.contains('\\')
+}
+
+/// Whether a failed transaction describes a statement otherwise. What an EXECUTE returns depends on what the
+/// server has prepared, and the gate says that it returns rows.
+pub(crate) fn differs_described(sql: &str) -> bool {
+    sql.starts_with("EXECUTE")
+}
+
 /// Whether statements of one text are heard otherwise than each by itself. RESET returns to the start-up
 /// value of the connection, and the session's own is set behind the text. So within the text the session
 /// sees another `application_name`. And where the gate has answered for a failed transaction and its end, the
 /// server hears of what follows only, which is no transaction block by itself.
 pub(crate) fn differs_in_one_text(text: &str) -> bool {
     let ends = ["ROLLBACK; ", "COMMIT; ", "END; ", "ABORT; "].iter().any(|end| text.contains(end));
-    if ends && text.contains("SET LOCAL") {
+    if ends && (text.contains("SET LOCAL") || text.contains("SET TRANSACTION")) {
         return true;
     }
     let resets = ["RESET", "DEFAULT", "DISCARD ALL"].iter().any(|word| text.contains(word));

@@ -276,6 +276,10 @@ impl Local<'_> {
                         self.out.extend_from_slice(told.frames());
                         return true;
                     }
+                    if let Some(frames) = known.described_in_failure().filter(|_| refused) {
+                        self.out.extend_from_slice(&frames);
+                        return true;
+                    }
                     if !known.analysis.is_control {
                         return refused && self.fail(transaction);
                     }

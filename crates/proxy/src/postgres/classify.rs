@@ -41,6 +41,9 @@ const ROWS: [&str; 14] = [
 /// depend on its cursor.)
 const DESCRIBED_ALIKE: [&str; 8] =
     ["delete", "insert", "merge", "select", "table", "update", "values", "with"];
+/// First words of statements that change rows, and have rows if the next word is in the text.
+const WRITES: [&str; 4] = ["delete", "insert", "merge", "update"];
+const RETURNING: &[u8] = b"returning";
 /// First words of statements that have neither parameters nor rows.
 const RETURNS_NOTHING: [&str; 24] = [
     "alter",
@@ -124,6 +127,12 @@ impl Analysis {
     /// Whether this text, which it is of, has neither parameters nor rows, for all that the gate can tell.
     pub(crate) fn returns_nothing(&self, sql: &[u8]) -> bool {
         self.is_control || begins_with(&RETURNS_NOTHING, sql)
+    }
+
+    /// Whether this text, which it is of, changes rows and returns none.
+    pub(crate) fn writes_without_rows(&self, sql: &[u8]) -> bool {
+        let returns = sql.windows(RETURNING.len()).any(|word| word.eq_ignore_ascii_case(RETURNING));
+        !returns && begins_with(&WRITES, sql)
     }
 
     /// A group that runs nothing.

@@ -53,6 +53,11 @@ impl Description {
         &self.frames
     }
 
+    /// Whether it tells of a statement without rows.
+    pub(crate) fn has_no_rows(&self) -> bool {
+        self.frames.get(self.split) == Some(&b'n')
+    }
+
     /// Whether a client that was told this may use a statement with this description. The types of its
     /// parameters must be equal, as must names, types and modifiers of its columns: what PostgreSQL compares
     /// of a plan.

@@ -143,6 +143,8 @@ enum Step {
         effects: std::vec::IntoIter<(usize, Effect)>,
         done: usize,
         unnamed: Option<Undo>,
+        /// It may end the transaction of the open batch that it stands in.
+        ends_batch: bool,
     },
     Function,
     /// What the server has answered of the Syncs within a COPY that has failed, and of one of ours.
@@ -233,6 +235,8 @@ pub(crate) struct Exchange {
     pub(crate) status: Option<Status>,
     /// Named statements used, in case their plans turn out to be stale.
     used: Vec<u64>,
+    /// A Bind of the batch has the name of a portal that may not be there any more.
+    rebinds: bool,
     /// Statements of the batch that were read before it was sent, in order.
     parsed: VecDeque<Arc<Prepared>>,
     /// The batch is within an explicit transaction.

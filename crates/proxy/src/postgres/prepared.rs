@@ -19,9 +19,10 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use lru::LruCache;
 use parking_lot::Mutex;
+use wire::postgres::backend;
 use wire::postgres::frontend::key;
 
 use super::classify::Analysis;
@@ -67,6 +68,21 @@ impl Prepared {
     pub(crate) fn has_no_parameters(&self) -> bool {
         let declares_none = self.parameter_types.iter().all(|byte| *byte == 0);
         self.analysis.is_control || declares_none && !self.sql.contains(&b'$')
+    }
+
+    /// What PostgreSQL answers to a Describe of it in a failed transaction, for all that the gate can tell:
+    /// there it describes a statement without rows alone.
+    pub(crate) fn described_in_failure(&self) -> Option<Bytes> {
+        if let Some(told) = self.told.as_ref().filter(|told| told.has_no_rows()) {
+            return Some(told.frames().clone());
+        }
+        let writes = self.has_no_parameters() && self.analysis.writes_without_rows(&self.sql);
+        (writes || self.analysis.returns_nothing(&self.sql)).then(|| {
+            let mut frames = BytesMut::new();
+            backend::write_parameter_description_empty(&mut frames);
+            backend::write_no_data(&mut frames);
+            frames.freeze()
+        })
     }
 
     /// A statement of one session alone.

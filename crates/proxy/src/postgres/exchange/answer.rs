@@ -116,7 +116,10 @@ impl Exchange {
         let tag = backend::parse_command_tag(body)?;
         self.copy_syncs = 0;
         match self.steps.front_mut() {
-            Some(Step::Query { effects, done, .. }) => {
+            Some(Step::Query { effects, done, ends_batch, .. }) => {
+                if *ends_batch {
+                    scope.session.settings.book.may_have_ended();
+                }
                 let is_next = effects.as_slice().first().is_some_and(|(place, _)| place == done);
                 let effect = if is_next { effects.next() } else { None };
                 *done += 1;
@@ -152,10 +155,16 @@ impl Exchange {
         let fields = backend::parse_error(body);
         let code = fields.code();
         (self.failed, self.has_told) = (true, true);
-        if let Some(Step::Execute { statement: Some(statement), .. }) = self.steps.front() {
-            if statement.analysis.ends_unseen {
-                scope.session.settings.book.may_have_ended();
-            }
+        let ends_unseen = match self.steps.front() {
+            Some(Step::Execute { statement: Some(statement), .. }) => statement.analysis.ends_unseen,
+            Some(Step::Query { ends_batch, .. }) => *ends_batch,
+            _ => false,
+        };
+        if ends_unseen {
+            scope.session.settings.book.may_have_ended();
+        }
+        if std::mem::take(&mut self.rebinds) {
+            scope.session.portals.lose();
         }
         let is_of_recovery = || fields.get(b'R').is_some_and(|routine| RECOVERY.contains(&routine));
         self.conflicted |= CONFLICTS.contains(&code) && !is_of_recovery();
@@ -251,7 +260,7 @@ impl Exchange {
 
     fn ready(&mut self, scope: &mut Scope<'_>, status: Status, client: &mut BytesMut) -> bool {
         let own = matches!(self.steps.pop_front(), Some(Step::OwnSync));
-        (self.status, self.has_told) = (Some(status), false);
+        (self.status, self.has_told, self.rebinds) = (Some(status), false, false);
         scope.session.ready(status, (scope.parameters, scope.server), client);
         if status == Status::Idle {
             scope.session.portals = Portals::default();

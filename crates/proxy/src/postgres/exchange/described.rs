@@ -36,7 +36,8 @@ impl Exchange {
     /// Begins to compare a statement with what its client was told of it, if it was told anything and the
     /// statement is to run on this connection for the first time. `true`: the message waits for that.
     pub(super) fn verifies_first(&mut self, scope: &mut Scope<'_>, name: &[u8], out: &mut BytesMut) -> bool {
-        if self.aside.is_some() {
+        // In a failed transaction nothing can be prepared, and nothing runs.
+        if self.aside.is_some() || self.in_failed {
             return false;
         }
         let is_told = |it: &&Arc<Prepared>| it.told.is_some() && !it.is_stale() && scope.session.shared;

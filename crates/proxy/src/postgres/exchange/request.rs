@@ -93,7 +93,9 @@ impl Exchange {
                 scope.server.statements.unnamed = None;
                 scope.session.statements.set(b"", None)
             });
-            self.steps.push_back(Step::Query { effects: analysis.effects.into_iter(), done: 0, unnamed });
+            let ends_batch = self.batch_open && analysis.ends_unseen;
+            let effects = analysis.effects.into_iter();
+            self.steps.push_back(Step::Query { effects, done: 0, unnamed, ends_batch });
         }
         self.batch_open = false;
     }
@@ -388,11 +390,8 @@ impl Exchange {
         }
         let bound = Portal { statement: statement.clone(), is_spent: false };
         let before = portals.insert(Bytes::copy_from_slice(key(portal)), bound);
-        if !portal.is_empty() && before.is_some() {
-            // The server refuses the second, unless the first has ended with its transaction.
-            portals.remove(key(portal));
-            scope.session.portals.has_others = true;
-        }
+        // The server refuses the second, unless the first has ended with its transaction.
+        self.rebinds |= !portal.is_empty() && before.is_some();
         match statement {
             Some(statement) if scope.session.deallocates(&statement) => {
                 if self.in_failed {
@@ -446,8 +445,10 @@ impl Exchange {
                 let Some(statement) = scope.session.statements.get(name).cloned() else {
                     return self.doom(Refusal::no_such_statement(name), out);
                 };
-                let is_silent = self.in_failed && statement.analysis.returns_nothing(&statement.sql);
-                if scope.session.deallocates(&statement) || is_silent {
+                if let Some(frames) = statement.described_in_failure().filter(|_| self.in_failed) {
+                    return self.local(|out| out.extend_from_slice(&frames), None);
+                }
+                if scope.session.deallocates(&statement) {
                     self.local(backend::write_parameter_description_empty, None);
                     return self.local(backend::write_no_data, None);
                 }
@@ -497,7 +498,11 @@ impl Exchange {
     fn execute(&mut self, scope: &mut Scope<'_>, portal: &[u8], frame: &[u8], out: &mut BytesMut) {
         let bound = scope.session.portals.known.get(key(portal));
         if bound.is_some_and(|portal| portal.is_spent) {
-            return self.doom(Refusal::spent_portal(portal), out);
+            let refusal = match self.in_failed {
+                true => Refusal::in_failed_transaction(),
+                false => Refusal::spent_portal(portal),
+            };
+            return self.doom(refusal, out);
         }
         let statement = scope.bound(portal).cloned();
         let deallocates = |it: &&Arc<Prepared>| scope.session.deallocates(it);

@@ -192,6 +192,7 @@ impl Author {
             if !name.is_empty() && self.chance.once_in(3) {
                 messages.push(Message::CloseStatement(name.clone()));
             }
+            let was_in_transaction = self.in_transaction[session];
             let mut sql = self.statement(session);
             if known::differs_in_a_batch(&sql) {
                 sql = "SET TRANSACTION READ ONLY".to_owned();
@@ -201,10 +202,11 @@ impl Author {
                 (name, describes) = (String::new(), false);
             }
             // PostgreSQL takes a snapshot for what it prepares, and the gate may do that elsewhere.
-            self.has_snapshot[session] |= self.in_transaction[session];
+            self.has_snapshot[session] |= was_in_transaction || self.in_transaction[session];
             messages.push(Message::Parse { name: name.clone(), sql });
             if self.chance.once_in(5) {
                 // A group that only prepares.
+                self.in_transaction[session] = was_in_transaction;
                 if describes {
                     messages.push(Message::DescribeStatement(name));
                 }

@@ -11,6 +11,7 @@ use wire::postgres::codec::frontend_frame;
 use wire::postgres::frontend::{self, Message, Target, key};
 use wire::sql::statement::statements;
 
+use super::exchange::Portals;
 use super::prepared::{Prepared, Undo};
 use super::reject::Refusal;
 use super::state::State;
@@ -176,6 +177,7 @@ pub(crate) fn answer_locally(
         };
         if refused && is_ours && !answer.failed && !matches!(transaction, Transaction::Refused(_)) {
             // The refused transaction has ended: what follows is another batch, and may be the server's.
+            state.portals = Portals::default();
             return Some(Answered { out: answer.out, length: start + length, skips: false });
         }
         if !is_ours && refused {
@@ -264,6 +266,9 @@ impl Local<'_> {
                 if !portal.is_empty() && !refused {
                     return false;
                 }
+                if refused && !portal.is_empty() && !state.portals.keep(key(portal), Arc::clone(&statement)) {
+                    return self.fail(transaction);
+                }
                 self.bound.insert(key(portal).to_vec(), statement);
                 backend::write_bind_complete(&mut self.out);
             }
@@ -293,15 +298,19 @@ impl Local<'_> {
                         return refused && self.fail(transaction);
                     }
                     undo.push(state.statements.set(name, None));
+                } else if refused {
+                    state.portals.take(key(name));
                 }
                 backend::write_close_complete(&mut self.out);
             }
             Message::Execute { portal, .. } => {
                 let portal_key = key(portal);
+                // A failed transaction keeps the portals of its earlier batches.
+                let kept = if refused { state.portals.take(portal_key) } else { None };
                 // An empty text runs as often as it is asked for.
                 let bound = match self.bound.get(portal_key) {
                     Some(statement) if is_empty(statement) => Some(Arc::clone(statement)),
-                    _ => self.bound.remove(portal_key),
+                    _ => self.bound.remove(portal_key).or(kept),
                 };
                 let Some(statement) = bound else {
                     let left = if portal.is_empty() { transaction.left() } else { Left::Nothing };

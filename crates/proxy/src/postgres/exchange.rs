@@ -168,6 +168,9 @@ struct Forgotten {
     server: ServerStatements,
 }
 
+/// The most portals of a transaction that the gate follows.
+const PORTALS_MAX: usize = 10_000;
+
 /// What a portal was made of.
 #[derive(Debug)]
 pub(crate) struct Portal {
@@ -196,6 +199,21 @@ impl Portals {
     pub(crate) fn lose(&mut self) {
         self.known.clear();
         self.has_others = true;
+    }
+
+    /// One was bound in a failed transaction that no server knows of. `false`: there is no room for it.
+    pub(crate) fn keep(&mut self, name: &[u8], statement: Arc<Prepared>) -> bool {
+        let has_room = self.known.len() < PORTALS_MAX;
+        if has_room {
+            let portal = Portal { statement: Some(statement), is_spent: false };
+            self.known.insert(Bytes::copy_from_slice(name), portal);
+        }
+        has_room
+    }
+
+    /// Takes one that was kept.
+    pub(crate) fn take(&mut self, name: &[u8]) -> Option<Arc<Prepared>> {
+        self.known.remove(name)?.statement
     }
 }
 

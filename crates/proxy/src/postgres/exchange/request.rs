@@ -9,7 +9,7 @@ use wire::postgres::codec::HEADER_LEN;
 use wire::postgres::frontend::{self, Message, NO_VALUES, Target, key};
 use wire::sql::Pins as Reasons;
 
-use super::{EarlyData, Exchange, Forgotten, Portal, Scope, Step};
+use super::{EarlyData, Exchange, Forgotten, PORTALS_MAX, Portal, Scope, Step};
 use crate::postgres::batch::{ends_failed, has_no_values, is_empty};
 use crate::postgres::book::Act;
 use crate::postgres::classify::Analysis;
@@ -23,9 +23,6 @@ pub(super) const NO_STATEMENT: &[u8] = b"gatekeeper refused this statement";
 
 /// A message of at least so many bytes isn't copied: what needs no change is passed on from where it is.
 const COPIED_MAX: usize = 256 * 1024;
-
-/// The most portals of a transaction that the gate follows.
-const PORTALS_MAX: usize = 10_000;
 
 /// What a placeholder's text is: allowed in a failed transaction, too.
 const PLACEHOLDER: &[u8] = b"ROLLBACK";
@@ -81,6 +78,7 @@ impl Exchange {
             return;
         }
         self.is_query_alone = self.steps.len() == self.prefix;
+        self.lose_portals(scope);
         if let Err(refusal) = self.pin(scope, &analysis) {
             self.doom(refusal, out);
             frontend::write_sync(out);
@@ -162,6 +160,9 @@ impl Exchange {
         }
         let Ok(message) = frontend::parse(frame[0], &frame[HEADER_LEN..]) else {
             self.malformed(frame, out);
+            if frame[0] == b'F' {
+                self.lose_portals(scope);
+            }
             return Ok(());
         };
         self.flushed = message == Message::Flush;
@@ -208,10 +209,18 @@ impl Exchange {
         Ok(())
     }
 
+    /// A Query or a FunctionCall outside a transaction block ends its transaction, and the portals with it.
+    fn lose_portals(&self, scope: &mut Scope<'_>) {
+        if !self.explicit && !scope.session.portals.known.is_empty() {
+            scope.session.portals.lose();
+        }
+    }
+
     /// A function called by its number: what it leaves behind no text says, so that all but the functions
     /// of large objects pin.
     fn function(&mut self, scope: &mut Scope<'_>, frame: &[u8], out: &mut BytesMut) {
         self.reads_only = false;
+        self.lose_portals(scope);
         let number = frame.get(HEADER_LEN..HEADER_LEN + 4).and_then(|bytes| bytes.try_into().ok());
         if let Err(refusal) = self.pin(scope, &Analysis::function(number.map_or(0, u32::from_be_bytes))) {
             self.doom(refusal, out);

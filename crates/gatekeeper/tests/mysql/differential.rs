@@ -1,13 +1,15 @@
 //! Random scripts of several sessions over fewer connections, beside a connection for each session.
 //!
 //! Both must hear the same: rows, errors, and what OK packets tell. A failure prints the seed, which
-//! `GATEKEEPER_MYSQL_SEED` replays.
+//! `DIFFERENTIAL_SEED` replays. `DIFFERENTIAL_COUNT` runs so many from that seed on.
 
 use wire::mysql::answer::parse_ok;
 use wire::mysql::capabilities::Status;
+use wire::mysql::command::Command;
 use wire::mysql::response::Part;
 
-use crate::session::{Answer, Session};
+use crate::pitfalls::run;
+use crate::session::Session;
 use crate::stage::{Stage, capabilities};
 use crate::support::chance::Chance;
 
@@ -15,115 +17,243 @@ const SESSIONS: usize = 4;
 /// One less than there are sessions. So many but one may hold a connection at once.
 const CONNECTIONS: usize = 3;
 const STEPS: usize = 60;
-const SCRIPTS: u64 = 12;
+const SCRIPTS: u64 = 200;
+/// The databases behind the gate, and those beside it: names of the same length.
+const GATED: &str = "gated";
+const ALONE: &str = "alone";
 
-/// One statement of a script.
-fn statement(chance: &mut Chance, session: usize) -> String {
+/// One step of a script. A session uses tables of its own: it would wait for the locks of others.
+#[derive(Clone, Debug)]
+enum Step {
+    Query(String),
+    Prepare(String),
+    /// Runs a statement that was prepared: which, counted round.
+    Execute(usize),
+    Close(usize),
+    Database(String),
+    Ping,
+    Reset,
+}
+
+fn text(chance: &mut Chance, session: usize, database: &str) -> String {
     let number = chance.below(5);
-    match chance.below(22) {
+    match chance.below(46) {
         0 | 1 => format!("INSERT INTO t{session} (v) VALUES ({number})"),
         2 => format!("INSERT INTO t{session} VALUES (NULL, {number}), (NULL, {number})"),
         3 => format!("UPDATE t{session} SET v = v + {number}"),
         4 => format!("DELETE FROM t{session} WHERE v = {number}"),
-        5 => format!("SELECT * FROM t{session} ORDER BY id"),
-        6 => "SELECT LAST_INSERT_ID()".to_owned(),
-        7 => "SELECT @@time_zone, @@sql_mode, @@autocommit, DATABASE(), @@character_set_client".to_owned(),
-        8 => format!("SET time_zone = '+0{number}:00'"),
-        9 => format!("SET NAMES {}", if number > 2 { "latin1" } else { "utf8mb4" }),
-        10 => {
-            format!("SET sql_mode = '{}'", if number > 2 { "ANSI_QUOTES,NO_BACKSLASH_ESCAPES" } else { "" })
+        5 | 6 => format!("SELECT * FROM t{session} ORDER BY id"),
+        7 | 8 => "SELECT LAST_INSERT_ID()".to_owned(),
+        9 => "SELECT @@time_zone, @@sql_mode, @@autocommit, DATABASE(), @@character_set_client".to_owned(),
+        10 => format!("SET time_zone = '+0{number}:00'"),
+        11 => format!("SET NAMES {}", chance.choose(&["latin1", "utf8mb4", "utf8mb4 COLLATE utf8mb4_bin"])),
+        12 => {
+            let mode = chance.choose(&["", "ANSI_QUOTES,NO_BACKSLASH_ESCAPES", "PIPES_AS_CONCAT", "DEFAULT"]);
+            if *mode == "DEFAULT" {
+                "SET sql_mode = DEFAULT".to_owned()
+            } else {
+                format!("SET sql_mode = '{mode}'")
+            }
         }
-        11 => "SELECT \"id\", 'a\\\\b'".to_owned(),
-        12 | 13 => "BEGIN".to_owned(),
-        14 => "COMMIT".to_owned(),
-        15 => "ROLLBACK".to_owned(),
-        16 => format!("SET autocommit = {}", number % 2),
-        17 => "SELECT missing FROM nowhere".to_owned(),
-        18 => format!("SELECT 1; INSERT INTO t{session} (v) VALUES ({number}); SELECT 2"),
-        19 => format!("UPDATE t{session} SET id = LAST_INSERT_ID(id) LIMIT 1"),
-        20 => format!("SET group_concat_max_len = {}", 1_000 + number),
-        _ => format!("SELECT @@group_concat_max_len, COUNT(*) FROM t{session}"),
+        13 => "SELECT \"id\", 'a\\\\b', 'a' || 'b'".to_owned(),
+        14..=16 => chance.choose(&["BEGIN", "START TRANSACTION", "BEGIN WORK"]).to_string(),
+        17 => "START TRANSACTION READ ONLY".to_owned(),
+        18 | 19 => chance.choose(&["COMMIT", "COMMIT", "COMMIT AND CHAIN"]).to_string(),
+        20 | 21 => chance.choose(&["ROLLBACK", "ROLLBACK", "ROLLBACK AND CHAIN"]).to_string(),
+        22 => format!("SET autocommit = {}", number % 2),
+        23 => "SELECT missing FROM nowhere".to_owned(),
+        24 => format!("SELECT 1; INSERT INTO t{session} (v) VALUES ({number}); SELECT 2"),
+        25 => format!("INSERT INTO t{session} (v) VALUES ({number}); SELECT missing; SELECT 2"),
+        26 => format!("UPDATE t{session} SET id = LAST_INSERT_ID(id) LIMIT 1"),
+        27 => format!("SET group_concat_max_len = {}", 1_000 + number),
+        28 => format!("SELECT @@group_concat_max_len, COUNT(*) FROM t{session}"),
+        29 => format!("SAVEPOINT s{}", number % 2),
+        30 => format!("ROLLBACK TO s{}", number % 2),
+        31 => format!("RELEASE SAVEPOINT s{}", number % 2),
+        32 => format!("USE {database}{}", 1 + number % 2),
+        33 => format!("INSERT INTO t{session} (v) VALUES ({number}) RETURNING id"),
+        34 => format!("CALL fill{session}({number})"),
+        35 => format!("INSERT INTO t{session} VALUES ({number}, {number}) ON DUPLICATE KEY UPDATE v = v + 1"),
+        36 => format!("REPLACE INTO t{session} VALUES ({number}, {number})"),
+        37 => format!("SELECT COUNT(*) >= 0 FROM t{session}"),
+        38 => format!(
+            "SET SESSION TRANSACTION ISOLATION LEVEL {}",
+            chance.choose(&["READ COMMITTED", "SERIALIZABLE"])
+        ),
+        39 => "SELECT @@session.tx_isolation, @@session.tx_read_only, @@collation_connection".to_owned(),
+        40 => "SET wait_timeout = 1000, foreign_key_checks = 0, sql_select_limit = 3".to_owned(),
+        41 => "SELECT @@wait_timeout, @@foreign_key_checks, @@sql_select_limit".to_owned(),
+        42 => "SET sql_select_limit = DEFAULT, foreign_key_checks = DEFAULT".to_owned(),
+        43 => format!("ALTER TABLE t{session} COMMENT = 'c{number}'"),
+        44 => format!("SET lc_time_names = '{}'", chance.choose(&["de_DE", "en_US"])),
+        _ => format!("SET STATEMENT max_statement_time = {} FOR SELECT @@max_statement_time", 10 + number),
+    }
+}
+
+fn step(chance: &mut Chance, session: usize, database: &str) -> Step {
+    match chance.below(20) {
+        0 | 1 => Step::Prepare(text(chance, session, database)),
+        2..=4 => Step::Execute(chance.below(8)),
+        5 if chance.once_in(2) => Step::Close(chance.below(8)),
+        6 if chance.once_in(2) => Step::Database(format!("{database}{}", 1 + chance.below(2))),
+        7 if chance.once_in(4) => Step::Ping,
+        8 if chance.once_in(6) => Step::Reset,
+        _ => Step::Query(text(chance, session, database)),
+    }
+}
+
+/// A session and the statements that it has prepared.
+struct Side {
+    session: Session,
+    prepared: Vec<u32>,
+}
+
+impl Side {
+    fn new(session: Session) -> Self {
+        Self { session, prepared: Vec::new() }
+    }
+
+    fn take(&mut self, step: &Step) -> Vec<(Part, Vec<u8>)> {
+        let Self { session, prepared } = self;
+        let answer = match step {
+            Step::Query(sql) => session.query(sql),
+            Step::Prepare(sql) => {
+                let answer = session.command(&Command::Prepare { sql: sql.as_bytes() });
+                if let Part::Prepared(found) = answer.messages[0].0 {
+                    prepared.push(found.statement);
+                }
+                answer
+            }
+            Step::Execute(at) if !prepared.is_empty() => run(session, prepared[at % prepared.len()]),
+            Step::Close(at) if !prepared.is_empty() => {
+                let statement = prepared.remove(at % prepared.len());
+                session.command(&Command::CloseStatement { statement })
+            }
+            Step::Execute(_) | Step::Close(_) | Step::Ping => session.command(&Command::Ping),
+            Step::Database(name) => session.command(&Command::InitDb { database: name.as_bytes() }),
+            Step::Reset => {
+                prepared.clear();
+                session.command(&Command::ResetConnection)
+            }
+        };
+        answer.messages
     }
 }
 
 /// What a client hears.
-fn heard(answer: &Answer) -> Vec<String> {
+fn heard(messages: &[(Part, Vec<u8>)]) -> Vec<String> {
+    let status = |status: Status| status.0 & !Status::SESSION_STATE_CHANGED.0;
     let of = |(part, payload): &(Part, Vec<u8>)| match part {
         Part::Ok(_) => {
             let ok = parse_ok(payload, capabilities()).unwrap();
-            let status = ok.status.0 & !Status::SESSION_STATE_CHANGED.0;
             let info = String::from_utf8_lossy(ok.info).into_owned();
-            format!("ok {} {} {status} {} {info}", ok.affected, ok.last_insert_id, ok.warnings)
+            format!("ok {} {} {} {} {info}", ok.affected, ok.last_insert_id, status(ok.status), ok.warnings)
         }
-        Part::Eof(status) => format!("eof {}", status.0 & !Status::SESSION_STATE_CHANGED.0),
-        Part::Error { code } => format!("error {code}"),
-        Part::Row => format!("row {payload:?}"),
+        Part::Eof(found) => format!("eof {}", status(*found)),
+        Part::Error { code } => format!("error {code} {}", String::from_utf8_lossy(payload)),
+        Part::Row => format!("row {}", payload.escape_ascii()),
+        Part::Column => format!("column {}", payload.escape_ascii()),
+        Part::Prepared(prepared) => {
+            format!("prepared {} {} {}", prepared.columns, prepared.parameters, prepared.warnings)
+        }
         other => format!("{other:?}"),
     };
-    answer.messages.iter().map(of).collect()
+    messages.iter().map(of).map(|line| line.replace(GATED, ALONE)).collect()
 }
 
-/// Whether the session may hold a connection after what it heard.
-fn holds(answer: &Answer) -> Option<bool> {
-    answer.messages.iter().rev().find_map(|(part, _)| match part {
-        Part::Ok(status) | Part::Eof(status) => {
-            Some(status.contains(Status::IN_TRANSACTION) || !status.contains(Status::AUTOCOMMIT))
-        }
-        _ => None,
-    })
+/// Whether a session may hold a connection, by what it has heard.
+#[derive(Clone, Copy, Default)]
+struct Holding {
+    status: Status,
+    is_pinned: bool,
 }
 
-fn tables(session: &mut Session, database: &str) {
-    session.query(&format!("CREATE OR REPLACE DATABASE {database}"));
-    for at in 0..SESSIONS {
-        let table = format!("{database}.t{at}");
-        session.query(&format!("CREATE TABLE {table} (id INT AUTO_INCREMENT PRIMARY KEY, v INT)"));
+impl Holding {
+    fn note(&mut self, step: &Step, messages: &[(Part, Vec<u8>)]) {
+        let found = messages.iter().rev().find_map(|(part, _)| match part {
+            Part::Ok(status) | Part::Eof(status) => Some(*status),
+            _ => None,
+        });
+        let is_plain = matches!(step, Step::Query(sql) if sql == "COMMIT" || sql == "ROLLBACK");
+        let was_read_only = self.status.contains(Status::IN_READ_ONLY_TRANSACTION);
+        self.status = found.unwrap_or(self.status);
+        self.is_pinned |= was_read_only && !is_plain && !self.status.contains(Status::IN_TRANSACTION);
+        self.is_pinned &= !matches!(step, Step::Reset);
+    }
+
+    fn holds(self) -> bool {
+        let is_open = self.status.contains(Status::IN_TRANSACTION);
+        self.is_pinned || is_open || !self.status.contains(Status::AUTOCOMMIT)
     }
 }
 
-fn run(stage: &Stage, seed: u64) {
-    let mut chance = Chance::new(seed);
+fn tables(stage: &Stage) {
     let mut owner = stage.direct();
-    tables(&mut owner, "gated");
-    tables(&mut owner, "direct");
-    let mut pairs: Vec<(Session, Session)> =
-        (0..SESSIONS).map(|_| (stage.client(), stage.direct())).collect();
-    for (gated, direct) in &mut pairs {
-        gated.query("USE gated");
-        direct.query("USE direct");
+    for name in [GATED, ALONE] {
+        for number in 1..=2 {
+            let database = format!("{name}{number}");
+            owner.query(&format!("CREATE OR REPLACE DATABASE {database}"));
+            for at in 0..SESSIONS {
+                let table = format!("{database}.t{at}");
+                owner.query(&format!("CREATE TABLE {table} (id INT AUTO_INCREMENT PRIMARY KEY, v INT)"));
+                owner.query(&format!(
+                    "CREATE PROCEDURE {database}.fill{at}(a INT) INSERT INTO t{at} (v) VALUES (a), (a)"
+                ));
+            }
+        }
     }
-    let mut holding = [false; SESSIONS];
-    for step in 0..STEPS {
+}
+
+fn empty(stage: &Stage) {
+    let mut owner = stage.direct();
+    for name in [GATED, ALONE] {
+        for number in 1..=2 {
+            for at in 0..SESSIONS {
+                owner.query(&format!("TRUNCATE {name}{number}.t{at}")).ok(capabilities());
+            }
+        }
+    }
+}
+
+fn play(stage: &Stage, seed: u64) {
+    let mut chance = Chance::new(seed);
+    empty(stage);
+    let mut pairs: Vec<(Side, Side)> =
+        (0..SESSIONS).map(|_| (Side::new(stage.client()), Side::new(stage.direct()))).collect();
+    for (gated, direct) in &mut pairs {
+        gated.session.query(&format!("USE {GATED}1"));
+        direct.session.query(&format!("USE {ALONE}1"));
+    }
+    let mut holding = [Holding { status: Status::AUTOCOMMIT, is_pinned: false }; SESSIONS];
+    let mut history = Vec::new();
+    for number in 0..STEPS {
         let at = chance.below(SESSIONS);
-        let others = (0..SESSIONS).filter(|other| *other != at && holding[*other]).count();
-        if others >= CONNECTIONS - 1 && !holding[at] {
+        let others = (0..SESSIONS).filter(|other| *other != at && holding[*other].holds()).count();
+        if others >= CONNECTIONS - 1 && !holding[at].holds() {
             continue;
         }
-        let sql = statement(&mut chance, at);
+        let state = chance.next();
+        let (through, next) =
+            (step(&mut Chance::new(state), at, GATED), step(&mut Chance::new(state), at, ALONE));
+        history.push(format!("{number}: session {at}: {through:?}"));
         let (gated, direct) = &mut pairs[at];
-        let (through, beside) = (gated.query(&sql), direct.query(&sql));
-        let own = |lines: Vec<String>, name: &str| {
-            let shown = format!("{:?}", name.as_bytes());
-            let inner = shown.trim_matches(['[', ']']).to_owned();
-            let prefix = format!("{}, {inner}", name.len());
-            lines.into_iter().map(|line| line.replace(&prefix, "own")).collect::<Vec<_>>()
-        };
-        assert_eq!(
-            own(heard(&through), "gated"),
-            own(heard(&beside), "direct"),
-            "seed {seed}, step {step}, session {at}: {sql}"
-        );
-        holding[at] = holds(&beside).unwrap_or(holding[at]) || sql == "BEGIN";
+        let (answer, beside) = (gated.take(&through), direct.take(&next));
+        assert_eq!(heard(&answer), heard(&beside), "seed {seed}\n{}", history.join("\n"));
+        holding[at].note(&through, &beside);
     }
 }
 
 #[test]
 fn sessions_over_fewer_connections_hear_what_those_with_their_own_hear() {
-    let settings = [format!("connections = {CONNECTIONS}")];
-    let stage = Stage::start(&[&settings[0], "capacity = \"none\"", "long_limit = \"none\""], "");
-    match std::env::var("GATEKEEPER_MYSQL_SEED") {
-        Ok(seed) => run(&stage, seed.parse().unwrap()),
-        Err(_) => (0..SCRIPTS).for_each(|seed| run(&stage, seed)),
-    }
-    assert_eq!(stage.gate.status()["connections_pinned"], 0, "{}", stage.gate.status());
+    let connections = [format!("connections = {CONNECTIONS}"), format!("pinned_max = {CONNECTIONS}")];
+    let [connections, pinned] = connections.each_ref().map(String::as_str);
+    let none = ["capacity = \"none\"", "long_limit = \"none\"", "queue_timeout = \"10s\""];
+    let stage = Stage::start(&[&[connections, pinned], &none[..]].concat(), "");
+    tables(&stage);
+    let given = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
+    let seed = given("DIFFERENTIAL_SEED");
+    let count = given("DIFFERENTIAL_COUNT").unwrap_or(if seed.is_some() { 1 } else { SCRIPTS });
+    let first = seed.unwrap_or_default();
+    (first..first + count).for_each(|seed| play(&stage, seed));
+    stage.until("connections_pinned", 0);
 }

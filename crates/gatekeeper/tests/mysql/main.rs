@@ -5,6 +5,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, dead_code)]
 
 mod differential;
+mod garbage;
+mod pitfalls;
 #[path = "../../../wire/tests/mariadb/session.rs"]
 mod session;
 mod stage;

@@ -76,9 +76,15 @@ impl Stage {
 
     /// Waits until a figure of the gate's status has this value.
     pub(crate) fn until(&self, name: &str, value: u64) {
+        let wanted = format!("{name} is {value}");
+        self.until_holds(&wanted, || self.gate.status()[name].as_u64() == Some(value));
+    }
+
+    /// Waits until something holds.
+    pub(crate) fn until_holds(&self, what: &str, mut holds: impl FnMut() -> bool) {
         let deadline = Instant::now() + POLL_BOUND;
-        while self.gate.status()[name].as_u64() != Some(value) {
-            assert!(Instant::now() < deadline, "{name} never was {value}: {}", self.gate.status());
+        while !holds() {
+            assert!(Instant::now() < deadline, "never true: {what}: {}", self.gate.status());
             std::thread::sleep(POLL_INTERVAL);
         }
     }

@@ -44,23 +44,22 @@ impl Session {
             return Ok(self.refuse(&refusal, due));
         }
         if let Err(failed) = self.attach(analysis).await {
+            if let (Failed::Refused(refusal), true) = (&failed, self.server.is_some()) {
+                return Ok(self.decline(refusal, due).await);
+            }
             self.unused().await;
             failed.write(&mut self.client.output, due);
             return Ok(Flow::Continue);
         }
         if let Err(refusal) = self.keep(analysis.pin.or(self.keeps)) {
-            self.finish(Outcome::Failure).await;
-            return Ok(self.refuse(&refusal, due));
+            return Ok(self.decline(&refusal, due).await);
         }
         let begun = Instant::now();
         let answer = self.send(analysis, what).await;
         self.busy += begun.elapsed();
         match answer {
-            Ok(Ok(answer)) => self.conclude(&answer).await,
-            Ok(Err(refusal)) => {
-                self.finish(Outcome::Failure).await;
-                Ok(self.refuse(&refusal, due))
-            }
+            Ok(Ok(answer)) => self.conclude(analysis, &answer).await,
+            Ok(Err(refusal)) => Ok(self.decline(&refusal, due).await),
             Err(broken) => {
                 if let Broken::Before(lost) = &broken {
                     Refusal::lost(&lost.to_string()).write(&mut self.client.output, due);
@@ -152,15 +151,21 @@ impl Session {
             };
             let are_here = server.at == self.at || self.at.commands == 0;
             if analysis.asks_for_results && !are_here {
-                self.shared.give_back(server);
                 self.keeps = Some(Pin::Results);
+                if self.kept.is_some() || self.status.contains(Status::IN_TRANSACTION) {
+                    self.server = Some(server);
+                } else {
+                    self.shared.give_back(server);
+                }
                 return Err(Failed::Refused(Refusal::results_are_gone()));
             }
             let is_held = self.kept.is_some();
             let begin = self.begin.as_deref();
             match server.restore(&self.carried, self.at, begin).await {
                 Ok(()) => {
-                    self.begin = None;
+                    if self.begin.take().is_some() {
+                        self.status = Status(self.status.0 | Status::IN_TRANSACTION.0);
+                    }
                     self.statements.close_closed(&mut server);
                     *self.place.entry.activity.lock().await = Activity::Running(server.thread);
                     self.server = Some(server);
@@ -238,11 +243,14 @@ impl Session {
                     Some(known) => *known,
                     None => match self.statements.get(id) {
                         None => return Ok(Err(Refusal::unknown_statement(id))),
-                        Some(statement) => match server.prepare(id, &statement.sql).await {
-                            Ok(known) => known,
-                            Err(Failed::Refused(refusal)) => return Ok(Err(refusal)),
-                            Err(Failed::Lost(lost)) => return Err(Broken::Before(lost)),
-                        },
+                        Some(statement) => {
+                            let then = (id, &statement.sql[..], &statement.surroundings);
+                            match server.prepare_again(then, &self.carried.surroundings()).await {
+                                Ok(known) => known,
+                                Err(Failed::Refused(refusal)) => return Ok(Err(refusal)),
+                                Err(Failed::Lost(lost)) => return Err(Broken::Before(lost)),
+                            }
+                        }
                     },
                 };
                 match command {
@@ -266,7 +274,8 @@ impl Session {
         let answer = relay((server, &mut self.client), form, own, &mut self.carried).await?;
         if let (What::Prepare(sql), Some(prepared)) = (what, &answer.prepared) {
             server.statements.insert(statement, prepared.statement);
-            self.statements.add(statement, (sql, analyze(sql, dialect(self.status))), prepared);
+            let analysis = analyze(sql, dialect(self.status));
+            self.statements.add(statement, (sql, analysis, self.carried.surroundings()), prepared);
         }
         if let What::Statement(id, Command::Execute(_)) = what {
             self.statements.forget_long(id);
@@ -276,13 +285,20 @@ impl Session {
     }
 
     /// What follows an answer: the transaction goes on, or the connection is given back.
-    async fn conclude(&mut self, answer: &Answer) -> Result<Flow, Lost> {
+    async fn conclude(&mut self, analysis: &Analysis, answer: &Answer) -> Result<Flow, Lost> {
         self.at.commands += 1;
         self.at.version += u64::from(answer.changed);
-        let at = self.at;
         let Some(server) = &mut self.server else { return Ok(Flow::Close) };
+        if answer.collation {
+            let Ok(collation) = server.value(b"SELECT @@collation_connection").await else {
+                return Ok(self.abandon());
+            };
+            self.carried.variables.insert(b"collation_connection".to_vec(), collation);
+        }
+        let at = self.at;
         server.at = at;
         server.database.clone_from(&self.carried.database);
+        let was_read_only = self.status.contains(Status::IN_READ_ONLY_TRANSACTION);
         match answer.status {
             Some(status) => self.status = status,
             // An error tells nothing of the transaction.
@@ -291,25 +307,47 @@ impl Session {
                 Err(_) => return Ok(self.abandon()),
             },
         }
+        if (answer.tracking || analysis.tracking) && server.track().await.is_err() {
+            return Ok(self.abandon());
+        }
         let outcome = match answer.error {
             None => Outcome::Success,
             Some(code) if CONFLICTS.contains(&code) => Outcome::Conflict,
             Some(_) => Outcome::Failure,
         };
         // What the server tells of only behind the answer binds the session as well.
-        if answer.pin.is_some() && self.keep(answer.pin).is_err() {
+        let told = answer.pin.filter(|pin| !analysis.tracking || *pin != Pin::Other);
+        // In MariaDB the next transaction is read-only, too, if `SET autocommit = 1` has ended this one.
+        let lasts = was_read_only && !analysis.ends && !self.status.contains(Status::IN_TRANSACTION);
+        let pin = told.or(lasts.then_some(Pin::Other));
+        if pin.is_some() && self.keep(pin).is_err() {
             self.client.flush().await?;
             return Ok(self.abandon());
         }
         if self.status.contains(Status::IN_TRANSACTION) {
-            *self.place.entry.activity.lock().await = Activity::Idle;
-            if let Some(permit) = &self.permit {
-                permit.idle();
-            }
+            self.rest().await;
             return Ok(Flow::Continue);
         }
         self.finish(outcome).await;
         Ok(Flow::Continue)
+    }
+
+    /// A statement is refused that hasn't run, though there is a connection. An open transaction goes on.
+    async fn decline(&mut self, refusal: &Refusal, due: Sequence) -> Flow {
+        if self.status.contains(Status::IN_TRANSACTION) {
+            self.rest().await;
+        } else {
+            self.finish(Outcome::Failure).await;
+        }
+        self.refuse(refusal, due)
+    }
+
+    /// The transaction is open, and its client thinks.
+    async fn rest(&mut self) {
+        *self.place.entry.activity.lock().await = Activity::Idle;
+        if let Some(permit) = &self.permit {
+            permit.idle();
+        }
     }
 
     /// The session can't go on.

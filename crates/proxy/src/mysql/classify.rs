@@ -90,6 +90,8 @@ pub(super) struct Analysis {
     pub(super) asks_for_results: bool,
     /// The text may change LAST_INSERT_ID() without the answer telling it.
     pub(super) names_insert_id: bool,
+    /// The text sets only what the server tells of the session.
+    pub(super) tracking: bool,
     /// The text only begins a transaction, in the plainest form.
     pub(super) begins: bool,
     /// The text only ends a transaction, in the plainest form.
@@ -127,24 +129,29 @@ pub(super) fn analyze(sql: &[u8], dialect: Dialect) -> Analysis {
     let mut lexer = Lexer::new(sql, dialect);
     // The first words of the text, and how many tokens there are.
     let (mut first, mut count): ([&[u8]; 3], usize) = Default::default();
-    let mut starts = true;
+    let mut statement = Statement::default();
+    let mut is_list = false;
     while let Ok(Some(token)) = lexer.next_token() {
         let text = token.text(sql);
         match token.kind {
             TokenKind::Comment => continue,
             TokenKind::Semicolon => {
-                starts = true;
+                statement = Statement::default();
                 continue;
             }
-            TokenKind::Variable => analysis.note_variable(text),
-            TokenKind::Word => analysis.note_word(text, starts),
-            _ => {}
+            kind => {
+                is_list |= kind == TokenKind::Comma || count > 0 && statement.count == 0;
+                analysis.note(kind, text, &mut statement);
+            }
         }
         if let Some(place) = first.get_mut(count) {
             *place = text;
         }
-        starts = false;
         count += 1;
+    }
+    if analysis.tracking && is_list {
+        analysis.tracking = false;
+        analysis.pin = Some(Pin::Other);
     }
     let is = |at: usize, word: &str| first[at].eq_ignore_ascii_case(word.as_bytes());
     analysis.begins = match count {
@@ -152,6 +159,7 @@ pub(super) fn analyze(sql: &[u8], dialect: Dialect) -> Analysis {
         2 => is(0, "begin") && is(1, "work") || is(0, "start") && is(1, "transaction"),
         _ => false,
     };
+    analysis.names_insert_id &= !analysis.begins;
     analysis.ends = match count {
         1 => is(0, "commit") || is(0, "rollback"),
         2 => (is(0, "commit") || is(0, "rollback")) && is(1, "work"),
@@ -172,14 +180,116 @@ fn id(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
+/// What has been read of one statement of a text.
+#[derive(Default)]
+struct Statement<'a> {
+    /// Its first words.
+    words: [&'a [u8]; 2],
+    /// How many tokens there are.
+    count: usize,
+    /// The two last tokens, the last one first.
+    before: [Option<(TokenKind, &'a [u8])>; 2],
+}
+
+impl<'a> Statement<'a> {
+    fn begins_with(&self, words: &[&str]) -> bool {
+        words.iter().any(|word| self.words[0].eq_ignore_ascii_case(word.as_bytes()))
+    }
+
+    /// Whether an `@` stands between a user's name and a host.
+    fn names_users(&self) -> bool {
+        const OF_USERS: [&str; 2] = ["user", "role"];
+        self.begins_with(&["grant", "revoke", "rename", "show"])
+            || self.begins_with(&["create", "drop", "alter"])
+                && OF_USERS.iter().any(|word| self.words[1].eq_ignore_ascii_case(word.as_bytes()))
+    }
+
+    /// Whether the word that comes is a system variable's, as in `@@session.name`.
+    fn is_in_a_scope(&self) -> bool {
+        matches!(self.before, [Some((TokenKind::Dot, _)), Some((TokenKind::Variable, scope))]
+            if scope.starts_with(b"@@"))
+    }
+
+    fn push(&mut self, kind: TokenKind, text: &'a [u8]) {
+        if let Some(word) = self.words.get_mut(self.count) {
+            *word = text;
+        }
+        self.count += 1;
+        self.before = [Some((kind, text)), self.before[0]];
+    }
+}
+
+/// Statements that leave something behind, by their first word.
+const STATEMENTS: [(&str, Pin); 6] = [
+    ("lock", Pin::TableLock),
+    ("flush", Pin::TableLock),
+    ("handler", Pin::Handler),
+    ("prepare", Pin::SqlPrepare),
+    ("execute", Pin::SqlPrepare),
+    ("xa", Pin::Other),
+];
+/// Functions that leave something behind, or tell what another statement has left.
+const FUNCTIONS: [(&str, Pin); 5] = [
+    ("get_lock", Pin::NamedLock),
+    ("found_rows", Pin::Results),
+    ("row_count", Pin::Results),
+    ("lastval", Pin::Results),
+    ("last_value", Pin::Results),
+];
+/// The first words of statements that may generate an id, though their answer doesn't tell it.
+const COMPOUND: [&str; 7] = ["call", "begin", "if", "case", "loop", "while", "for"];
+/// The variables that hold for one transaction if no scope is named.
+const ONE_TRANSACTION: [&str; 4] =
+    ["@@tx_isolation", "@@transaction_isolation", "@@tx_read_only", "@@transaction_read_only"];
+
+/// How the variables begin that say what the server tells of a session.
+const TRACKING: &[u8] = b"session_track_";
+
+fn pin_of(words: &[(&str, Pin)], word: &[u8]) -> Option<Pin> {
+    words.iter().find(|(known, _)| word.eq_ignore_ascii_case(known.as_bytes())).map(|(_, pin)| *pin)
+}
+
 impl Analysis {
-    fn note_variable(&mut self, text: &[u8]) {
-        let Some(system) = text.strip_prefix(b"@@") else {
+    fn note<'a>(&mut self, kind: TokenKind, text: &'a [u8], statement: &mut Statement<'a>) {
+        match kind {
+            TokenKind::Variable => self.note_variable(text, statement),
+            TokenKind::Operator if text == b"@" && !statement.names_users() => {
+                self.pin = Some(Pin::UserVariable);
+            }
+            TokenKind::Word if statement.count == 0 => {
+                self.pin = pin_of(&STATEMENTS, text).or(self.pin);
+                self.names_insert_id |=
+                    COMPOUND.iter().any(|word| text.eq_ignore_ascii_case(word.as_bytes()));
+            }
+            TokenKind::Word => self.note_word(text, statement),
+            TokenKind::Open => {
+                if let Some((TokenKind::Word | TokenKind::QuotedIdentifier, name)) = statement.before[0] {
+                    self.note_call(name);
+                }
+            }
+            _ => {}
+        }
+        statement.push(kind, text);
+    }
+
+    fn note_variable(&mut self, text: &[u8], statement: &Statement<'_>) {
+        if let Some(system) = text.strip_prefix(b"@@") {
+            self.note_system(system);
+            let is_whole = ONE_TRANSACTION.iter().any(|name| text.eq_ignore_ascii_case(name.as_bytes()));
+            if is_whole && statement.begins_with(&["set"]) {
+                self.pin = Some(Pin::Other);
+            }
+        } else if !statement.names_users() {
             self.pin = Some(Pin::UserVariable);
-            return;
-        };
-        let is = |word: &str| system.eq_ignore_ascii_case(word.as_bytes());
-        if is("last_insert_id") || is("identity") || is("insert_id") {
+        }
+    }
+
+    /// A system variable is named.
+    fn note_system(&mut self, name: &[u8]) {
+        let is = |word: &str| name.eq_ignore_ascii_case(word.as_bytes());
+        if name.get(..TRACKING.len()).is_some_and(|name| name.eq_ignore_ascii_case(TRACKING)) {
+            self.tracking = true;
+        } else if is("last_insert_id") || is("identity") || is("insert_id") {
             self.names_insert_id = true;
         } else if is("warning_count") || is("error_count") {
             self.pin = Some(Pin::Results);
@@ -187,36 +297,41 @@ impl Analysis {
         }
     }
 
-    fn note_word(&mut self, word: &[u8], starts: bool) {
-        const WORDS: [(&str, Pin); 10] = [
-            ("temporary", Pin::TemporaryTable),
-            ("get_lock", Pin::NamedLock),
-            ("sql_calc_found_rows", Pin::Results),
-            ("found_rows", Pin::Results),
-            ("row_count", Pin::Results),
-            ("warnings", Pin::Results),
-            ("errors", Pin::Results),
-            ("diagnostics", Pin::Results),
-            ("read_lock", Pin::TableLock),
-            ("xa", Pin::Other),
-        ];
-        const FIRST: [(&str, Pin); 5] = [
-            ("lock", Pin::TableLock),
-            ("flush", Pin::TableLock),
-            ("handler", Pin::Handler),
-            ("prepare", Pin::SqlPrepare),
-            ("execute", Pin::SqlPrepare),
-        ];
-        let found = |words: &[(&str, Pin)]| {
-            words.iter().find(|(known, _)| word.eq_ignore_ascii_case(known.as_bytes())).map(|(_, pin)| *pin)
-        };
-        let pin = found(&WORDS).or_else(|| found(&FIRST).filter(|_| starts));
-        if let Some(pin) = pin {
-            self.pin = Some(pin);
-            let prepares = word.eq_ignore_ascii_case(b"sql_calc_found_rows");
-            self.asks_for_results |= pin == Pin::Results && !prepares;
+    fn note_word(&mut self, word: &[u8], statement: &Statement<'_>) {
+        let is = |known: &str| word.eq_ignore_ascii_case(known.as_bytes());
+        let is_second = statement.count == 1;
+        let is_behind_count = matches!(statement.before[0], Some((TokenKind::Close, _)));
+        if statement.is_in_a_scope() || statement.begins_with(&["set"]) {
+            self.note_system(word);
         }
-        self.names_insert_id |= word.eq_ignore_ascii_case(b"last_insert_id");
+        if statement.begins_with(&["create"]) && is("temporary") {
+            self.pin = Some(Pin::TemporaryTable);
+        } else if is("sql_calc_found_rows") {
+            self.pin = Some(Pin::Results);
+        } else if statement.begins_with(&["show"])
+            && (is("warnings") || is("errors"))
+            && (is_second || is_behind_count)
+            || statement.begins_with(&["get"]) && is("diagnostics")
+            || is("value")
+                && matches!(statement.before[0], Some((_, word)) if word.eq_ignore_ascii_case(b"previous"))
+        {
+            self.pin = Some(Pin::Results);
+            self.asks_for_results = true;
+        } else if statement.begins_with(&["set"]) && is_second && (is("transaction") || is("role")) {
+            self.pin = Some(Pin::Other);
+        }
+        self.names_insert_id |=
+            is("last_insert_id") || is("returning") && statement.begins_with(&["insert", "replace"]);
+    }
+
+    /// A function of this name is called.
+    fn note_call(&mut self, name: &[u8]) {
+        let name = name.strip_prefix(b"`").and_then(|name| name.strip_suffix(b"`")).unwrap_or(name);
+        if let Some(pin) = pin_of(&FUNCTIONS, name) {
+            self.pin = Some(pin);
+            self.asks_for_results |= pin == Pin::Results;
+        }
+        self.names_insert_id |= name.eq_ignore_ascii_case(b"last_insert_id");
     }
 }
 
@@ -260,12 +375,36 @@ mod tests {
             ("HANDLER t OPEN", Some(Pin::Handler)),
             ("SHOW WARNINGS", Some(Pin::Results)),
             ("SELECT SQL_CALC_FOUND_ROWS * FROM t", Some(Pin::Results)),
+            ("SELECT errors, warnings, temporary, found_rows FROM log", None),
+            ("SHOW COUNT(*) ERRORS", Some(Pin::Results)),
+            ("SHOW COLUMNS FROM errors", None),
+            ("SELECT `get_lock` ('x', 1)", Some(Pin::NamedLock)),
+            ("SELECT @'a' := 1", Some(Pin::UserVariable)),
+            ("GRANT ALL ON a.* TO 'ann'@'%', bob@localhost", None),
+            ("CREATE OR REPLACE TEMPORARY TABLE t (a INT)", Some(Pin::TemporaryTable)),
+            ("SELECT @@session.warning_count", Some(Pin::Results)),
+            ("SET TRANSACTION READ ONLY", Some(Pin::Other)),
+            ("SET @@tx_isolation = 'SERIALIZABLE'", Some(Pin::Other)),
+            ("SET SESSION TRANSACTION READ ONLY", None),
+            ("SELECT @@tx_isolation, @@session.tx_read_only", None),
+            ("SET ROLE admin", Some(Pin::Other)),
+            ("SELECT PREVIOUS VALUE FOR s", Some(Pin::Results)),
         ] {
             assert_eq!(read(sql).pin, pin, "{sql}");
         }
         assert!(!read("SELECT SQL_CALC_FOUND_ROWS * FROM t").asks_for_results);
         assert!(read("SELECT FOUND_ROWS()").asks_for_results);
-        assert!(read("SELECT LAST_INSERT_ID(5)").names_insert_id);
+        assert!(read("SET session_track_system_variables = 'a,b'").tracking);
+        assert_eq!(read("SET session_track_schema = 1, time_zone = 'SYSTEM'").pin, Some(Pin::Other));
+        for sql in [
+            "SELECT LAST_INSERT_ID(5)",
+            "SET @@session.identity = 5",
+            "INSERT INTO t VALUES (1) RETURNING id",
+            "CALL p()",
+            "BEGIN NOT ATOMIC INSERT INTO t VALUES (1); END",
+        ] {
+            assert!(read(sql).names_insert_id, "{sql}");
+        }
     }
 
     #[test]

@@ -27,6 +27,10 @@ pub(super) struct Answer {
     /// The session's state has changed.
     pub(super) changed: bool,
     pub(super) pin: Option<Pin>,
+    /// The session has changed what the server tells of it.
+    pub(super) tracking: bool,
+    /// The connection has another collation, which the server hasn't told.
+    pub(super) collation: bool,
     /// An id was generated.
     pub(super) has_insert_id: bool,
     pub(super) prepared: Option<Prepared>,
@@ -115,6 +119,8 @@ impl Answer {
         self.has_insert_id |= ok.last_insert_id > 0;
         let told = track::apply(ok.changes, carried);
         self.changed |= told.changed;
+        self.tracking |= told.tracking;
+        self.collation |= told.collation;
         self.pin = told.pin.or(self.pin);
     }
 }

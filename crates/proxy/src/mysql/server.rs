@@ -72,6 +72,20 @@ pub(super) struct Carried {
     pub(super) insert_id: u64,
 }
 
+/// What a text means something in: the database, and the modes of its SQL if they aren't the login's.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Surroundings {
+    database: Vec<u8>,
+    mode: Option<Vec<u8>>,
+}
+
+impl Carried {
+    pub(super) fn surroundings(&self) -> Surroundings {
+        let mode = self.variables.get(&b"sql_mode"[..]).cloned();
+        Surroundings { database: self.database.clone(), mode }
+    }
+}
+
 /// A connection to the server.
 pub(super) struct Server {
     pub(super) channel: Channel,
@@ -269,27 +283,71 @@ impl Server {
         Ok(answer::parse_ok(&message.payload, self.capabilities)?.status)
     }
 
+    /// Has the server tell every change again, after the session has asked for less.
+    pub(super) async fn track(&mut self) -> Result<(), Failed> {
+        self.run(&Command::Query(Query { attributes: &[], sql: TRACK.as_bytes() })).await
+    }
+
+    /// Runs a command of the gate's own, which has one answer.
+    async fn run(&mut self, command: &Command<'_>) -> Result<(), Failed> {
+        self.put(command);
+        self.channel.flush().await?;
+        let message = self.channel.server_message(OWN_ANSWER_MAX).await?;
+        if message.payload.first() == Some(&answer::ERROR) { Err(refused(&message.payload)) } else { Ok(()) }
+    }
+
     /// `LAST_INSERT_ID()`, for the day when the session goes on elsewhere.
     pub(super) async fn insert_id(&mut self) -> Result<u64, Failed> {
-        let sql = b"SELECT LAST_INSERT_ID()";
+        let digits = self.value(b"SELECT LAST_INSERT_ID()").await?;
+        Ok(std::str::from_utf8(&digits).ok().and_then(|digits| digits.parse().ok()).unwrap_or(0))
+    }
+
+    /// The one value that a query of the gate's own selects: a short one.
+    pub(super) async fn value(&mut self, sql: &[u8]) -> Result<Vec<u8>, Failed> {
         self.put(&Command::Query(Query { attributes: &[], sql }));
         self.channel.flush().await?;
         let mut follower = Follower::new(Expect::Results, self.capabilities, Sequence(1));
-        let mut found = 0;
+        let mut found = Vec::new();
         while follower.turn() == Turn::Server {
             let message = self.channel.server_message(OWN_ANSWER_MAX).await?;
             let packet = codec::Packet { sequence: message.sequence, payload_len: message.payload.len() };
             let head = message.payload.get(..PEEK).unwrap_or(&message.payload);
             if follower.server(packet, head)? == Part::Row {
-                let digits = message.payload.get(1..).unwrap_or_default();
-                found = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()).unwrap_or(0);
+                found = message.payload.get(1..).unwrap_or_default().to_vec();
             }
         }
         Ok(found)
     }
 
+    /// Prepares a session's statement again, in the surroundings of its first time; returns the server's id.
+    /// `now` is what the session has now.
+    pub(super) async fn prepare_again(
+        &mut self,
+        (id, sql, then): (u32, &[u8], &Surroundings),
+        now: &Surroundings,
+    ) -> Result<u32, Failed> {
+        self.surround(now, then).await?;
+        let prepared = self.prepare(id, sql).await;
+        self.surround(then, now).await?;
+        prepared
+    }
+
+    /// Goes from one surrounding to another.
+    async fn surround(&mut self, from: &Surroundings, to: &Surroundings) -> Result<(), Failed> {
+        // From a database there is no way back to none.
+        if from.database != to.database && !from.database.is_empty() && !to.database.is_empty() {
+            self.run(&Command::InitDb { database: &to.database }).await?;
+        }
+        if from.mode != to.mode {
+            let mode = to.mode.as_ref().and_then(|mode| super::track::assignment(b"sql_mode", mode));
+            let sql = format!("SET SESSION {}", mode.as_deref().unwrap_or("sql_mode=DEFAULT"));
+            self.run(&Command::Query(Query { attributes: &[], sql: sql.as_bytes() })).await?;
+        }
+        Ok(())
+    }
+
     /// Prepares a session's statement here; returns the server's id.
-    pub(super) async fn prepare(&mut self, statement: u32, sql: &[u8]) -> Result<u32, Failed> {
+    async fn prepare(&mut self, statement: u32, sql: &[u8]) -> Result<u32, Failed> {
         let next = command::write(&mut self.channel.output, &Command::Prepare { sql }, self.capabilities);
         self.channel.flush().await?;
         let mut follower = Follower::new(Expect::Prepared, self.capabilities, next);
@@ -313,17 +371,19 @@ impl Server {
     pub(super) async fn kill(&mut self, thread: u32, connection: bool) -> Result<(), Failed> {
         let what = if connection { "CONNECTION" } else { "QUERY" };
         let sql = format!("KILL {what} {thread}");
-        self.put(&Command::Query(Query { attributes: &[], sql: sql.as_bytes() }));
-        self.channel.flush().await?;
-        let message = self.channel.server_message(OWN_ANSWER_MAX).await?;
-        if message.payload.first() == Some(&answer::ERROR) { Err(refused(&message.payload)) } else { Ok(()) }
+        self.run(&Command::Query(Query { attributes: &[], sql: sql.as_bytes() })).await
     }
 }
 
 /// The statement that sets what a session has set.
 fn settings(carried: &Carried) -> String {
     let mut set = TRACK.to_owned();
+    let names = super::track::names(&carried.variables);
+    set.push_str(names.as_deref().unwrap_or_default());
     for (name, value) in &carried.variables {
+        if names.is_some() && super::track::is_of_names(name) {
+            continue;
+        }
         if let Some(assignment) = super::track::assignment(name, value) {
             set.push_str(", ");
             set.push_str(&assignment);

@@ -167,7 +167,12 @@ impl Session {
             Command::Prepare { sql } => {
                 self.execute(&Analysis::named("prepare"), What::Prepare(sql), due).await
             }
-            Command::Execute(execute) => {
+            Command::Execute(mut execute) => {
+                // A client of MariaDB that hasn't read the id yet means the statement that it prepared last.
+                if execute.statement == u32::MAX {
+                    execute.statement = self.statements.last();
+                }
+                let command = Command::Execute(execute);
                 let Some(statement) = self.statements.get(execute.statement) else {
                     return Ok(self.refuse(&Refusal::unknown_statement(execute.statement), due));
                 };

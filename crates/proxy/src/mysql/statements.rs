@@ -12,7 +12,7 @@ use wire::mysql::execute::{Execute, Parameters, parse_parameters, push_parameter
 
 use super::channel::{Lost, MESSAGE_MAX};
 use super::classify::Analysis;
-use super::server::Server;
+use super::server::{Server, Surroundings};
 
 /// The most prepared statements of a session.
 const STATEMENTS_MAX: usize = 4_096;
@@ -23,6 +23,8 @@ const BYTES_MAX: usize = MESSAGE_MAX;
 pub(super) struct Statement {
     pub(super) sql: Vec<u8>,
     pub(super) analysis: Analysis,
+    /// In what it was prepared.
+    pub(super) surroundings: Surroundings,
     parameters: u16,
     /// The types that came with an execution; later ones may leave them out.
     types: Option<Vec<u8>>,
@@ -46,11 +48,22 @@ impl Statements {
     }
 
     /// A statement was prepared under the id that was next.
-    pub(super) fn add(&mut self, id: u32, (sql, analysis): (&[u8], Analysis), prepared: &Prepared) {
+    pub(super) fn add(
+        &mut self,
+        id: u32,
+        (sql, analysis, surroundings): (&[u8], Analysis, Surroundings),
+        prepared: &Prepared,
+    ) {
         self.last = id;
         self.bytes += sql.len();
         let (sql, parameters) = (sql.to_vec(), prepared.parameters);
-        self.by_id.insert(id, Statement { sql, analysis, parameters, types: None, long: Vec::new() });
+        self.by_id
+            .insert(id, Statement { sql, analysis, surroundings, parameters, types: None, long: Vec::new() });
+    }
+
+    /// The statement that was prepared last.
+    pub(super) fn last(&self) -> u32 {
+        self.last
     }
 
     pub(super) fn get(&self, id: u32) -> Option<&Statement> {

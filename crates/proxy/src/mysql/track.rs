@@ -1,6 +1,7 @@
 //! Changes of a session that the server tells: which can be made again on another connection, and how.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use wire::mysql::track::{Change, Changes};
 
@@ -100,11 +101,35 @@ pub(super) fn assignment(name: &[u8], value: &[u8]) -> Option<String> {
     Some(format!("{name}={value}"))
 }
 
+/// The variables that SET NAMES sets.
+const OF_NAMES: [&str; 4] =
+    ["character_set_client", "character_set_connection", "character_set_results", "collation_connection"];
+
+/// Whether SET NAMES sets this variable.
+pub(super) fn is_of_names(name: &[u8]) -> bool {
+    OF_NAMES.iter().any(|known| known.as_bytes() == name)
+}
+
+/// `, NAMES …` for a SET, if a session's variables are such as SET NAMES leaves them. Results then have the
+/// collation that they had, which no variable shows.
+pub(super) fn names(variables: &BTreeMap<Vec<u8>, Vec<u8>>) -> Option<String> {
+    let [client, connection, results, collation] = OF_NAMES.map(|name| variables.get(name.as_bytes()));
+    let (set, collation) = (client?, collation?);
+    let is_word = |text: &[u8]| text.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
+    let is_of_names = connection == client && results == client && is_word(set) && is_word(collation);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    is_of_names.then(|| format!(", NAMES '{}' COLLATE '{}'", text(set), text(collation)))
+}
+
 /// Whether the session's state has changed, and whether it can still be followed.
 #[derive(Default)]
 pub(super) struct Told {
     pub(super) changed: bool,
     pub(super) pin: Option<Pin>,
+    /// The session has changed what the server tells of it.
+    pub(super) tracking: bool,
+    /// The connection's character set has changed, and the server doesn't tell with which collation.
+    pub(super) collation: bool,
 }
 
 /// Takes the changes that a packet tells.
@@ -119,10 +144,16 @@ pub(super) fn apply(changes: Changes<'_>, carried: &mut Carried) -> Told {
             }
             Change::Variable { name, value } => {
                 explained = true;
+                told.tracking |= name.starts_with(b"session_track_");
                 if FOLLOWING.iter().any(|known| known.as_bytes() == name) {
                     continue;
                 }
                 told.changed = true;
+                match name {
+                    b"character_set_connection" => told.collation = true,
+                    b"collation_connection" => told.collation = false,
+                    _ => {}
+                }
                 if assignment(name, value).is_none() {
                     told.pin = Some(Pin::Variable);
                 }
@@ -162,6 +193,8 @@ mod tests {
         assert_eq!(pin, None);
         assert_eq!(carried.variables.len(), 1);
         assert_eq!(assignment(b"time_zone", b"+02:00").unwrap(), "time_zone='+02:00'");
+        let set = OF_NAMES.map(|name| (name.as_bytes().to_vec(), b"utf8mb4".to_vec()));
+        assert_eq!(names(&set.into()).unwrap(), ", NAMES 'utf8mb4' COLLATE 'utf8mb4'");
         assert_eq!(assignment(b"autocommit", b"OFF").unwrap(), "autocommit=0");
         assert_eq!(assignment(b"character_set_results", b"").unwrap(), "character_set_results=NULL");
     }

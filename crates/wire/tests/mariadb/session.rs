@@ -117,7 +117,7 @@ fn text_row(mut payload: &[u8]) -> String {
 }
 
 pub(crate) struct Session {
-    stream: UnixStream,
+    pub(crate) stream: UnixStream,
     received: Vec<u8>,
     pub(crate) capabilities: Capabilities,
     /// The scramble and the proof of the login's last step.

@@ -1,0 +1,233 @@
+//! What users of other proxies for MySQL have met, a test for each.
+
+use wire::mysql::capabilities::{Capabilities, Status};
+use wire::mysql::codec::MAX_PAYLOAD;
+use wire::mysql::command::Command;
+use wire::mysql::execute::Execute;
+use wire::mysql::response::Part;
+
+use crate::session::{Answer, Secret, Session};
+use crate::stage::{Stage, capabilities};
+
+/// A gate whose sessions share one connection.
+fn one() -> Stage {
+    Stage::start(&["connections = 1"], "")
+}
+
+pub(crate) fn prepare(session: &mut Session, sql: &str) -> u32 {
+    let answer = session.command(&Command::Prepare { sql: sql.as_bytes() });
+    let Part::Prepared(prepared) = answer.messages[0].0 else { panic!("{answer:?}") };
+    prepared.statement
+}
+
+/// Runs a prepared statement without parameters.
+pub(crate) fn run(session: &mut Session, statement: u32) -> Answer {
+    session.command(&Command::Execute(Execute { statement, flags: 0, iterations: 1, rest: &[] }))
+}
+
+/// Ends the server's connection behind the session's back.
+fn cut(stage: &Stage, session: &mut Session) {
+    let thread = session.query("SELECT CONNECTION_ID()").rows();
+    stage.server.query(&format!("KILL {thread}")).unwrap();
+    let asked = format!("SELECT COUNT(*) FROM information_schema.processlist WHERE id = {thread}");
+    let mut witness = stage.direct();
+    stage.until_holds("the server has closed the connection", || witness.query(&asked).rows() == "0");
+}
+
+#[test]
+fn a_transaction_whose_connection_is_lost_is_undone_and_its_session_ends() {
+    let stage = one();
+    let mut session = stage.client();
+    session.query("CREATE OR REPLACE TABLE lost (v INT)");
+    session.query("BEGIN");
+    session.query("INSERT INTO lost VALUES (1)");
+    cut(&stage, &mut session);
+    let told = session.query("ROLLBACK").error();
+    assert_eq!(told.code, 2013, "{}", told.message);
+    let mut next = stage.client();
+    assert_eq!(next.query("SELECT COUNT(*) FROM lost").rows(), "0");
+    stage.until("in_flight", 0);
+}
+
+#[test]
+fn an_idle_connection_that_the_server_closed_is_replaced_unseen() {
+    let stage = one();
+    let mut session = stage.client();
+    session.query("SET time_zone = '+02:00'");
+    let statement = prepare(&mut session, "SELECT @@time_zone");
+    let last = |answer: &Answer| String::from_utf8_lossy(answer.row(0)).into_owned();
+    assert!(last(&run(&mut session, statement)).ends_with("+02:00"));
+    cut(&stage, &mut session);
+    assert!(last(&run(&mut session, statement)).ends_with("+02:00"));
+    cut(&stage, &mut session);
+    assert_eq!(session.query("SELECT @@time_zone").rows(), "+02:00");
+}
+
+#[test]
+fn a_statement_prepared_again_means_what_it_meant() {
+    let stage = one();
+    let (mut first, mut second) = (stage.client(), stage.client());
+    stage.server.query("CREATE DATABASE IF NOT EXISTS there").unwrap();
+    first.query("CREATE OR REPLACE TABLE witness.here (v INT)");
+    first.query("INSERT INTO witness.here VALUES (1)");
+    first.query("CREATE OR REPLACE TABLE there.here (v INT)");
+    first.query("SET sql_mode = 'ANSI_QUOTES'");
+    let statement = prepare(&mut first, "SELECT \"v\" FROM here");
+    first.query("SET sql_mode = ''");
+    first.query("USE there");
+    // The connection forgets the statement.
+    second.query("SELECT 1");
+    let answer = run(&mut first, statement);
+    assert_eq!(answer.count(|part| *part == Part::Row), 1);
+    assert_eq!(answer.row(0).last(), Some(&0), "the number 1 in four bytes");
+    assert_eq!(first.query("SELECT DATABASE(), @@sql_mode").rows(), "there\t");
+    assert_eq!(first.query("SELECT COUNT(*) FROM here").rows(), "0");
+}
+
+#[test]
+fn what_java_asks_and_sets_at_its_start_binds_nobody() {
+    let stage = one();
+    let (mut java, mut other) = (stage.client(), stage.client());
+    let asked = "/* mysql-connector-j-8.3.0 */SELECT @@session.auto_increment_increment AS \
+                 auto_increment_increment, @@character_set_client AS character_set_client, \
+                 @@session.tx_isolation AS tx_isolation, @@wait_timeout AS wait_timeout";
+    assert_eq!(java.query(asked).rows(), "1\tutf8mb4\tREPEATABLE-READ\t28800");
+    for set in [
+        "SET character_set_results = NULL",
+        "SET autocommit=1, sql_mode = concat(@@sql_mode,',STRICT_TRANS_TABLES')",
+        "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+        "set session transaction read only",
+        // What the server tells from now on would not be enough for the gate.
+        "SET session_track_system_variables = 'autocommit'",
+        "SET wait_timeout = 77",
+    ] {
+        java.query(set).ok(capabilities());
+        assert_eq!(other.query("SELECT 1").rows(), "1", "{set}");
+    }
+    let asked =
+        "SELECT @@session.tx_isolation, @@session.tx_read_only, @@character_set_results, @@wait_timeout";
+    let answer = java.query(asked);
+    assert_eq!(answer.rows(), "READ-COMMITTED\t1\tNULL\t77", "{answer:?}");
+    assert_eq!(other.query(asked).rows(), "REPEATABLE-READ\t0\tutf8mb4\t28800");
+    assert_eq!(stage.gate.status()["connections_pinned"], 0, "{}", stage.gate.status());
+}
+
+#[test]
+fn a_wait_for_a_metadata_lock_is_told_as_the_server_tells_it() {
+    let stage = Stage::start(&["connections = 2"], "");
+    let (mut reader, mut changer) = (stage.client(), stage.client());
+    reader.query("CREATE OR REPLACE TABLE changing (v INT)");
+    reader.query("BEGIN");
+    reader.query("SELECT * FROM changing");
+    changer.query("SET lock_wait_timeout = 1");
+    let told = changer.query("ALTER TABLE changing ADD w INT").error();
+    assert_eq!(told.code, 1205);
+    assert!(told.message.starts_with("Lock wait timeout"), "{}", told.message);
+    reader.query("COMMIT");
+    changer.query("ALTER TABLE changing ADD w INT").ok(capabilities());
+    assert_eq!(reader.query("SELECT COUNT(*) FROM changing").rows(), "0");
+}
+
+#[test]
+fn rows_that_begin_like_the_end_of_rows_are_rows() {
+    let stage = one();
+    let user = (stage.server.user(), Secret::Password(stage.server.password()));
+    for wanted in [capabilities(), capabilities() | Capabilities::DEPRECATE_EOF] {
+        let mut session = Session::login(&stage.socket(), user, wanted).unwrap();
+        // A value of 2^24 bytes has 0xfe before its length.
+        for length in [1 << 24, MAX_PAYLOAD * 2] {
+            let answer = session.query(&format!("SELECT REPEAT('a', {length}) UNION ALL SELECT 'b'"));
+            assert_eq!(answer.count(|part| *part == Part::Row), 2, "{length}");
+            assert_eq!((answer.row(0)[0], answer.row(0).len()), (0xfe, length + 9));
+        }
+        assert_eq!(session.query("SELECT 1").rows(), "1");
+    }
+}
+
+#[test]
+fn an_id_is_known_though_no_answer_told_of_it() {
+    let stage = one();
+    let (mut first, mut second) = (stage.client(), stage.client());
+    first.query("CREATE OR REPLACE TABLE untold (id INT AUTO_INCREMENT PRIMARY KEY, v INT)");
+    first.query("CREATE OR REPLACE PROCEDURE fill() INSERT INTO untold (v) VALUES (1)");
+    for (sql, id) in [
+        ("INSERT INTO untold (v) VALUES (1) RETURNING v", "1"),
+        ("CALL fill()", "2"),
+        ("BEGIN NOT ATOMIC INSERT INTO untold (v) VALUES (1); END", "3"),
+        ("SET last_insert_id = 17", "17"),
+        ("SET @@session.identity = 18", "18"),
+    ] {
+        first.query(sql);
+        second.query("SELECT 1");
+        assert_eq!(first.query("SELECT LAST_INSERT_ID()").rows(), id, "{sql}");
+    }
+    assert_eq!(stage.gate.status()["connections_pinned"], 0, "{}", stage.gate.status());
+}
+
+#[test]
+fn an_error_leaves_its_warnings_to_be_shown() {
+    let stage = one();
+    let mut session = stage.client();
+    assert_eq!(session.query("SELECT missing FROM nowhere").error().code, 1146);
+    assert!(session.query("SHOW WARNINGS").rows().contains("1146"));
+}
+
+#[test]
+fn a_set_transaction_holds_for_the_next_transaction_of_its_session() {
+    let stage = Stage::start(&["connections = 2"], "");
+    let (mut first, mut second) = (stage.client(), stage.client());
+    first.query("CREATE OR REPLACE TABLE read_only (v INT)");
+    first.query("SET TRANSACTION READ ONLY");
+    second.query("SELECT 1");
+    first.query("BEGIN");
+    assert_eq!(first.query("INSERT INTO read_only VALUES (1)").error().code, 1792);
+    first.query("ROLLBACK");
+    let status = first.query("INSERT INTO read_only VALUES (1)").ok(capabilities()).status;
+    assert!(!status.contains(Status::IN_TRANSACTION));
+}
+
+#[test]
+fn what_outlasts_a_read_only_transaction_stays_with_its_session() {
+    let stage = Stage::start(&["connections = 2"], "");
+    let (mut first, mut second) = (stage.client(), stage.client());
+    first.query("CREATE OR REPLACE TABLE outlasted (v INT)");
+    for sql in
+        ["SET autocommit = 0", "START TRANSACTION READ ONLY", "SELECT * FROM outlasted", "SET autocommit = 1"]
+    {
+        first.query(sql);
+    }
+    second.query("INSERT INTO outlasted VALUES (1)").ok(capabilities());
+    // MariaDB says so without a gate, too.
+    assert_eq!(first.query("INSERT INTO outlasted VALUES (2)").error().code, 1792);
+    assert_eq!(second.query("SELECT v FROM outlasted").rows(), "1");
+}
+
+#[test]
+fn a_refusal_within_a_transaction_leaves_it_open() {
+    let stage = Stage::start(&["connections = 3", "pinned_max = 1"], "");
+    let (mut pinned, mut session) = (stage.client(), stage.client());
+    pinned.query("SET @a = 1");
+    pinned.query("CREATE OR REPLACE TABLE going_on (v INT)");
+    // The gate refuses the first statement behind a BEGIN that it has put off, and one in the middle.
+    for first in ["SELECT 1", "SET @a = 1"] {
+        session.query("BEGIN");
+        session.query(first);
+        session.query("INSERT INTO going_on VALUES (1)").ok(capabilities());
+        assert!(session.query("SET @a = 1").error().message.contains("pinned_max"));
+        let status = session.query("INSERT INTO going_on VALUES (2)").ok(capabilities()).status;
+        assert!(status.contains(Status::IN_TRANSACTION), "{first}");
+        session.query("ROLLBACK").ok(capabilities());
+        assert_eq!(pinned.query("SELECT COUNT(*) FROM going_on").rows(), "0", "{first}");
+    }
+    // The server refuses to prepare a statement again.
+    session.query("CREATE OR REPLACE TABLE goes (v INT)");
+    let statement = prepare(&mut session, "INSERT INTO goes VALUES (1)");
+    pinned.query("DROP TABLE goes");
+    let mut others: Vec<_> = (0..2).map(|_| stage.client()).collect();
+    others.iter_mut().for_each(|other| drop(other.query("SELECT 1")));
+    session.query("BEGIN");
+    session.query("INSERT INTO going_on VALUES (3)").ok(capabilities());
+    assert_eq!(run(&mut session, statement).error().code, 1146);
+    session.query("COMMIT").ok(capabilities());
+    assert_eq!(pinned.query("SELECT v FROM going_on").rows(), "3");
+}

@@ -1,10 +1,10 @@
 //! What the queue's operations cost with a million waiting.
 //!
-//! Through the whole gate, not the bare structure: `insert` is an arrival (type, estimate, record, line, time-out),
-//! `remove` is the cancellation of any one that waits, `dispatch` is the completion of the one in flight, which teaches
-//! its type and starts the next. Only the operation is timed; what brings the queue back to a million isn't. One
-//! connection, so that everything waits; forty types from 0.4 to 80 ms, mostly short; ids are spread all over memory, as
-//! they are after hours of traffic.
+//! Through the whole gate, not the bare structure: `insert` is an arrival (type, estimate, record, line,
+//! time-out), `remove` is the cancellation of any one that waits, `dispatch` is the completion of the one
+//! in flight, which teaches its type and starts the next. Only the operation is timed; what brings the
+//! queue back to a million isn't. One connection, so that everything waits; forty types from 0.4 to 80 ms,
+//! mostly short; ids are spread all over memory, as they are after hours of traffic.
 //!
 //! Run: `cargo bench -p admission --bench queue`. The figures are in `docs/reference/queue-operations.md`.
 
@@ -126,9 +126,9 @@ fn request(kind: u64) -> Request {
     }
 }
 
-/// Calls `operation` so many times; each returns what it took. To criterion goes the median of each batch, as if all of it
-/// had taken that: what the target is about, and what other processes on the machine disturb least. (It includes
-/// looking at the clock, some 25 ns.)
+/// Calls `operation` so many times; each returns what it took. To criterion goes the median of each batch,
+/// as if all of it had taken that: what the target is about, and what other processes on the machine
+/// disturb least. (It includes looking at the clock, some 25 ns.)
 fn medians(count: u64, mut operation: impl FnMut() -> Duration) -> Duration {
     let mut left = count;
     let mut total = Duration::ZERO;
@@ -172,8 +172,8 @@ fn dispatch(crowd: &mut Crowd) -> Duration {
     crowd.gate.complete(at, running, completion);
     let elapsed = start.elapsed();
     crowd.running = crowd.drain().unwrap_or(running);
-    // The one that was dispatched is still among those that the crowd believes to wait: its cancellation only marks it.
-    // That is too rare to matter among a million.
+    // The one that was dispatched is still among those that the crowd believes to wait: its cancellation
+    // only marks it. That is too rare to matter among a million.
     crowd.arrive();
     crowd.drain();
     elapsed

@@ -93,8 +93,8 @@ impl Room {
         }
     }
 
-    /// Whether this work fits beside the load of so many requests. What is larger than the whole capacity runs alone, or
-    /// it would wait for ever: with nothing in flight everything fits.
+    /// Whether this work fits beside the load of so many requests. What is larger than the whole capacity
+    /// runs alone, or it would wait for ever: with nothing in flight everything fits.
     pub(crate) fn admits(&self, load: impl FnOnce() -> Work, in_flight: u32, work: Work) -> bool {
         match self {
             Self::Unlimited => true,

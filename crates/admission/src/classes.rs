@@ -1,11 +1,12 @@
 //! Service classes: each has lines of its own, and the classes take turns by their weights.
 //!
-//! **Idea.** A class that asks for more than its share must not make others wait. So each class has its own queue, in which the
-//! gate's order of service holds; whose head goes next is decided between the classes, by what each has been given so far.
-//! What a class leaves is shared by those who want it: the service never idles for fairness.
+//! **Idea.** A class that asks for more than its share must not make others wait. So each class has its own
+//! queue, in which the gate's order of service holds; whose head goes next is decided between the classes,
+//! by what each has been given so far. What a class leaves is shared by those who want it: the service
+//! never idles for fairness.
 //!
-//! **Formula.** Start-time fair queueing. The request that class i sends next has the start tag S_i; when it is sent, the
-//! virtual time v becomes S_i, and
+//! **Formula.** Start-time fair queueing. The request that class i sends next has the start tag S_i; when
+//! it is sent, the virtual time v becomes S_i, and
 //!
 //! ```text
 //! S_i := S_i + work / weight_i          when it is sent, by what it is expected to take
@@ -13,21 +14,25 @@
 //! S_i := max(S_i, v)                    when the class begins to wait
 //! ```
 //!
-//! The class with the least tag goes next, of those that have a request that could start (a connection, a seat in the
-//! long lane, room in its group). One that had none when it was its turn is passed over, and isn't owed: its tag becomes
-//! that of the one that went. So nobody has credit for the past, neither for idling nor for waiting for something else.
-//! A head that doesn't fit the capacity isn't passed over: it waits for its room, as without classes.
+//! The class with the least tag goes next, of those that have a request that could start (a connection, a
+//! seat in the long lane, room in its group). One that had none when it was its turn is passed over, and
+//! isn't owed: its tag becomes that of the one that went. So nobody has credit for the past, neither for
+//! idling nor for waiting for something else. A head that doesn't fit the capacity isn't passed over: it
+//! waits for its room, as without classes.
 //!
-//! **Source.** Goyal, Vin, Cheng, "Start-time Fair Queueing", SIGCOMM 1996, section 2; with many requests in flight and
-//! charges by estimate: Jin, Chase, Kaur, "Interposed Proportional Sharing for a Storage Service Utility", SIGMETRICS
-//! 2004 (SFQ(D)). Two classes that both wait differ in work per weight by at most (l_i / weight_i + l_j / weight_j), l
-//! being the largest request, for each request that may be in flight.
+//! **Source.** Goyal, Vin, Cheng, "Start-time Fair Queueing", SIGCOMM 1996, section 2; with many requests
+//! in flight and charges by estimate: Jin, Chase, Kaur, "Interposed Proportional Sharing for a Storage
+//! Service Utility", SIGMETRICS 2004 (SFQ(D)). Two classes that both wait differ in work per weight by at
+//! most (l_i / weight_i + l_j / weight_j), l being the largest request, for each request that may be in
+//! flight.
 //!
-//! **Parameters.** The weights are the operator's. What a request took counts for at most [`CORRECTION_MAX`] times what was
-//! expected: an outage in the service would else keep its class waiting for as long again.
+//! **Parameters.** The weights are the operator's. What a request took counts for at most
+//! [`CORRECTION_MAX`] times what was expected: an outage in the service would else keep its class waiting
+//! for as long again.
 //!
-//! **When it fails.** The first requests of a type that nobody knows are charged the mean, and no correction beyond the
-//! bound. Where the capacity isn't bounded nobody waits, and there are no turns to take: the service shares itself.
+//! **When it fails.** The first requests of a type that nobody knows are charged the mean, and no
+//! correction beyond the bound. Where the capacity isn't bounded nobody waits, and there are no turns to
+//! take: the service shares itself.
 
 use alloc::vec::Vec;
 
@@ -195,7 +200,8 @@ impl Classes {
         self.list.iter().map(|class| class.late.len()).sum()
     }
 
-    /// One of this class is about to wait, or to go at once: a class of which nobody waited has no claim from before.
+    /// One of this class is about to wait, or to go at once: a class of which nobody waited has no claim
+    /// from before.
     pub(crate) fn come(&mut self, place: u8) {
         if self.waits >> place & 1 == 0 {
             let now = self.now;
@@ -281,8 +287,8 @@ impl Classes {
         class.over_share += u64::from(reason == Reason::OverShare);
     }
 
-    /// One of this class comes, and one is too many: who has more of those present than its weight's part among
-    /// the classes that are there? With one class there alone, nobody.
+    /// One of this class comes, and one is too many: who has more of those present than its weight's part
+    /// among the classes that are there? With one class there alone, nobody.
     pub(crate) fn surplus(&self, place: u8) -> Surplus {
         if self.is_one() {
             return Surplus::All;
@@ -302,8 +308,8 @@ impl Classes {
         most.map_or(Surplus::All, Surplus::Other)
     }
 
-    /// How many requests will go before the next of this class is served, if so many of its own do: the others take
-    /// their turns meanwhile, if they wait for any.
+    /// How many requests will go before the next of this class is served, if so many of its own do: the
+    /// others take their turns meanwhile, if they wait for any.
     pub(crate) fn ahead(&self, place: u8, own: usize) -> usize {
         if self.is_one() {
             return own;
@@ -327,8 +333,8 @@ impl Classes {
         is_same
     }
 
-    /// Other classes, while nobody is told to wait in any. Returns for each place of before where its requests are from
-    /// now on. Who goes on keeps what it was given; who is new has no claim.
+    /// Other classes, while nobody is told to wait in any. Returns for each place of before where its
+    /// requests are from now on. Who goes on keeps what it was given; who is new has no claim.
     pub(crate) fn change(&mut self, chosen: &[ServiceClass]) -> Vec<u8> {
         let now = self.now;
         let mut before = core::mem::take(&mut self.list);
@@ -368,8 +374,8 @@ impl Classes {
     }
 }
 
-/// The default class first (with weight 1 if it isn't named), then the others as they stand; what is too much or twice
-/// is left out.
+/// The default class first (with weight 1 if it isn't named), then the others as they stand; what is too
+/// much or twice is left out.
 fn in_order(chosen: &[ServiceClass]) -> impl Iterator<Item = ServiceClass> + '_ {
     let named = chosen.iter().find(|class| class.id == ClassId::DEFAULT).copied();
     let first = named.unwrap_or(ServiceClass { id: ClassId::DEFAULT, weight: Weight::ONE });

@@ -1,24 +1,28 @@
 //! The clients that are connected: whether longs that wait hoard the connections that others need.
 //!
-//! **Why.** An application asks over a pool of connections, or with one for each of its workers. While a request waits its
-//! connection is of no use to anybody else. Shortest first lets longs wait for as long as shorts come, so that in overload ever more of
-//! the connections are held by longs, until shorts wait for one *inside the application*, where no gate sees them and no order
-//! holds. If visitors lose their patience meanwhile and the application doesn't say so, all that was postponed is served for
-//! nobody in the end. So what waits with longs must stay a part of the connections.
+//! **Why.** An application asks over a pool of connections, or with one for each of its workers. While a
+//! request waits its connection is of no use to anybody else. Shortest first lets longs wait for as long as
+//! shorts come, so that in overload ever more of the connections are held by longs, until shorts wait for
+//! one *inside the application*, where no gate sees them and no order holds. If visitors lose their
+//! patience meanwhile and the application doesn't say so, all that was postponed is served for nobody in
+//! the end. So what waits with longs must stay a part of the connections.
 //!
-//! **Whose.** Connections that carry shorts and longs in turn, as those of a pool do: [`Mixing`]. Those of workers that send nothing
-//! but reports take nothing from anybody, and don't count; nor does one that was opened for a single request.
+//! **Whose.** Connections that carry shorts and longs in turn, as those of a pool do: [`Mixing`]. Those of
+//! workers that send nothing but reports take nothing from anybody, and don't count; nor does one that was
+//! opened for a single request.
 //!
-//! **Rule.** Longs *hoard* connections when one of [`PART`] and at least [`FEW`] mixing clients wait with one. What a gate does
-//! then is in `gate/hoard.rs`. A part, not a time, is what bounds the wait: by Little's law longs wait for (mixing clients / [`PART`]) /
-//! (longs served per second), which needs no knowledge of anybody's patience. Larger parts let longs wait for longer than people do
-//! where the pool is large; smaller ones give up what shortest first is worth.
+//! **Rule.** Longs *hoard* connections when one of [`PART`] and at least [`FEW`] mixing clients wait with
+//! one. What a gate does then is in `gate/hoard.rs`. A part, not a time, is what bounds the wait: by
+//! Little's law longs wait for (mixing clients / [`PART`]) / (longs served per second), which needs no
+//! knowledge of anybody's patience. Larger parts let longs wait for longer than people do where the pool is
+//! large; smaller ones give up what shortest first is worth.
 //!
-//! **When it fails.** A pool of thousands before a service that serves few longs: an eighth of it is a long wait all the same. A
-//! pool over which more than one of five is long: it doesn't mix, and longs hold what they hold.
+//! **When it fails.** A pool of thousands before a service that serves few longs: an eighth of it is a long
+//! wait all the same. A pool over which more than one of five is long: it doesn't mix, and longs hold what
+//! they hold.
 //!
-//! **Source.** Ours. What the application suffers from is Nygard's *blocked threads* ("Release It!", 2nd edition, 2018); his cure, a
-//! bulkhead, is the application's to build.
+//! **Source.** Ours. What the application suffers from is Nygard's *blocked threads* ("Release It!", 2nd
+//! edition, 2018); his cure, a bulkhead, is the application's to build.
 
 use alloc::vec::Vec;
 

@@ -1,10 +1,10 @@
 //! The upstream connections: the gate's budget, the pools within it, and those that pinned sessions keep.
 //!
-//! A request that needs a connection starts only if the budget isn't exhausted and its pool has a free one. Requests
-//! that hold a connection for long (long, or of a type not yet known: *heavy* here) may take all but a quarter of
-//! them, at least one: a known short request always finds one, whatever floods in (`docs/decisions/queue.md`, rules 1
-//! and 4). The same holds within each pool once the pools together fill the budget; before that, a pool that runs out
-//! can still grow.
+//! A request that needs a connection starts only if the budget isn't exhausted and its pool has a free one.
+//! Requests that hold a connection for long (long, or of a type not yet known: *heavy* here) may take all
+//! but a quarter of them, at least one: a known short request always finds one, whatever floods in
+//! (`docs/decisions/queue.md`, rules 1 and 4). The same holds within each pool once the pools together fill
+//! the budget; before that, a pool that runs out can still grow.
 
 use crate::order::{Class, ClassSet};
 use crate::request::{Connection, PoolId, PoolSet, Request};

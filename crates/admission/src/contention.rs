@@ -1,37 +1,42 @@
 //! Types that contend with one another, found by observation, and held back together.
 //!
-//! **Idea.** Requests that need the same row or lock run one after the other, however many are let in; those that wait for it
-//! inside the service take connections, memory and often the processor from all others. Measured on databases that is
-//! the real collapse (3 to 20 times less is completed), while a bound on everything holds back who has nothing to do with
-//! it. So types that contend get a bound of their own (`group.rs`), inside the gate's, and the others pass.
+//! **Idea.** Requests that need the same row or lock run one after the other, however many are let in;
+//! those that wait for it inside the service take connections, memory and often the processor from all
+//! others. Measured on databases that is the real collapse (3 to 20 times less is completed), while a bound
+//! on everything holds back who has nothing to do with it. So types that contend get a bound of their own
+//! (`group.rs`), inside the gate's, and the others pass.
 //!
 //! **Suspicion.** Cheap, and may be wrong:
 //!
-//! * A type of which [`SEVERAL`] or more are in flight, and whose upstream time grows with its own number in flight rather than
-//!   with that of all (`slope.rs`), by an elasticity of more than [`STEEP`] beyond what the others have. All such types
-//!   are suspected together.
-//! * Where that says nothing (a gate that starts into an overload sees no small numbers): after [`PATIENCE`] of waiting,
-//!   the types that most of what is in flight is of, if together they make up half of it.
+//! * A type of which [`SEVERAL`] or more are in flight, and whose upstream time grows with its own number
+//!   in flight rather than with that of all (`slope.rs`), by an elasticity of more than [`STEEP`] beyond
+//!   what the others have. All such types are suspected together.
+//! * Where that says nothing (a gate that starts into an overload sees no small numbers): after
+//!   [`PATIENCE`] of waiting, the types that most of what is in flight is of, if together they make up half
+//!   of it.
 //!
-//! **Trial.** A suspected group is tried by the controller of the capacity (`capacity/auto.rs`): as many as are in flight
-//! now and few of them in alternation, by the work that is completed. It becomes a group only if more is completed with
-//! fewer of it, and if its own time fell and not only all times alike (`group.rs`). Otherwise these types rest, from
-//! [`REST_MIN`] to [`REST_MAX`]. If nothing could be compared they may be tried again [`AFTERWARDS`], twice as late each time,
-//! and the first times ([`AGAIN`]) the capacity lets them go first.
+//! **Trial.** A suspected group is tried by the controller of the capacity (`capacity/auto.rs`): as many as
+//! are in flight now and few of them in alternation, by the work that is completed. It becomes a group only
+//! if more is completed with fewer of it, and if its own time fell and not only all times alike
+//! (`group.rs`). Otherwise these types rest, from [`REST_MIN`] to [`REST_MAX`]. If nothing could be
+//! compared they may be tried again [`AFTERWARDS`], twice as late each time, and the first times
+//! ([`AGAIN`]) the capacity lets them go first.
 //!
-//! **Life.** The bound is moved by further trials, up as well as down. It is forgotten when nothing is lost by
-//! a bound as high as before the group was formed, or when its requests hardly had to wait for [`FORGOTTEN`].
+//! **Life.** The bound is moved by further trials, up as well as down. It is forgotten when nothing is lost
+//! by a bound as high as before the group was formed, or when its requests hardly had to wait for
+//! [`FORGOTTEN`].
 //!
-//! **Waiting.** All requests queue in the gate's lines by the gate's order. One that comes to the head of its line while its
-//! group is full steps aside, into the group's own line, so that it blocks nobody; when the group has room it goes on
-//! where it stood: before who arrived later (`gate/contention.rs`).
+//! **Waiting.** All requests queue in the gate's lines by the gate's order. One that comes to the head of
+//! its line while its group is full steps aside, into the group's own line, so that it blocks nobody; when
+//! the group has room it goes on where it stood: before who arrived later (`gate/contention.rs`).
 //!
-//! One comparison at a time, of groups before that of the gate's capacity, since both are judged by what all complete.
+//! One comparison at a time, of groups before that of the gate's capacity, since both are judged by what
+//! all complete.
 //!
-//! **When it fails.** With less than a few dozens of requests a second nothing is seen. Where a gate's bound is so low that
-//! no type has [`SEVERAL`] in flight, no group is found. Of two locks that get hot at the same instant the types are held back
-//! together, unless the trial tells them apart. Requests that contend only for some values of their parameters are one
-//! type, and held back as one.
+//! **When it fails.** With less than a few dozens of requests a second nothing is seen. Where a gate's
+//! bound is so low that no type has [`SEVERAL`] in flight, no group is found. Of two locks that get hot at
+//! the same instant the types are held back together, unless the trial tells them apart. Requests that
+//! contend only for some values of their parameters are one type, and held back as one.
 
 mod group;
 mod slope;
@@ -73,15 +78,15 @@ const SATURATED: f64 = 0.8;
 /// A type that was suspected wrongly rests for so long at first, and three times as long each time.
 const REST_MIN: Duration = Duration::from_secs(10);
 const REST_MAX: Duration = Duration::from_secs(600);
-/// After a suspicion that was wrong nothing is suspected for so long at first, and twice as long each time: the capacity
-/// has its turn.
+/// After a suspicion that was wrong nothing is suspected for so long at first, and twice as long each time:
+/// the capacity has its turn.
 const PAUSE_MIN: Duration = Duration::from_secs(30);
 /// After a trial that said nothing the capacity waits for [`AFTERWARDS`], so many times in a row.
 const AGAIN: u32 = 2;
 /// A trial that hasn't begun by then doesn't.
 const UNDECIDED: Duration = Duration::from_secs(15);
-/// Nothing else is compared, and no other type suspected, for so long after something became of a group: what was learned of
-/// times holds no more, and those that had to wait because of it go first.
+/// Nothing else is compared, and no other type suspected, for so long after something became of a group:
+/// what was learned of times holds no more, and those that had to wait because of it go first.
 const AFTERWARDS: Duration = Duration::from_secs(5);
 /// A group that was just formed isn't moved before: who had to wait because of it goes through first.
 const SETTLED: Duration = Duration::from_secs(2);
@@ -316,8 +321,8 @@ impl Contention {
         now >= self.next_look
     }
 
-    /// Lets each group observe, and says what has become of one of them, if anything has. `capacity_compares`: the gate's own
-    /// controller is at it.
+    /// Lets each group observe, and says what has become of one of them, if anything has.
+    /// `capacity_compares`: the gate's own controller is at it.
     pub(crate) fn watch(
         &mut self,
         now: Instant,
@@ -433,8 +438,8 @@ impl Contention {
         Some(free as u8)
     }
 
-    /// A trial of these has failed. Other types had taken their room: those may need the same lock, and are tried together
-    /// with them, once. The place of that group.
+    /// A trial of these has failed. Other types had taken their room: those may need the same lock, and are
+    /// tried together with them, once. The place of that group.
     pub(crate) fn try_again(&mut self, now: Instant, types: &mut Types, failed: &[u32]) -> Option<u8> {
         let free = |kind: u32| types.at(kind).key.is_some() && types.at(kind).contends.group.is_none();
         let peak = |kind: u32| types.at(kind).contends.peak;

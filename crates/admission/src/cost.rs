@@ -1,19 +1,23 @@
-//! How much work will this be? One estimate per request type, learned from recent executions under the present load
-//! (Gatekeeper, section 3.1: service times at peak differ from those when idle, so only online estimates are of use).
+//! How much work will this be? One estimate per request type, learned from recent executions under the
+//! present load (Gatekeeper, section 3.1: service times at peak differ from those when idle, so only online
+//! estimates are of use).
 //!
-//! What is learned is the time that the service was busy with a request that succeeded. Around the estimator proper
-//! ([`moving_average`], [`ewma`] or [`fixed`]) stands what keeps it from learning nonsense. The steady estimate is an [`ewma`] of the
-//! time that executions would have taken alone instead of the time that they took (`pace.rs`).
+//! What is learned is the time that the service was busy with a request that succeeded. Around the
+//! estimator proper ([`moving_average`], [`ewma`] or [`fixed`]) stands what keeps it from learning
+//! nonsense. The steady estimate is an [`ewma`] of the time that executions would have taken alone instead
+//! of the time that they took (`pace.rs`).
 //!
-//! * **Outliers.** A sample counts for at most [`CLIP`] times what was expected of it *when it arrived*. All that a spike
-//!   or a pause of the process caught in flight is clipped by the estimate from before it, so that it can't escalate
-//!   from one to the next; a lasting shift is learned, since the next arrivals expect more.
-//! * **The first samples.** Fewer than [`SETTLED`] have no estimate to be clipped by, so the lower median of them is the
-//!   estimate, and then they are clipped by it together and handed to the estimator.
-//! * **Failures and cancellations** don't teach. But a type that only ever fails isn't kept waiting one by one for ever:
-//!   after [`FAILURES`] it is known by the mean time of its failures, until the first success.
-//! * **What is in flight** teaches by its age. Each request that has used more than was expected of it counts as one
-//!   more sample of what it has used so far (clipped), which can only raise the estimate.
+//! * **Outliers.** A sample counts for at most [`CLIP`] times what was expected of it *when it arrived*.
+//!   All that a spike or a pause of the process caught in flight is clipped by the estimate from before it,
+//!   so that it can't escalate from one to the next; a lasting shift is learned, since the next arrivals
+//!   expect more.
+//! * **The first samples.** Fewer than [`SETTLED`] have no estimate to be clipped by, so the lower median
+//!   of them is the estimate, and then they are clipped by it together and handed to the estimator.
+//! * **Failures and cancellations** don't teach. But a type that only ever fails isn't kept waiting one by
+//!   one for ever: after [`FAILURES`] it is known by the mean time of its failures, until the first
+//!   success.
+//! * **What is in flight** teaches by its age. Each request that has used more than was expected of it
+//!   counts as one more sample of what it has used so far (clipped), which can only raise the estimate.
 //!
 //! Nothing is forgotten by the clock: an idle night leaves the estimates as they were.
 
@@ -38,19 +42,21 @@ use fixed::Fixed;
 pub(crate) use moving_average::MovingAverage;
 use variation::Variation;
 
-/// A sample counts for at most so many times what was expected. In the paper, variation within a type reaches a factor
-/// of 10 (section 3.1).
+/// A sample counts for at most so many times what was expected. In the paper, variation within a type
+/// reaches a factor of 10 (section 3.1).
 const CLIP: u64 = 10;
 
 /// From so many samples on, the estimate is good enough to say what an outlier is.
 const SETTLED: usize = 5;
 
-/// Over so many executions the mean is taken by which types are put in order: long enough for a type to keep its place
-/// among others while contention makes its estimate rise and fall, short enough to follow a service within seconds.
+/// Over so many executions the mean is taken by which types are put in order: long enough for a type to
+/// keep its place among others while contention makes its estimate rise and fall, short enough to follow a
+/// service within seconds.
 const RANKED_OVER: u64 = 256;
 
-/// The steady estimate is a mean of what executions did, not of how long that took, so that it needn't follow the load.
-/// With as much memory as the service's speed has, it is good to 4 % where the coefficient of variation is 1.
+/// The steady estimate is a mean of what executions did, not of how long that took, so that it needn't
+/// follow the load. With as much memory as the service's speed has, it is good to 4 % where the coefficient
+/// of variation is 1.
 const STEADY_OVER: f64 = 256.0;
 
 /// From so many samples on, a type needs none that can't be believed.
@@ -172,14 +178,15 @@ impl Estimate {
         self.is_settled().then(|| self.variation.recent()).filter(|recent| *recent > 0.0).map(from_f64)
     }
 
-    /// Whether it varies too much within itself to be limited: by either measure. What is in flight beside it makes the time vary,
-    /// and what of that only waits for a lock makes what it seems to take of the service vary; what varies itself varies by both.
+    /// Whether it varies too much within itself to be limited: by either measure. What is in flight beside
+    /// it makes the time vary, and what of that only waits for a lock makes what it seems to take of the
+    /// service vary; what varies itself varies by both.
     pub(crate) fn is_variable(&self) -> bool {
         self.variation.is_high() && self.variation_of_time.is_high()
     }
 
-    /// The expected work of the next request, at least 1 ns. `overdue`: what is in flight for longer than expected;
-    /// `overall`: what is expected of a type that nobody knows.
+    /// The expected work of the next request, at least 1 ns. `overdue`: what is in flight for longer than
+    /// expected; `overall`: what is expected of a type that nobody knows.
     pub(crate) fn expected(&self, now: Instant, overdue: &Growing, overall: Work) -> Work {
         let learned = self.learned(overall);
         let count = overdue.count();
@@ -195,8 +202,8 @@ impl Estimate {
         Work::from_nanos(expected.max(learned).max(1))
     }
 
-    /// What requests of this type are put in order by: a mean over a longer time than what they are charged, at least
-    /// 1 ns; `None` before the first success.
+    /// What requests of this type are put in order by: a mean over a longer time than what they are
+    /// charged, at least 1 ns; `None` before the first success.
     pub(crate) fn rank(&self) -> Option<Work> {
         if self.is_settled() {
             let rank = match &self.estimator {
@@ -230,8 +237,8 @@ impl Estimate {
         sorted[(count - 1) / 2]
     }
 
-    /// A request has succeeded. `expected`: what was expected of it when it arrived, if the estimate was settled then.
-    /// Returns what it counts for.
+    /// A request has succeeded. `expected`: what was expected of it when it arrived, if the estimate was
+    /// settled then. Returns what it counts for.
     pub(crate) fn learn(&mut self, took: Work, expected: Option<Work>) -> Work {
         let taken = took.as_nanos().max(1);
         if !self.is_settled() {
@@ -270,8 +277,8 @@ impl Estimate {
         self.steady += (sample as f64 - self.steady) / weight as f64;
     }
 
-    /// What the same request took of the service, without what sharing it adds, and for how long that was busy with it, in
-    /// nanoseconds.
+    /// What the same request took of the service, without what sharing it adds, and for how long that was
+    /// busy with it, in nanoseconds.
     pub(crate) fn vary(&mut self, demand: f64, busy: f64) {
         self.variation.learn(demand);
         self.variation_of_time.learn(busy);
@@ -288,8 +295,8 @@ impl Estimate {
         self.called = Some(self.called.unwrap_or(0).max(age.as_nanos()));
     }
 
-    /// In another unit from now on, so many of which are one of before. (Only what is steady is ever measured in
-    /// another unit; a moving average would have to forget.)
+    /// In another unit from now on, so many of which are one of before. (Only what is steady is ever
+    /// measured in another unit; a moving average would have to forget.)
     pub(crate) fn rescale(&mut self, change: f64) {
         if let Estimator::Ewma(mean) = &mut self.estimator {
             mean.rescale(change);
@@ -314,7 +321,8 @@ impl Estimate {
         })
     }
 
-    /// As if its samples had all been their mean, and had varied as they did: the next one weighs what it would have.
+    /// As if its samples had all been their mean, and had varied as they did: the next one weighs what it
+    /// would have.
     pub(crate) fn recalled(learned: &LearnedType, cost: Cost) -> Self {
         let mean = learned.mean.as_nanos();
         let mut estimate = Self { samples: learned.samples, early: [mean; SETTLED], ..Self::new(cost) };

@@ -10,10 +10,10 @@
 //! | SRPT | the remaining bytes, then the order of opening |
 //! | bands | the band of the remaining bytes, then the turn |
 //!
-//! **Remaining bytes.** Of a response of known size they are known. Of another one they are its estimate less
-//! what was sent, until the estimate is used up. From then on, and where nothing is known, what was sent
-//! stands for what remains. That is least attained service. It is right for heavy tails, where a response that
-//! has sent much has much left.
+//! **Remaining bytes.** Of a response of known size they are known. Of another one they are its estimate
+//! less what was sent, until the estimate is used up. From then on, and where nothing is known, what was
+//! sent stands for what remains. That is least attained service. It is right for heavy tails, where a
+//! response that has sent much has much left.
 //!
 //! **Aging.** `clock.rs` keeps a fair system beside the real one, driven by the bytes that were really sent.
 //! A response is *overdue* when a fair share would have sent its size [`EgressPolicy::aging`] times over.
@@ -22,8 +22,8 @@
 //!
 //! **Rate.** With [`EgressPolicy::rate`] turns are paced so that the queue forms here and not in the kernel.
 //!
-//! **Bounds.** Each call takes O(log n). There are at most `streams_max` streams. The scheduler counts bytes and
-//! holds none. The shell offers only what a client takes, so a slow client costs no turn.
+//! **Bounds.** Each call takes O(log n). There are at most `streams_max` streams. The scheduler counts
+//! bytes and holds none. The shell offers only what a client takes, so a slow client costs no turn.
 
 mod clock;
 mod cutoffs;

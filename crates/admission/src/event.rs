@@ -92,8 +92,9 @@ pub enum Event {
         from: u32,
         /// So many may be in flight from now on.
         to: u32,
-        /// Why: by which share more is completed. `None`: nothing is lost by it, and it is nearer to where the
-        /// controller would be without reasons; or the controller isn't one that goes by what is completed.
+        /// Why: by which share more is completed. `None`: nothing is lost by it, and it is nearer to where
+        /// the controller would be without reasons; or the controller isn't one that goes by what is
+        /// completed.
         gain: Option<f64>,
     },
     /// Types that contend with one another were found. An [`Event::GroupJoined`] for each of them follows.

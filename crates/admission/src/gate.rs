@@ -1,8 +1,8 @@
 //! The gate: the only thing that changes.
 //!
 //! The shell tells it what happens and when; after every call it drains [`Gate::poll`] for what to do and
-//! [`Gate::poll_event`] for what to report. Between two calls nothing that could start waits: every change ends by
-//! dispatching whatever may start now (`gate/dispatch.rs`). A request waits in one of these lines:
+//! [`Gate::poll_event`] for what to report. Between two calls nothing that could start waits: every change
+//! ends by dispatching whatever may start now (`gate/dispatch.rs`). A request waits in one of these lines:
 //!
 //! | line | who | order |
 //! |---|---|---|
@@ -12,11 +12,14 @@
 //! | its type's | the others of a type not yet known | arrival |
 //! | its group's, by class | who had their turn while their group was full (`contention.rs`) | the policy's |
 //!
-//! After a stall of the service, its class's lines are those of newcomers, and whoever waited before has the same beside them,
-//! behind (`gate/stalls.rs`); so has who has waited for so long that its client would leave in service (`gate/leavers.rs`).
+//! After a stall of the service, its class's lines are those of newcomers, and whoever waited before has
+//! the same beside them, behind (`gate/stalls.rs`); so has who has waited for so long that its client would
+//! leave in service (`gate/leavers.rs`).
 //!
-//! `gate/timers.rs` has what happens by the clock alone, `gate/types.rs` what happens when a type changes its lane,
-//! `gate/lateness.rs` who is late while present, `gate/classes.rs` whose lines are looked at where there are several classes, `gate/hoard.rs` whose shorts make way for longs, `gate/contention.rs` what concerns groups of types that contend with one another.
+//! `gate/timers.rs` has what happens by the clock alone, `gate/types.rs` what happens when a type changes
+//! its lane, `gate/lateness.rs` who is late while present, `gate/classes.rs` whose lines are looked at
+//! where there are several classes, `gate/hoard.rs` whose shorts make way for longs, `gate/contention.rs`
+//! what concerns groups of types that contend with one another.
 
 mod classes;
 mod contention;
@@ -104,8 +107,8 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// A gate where nothing has happened. No pool has a connection yet: tell with [`Gate::set_pool`]. `seed` is the only
-    /// source of chance, which some rules for refusing need.
+    /// A gate where nothing has happened. No pool has a connection yet: tell with [`Gate::set_pool`].
+    /// `seed` is the only source of chance, which some rules for refusing need.
     pub fn new(policy: Policy, now: Instant, seed: u64) -> Self {
         let budget = policy.connections.max(1);
         Self {
@@ -239,7 +242,8 @@ impl Gate {
         self.refusal.is_hopeless(now, deadline, self.classes.ahead(record.class, ahead), own)
     }
 
-    /// The service has answered, the transaction is open, the client thinks. After `suspend_after` the gate suspends.
+    /// The service has answered, the transaction is open, the client thinks. After `suspend_after` the gate
+    /// suspends.
     pub fn idle(&mut self, now: Instant, ticket: Ticket) {
         let now = self.advance(now);
         if let Some(slot) = self.in_flight(ticket).filter(|&slot| self.tickets.at(slot).meter.is_busy()) {
@@ -315,8 +319,8 @@ impl Gate {
         }
     }
 
-    /// The client has left. A request that waits leaves the queue; one in flight is only marked: its load falls when it
-    /// really ends, and it teaches nothing.
+    /// The client has left. A request that waits leaves the queue; one in flight is only marked: its load
+    /// falls when it really ends, and it teaches nothing.
     pub fn cancel(&mut self, now: Instant, ticket: Ticket) {
         let now = self.advance(now);
         let Some(slot) = self.tickets.find(ticket) else {
@@ -343,8 +347,9 @@ impl Gate {
     /// The session of this in-flight ticket keeps its connection beyond completion.
     ///
     /// # Errors
-    /// [`Reason::PinnedMax`] if that many are pinned already, and for a ticket that has no connection of its own to
-    /// keep (ended, waiting, held or pinned already). The ticket goes on in flight; no event is reported.
+    /// [`Reason::PinnedMax`] if that many are pinned already, and for a ticket that has no connection of
+    /// its own to keep (ended, waiting, held or pinned already). The ticket goes on in flight; no event is
+    /// reported.
     pub fn pin(&mut self, now: Instant, ticket: Ticket) -> Result<Pin, Reason> {
         let now = self.advance(now);
         let slot = self.in_flight(ticket).ok_or(Reason::PinnedMax)?;
@@ -374,15 +379,16 @@ impl Gate {
         self.dispatch(now);
     }
 
-    /// So many connections of this pool exist (idle or in use). A simulator without pools says [`u32::MAX`] once.
+    /// So many connections of this pool exist (idle or in use). A simulator without pools says [`u32::MAX`]
+    /// once.
     pub fn set_pool(&mut self, now: Instant, pool: PoolId, connections: u32) {
         let now = self.advance(now);
         self.connections.set_pool(pool, connections);
         self.dispatch(now);
     }
 
-    /// Another policy, from now on. What waits is lined up anew if the order or the lanes change (allowances start
-    /// again); what is in flight beyond a lower bound goes on. Learned estimates stay.
+    /// Another policy, from now on. What waits is lined up anew if the order or the lanes change
+    /// (allowances start again); what is in flight beyond a lower bound goes on. Learned estimates stay.
     pub fn set_policy(&mut self, now: Instant, policy: Policy) {
         let now = self.advance(now);
         let budget = policy.connections.max(1);

@@ -1,33 +1,38 @@
 //! The long lane: long requests share an in-flight limit of their own, and short ones never wait behind them.
 //!
-//! Any limit that short requests must queue behind is worse than the uncontrolled service below saturation; a limit
-//! on the long ones alone comes within a few percent of the best that knowing only types allows
+//! Any limit that short requests must queue behind is worse than the uncontrolled service below saturation;
+//! a limit on the long ones alone comes within a few percent of the best that knowing only types allows
 //! (`docs/decisions/queue.md`, findings 1 and 2). The rules:
 //!
-//! * **Long** is a type whose expected work is more than [`CUTOFF`] × the mean over requests (anything from 1 to 10 works,
-//!   finding 10; at 4 a type that a third of all requests are of can't pass it by chance, since it makes the mean). It stays
-//!   long until it falls below [`HYSTERESIS`] of that, so that it doesn't flap. While fewer than
-//!   [`KNOWN`] requests have completed the cutoff is at least [`FLOOR`].
-//!   It is measured in what requests take of the service, without what sharing it adds (`lanes/width.rs`): what they take beside
-//!   others rises and falls with the load, for some types sooner than for others.
-//! * **How many** longs may be in flight the operator states, or [`width`] finds. Until it has, there is no limit but three
-//!   quarters of the connections, or what the operator or the server told: that harms nobody below saturation.
-//! * A type whose own coefficient of variation is too high isn't limited (finding 3; `cost/variation.rs` has the bound and
-//!   its reasons), unless its clients leave in service (`leavers.rs`) or more of it are in service than were ever seen (`types.rs`). It waits among the shorts, but leaves the last quarter of the connections to others. Nobody stops behind it;
-//!   when it has been overtaken by more than its allowance it goes by itself, as a long does.
-//! * **Among the longs** the order is shortest first with aging; the floor of aging is for short requests and doesn't hold here
-//!   (finding 5). With X = 3 the rarest and largest type is no slower than without a gate, with 5 it is by 8 %
-//!   (`docs/results/no-harm.md`).
-//! * **A single request** in flight, busy for longer than the cutoff (at least [`FLOOR`]: below that, age is scheduling
-//!   noise), counts as long from then on, whatever its type: it occupies the lane, so that no more longs are started.
-//! * **Bypass.** A long that has been overtaken, since it came to its line, by more short work of its class than its allowance goes
-//!   first for the next connection and may exceed the capacity, within the lane's limit. It never blocks the shorts
-//!   behind it: that destroys everything (finding 6).
-//! * **Shorts keep the service.** Where the lane's limit is found, a long goes before shorts that wait only while fewer longs than
-//!   cores are in flight, and after one has the shorts have the service for as many times its work as `aging` says. In
-//!   overload all longs that wait have lost their patience: one after the other they would take what is short down with
-//!   them, most of all where it holds locks over several round trips (`docs/decisions/long-lane.md`). Not where
-//!   longs hoard the connections that shorts come over (`clients.rs`).
+//! * **Long** is a type whose expected work is more than [`CUTOFF`] × the mean over requests (anything from
+//!   1 to 10 works, finding 10; at 4 a type that a third of all requests are of can't pass it by chance,
+//!   since it makes the mean). It stays long until it falls below [`HYSTERESIS`] of that, so that it
+//!   doesn't flap. While fewer than [`KNOWN`] requests have completed the cutoff is at least [`FLOOR`]. It
+//!   is measured in what requests take of the service, without what sharing it adds (`lanes/width.rs`):
+//!   what they take beside others rises and falls with the load, for some types sooner than for others.
+//! * **How many** longs may be in flight the operator states, or [`width`] finds. Until it has, there is no
+//!   limit but three quarters of the connections, or what the operator or the server told: that harms
+//!   nobody below saturation.
+//! * A type whose own coefficient of variation is too high isn't limited (finding 3; `cost/variation.rs`
+//!   has the bound and its reasons), unless its clients leave in service (`leavers.rs`) or more of it are
+//!   in service than were ever seen (`types.rs`). It waits among the shorts, but leaves the last quarter of
+//!   the connections to others. Nobody stops behind it; when it has been overtaken by more than its
+//!   allowance it goes by itself, as a long does.
+//! * **Among the longs** the order is shortest first with aging; the floor of aging is for short requests
+//!   and doesn't hold here (finding 5). With X = 3 the rarest and largest type is no slower than without a
+//!   gate, with 5 it is by 8 % (`docs/results/no-harm.md`).
+//! * **A single request** in flight, busy for longer than the cutoff (at least [`FLOOR`]: below that, age
+//!   is scheduling noise), counts as long from then on, whatever its type: it occupies the lane, so that no
+//!   more longs are started.
+//! * **Bypass.** A long that has been overtaken, since it came to its line, by more short work of its class
+//!   than its allowance goes first for the next connection and may exceed the capacity, within the lane's
+//!   limit. It never blocks the shorts behind it: that destroys everything (finding 6).
+//! * **Shorts keep the service.** Where the lane's limit is found, a long goes before shorts that wait only
+//!   while fewer longs than cores are in flight, and after one has the shorts have the service for as many
+//!   times its work as `aging` says. In overload all longs that wait have lost their patience: one after
+//!   the other they would take what is short down with them, most of all where it holds locks over several
+//!   round trips (`docs/decisions/long-lane.md`). Not where longs hoard the connections that shorts come
+//!   over (`clients.rs`).
 
 mod width;
 
@@ -147,8 +152,8 @@ impl Lanes {
         self.limit.is_none_or(|limit| self.in_flight < limit)
     }
 
-    /// Whether a long that has lost its patience may go before shorts that wait now. Where they keep the service busy, more
-    /// longs than cores only slow it down.
+    /// Whether a long that has lost its patience may go before shorts that wait now. Where they keep the
+    /// service busy, more longs than cores only slow it down.
     pub(crate) fn may_hurry(&self, now: Instant) -> bool {
         match self.stated {
             Some(LongLimit::Found { prior }) => {
@@ -202,8 +207,8 @@ impl Lanes {
         self.overall.learn(sample);
     }
 
-    /// The same for one of a type with too few samples to say what an outlier is: it counts for at most [`FIRST`] means,
-    /// or a single pause would raise the cutoff for thousands of requests.
+    /// The same for one of a type with too few samples to say what an outlier is: it counts for at most
+    /// [`FIRST`] means, or a single pause would raise the cutoff for thousands of requests.
     pub(crate) fn learn_first(&mut self, sample: Work) {
         let most = self.overall.mean().as_nanos().saturating_mul(FIRST).max(FLOOR.as_nanos());
         self.overall.learn(sample.min(Work::from_nanos(most)));
@@ -252,7 +257,8 @@ impl Patience {
         self.short_work = self.short_work.saturating_add(work.as_nanos());
     }
 
-    /// A long request waits that may be overtaken by so much short work from now on. Returns when it goes first.
+    /// A long request waits that may be overtaken by so much short work from now on. Returns when it goes
+    /// first.
     pub(crate) fn wait(&mut self, slot: u32, allowance: u64) -> u64 {
         let patience = self.short_work.saturating_add(allowance);
         self.waiting.insert((patience, slot));

@@ -1,11 +1,14 @@
-//! What a gate has learned, as plain data: a shell keeps it across restarts, so that a restarted gate isn't cold.
+//! What a gate has learned, as plain data: a shell keeps it across restarts, so that a restarted gate isn't
+//! cold.
 //!
-//! It holds the figures that decisions are made by, not every sample behind them: of a type its mean, the mean over a
-//! longer time, and how much it varies. A gate that recalls them expects, ranks and lanes each type as the one did that
-//! learned them, and goes on learning: each new execution weighs as much as it would have there.
+//! It holds the figures that decisions are made by, not every sample behind them: of a type its mean, the
+//! mean over a longer time, and how much it varies. A gate that recalls them expects, ranks and lanes each
+//! type as the one did that learned them, and goes on learning: each new execution weighs as much as it
+//! would have there.
 //!
-//! What was learned from failures or from the age of a single request isn't kept: that is soon learned again, and says
-//! more of the moment than of the type. Types that share the record `other` have nothing of their own to be kept.
+//! What was learned from failures or from the age of a single request isn't kept: that is soon learned
+//! again, and says more of the moment than of the type. Types that share the record `other` have nothing of
+//! their own to be kept.
 
 use alloc::vec::Vec;
 

@@ -1,28 +1,35 @@
 //! Clients who leave in service: after how long a wait it is no longer worth to start a request.
 //!
-//! **Idea.** In overload a line in order of arrival always gives its turn to who has waited for longest, and where clients
-//! have patience for so long and no longer, that is who is about to leave. It is sent to the service, leaves there before it is
-//! answered, and so does the next: the service is busy, and answers nobody. So the gate looks at who leaves in service after
-//! having waited for longer than it was served. If that is a part of what ends, it finds the longest wait after which answers still
-//! come in time; who has waited for longer goes when nobody else could.
+//! **Idea.** In overload a line in order of arrival always gives its turn to who has waited for longest,
+//! and where clients have patience for so long and no longer, that is who is about to leave. It is sent to
+//! the service, leaves there before it is answered, and so does the next: the service is busy, and answers
+//! nobody. So the gate looks at who leaves in service after having waited for longer than it was served. If
+//! that is a part of what ends, it finds the longest wait after which answers still come in time; who has
+//! waited for longer goes when nobody else could.
 //!
-//! **Formula.** s is the share of those that left so among what ended after a wait of at least half the usual age of those who leave
-//! (who didn't wait would have been answered anyway, and may be nine of ten), weighed by 1/[`MEMORY`], of longs 1/[`LONG_MEMORY`]. When s reaches [`WASTE`] the limit
-//! is 1 − 1/[`CUT`] of what the last of them had waited, and each time that it does so again among those started since, so much
-//! lower; when those who leave have less patience than the limit by now, it begins anew at theirs. Each answer after a wait of at least half the limit raises it by 1 part in [`RISE`] × (in flight + [`FEW`]): what
-//! is in flight when the limit has become too high is lost, and may be a thirtieth of all at most. So neither a patience
-//! nor the time that the service takes needs to be known.
+//! **Formula.** s is the share of those that left so among what ended after a wait of at least half the
+//! usual age of those who leave (who didn't wait would have been answered anyway, and may be nine of ten),
+//! weighed by 1/[`MEMORY`], of longs 1/[`LONG_MEMORY`]. When s reaches [`WASTE`] the limit is 1 − 1/[`CUT`]
+//! of what the last of them had waited, and each time that it does so again among those started since, so
+//! much lower; when those who leave have less patience than the limit by now, it begins anew at theirs.
+//! Each answer after a wait of at least half the limit raises it by 1 part in [`RISE`] × (in flight +
+//! [`FEW`]): what is in flight when the limit has become too high is lost, and may be a thirtieth of all at
+//! most. So neither a patience nor the time that the service takes needs to be known.
 //!
-//! **Nobody starves.** Who waits for a quarter longer than nine of ten of those who leave do has more patience than others,
-//! and goes before them: one at a time, after which others have the service for `aging` times its work (as for longs, `lanes.rs`).
+//! **Nobody starves.** Who waits for a quarter longer than nine of ten of those who leave do has more
+//! patience than others, and goes before them: one at a time, after which others have the service for
+//! `aging` times its work (as for longs, `lanes.rs`).
 //!
-//! **Source.** Ours. With order of arrival replaced by its opposite in any overload it is Facebook's adaptive LIFO (Maurer, "Fail at
-//! Scale", ACM Queue 13(8), 2015); here those who can still be answered keep their order.
+//! **Source.** Ours. With order of arrival replaced by its opposite in any overload it is Facebook's
+//! adaptive LIFO (Maurer, "Fail at Scale", ACM Queue 13(8), 2015); here those who can still be answered
+//! keep their order.
 //!
-//! **When it fails.** Where the service alone takes more than half of the patience: then fewer have to be in flight, not younger
-//! ones. For a type that varies too much to be limited there is [`Lost`]; what was started before that is known, and goes on without its
-//! clients, has to be done first. Clients whose patience has no end in common (any moment as likely as another) leave in service whatever their wait; if
-//! those are many the limit falls to what they are served for, and newcomers go first, which costs no answers.
+//! **When it fails.** Where the service alone takes more than half of the patience: then fewer have to be
+//! in flight, not younger ones. For a type that varies too much to be limited there is [`Lost`]; what was
+//! started before that is known, and goes on without its clients, has to be done first. Clients whose
+//! patience has no end in common (any moment as likely as another) leave in service whatever their wait; if
+//! those are many the limit falls to what they are served for, and newcomers go first, which costs no
+//! answers.
 
 use crate::time::{Duration, Instant};
 use crate::work::Work;
@@ -37,13 +44,15 @@ const LONG_MEMORY: f64 = 16.0;
 const LOST: f64 = WASTE;
 /// The limit falls by this part of it,
 const CUT: u64 = 8;
-/// and rises by one part in so many for each in flight: 34 times what is in flight are started until it has risen by what it fell.
+/// and rises by one part in so many for each in flight: 34 times what is in flight are started until it has
+/// risen by what it fell.
 const RISE: u64 = 256;
 /// As if so many more were in flight: where hardly any is, few ends are evidence of little.
 const FEW: u64 = 8;
 /// What nobody had to wait for any more for so long is forgotten.
 const FORGET: Duration = Duration::from_secs(60);
-/// Of the age by which nine of ten of those who leave have left: it rises by one part in so many with one who is older,
+/// Of the age by which nine of ten of those who leave have left: it rises by one part in so many with one
+/// who is older,
 const USUAL_RISE: u64 = 18;
 /// and falls with a younger one.
 const USUAL_FALL: u64 = 160;
@@ -135,7 +144,8 @@ impl Leavers {
         let waited = nanos(waited);
         match self.limit {
             None => waited >= self.usual / 2,
-            // Where clients leave before they have waited for half of it, the limit is of others who had more patience.
+            // Where clients leave before they have waited for half of it, the limit is of others who had
+            // more patience.
             Some(limit) => started >= self.moved && waited <= limit && waited >= limit.min(self.usual) / 2,
         }
     }
@@ -170,9 +180,10 @@ impl Leavers {
 
 /// How many clients of one type leave in service, whatever their wait.
 ///
-/// A type that varies too much to be limited may fill the service with requests that each take longer there than their
-/// clients have patience, and then nobody is answered. When [`LOST`] of its requests in flight end so, it is limited all the
-/// same (`lanes.rs`), until for [`FORGET`] none of it had to wait for longer than it was served.
+/// A type that varies too much to be limited may fill the service with requests that each take longer there
+/// than their clients have patience, and then nobody is answered. When [`LOST`] of its requests in flight
+/// end so, it is limited all the same (`lanes.rs`), until for [`FORGET`] none of it had to wait for longer
+/// than it was served.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lost {
     share: f64,

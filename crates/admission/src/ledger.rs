@@ -1,18 +1,18 @@
 //! The ledger: what each request in flight is charged, and their sum, the load.
 //!
-//! A request is charged max(w, used): the work expected of it when it arrived, or what it has really used once that is
-//! more. Used time is the time that the service was busy with it; it stands still while the client thinks (*idle*) and
-//! the charge is gone while the request is *suspended*.
+//! A request is charged max(w, used): the work expected of it when it arrived, or what it has really used
+//! once that is more. Used time is the time that the service was busy with it; it stands still while the
+//! client thinks (*idle*) and the charge is gone while the request is *suspended*.
 //!
-//! The sum is kept exactly and in constant time. What doesn't grow is one number (`fixed`). A request that is *overdue*
-//! (used more than w) grows with the clock, so for all of them together
+//! The sum is kept exactly and in constant time. What doesn't grow is one number (`fixed`). A request that
+//! is *overdue* (used more than w) grows with the clock, so for all of them together
 //!
 //! ```text
 //! load(now) = fixed + Σ (now − (busy since − used before)) = fixed + n·now − Σ origin
 //! ```
 //!
-//! and only n and Σ origin are kept. The gate moves a request to overdue at the instant `since + (w − used before)`,
-//! lazily, before it looks at the load.
+//! and only n and Σ origin are kept. The gate moves a request to overdue at the instant `since + (w − used
+//! before)`, lazily, before it looks at the load.
 
 use crate::time::Instant;
 use crate::work::Work;

@@ -1,7 +1,7 @@
 //! The admission decisions of Gatekeeper: what a request costs, who waits, who goes next, who is refused.
 //!
-//! Everything here is deterministic. Time is an argument, chance comes from a seed, and nothing does I/O, so that the
-//! same [`Gate`] runs under the proxy's clock and under a simulator's.
+//! Everything here is deterministic. Time is an argument, chance comes from a seed, and nothing does I/O,
+//! so that the same [`Gate`] runs under the proxy's clock and under a simulator's.
 #![no_std]
 extern crate alloc;
 #[cfg(test)]

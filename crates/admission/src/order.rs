@@ -1,8 +1,8 @@
 //! Who goes next: the order of service among those that wait.
 //!
-//! All three orders are one structure, [`sequence`], with another allowance (Gatekeeper, section 3.2): how much work may
-//! overtake a request of expected work `w`. FIFO: 0. Shortest first with aging `X` and a floor: max(X·w, floor), where
-//! X = 0 ignores the floor. Pure shortest first: without bound.
+//! All three orders are one structure, [`sequence`], with another allowance (Gatekeeper, section 3.2): how
+//! much work may overtake a request of expected work `w`. FIFO: 0. Shortest first with aging `X` and a
+//! floor: max(X·w, floor), where X = 0 ignores the floor. Pure shortest first: without bound.
 
 mod class;
 mod sequence;
@@ -26,8 +26,8 @@ impl Order {
         }
     }
 
-    /// How much of the long lane's work may overtake another of it: the floor is there for short requests, whose multiples
-    /// would bind at once.
+    /// How much of the long lane's work may overtake another of it: the floor is there for short requests,
+    /// whose multiples would bind at once.
     pub(crate) fn allowance_among_longs(self, work: Work) -> u64 {
         match self {
             Self::Fifo => 0,

@@ -1,10 +1,11 @@
 //! How fast the service gets on with what is in flight: its pace.
 //!
-//! A request's *progress* is the time that it would have taken alone for what was done of it. It is what `cost =
-//! "steady"` learns and charges: upstream times grow with what is in flight, progress doesn't. While n are busy each makes
-//! progress at a rate r(n), which is learned ([`speeds`]); [`Pace::reading`] is the clock that runs at this rate, so that
-//! whatever is measured in work (what a request has used, when it is overdue, when it is long by its age) reads that clock
-//! instead of time. With the other estimators the clock runs with time, and the pace is only watched.
+//! A request's *progress* is the time that it would have taken alone for what was done of it. It is what
+//! `cost = "steady"` learns and charges: upstream times grow with what is in flight, progress doesn't.
+//! While n are busy each makes progress at a rate r(n), which is learned ([`speeds`]); [`Pace::reading`] is
+//! the clock that runs at this rate, so that whatever is measured in work (what a request has used, when it
+//! is overdue, when it is long by its age) reads that clock instead of time. With the other estimators the
+//! clock runs with time, and the pace is only watched.
 //!
 //! From the pace follows on how many requests the service really works at once, its [`Parallelism`].
 //!
@@ -32,8 +33,8 @@ const RATE_MIN: f64 = 1e-6;
 /// On how many requests a service works at once: with more in flight, each one slows the others down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parallelism {
-    /// The fewest requests in flight that make it nine tenths as fast as it ever is. A service of c cores that waits for
-    /// nothing else: c. With round trips, or disks, or calls to others: somewhat more.
+    /// The fewest requests in flight that make it nine tenths as fast as it ever is. A service of c cores
+    /// that waits for nothing else: c. With round trips, or disks, or calls to others: somewhat more.
     pub requests: u32,
     /// From how many executions that was learned, counted at the level that is known least.
     pub samples: u32,
@@ -77,8 +78,8 @@ impl Pace {
         self.speeds.parallelism()
     }
 
-    /// On how many it works at once at least, as far as that was seen, and as far as it is sure; told once in a while, for who need
-    /// not know at once.
+    /// On how many it works at once at least, as far as that was seen, and as far as it is sure; told once
+    /// in a while, for who need not know at once.
     pub(crate) fn works_on(&self) -> Option<(u32, u32)> {
         if self.learned % LOOKED != 0 {
             return None;
@@ -182,8 +183,8 @@ impl Pace {
         self.unit
     }
 
-    /// By what all that is in units of progress is to be multiplied, because the service has become faster or slower or
-    /// was seen with fewer in flight than ever before.
+    /// By what all that is in units of progress is to be multiplied, because the service has become faster
+    /// or slower or was seen with fewer in flight than ever before.
     pub(crate) fn take_change(&mut self) -> Option<f64> {
         if self.learned > LOOKED && self.learned % LOOKED != 0 {
             return None;

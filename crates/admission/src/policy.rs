@@ -27,7 +27,8 @@ pub enum Cost {
         /// How many, from 1 to [`Cost::WINDOW_MAX`].
         window: u32,
     },
-    /// The mean of what executions would have taken alone, which the load doesn't change (`pace.rs` says how).
+    /// The mean of what executions would have taken alone, which the load doesn't change (`pace.rs` says
+    /// how).
     Steady,
 }
 
@@ -43,8 +44,8 @@ impl Cost {
 pub enum Order {
     /// In order of arrival.
     Fifo,
-    /// By expected work; a waiting request may be overtaken by at most max(`aging` × its own work, `floor`) of work
-    /// (`None`: without bound; `aging` = 0 ignores the floor and is FIFO).
+    /// By expected work; a waiting request may be overtaken by at most max(`aging` × its own work, `floor`)
+    /// of work (`None`: without bound; `aging` = 0 ignores the floor and is FIFO).
     ShortestFirst {
         /// How many times its own work.
         aging: Option<f64>,
@@ -78,8 +79,8 @@ pub enum Controller {
     Other(ControlMaker),
 }
 
-/// Who is refused, beside those for whom the queue is full or who have waited for too long. The files under `rejection/`
-/// say how, and when each fails.
+/// Who is refused, beside those for whom the queue is full or who have waited for too long. The files under
+/// `rejection/` say how, and when each fails.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Rejection {
     /// Nobody.
@@ -101,8 +102,8 @@ pub enum AfterStall {
     /// As always, and it isn't looked whether the service stands still.
     #[default]
     InOrder,
-    /// Newcomers, and those who waited through the stall with what the service has left. No more than usual is sent to it
-    /// meanwhile.
+    /// Newcomers, and those who waited through the stall with what the service has left. No more than usual
+    /// is sent to it meanwhile.
     NewcomersFirst,
 }
 
@@ -301,15 +302,15 @@ pub struct Policy {
     pub after_stall: AfterStall,
     /// Who else is refused.
     pub rejection: Rejection,
-    /// The service classes that take turns; none: there is the default one alone. That one has [`Weight::ONE`] unless it
-    /// is named here.
+    /// The service classes that take turns; none: there is the default one alone. That one has
+    /// [`Weight::ONE`] unless it is named here.
     pub classes: Vec<ServiceClass>,
     /// What an experiment leaves out. [`Without::NOTHING`] in every gate that serves somebody.
     pub without: Without,
 }
 
-/// A budget of 20 connections, first come, first served, and nothing else; what a gate does unless it is told otherwise is
-/// the configuration's to say.
+/// A budget of 20 connections, first come, first served, and nothing else; what a gate does unless it is
+/// told otherwise is the configuration's to say.
 impl Default for Policy {
     fn default() -> Self {
         Self {
@@ -333,8 +334,8 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// Whether this policy can be. The gate takes any policy, and reads an impossible value as the nearest possible
-    /// one; a configuration should refuse it instead.
+    /// Whether this policy can be. The gate takes any policy, and reads an impossible value as the nearest
+    /// possible one; a configuration should refuse it instead.
     ///
     /// # Errors
     /// The first value that can't be.

@@ -43,10 +43,11 @@ pub(crate) enum TooMany {
     OfItsOwn,
 }
 
-/// A rule that refuses some requests. Nothing that it does needs a timer: what its state would have become by the clock
-/// alone it works out when it is asked next.
+/// A rule that refuses some requests. Nothing that it does needs a timer: what its state would have become
+/// by the clock alone it works out when it is asked next.
 pub(crate) trait Rule: core::fmt::Debug + Send {
-    /// Until now so many were present (waiting, or the service busy with them) since the last time that this was told.
+    /// Until now so many were present (waiting, or the service busy with them) since the last time that
+    /// this was told.
     fn pass(&mut self, now: Instant, present: u32) {
         let _ = (now, present);
     }
@@ -73,8 +74,8 @@ pub(crate) trait Rule: core::fmt::Debug + Send {
         true
     }
 
-    /// A request would be dispatched that has waited for so long, and others wait behind it (or not). Why it is refused
-    /// instead, if it is.
+    /// A request would be dispatched that has waited for so long, and others wait behind it (or not). Why
+    /// it is refused instead, if it is.
     fn dispatch(&mut self, now: Instant, waited: Duration, others_wait: bool) -> Option<Reason> {
         let _ = (now, waited, others_wait);
         None
@@ -107,8 +108,8 @@ pub(crate) trait Rule: core::fmt::Debug + Send {
         None
     }
 
-    /// The operator chooses this from now on. Whether the rule can be that and go on with what it has learned; nobody is present
-    /// for it then until that is told anew ([`Rule::enter`]).
+    /// The operator chooses this from now on. Whether the rule can be that and go on with what it has
+    /// learned; nobody is present for it then until that is told anew ([`Rule::enter`]).
     fn change(&mut self, policy: &Rejection, now: Instant) -> bool {
         let _ = (policy, now);
         false
@@ -151,8 +152,8 @@ impl Refusal {
         Self { policy, rule, drain: Drain::new(now), chance: Chance::new(seed) }
     }
 
-    /// What the operator chooses from now on. A rule that stays the same keeps what it has learned, and one with other
-    /// targets what it can. Whether who is present has to be told anew.
+    /// What the operator chooses from now on. A rule that stays the same keeps what it has learned, and one
+    /// with other targets what it can. Whether who is present has to be told anew.
     #[must_use]
     pub(crate) fn change(&mut self, policy: Rejection, now: Instant) -> bool {
         if self.policy == policy {
@@ -191,8 +192,8 @@ impl Refusal {
         self.rule.are_held_together(one, other)
     }
 
-    /// A request that would be made to wait behind so many others, and is expected to take so long itself, must have
-    /// ended in time. Whether it is refused, as it can't.
+    /// A request that would be made to wait behind so many others, and is expected to take so long itself,
+    /// must have ended in time. Whether it is refused, as it can't.
     pub(crate) fn is_hopeless(&self, now: Instant, deadline: Instant, ahead: usize, own: Duration) -> bool {
         self.policy == Rejection::Deadline && deadline::is_hopeless(&self.drain, now, deadline, ahead, own)
     }

@@ -4,13 +4,13 @@ use core::num::NonZeroU32;
 
 use crate::time::{Duration, Instant};
 
-/// A request type: the set of requests expected to cost alike. The shell computes the key (a stable hash of whatever
-/// names the type) and keeps the label.
+/// A request type: the set of requests expected to cost alike. The shell computes the key (a stable hash of
+/// whatever names the type) and keeps the label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestType(pub u64);
 
-/// A service class: the requests that share one weight. A hash of its name, so that it is the same before and after a change
-/// of the policy.
+/// A service class: the requests that share one weight. A hash of its name, so that it is the same before
+/// and after a change of the policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ClassId(pub u64);
 
@@ -35,8 +35,8 @@ impl ClassId {
     }
 }
 
-/// A pool of upstream connections that can stand in for one another (for SQL: one user, database and start-up state).
-/// At most [`PoolId::COUNT`] per gate.
+/// A pool of upstream connections that can stand in for one another (for SQL: one user, database and
+/// start-up state). At most [`PoolId::COUNT`] per gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct PoolId(u8);
 
@@ -105,8 +105,9 @@ pub enum Connection {
 pub enum Entry {
     /// The ordinary case.
     Queued,
-    /// It is charged but never queued, because making it wait would make others wait (it holds a lock, or releases
-    /// one: `COMMIT PREPARED`). It still needs a connection: where none is free it takes the next one of its pool.
+    /// It is charged but never queued, because making it wait would make others wait (it holds a lock, or
+    /// releases one: `COMMIT PREPARED`). It still needs a connection: where none is free it takes the next
+    /// one of its pool.
     Immediate,
 }
 
@@ -117,8 +118,8 @@ pub struct Request {
     pub request_type: RequestType,
     /// Whose turn it waits for; one that the policy doesn't name is [`ClassId::DEFAULT`].
     pub class: ClassId,
-    /// Whose connection it comes over, if clients keep theirs from request to request and others wait for it meanwhile: as
-    /// those of a database do, and those of visitors over HTTP don't.
+    /// Whose connection it comes over, if clients keep theirs from request to request and others wait for
+    /// it meanwhile: as those of a database do, and those of visitors over HTTP don't.
     pub client: Option<ClientId>,
     /// Which connections can serve it.
     pub pool: PoolId,
@@ -140,7 +141,8 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// How many requests arrived at the gate before this one: a shell that keeps records of its own finds them by it.
+    /// How many requests arrived at the gate before this one: a shell that keeps records of its own finds
+    /// them by it.
     pub const fn sequence(self) -> u64 {
         self.sequence
     }
@@ -162,8 +164,9 @@ pub enum Outcome {
     Success,
     /// It failed: what it took says nothing of what its type costs.
     Failure,
-    /// The service gave it up for others that were in flight beside it: a deadlock, or a transaction that can't be serialized. As a
-    /// failure it teaches nothing of its type's cost; but fewer in flight would lose fewer so.
+    /// The service gave it up for others that were in flight beside it: a deadlock, or a transaction that
+    /// can't be serialized. As a failure it teaches nothing of its type's cost; but fewer in flight would
+    /// lose fewer so.
     Conflict,
     /// The client left while it was in flight.
     Canceled,

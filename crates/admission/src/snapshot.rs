@@ -30,8 +30,8 @@ pub struct Snapshot {
     pub stalled: bool,
     /// Requests that wait.
     pub queued: usize,
-    /// Of those, how many wait behind newcomers: they waited through a stall of the service, or for so long that clients then
-    /// leave in service.
+    /// Of those, how many wait behind newcomers: they waited through a stall of the service, or for so long
+    /// that clients then leave in service.
     pub late: usize,
     /// Requests in flight (suspended ones included).
     pub in_flight: usize,
@@ -106,8 +106,8 @@ pub struct Refusing {
     pub gains: Option<(f64, f64)>,
     /// The time that it goes by: a mean response time, or a queue wait.
     pub measured: Option<Duration>,
-    /// So many may be present (wait or be in flight) before the next is refused; where types have targets of their own, of
-    /// those that have none.
+    /// So many may be present (wait or be in flight) before the next is refused; where types have targets
+    /// of their own, of those that have none.
     pub bound: Option<f64>,
 }
 
@@ -154,8 +154,8 @@ pub struct TypeSnapshot {
     pub variation: f64,
     /// How many executions it was learned from.
     pub samples: u64,
-    /// Around which amounts of work its executions gather, the least first; empty while little is known. In the time that
-    /// they take alone, whatever the estimator.
+    /// Around which amounts of work its executions gather, the least first; empty while little is known. In
+    /// the time that they take alone, whatever the estimator.
     pub modes: Vec<Mode>,
     /// Requests in flight.
     pub in_flight: u32,

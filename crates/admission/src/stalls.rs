@@ -1,28 +1,32 @@
 //! A service that stands still: how it is noticed, how little is sent to it meanwhile, and when it is over.
 //!
-//! **Idea.** While a service answers nothing, what is sent to it is only in the way of what comes after: it has to be worked
-//! off first. And when it goes on, whoever came meanwhile has waited for long; served in order of arrival, they make everybody
-//! who comes for the next 60 s × ρ / (1 − ρ) wait just as long. So no more than usual is sent to a service that answers nothing
-//! (but for a probe now and then, since only an answer can tell that it goes on), and who waited through the stall comes after
-//! newcomers: with what the service has left, as many at a time as it works on at once.
+//! **Idea.** While a service answers nothing, what is sent to it is only in the way of what comes after: it
+//! has to be worked off first. And when it goes on, whoever came meanwhile has waited for long; served in
+//! order of arrival, they make everybody who comes for the next 60 s × ρ / (1 − ρ) wait just as long. So no
+//! more than usual is sent to a service that answers nothing (but for a probe now and then, since only an
+//! answer can tell that it goes on), and who waited through the stall comes after newcomers: with what the
+//! service has left, as many at a time as it works on at once.
 //!
-//! What a request in flight has taken until then says nothing of its type, nor of it: it counts from the end of the stall on, and teaches
-//! nothing. Else every short type would seem to have become long by it.
+//! What a request in flight has taken until then says nothing of its type, nor of it: it counts from the
+//! end of the stall on, and teaches nothing. Else every short type would seem to have become long by it.
 //!
-//! **What is a stall.** A request is evidence if its type is well known and it has taken [`TIMES`] times what is expected of
-//! it, and at least [`SILENCE`], with nothing answered since it was sent, of whatever type. So neither a long report nor a lock
-//! that others don't wait for is a stall: whatever is answered ends it. [`LONG`] is a stall from which on those who waited
-//! yield; after a shorter one nobody waits for longer than that in order of arrival, below saturation.
+//! **What is a stall.** A request is evidence if its type is well known and it has taken [`TIMES`] times
+//! what is expected of it, and at least [`SILENCE`], with nothing answered since it was sent, of whatever
+//! type. So neither a long report nor a lock that others don't wait for is a stall: whatever is answered
+//! ends it. [`LONG`] is a stall from which on those who waited yield; after a shorter one nobody waits for
+//! longer than that in order of arrival, below saturation.
 //!
-//! **Formula.** Evidence comes due at min over what was sent since the last answer of (sent + max([`SILENCE`], [`TIMES`] × work)).
-//! From then on at most max([`LEAST`], 2 × peak) are in flight, the peak being the most that were busy at an answer, forgotten
-//! by 1/[`MEMORY`] each. Probes go when the stall has lasted for [`SILENCE`] more, and each time it has doubled since.
+//! **Formula.** Evidence comes due at min over what was sent since the last answer of (sent +
+//! max([`SILENCE`], [`TIMES`] × work)). From then on at most max([`LEAST`], 2 × peak) are in flight, the
+//! peak being the most that were busy at an answer, forgotten by 1/[`MEMORY`] each. Probes go when the
+//! stall has lasted for [`SILENCE`] more, and each time it has doubled since.
 //!
-//! **Source.** Ours. That what is newest is served first in overload is practice at Facebook (Maurer, "Fail at Scale", ACM
-//! Queue 13(8), 2015, "adaptive LIFO"); here it is only for what a stall has left behind.
+//! **Source.** Ours. That what is newest is served first in overload is practice at Facebook (Maurer, "Fail
+//! at Scale", ACM Queue 13(8), 2015, "adaptive LIFO"); here it is only for what a stall has left behind.
 //!
-//! **When it fails.** A service that stalls again and again for less than [`LONG`] has its backlogs in order of arrival. In
-//! overload those who waited through a stall are never served: they leave by `queue_timeout`, as somebody must.
+//! **When it fails.** A service that stalls again and again for less than [`LONG`] has its backlogs in
+//! order of arrival. In overload those who waited through a stall are never served: they leave by
+//! `queue_timeout`, as somebody must.
 
 use crate::time::{Duration, Instant};
 use crate::work::Work;
@@ -31,10 +35,11 @@ use crate::work::Work;
 const SILENCE: Duration = Duration::from_secs(1);
 /// What takes so many times what is expected of it, and nothing is answered meanwhile, isn't just slow.
 const TIMES: u64 = 100;
-/// From so long a stall on, those who waited through it yield: what has waited for so long is hardly waited for any more
-/// (`docs/decisions/queue.md`, finding 11).
+/// From so long a stall on, those who waited through it yield: what has waited for so long is hardly waited
+/// for any more (`docs/decisions/queue.md`, finding 11).
 const LONG: Duration = Duration::from_secs(5);
-/// Who has come so recently when the first answer comes is a newcomer: it takes the service some time to answer.
+/// Who has come so recently when the first answer comes is a newcomer: it takes the service some time to
+/// answer.
 const RECENT: Duration = Duration::from_millis(250);
 /// So many may be in flight in any stall.
 const LEAST: u32 = 4;
@@ -92,7 +97,8 @@ impl Stalls {
         }
     }
 
-    /// The service has answered, while it was busy with so many. How long a stall has lasted, if that ends one.
+    /// The service has answered, while it was busy with so many. How long a stall has lasted, if that ends
+    /// one.
     pub(crate) fn answered(&mut self, now: Instant, busy: u32) -> Option<Duration> {
         let was_stalled = self.is_stalled(now);
         self.evidence = None;

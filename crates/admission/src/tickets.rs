@@ -1,8 +1,9 @@
 //! The records of all requests that wait or are in flight, and the lists that they are in.
 //!
-//! A slab: a ticket names its slot and carries a number that is never used twice, so that a ticket that has ended finds
-//! nothing. Each record has two pairs of links: one for the list of those of its class that wait (in order of arrival), one for its
-//! type's list (those that wait for their type to become known, or those in flight; never both).
+//! A slab: a ticket names its slot and carries a number that is never used twice, so that a ticket that has
+//! ended finds nothing. Each record has two pairs of links: one for the list of those of its class that
+//! wait (in order of arrival), one for its type's list (those that wait for their type to become known, or
+//! those in flight; never both).
 
 use alloc::vec::Vec;
 
@@ -108,7 +109,8 @@ pub(crate) struct Record {
     links: [Link; 2],
 }
 
-/// When something about a request is to be done, if it is: half as large as an option of an instant. The end of time is never.
+/// When something about a request is to be done, if it is: half as large as an option of an instant. The
+/// end of time is never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Alarm(u64);
 

@@ -1,7 +1,7 @@
 //! The table of request types: bounded, the least recently used makes room.
 //!
-//! A type with requests that wait or are in flight is never forgotten; when all are busy, a new one shares the record
-//! `other`. What a forgotten type had learned counts for `other` as one sample.
+//! A type with requests that wait or are in flight is never forgotten; when all are busy, a new one shares
+//! the record `other`. What a forgotten type had learned counts for `other` as one sample.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -107,9 +107,10 @@ impl Type {
 
     /// Whether it goes without a limit because it varies too much.
     ///
-    /// Little is needed to call a type variable, since that harms nobody below saturation. In overload those of a type that doesn't vary
-    /// would then all be in service at once, each for longer than its client waits, and who isn't answered teaches nothing: so once
-    /// more of it are in service than it has samples it is limited, until it has [`PROVEN`] times as many.
+    /// Little is needed to call a type variable, since that harms nobody below saturation. In overload
+    /// those of a type that doesn't vary would then all be in service at once, each for longer than its
+    /// client waits, and who isn't answered teaches nothing: so once more of it are in service than it has
+    /// samples it is limited, until it has [`PROVEN`] times as many.
     pub(crate) fn goes_unlimited(&mut self) -> bool {
         if !self.estimate.is_variable() {
             return false;
@@ -121,12 +122,13 @@ impl Type {
         samples >= self.doubted && !self.lost.is_much()
     }
 
-    /// The work by which a request that joins a line is put in order: its type's mean over a longer time (its own
-    /// `work` while there is none); and those of one type rank alike while some of them wait, unless that mean has at
-    /// least doubled or halved.
+    /// The work by which a request that joins a line is put in order: its type's mean over a longer time
+    /// (its own `work` while there is none); and those of one type rank alike while some of them wait,
+    /// unless that mean has at least doubled or halved.
     ///
-    /// An estimate wanders from arrival to arrival, in overload by a factor. Put in order by it, requests of one type
-    /// would overtake one another for nothing, and use up the allowance that aging grants them for shorter ones.
+    /// An estimate wanders from arrival to arrival, in overload by a factor. Put in order by it, requests
+    /// of one type would overtake one another for nothing, and use up the allowance that aging grants them
+    /// for shorter ones.
     pub(crate) fn rank(&mut self, work: Work) -> Work {
         let work = self.estimate.rank().unwrap_or(work);
         let (rank, work_now) = (self.rank.as_nanos(), work.as_nanos());
@@ -144,10 +146,11 @@ impl Type {
         self.did = (mean + (amount - mean) / f64::from(count), count);
     }
 
-    /// What one of its requests counts for in a comparison of throughputs: what those of its type do on average, as it was
-    /// when this comparison began, in seconds. Not what is estimated: upstream times are those of the load under which
-    /// they were taken, and a type that is rarely served under another order or bound would count for what it took in a
-    /// collapse. Those that wait for one another share their time: `share` of them at once.
+    /// What one of its requests counts for in a comparison of throughputs: what those of its type do on
+    /// average, as it was when this comparison began, in seconds. Not what is estimated: upstream times are
+    /// those of the load under which they were taken, and a type that is rarely served under another order
+    /// or bound would count for what it took in a collapse. Those that wait for one another share their
+    /// time: `share` of them at once.
     pub(crate) fn counts_for(&mut self, comparison: u64, share: f64) -> f64 {
         if self.counted_in != Some(comparison) {
             self.counted_in = Some(comparison);

@@ -1,5 +1,5 @@
-//! Switches for experiments: a gate without one of its mechanisms, to see what that mechanism is worth. They are
-//! for mechanisms that no setting of the policy turns off.
+//! Switches for experiments: a gate without one of its mechanisms, to see what that mechanism is worth.
+//! They are for mechanisms that no setting of the policy turns off.
 
 /// A mechanism of the default policy that an experiment can leave out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

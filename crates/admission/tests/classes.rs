@@ -176,7 +176,8 @@ fn weights_change_in_a_running_gate() {
 
 #[test]
 fn who_learns_what_a_type_costs_waits_for_no_other_class() {
-    // Lead floods with a type that nobody knows; its first request waits for its turn, and holds back its own alone.
+    // Lead floods with a type that nobody knows; its first request waits for its turn, and holds back its
+    // own alone.
     let policy = Policy { long_limit: Some(LongLimit::Fixed(1)), ..one_at_a_time() };
     let mut shell = Shell::new(policy);
     shell.teach(1, MS, 5);

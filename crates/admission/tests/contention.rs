@@ -58,7 +58,8 @@ fn who_had_its_turn_goes_before_what_arrived_later() {
     let hot = arrive(&mut shell, HOT, 2);
     let busy = arrive(&mut shell, BYSTANDER, 3);
     let later = shell.arrive(BYSTANDER);
-    // One connection comes free, and room in the group with it: both could start, the hot one has waited for longer.
+    // One connection comes free, and room in the group with it: both could start, the hot one has waited
+    // for longer.
     shell.succeed(hot[0], MS);
     assert!(shell.is_dispatched(hot[1]) && !shell.is_dispatched(later));
     shell.succeed(busy[0], MS);

@@ -379,7 +379,8 @@ fn a_long_type_whose_cost_falls_below_the_cutoff_passes_freely_again() {
     assert_eq!(shell.count(&reports), 20);
 }
 
-/// Random arrivals and completions, with the clock standing still, so that only the order of dispatch is at stake.
+/// Random arrivals and completions, with the clock standing still, so that only the order of dispatch is at
+/// stake.
 #[derive(Clone, Debug)]
 enum Step {
     Arrive(u64),

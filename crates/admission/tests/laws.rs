@@ -1,9 +1,9 @@
 //! What holds whatever happens: random histories of everything that a shell can do.
 //!
 //! The history is checked against a second bookkeeping, written as plainly as it can be (`World`): every
-//! ticket ends exactly once, load and connections are what the sum over the requests in flight says, no bound is ever
-//! exceeded, time-outs make progress, nothing leaks, and the same history gives the same trace. The order of service is
-//! compared with a naive model in `tests/order.rs`.
+//! ticket ends exactly once, load and connections are what the sum over the requests in flight says, no
+//! bound is ever exceeded, time-outs make progress, nothing leaks, and the same history gives the same
+//! trace. The order of service is compared with a naive model in `tests/order.rs`.
 
 mod history;
 #[path = "laws/operations.rs"]
@@ -186,7 +186,8 @@ impl World {
     fn arrive(&mut self, request: Request) {
         let RequestType(kind) = request.request_type;
         let (held, immediate) = (request.connection == Connection::Held, request.entry == Entry::Immediate);
-        // What happens by the clock alone comes first, so that the bound is judged on what the newcomer meets.
+        // What happens by the clock alone comes first, so that the bound is judged on what the newcomer
+        // meets.
         self.gate.handle_timeout(self.at());
         self.settle(true);
         let (waiting, short) = (self.waiting(), self.is_short(kind));
@@ -462,8 +463,8 @@ impl World {
 
     fn compare_lanes(&self, snapshot: &Snapshot) {
         let lanes = self.policy.long_limit.is_some();
-        // Without a capacity, shorts (and without lanes all) wait for connections only; those who waited through a stall for
-        // what the service has left.
+        // Without a capacity, shorts (and without lanes all) wait for connections only; those who waited
+        // through a stall for what the service has left.
         if self.policy.capacity == Capacity::Unlimited && !snapshot.stalled && snapshot.late == 0 {
             let waits =
                 |known: &&Known| !known.in_flight && (known.short || !lanes) && self.could_start(known);

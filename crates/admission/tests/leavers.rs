@@ -14,7 +14,8 @@ fn one_at_a_time() -> Policy {
     Policy { connections: 1, ..policy() }
 }
 
-/// Six clients have left a tenth of a second after their requests were started, and those had waited for 0.9 s.
+/// Six clients have left a tenth of a second after their requests were started, and those had waited for
+/// 0.9 s.
 fn impatient(policy: Policy) -> Shell {
     let mut shell = Shell::new(policy);
     shell.teach(KIND, TAKES, 40);
@@ -32,7 +33,8 @@ fn impatient(policy: Policy) -> Shell {
     shell
 }
 
-/// Two who have waited for so long, and one who has just come, behind one in flight that is answered now: who goes, in order.
+/// Two who have waited for so long, and one who has just come, behind one in flight that is answered now:
+/// who goes, in order.
 fn order_after(shell: &mut Shell, waited: u64) -> Vec<&'static str> {
     order_of(shell, KIND, waited)
 }

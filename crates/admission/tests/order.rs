@@ -1,8 +1,9 @@
 //! The order of service, compared decision by decision with a model that is a plain vector.
 //!
-//! Without a long lane, with types that are known beforehand, every dispatch follows from the rules alone: promotion past
-//! strictly longer requests whose allowance lasts (those of one type rank alike while some wait), the blocked head, the skipped pools. The model says who starts after
-//! each step; then the laws that the rules are for are checked on what really started, without the model.
+//! Without a long lane, with types that are known beforehand, every dispatch follows from the rules alone:
+//! promotion past strictly longer requests whose allowance lasts (those of one type rank alike while some
+//! wait), the blocked head, the skipped pools. The model says who starts after each step; then the laws
+//! that the rules are for are checked on what really started, without the model.
 
 mod history;
 
@@ -141,7 +142,8 @@ impl Model {
         let rank = self.rank(kind, steady);
         let left = allowance(self.setting.order, rank);
         let newcomer = Waiting { ticket, kind, pool, work, rank, left };
-        // Those that wait for another pool's connection are skipped by one that starts at once, not overtaken.
+        // Those that wait for another pool's connection are skipped by one that starts at once, not
+        // overtaken.
         let at_once = !self.lines.iter().flatten().any(|waiting| self.has_connection(waiting.pool))
             && self.has_connection(pool)
             && self.fits(now, work);
@@ -231,7 +233,8 @@ struct Seen {
 }
 
 impl Seen {
-    /// With one pool for all nobody is skipped, so that who starts has overtaken all of its class that came before and still wait.
+    /// With one pool for all nobody is skipped, so that who starts has overtaken all of its class that came
+    /// before and still wait.
     fn start(&mut self, ticket: Ticket, order: Order) {
         self.waiting.remove(&ticket);
         let work = self.rank[&ticket];

@@ -1,14 +1,17 @@
-//! Response times held on a real site: an origin that computes, and a load that steps to several times what it can do.
+//! Response times held on a real site: an origin that computes, and a load that steps to several times what
+//! it can do.
 //!
-//! The pages of a shop with the paper's costs (of the shopping mix a twentieth of the requests takes four fifths of the time), 50 requests a
-//! second on one processor; Poisson arrivals in an open loop, half of the capacity and then a step. Each step meets a fresh
-//! origin and a fresh gate, and every variant the same requests. *Settled* is the time after [`SETTLED`] of the step.
+//! The pages of a shop with the paper's costs (of the shopping mix a twentieth of the requests takes four
+//! fifths of the time), 50 requests a second on one processor; Poisson arrivals in an open loop, half of
+//! the capacity and then a step. Each step meets a fresh origin and a fresh gate, and every variant the
+//! same requests. *Settled* is the time after [`SETTLED`] of the step.
 //!
-//! What the origin can do is measured beforehand with 32 clients that are never idle ([`Report::peak`]), and loads are
-//! multiples of that: on a machine that others use as well it is less than a processor. Goodput is the work of those that were
-//! answered, as a part of that. Counting requests would say less: one of them takes up to ten thousand times as long as
-//! another. Because what others leave of the processor changes, it is also told for how much of the time anybody was there who
-//! had been let in ([`Step::occupied`]): so long the origin had work.
+//! What the origin can do is measured beforehand with 32 clients that are never idle ([`Report::peak`]),
+//! and loads are multiples of that: on a machine that others use as well it is less than a processor.
+//! Goodput is the work of those that were answered, as a part of that. Counting requests would say less:
+//! one of them takes up to ten thousand times as long as another. Because what others leave of the
+//! processor changes, it is also told for how much of the time anybody was there who had been let in
+//! ([`Step::occupied`]): so long the origin had work.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -239,7 +242,8 @@ pub(crate) async fn peak(
     seed: u64,
 ) -> Result<f64, Error> {
     let origin = blocking(move || Origin::start(cpu)).await?;
-    // By the processor time that it used: the requests that were answered in so short a time are too few to tell.
+    // By the processor time that it used: the requests that were answered in so short a time are too few to
+    // tell.
     let run = ClosedRun {
         port: origin.port(),
         requests: Arrivals::at_once(visits, 20_000, seed).bytes,
@@ -461,8 +465,8 @@ impl Report {
     }
 }
 
-/// Whether the 95th percentile of this mix lies between what most requests take and what the few long ones do, so that it is
-/// anywhere between them and can only be held from above.
+/// Whether the 95th percentile of this mix lies between what most requests take and what the few long ones
+/// do, so that it is anywhere between them and can only be held from above.
 fn jumps(mix: Mix) -> bool {
     mix == Mix::Shopping
 }

@@ -56,7 +56,8 @@ pub(crate) struct RunArguments {
     /// At most so many repetitions; the same command without it goes on with the rest
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     repetitions: Option<u32>,
-    /// So much of a processor that the server has, as 0.33: for loads that a client on one processor can't offer to a whole one
+    /// So much of a processor that the server has, as 0.33: for loads that a client on one processor can't
+    /// offer to a whole one
     #[arg(long, value_parser = part_of_a_processor)]
     processors: Option<f64>,
     /// Go on with what another plan or another gatekeeper has measured
@@ -74,7 +75,8 @@ pub(crate) struct ReportArguments {
     /// Directory of the tables, a file for each experiment; none are written if it isn't there
     #[arg(long, default_value = "results")]
     tables: PathBuf,
-    /// What was measured with so much of a processor for the server, instead of what was measured without a bound
+    /// What was measured with so much of a processor for the server, instead of what was measured without a
+    /// bound
     #[arg(long, value_parser = part_of_a_processor)]
     processors: Option<f64>,
     #[command(flatten)]

@@ -1,9 +1,11 @@
-//! Bounds on what a process and all that it forks may use, as a container has them: control groups of our own, of version 2 or 1.
+//! Bounds on what a process and all that it forks may use, as a container has them: control groups of our
+//! own, of version 2 or 1.
 //!
-//! **Memory.** The processes are killed that exceed it, as the kernel chooses. Distributions spare the postmaster (systemd's
-//! `OOMScoreAdjust=-900`) and let PostgreSQL reset its children to 0. To lower a score takes a privilege that root in a
-//! container often hasn't, to raise one takes none; and within a group only the differences count. So here the postmaster
-//! stays at 0, and PostgreSQL sets its children to 900 ([`ENVIRONMENT`]).
+//! **Memory.** The processes are killed that exceed it, as the kernel chooses. Distributions spare the
+//! postmaster (systemd's `OOMScoreAdjust=-900`) and let PostgreSQL reset its children to 0. To lower a
+//! score takes a privilege that root in a container often hasn't, to raise one takes none; and within a
+//! group only the differences count. So here the postmaster stays at 0, and PostgreSQL sets its children to
+//! 900 ([`ENVIRONMENT`]).
 //!
 //! **Processor.** All of them run for a part of each period, and stand still for the rest.
 
@@ -15,7 +17,8 @@ use std::time::Duration;
 use crate::Error;
 use crate::process::is_gone;
 
-/// What makes PostgreSQL set its children's score, of −1000 (never killed) to 1000: as far above the postmaster's as in Debian.
+/// What makes PostgreSQL set its children's score, of −1000 (never killed) to 1000: as far above the
+/// postmaster's as in Debian.
 pub(crate) const ENVIRONMENT: [(&str, &str); 2] =
     [("PG_OOM_ADJUST_FILE", "/proc/self/oom_score_adj"), ("PG_OOM_ADJUST_VALUE", "900")];
 
@@ -30,7 +33,8 @@ const REMOVAL_INTERVAL: Duration = Duration::from_millis(20);
 pub(crate) struct Share {
     /// Of one processor; more than 1 for several.
     pub(crate) part: f64,
-    /// Over how long it is counted: what it doesn't use meanwhile is lost, and when it has used all it waits for the next.
+    /// Over how long it is counted: what it doesn't use meanwhile is lost, and when it has used all it
+    /// waits for the next.
     pub(crate) period: Duration,
 }
 
@@ -97,7 +101,8 @@ impl Share {
 }
 
 impl Confinement {
-    /// Makes groups with these bounds, and puts processes with all of their threads into them. `None` where nothing is bounded.
+    /// Makes groups with these bounds, and puts processes with all of their threads into them. `None` where
+    /// nothing is bounded.
     ///
     /// # Errors
     /// If groups can't be made here.

@@ -1,9 +1,10 @@
-//! Experiments as data: a plan says what is asked and how, a runner measures its cells and writes each one down, and a
-//! report says what came out.
+//! Experiments as data: a plan says what is asked and how, a runner measures its cells and writes each one
+//! down, and a report says what came out.
 //!
-//! `experiments/NAME/plan.toml` is read by [`plan`]; [`runner`] goes through its cells, alternating the variants, in a
-//! laboratory ([`laboratory`]: a private PostgreSQL and statements; [`visits`]: the bookstore's site over one, and browsers); [`results`] are lines of JSON that an
-//! interrupted experiment goes on with; [`verdict`] judges the goals, [`report`] shows it all.
+//! `experiments/NAME/plan.toml` is read by [`plan`]; [`runner`] goes through its cells, alternating the
+//! variants, in a laboratory ([`laboratory`]: a private PostgreSQL and statements; [`visits`]: the
+//! bookstore's site over one, and browsers); [`results`] are lines of JSON that an interrupted experiment
+//! goes on with; [`verdict`] judges the goals, [`report`] shows it all.
 
 pub mod anatomy;
 mod busy;

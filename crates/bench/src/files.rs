@@ -1,5 +1,5 @@
-//! What an experiment leaves behind: its figures as JSON, for whoever draws or compares them, and lines that are written one by
-//! one while it runs.
+//! What an experiment leaves behind: its figures as JSON, for whoever draws or compares them, and lines
+//! that are written one by one while it runs.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -30,8 +30,8 @@ pub(crate) fn read_lines(path: &Path) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
-/// Opens a file of lines to go on with, made if it isn't there. A last line that was cut off is taken away, so that nothing is
-/// appended to it; the others stay on the disk as they are, whatever happens meanwhile.
+/// Opens a file of lines to go on with, made if it isn't there. A last line that was cut off is taken away,
+/// so that nothing is appended to it; the others stay on the disk as they are, whatever happens meanwhile.
 ///
 /// # Errors
 /// The system's.

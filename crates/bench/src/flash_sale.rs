@@ -1,7 +1,7 @@
 //! The flash sale: one shop, one database on one processor core, more orders than it can take.
 //!
-//! **Question.** What does a database do under 1.3 times the load that it can take at its best, without a gate
-//! before it, and with one?
+//! **Question.** What does a database do under 1.3 times the load that it can take at its best, without a
+//! gate before it, and with one?
 //!
 //! **Method.** First a closed loop over 4 to 32 direct clients finds the best that the database can do. Then
 //! the same Poisson arrivals at 1.3 times that meet every variant, in alternation, each from a drained server
@@ -9,9 +9,9 @@
 //! whoever wasn't answered is charged the full time-out. At last a quiet load, to see what a gate costs when
 //! nothing is wrong.
 //!
-//! **Where it is unfair, and to whom.** The direct connections stay open (idle) while a gate is measured, which
-//! costs the gate a little. Every variant is warmed up, so a gate knows the request types, as it would in
-//! production. The client and the gate share the processors that the server doesn't use.
+//! **Where it is unfair, and to whom.** The direct connections stay open (idle) while a gate is measured,
+//! which costs the gate a little. Every variant is warmed up, so a gate knows the request types, as it
+//! would in production. The client and the gate share the processors that the server doesn't use.
 
 mod judgment;
 mod laboratory;

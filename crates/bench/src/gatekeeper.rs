@@ -44,8 +44,8 @@ pub struct Gatekeeper {
 
 impl Gatekeeper {
     /// Starts a gatekeeper before the PostgreSQL server on 127.0.0.1:`upstream`, with these keys of its
-    /// `[[gate]]` beside the addresses (TOML values, such as `order` and `"fifo"` with its quotes), and waits until it
-    /// accepts connections.
+    /// `[[gate]]` beside the addresses (TOML values, such as `order` and `"fifo"` with its quotes), and
+    /// waits until it accepts connections.
     ///
     /// # Errors
     /// If the binary isn't found, or it doesn't start (the message quotes its log).
@@ -61,8 +61,8 @@ impl Gatekeeper {
         Self::start_gate("postgres", upstream, keys, cpu)
     }
 
-    /// Starts a gatekeeper with a gate for HTTP before the service on 127.0.0.1:`upstream`, with these keys, on a
-    /// processor if one is named.
+    /// Starts a gatekeeper with a gate for HTTP before the service on 127.0.0.1:`upstream`, with these
+    /// keys, on a processor if one is named.
     ///
     /// # Errors
     /// As [`Gatekeeper::start`].
@@ -160,8 +160,8 @@ fn find() -> Result<PathBuf, Error> {
     process::find_binary("gatekeeper", BINARY_VARIABLE)
 }
 
-/// How many requests the gate with this admin listener lets in at once; none if it doesn't find that itself, or doesn't
-/// answer.
+/// How many requests the gate with this admin listener lets in at once; none if it doesn't find that
+/// itself, or doesn't answer.
 pub(crate) fn capacity(admin_port: u16) -> Option<f64> {
     value_in(&admin_page(admin_port, "/metrics")?, "gatekeeper_capacity_requests")
 }
@@ -171,7 +171,8 @@ pub(crate) fn load(admin_port: u16) -> Option<f64> {
     value_in(&admin_page(admin_port, "/metrics")?, "gatekeeper_load_seconds")
 }
 
-/// Clients that a late gate with this admin listener left unread since it began: whom it closed, and who had gone.
+/// Clients that a late gate with this admin listener left unread since it began: whom it closed, and who
+/// had gone.
 pub(crate) fn left_unread(admin_port: u16) -> Option<(f64, f64)> {
     let metrics = admin_page(admin_port, "/metrics")?;
     let how = |how: &str| {
@@ -199,7 +200,8 @@ fn value_in(metrics: &str, name: &str) -> Option<f64> {
     metrics.lines().find(of_it)?.rsplit(' ').next()?.parse().ok()
 }
 
-/// The version of the binary that [`Gatekeeper::start`] runs, with a sum of its bytes: other figures come from another one.
+/// The version of the binary that [`Gatekeeper::start`] runs, with a sum of its bytes: other figures come
+/// from another one.
 ///
 /// # Errors
 /// If the binary isn't found.

@@ -89,9 +89,9 @@ pub struct HoldUp {
 impl HoldUp {
     /// Whether neither the first nor any later one was held up for longer than allowed.
     ///
-    /// What the same statement took directly in the same minutes isn't the gate's doing: the first one is held against
-    /// the median of those, the worst of the later ones against the worst of as many (a report that computes has the
-    /// server's only processor for milliseconds at a time).
+    /// What the same statement took directly in the same minutes isn't the gate's doing: the first one is
+    /// held against the median of those, the worst of the later ones against the worst of as many (a report
+    /// that computes has the server's only processor for milliseconds at a time).
     pub fn is_within_goals(&self) -> bool {
         let direct = |fraction| percentile(&self.direct_seconds, fraction);
         self.first_seconds - direct(0.5) <= FIRST_GOAL.as_secs_f64()

@@ -1,7 +1,8 @@
-//! What the experiments over HTTP share: a load generator, an origin that works, and the peers that others use.
+//! What the experiments over HTTP share: a load generator, an origin that works, and the peers that others
+//! use.
 //!
-//! The client is our own and speaks no more of HTTP/1.1 than it needs, so that it takes less processor time than what it
-//! measures and an open loop can be told from a closed one. It runs on one thread.
+//! The client is our own and speaks no more of HTTP/1.1 than it needs, so that it takes less processor time
+//! than what it measures and an open loop can be told from a closed one. It runs on one thread.
 
 mod closed;
 mod connection;
@@ -29,8 +30,8 @@ use tokio::net::TcpStream;
 
 use crate::Error;
 
-/// Takes all that a gate has which lets one request in and one more wait: two requests for this path, of which the first never ends in
-/// time. As long as they are held everybody else is refused.
+/// Takes all that a gate has which lets one request in and one more wait: two requests for this path, of
+/// which the first never ends in time. As long as they are held everybody else is refused.
 pub(crate) async fn hold_up(port: u16, path: &str) -> Result<[TcpStream; 2], Error> {
     let request = format!("GET {path} HTTP/1.1\r\nHost: site.example\r\n\r\n");
     let hold = async || {

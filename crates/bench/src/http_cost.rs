@@ -1,10 +1,11 @@
-//! What standing in between costs over HTTP: small and large responses directly, through HAProxy, nginx and the gatekeeper,
-//! in turns.
+//! What standing in between costs over HTTP: small and large responses directly, through HAProxy, nginx and
+//! the gatekeeper, in turns.
 //!
-//! Each proxy has one worker, and a processor that it shares with the other proxies, which are idle while one has its turn;
-//! the origin (an nginx with files) and the clients share the other. Two loads: as much as goes, for the throughput and the
-//! processor time that the proxy spends on a request; and half of what the slowest proxy could do, as a Poisson process, for
-//! how much longer a response takes than it takes directly.
+//! Each proxy has one worker, and a processor that it shares with the other proxies, which are idle while
+//! one has its turn; the origin (an nginx with files) and the clients share the other. Two loads: as much
+//! as goes, for the throughput and the processor time that the proxy spends on a request; and half of what
+//! the slowest proxy could do, as a Poisson process, for how much longer a response takes than it takes
+//! directly.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -242,7 +243,8 @@ impl Section {
         Rounds::of(&pairs.map(|(ours, theirs)| ours.cost / theirs.cost).collect::<Vec<_>>())
     }
 
-    /// How much more a variant's 99th percentile at half load is than the direct one's, in seconds, of each round.
+    /// How much more a variant's 99th percentile at half load is than the direct one's, in seconds, of each
+    /// round.
     pub fn added_p99(&self, variant: usize) -> Rounds {
         let pairs = self.half[variant].iter().zip(&self.half[0]);
         Rounds::of(&pairs.map(|(ours, direct)| ours.p99 - direct.p99).collect::<Vec<_>>())

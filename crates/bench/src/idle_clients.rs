@@ -1,5 +1,5 @@
-//! Ten thousand clients that are connected and say nothing: what memory does each take, in the clear and with TLS, and do
-//! they slow down the few that work beside them?
+//! Ten thousand clients that are connected and say nothing: what memory does each take, in the clear and
+//! with TLS, and do they slow down the few that work beside them?
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,16 +1,16 @@
 //! The load generator: request types as data, a schedule drawn beforehand, and clients that behave as
 //! application servers do.
 //!
-//! **Open loop.** Arrivals are a Poisson process drawn from a seed before the run, so that every variant of an
-//! experiment meets the same arrivals with the same parameters. Each request takes one of N connections of a
-//! client-side pool, or waits in FIFO order for one. Its response time runs from its *scheduled* arrival (not
-//! from when the client got around to it), so a slow client or a full pool can't hide waiting: the mistake
-//! known as coordinated omission. A request that isn't answered within its time-out is given up and charged at
-//! the full time-out.
+//! **Open loop.** Arrivals are a Poisson process drawn from a seed before the run, so that every variant of
+//! an experiment meets the same arrivals with the same parameters. Each request takes one of N connections
+//! of a client-side pool, or waits in FIFO order for one. Its response time runs from its *scheduled*
+//! arrival (not from when the client got around to it), so a slow client or a full pool can't hide waiting:
+//! the mistake known as coordinated omission. A request that isn't answered within its time-out is given up
+//! and charged at the full time-out.
 //!
 //! **Closed loop.** N clients, each sending its next request as soon as the last one was answered: how much
-//! work can this server do at that concurrency? A crowd is the same with all that clients do besides: they think, wait only
-//! so long, try again, connect anew, and come in groups.
+//! work can this server do at that concurrency? A crowd is the same with all that clients do besides: they
+//! think, wait only so long, try again, connect anew, and come in groups.
 
 mod closed;
 mod connections;

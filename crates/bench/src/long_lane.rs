@@ -1,16 +1,18 @@
 //! The long lane: short and long requests on a server that doesn't thrash, below saturation.
 //!
-//! **Question.** A database without contention shares its processor well: a short statement passes a long one. Any limit on
-//! how much runs at once takes that away, because short requests then queue behind long ones. Does a limit on the
-//! *long* ones alone do better than no limit at all?
+//! **Question.** A database without contention shares its processor well: a short statement passes a long
+//! one. Any limit on how much runs at once takes that away, because short requests then queue behind long
+//! ones. Does a limit on the *long* ones alone do better than no limit at all?
 //!
-//! **Method.** One core, the mix of the simulations (most statements 0.4 ms, a twentieth 60 ms; the long types vary
-//! little within themselves), Poisson arrivals at a part of the most that direct clients get out of the server. The
-//! same arrivals meet every variant, in alternation: no gate; gates that limit how many requests run, whichever
-//! they are (first come first served, and shortest first); a gate as it comes. Response times cover all requests.
+//! **Method.** One core, the mix of the simulations (most statements 0.4 ms, a twentieth 60 ms; the long
+//! types vary little within themselves), Poisson arrivals at a part of the most that direct clients get out
+//! of the server. The same arrivals meet every variant, in alternation: no gate; gates that limit how many
+//! requests run, whichever they are (first come first served, and shortest first); a gate as it comes.
+//! Response times cover all requests.
 //!
-//! **Where it is unfair, and to whom.** The gates pay for their hop, on the client's processor. What is said holds for types
-//! that vary little within themselves; one that varies by more than its mean isn't limited at all.
+//! **Where it is unfair, and to whom.** The gates pay for their hop, on the client's processor. What is
+//! said holds for types that vary little within themselves; one that varies by more than its mean isn't
+//! limited at all.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -97,7 +99,8 @@ pub struct LongLaneReport {
 }
 
 impl LongLaneReport {
-    /// The mean response time over all requests of a variant in each round, relative to direct in the same round.
+    /// The mean response time over all requests of a variant in each round, relative to direct in the same
+    /// round.
     fn relative_means(&self, variant: usize) -> Rounds {
         let of = |variant: usize| self.variants[variant].1.iter().map(|turn| turn.overall.mean_seconds);
         Rounds::of(&of(variant).zip(of(0)).map(|(mean, direct)| mean / direct).collect::<Vec<_>>())

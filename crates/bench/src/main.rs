@@ -70,7 +70,8 @@ enum OverHttp {
     HttpCost(HttpCostArguments),
     /// Response times held on a real site whose load steps to several times what it can do
     BoundedResponse(BoundedResponseArguments),
-    /// The same origin overloaded through the gate, HAProxy, nginx and libraries with adaptive limits, each peer at its best
+    /// The same origin overloaded through the gate, HAProxy, nginx and libraries with adaptive limits, each
+    /// peer at its best
     Peers(PeersArguments),
     /// Short requests first on a real site that is busy: mean response times against FIFO
     ShortestFirst(ShortestFirstArguments),
@@ -177,7 +178,8 @@ struct StallArguments {
     /// Rounds; every variant has one turn in each
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Only who is called so, or something with that in it, such as default, and the site that never stands still
+    /// Only who is called so, or something with that in it, such as default, and the site that never stands
+    /// still
     #[arg(long, default_value = "")]
     only: String,
     /// For how long the site stands still, in seconds
@@ -288,7 +290,8 @@ struct FlashSaleArguments {
     /// Connections of the application to a gate
     #[arg(long, default_value_t = GATE_CONNECTIONS)]
     gate_connections: usize,
-    /// A key of the gate that differs from its default, as TOML, such as 'aging = 0'; several times for several
+    /// A key of the gate that differs from its default, as TOML, such as 'aging = 0'; several times for
+    /// several
     #[arg(long = "gate-key", value_parser = key_and_value)]
     gate_keys: Vec<(String, String)>,
     /// What the arrivals are drawn from
@@ -304,10 +307,11 @@ struct FlashSaleArguments {
 
 /// Connections of an application of twenty processes with thirty each.
 const CONNECTIONS: usize = 600;
-/// The same to a gate: enough that its queue, not the application's, holds who waits. To PostgreSQL itself this
-/// would be as many processes.
+/// The same to a gate: enough that its queue, not the application's, holds who waits. To PostgreSQL itself
+/// this would be as many processes.
 const GATE_CONNECTIONS: usize = 1_000;
-/// How long requests arrive in each turn of the demonstration; short, so that both placements fit into 150 seconds.
+/// How long requests arrive in each turn of the demonstration; short, so that both placements fit into 150
+/// seconds.
 const DEMO_WINDOW: Duration = Duration::from_secs(4);
 /// The clients' patience in the demonstration: as long as the window, so that no time-out disturbs the
 /// throughput that is measured in it.
@@ -385,8 +389,8 @@ fn run(arguments: Arguments) -> Result<(), Error> {
         http::origin::serve(port)?;
         return Ok(());
     }
-    // Before the runtime starts its threads, so that they all keep off the server's processor. A rehearsal measures nothing, and
-    // its gates are to have all processors.
+    // Before the runtime starts its threads, so that they all keep off the server's processor. A rehearsal
+    // measures nothing, and its gates are to have all processors.
     let rehearses = matches!(arguments.experiment, Experiment::Rehearse { .. });
     let server_cpu = if rehearses { None } else { bench::separate_processors()? };
     let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -1,9 +1,10 @@
 //! The gate's own overload: a tenth of a processor, and up to ten times as many requests as it can pass on.
 //!
-//! The origin answers 1 KB at once and is never the bottleneck. Clients wait for a second and then reset their connections;
-//! a request that finds no connection free opens another one, as new visitors do. Asked is whether as many get their answer in
-//! time as at best, whether memory stays where it was, and what those cost that get none: who is left unread, and who is told.
-//! What a refusal that is answered costs beside a request that is passed on is measured without a quota (`refusals`).
+//! The origin answers 1 KB at once and is never the bottleneck. Clients wait for a second and then reset
+//! their connections; a request that finds no connection free opens another one, as new visitors do. Asked
+//! is whether as many get their answer in time as at best, whether memory stays where it was, and what
+//! those cost that get none: who is left unread, and who is told. What a refusal that is answered costs
+//! beside a request that is passed on is measured without a quota (`refusals`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -90,14 +91,15 @@ pub struct Offered {
     pub p95: f64,
     /// The most resident memory, in bytes.
     pub memory: u64,
-    /// The gate's processor time for each that wasn't answered in time, in seconds, whatever became of it: all that it used,
-    /// less what those that were answered take.
+    /// The gate's processor time for each that wasn't answered in time, in seconds, whatever became of it:
+    /// all that it used, less what those that were answered take.
     pub unserved_cost: f64,
     /// Connections made, per second.
     pub connected: f64,
     /// Connections that the gate ended with an answer, per second.
     pub ended: f64,
-    /// Connections that clients reset because their patience was over, per second: they had been made, and not answered in time.
+    /// Connections that clients reset because their patience was over, per second: they had been made, and
+    /// not answered in time.
     pub reset: f64,
     /// Connections that the gate closed unread because it was late, per second.
     pub closed: f64,
@@ -286,16 +288,16 @@ impl Report {
         loads.into_iter().map(|load| (load, percentile(&figures_of(load), 0.5))).collect()
     }
 
-    /// What one that isn't served costs at the highest load, in seconds, and as a part of one that is. None where that is no
-    /// overload.
+    /// What one that isn't served costs at the highest load, in seconds, and as a part of one that is. None
+    /// where that is no overload.
     fn unserved(&self) -> Option<(f64, f64)> {
         let (load, cost) = *self.medians(|offered| offered.unserved_cost).last()?;
         let (_, part) = *self.medians(|offered| offered.unserved_cost / offered.served_cost).last()?;
         (load > 1.0).then_some((cost, part))
     }
 
-    /// Goodput at the highest load as a part of the best, and the least from saturation on. None without a load up to saturation
-    /// and one beyond it: the best of overloads alone is what is to be judged.
+    /// Goodput at the highest load as a part of the best, and the least from saturation on. None without a
+    /// load up to saturation and one beyond it: the best of overloads alone is what is to be judged.
     fn kept(&self) -> Option<(f64, f64)> {
         let kept = self.medians(Offered::kept);
         let (lowest, highest) = (kept.first()?, kept.last()?);
@@ -407,7 +409,8 @@ mod tests {
         let usual = report(&[(0.5, 50.0), (1.0, 100.0), (2.0, 92.0), (10.0, 95.0)]);
         assert!(is_about(usual.kept(), 0.95, 0.92), "{:?}", usual.kept());
         assert_eq!(usual.verdict().matches("reached").count(), 2, "{}", usual.verdict());
-        // In any order, and the median of what was offered several times: neither the last cell nor the luckiest.
+        // In any order, and the median of what was offered several times: neither the last cell nor the
+        // luckiest.
         let turns =
             [(10.0, 80.0), (1.0, 100.0), (1.0, 140.0), (10.0, 30.0), (1.0, 90.0), (10.0, 70.0), (0.5, 50.0)];
         let repeated = report(&turns);

@@ -1,15 +1,19 @@
-//! Beside what others would take: an origin that computes, offered several times what it can do, through gates and peers.
+//! Beside what others would take: an origin that computes, offered several times what it can do, through
+//! gates and peers.
 //!
-//! The origin and the pages of [`crate::bounded_response`], Poisson arrivals in an open loop: half of the capacity, then a step
-//! of which the part after `SETTLED` counts. Through nobody, the gate as it comes, the gate with a target, HAProxy with a
-//! bound and a queue, nginx with `limit_conn`, and three libraries with adaptive limits, each in a small proxy of its language.
+//! The origin and the pages of [`crate::bounded_response`], Poisson arrivals in an open loop: half of the
+//! capacity, then a step of which the part after `SETTLED` counts. Through nobody, the gate as it comes,
+//! the gate with a target, HAProxy with a bound and a queue, nginx with `limit_conn`, and three libraries
+//! with adaptive limits, each in a small proxy of its language.
 //!
-//! A gate has what it comes with. Every peer has the best of [`TRIES`] settings ([`variant`]), each tried once for the same time
-//! at [`TRIED_AT`] times the capacity, before the rounds begin. The best has the least mean of the short pages among those whose
-//! goodput is within a twentieth of the most: whoever serves next to nobody is fast.
+//! A gate has what it comes with. Every peer has the best of [`TRIES`] settings ([`variant`]), each tried
+//! once for the same time at [`TRIED_AT`] times the capacity, before the rounds begin. The best has the
+//! least mean of the short pages among those whose goodput is within a twentieth of the most: whoever
+//! serves next to nobody is fast.
 //!
-//! Every turn meets a fresh origin and a fresh process in between, and every variant the same requests in the same round. What
-//! was measured is on the disk before the next turn begins (`book`), so that an interrupted run goes on where it was.
+//! Every turn meets a fresh origin and a fresh process in between, and every variant the same requests in
+//! the same round. What was measured is on the disk before the next turn begins (`book`), so that an
+//! interrupted run goes on where it was.
 
 mod book;
 mod front;
@@ -44,9 +48,11 @@ const SETTLED: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(10);
 /// For how long the origin's peak is measured.
 const PEAK_LASTS: Duration = Duration::from_secs(10);
-/// What starting, and the last clients' patience, take beside each turn at most, for telling how long it all lasts.
+/// What starting, and the last clients' patience, take beside each turn at most, for telling how long it
+/// all lasts.
 const AROUND: Duration = Duration::from_secs(6);
-/// What the arrivals that settings are tried with are drawn from, beside the seed: none of the rounds has them.
+/// What the arrivals that settings are tried with are drawn from, beside the seed: none of the rounds has
+/// them.
 const TRIED_SEED: u64 = 1 << 32;
 
 /// How the experiment is run.
@@ -56,7 +62,8 @@ pub struct Options {
     pub variants: Vec<Variant>,
     /// Rounds; every variant has one turn at every load in each.
     pub rounds: usize,
-    /// How long half of the capacity is offered before each step: limiters learn what is usual, and Java's machine what is run often.
+    /// How long half of the capacity is offered before each step: limiters learn what is usual, and Java's
+    /// machine what is run often.
     pub calm: Duration,
     /// How long each step is.
     pub step: Duration,

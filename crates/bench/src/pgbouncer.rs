@@ -1,4 +1,5 @@
-//! A private PgBouncer, for standing beside the gatekeeper: its own configuration, port and log, gone when dropped.
+//! A private PgBouncer, for standing beside the gatekeeper: its own configuration, port and log, gone when
+//! dropped.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -18,8 +19,8 @@ use crate::process::{self, free_port};
 const START_BOUND: Duration = Duration::from_secs(20);
 /// How long it may take to end.
 const STOP_BOUND: Duration = Duration::from_secs(5);
-/// The first version that can carry prepared statements from connection to connection. It does so only where it is told to; from
-/// 1.24 on also by itself.
+/// The first version that can carry prepared statements from connection to connection. It does so only
+/// where it is told to; from 1.24 on also by itself.
 const PREPARES_SINCE: (u32, u32) = (1, 21);
 /// How many it keeps prepared on a connection: what it has by default since 1.24.
 const PREPARED_MAX: u32 = 200;
@@ -45,8 +46,8 @@ pub struct PgBouncer {
 }
 
 impl PgBouncer {
-    /// Starts one before `server`, with so many server connections and room for so many clients. It lets everybody in
-    /// where the server does, and asks for SCRAM elsewhere.
+    /// Starts one before `server`, with so many server connections and room for so many clients. It lets
+    /// everybody in where the server does, and asks for SCRAM elsewhere.
     ///
     /// # Errors
     /// If it isn't installed (the message names the package) or doesn't start (the message quotes its log).
@@ -145,7 +146,8 @@ fn configuration(
     )
 }
 
-/// How many prepared statements a PgBouncer of this version is told to keep; none if it doesn't know the setting, and keeps none.
+/// How many prepared statements a PgBouncer of this version is told to keep; none if it doesn't know the
+/// setting, and keeps none.
 fn prepared_max(version: &str, prepared: Prepared) -> Option<u32> {
     let mut numbers = version.split('.').map_while(|number| number.parse::<u32>().ok());
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));

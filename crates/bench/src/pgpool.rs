@@ -1,9 +1,10 @@
-//! A private pgpool-II, for standing beside the gatekeeper: its own configuration, port and log, gone when dropped.
+//! A private pgpool-II, for standing beside the gatekeeper: its own configuration, port and log, gone when
+//! dropped.
 //!
-//! It only pools here: one server, `raw` mode, no load balancing, no health checks. A client has one of its processes for its
-//! whole session, and with it a server connection that is kept for the next client. Clients beyond wait to be accepted, in the
-//! kernel's queue: who stays connected keeps them there for ever. To the databases `postgres`, `template0`, `template1` and
-//! `regression` it keeps no connections.
+//! It only pools here: one server, `raw` mode, no load balancing, no health checks. A client has one of its
+//! processes for its whole session, and with it a server connection that is kept for the next client.
+//! Clients beyond wait to be accepted, in the kernel's queue: who stays connected keeps them there for
+//! ever. To the databases `postgres`, `template0`, `template1` and `regression` it keeps no connections.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -33,11 +34,12 @@ pub struct PgPool {
 }
 
 impl PgPool {
-    /// Starts one before `server` with so many processes, as many sessions at once, and room for so many clients that wait.
+    /// Starts one before `server` with so many processes, as many sessions at once, and room for so many
+    /// clients that wait.
     ///
     /// # Errors
-    /// If it isn't installed (the message names the package), the server asks for passwords, or it doesn't start (the
-    /// message quotes its log).
+    /// If it isn't installed (the message names the package), the server asks for passwords, or it doesn't
+    /// start (the message quotes its log).
     pub fn start(server: &PrivateServer, processes: u32, clients_max: u32) -> Result<Self, Error> {
         if server.authentication() != Authentication::Trust {
             return Err(Error::Experiment("pgpool-II is started before servers that trust".to_owned()));
@@ -107,7 +109,8 @@ fn configuration(
     clients_max: u32,
 ) -> String {
     let directory = directory.display();
-    // The queue is a multiple of the processes. Beyond it connecting fails or is tried again by the kernel a second later.
+    // The queue is a multiple of the processes. Beyond it connecting fails or is tried again by the kernel
+    // a second later.
     let backlog = clients_max.div_ceil(processes.max(1));
     format!(
         "listen_addresses = '127.0.0.1'\nport = {port}\nsocket_dir = '{directory}'\n\

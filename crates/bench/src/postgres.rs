@@ -1,7 +1,7 @@
 //! A private PostgreSQL server: its own data directory, port and socket, gone when it is dropped.
 //!
-//! Used by the experiments and by other crates' tests. The server's binaries are found, not asked for; as root
-//! it runs under an unprivileged user, because PostgreSQL refuses to run as root. Nothing outside the
+//! Used by the experiments and by other crates' tests. The server's binaries are found, not asked for; as
+//! root it runs under an unprivileged user, because PostgreSQL refuses to run as root. Nothing outside the
 //! temporary directory is touched and nothing but loopback and a Unix socket listens.
 
 mod binaries;
@@ -128,7 +128,8 @@ impl PrivateServer {
         self.options.database
     }
 
-    /// Stops the server and starts it again, with the same data at the same port; returns when it answers queries.
+    /// Stops the server and starts it again, with the same data at the same port; returns when it answers
+    /// queries.
     ///
     /// # Errors
     /// If it doesn't start again (the message quotes its log).

@@ -24,8 +24,8 @@ const LOG_TAIL_BYTES: u64 = 4096;
 /// How often a port that was given away before is drawn again.
 const PORT_TRIES: usize = 1_000;
 
-/// A TCP port of the loopback interface that was free a moment ago, and that nobody in this process was given before: it may be
-/// free still, because it isn't used yet.
+/// A TCP port of the loopback interface that was free a moment ago, and that nobody in this process was
+/// given before: it may be free still, because it isn't used yet.
 ///
 /// Somebody else may take it before it is used: whoever starts a server on it tries again with another one.
 ///
@@ -69,9 +69,9 @@ pub(crate) fn pin_to_cpus(cpus: &[usize]) -> Result<(), Error> {
     })
 }
 
-/// Sets the first processor that we may use aside for a server and restricts this thread, and whatever it starts
-/// later, to the rest; returns the server's. To be called before any other thread is started. On a machine
-/// with one processor everybody shares it, and there is none to return.
+/// Sets the first processor that we may use aside for a server and restricts this thread, and whatever it
+/// starts later, to the rest; returns the server's. To be called before any other thread is started. On a
+/// machine with one processor everybody shares it, and there is none to return.
 ///
 /// # Errors
 /// If the operating system refuses.
@@ -110,7 +110,8 @@ pub(crate) fn spawn_pinned(command: &mut Command, cpu: Option<usize>) -> Result<
     child
 }
 
-/// A binary of this workspace: where the environment says, else beside this program, else beside the directory of a test.
+/// A binary of this workspace: where the environment says, else beside this program, else beside the
+/// directory of a test.
 pub(crate) fn find_binary(name: &str, variable: &str) -> Result<PathBuf, Error> {
     if let Some(named) = std::env::var_os(variable) {
         return Ok(PathBuf::from(named));
@@ -149,8 +150,8 @@ pub(crate) fn end(child: &mut Child, steps: &[(Signal, Duration)]) -> Option<Exi
     child.wait().ok()
 }
 
-/// Whether the kernel says that a process isn't there any more, to who reads its files or puts it into a group. (Where its
-/// directory under `/proc` is gone as well, no file is found.)
+/// Whether the kernel says that a process isn't there any more, to who reads its files or puts it into a
+/// group. (Where its directory under `/proc` is gone as well, no file is found.)
 pub(crate) fn is_gone(error: &std::io::Error) -> bool {
     error.raw_os_error() == Some(Errno::SRCH.raw_os_error())
 }

@@ -1,9 +1,10 @@
-//! What standing in between costs: `pgbench -S` directly, through PgBouncer and through the gatekeeper, in turns.
+//! What standing in between costs: `pgbench -S` directly, through PgBouncer and through the gatekeeper, in
+//! turns.
 //!
-//! Both proxies have as many server connections, run on the same processor (beside pgbench; the server has the other
-//! one to itself) and get the same clients. Two loads: as much as goes, for the throughput and the processor time that
-//! the proxy spends on a transaction; and half of what the slower proxy could do, as a Poisson process, for how much
-//! longer a response takes than it takes directly.
+//! Both proxies have as many server connections, run on the same processor (beside pgbench; the server has
+//! the other one to itself) and get the same clients. Two loads: as much as goes, for the throughput and
+//! the processor time that the proxy spends on a transaction; and half of what the slower proxy could do,
+//! as a Poisson process, for how much longer a response takes than it takes directly.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -211,7 +212,8 @@ fn median<T>(rounds: &[T], figure: impl Fn(&T) -> f64) -> f64 {
 }
 
 impl Section {
-    /// The gatekeeper's cost as a multiple of PgBouncer's: the median of the rounds' ratios. `None` without PgBouncer.
+    /// The gatekeeper's cost as a multiple of PgBouncer's: the median of the rounds' ratios. `None` without
+    /// PgBouncer.
     pub fn cost_ratio(&self) -> Option<f64> {
         let [_, pgbouncer, gatekeeper] = &self.full[..] else { return None };
         let ratios: Vec<f64> =
@@ -219,8 +221,8 @@ impl Section {
         (!ratios.is_empty()).then(|| percentile(&ratios, 0.5))
     }
 
-    /// How much more a variant's 99th percentile is than the direct one's, in seconds: the median of the rounds'
-    /// differences.
+    /// How much more a variant's 99th percentile is than the direct one's, in seconds: the median of the
+    /// rounds' differences.
     pub fn added_p99(&self, variant: usize) -> Option<f64> {
         let differences: Vec<f64> = self.added_p99s(variant).collect();
         (!differences.is_empty()).then(|| percentile(&differences, 0.5))
@@ -299,8 +301,8 @@ impl Section {
             None => "this PgBouncer can't carry prepared statements in transaction mode".to_owned(),
         };
         let added = self.added_p99(VARIANTS.len() - 1).unwrap_or(f64::NAN);
-        // What is sought is smaller than what the machine does by itself from round to round, so that only what each
-        // round says is said.
+        // What is sought is smaller than what the machine does by itself from round to round, so that only
+        // what each round says is said.
         let within = self.added_p99s(VARIANTS.len() - 1).filter(|&added| added < ADDED_GOAL.as_secs_f64());
         let latency = match (within.count(), self.half[0].len()) {
             (all, rounds) if all == rounds => "reached in each round".to_owned(),

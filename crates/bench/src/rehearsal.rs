@@ -1,9 +1,11 @@
-//! Whatever a gate does much of, in short: what the compiler is shown when it builds a gate for release (`scripts/release`).
+//! Whatever a gate does much of, in short: what the compiler is shown when it builds a gate for release
+//! (`scripts/release`).
 //!
-//! A build that is guided by a profile lays out what runs often in line and close together, and moves what it never saw out of the
-//! way. So everything that has to be fast is in here, each part through a gate of its own: both protocols, with TLS and without,
-//! requests that wait and requests that are refused; once on one processor and once on several, which are different runtimes.
-//! It measures nothing that may be quoted: an instrumented gate is slower.
+//! A build that is guided by a profile lays out what runs often in line and close together, and moves what
+//! it never saw out of the way. So everything that has to be fast is in here, each part through a gate of
+//! its own: both protocols, with TLS and without, requests that wait and requests that are refused; once on
+//! one processor and once on several, which are different runtimes. It measures nothing that may be quoted:
+//! an instrumented gate is slower.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Command, Stdio};
@@ -25,9 +27,11 @@ const SIZES: [usize; 2] = [1_024, 102_400];
 const FEW: usize = 64;
 /// … and more than that, so that some wait.
 const MANY: usize = 300;
-/// What the gate lets in of these; it has a target that it needn't refuse anybody for, however slow the machine.
+/// What the gate lets in of these; it has a target that it needn't refuse anybody for, however slow the
+/// machine.
 const LET_IN: &str = "100";
-/// pgbench's clients; a gate for PostgreSQL has 20 connections unless it is told otherwise, so that a third of them waits.
+/// pgbench's clients; a gate for PostgreSQL has 20 connections unless it is told otherwise, so that a third
+/// of them waits.
 const SESSIONS: u32 = 32;
 /// Connections of h2load, and requests that each has under way over HTTP/2.
 const STREAMS: [u32; 2] = [16, 8];

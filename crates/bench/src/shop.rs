@@ -1,10 +1,11 @@
 //! The shop of the flash sale: its tables, what its application sends, and how to put it back in order.
 //!
-//! Twenty articles are on sale. An order wants three of them: it locks them in ascending order (so there are no
-//! deadlocks), takes each from stock, is written down and commits, in seven round trips, as an application with an ordinary
-//! driver makes them. Beside the orders, visitors look at articles (an indexed join by key, well under a millisecond), and
-//! the back office runs a sales report now and then (about 60 ms of computing, calibrated to the machine): three in a
-//! thousand requests, but more than half of the server's work.
+//! Twenty articles are on sale. An order wants three of them: it locks them in ascending order (so there
+//! are no deadlocks), takes each from stock, is written down and commits, in seven round trips, as an
+//! application with an ordinary driver makes them. Beside the orders, visitors look at articles (an indexed
+//! join by key, well under a millisecond), and the back office runs a sales report now and then (about 60
+//! ms of computing, calibrated to the machine): three in a thousand requests, but more than half of the
+//! server's work.
 
 use std::time::{Duration, Instant};
 
@@ -99,8 +100,8 @@ pub async fn create(client: &Client) -> Result<(), Error> {
     batch(client, "writing a checkpoint", "CHECKPOINT").await
 }
 
-/// Finds how many rows of history a report must read to take about 60 ms, alone, and returns also the time that it
-/// then took. So it is the same report on every machine.
+/// Finds how many rows of history a report must read to take about 60 ms, alone, and returns also the time
+/// that it then took. So it is the same report on every machine.
 ///
 /// # Errors
 /// If the server refuses.
@@ -167,7 +168,8 @@ pub fn mix(report_rows: i64) -> Result<Mix, Error> {
     Mix::new(vec![order, read, report])
 }
 
-/// Puts the shop back in order: brings the server to rest, removes the orders, fills the stock and clears the dead rows away.
+/// Puts the shop back in order: brings the server to rest, removes the orders, fills the stock and clears
+/// the dead rows away.
 ///
 /// # Errors
 /// If the server doesn't come to rest in time, or refuses.

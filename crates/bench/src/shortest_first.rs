@@ -1,8 +1,10 @@
-//! Short requests first, on a real site that is busy but not overloaded: what it does to the mean response time.
+//! Short requests first, on a real site that is busy but not overloaded: what it does to the mean response
+//! time.
 //!
-//! The origin and the pages of [`crate::bounded_response`], at nine tenths of the capacity in an open loop: nobody is refused,
-//! and whoever is short waits behind whoever is long or doesn't. The same requests meet every variant, in rounds with other
-//! seeds. Both gates let as many in at once, so that they differ in nothing but the order.
+//! The origin and the pages of [`crate::bounded_response`], at nine tenths of the capacity in an open loop:
+//! nobody is refused, and whoever is short waits behind whoever is long or doesn't. The same requests meet
+//! every variant, in rounds with other seeds. Both gates let as many in at once, so that they differ in
+//! nothing but the order.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -1,13 +1,16 @@
-//! A site that answers nothing for a minute, and goes on: when is it as fast as before for those who come afterwards?
+//! A site that answers nothing for a minute, and goes on: when is it as fast as before for those who come
+//! afterwards?
 //!
-//! The origin and the pages of [`crate::bounded_response`], each page a half as long, in an open loop below saturation. The origin's
-//! process is stopped (`SIGSTOP`), and goes on a minute later. Three meet the same requests: no gate, a gate in which whoever
-//! waited stays in order, and the gate as it comes. What counts is the 95th percentile of those who come after that instant, by
-//! when they come; who isn't served counts its whole patience.
+//! The origin and the pages of [`crate::bounded_response`], each page a half as long, in an open loop below
+//! saturation. The origin's process is stopped (`SIGSTOP`), and goes on a minute later. Three meet the same
+//! requests: no gate, a gate in which whoever waited stays in order, and the gate as it comes. What counts
+//! is the 95th percentile of those who come after that instant, by when they come; who isn't served counts
+//! its whole patience.
 //!
-//! A twentieth of the pages is long, so that the percentile of 140 requests is that of a short page or of a long one as chance has it, and jumps by a factor
-//! of ten where nothing stands still, too. So in each round the same requests also meet the gate before a site that goes on all the time, and
-//! each window is compared with the same window there.
+//! A twentieth of the pages is long, so that the percentile of 140 requests is that of a short page or of a
+//! long one as chance has it, and jumps by a factor of ten where nothing stands still, too. So in each
+//! round the same requests also meet the gate before a site that goes on all the time, and each window is
+//! compared with the same window there.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -37,8 +40,8 @@ const BEFORE: f64 = 40.0;
 const AFTER: f64 = 90.0;
 /// Percentiles are of those who come within such windows.
 const WINDOW: f64 = 2.0;
-/// The site is back where the percentile is at most so many times that of the same requests without a stall, in the window and over
-/// as long as this.
+/// The site is back where the percentile is at most so many times that of the same requests without a
+/// stall, in the window and over as long as this.
 const BACK: f64 = 2.0;
 const BACK_FOR: f64 = 10.0;
 /// How long a client waits.
@@ -150,7 +153,8 @@ pub async fn run(options: &Options, display: &Display) -> Result<Report, Error> 
     Ok(report)
 }
 
-/// What becomes of the requests of this seed, where the origin stands still within that time if the variant's does.
+/// What becomes of the requests of this seed, where the origin stands still within that time if the
+/// variant's does.
 async fn one(
     options: &Options,
     variant: Variant,
@@ -175,7 +179,8 @@ fn p95(records: &[Record], begin: f64, end: f64) -> f64 {
 }
 
 impl Turned {
-    /// The site stood still between these, in seconds since the beginning, and without a stall it would have been like that.
+    /// The site stood still between these, in seconds since the beginning, and without a stall it would
+    /// have been like that.
     fn of(records: &[Record], normal: &[Record], from: f64, to: f64) -> Self {
         let windows = (AFTER / WINDOW) as usize;
         let curve: Vec<(f64, f64)> = (0..windows)

@@ -159,7 +159,8 @@ pub struct Curves {
     pub backlog: Vec<f64>,
     /// Completions per second in the step.
     pub throughput: Vec<f64>,
-    /// Mean response of the requests of one type that arrived in the step, in seconds; none if there were none.
+    /// Mean response of the requests of one type that arrived in the step, in seconds; none if there were
+    /// none.
     pub response_seconds: Vec<Option<f64>>,
 }
 

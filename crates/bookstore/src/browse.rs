@@ -1,8 +1,8 @@
 //! `bookstore browse`: emulated browsers that visit a shop, and tell how it served them.
 //!
-//! Each browser is a task: it thinks, opens a page as its mix says, verifies what comes, and thinks again. Nothing of it is
-//! kept but counts. Chance comes from one seed; a browser's way through the shop depends on it and on how its requests
-//! ended, not on the time they took.
+//! Each browser is a task: it thinks, opens a page as its mix says, verifies what comes, and thinks again.
+//! Nothing of it is kept but counts. Chance comes from one seed; a browser's way through the shop depends
+//! on it and on how its requests ended, not on the time they took.
 
 mod browser;
 mod connection;
@@ -54,8 +54,8 @@ const SCALE_BOUND: Duration = Duration::from_secs(30);
 /// The longest answer to that question.
 const SCALE_BYTES: usize = 4_096;
 
-/// Visits a shop as the flags say, and writes what came of it. Exit status: 0 all went well; 2 the client was the bottleneck; 3
-/// answers were wrong or requests failed, which weighs more than 2.
+/// Visits a shop as the flags say, and writes what came of it. Exit status: 0 all went well; 2 the client
+/// was the bottleneck; 3 answers were wrong or requests failed, which weighs more than 2.
 ///
 /// # Errors
 ///
@@ -71,7 +71,8 @@ pub async fn run(options: Options) -> Result<ExitCode, Error> {
     }
 }
 
-/// Visits a site, and tells what came of it. It is the caller's runtime whose `threads` the lateness is judged by.
+/// Visits a site, and tells what came of it. It is the caller's runtime whose `threads` the lateness is
+/// judged by.
 pub async fn visit(plan: &Plan, door: Arc<dyn Door>, scale: Scale, threads: usize) -> Summary {
     let record = Arc::new(Record::new(plan.phases.len()));
     recorded(plan, door, scale, threads, record).await

@@ -1,7 +1,7 @@
 //! Days of the Gregorian calendar: counted, read and written.
 //!
-//! The conversion is Howard Hinnant's (`days_from_civil`, `civil_from_days`): years begin in March, so that the leap
-//! day is a year's last, and 400 years have always the same number of days.
+//! The conversion is Howard Hinnant's (`days_from_civil`, `civil_from_days`): years begin in March, so that
+//! the leap day is a year's last, and 400 years have always the same number of days.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! Looking whether the shop's books balance, after whatever was done to it: rules of which no row may be an exception.
+//! Looking whether the shop's books balance, after whatever was done to it: rules of which no row may be an
+//! exception.
 
 use clap::Args;
 use tokio_postgres::{Client, NoTls};
@@ -24,7 +25,8 @@ struct Rule {
     exceptions: &'static str,
 }
 
-/// What holds in every shop. The amounts are computed as [`Totals`](crate::money::Totals) computes them, by the database.
+/// What holds in every shop. The amounts are computed as [`Totals`](crate::money::Totals) computes them, by
+/// the database.
 const RULES: [Rule; 14] = [
     Rule {
         holds: "no stock is negative",

@@ -1,4 +1,5 @@
-//! The fourteen interactions of TPC-W (specification 1.8, clause 2), each one page: its code, its name, and where it is.
+//! The fourteen interactions of TPC-W (specification 1.8, clause 2), each one page: its code, its name, and
+//! where it is.
 
 /// One of the fourteen interactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -95,7 +96,8 @@ impl Interaction {
         }
     }
 
-    /// Its path with the parameters in braces: what the site routes by, and what its statements are tagged with.
+    /// Its path with the parameters in braces: what the site routes by, and what its statements are tagged
+    /// with.
     #[must_use]
     pub fn route(self) -> &'static str {
         match self {

@@ -1,4 +1,5 @@
-//! The three mixes of TPC-W: where a visitor goes from each page, and how large each page's share becomes by that.
+//! The three mixes of TPC-W: where a visitor goes from each page, and how large each page's share becomes
+//! by that.
 
 mod thresholds;
 
@@ -40,7 +41,8 @@ impl Mix {
         cell.map_or(Interaction::Home, |&(to, _)| to)
     }
 
-    /// The share of each page in the long run, in the order of [`Interaction::ALL`]: the matrix's stationary distribution.
+    /// The share of each page in the long run, in the order of [`Interaction::ALL`]: the matrix's
+    /// stationary distribution.
     #[must_use]
     pub fn stationary(self) -> [f64; 14] {
         let mut shares = [1.0 / 14.0; 14];
@@ -68,7 +70,8 @@ impl Mix {
         next
     }
 
-    /// The shares that the specification publishes (clause 5.2.1), in percent, in the order of [`Interaction::ALL`].
+    /// The shares that the specification publishes (clause 5.2.1), in percent, in the order of
+    /// [`Interaction::ALL`].
     #[must_use]
     pub fn published(self) -> [f64; 14] {
         match self {
@@ -142,7 +145,8 @@ mod tests {
 
     #[test]
     fn visitors_who_came_together_ask_for_the_mix_from_their_seventh_page_on() {
-        // What a warm-up has to cover: everybody's second page is Best Sellers six times as often as a later one.
+        // What a warm-up has to cover: everybody's second page is Best Sellers six times as often as a
+        // later one.
         let best_sellers = Interaction::BestSellers as usize;
         let stationary = Mix::Shopping.stationary();
         let mut shares = [0.0; 14];

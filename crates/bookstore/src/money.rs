@@ -1,8 +1,8 @@
 //! Amounts of money in whole cents, and what an order comes to.
 //!
-//! The rule is TPC-W's: the customer's discount off the sum of the lines, 8.25 % tax
-//! on that, 3.00 for shipping and 1.00 more for each copy. Halves of a cent are rounded up, as PostgreSQL's `round`
-//! does, so that the database can check what the shop has computed.
+//! The rule is TPC-W's: the customer's discount off the sum of the lines, 8.25 % tax on that, 3.00 for
+//! shipping and 1.00 more for each copy. Halves of a cent are rounded up, as PostgreSQL's `round` does, so
+//! that the database can check what the shop has computed.
 
 use std::fmt;
 use std::iter::Sum;

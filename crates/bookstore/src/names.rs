@@ -1,8 +1,8 @@
-//! Names and numbers that the shop's data and its visitors have in common: who fills the database and who fills a form must
-//! mean the same customer, the same subject and the same book.
+//! Names and numbers that the shop's data and its visitors have in common: who fills the database and who
+//! fills a form must mean the same customer, the same subject and the same book.
 //!
-//! All from TPC-W 1.8: the scale from clause 4.3, names from clauses 4.6 and 4.7, NURand from 2.1.13, its constants from 2.3.2
-//! (customers) and 2.10.5.1 (search strings).
+//! All from TPC-W 1.8: the scale from clause 4.3, names from clauses 4.6 and 4.7, NURand from 2.1.13, its
+//! constants from 2.3.2 (customers) and 2.10.5.1 (search strings).
 
 use rand::{Rng, RngExt};
 use serde::{Deserialize, Serialize};
@@ -62,7 +62,8 @@ const SYLLABLES: [&str; 10] = ["BA", "OG", "AL", "RI", "RE", "SE", "AT", "UL", "
 /// Syllables of a word that is searched for (clause 2.10.5.1).
 const WORD_SYLLABLES: usize = 7;
 
-/// `DigSyl(number, syllables)`: a syllable for each digit, with zeros before it up to so many; 0 means as many as it has.
+/// `DigSyl(number, syllables)`: a syllable for each digit, with zeros before it up to so many; 0 means as
+/// many as it has.
 ///
 /// The number 0 without zeros before it is no syllable at all.
 #[must_use]
@@ -84,7 +85,8 @@ pub fn password(customer: u32) -> String {
     user_name(customer).to_lowercase()
 }
 
-/// The last name of an author; a tenth as many as there are books, of which two or three authors each have the same.
+/// The last name of an author; a tenth as many as there are books, of which two or three authors each have
+/// the same.
 ///
 /// Written as a name is ("Bababaogalrire"), which the specification's syllables aren't.
 #[must_use]
@@ -117,7 +119,8 @@ fn search_word(number: u32) -> String {
     format!("{first}{}", rest.to_lowercase())
 }
 
-/// `NURand(a, low, high)`: a whole number between both, and some of them far oftener than others (clause 2.1.13).
+/// `NURand(a, low, high)`: a whole number between both, and some of them far oftener than others (clause
+/// 2.1.13).
 ///
 /// # Panics
 ///
@@ -176,8 +179,8 @@ impl Scale {
         search_word(nurand(random, self.item_constant(), 0, title_words(self.items) - 1))
     }
 
-    /// NURand's constant for customers: 1,023 below 10,000 customers, and four times as much (and one less) with each
-    /// fourfold number of them.
+    /// NURand's constant for customers: 1,023 below 10,000 customers, and four times as much (and one less)
+    /// with each fourfold number of them.
     #[must_use]
     pub fn customer_constant(self) -> u32 {
         let (mut bound, mut constant) = (10_000_u64, 1_023_u32);
@@ -266,7 +269,8 @@ mod tests {
             assert!((1..=scale.customers).contains(&customer));
             low_bits_set += u32::from((customer - 1) & 0xff == 0xff);
         }
-        // Two random numbers joined by "or" have all of eight bits set with probability 0.75^8 = 10 %, one has them with 0.4 %.
+        // Two random numbers joined by "or" have all of eight bits set with probability 0.75^8 = 10 %, one
+        // has them with 0.4 %.
         assert!((800..1_200).contains(&low_bits_set), "{low_bits_set}");
     }
 }

@@ -85,14 +85,17 @@ pub struct Options {
     /// How many interactions may wait for a connection; one more is answered 503 at once
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub waiting: u32,
-    /// How often an interaction is done again that the database has undone for a collision; then it answers 503
+    /// How often an interaction is done again that the database has undone for a collision; then it answers
+    /// 503
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=1_000))]
     pub retries: u32,
-    /// Whether statements end with a comment that names the page's route, as sqlcommenter writes it: /*route='%2Fbest'*/
+    /// Whether statements end with a comment that names the page's route, as sqlcommenter writes it:
+    /// /*route='%2Fbest'*/
     #[arg(long, value_enum, default_value_t = Switch::On)]
     pub route_tags: Switch,
-    /// Whether each connection of the pool prepares a statement once; off behind a pooler that doesn't follow prepared
-    /// statements, such as PgBouncer where it pools transactions: before 1.21 always, before 1.24 unless max_prepared_statements is set
+    /// Whether each connection of the pool prepares a statement once; off behind a pooler that doesn't
+    /// follow prepared statements, such as PgBouncer where it pools transactions: before 1.21 always,
+    /// before 1.24 unless max_prepared_statements is set
     #[arg(long, value_enum, default_value_t = Switch::On)]
     pub prepared_statements: Switch,
     /// Whether Buy Confirm counts all orders first, as the public servlets do

@@ -1,4 +1,5 @@
-//! An experiment whose plan has the real shop: a visitor alone, a crowd, and browsers that join by a schedule.
+//! An experiment whose plan has the real shop: a visitor alone, a crowd, and browsers that join by a
+//! schedule.
 
 use std::path::Path;
 

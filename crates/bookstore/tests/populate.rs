@@ -1,4 +1,5 @@
-//! What a shop is filled with, that it is always the same, its covers, and a check that finds what was spoiled.
+//! What a shop is filled with, that it is always the same, its covers, and a check that finds what was
+//! spoiled.
 
 mod support;
 

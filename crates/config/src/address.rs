@@ -1,7 +1,7 @@
 //! An address in a configuration: a TCP port of a host, or the path of a Unix socket.
 //!
-//! PostgreSQL's habits are followed: `/a/directory` stands for the server's socket in it. No address holds a user, a
-//! password or a setting, because every client logs in as itself.
+//! PostgreSQL's habits are followed: `/a/directory` stands for the server's socket in it. No address holds
+//! a user, a password or a setting, because every client logs in as itself.
 
 use std::fmt;
 use std::net::IpAddr;

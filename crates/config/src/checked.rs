@@ -1,4 +1,5 @@
-//! The world as it is run: every value in a type that cannot be wrong, everything that must fit together checked.
+//! The world as it is run: every value in a type that cannot be wrong, everything that must fit together
+//! checked.
 
 use std::path::PathBuf;
 
@@ -121,7 +122,8 @@ pub(crate) const SOCKET_MODES: &[(&str, SocketMode)] =
     &[("0600", SocketMode::Owner), ("0660", SocketMode::Group)];
 
 impl World {
-    /// Reads a world out of TOML. What is wrong goes to `errors`; if there is any, the world isn't to be used.
+    /// Reads a world out of TOML. What is wrong goes to `errors`; if there is any, the world isn't to be
+    /// used.
     pub(crate) fn read(text: &str, errors: &mut Vec<Error>, examine: Examine<'_>) -> Self {
         let (document, syntax) = DeTable::parse_recoverable(text);
         // After an error of syntax the rest is a guess of the parser's, and errors in a guess only confuse.

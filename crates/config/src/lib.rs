@@ -1,9 +1,10 @@
 //! Gatekeeper's configuration: text in, a valid [`World`] or every error out.
 //!
-//! Three steps, each in its own module: `raw` knows the keys (with doc, unit, default and reason side by side) and reads
-//! typed values out of TOML; [`World`] is what is left when everything has been checked, in types that cannot be wrong;
-//! [`Errors`] holds whatever was found on the way, all of it, each with its line, its key, the reason and what to do.
-//! [`effective()`] writes a world back as TOML, and [`reference()`] writes the keys as a page of documentation.
+//! Three steps, each in its own module: `raw` knows the keys (with doc, unit, default and reason side by
+//! side) and reads typed values out of TOML; [`World`] is what is left when everything has been checked, in
+//! types that cannot be wrong; [`Errors`] holds whatever was found on the way, all of it, each with its
+//! line, its key, the reason and what to do. [`effective()`] writes a world back as TOML, and
+//! [`reference()`] writes the keys as a page of documentation.
 //!
 //! Nothing here does I/O beyond reading the one file.
 
@@ -59,8 +60,8 @@ pub struct Fault {
     pub hint: Option<String>,
 }
 
-/// Looks at the files that a gate names, which is nothing that this crate does. Only asked of gates that are right
-/// otherwise.
+/// Looks at the files that a gate names, which is nothing that this crate does. Only asked of gates that
+/// are right otherwise.
 pub type Examine<'a> = &'a dyn Fn(&Gate) -> Vec<Fault>;
 
 /// Reads and checks a file, and the files that it names.
@@ -132,7 +133,8 @@ pub fn capacity(text: &str) -> Result<admission::Capacity, String> {
     })
 }
 
-/// Checks a world that is given on the command line: the keys of its only gate, and where the admin listener is.
+/// Checks a world that is given on the command line: the keys of its only gate, and where the admin
+/// listener is.
 ///
 /// # Errors
 /// Everything that is wrong with it, by the names of the flags.

@@ -1,10 +1,10 @@
 //! The keys of a configuration: what each takes, its default, and why, all in one place.
 //!
-//! The default of a key is the text that stands here: the reader parses it when the key is absent, and the reference page
-//! prints it. So the two can't disagree.
+//! The default of a key is the text that stands here: the reader parses it when the key is absent, and the
+//! reference page prints it. So the two can't disagree.
 //!
-//! Why not serde: it stops at the first error and can't say of an unknown key what was meant. A person who edits a file
-//! wants to hear everything at once, with lines. The price is one call per key in `checked`.
+//! Why not serde: it stops at the first error and can't say of an unknown key what was meant. A person who
+//! edits a file wants to hear everything at once, with lines. The price is one call per key in `checked`.
 
 use toml::de::DeValue;
 

@@ -1,4 +1,5 @@
-//! The keys as a page of documentation. `docs/reference/config.md` is what this generates; a test checks that.
+//! The keys as a page of documentation. `docs/reference/config.md` is what this generates; a test checks
+//! that.
 
 use std::fmt::Write as _;
 

@@ -1,7 +1,7 @@
 //! Another world for a running process: what of it can hold at once, what has to stay, and what that changes.
 //!
-//! The new world has been read and checked as a whole. Keys that can't change at run time keep the running values, and
-//! each of them is named, as are gates that came or went.
+//! The new world has been read and checked as a whole. Keys that can't change at run time keep the running
+//! values, and each of them is named, as are gates that came or went.
 
 use std::fmt;
 
@@ -50,8 +50,8 @@ pub struct Reload {
 /// What of `asked` can hold while the process runs with `running`.
 ///
 /// # Errors
-/// What only a new `listen` would make right, since `listen` can't change: a gate that would be its own service, or that
-/// would trust everybody.
+/// What only a new `listen` would make right, since `listen` can't change: a gate that would be its own
+/// service, or that would trust everybody.
 pub fn reload(running: &World, asked: &World) -> Result<Reload, String> {
     let gates: Vec<Gate> = running.gates.iter().map(|gate| merged(gate, asked)).collect();
     if let Some(gate) = gates.iter().find(|gate| gate.upstream().contains(&gate.listen)) {
@@ -98,7 +98,8 @@ pub fn reload(running: &World, asked: &World) -> Result<Reload, String> {
     Ok(Reload { world, applied, kept })
 }
 
-/// The new gate of the same name with the running values where they have to stay; the running one where there is none.
+/// The new gate of the same name with the running values where they have to stay; the running one where
+/// there is none.
 fn merged(running: &Gate, asked: &World) -> Gate {
     let Some(asked) = asked.gates.iter().find(|gate| gate.name == running.name) else {
         return running.clone();

@@ -1,8 +1,8 @@
 //! Scenario files: text in, experiments that can be run out, or every error.
 //!
-//! The gates of a scenario are read by the code that reads those of a configuration (and may be a configuration, as it
-//! is), so that what was simulated is what runs. Here alone other files are read than the one that was named: the
-//! configuration and the recorded requests that it names, relative to it.
+//! The gates of a scenario are read by the code that reads those of a configuration (and may be a
+//! configuration, as it is), so that what was simulated is what runs. Here alone other files are read than
+//! the one that was named: the configuration and the recorded requests that it names, relative to it.
 
 mod application;
 mod distribution;

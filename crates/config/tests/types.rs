@@ -1,4 +1,5 @@
-//! Types with a target of their own: what a gate's tables of them mean, how they go wrong, and what a reload changes.
+//! Types with a target of their own: what a gate's tables of them mean, how they go wrong, and what a
+//! reload changes.
 
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a helper of tests fails like a test")]
 

@@ -1,9 +1,10 @@
 //! What is kept of a run: the same figures by two metrics.
 //!
-//! *In time* is the paper's metric: only requests that succeeded, so that throughput X and mean response R leave out
-//! what took too long. *Over all* counts every request that arrived in the window, each at its full wait. In a closed
-//! loop of N clients with think time Z, N = X(R + Z) holds over all requests, whatever the order of service; the residual
-//! N − X(R + Z), as a part of N, says how many clients a metric doesn't account for.
+//! *In time* is the paper's metric: only requests that succeeded, so that throughput X and mean response R
+//! leave out what took too long. *Over all* counts every request that arrived in the window, each at its
+//! full wait. In a closed loop of N clients with think time Z, N = X(R + Z) holds over all requests,
+//! whatever the order of service; the residual N − X(R + Z), as a part of N, says how many clients a metric
+//! doesn't account for.
 
 use admission::Snapshot;
 use sim::{Arrivals, Outcome, Row, Run, Sample, Scenario};
@@ -34,7 +35,8 @@ pub struct Digest {
 pub struct Moment {
     /// When, in seconds.
     pub at: f64,
-    /// The mean response time of what was served since the tick before, in seconds; not a number if nothing was.
+    /// The mean response time of what was served since the tick before, in seconds; not a number if nothing
+    /// was.
     pub response: f64,
     /// How many that were.
     pub served: f64,
@@ -79,8 +81,8 @@ pub struct Metric {
     pub residual: f64,
 }
 
-/// As an experiment on a real server counts (`docs/guide/experiments.md`): everything that ended within the window, whenever it
-/// began, and what is left at its end with the time that it has waited by then.
+/// As an experiment on a real server counts (`docs/guide/experiments.md`): everything that ended within the
+/// window, whenever it began, and what is left at its end with the time that it has waited by then.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Measured {
     /// The mean response time, in seconds.

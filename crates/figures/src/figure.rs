@@ -92,7 +92,8 @@ pub(crate) const RESPONSE: Quantity = Quantity {
     scale: Scale::Logarithmic,
 };
 
-/// A place that is compared with the paper: the curve, the swept value, and what the paper says there, if anything.
+/// A place that is compared with the paper: the curve, the swept value, and what the paper says there, if
+/// anything.
 pub(crate) type Said = (usize, f64, Option<f64>);
 
 /// A figure whose curves are shown by both metrics.

@@ -1,5 +1,5 @@
-//! The figures of *Gatekeeper* (Elnikety, Nahum, Tracey and Zwaenepoel, WWW 2004), Figs. 5–15 and Table 2, with every
-//! number that its text or the slides of its talk give.
+//! The figures of *Gatekeeper* (Elnikety, Nahum, Tracey and Zwaenepoel, WWW 2004), Figs. 5–15 and Table 2,
+//! with every number that its text or the slides of its talk give.
 
 use std::fmt::Write as _;
 

@@ -1,8 +1,10 @@
-//! The figures of the papers that Gatekeeper is built after, from scenario files, with the papers' own numbers drawn in.
+//! The figures of the papers that Gatekeeper is built after, from scenario files, with the papers' own
+//! numbers drawn in.
 //!
-//! [`generate`] runs every scenario below `scenarios/figures`, draws each figure, and writes the page that sets ours beside
-//! theirs (`docs/guide/figures.md`). The prose of that page is `page.md`; what was measured is put into it. Nothing is
-//! fitted here: what a service is calibrated with stands in its scenario file.
+//! [`generate`] runs every scenario below `scenarios/figures`, draws each figure, and writes the page that
+//! sets ours beside theirs (`docs/guide/figures.md`). The prose of that page is `page.md`; what was
+//! measured is put into it. Nothing is fitted here: what a service is calibrated with stands in its
+//! scenario file.
 
 mod bars;
 pub mod catalogue;

@@ -1,5 +1,6 @@
-//! The figures of *Yaksha* (Kamra, Misra and Nahum, IWQoS 2004), Figs. 6–16. Its text gives few numbers: the target of 150 ms,
-//! about 50 jobs a second, and when browsers join. They are drawn in; the rest is prose there, and on our page.
+//! The figures of *Yaksha* (Kamra, Misra and Nahum, IWQoS 2004), Figs. 6–16. Its text gives few numbers:
+//! the target of 150 ms, about 50 jobs a second, and when browsers join. They are drawn in; the rest is
+//! prose there, and on our page.
 
 use std::fmt::Write as _;
 
@@ -47,7 +48,8 @@ pub(crate) fn figures(run: &dyn Fn(&str) -> Result<Results, Error>) -> Result<Ve
     Ok(figures)
 }
 
-/// Of processor sharing, what capacity the rate of what was served and its mean response time say: λ / (1 − E\[X\]/T).
+/// Of processor sharing, what capacity the rate of what was served and its mean response time say: λ / (1 −
+/// E\[X\]/T).
 fn estimated(digest: &Digest) -> f64 {
     digest.in_time.throughput / (1.0 - digest.service_time / digest.in_time.response)
 }

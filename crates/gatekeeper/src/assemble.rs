@@ -142,11 +142,11 @@ struct Started {
     recording: Option<Recording>,
 }
 
-/// Protects what the configuration says, until a signal, a command or an error ends it. `source`: the file that it is
-/// read from again.
+/// Protects what the configuration says, until a signal, a command or an error ends it. `source`: the file
+/// that it is read from again.
 ///
-/// The first SIGTERM or SIGINT drains: no new clients, and transactions may end within `drain_timeout`. The second cuts
-/// them off. SIGHUP reloads.
+/// The first SIGTERM or SIGINT drains: no new clients, and transactions may end within `drain_timeout`. The
+/// second cuts them off. SIGHUP reloads.
 pub(crate) async fn protect(
     world: World,
     source: Option<PathBuf>,
@@ -293,7 +293,8 @@ async fn start_gate(
     let kept = Arc::clone(&driver);
     let bound = Bound::new(settings, driver, phase.clone()).await.map_err(named)?;
     announce(gate, &bound);
-    // Only now, since a second gatekeeper that finds the address in use has no business with the first one's file.
+    // Only now, since a second gatekeeper that finds the address in use has no business with the first
+    // one's file.
     let recording = start_trace(gate, &kept).map_err(|error| named(format!("trace_file: {error}")))?;
     let file = gate.state_file.as_ref().map(|path| StateFile::open(path.clone(), kept));
     let status = bound.status();

@@ -1,4 +1,5 @@
-//! The command line. The flags of a gate are made from the keys of the configuration, so that both always agree.
+//! The command line. The flags of a gate are made from the keys of the configuration, so that both always
+//! agree.
 
 use std::ffi::OsString;
 use std::num::NonZero;
@@ -9,8 +10,8 @@ use clap::{
     Arg, ArgMatches, Args, Command as ClapCommand, Error, FromArgMatches, Parser, Subcommand, ValueEnum,
 };
 
-/// An overload-control proxy: stands in front of a database or a web site, learns what each request costs, decides who waits, and
-/// refuses what cannot be served in time.
+/// An overload-control proxy: stands in front of a database or a web site, learns what each request costs,
+/// decides who waits, and refuses what cannot be served in time.
 #[derive(Debug, Parser)]
 #[command(name = "gatekeeper", version, max_term_width = 100)]
 pub(crate) struct Cli {
@@ -82,7 +83,8 @@ pub(crate) struct SimulateArgs {
 pub(crate) struct ReplayArgs {
     /// The trace: what a gate with a `trace_file` has written.
     pub(crate) trace: PathBuf,
-    /// Another configuration, whose gate (the one of the same name, or its only one) is tried beside the recorded one.
+    /// Another configuration, whose gate (the one of the same name, or its only one) is tried beside the
+    /// recorded one.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// How many cores the service has [default: what the server told the gate, else 4].
@@ -143,14 +145,15 @@ pub(crate) struct CalibrateArgs {
     /// How many measurements there are at most.
     #[arg(long, value_name = "N", default_value = "60")]
     pub(crate) measurements: NonZero<usize>,
-    /// A command for the shell to run before each measurement, such as one that restarts the service or fills its tables.
+    /// A command for the shell to run before each measurement, such as one that restarts the service or
+    /// fills its tables.
     #[arg(long, value_name = "COMMAND")]
     pub(crate) before: Option<String>,
     /// Where a plot goes: a directory, which is made.
     #[arg(long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
-    /// The load: a command that sends requests through the gate for as long as it runs. It is started for each
-    /// measurement and ended after it.
+    /// The load: a command that sends requests through the gate for as long as it runs. It is started for
+    /// each measurement and ended after it.
     #[arg(last = true, required = true, value_name = "LOAD")]
     pub(crate) command: Vec<OsString>,
 }

@@ -1,8 +1,8 @@
 //! File descriptors: whether the process may open as many as its configuration needs.
 //!
-//! Every client takes one and so does every server connection; a process that runs out can't accept, can't connect, and
-//! fails in ways that nobody connects to the cause. So the soft limit is raised at the start as far as needed, and what
-//! the hard limit doesn't allow is said at once.
+//! Every client takes one and so does every server connection; a process that runs out can't accept, can't
+//! connect, and fails in ways that nobody connects to the cause. So the soft limit is raised at the start
+//! as far as needed, and what the hard limit doesn't allow is said at once.
 
 use config::{Connections, Mode, Service, World};
 use proxy::postgres::FOUND_CONNECTIONS_MAX;

@@ -1,5 +1,5 @@
-//! The files that a configuration names: whether they can be used is found out with everything else that may be wrong
-//! with it, before anything starts.
+//! The files that a configuration names: whether they can be used is found out with everything else that
+//! may be wrong with it, before anything starts.
 
 use std::path::Path;
 use std::sync::Arc;

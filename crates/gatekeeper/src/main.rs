@@ -1,7 +1,7 @@
 //! The `gatekeeper` program: an overload-control proxy.
 //!
-//! It exits with 0 when all went well, 1 when something failed while it ran, 2 when it was called or configured wrongly,
-//! and 130 when a signal ended what has no end of its own.
+//! It exits with 0 when all went well, 1 when something failed while it ran, 2 when it was called or
+//! configured wrongly, and 130 when a signal ended what has no end of its own.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -81,7 +81,8 @@ fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Writes to standard output. A reader that has gone (`gatekeeper types | head`) is no failure: he has seen enough.
+/// Writes to standard output. A reader that has gone (`gatekeeper types | head`) is no failure: he has seen
+/// enough.
 fn print(text: &str) -> Result<(), Failure> {
     match io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {

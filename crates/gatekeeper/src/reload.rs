@@ -1,8 +1,9 @@
-//! Reading the configuration again while the process runs: all of it is read, checked and built before anything
-//! changes, so that a mistake changes nothing.
+//! Reading the configuration again while the process runs: all of it is read, checked and built before
+//! anything changes, so that a mistake changes nothing.
 //!
-//! The order: the file; what of it may change (`config::reload`); what the gates are told, built whole for every gate;
-//! whether the process may open as many files. Only then are the parts swapped, and nothing of that can fail.
+//! The order: the file; what of it may change (`config::reload`); what the gates are told, built whole for
+//! every gate; whether the process may open as many files. Only then are the parts swapped, and nothing of
+//! that can fail.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -33,7 +34,8 @@ struct Prepared {
 }
 
 impl Configuration {
-    /// Reads the file again, and has the gates follow. What was done, or why nothing was, in lines; the log has it, too.
+    /// Reads the file again, and has the gates follow. What was done, or why nothing was, in lines; the log
+    /// has it, too.
     pub(crate) fn reload(&mut self, gates: &[Running]) -> Result<String, String> {
         let result = self.prepare(gates).map(|prepared| self.apply(prepared, gates));
         match &result {

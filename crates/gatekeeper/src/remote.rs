@@ -136,7 +136,8 @@ impl Remote {
         tokio::pin!(asked);
         tokio::select! {
             answer = &mut asked => answer,
-            // It ends before the answer is whole only with an error, or when the other side closes at its end.
+            // It ends before the answer is whole only with an error, or when the other side closes at its
+            // end.
             ended = connection => match ended {
                 Ok(()) => asked.await,
                 Err(error) => Err(io::Error::other(error)),

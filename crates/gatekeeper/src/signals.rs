@@ -1,4 +1,5 @@
-//! The signals that mean something: SIGTERM and SIGINT end the process, SIGHUP has it read its configuration again.
+//! The signals that mean something: SIGTERM and SIGINT end the process, SIGHUP has it read its
+//! configuration again.
 
 use std::io;
 

@@ -1,12 +1,13 @@
 //! What a gate has learned, in a file: so that a restarted gate isn't cold.
 //!
-//! The document ([`proxy::learned`]) is written every [`PERIOD`] if anything was learned, and at the end: into a temporary
-//! file beside it, synced, then renamed over it, so that a crash leaves the old file or the new one and never half of
-//! one.
+//! The document ([`proxy::learned`]) is written every [`PERIOD`] if anything was learned, and at the end:
+//! into a temporary file beside it, synced, then renamed over it, so that a crash leaves the old file or
+//! the new one and never half of one.
 //!
-//! A file that can't be read as one of ours (damaged, of another program, of a version that we don't know) is put aside
-//! under the name with `.unusable` behind it, with a warning: the gate starts cold, and nothing is lost that somebody
-//! may want to look at. Nothing about this file ever keeps a gate from running.
+//! A file that can't be read as one of ours (damaged, of another program, of a version that we don't know)
+//! is put aside under the name with `.unusable` behind it, with a warning: the gate starts cold, and
+//! nothing is lost that somebody may want to look at. Nothing about this file ever keeps a gate from
+//! running.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};

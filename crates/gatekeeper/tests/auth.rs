@@ -1,5 +1,5 @@
-//! Who gets in: by relay, by a users file, by `auth_query`, and what the gate does in their name afterwards. Each against
-//! a real server, with wrong, expired, renamed and unknown users:
+//! Who gets in: by relay, by a users file, by `auth_query`, and what the gate does in their name
+//! afterwards. Each against a real server, with wrong, expired, renamed and unknown users:
 //!
 //! | who decides | wrong password | expired | renamed | unknown |
 //! |---|---|---|---|---|
@@ -141,8 +141,8 @@ async fn auth_query_hears_of_every_change_at_once() {
 
 #[tokio::test]
 async fn no_client_chooses_what_auth_query_means() {
-    // An unqualified query, and everything that could bend it: a table, a function and an operator of the same name in a
-    // schema that the client, the role and the database name first.
+    // An unqualified query, and everything that could bend it: a table, a function and an operator of the
+    // same name in a schema that the client, the role and the database name first.
     let query = "auth_query = \"SELECT rolname, rolpassword FROM pg_authid WHERE rolname = $1\"";
     let stage = Stage::alone_with_query("e", &[SCRAM, query]);
     stage.sql(

@@ -1,4 +1,5 @@
-//! A whole site between two gates: browsers, a gate for HTTP, the bookstore, a gate for PostgreSQL, the database.
+//! A whole site between two gates: browsers, a gate for HTTP, the bookstore, a gate for PostgreSQL, the
+//! database.
 
 // Helpers of tests panic as tests do; clippy only knows functions marked as tests.
 #![allow(clippy::panic)]

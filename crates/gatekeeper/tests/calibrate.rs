@@ -1,5 +1,5 @@
-//! `gatekeeper calibrate` with a real gatekeeper, a real PostgreSQL and pgbench as the load: windows are short, so that
-//! what is found is of no account here; that it measures, tells and puts everything back is.
+//! `gatekeeper calibrate` with a real gatekeeper, a real PostgreSQL and pgbench as the load: windows are
+//! short, so that what is found is of no account here; that it measures, tells and puts everything back is.
 
 // Helpers of tests panic as tests do; clippy only knows functions marked as tests.
 #![allow(clippy::panic)]

@@ -1,4 +1,5 @@
-//! Cancel requests: what runs is canceled in the server, what waits leaves the queue, and a late one hits nobody.
+//! Cancel requests: what runs is canceled in the server, what waits leaves the queue, and a late one hits
+//! nobody.
 
 mod gate;
 mod support;

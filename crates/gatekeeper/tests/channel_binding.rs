@@ -1,5 +1,5 @@
-//! Logins by SCRAM that are bound to their TLS channel, where the gate is an end of it: towards clients that it
-//! authenticates itself, and towards the server.
+//! Logins by SCRAM that are bound to their TLS channel, where the gate is an end of it: towards clients
+//! that it authenticates itself, and towards the server.
 
 // Helpers of tests are outside of `#[test]` functions, where clippy.toml's allowances don't reach.
 #![allow(clippy::unwrap_used, clippy::panic)]
@@ -243,8 +243,8 @@ fn the_gates_own_logins_are_bound_to_the_servers_certificate() {
 
 #[test]
 fn a_gate_in_the_middle_is_found_out_by_the_gate_that_it_relays() {
-    // The outer gate knows the user itself, and reaches the server through an inner one, which relays and speaks TLS on
-    // both sides with a certificate of its own: to the outer one, somebody in the middle.
+    // The outer gate knows the user itself, and reaches the server through an inner one, which relays and
+    // speaks TLS on both sides with a certificate of its own: to the outer one, somebody in the middle.
     let authority = Authority::new("the tests' authority");
     let server = server(Some(&authority.issue("server", &["localhost"])));
     let relaying =

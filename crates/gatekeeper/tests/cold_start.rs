@@ -1,5 +1,5 @@
-//! A gate that has never seen anything is sent forty reports at once: they don't fill the connections, and a statement
-//! that it has never seen either is answered while they run.
+//! A gate that has never seen anything is sent forty reports at once: they don't fill the connections, and
+//! a statement that it has never seen either is answered while they run.
 
 mod gate;
 mod support;
@@ -31,8 +31,8 @@ fn reports_hold_nobody_up(user: &str, report: &[u8]) {
     // Each of these would wait for the end of a report, which never comes, if it waited for any.
     assert_eq!(newcomer.query("SELECT 1"), "T D(1) C(SELECT 1) Z(I)");
     for number in 0..20 {
-        // Another shape, and so a type that is unknown, each time. (One that is known may be known as long on a machine that has
-        // other things to do.)
+        // Another shape, and so a type that is unknown, each time. (One that is known may be known as long
+        // on a machine that has other things to do.)
         let unknown = format!("SELECT 1{}", ", 1".repeat(number + 1));
         assert!(newcomer.ask(&synced(&unknown)).ends_with("C(SELECT 1) Z(I)"));
     }

@@ -1,9 +1,9 @@
 //! The drivers' own test suites through the gatekeeper: pgx's and lib/pq's, as their modules carry them.
 //!
-//! Each suite runs three times: against PostgreSQL itself, through the gate with transaction pooling, and with session
-//! pooling. What fails against the server itself says nothing of the gate. What fails through it only must be in the
-//! list beside this file, with its reason, and what is in the list must fail: else the list is wrong. It takes five minutes,
-//! mostly waiting: the suites have time-outs to test.
+//! Each suite runs three times: against PostgreSQL itself, through the gate with transaction pooling, and
+//! with session pooling. What fails against the server itself says nothing of the gate. What fails through
+//! it only must be in the list beside this file, with its reason, and what is in the list must fail: else
+//! the list is wrong. It takes five minutes, mostly waiting: the suites have time-outs to test.
 
 // Helpers of tests panic as tests do; clippy only knows functions marked as tests.
 #![allow(clippy::panic)]
@@ -95,7 +95,8 @@ impl Suite {
             command.arg(package).current_dir(self.source()).envs((self.environment)(server, port));
             let text = (1..).find_map(|time| match to_its_end(&mut command) {
                 Ok(text) => Some(text),
-                // lib/pq's own waits of 100 ms panic when the machine is busy, and take the rest of the package along.
+                // lib/pq's own waits of 100 ms panic when the machine is busy, and take the rest of the
+                // package along.
                 Err(text) if time < TIMES => {
                     println!("{package} at {port} broke off, and is run again\n{text}");
                     None

@@ -1,5 +1,5 @@
-//! The console in front of a real PostgreSQL: what psql, drivers and raw bytes get from it, who may use it, and what
-//! PAUSE, RESUME, KILL, RELOAD and SHUTDOWN do to sessions under load.
+//! The console in front of a real PostgreSQL: what psql, drivers and raw bytes get from it, who may use it,
+//! and what PAUSE, RESUME, KILL, RELOAD and SHUTDOWN do to sessions under load.
 
 // Helpers of tests panic as tests do; clippy only knows functions marked as tests.
 #![allow(clippy::panic)]
@@ -378,7 +378,8 @@ fn sessions_of_their_own_can_be_paused_and_ended_and_who_only_observes_pauses_no
     }
 }
 
-/// Under a load of many sessions: pauses and ends, round after round. Whoever isn't ended never hears an error.
+/// Under a load of many sessions: pauses and ends, round after round. Whoever isn't ended never hears an
+/// error.
 #[test]
 fn pauses_and_ends_under_load_leak_nothing() {
     let scene = scene("loaded", &["connections = 3"]);

@@ -1,5 +1,5 @@
-//! The protocol's corners through shared connections: COPY that fails, is broken off or meets a slow reader, portals that
-//! outlive a Sync, and pipelines longer than every buffer.
+//! The protocol's corners through shared connections: COPY that fails, is broken off or meets a slow
+//! reader, portals that outlive a Sync, and pipelines longer than every buffer.
 
 mod gate;
 mod support;
@@ -43,8 +43,8 @@ fn a_copy_that_fails_midway_leaves_nothing_and_its_late_data_hits_nobody() {
         first.send(&[copy_data("1\n"), copy_data("no number\n")].concat());
         assert_eq!(first.answer(), "E(22P02)");
         if number == 0 {
-            // In the simple protocol the session is ready, and the connection free for others, though the client hasn't
-            // heard of it yet and goes on with its data.
+            // In the simple protocol the session is ready, and the connection free for others, though the
+            // client hasn't heard of it yet and goes on with its data.
             assert_eq!(first.answer(), "Z(I)");
             assert_eq!(second.query("SELECT 1"), "T D(1) C(SELECT 1) Z(I)");
             first.send(&[copy_data(&"2\n".repeat(10_000)), copy_data("3\n"), copy_done()].concat());

@@ -1,5 +1,6 @@
-//! BEGIN is answered by the gate and replayed with the first statement: options, savepoints and settings arrive, tags
-//! match, an error in what is replayed answers the first statement, and an empty transaction costs the server nothing.
+//! BEGIN is answered by the gate and replayed with the first statement: options, savepoints and settings
+//! arrive, tags match, an error in what is replayed answers the first statement, and an empty transaction
+//! costs the server nothing.
 
 // Helpers of tests panic as tests do; clippy only knows functions marked as tests.
 #![allow(clippy::panic)]

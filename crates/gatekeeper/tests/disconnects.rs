@@ -1,5 +1,5 @@
-//! Clients that leave without waiting for their answer. Whatever they left is finished, canceled or rolled back, and
-//! their healthy server connection goes back to its pool.
+//! Clients that leave without waiting for their answer. Whatever they left is finished, canceled or rolled
+//! back, and their healthy server connection goes back to its pool.
 
 mod gate;
 mod support;
@@ -21,8 +21,8 @@ fn locked(scene: &Scene) -> Client {
     lock
 }
 
-/// Waits until the gate has noticed a client that left: a second one leaves behind it, whose statement is one to
-/// cancel, and that statement is gone.
+/// Waits until the gate has noticed a client that left: a second one leaves behind it, whose statement is
+/// one to cancel, and that statement is gone.
 fn noticed(scene: &Scene) {
     let mut probe = scene.client();
     probe.send(&query("SELECT 'probe', pg_sleep(600)"));

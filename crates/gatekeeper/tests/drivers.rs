@@ -1,9 +1,10 @@
-//! Drivers of other languages, unmodified, through the gatekeeper in transaction mode: in front of the machine's
-//! own PostgreSQL (15 on Debian 12) in the clear with logins by relay, then in front of PostgreSQL 18 with TLS, verified
-//! in full, and logins by SCRAM that the gatekeeper asks for itself, bound to the channel by drivers that can.
+//! Drivers of other languages, unmodified, through the gatekeeper in transaction mode: in front of the
+//! machine's own PostgreSQL (15 on Debian 12) in the clear with logins by relay, then in front of
+//! PostgreSQL 18 with TLS, verified in full, and logins by SCRAM that the gatekeeper asks for itself, bound
+//! to the channel by drivers that can.
 //!
-//! Each driver's checks are a program of its own under `tests/drivers`, which prints one line per check and stops
-//! at the first that fails. A driver that is not installed fails its test: `make setup` installs it.
+//! Each driver's checks are a program of its own under `tests/drivers`, which prints one line per check and
+//! stops at the first that fails. A driver that is not installed fails its test: `make setup` installs it.
 
 // Helpers of tests panic as tests do; clippy only knows functions marked as tests.
 #![allow(clippy::panic)]

@@ -1,5 +1,5 @@
-//! What the server does by itself: notices, notifications, settings that change by a reload, time-outs of every kind,
-//! and an administrator who ends sessions.
+//! What the server does by itself: notices, notifications, settings that change by a reload, time-outs of
+//! every kind, and an administrator who ends sessions.
 
 // Helpers of tests panic as tests do; clippy only knows functions marked as tests.
 #![allow(clippy::panic)]
@@ -12,7 +12,8 @@ use gate::{DATABASE, Scene};
 use support::raw::{self, Raw};
 
 fn scene(user: &str, connections: u32) -> (Scene, Client, Client) {
-    // What is long is told by times, which a busy machine makes up, and a long request leaves a connection to others.
+    // What is long is told by times, which a busy machine makes up, and a long request leaves a connection
+    // to others.
     let scene = Scene::start(user, &[&format!("connections = {connections}"), "long_limit = \"none\""]);
     scene.setup("CREATE TABLE t (a int)");
     let [first, second] = scene.clients();

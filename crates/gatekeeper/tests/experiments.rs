@@ -1,4 +1,5 @@
-//! An experiment that is a plan, on a real PostgreSQL with and without a gate: measured, interrupted, gone on with, shown.
+//! An experiment that is a plan, on a real PostgreSQL with and without a gate: measured, interrupted, gone
+//! on with, shown.
 
 // Helpers of tests may panic too.
 #![allow(clippy::unwrap_used)]
@@ -15,8 +16,8 @@ use bench::experiment::results::{Book, Opened, Otherwise, Results};
 use bench::experiment::runner;
 use bench::experiment::verdict::{self, Standing};
 
-/// Counters that some update and others look at; half a second for each cell. Rows in ascending order: nobody waits for a
-/// deadlock to be found.
+/// Counters that some update and others look at; half a second for each cell. Rows in ascending order:
+/// nobody waits for a deadlock to be found.
 const PLAN: &str = r#"
 question = "Does the harness measure?"
 method = "Two clients count, another one looks."

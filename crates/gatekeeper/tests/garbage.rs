@@ -1,5 +1,6 @@
-//! Bytes that break the protocol, in every state of a session: each is answered with an error or a close, and
-//! afterwards the gatekeeper lives, is as small as before, owes nobody anything and serves as if nothing had been.
+//! Bytes that break the protocol, in every state of a session: each is answered with an error or a close,
+//! and afterwards the gatekeeper lives, is as small as before, owes nobody anything and serves as if
+//! nothing had been.
 
 mod support;
 
@@ -178,7 +179,8 @@ fn garbage(before_login: bool) -> Vec<Vec<u8>> {
             all.push(untagged(&[&code.to_be_bytes()[..], b"user"].concat()));
             all.push(untagged(&[&code.to_be_bytes()[..], b"\0\0\0\0\0"].concat()));
         }
-        // Encryption is asked for and the handshake is already there: it must not be taken for the login's bytes.
+        // Encryption is asked for and the handshake is already there: it must not be taken for the login's
+        // bytes.
         all.push([untagged(&80_877_103_u32.to_be_bytes()), startup(OPEN)].concat());
     }
     // The answers to a challenge have a tag, so these are for both.

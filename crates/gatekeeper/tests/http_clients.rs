@@ -1,9 +1,9 @@
-//! Real clients, unmodified, through the gate for HTTP, in front of a real server (Go's): in the clear, where the gate
-//! speaks HTTP/1.1 to it, and with TLS on both sides, where they agree on HTTP/2.
+//! Real clients, unmodified, through the gate for HTTP, in front of a real server (Go's): in the clear,
+//! where the gate speaks HTTP/1.1 to it, and with TLS on both sides, where they agree on HTTP/2.
 //!
-//! Each client's checks are a program of its own under `tests/clients`, which prints one line per check and stops at the
-//! first that fails. With `GATEKEEPER_TEST_DIRECT=1` the clients talk to the server itself: every test must pass so. A
-//! client that is not installed fails its test: `make setup` installs it.
+//! Each client's checks are a program of its own under `tests/clients`, which prints one line per check and
+//! stops at the first that fails. With `GATEKEEPER_TEST_DIRECT=1` the clients talk to the server itself:
+//! every test must pass so. A client that is not installed fails its test: `make setup` installs it.
 
 // Helpers of tests panic as tests do; clippy only knows functions marked as tests.
 #![allow(clippy::panic)]

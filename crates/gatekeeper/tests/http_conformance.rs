@@ -1,5 +1,6 @@
-//! What others say HTTP/2 has to be: h2spec's cases (RFC 9113, RFC 7541) against the gate as a user runs it, in the clear and
-//! with TLS. What fails must be listed here with its reason, and what is listed must fail.
+//! What others say HTTP/2 has to be: h2spec's cases (RFC 9113, RFC 7541) against the gate as a user runs
+//! it, in the clear and with TLS. What fails must be listed here with its reason, and what is listed must
+//! fail.
 
 // Helpers of tests panic as tests do; clippy only knows functions marked as tests.
 #![allow(clippy::panic)]
@@ -17,8 +18,9 @@ use support::{Gate, build, target_directory, tests_directory};
 
 /// The cases that fail, by their sentence.
 const FAILING: [&str; 1] = [
-    // Where HTTP/1.1 is served as well, what isn't HTTP/2's preface may be a request of HTTP/1.1. It is answered as a bad one,
-    // with 400, and its connection is closed; h2spec takes the answer for a frame. With TLS, where h2 was agreed on, too.
+    // Where HTTP/1.1 is served as well, what isn't HTTP/2's preface may be a request of HTTP/1.1. It is
+    // answered as a bad one, with 400, and its connection is closed; h2spec takes the answer for a frame.
+    // With TLS, where h2 was agreed on, too.
     "Sends invalid connection preface",
 ];
 /// As many cases as this version has, strict ones too.
@@ -42,8 +44,8 @@ async fn run(lines: &[String], arguments: &[&str]) {
     let gate = Gate::start(origin.address.port(), &[&["protocol = \"http\"".to_owned()], lines].concat());
     let ran = Command::new(h2spec())
         .args(["--host", "localhost", "--port", &gate.port().to_string(), "--strict", "--timeout", "30"])
-        // Where the service hears a request to its end before it answers: an answer in the middle of what a case sends would
-        // end the stream in its own way.
+        // Where the service hears a request to its end before it answers: an answer in the middle of what a
+        // case sends would end the stream in its own way.
         .args(["--path", "/sum"])
         .args(arguments)
         .output()

@@ -1,6 +1,7 @@
-//! What goes away in front of the gate for HTTP and behind it: servers that are killed, stand still or break off, and clients
-//! that leave in every state of a request. Afterwards nothing may be left of them: no load, nobody in the queue or in flight,
-//! no connection that nobody uses, and the gate serves. Each with a service that is spoken to in HTTP/1.1, and in HTTP/2.
+//! What goes away in front of the gate for HTTP and behind it: servers that are killed, stand still or
+//! break off, and clients that leave in every state of a request. Afterwards nothing may be left of them:
+//! no load, nobody in the queue or in flight, no connection that nobody uses, and the gate serves. Each
+//! with a service that is spoken to in HTTP/1.1, and in HTTP/2.
 
 // Helpers of tests panic as tests do; clippy only knows functions marked as tests.
 #![allow(clippy::panic)]
@@ -23,7 +24,8 @@ use support::{Gate, until};
 
 /// Anything that takes longer has failed.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// For how many seconds a server stands still, unless `GATEKEEPER_TEST_STALL` says so: long enough for newcomers to go first.
+/// For how many seconds a server stands still, unless `GATEKEEPER_TEST_STALL` says so: long enough for
+/// newcomers to go first.
 const STALL: u64 = 6;
 /// For how long a request may wait at most.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(30);

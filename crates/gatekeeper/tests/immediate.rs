@@ -1,6 +1,6 @@
-//! Who holds what others wait for is charged but never queued: a session that is pinned by an advisory lock, and
-//! whoever ends a prepared transaction. Each answer here comes while others provably wait, and who would have waited
-//! with them would have waited for good.
+//! Who holds what others wait for is charged but never queued: a session that is pinned by an advisory
+//! lock, and whoever ends a prepared transaction. Each answer here comes while others provably wait, and
+//! who would have waited with them would have waited for good.
 
 mod gate;
 mod support;

@@ -1,5 +1,5 @@
-//! Server connections that are lost: at rest, in a transaction, with a statement or a COMMIT unanswered, and with a
-//! session's own state. The client hears what is known, once, and goes on where it can.
+//! Server connections that are lost: at rest, in a transaction, with a statement or a COMMIT unanswered,
+//! and with a session's own state. The client hears what is known, once, and goes on where it can.
 
 mod gate;
 mod support;
@@ -182,8 +182,8 @@ fn a_session_that_ends_with_its_connection_hears_whether_its_statement_was_done(
     scene.until_blocked();
     scene.terminate("wait_event_type = 'Lock'");
     assert_eq!(ended.answers(), "F(57P01) closed");
-    // An impatient end of the gate cuts off what runs, and may have time for a last word. What is in a transaction is
-    // rolled back; of the rest nobody knows.
+    // An impatient end of the gate cuts off what runs, and may have time for a last word. What is in a
+    // transaction is rolled back; of the rest nobody knows.
     cut.send(&query("INSERT INTO t VALUES (2)"));
     scene.until_blocked();
     open.run("BEGIN");
@@ -201,8 +201,8 @@ fn a_session_that_ends_with_its_connection_hears_whether_its_statement_was_done(
     assert_eq!(lock.column("SELECT a FROM t"), ["2"]);
 }
 
-/// A server that lets everybody in and answers each query with nothing; one that says `last` hears in the same write that
-/// the server shuts down.
+/// A server that lets everybody in and answers each query with nothing; one that says `last` hears in the
+/// same write that the server shuts down.
 fn closing_server(status: u8) -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     let port = listener.local_addr().expect("it has an address").port();

@@ -16,7 +16,8 @@ async fn what_would_have_waited_for_a_connection_runs_at_once_and_is_told() {
         [session(&server, &gate).await, session(&server, &gate).await, session(&server, &gate).await];
 
     holder.batch_execute("BEGIN; SELECT 1").await.expect("the transaction begins");
-    // With one connection, which the open transaction holds, the next would wait and the one after be refused.
+    // With one connection, which the open transaction holds, the next would wait and the one after be
+    // refused.
     waiter.batch_execute("SELECT 2").await.expect("it runs at once");
     refused.batch_execute("SELECT 3").await.expect("it runs at once");
     let status = gate.status();

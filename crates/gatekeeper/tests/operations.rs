@@ -1,5 +1,5 @@
-//! What an operator does with a running gatekeeper in front of a real PostgreSQL: looks at what it has learned, scrapes
-//! it, and ends it.
+//! What an operator does with a running gatekeeper in front of a real PostgreSQL: looks at what it has
+//! learned, scrapes it, and ends it.
 
 // Helpers of tests panic as tests do; clippy only knows functions marked as tests.
 #![allow(clippy::panic)]

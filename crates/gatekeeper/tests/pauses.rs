@@ -1,5 +1,6 @@
-//! Clients that pause within a batch of the extended protocol, without a Sync or a Flush: to wait for an error that the
-//! server would already have sent, or to think. What they have sent is forwarded, and nobody is charged for the pause.
+//! Clients that pause within a batch of the extended protocol, without a Sync or a Flush: to wait for an
+//! error that the server would already have sent, or to think. What they have sent is forwarded, and nobody
+//! is charged for the pause.
 
 mod gate;
 mod support;

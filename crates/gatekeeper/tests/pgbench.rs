@@ -29,7 +29,8 @@ fn run(stack: &Stack, arguments: &[&str]) {
     let total = CLIENTS * TRANSACTIONS;
     let processed = format!("number of transactions actually processed: {total}/{total}");
     assert!(printed.contains(&processed), "{arguments:?}: {printed}");
-    // Servers before version 15 don't print this line; there a failure ends the client, hence the count above.
+    // Servers before version 15 don't print this line; there a failure ends the client, hence the count
+    // above.
     if printed.contains("number of failed transactions") {
         assert!(printed.contains("number of failed transactions: 0 ("), "{arguments:?}: {printed}");
     }

@@ -1,5 +1,5 @@
-//! The extended protocol with few server connections behind it: statements that outlive their batch, names that belong
-//! to a session, several batches in one write, and what needs no server connection at all.
+//! The extended protocol with few server connections behind it: statements that outlive their batch, names
+//! that belong to a session, several batches in one write, and what needs no server connection at all.
 
 mod gate;
 mod support;

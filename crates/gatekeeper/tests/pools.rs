@@ -1,5 +1,5 @@
-//! Several users and databases on one gate: each has a pool of its own, nothing is mixed, and the budget of server
-//! connections holds for all of them together.
+//! Several users and databases on one gate: each has a pool of its own, nothing is mixed, and the budget of
+//! server connections holds for all of them together.
 
 mod gate;
 mod support;

@@ -157,8 +157,8 @@ fn what_follows_a_refused_transaction_in_the_same_message_is_served() {
 
 #[test]
 fn a_statement_inside_an_open_transaction_is_never_refused() {
-    // A request of a type not yet known may not have the last connection, and the gate knows that a transaction waits for
-    // its client only after the client does.
+    // A request of a type not yet known may not have the last connection, and the gate knows that a
+    // transaction waits for its client only after the client does.
     let scene = Scene::start("open_transaction", &["connections = 2", "queue_max = 0", "long_limit = 0"]);
     let [mut first, mut second, mut third] = scene.clients();
     first.hold();

@@ -1,5 +1,5 @@
-//! A running gatekeeper reads its configuration again, in front of a real PostgreSQL and under load, and a restarted one
-//! knows what it had learned.
+//! A running gatekeeper reads its configuration again, in front of a real PostgreSQL and under load, and a
+//! restarted one knows what it had learned.
 
 // Helpers of tests panic as tests do; clippy only knows functions marked as tests.
 #![allow(clippy::panic)]

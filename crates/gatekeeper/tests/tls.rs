@@ -1,5 +1,5 @@
-//! TLS with clients: how it begins, what the modes demand, certificates of clients, cancel requests; by raw bytes and by
-//! `psql`.
+//! TLS with clients: how it begins, what the modes demand, certificates of clients, cancel requests; by raw
+//! bytes and by `psql`.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests fails like a test")]
 
@@ -89,7 +89,8 @@ fn ssl_request() -> Vec<u8> {
     request.to_vec()
 }
 
-/// Sends something in the clear, and returns the byte that comes back, or nothing at the end of the connection.
+/// Sends something in the clear, and returns the byte that comes back, or nothing at the end of the
+/// connection.
 fn ask(socket: &mut TcpStream, bytes: &[u8]) -> String {
     use std::io::{Read as _, Write as _};
     socket.write_all(bytes).unwrap();

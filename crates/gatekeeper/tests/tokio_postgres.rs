@@ -1,5 +1,6 @@
-//! tokio-postgres through the gatekeeper in transaction mode: pipelines from one client, transactions, prepared
-//! statements, portals, COPY both ways, cancel, and a hundred clients over four server connections.
+//! tokio-postgres through the gatekeeper in transaction mode: pipelines from one client, transactions,
+//! prepared statements, portals, COPY both ways, cancel, and a hundred clients over four server
+//! connections.
 
 // Helpers of tests panic as tests do; clippy only knows functions marked as tests.
 #![allow(clippy::panic)]

@@ -10,9 +10,9 @@
 //! | `/types` | the learned table, as JSON ([`TypesReport`]); `?gate=NAME` for one gate |
 //! | `/gates/NAME` | what can be changed of a gate, as JSON ([`GateSettings`]); `PATCH` changes it (`admin/change.rs`) |
 //!
-//! Over TCP it asks nobody who they are as long as they only look, so it belongs on loopback. Changes are taken over a Unix
-//! socket, whose file says who may open it, or with a token. At most [`CONNECTIONS_MAX`] connections are served at once
-//! at each of both; one that sends no request for [`IDLE_MAX`] is closed.
+//! Over TCP it asks nobody who they are as long as they only look, so it belongs on loopback. Changes are
+//! taken over a Unix socket, whose file says who may open it, or with a token. At most [`CONNECTIONS_MAX`]
+//! connections are served at once at each of both; one that sends no request for [`IDLE_MAX`] is closed.
 
 use std::collections::VecDeque;
 use std::io;

@@ -1,15 +1,17 @@
-//! The driver of one gate: it owns an [`admission::Gate`] (or, observing, the shadow of one), tells it the time, wakes
-//! those whom it dispatches or refuses, and hands its events to the observer. It decides nothing.
+//! The driver of one gate: it owns an [`admission::Gate`] (or, observing, the shadow of one), tells it the
+//! time, wakes those whom it dispatches or refuses, and hands its events to the observer. It decides
+//! nothing.
 //!
 //! # Concurrency
 //!
-//! One mutex guards the gate, the observer and the table of those who wait. It is held for the few microseconds of one
-//! decision and never across an await. Wake-ups are collected under the lock and sent after it. A ticket has one owner
-//! at any time: the `Waiting` future while it is queued, then the `Permit`; both give it back when dropped, so that
-//! a session that ends in any way leaks neither capacity nor a place in the queue.
+//! One mutex guards the gate, the observer and the table of those who wait. It is held for the few
+//! microseconds of one decision and never across an await. Wake-ups are collected under the lock and sent
+//! after it. A ticket has one owner at any time: the `Waiting` future while it is queued, then the
+//! `Permit`; both give it back when dropped, so that a session that ends in any way leaks neither capacity
+//! nor a place in the queue.
 //!
-//! The timer task sleeps until the gate's next timeout. A new, earlier timeout wakes it; timeouts are honored to
-//! `TIMER_RESOLUTION`, so that a busy gate doesn't wake the task for every request.
+//! The timer task sleeps until the gate's next timeout. A new, earlier timeout wakes it; timeouts are
+//! honored to `TIMER_RESOLUTION`, so that a busy gate doesn't wake the task for every request.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -36,8 +38,8 @@ mod decider;
 
 use decider::Decider;
 
-/// How late a timeout may be served. Finer buys nothing (the runtime's own timer ticks in milliseconds) and costs a
-/// wake-up per request.
+/// How late a timeout may be served. Finer buys nothing (the runtime's own timer ticks in milliseconds) and
+/// costs a wake-up per request.
 const TIMER_RESOLUTION: Duration = Duration::from_millis(1);
 
 /// Nothing is armed.
@@ -167,8 +169,8 @@ impl Driver {
         Client { driver: Arc::clone(self), id }
     }
 
-    /// So many connections of this pool exist. Called with the pool's lock held: pool first, then gate, never the
-    /// other way round.
+    /// So many connections of this pool exist. Called with the pool's lock held: pool first, then gate,
+    /// never the other way round.
     pub fn set_pool(&self, pool: PoolId, connections: u32) {
         self.change(|gate, now| gate.set_pool(now, pool, connections));
     }
@@ -311,13 +313,14 @@ impl Driver {
         result
     }
 
-    /// Makes sure that the timer task wakes for the gate's next timeout. Called with the lock held, so that two
-    /// callers can't undo one another's.
+    /// Makes sure that the timer task wakes for the gate's next timeout. Called with the lock held, so that
+    /// two callers can't undo one another's.
     fn arm(&self, gate: &Decider, now: Instant) {
         let Some(next) = gate.next_timeout() else { return };
         let earliest = now.after(TIMER_RESOLUTION);
         let next = next.max(earliest).as_nanos();
-        // An alarm that is at most one resolution early is as good: it finds nothing to do and arms itself again.
+        // An alarm that is at most one resolution early is as good: it finds nothing to do and arms itself
+        // again.
         if next.saturating_add(1) < self.armed.load(Ordering::Acquire) {
             self.armed.store(next, Ordering::Release);
             self.rearm.notify_one();
@@ -410,8 +413,9 @@ impl Drop for Waiting {
         if self.driver.leave(ticket) {
             return;
         }
-        // The verdict is under way to a receiver that nobody polls any more. The send follows the lock's release, so
-        // closing the channel decides who owns a dispatched ticket: what arrived is ours to end.
+        // The verdict is under way to a receiver that nobody polls any more. The send follows the lock's
+        // release, so closing the channel decides who owns a dispatched ticket: what arrived is ours to
+        // end.
         self.verdict.close();
         if !matches!(self.verdict.try_recv(), Ok(Err(_))) {
             self.driver.change(|gate, now| gate.complete(now, ticket, UNUSED));

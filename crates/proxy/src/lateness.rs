@@ -1,16 +1,16 @@
 //! Whether a gate keeps up with its own clients, and what it does when it doesn't.
 //!
-//! A gate whose processor is short reads what has waited too long, and answers clients that have gone. Refusing
-//! doesn't help: to read a head and to answer it is half of what passing it on takes. So what can't be
-//! served has to cost nearly nothing, and is left where it is: newcomers in the kernel's queue, which is
-//! made short meanwhile and turns the rest away by itself. Of those who are there already some are answered
-//! for the last time, so that they become newcomers; and where they ask for far too much, connections are
-//! closed before anything is read of what they ask (one for every [`ANSWERED`] that are served is answered
-//! instead). A gate for PostgreSQL closes no session: what begins outside of a transaction is refused by an
-//! error.
+//! A gate whose processor is short reads what has waited too long, and answers clients that have gone.
+//! Refusing doesn't help: to read a head and to answer it is half of what passing it on takes. So what
+//! can't be served has to cost nearly nothing, and is left where it is: newcomers in the kernel's queue,
+//! which is made short meanwhile and turns the rest away by itself. Of those who are there already some are
+//! answered for the last time, so that they become newcomers; and where they ask for far too much,
+//! connections are closed before anything is read of what they ask (one for every [`ANSWERED`] that are
+//! served is answered instead). A gate for PostgreSQL closes no session: what begins outside of a
+//! transaction is refused by an error.
 //!
-//! `stamp` measures, `controller` decides, and this is what the listener and all connections of a gate share. Nothing of it
-//! is locked where requests pass.
+//! `stamp` measures, `controller` decides, and this is what the listener and all connections of a gate
+//! share. Nothing of it is locked where requests pass.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -30,8 +30,8 @@ use crate::clock::Clock;
 
 /// How often the gate looks at itself: the kernel's usual period of a quota.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// One of what is left out is answered for so many that are served: an answer takes about half of what passing a request on
-/// takes, so that they take a twentieth of the processor together.
+/// One of what is left out is answered for so many that are served: an answer takes about half of what
+/// passing a request on takes, so that they take a twentieth of the processor together.
 const ANSWERED: u64 = 10;
 /// At most one line in the log per this time, and in time again is only who was it for so long.
 const LOG_PERIOD: Duration = Duration::from_secs(10);
@@ -86,7 +86,8 @@ struct Inner {
 /// What is shown of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LatenessView {
-    /// Whether the gate is late: who asked lately had to wait for longer than 20 ms on average until they were read.
+    /// Whether the gate is late: who asked lately had to wait for longer than 20 ms on average until they
+    /// were read.
     pub is_late: bool,
     /// How long those who asked lately waited until they were read, on average.
     pub delay: Duration,

@@ -1,8 +1,8 @@
 //! What a gate has learned, as a document: so that a restarted gate isn't cold.
 //!
-//! JSON, a few hundred bytes for each type: the figures of [`admission::Learned`] and the type's label, which holds no
-//! literal of any statement. What is no such document (damaged, of another program, of a version that isn't known) is
-//! said to be none; single types that make no sense are left out.
+//! JSON, a few hundred bytes for each type: the figures of [`admission::Learned`] and the type's label,
+//! which holds no literal of any statement. What is no such document (damaged, of another program, of a
+//! version that isn't known) is said to be none; single types that make no sense are left out.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};

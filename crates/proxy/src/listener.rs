@@ -65,8 +65,8 @@ pub(crate) struct Listener {
 
 #[derive(Debug)]
 enum Socket {
-    /// Not the runtime's own listener, which registers with the poller whoever it accepts: half of what a newcomer costs who
-    /// has gone.
+    /// Not the runtime's own listener, which registers with the poller whoever it accepts: half of what a
+    /// newcomer costs who has gone.
     Tcp(AsyncFd<net::TcpListener>),
     Unix(UnixListener, SocketFile),
 }
@@ -83,9 +83,9 @@ impl Drop for SocketFile {
 }
 
 impl Listener {
-    /// Listens. Of a name with several addresses the first that can be had is taken. A Unix socket is open to every
-    /// user of the machine, as PostgreSQL's is: the server asks for the password. A socket file that nobody listens
-    /// on any more is replaced.
+    /// Listens. Of a name with several addresses the first that can be had is taken. A Unix socket is open
+    /// to every user of the machine, as PostgreSQL's is: the server asks for the password. A socket file
+    /// that nobody listens on any more is replaced.
     ///
     /// # Errors
     /// The system's, such as "address in use".
@@ -113,9 +113,9 @@ impl Listener {
         }
     }
 
-    /// Runs `serve` for every client in a task of its own, within `bounds` as they are then (more are closed at once),
-    /// until `shutdown` drains. Then no more clients come in, and those that are there have their time to
-    /// finish; who hasn't by then is cut off.
+    /// Runs `serve` for every client in a task of its own, within `bounds` as they are then (more are
+    /// closed at once), until `shutdown` drains. Then no more clients come in, and those that are there
+    /// have their time to finish; who hasn't by then is cut off.
     pub(crate) async fn serve<F>(
         self,
         bounds: impl Fn() -> Bounds,
@@ -128,8 +128,9 @@ impl Listener {
         let mut log = Throttle::default();
         let (mut at_once, mut kept) = (0, BACKLOG);
         loop {
-            // Nothing of this is counted by the runtime where a socket is ready at once: as long as newcomers are there who aren't let
-            // in, nobody else would have a turn on this thread. (Not within `next`, which would tell that there are none.)
+            // Nothing of this is counted by the runtime where a socket is ready at once: as long as
+            // newcomers are there who aren't let in, nobody else would have a turn on this thread. (Not
+            // within `next`, which would tell that there are none.)
             consume_budget().await;
             if at_once >= self.lateness.at_once() {
                 at_once = 0;
@@ -182,8 +183,8 @@ impl Listener {
         clients.shutdown().await;
     }
 
-    /// Those who have connected until now. The listener is closed then. (The kernel is asked, and not the runtime, which
-    /// may not have heard of the last ones yet.)
+    /// Those who have connected until now. The listener is closed then. (The kernel is asked, and not the
+    /// runtime, which may not have heard of the last ones yet.)
     fn backlog(self) -> Vec<Stream> {
         let mut streams = Vec::new();
         // An error is that there are no more, or that none can be had: the end of it in any case.
@@ -246,8 +247,8 @@ impl Listener {
     }
 }
 
-/// Waits until all tasks that are ready now have run, as far as this thread's are concerned. (The runtime's own `yield_now`
-/// comes back as soon as the poller was asked.)
+/// Waits until all tasks that are ready now have run, as far as this thread's are concerned. (The runtime's
+/// own `yield_now` comes back as soon as the poller was asked.)
 async fn behind_all_others() {
     let mut has_waited = false;
     poll_fn(|context| {
@@ -281,7 +282,8 @@ async fn bind_tcp(address: &Address, keepalive: &Keepalive) -> io::Result<net::T
     let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
     for local in address.resolve().await? {
         let socket = if local.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        // Lets a restarted gatekeeper listen although old connections linger; it doesn't let two listen at once.
+        // Lets a restarted gatekeeper listen although old connections linger; it doesn't let two listen at
+        // once.
         socket.set_reuseaddr(true)?;
         // Before it listens: who connects in between would take nothing over.
         keepalive.set(&SockRef::from(&socket))?;
@@ -298,7 +300,8 @@ async fn bind_unix(path: &Path) -> io::Result<Socket> {
     Ok(Socket::Unix(listener, file))
 }
 
-/// Listens on a Unix socket that those may open whom `mode` allows. One that nobody listens on any more is replaced.
+/// Listens on a Unix socket that those may open whom `mode` allows. One that nobody listens on any more is
+/// replaced.
 pub(crate) async fn bind_socket(path: &Path, mode: u32) -> io::Result<(UnixListener, SocketFile)> {
     let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None)?;
     let address = socket2::SockAddr::unix(path)?;

@@ -1,10 +1,11 @@
 //! The metrics: declared once, each with its name, labels, unit, meaning and where its value comes from.
 //!
-//! `/metrics` reads the state of every gate once per scrape and writes it through these declarations, so nothing is
-//! counted twice and a request pays for no metric. The page `docs/reference/metrics.md` is generated from them.
+//! `/metrics` reads the state of every gate once per scrape and writes it through these declarations, so
+//! nothing is counted twice and a request pays for no metric. The page `docs/reference/metrics.md` is
+//! generated from them.
 //!
-//! **Bounds.** At most `metrics_types_max` types have series of their own (`metrics/shown.rs`), under a short id. The others
-//! count for `other`, so that all add up.
+//! **Bounds.** At most `metrics_types_max` types have series of their own (`metrics/shown.rs`), under a
+//! short id. The others count for `other`, so that all add up.
 
 use std::fmt::{self, Write as _};
 

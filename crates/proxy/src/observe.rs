@@ -1,12 +1,14 @@
 //! Events into tables: what each request type did, counted, and how long it waited and ran.
 //!
-//! The driver of a gate owns an [`Observer`] inside its mutex and hands it every event of the gate. So recording must be
-//! cheap: one lookup, a few additions (35 ns with 1000 types), and no allocation for a type that is known. Nothing is logged here either, as a
-//! log is I/O under a lock: what is worth a line waits in [`Observer::take_changes`] until the lock is free.
+//! The driver of a gate owns an [`Observer`] inside its mutex and hands it every event of the gate. So
+//! recording must be cheap: one lookup, a few additions (35 ns with 1000 types), and no allocation for a
+//! type that is known. Nothing is logged here either, as a log is I/O under a lock: what is worth a line
+//! waits in [`Observer::take_changes`] until the lock is free.
 //!
-//! **Bounds.** At most `types_max` types (and one more, for the moment between the arrival of a new type and the gate's
-//! forgetting of an old one), the least recently used going to `other` with everything that it counted. A type takes
-//! 8 KB, nearly all of it two histograms (see `observe/times.rs`), so `types_max = 1000` takes 8 MB.
+//! **Bounds.** At most `types_max` types (and one more, for the moment between the arrival of a new type
+//! and the gate's forgetting of an old one), the least recently used going to `other` with everything that
+//! it counted. A type takes 8 KB, nearly all of it two histograms (see `observe/times.rs`), so `types_max =
+//! 1000` takes 8 MB.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -164,7 +166,8 @@ pub struct Counts {
     pub succeeded: u64,
     /// Completed with a failure.
     pub failed: u64,
-    /// Completed with a failure because of others in flight: a deadlock, or a transaction that couldn't be serialized.
+    /// Completed with a failure because of others in flight: a deadlock, or a transaction that couldn't be
+    /// serialized.
     pub conflicted: u64,
     /// Completed after the client had left.
     pub canceled: u64,
@@ -315,13 +318,14 @@ impl Observer {
         }
     }
 
-    /// Whether this type has a row of its own; then it also counts as used. Asking spares making a name in vain.
+    /// Whether this type has a row of its own; then it also counts as used. Asking spares making a name in
+    /// vain.
     pub fn knows(&mut self, request_type: RequestType) -> bool {
         self.types.get(&request_type).is_some()
     }
 
-    /// Remembers the name of a type. Call it before the type's request arrives; when the type is known it costs one
-    /// lookup, when it is new a walk over all (some microseconds).
+    /// Remembers the name of a type. Call it before the type's request arrives; when the type is known it
+    /// costs one lookup, when it is new a walk over all (some microseconds).
     pub fn describe(&mut self, name: &TypeName) {
         if self.knows(name.key) {
             return;
@@ -351,8 +355,8 @@ impl Observer {
         self.types.peek(&request_type).map(|entry| Arc::clone(&entry.label))
     }
 
-    /// The label of a type, with its key behind it if another type has that label: where a label is cut, two types may
-    /// look alike, but two series of a metric must not.
+    /// The label of a type, with its key behind it if another type has that label: where a label is cut,
+    /// two types may look alike, but two series of a metric must not.
     fn unique_label(&self, name: &TypeName) -> Arc<str> {
         let is_taken = &*name.label == OTHER || self.types.iter().any(|(_, entry)| entry.label == name.label);
         if is_taken { format!("{} #{:016x}", name.label, name.row.0).into() } else { Arc::clone(&name.label) }
@@ -429,8 +433,8 @@ impl Observer {
         }
     }
 
-    /// One row for each type, and one for `other` if it counted anything. It reads all histograms, about 0.5 µs a
-    /// type, so ask seldom: the gate's lock is held meanwhile.
+    /// One row for each type, and one for `other` if it counted anything. It reads all histograms, about
+    /// 0.5 µs a type, so ask seldom: the gate's lock is held meanwhile.
     pub fn table(&self) -> Vec<TypeRow> {
         let known = self.types.iter().map(|(key, entry)| entry.row(Some(*key)));
         let other = (self.other.counts != Counts::default()).then(|| self.other.row(None));
@@ -454,7 +458,8 @@ impl Observer {
         self.row_of(request_type).0
     }
 
-    /// The same, and whether it is the type's own: in a row with others its lane and its work are some of several.
+    /// The same, and whether it is the type's own: in a row with others its lane and its work are some of
+    /// several.
     fn row_of(&mut self, request_type: RequestType) -> (&mut Entry, bool) {
         let row = if self.elsewhere.is_empty() { None } else { self.elsewhere.peek(&request_type) };
         let entry = self.types.get_mut(row.unwrap_or(&request_type)).unwrap_or(&mut self.other);
@@ -570,7 +575,8 @@ impl Entry {
     }
 }
 
-/// The share of each row in the work of all, in the order of the rows: of expected work where any was completed.
+/// The share of each row in the work of all, in the order of the rows: of expected work where any was
+/// completed.
 pub fn shares(rows: &[TypeRow]) -> Vec<f64> {
     let total: f64 = rows.iter().map(|row| row.counts.work.as_millis_f64()).sum();
     let share = |row: &TypeRow| if total > 0.0 { row.counts.work.as_millis_f64() / total } else { 0.0 };

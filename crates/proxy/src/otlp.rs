@@ -1,9 +1,10 @@
-//! Spans on their way to a collector: OTLP over HTTP, in its JSON form (opentelemetry.io, OTLP specification 1.x).
+//! Spans on their way to a collector: OTLP over HTTP, in its JSON form (opentelemetry.io, OTLP
+//! specification 1.x).
 //!
-//! Whoever serves a request never waits for the collector: a span for which there is no room is lost, and counted in the
-//! log. What has gathered for `EVERY`, or `BATCH_MAX` spans, goes out as one message over a connection of its own; a
-//! message that isn't taken within `SEND_MAX` is lost as a whole. Nothing is sent again: a collector that is down shall
-//! not find a backlog.
+//! Whoever serves a request never waits for the collector: a span for which there is no room is lost, and
+//! counted in the log. What has gathered for `EVERY`, or `BATCH_MAX` spans, goes out as one message over a
+//! connection of its own; a message that isn't taken within `SEND_MAX` is lost as a whole. Nothing is sent
+//! again: a collector that is down shall not find a backlog.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -78,7 +79,8 @@ impl std::fmt::Debug for Item {
 }
 
 impl Exporter {
-    /// Sends to a collector, from a task of its own, until the last clone is gone. `gate`: whose spans these are.
+    /// Sends to a collector, from a task of its own, until the last clone is gone. `gate`: whose spans
+    /// these are.
     pub fn start(collector: Address, gate: &str) -> Self {
         let (items, waiting) = mpsc::channel(SPANS_MAX);
         let lost = Arc::new(AtomicU64::new(0));

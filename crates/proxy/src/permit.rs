@@ -51,8 +51,8 @@ impl Permit {
         self.end(Completion { outcome, upstream_time });
     }
 
-    /// The request goes on, but its right to be in flight ends, after the service was busy with it for `upstream_time`. How long it will
-    /// have taken in the end nobody sees.
+    /// The request goes on, but its right to be in flight ends, after the service was busy with it for
+    /// `upstream_time`. How long it will have taken in the end nobody sees.
     pub(crate) fn cut_short(mut self, outcome: Outcome, upstream_time: Duration) {
         self.driver.change(|gate, _| gate.cut_short(self.ticket));
         self.end(Completion { outcome, upstream_time });
@@ -76,7 +76,8 @@ impl Permit {
         expected.map_or(Duration::ZERO, |work| Duration::from_nanos(work.as_nanos()))
     }
 
-    /// The client has left; the service may still be busy with what it asked for. The gate learns after how long a wait clients leave.
+    /// The client has left; the service may still be busy with what it asked for. The gate learns after how
+    /// long a wait clients leave.
     pub(crate) fn left(&self) {
         self.driver.change(|gate, now| gate.cancel(now, self.ticket));
     }

@@ -1,8 +1,8 @@
 //! A number of places that can be changed while they are taken: a reload raises or lowers a bound under load.
 //!
-//! A semaphore and the account of how many permits there are. More places are there at once. Fewer are taken away as
-//! they become free: nobody loses the place that he has, and nobody new comes in until enough have left. Whoever waits
-//! is served in the order of asking.
+//! A semaphore and the account of how many permits there are. More places are there at once. Fewer are
+//! taken away as they become free: nobody loses the place that he has, and nobody new comes in until enough
+//! have left. Whoever waits is served in the order of asking.
 
 use std::sync::Arc;
 

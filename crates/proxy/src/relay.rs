@@ -1,7 +1,8 @@
 //! A waker that wakes whoever is there now.
 //!
-//! What is woken by a connection may change from request to request. Where a waker is kept, it is better one that stays: it isn't
-//! cloned and given back each time, and who had the connection before isn't called for what concerns him no longer.
+//! What is woken by a connection may change from request to request. Where a waker is kept, it is better
+//! one that stays: it isn't cloned and given back each time, and who had the connection before isn't called
+//! for what concerns him no longer.
 
 use std::mem;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! Observing without touching: a gate in virtual time that says what would have waited and been refused.
 //!
-//! Every request really runs at once. The shadow is told of it, decides as a gate with the same policy would, and keeps
-//! a life of its own for it: what really happened `x` after the request's arrival happens in the shadow `x` after the
-//! shadow dispatched it.
+//! Every request really runs at once. The shadow is told of it, decides as a gate with the same policy
+//! would, and keeps a life of its own for it: what really happened `x` after the request's arrival happens
+//! in the shadow `x` after the shadow dispatched it.
 //!
 //! ```text
 //!             arrives      idle  resumes    ends
@@ -11,19 +11,21 @@
 //!                              dispatched   idle  resumes    ends
 //! ```
 //!
-//! So the shadow's connection and load are held for as long as the request would have held them, a transaction's pauses
-//! included. A client that leaves while its request still waits in the shadow leaves the shadow's queue at that moment.
+//! So the shadow's connection and load are held for as long as the request would have held them, a
+//! transaction's pauses included. A client that leaves while its request still waits in the shadow leaves
+//! the shadow's queue at that moment.
 //!
-//! **Virtual time is exact.** Whatever is due is done at the instant when it was due, in order, before anything newer; how
-//! late a timer is or how often anybody looks changes nothing.
+//! **Virtual time is exact.** Whatever is due is done at the instant when it was due, in order, before
+//! anything newer; how late a timer is or how often anybody looks changes nothing.
 //!
-//! **Where it errs.** Upstream times are those of the uncontrolled service: under overload the gate would have shortened
-//! them, so the shadow waits too long rather than too short. It doesn't know which answers its clients would have given
-//! up on. Sessions that would have been pinned, or would have waited for a connection of their own user, aren't modeled:
-//! every connection can serve everybody.
+//! **Where it errs.** Upstream times are those of the uncontrolled service: under overload the gate would
+//! have shortened them, so the shadow waits too long rather than too short. It doesn't know which answers
+//! its clients would have given up on. Sessions that would have been pinned, or would have waited for a
+//! connection of their own user, aren't modeled: every connection can serve everybody.
 //!
-//! **Bounds.** A request that would have been refused is remembered as long as it really runs. Any other is held as long as the shadow's gate holds it (`queue_max`, `connections`) or it really runs;
-//! at most [`STEPS_MAX`] pauses of it are kept, later ones count as busy.
+//! **Bounds.** A request that would have been refused is remembered as long as it really runs. Any other is
+//! held as long as the shadow's gate holds it (`queue_max`, `connections`) or it really runs; at most
+//! [`STEPS_MAX`] pauses of it are kept, later ones count as busy.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -226,8 +228,8 @@ impl Shadow {
         self.next_number += 1;
     }
 
-    /// Does all that is due until `now`, each at its own instant; of the same instant, the gate's timeouts first. (The
-    /// gate promises that a timeout it has handled is not due any more.)
+    /// Does all that is due until `now`, each at its own instant; of the same instant, the gate's timeouts
+    /// first. (The gate promises that a timeout it has handled is not due any more.)
     fn advance(&mut self, now: Instant) {
         loop {
             let step_at = self.due.keys().next().map_or(NEVER, |(at, _)| *at);

@@ -77,8 +77,8 @@ impl Shutdown {
     }
 }
 
-/// What a task that waits again and again holds of it: it registers once, and while nothing has changed looking again
-/// costs one load.
+/// What a task that waits again and again holds of it: it registers once, and while nothing has changed
+/// looking again costs one load.
 pub(crate) struct Ending {
     phase: watch::Receiver<Phase>,
     reached: Phase,

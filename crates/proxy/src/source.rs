@@ -1,7 +1,7 @@
 //! Where a connection comes from, as far as fairness is concerned.
 //!
-//! IPv6 addresses count by their /64, the smallest network that is given to one customer. All processes on this machine
-//! that come by a Unix socket are one.
+//! IPv6 addresses count by their /64, the smallest network that is given to one customer. All processes on
+//! this machine that come by a Unix socket are one.
 
 use std::net::{IpAddr, Ipv6Addr};
 

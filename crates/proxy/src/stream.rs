@@ -1,7 +1,8 @@
-//! A byte stream to a client or to the protected service: TCP, a Unix socket, or TLS over TCP, behind one type.
+//! A byte stream to a client or to the protected service: TCP, a Unix socket, or TLS over TCP, behind one
+//! type.
 //!
-//! An enum and not a trait object: every byte of every statement passes here. TLS is boxed, because its state takes
-//! more than a kilobyte, which ten thousand clients in the clear shouldn't pay for.
+//! An enum and not a trait object: every byte of every statement passes here. TLS is boxed, because its
+//! state takes more than a kilobyte, which ten thousand clients in the clear shouldn't pay for.
 
 use std::fmt;
 use std::io;
@@ -21,11 +22,13 @@ pub(crate) use encrypted::Encrypted;
 /// When the kernel asks a silent peer whether it is still there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keepalive {
-    /// Silence before the first probe. Default 60 s: below the idle time-outs of common NATs and load balancers.
+    /// Silence before the first probe. Default 60 s: below the idle time-outs of common NATs and load
+    /// balancers.
     pub idle: Duration,
     /// Time between probes. Default 10 s.
     pub interval: Duration,
-    /// Unanswered probes before the connection counts as lost. Default 6: a dead peer is noticed within two minutes.
+    /// Unanswered probes before the connection counts as lost. Default 6: a dead peer is noticed within two
+    /// minutes.
     pub probes: u32,
 }
 
@@ -36,8 +39,8 @@ impl Default for Keepalive {
 }
 
 impl Keepalive {
-    /// Has a socket kept alive so, and without Nagle's delay, since messages are written whole. What a listening socket accepts
-    /// takes that over.
+    /// Has a socket kept alive so, and without Nagle's delay, since messages are written whole. What a
+    /// listening socket accepts takes that over.
     pub(crate) fn set(&self, socket: &SockRef<'_>) -> io::Result<()> {
         socket.set_tcp_nodelay(true)?;
         let settings =
@@ -81,7 +84,8 @@ impl Peer {
     }
 }
 
-/// Whether an IP address is this machine's own; `::ffff:127.0.0.1` is, which the standard library's test denies.
+/// Whether an IP address is this machine's own; `::ffff:127.0.0.1` is, which the standard library's test
+/// denies.
 pub(crate) fn ip_is_loopback(ip: IpAddr) -> bool {
     ip.to_canonical().is_loopback()
 }
@@ -142,7 +146,8 @@ impl Stream {
         }
     }
 
-    /// Reads what has arrived, without waiting. `Ok(0)` is the end of the stream, `WouldBlock` says that nothing came.
+    /// Reads what has arrived, without waiting. `Ok(0)` is the end of the stream, `WouldBlock` says that
+    /// nothing came.
     pub(crate) fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.try_read(buffer),
@@ -188,8 +193,9 @@ impl Stream {
 /// What of several slices is written as one.
 const GATHERED_MAX: usize = 2 * 1024;
 
-/// Writes slices as one if they are few bytes: one buffer costs the kernel 0.16 µs less than a list of them (`send` and
-/// `writev` over loopback, 3 µs), and to copy so few costs less than that. `None`: they are many.
+/// Writes slices as one if they are few bytes: one buffer costs the kernel 0.16 µs less than a list of them
+/// (`send` and `writev` over loopback, 3 µs), and to copy so few costs less than that. `None`: they are
+/// many.
 pub(crate) fn gathered<T>(slices: &[io::IoSlice<'_>], write: impl FnOnce(&[u8]) -> T) -> Option<T> {
     if let [one] = slices {
         return Some(write(one));

@@ -1,11 +1,12 @@
 //! TLS as an operator asks for it: modes, files, and what rustls makes of them.
 //!
-//! Towards clients a gate shows one certificate, or of several the one of the name that they ask for, and may ask for theirs ([`Acceptor`]); towards the server it follows the
-//! `sslmode` of PostgreSQL's own clients ([`Connector`]). Both are made from what the files hold, when
-//! the gate starts and at each reload; connections that stand keep what they were made with.
+//! Towards clients a gate shows one certificate, or of several the one of the name that they ask for, and
+//! may ask for theirs ([`Acceptor`]); towards the server it follows the `sslmode` of PostgreSQL's own
+//! clients ([`Connector`]). Both are made from what the files hold, when the gate starts and at each
+//! reload; connections that stand keep what they were made with.
 //!
-//! Sessions are never resumed, as PostgreSQL doesn't either: a resumed one would skip the look at a certificate, and
-//! connections here are long.
+//! Sessions are never resumed, as PostgreSQL doesn't either: a resumed one would skip the look at a
+//! certificate, and connections here are long.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -36,7 +37,8 @@ const HTTP: [&[u8]; 2] = [b"h2", HTTP_1];
 /// The one of them that can be upgraded.
 const HTTP_1: &[u8] = b"http/1.1";
 
-/// What a gate asks of its clients' connections. Unix sockets are exempt: their bytes never leave the machine.
+/// What a gate asks of its clients' connections. Unix sockets are exempt: their bytes never leave the
+/// machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DownstreamMode {
     /// TLS for who asks for it.
@@ -80,7 +82,8 @@ pub struct Downstream {
     pub mode: DownstreamMode,
     /// Who the gate is: the first to whoever asks for none of the others by name.
     pub identities: Vec<Identity>,
-    /// Who signs clients' certificates. One that is shown is verified whatever the mode; without this none is asked for.
+    /// Who signs clients' certificates. One that is shown is verified whatever the mode; without this none
+    /// is asked for.
     pub client_ca: Option<PathBuf>,
 }
 

@@ -1,16 +1,18 @@
-//! A trace: what a running gate was asked and did, in a compact file, so that it can be replayed in the laboratory.
+//! A trace: what a running gate was asked and did, in a compact file, so that it can be replayed in the
+//! laboratory.
 //!
 //! ```text
-//! file    = "GKTRACE" version(1 byte) block*          the first block holds the header, as JSON
-//! block   = length(u32) checksum(u32) payload          little-endian; the checksum is XXH3 of the payload
-//! payload = item*                                      of the others; times and tickets relative to the item before
+//! file    = "GKTRACE" version(1 byte) block*          the first block holds the header, as JSON block   =
+//! length(u32) checksum(u32) payload          little-endian; the checksum is XXH3 of the payload payload =
+//! item*                                      of the others; times and tickets relative to the item before
 //! item    = tag(1 byte) field*                         fields are LEB128 numbers; signed ones in zigzag
 //! ```
 //!
-//! Two or three items for each request, some ten bytes each: when it arrived, of which type, from which pool; when it was let
-//! in; how it ended, and how long the service was busy with it. Types have names, which are shapes of statements and never
-//! hold a literal. Each block can be read without those before it. A file that is cut off or damaged is read up to there
-//! and then said to be so, with the offset; no input panics, and nothing is allocated by a length that was only claimed.
+//! Two or three items for each request, some ten bytes each: when it arrived, of which type, from which
+//! pool; when it was let in; how it ended, and how long the service was busy with it. Types have names,
+//! which are shapes of statements and never hold a literal. Each block can be read without those before it.
+//! A file that is cut off or damaged is read up to there and then said to be so, with the offset; no input
+//! panics, and nothing is allocated by a length that was only claimed.
 //!
 //! `recorder` writes it while the gate runs, by `encoder`; `reader` reads it.
 

@@ -1,14 +1,16 @@
 //! Places that no single address can keep to itself.
 //!
-//! Somebody who opens connections and then says nothing holds a place with each until its time is up. Two rules keep him
-//! from holding up everybody else:
+//! Somebody who opens connections and then says nothing holds a place with each until its time is up. Two
+//! rules keep him from holding up everybody else:
 //!
-//! * of those that wait, the next is who comes from where fewest places are held; among equals, who came first;
-//! * a quarter of the places (from four on) is out of reach for an address that holds the other three, so that somebody
-//!   from elsewhere needn't wait until one of those ends.
+//! * of those that wait, the next is who comes from where fewest places are held; among equals, who came
+//!   first;
+//! * a quarter of the places (from four on) is out of reach for an address that holds the other three, so
+//!   that somebody from elsewhere needn't wait until one of those ends.
 //!
-//! A place is *free*, or *held* by a [`Turn`], which gives it back when dropped. Who waits stands in his source's line
-//! until he is called; from then on the place is his, and he gives it back even if he never comes for it ([`InLine`]).
+//! A place is *free*, or *held* by a [`Turn`], which gives it back when dropped. Who waits stands in his
+//! source's line until he is called; from then on the place is his, and he gives it back even if he never
+//! comes for it ([`InLine`]).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -21,8 +23,8 @@ use crate::source::Source;
 /// One place in so many is kept from an address that holds the others.
 const KEPT: u32 = 4;
 
-/// So many places. The number can change while they are held: more are there at once, fewer are reached as places are
-/// given back.
+/// So many places. The number can change while they are held: more are there at once, fewer are reached as
+/// places are given back.
 #[derive(Debug)]
 pub(crate) struct Turns(Arc<Mutex<State>>);
 

@@ -1,5 +1,5 @@
-//! Clients that come and go for every transaction, in front of a real PostgreSQL: logins by relay, the bounded pool and
-//! the session loop together.
+//! Clients that come and go for every transaction, in front of a real PostgreSQL: logins by relay, the
+//! bounded pool and the session loop together.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests are tests")]
 
@@ -59,8 +59,9 @@ impl World {
         Self { server, port, status, trigger, gate }
     }
 
-    /// Runs pgbench through the gate, with a thread for each client: it connects and prepares without looking after
-    /// its other clients, which may hold just the connections that it is waiting for. Its report.
+    /// Runs pgbench through the gate, with a thread for each client: it connects and prepares without
+    /// looking after its other clients, which may hold just the connections that it is waiting for. Its
+    /// report.
     async fn pgbench(&self, clients: u32, arguments: &[&str]) -> String {
         let output = Command::new(self.server.binaries().program("pgbench"))
             .args(["--host=127.0.0.1", "--username", self.server.user(), "--no-vacuum"])
@@ -85,8 +86,8 @@ impl World {
         self.server.psql(sql).unwrap().trim().parse().unwrap()
     }
 
-    /// The pool that there is, once nobody uses it: a client's process may have said goodbye and ended before the gate
-    /// has read it, so it is given ten seconds.
+    /// The pool that there is, once nobody uses it: a client's process may have said goodbye and ended
+    /// before the gate has read it, so it is given ten seconds.
     async fn pool_at_rest(&self) -> PoolSnapshot {
         let deadline = Instant::now() + Duration::from_secs(10);
         loop {

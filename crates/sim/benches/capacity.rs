@@ -1,5 +1,5 @@
-//! The table of capacities: what each controller reaches on the six services, against the best fixed capacity on the
-//! same seeds.
+//! The table of capacities: what each controller reaches on the six services, against the best fixed
+//! capacity on the same seeds.
 //!
 //! Run: `cargo bench -p sim --bench capacity -- [SEEDS]`, such as `1-4`.
 

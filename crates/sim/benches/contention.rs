@@ -1,7 +1,7 @@
 //! The table of contention: a flash sale behind groups that are found, against the best bound that is given.
 //!
-//! Run: `cargo bench -p sim --bench contention -- [SEED] [row=N] [verbose]`; `verbose` tells what groups did, groups
-//! with a capacity, and a capacity alone.
+//! Run: `cargo bench -p sim --bench contention -- [SEED] [row=N] [verbose]`; `verbose` tells what groups
+//! did, groups with a capacity, and a capacity alone.
 
 #[path = "../tests/common/contention.rs"]
 mod experiment;
@@ -9,7 +9,8 @@ mod experiment;
 use admission::{Capacity, Contention, Controller};
 use experiment::{FIFO, Figures, SHORTEST, Sale, TRIED, figures, story};
 
-/// The rows: cores, handover and burn, connections, order, how many types need the lock; then the same requests without a lock.
+/// The rows: cores, handover and burn, connections, order, how many types need the lock; then the same
+/// requests without a lock.
 fn sales(seed: u64) -> Vec<Sale> {
     let mut sales = Vec::new();
     for connections in [20, 300] {

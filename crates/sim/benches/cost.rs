@@ -1,5 +1,5 @@
-//! The table of estimates: how far each estimator is off, service by service, load by load, and how many cores it thinks that
-//! the service has.
+//! The table of estimates: how far each estimator is off, service by service, load by load, and how many
+//! cores it thinks that the service has.
 //!
 //! Run: `cargo bench -p sim --bench cost -- [SEEDS]`, such as `1-4`. The worst over the seeds is shown.
 

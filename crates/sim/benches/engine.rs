@@ -1,7 +1,8 @@
 //! How many requests a second are simulated, on one core.
 //!
-//! Run: `cargo bench -p sim --bench engine`. The target is a million a second through a FIFO gate before a single server. What is timed is a
-//! whole run: arrivals drawn, the gate asked, rows kept, the summary made, the laws checked.
+//! Run: `cargo bench -p sim --bench engine`. The target is a million a second through a FIFO gate before a
+//! single server. What is timed is a whole run: arrivals drawn, the gate asked, rows kept, the summary
+//! made, the laws checked.
 
 use std::hint::black_box;
 

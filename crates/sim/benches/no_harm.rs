@@ -1,13 +1,15 @@
-//! The table of harm: the gate as it comes against no gate, on two mixes, 1 to 4 cores, any variation and load; with FIFO,
-//! shortest first, and two that see true service times beside it.
+//! The table of harm: the gate as it comes against no gate, on two mixes, 1 to 4 cores, any variation and
+//! load; with FIFO, shortest first, and two that see true service times beside it.
 //!
-//! Run: `cargo bench -p sim --bench no-harm -- [requests=120000] [seeds=11,12] [cores=1,2] [variation=0,1] [load=0.9]
-//! [connections=20] [brief=yes] [uncanceled=600000]`. 20 connections are what a gate for PostgreSQL has as it comes, 200 what one for HTTP has. It prints the table (Markdown), and last how many cells miss a goal. Figures are ratios of means over the seeds; the
-//! others' columns are of the first seed. `brief` leaves them out. `uncanceled` is how many requests are sent where the service goes on with what nobody waits for: it falls
-//! the further behind the more there are.
+//! Run: `cargo bench -p sim --bench no-harm -- [requests=120000] [seeds=11,12] [cores=1,2] [variation=0,1]
+//! [load=0.9] [connections=20] [brief=yes] [uncanceled=600000]`. 20 connections are what a gate for
+//! PostgreSQL has as it comes, 200 what one for HTTP has. It prints the table (Markdown), and last how many
+//! cells miss a goal. Figures are ratios of means over the seeds; the others' columns are of the first
+//! seed. `brief` leaves them out. `uncanceled` is how many requests are sent where the service goes on with
+//! what nobody waits for: it falls the further behind the more there are.
 //!
-//! Where a goal is missed, the best in hindsight is looked for: of several limits of the long lane, each with the mean costs
-//! known beforehand and connections for nothing ([`Variant::Hindsight`]).
+//! Where a goal is missed, the best in hindsight is looked for: of several limits of the long lane, each
+//! with the mean costs known beforehand and connections for nothing ([`Variant::Hindsight`]).
 
 #[path = "../tests/common/no_harm.rs"]
 mod experiment;
@@ -19,8 +21,8 @@ use experiment::{
 
 /// What chance may add to a ratio.
 const NOISE: f64 = 0.02;
-/// At a load of 0.9, where what is gained by learning is bounded from both sides, runs are so many times as long: about as
-/// long as those that the goals come from.
+/// At a load of 0.9, where what is gained by learning is bounded from both sides, runs are so many times as
+/// long: about as long as those that the goals come from.
 const LONGER: u64 = 6;
 /// And so many requests where the service goes on with what nobody waits for, as where the goals come from.
 const UNCANCELED: f64 = 600_000.0;
@@ -125,8 +127,8 @@ fn others(asked: &Asked, cell: &Cell) -> f64 {
     all[4].goodput / all[0].goodput
 }
 
-/// The columns of overload where the service goes on with what nobody waits for. Which goal is missed, and the most that
-/// anybody could reach of it: to answer all that is sent.
+/// The columns of overload where the service goes on with what nobody waits for. Which goal is missed, and
+/// the most that anybody could reach of it: to answer all that is sent.
 fn uncanceled(asked: &Asked, cell: &Cell) -> (Goal, f64) {
     let variants = [Variant::UngatedUncanceled, Variant::DefaultUncanceled(asked.connections)];
     let all = asked.play(cell, &variants, &asked.seeds[..1], asked.uncanceled);

@@ -1,6 +1,8 @@
-//! The tables of response times that are held (`docs/results/target.md`), and the picture of a step to ten times the capacity.
+//! The tables of response times that are held (`docs/results/target.md`), and the picture of a step to ten
+//! times the capacity.
 //!
-//! Run: `cargo bench -p sim --bench target -- [SEEDS] [PICTURE.svg]`, such as `101-104 docs/results/target.svg`.
+//! Run: `cargo bench -p sim --bench target -- [SEEDS] [PICTURE.svg]`, such as `101-104
+//! docs/results/target.svg`.
 
 #[path = "../tests/common/target.rs"]
 mod experiment;

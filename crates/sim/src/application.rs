@@ -1,8 +1,9 @@
-//! The application between the clients and the gate: tables that it locks in its own process, and a pool of connections.
+//! The application between the clients and the gate: tables that it locks in its own process, and a pool of
+//! connections.
 //!
-//! A request takes the locks of its type in one order, whoever came first goes first at each (a reader too waits behind
-//! a writer that waits), then a connection; it holds all of them until the service or the gate is done with it. What
-//! waits in here is seen by no gate.
+//! A request takes the locks of its type in one order, whoever came first goes first at each (a reader too
+//! waits behind a writer that waits), then a connection; it holds all of them until the service or the gate
+//! is done with it. What waits in here is seen by no gate.
 
 use std::collections::VecDeque;
 
@@ -16,7 +17,8 @@ use crate::scenario::Kind;
 pub struct Application {
     /// The most of its requests that are at the gate and in the service.
     pub connections: u32,
-    /// How long a request waits for its locks, and then for a connection, before it is turned away; `None`: for ever.
+    /// How long a request waits for its locks, and then for a connection, before it is turned away; `None`:
+    /// for ever.
     pub timeout: Option<Duration>,
 }
 
@@ -215,7 +217,8 @@ mod tests {
     const READ: TableLock = TableLock { table: 0, written: false };
     const WRITTEN: TableLock = TableLock { table: 0, written: true };
 
-    /// Types: 0 reads a table, 1 writes it, 2 writes it and then another one, 3 reads that one, 4 locks nothing.
+    /// Types: 0 reads a table, 1 writes it, 2 writes it and then another one, 3 reads that one, 4 locks
+    /// nothing.
     fn inside(connections: u32) -> Inside {
         let other = |written| TableLock { table: 1, written };
         let types = [vec![READ], vec![WRITTEN], vec![WRITTEN, other(true)], vec![other(false)], vec![]];

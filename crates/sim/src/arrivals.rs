@@ -1,7 +1,8 @@
 //! When requests arrive: open loops, whose clients don't wait for answers, and closed ones, whose clients do.
 //!
-//! A rate that changes in steps is met exactly: a gap is an amount of expected arrivals (exponential of mean 1, or just
-//! 1), used up at the rate of the moment. So a variant with another rate meets the same gaps, stretched.
+//! A rate that changes in steps is met exactly: a gap is an amount of expected arrivals (exponential of
+//! mean 1, or just 1), used up at the rate of the moment. So a variant with another rate meets the same
+//! gaps, stretched.
 
 use std::sync::Arc;
 
@@ -151,7 +152,8 @@ impl Segments {
     }
 }
 
-/// So many phases in which nothing arrives are skipped at once; more than any process with a positive rate has.
+/// So many phases in which nothing arrives are skipped at once; more than any process with a positive rate
+/// has.
 const SILENT_PHASES_MAX: usize = 1_000_000;
 
 impl Pace {

@@ -1,9 +1,10 @@
 //! Chance: numbers that look random and are the same on every machine, one stream for each purpose.
 //!
-//! Two variants of a scenario meet the same arrivals and the same service times (common random numbers), because each
-//! purpose draws from a stream of its own: what one draws more or less of moves no other. The generator is
-//! xoshiro256++ (Blackman and Vigna, 2021), its state filled by `SplitMix64` from the seed, the purpose and an index. It is
-//! written out here since a trace must stay the same for years, which a library's "standard" generator doesn't promise.
+//! Two variants of a scenario meet the same arrivals and the same service times (common random numbers),
+//! because each purpose draws from a stream of its own: what one draws more or less of moves no other. The
+//! generator is xoshiro256++ (Blackman and Vigna, 2021), its state filled by `SplitMix64` from the seed,
+//! the purpose and an index. It is written out here since a trace must stay the same for years, which a
+//! library's "standard" generator doesn't promise.
 
 /// What a stream is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

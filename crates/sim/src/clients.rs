@@ -23,8 +23,8 @@ pub struct Sessions {
     pub next: Vec<Vec<f64>>,
     /// For how long a session lasts (it ends with the next request after that), if not for ever.
     pub lasts: Option<Distribution>,
-    /// Whether a client that got no answer is still where it was, and chooses anew from there; else it goes on as if it had
-    /// got one.
+    /// Whether a client that got no answer is still where it was, and chooses anew from there; else it goes
+    /// on as if it had got one.
     pub stays: bool,
 }
 
@@ -37,7 +37,8 @@ pub struct Patience {
     pub abandoned: Abandoned,
     /// How often a request is tried again after a time-out or a refusal.
     pub retries: u32,
-    /// How long before the first further try. It doubles with each, and varies between half and one and a half times.
+    /// How long before the first further try. It doubles with each, and varies between half and one and a
+    /// half times.
     pub back_off: Duration,
 }
 
@@ -143,8 +144,8 @@ impl Draw {
     }
 }
 
-/// One client of a closed loop. It has a stream of chance of its own, so that what it does doesn't depend on when others
-/// were served.
+/// One client of a closed loop. It has a stream of chance of its own, so that what it does doesn't depend
+/// on when others were served.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) chance: Chance,

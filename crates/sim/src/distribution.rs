@@ -1,7 +1,8 @@
 //! How long requests take alone, or clients think: distributions of times.
 //!
-//! Every sample uses the same number of draws whatever the parameters, so that two variants that differ in them stay in
-//! step. Transcendental functions are `libm`'s: the platform's own differ from one to the next.
+//! Every sample uses the same number of draws whatever the parameters, so that two variants that differ in
+//! them stay in step. Transcendental functions are `libm`'s: the platform's own differ from one to the
+//! next.
 
 use std::sync::Arc;
 
@@ -64,7 +65,8 @@ impl Distribution {
         self.moment(2)
     }
 
-    /// The mean of the lesser of it and `most`, in seconds. (Exact where clients think that way; else the plain mean.)
+    /// The mean of the lesser of it and `most`, in seconds. (Exact where clients think that way; else the
+    /// plain mean.)
     pub fn mean_at_most(&self, most: Option<Duration>) -> f64 {
         match (self, most) {
             (Self::Exponential { mean }, Some(most)) if !mean.is_zero() => {

@@ -1,11 +1,12 @@
 //! The engine: a driver of the gate whose clock jumps from event to event.
 //!
-//! Four things can happen next: the service finishes a request, the gate's alarm goes off, something on the agenda is due,
-//! a request arrives. Whatever is earliest happens; of several at one instant, in that order, so that a request
-//! that arrives just as another ends finds its place free. Time is whole nanoseconds. Nothing else decides the
-//! order, so a run is a function of its scenario.
+//! Four things can happen next: the service finishes a request, the gate's alarm goes off, something on the
+//! agenda is due, a request arrives. Whatever is earliest happens; of several at one instant, in that
+//! order, so that a request that arrives just as another ends finds its place free. Time is whole
+//! nanoseconds. Nothing else decides the order, so a run is a function of its scenario.
 //!
-//! Where an application stands before the gate, requests come to the gate in another order than to the application.
+//! Where an application stands before the gate, requests come to the gate in another order than to the
+//! application.
 
 mod application;
 mod clients;

@@ -1,5 +1,5 @@
-//! A mean over repetitions, and its confidence interval of 90 % by Student's distribution, as in the Gatekeeper paper
-//! (section 4.5, after Jain 1991).
+//! A mean over repetitions, and its confidence interval of 90 % by Student's distribution, as in the
+//! Gatekeeper paper (section 4.5, after Jain 1991).
 
 use core::f64::consts::{FRAC_2_PI, FRAC_PI_2};
 
@@ -47,11 +47,11 @@ impl Interval {
     }
 }
 
-/// The quantile of Student's distribution with so many degrees of freedom (at least one): below it lies a part
-/// `probability` (0.5 to below 1).
+/// The quantile of Student's distribution with so many degrees of freedom (at least one): below it lies a
+/// part `probability` (0.5 to below 1).
 ///
-/// By halving, with the sums that are exact for whole degrees (Abramowitz and Stegun, 26.7.3 and 26.7.4) in the angle
-/// θ = arctan(t / √degrees).
+/// By halving, with the sums that are exact for whole degrees (Abramowitz and Stegun, 26.7.3 and 26.7.4) in
+/// the angle θ = arctan(t / √degrees).
 pub fn student(degrees: u32, probability: f64) -> f64 {
     let within = 2.0 * probability - 1.0;
     let (mut low, mut high) = (0.0, FRAC_PI_2);

@@ -22,7 +22,8 @@ pub enum Law {
         /// What was asked of it and given, in seconds.
         given: f64,
     },
-    /// The time that requests spent, counted by requests, is the time that they were there, counted by the clock (Little).
+    /// The time that requests spent, counted by requests, is the time that they were there, counted by the
+    /// clock (Little).
     Little {
         /// By requests, in nanoseconds.
         requests: u128,

@@ -1,9 +1,10 @@
 //! The laboratory: the same gate that protects a service, under virtual time.
 //!
-//! A [`Scenario`] says who sends requests, what they take, how the service serves them, and the policy of the gate in
-//! between. [`run`] plays it, a million requests a second, and checks after each run that nothing was lost ([`Law`]). A
-//! run is a function of its scenario: the same [`Run::trace`] on every machine. Nothing here decides anything: the gate
-//! is [`admission::Gate`], and the services that look at true service times are yardsticks.
+//! A [`Scenario`] says who sends requests, what they take, how the service serves them, and the policy of
+//! the gate in between. [`run`] plays it, a million requests a second, and checks after each run that
+//! nothing was lost ([`Law`]). A run is a function of its scenario: the same [`Run::trace`] on every
+//! machine. Nothing here decides anything: the gate is [`admission::Gate`], and the services that look at
+//! true service times are yardsticks.
 //!
 //! ```
 //! use admission::{Capacity, Cost, Duration, LongLimit, Order, Policy};
@@ -39,14 +40,15 @@
 //! println!("reads took {:.1} ms", run.summary.types[0].response.mean * 1e3);
 //! assert!(run.summary.types[0].response.mean < 0.01);
 //!
-//! // The same arrivals and service times without a gate.
-//! let ungated = Scenario { policy: Policy { connections: u32::MAX, long_limit: None, ..scenario.policy.clone() }, ..scenario };
+//! // The same arrivals and service times without a gate. let ungated = Scenario { policy: Policy {
+//! connections: u32::MAX, long_limit: None, ..scenario.policy.clone() }, ..scenario };
 //! assert_eq!(sim::run(&ungated)?.rows.len(), run.rows.len());
 //! # Ok::<(), sim::Error>(())
 //! ```
 //!
-//! To watch or steer a gate on the way (a controller outside it, a probe, a policy that changes), give an [`Observer`] to
-//! [`run_with`]: it hears every event, and is asked at each tick. [`sweep`] runs many scenarios on all cores.
+//! To watch or steer a gate on the way (a controller outside it, a probe, a policy that changes), give an
+//! [`Observer`] to [`run_with`]: it hears every event, and is asked at each tick. [`sweep`] runs many
+//! scenarios on all cores.
 
 mod agenda;
 mod application;

@@ -30,8 +30,8 @@ const LETTER_WIDTH: i32 = 7;
 const MARK_SIZE: i32 = 6;
 /// What zero is drawn as on a logarithmic axis: a nanosecond, far below anything measured here.
 const SMALLEST_POSITIVE: f64 = 1e-9;
-/// Vermilion, reddish purple, blue, bluish green, orange, sky blue and black of Okabe and Ito: an odd number, so that
-/// with every other curve dashed the first fourteen differ.
+/// Vermilion, reddish purple, blue, bluish green, orange, sky blue and black of Okabe and Ito: an odd
+/// number, so that with every other curve dashed the first fourteen differ.
 const PALETTE: [RGBColor; 7] = [
     RGBColor(213, 94, 0),
     RGBColor(204, 121, 167),
@@ -139,8 +139,8 @@ impl Plot {
         self.write_labeled(path, &|place| format!("{place}"))
     }
 
-    /// The same; `label` says what is written below a place on the axis that runs from left to right, so that it need not
-    /// be linear.
+    /// The same; `label` says what is written below a place on the axis that runs from left to right, so
+    /// that it need not be linear.
     ///
     /// # Errors
     /// If the file can't be written.

@@ -1,12 +1,13 @@
-//! What is recorded of a run: a row for each request, the state at every tick, the gate's events, and one number for
-//! all of it.
+//! What is recorded of a run: a row for each request, the state at every tick, the gate's events, and one
+//! number for all of it.
 
 use admission::{Duration, Event, Instant, Reason, Work};
 
 use crate::summary::Summary;
 
-/// One request: what it was, and what became of it. A further try of its client's is another row. What the service gave up for
-/// others begins anew in the same one: `dispatched` and the upstream time are of the last time then.
+/// One request: what it was, and what became of it. A further try of its client's is another row. What the
+/// service gave up for others begins anew in the same one: `dispatched` and the upstream time are of the
+/// last time then.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Row {
     /// Its type, an index into the scenario's types.
@@ -56,7 +57,8 @@ impl Row {
         self.ended.since(self.arrived)
     }
 
-    /// From its arrival until it was dispatched, or its end if it never was, but for when it was in flight and given up.
+    /// From its arrival until it was dispatched, or its end if it never was, but for when it was in flight
+    /// and given up.
     pub fn queue_wait(&self) -> Duration {
         self.dispatched.unwrap_or(self.ended).since(self.arrived).saturating_sub(self.given_up())
     }
@@ -66,8 +68,8 @@ impl Row {
         Duration::from_nanos(self.upstream)
     }
 
-    /// For how long it was in flight to be given up for others, all times together. A request that was served waited, was given
-    /// up and was in flight for just its response time.
+    /// For how long it was in flight to be given up for others, all times together. A request that was
+    /// served waited, was given up and was in flight for just its response time.
     pub fn given_up(&self) -> Duration {
         Duration::from_nanos(self.given_up)
     }

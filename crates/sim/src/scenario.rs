@@ -79,7 +79,8 @@ pub struct Source {
     pub deadline: Option<Duration>,
     /// They begin then,
     pub from: Duration,
-    /// the clients of a closed loop one after another, each at a random instant within this time (none: with a think time),
+    /// the clients of a closed loop one after another, each at a random instant within this time (none:
+    /// with a think time),
     pub joining: Duration,
     /// and end then, if not with the scenario.
     pub until: Option<Duration>,

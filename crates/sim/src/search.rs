@@ -1,38 +1,45 @@
-//! A search for the best of many settings by noisy experiments: which one to try next, how often, and when it is settled.
+//! A search for the best of many settings by noisy experiments: which one to try next, how often, and when
+//! it is settled.
 //!
-//! **Idea.** A service's throughput, as a function of how much is let in, rises to one peak (or to a plateau) and then
-//! falls or stays. That is what the Gatekeeper paper assumes (section 3.1), which tries a few large capacities and then
-//! bisects. This is that search, made for measurements that vary:
+//! **Idea.** A service's throughput, as a function of how much is let in, rises to one peak (or to a
+//! plateau) and then falls or stays. That is what the Gatekeeper paper assumes (section 3.1), which tries a
+//! few large capacities and then bisects. This is that search, made for measurements that vary:
 //!
-//! 1. *Bracket.* From the smallest setting upwards by factors of [`STRIDE`], until the throughput has clearly fallen below
-//!    the best one, or a setting was so large that it bound nothing. Upwards, because some services don't recover from
-//!    too much.
-//! 2. *Golden section.* Around the best one, in the larger of the two gaps to its neighbors, at 0.382 of it: until the
-//!    neighbors are [`NEAR`] away where they are as good, or next on the grid where they are worse.
+//! 1. *Bracket.* From the smallest setting upwards by factors of [`STRIDE`], until the throughput has
+//!    clearly fallen below the best one, or a setting was so large that it bound nothing. Upwards, because
+//!    some services don't recover from too much.
+//! 2. *Golden section.* Around the best one, in the larger of the two gaps to its neighbors, at 0.382 of
+//!    it: until the neighbors are [`NEAR`] away where they are as good, or next on the grid where they are
+//!    worse.
 //! 3. *Settle.* Whatever could be as good as the best is measured again until that is decided.
 //!
-//! **Noise.** Each setting is measured at least twice. Two of them are compared by the logarithms of their means; a
-//! difference counts if it is beyond chance (two-sided, 95 %) and beyond [`Plan::tolerance`]. With two or three
-//! measurements each a variance of one's own says little, so it is moderated (Smyth, *Linear models and empirical Bayes
-//! methods*, 2004): the typical variance of all settings counts as much as four further degrees of freedom. What isn't
-//! decided is measured again, up to [`Plan::repeats_max`] times; after that the means decide.
+//! **Noise.** Each setting is measured at least twice. Two of them are compared by the logarithms of their
+//! means; a difference counts if it is beyond chance (two-sided, 95 %) and beyond [`Plan::tolerance`]. With
+//! two or three measurements each a variance of one's own says little, so it is moderated (Smyth, *Linear
+//! models and empirical Bayes methods*, 2004): the typical variance of all settings counts as much as four
+//! further degrees of freedom. What isn't decided is measured again, up to [`Plan::repeats_max`] times;
+//! after that the means decide.
 //!
-//! **What is chosen.** The paper calls capacity "the maximum load level that produces the highest throughput". Where
-//! several settings are equally good that is the last one before the fall, which a service can be pushed over by any
-//! other day. Chosen is the middle of those that are as good as the best, by factors: farthest from both ends. If nothing
-//! ever fell, no bound is needed, and [`Found::fell`] says so.
+//! **What is chosen.** The paper calls capacity "the maximum load level that produces the highest
+//! throughput". Where several settings are equally good that is the last one before the fall, which a
+//! service can be pushed over by any other day. Chosen is the middle of those that are as good as the best,
+//! by factors: farthest from both ends. If nothing ever fell, no bound is needed, and [`Found::fell`] says
+//! so.
 //!
-//! **When it fails.** Where throughput has two peaks, with a fall between them that is wider than a stride; where the
-//! service changes meanwhile; where what is measured isn't saturated, because then every setting is equally good.
+//! **When it fails.** Where throughput has two peaks, with a fall between them that is wider than a stride;
+//! where the service changes meanwhile; where what is measured isn't saturated, because then every setting
+//! is equally good.
 //!
-//! Everything is a function of what was recorded: no clock, no chance of its own. The laboratory drives it, and so does
-//! `gatekeeper calibrate` with a real service.
+//! Everything is a function of what was recorded: no clock, no chance of its own. The laboratory drives it,
+//! and so does `gatekeeper calibrate` with a real service.
 
-/// The factor between two settings while the bracket is looked for: five or six of them from one request to a thousand.
+/// The factor between two settings while the bracket is looked for: five or six of them from one request to
+/// a thousand.
 pub const STRIDE: f64 = 4.0;
 /// How near a neighbor that is as good must have been tried: between two such nothing better is expected.
 pub const NEAR: f64 = 2.0;
-/// What the typical variance counts for, in degrees of freedom: as much as three measurements of two settings do.
+/// What the typical variance counts for, in degrees of freedom: as much as three measurements of two
+/// settings do.
 const PRIOR: f64 = 4.0;
 /// Where the golden section divides a gap, from the better end.
 const GOLDEN: f64 = 0.381_966;
@@ -57,7 +64,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// So many settings for each factor of two from `least` to `most`, at most 1024, with the usual thoroughness.
+    /// So many settings for each factor of two from `least` to `most`, at most 1024, with the usual
+    /// thoroughness.
     pub fn between(least: f64, most: f64, per_octave: u32, rounding: Rounding) -> Self {
         let factor = libm::exp2(1.0 / f64::from(per_octave.max(1)));
         let mut grid: Vec<f64> = Vec::new();
@@ -99,8 +107,8 @@ impl Rounding {
 pub struct Measurement {
     /// What was completed per second.
     pub throughput: f64,
-    /// Whether the setting bound anything: as much was in flight as it allows, or nearly. A larger one changes nothing
-    /// if not.
+    /// Whether the setting bound anything: as much was in flight as it allows, or nearly. A larger one
+    /// changes nothing if not.
     pub reached: bool,
 }
 
@@ -362,7 +370,8 @@ impl Search {
         logarithms().map(|one| (one - mean) * (one - mean)).sum()
     }
 
-    /// The median of the settings' variances: what has collapsed varies wildly, and says nothing of the others.
+    /// The median of the settings' variances: what has collapsed varies wildly, and says nothing of the
+    /// others.
     fn typical_variance(&self) -> f64 {
         let several = self.points.iter().filter(|point| point.measurements.len() > 1);
         let mut variances: Vec<f64> =
@@ -378,8 +387,8 @@ impl Search {
     }
 }
 
-/// The 97.5 % quantile of Student's distribution, by the expansion of Cornish and Fisher (Abramowitz and Stegun, 26.7.5):
-/// within 0.5 % from four degrees of freedom on, which is the fewest there are here.
+/// The 97.5 % quantile of Student's distribution, by the expansion of Cornish and Fisher (Abramowitz and
+/// Stegun, 26.7.5): within 0.5 % from four degrees of freedom on, which is the fewest there are here.
 fn student(degrees: f64) -> f64 {
     const Z: f64 = 1.959_964;
     let (z3, z5, z7) = (Z.powi(3), Z.powi(5), Z.powi(7));

@@ -1,10 +1,10 @@
 //! The figures of a run, with what they are worth.
 //!
-//! Means over requests are of those that arrived within the window, whenever they ended; rates and time averages are of the
-//! window itself. Confidence intervals are by batch means (Law, *Simulation Modeling and Analysis*, chapter 9): requests
-//! in order of arrival are cut into 20 equal batches, whose means are nearly independent if batches are long compared to
-//! the memory of the queue; near saturation that takes millions of requests, and the interval is too narrow if there
-//! are fewer.
+//! Means over requests are of those that arrived within the window, whenever they ended; rates and time
+//! averages are of the window itself. Confidence intervals are by batch means (Law, *Simulation Modeling
+//! and Analysis*, chapter 9): requests in order of arrival are cut into 20 equal batches, whose means are
+//! nearly independent if batches are long compared to the memory of the queue; near saturation that takes
+//! millions of requests, and the interval is too narrow if there are fewer.
 
 use std::collections::BTreeMap;
 
@@ -36,8 +36,8 @@ pub struct Summary {
     pub load: f64,
     /// How many cores' worth of work was done, useful or not, averaged over time.
     pub busy: f64,
-    /// Closed loops: N − X(R + Z), the clients that the figures don't account for, as a part of N. Small if the window is
-    /// long; large if clients are stuck that the means don't see.
+    /// Closed loops: N − X(R + Z), the clients that the figures don't account for, as a part of N. Small if
+    /// the window is long; large if clients are stuck that the means don't see.
     pub little_residual: Option<f64>,
     /// Visits of clients that send more requests after their first answer.
     pub visits: Visits,
@@ -77,7 +77,8 @@ pub struct Figures {
     pub wait: Times,
     /// Their upstream times.
     pub upstream: Times,
-    /// How long anybody was kept, served or not: response times, with each time-out and refusal charged at its full wait.
+    /// How long anybody was kept, served or not: response times, with each time-out and refusal charged at
+    /// its full wait.
     pub endured: Times,
     /// The mean of response time over service time, of those that were served.
     pub slowdown: f64,
@@ -132,8 +133,8 @@ impl Times {
     }
 }
 
-/// The nearest ranks of 50, 90, 95, 99 and 100 %. Each is looked for among what is above the one before, which takes a
-/// fraction of the time of putting all in order.
+/// The nearest ranks of 50, 90, 95, 99 and 100 %. Each is looked for among what is above the one before,
+/// which takes a fraction of the time of putting all in order.
 fn ranks(mut nanos: &mut [u64]) -> [u64; 5] {
     let count = nanos.len();
     let mut below = 0;
@@ -273,8 +274,8 @@ impl Window {
         Visits { begun: missing.len() as u64, whole }
     }
 
-    /// N − X(R + Z) over N, with the paper's metric for X and R: what was served, and nothing else. `None`: not all
-    /// clients are of a closed loop, or they don't stay for the whole window.
+    /// N − X(R + Z) over N, with the paper's metric for X and R: what was served, and nothing else. `None`:
+    /// not all clients are of a closed loop, or they don't stay for the whole window.
     fn little_residual(&self, scenario: &Scenario, rows: &[Row], overall: &Figures) -> Option<f64> {
         let (mut clients, mut thinking) = (0.0, 0.0);
         for source in &scenario.sources {

@@ -10,8 +10,9 @@ use crate::error::Error;
 use crate::record::Run;
 use crate::scenario::Scenario;
 
-/// Runs all scenarios on so many threads (`None`: as many as there are cores) and gives what `digest` makes of each, in
-/// their order. A digest keeps what is wanted of a run, since the rows of many would fill the memory.
+/// Runs all scenarios on so many threads (`None`: as many as there are cores) and gives what `digest` makes
+/// of each, in their order. A digest keeps what is wanted of a run, since the rows of many would fill the
+/// memory.
 pub fn sweep<T: Send>(
     scenarios: &[Scenario],
     threads: Option<NonZero<usize>>,

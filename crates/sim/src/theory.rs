@@ -1,8 +1,8 @@
 //! What queueing theory says of the systems that are simulated: formulas to check against.
 //!
-//! Times may be in any unit, as long as rates are in its inverse. λ is the arrival rate, S the service time, ρ = λE\[S\] the
-//! utilization, W the wait, T = W + S the response time; arrivals are Poisson and there is one server unless said
-//! otherwise. Beyond saturation the answer is infinite.
+//! Times may be in any unit, as long as rates are in its inverse. λ is the arrival rate, S the service
+//! time, ρ = λE\[S\] the utilization, W the wait, T = W + S the response time; arrivals are Poisson and
+//! there is one server unless said otherwise. Beyond saturation the answer is infinite.
 //!
 //! | formula | source |
 //! |---|---|
@@ -72,8 +72,8 @@ pub struct Class {
     pub second_moment: f64,
 }
 
-/// The mean wait of each class where the first goes first and nobody is interrupted: W0 / (1 − σ before)(1 − σ), σ being the
-/// utilization by it and those before it.
+/// The mean wait of each class where the first goes first and nobody is interrupted: W0 / (1 − σ before)(1
+/// − σ), σ being the utilization by it and those before it.
 pub fn priority_waits(classes: &[Class]) -> Vec<f64> {
     let residual = residual(classes);
     let mut utilization = 0.0;
@@ -85,8 +85,8 @@ pub fn priority_waits(classes: &[Class]) -> Vec<f64> {
     classes.iter().map(wait).collect()
 }
 
-/// What Σ ρᵢWᵢ is under every order that is work-conserving, doesn't interrupt, and doesn't look at sizes within a class:
-/// ρW0 / (1 − ρ).
+/// What Σ ρᵢWᵢ is under every order that is work-conserving, doesn't interrupt, and doesn't look at sizes
+/// within a class: ρW0 / (1 − ρ).
 pub fn conserved(classes: &[Class]) -> f64 {
     let utilization: f64 = classes.iter().map(|class| class.rate * class.mean).sum();
     over(utilization * residual(classes), 1.0 - utilization)
@@ -114,7 +114,8 @@ pub struct SizeBased {
     pub shortest_remaining: f64,
 }
 
-/// The mean response times where service times have this density on [`least`, `most`] (any multiple of it will do).
+/// The mean response times where service times have this density on [`least`, `most`] (any multiple of it
+/// will do).
 pub fn size_based(rate: f64, least: f64, most: f64, density: impl Fn(f64) -> f64) -> SizeBased {
     let step = libm::log(most / least) / (POINTS - 1) as f64;
     let sizes: Vec<f64> = (0..POINTS).map(|point| least * libm::exp(step * point as f64)).collect();
@@ -155,11 +156,12 @@ fn cumulative(points: &[f64], value: impl Fn(usize) -> f64) -> Vec<f64> {
     sums
 }
 
-/// Mean wait under shortest first by estimates, where the logarithm of the service time is normal with deviation `spread`,
-/// and that of the estimate differs from it by an independent normal error of deviation `error`.
+/// Mean wait under shortest first by estimates, where the logarithm of the service time is normal with
+/// deviation `spread`, and that of the estimate differs from it by an independent normal error of deviation
+/// `error`.
 ///
-/// The load of those with a lesser estimate is ρΦ(z − spread²/√(spread² + error²)) at the estimate's standard normal
-/// quantile z, so that W = λE\[S²\]/2 · ∫ φ(z) / (1 − that)² dz.
+/// The load of those with a lesser estimate is ρΦ(z − spread²/√(spread² + error²)) at the estimate's
+/// standard normal quantile z, so that W = λE\[S²\]/2 · ∫ φ(z) / (1 − that)² dz.
 pub fn shortest_by_estimate_wait(rate: f64, mean: f64, spread: f64, error: f64) -> f64 {
     let second_moment = mean * mean * libm::exp(spread * spread);
     let shift = spread * spread / libm::hypot(spread, error);
@@ -178,8 +180,8 @@ pub fn normal(z: f64) -> f64 {
     libm::erfc(-z / core::f64::consts::SQRT_2) / 2.0
 }
 
-/// Throughput and mean response time of a closed loop: so many clients that think, one server with exponential service
-/// times in order of arrival (or any that are shared). Exact, by mean value analysis.
+/// Throughput and mean response time of a closed loop: so many clients that think, one server with
+/// exponential service times in order of arrival (or any that are shared). Exact, by mean value analysis.
 pub fn closed(clients: u32, think: f64, mean: f64) -> (f64, f64) {
     (1..=clients).fold((0.0, 0.0), |(throughput, response), count| {
         let response = mean * (1.0 + throughput * response);
@@ -253,7 +255,8 @@ mod tests {
         let exact = size_based(rate / mean, 1e-4, 1e4, density);
         close(shortest_by_estimate_wait(rate / mean, mean, spread, 0.0) + mean, exact.shortest_first);
         close(shortest_by_estimate_wait(rate / mean, mean, spread, 1e6) + mean, {
-            // Not FIFO: an order at random among those that wait has its mean, the squared term averages 1/(1 − ρu)².
+            // Not FIFO: an order at random among those that wait has its mean, the squared term averages
+            // 1/(1 − ρu)².
             let second_moment = mean * mean * libm::exp(1.0);
             mean + rate / mean * second_moment / 2.0 / (1.0 - rate)
         });

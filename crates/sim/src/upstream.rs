@@ -24,19 +24,20 @@ use sharing::Sharing;
 pub struct Upstream {
     /// How it serves.
     pub service: Service,
-    /// A service that shares its cores: the most that it serves at once, the others wait inside in order of arrival;
-    /// `None`: all.
+    /// A service that shares its cores: the most that it serves at once, the others wait inside in order of
+    /// arrival; `None`: all.
     pub at_once: Option<u32>,
     /// By what its speed is multiplied from each time on (1 before the first), in order.
     pub speed: Vec<(Duration, f64)>,
     /// How long an answer is under way: the request counts as in flight for so much longer.
     pub round_trip: Duration,
-    /// For each unit of work that a request takes of a core, so much time it waits for what isn't one, such as a disk. It
-    /// does so at its end, in flight, and holds nobody up. 0: it only computes.
+    /// For each unit of work that a request takes of a core, so much time it waits for what isn't one, such
+    /// as a disk. It does so at its end, in flight, and holds nobody up. 0: it only computes.
     pub input_output: f64,
-    /// Which part of its requests it gives up at their end for others in flight, with so many in flight: some numbers in order,
-    /// straight lines between them, level before the first and beyond the last. Who is given up begins anew at once, as what
-    /// a deadlock or a serialization failure has undone. Empty: none.
+    /// Which part of its requests it gives up at their end for others in flight, with so many in flight:
+    /// some numbers in order, straight lines between them, level before the first and beyond the last. Who
+    /// is given up begins anew at once, as what a deadlock or a serialization failure has undone. Empty:
+    /// none.
     pub conflicts: Vec<(u32, f64)>,
 }
 
@@ -60,7 +61,8 @@ pub enum Service {
         /// How many.
         servers: u32,
     },
-    /// At any instant those with the least left to do, so many at a time; the others are interrupted. A reference.
+    /// At any instant those with the least left to do, so many at a time; the others are interrupted. A
+    /// reference.
     ShortestRemaining {
         /// How many.
         servers: u32,
@@ -90,7 +92,8 @@ impl Upstream {
         Self::new(Service::Sharing { cores, collapse })
     }
 
-    /// The six services that capacity is looked for in front of, with their names: five that hurt, and one that doesn't.
+    /// The six services that capacity is looked for in front of, with their names: five that hurt, and one
+    /// that doesn't.
     pub fn six() -> [(&'static str, Self); 6] {
         [
             ("cliff", Self::sharing(4, Collapse::CLIFF)),

@@ -1,4 +1,5 @@
-//! An application between the clients and the gate: who waits for its locks and connections waits where no gate sees it.
+//! An application between the clients and the gate: who waits for its locks and connections waits where no
+//! gate sees it.
 
 mod common;
 
@@ -13,7 +14,8 @@ const READS: usize = 0;
 const WRITES: usize = 1;
 const LOCKS_NOTHING: usize = 2;
 
-/// Requests at these milliseconds, of these types, that take so many alone; a service of one core that shares it.
+/// Requests at these milliseconds, of these types, that take so many alone; a service of one core that
+/// shares it.
 fn replay(policy: Policy, application: Application, requests: &[(u64, usize, u64)]) -> Scenario {
     let kind = |locks: &[bool]| {
         let tables = locks.iter().map(|&written| TableLock { table: 0, written }).collect();
@@ -60,7 +62,8 @@ fn a_writer_has_the_service_to_itself_and_who_locks_nothing_shares_it() {
 
 #[test]
 fn a_gate_orders_only_what_has_its_locks() {
-    // One at a time, the shortest first: the short reader waits for the lock of the long writer that waits at the gate.
+    // One at a time, the shortest first: the short reader waits for the lock of the long writer that waits
+    // at the gate.
     let requests = [(0, LOCKS_NOTHING, 10), (1, WRITES, 30), (2, READS, 1), (3, LOCKS_NOTHING, 10)];
     let mut scenario = replay(gate(common::SHORTEST, 1), AMPLE, &requests);
     for (kind, known) in [(READS, 1), (WRITES, 30), (LOCKS_NOTHING, 10)] {

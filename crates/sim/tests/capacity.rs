@@ -1,5 +1,6 @@
-//! Finding the capacity: `auto` in front of six services, overloaded from a cold start, against the best fixed capacity
-//! of those tried on the same arrivals. (`cargo bench -p sim --bench capacity` is the whole table, with hours and seeds.)
+//! Finding the capacity: `auto` in front of six services, overloaded from a cold start, against the best
+//! fixed capacity of those tried on the same arrivals. (`cargo bench -p sim --bench capacity` is the whole
+//! table, with hours and seeds.)
 
 mod common;
 
@@ -80,7 +81,8 @@ fn a_service_that_does_not_collapse_loses_nothing() {
     reaches_the_best_of(5, 11, &[4, 20]);
 }
 
-/// Through half the speed, another mix and a stall of a minute: what was in flight in trials only says nothing of more.
+/// Through half the speed, another mix and a stall of a minute: what was in flight in trials only says
+/// nothing of more.
 #[test]
 fn one_core_is_not_taken_for_many_after_a_stall() {
     for number in [0, 3] {
@@ -91,7 +93,8 @@ fn one_core_is_not_taken_for_many_after_a_stall() {
     }
 }
 
-/// Below saturation nothing is tried. (Where cores are many, and so many requests are there at once, more are let in.)
+/// Below saturation nothing is tried. (Where cores are many, and so many requests are there at once, more
+/// are let in.)
 #[test]
 fn below_saturation_it_is_not_there() {
     for number in [0, 5] {
@@ -124,7 +127,8 @@ impl Observer for Found {
     }
 }
 
-/// The way of each controller through a minute and a half of overload, the last half minute at half the speed, a column for each.
+/// The way of each controller through a minute and a half of overload, the last half minute at half the
+/// speed, a column for each.
 #[test]
 fn the_ways_of_all_controllers_are_recorded() {
     const SECONDS: u64 = 90;

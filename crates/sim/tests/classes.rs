@@ -1,7 +1,9 @@
-//! Service classes in the simulator: shares as the weights say, protection from the others' excess, and nothing left over.
+//! Service classes in the simulator: shares as the weights say, protection from the others' excess, and
+//! nothing left over.
 //!
-//! Part D of the mission: weights of 2:1:1 to 6:5:1 with every class asking for more than its share (Table 2 of its paper),
-//! and equal weights that isolate. Shares are of the work done, taken alone, in what every class asked for all the time.
+//! Part D of the mission: weights of 2:1:1 to 6:5:1 with every class asking for more than its share (Table
+//! 2 of its paper), and equal weights that isolate. Shares are of the work done, taken alone, in what every
+//! class asked for all the time.
 
 mod common;
 
@@ -156,7 +158,8 @@ fn the_long_lane_stays_within_its_limit_and_each_class_gets_its_share_of_it() {
     let policy = Policy { long_limit, ..base.policy.clone() };
     let seen = look(&Scenario { policy, ..base });
     assert!(seen.busy > 0.95, "{}", seen.busy);
-    // A's are all short: nothing that they wait for is in the lane, and A takes what the others can't, while it is full.
+    // A's are all short: nothing that they wait for is in the lane, and A takes what the others can't,
+    // while it is full.
     assert!((0.58..0.7).contains(&seen.shares[0]), "{:?}", seen.shares);
     assert!((seen.shares[1] / seen.shares[2] - 1.0).abs() < 0.2, "{:?}", seen.shares);
 }

@@ -1,4 +1,5 @@
-//! Requests that the service gives up for others in flight: what is found where they are, and where they don't matter.
+//! Requests that the service gives up for others in flight: what is found where they are, and where they
+//! don't matter.
 
 mod common;
 
@@ -10,14 +11,15 @@ use sim::{Arrivals, Collapse, Distribution, Kind, Mix, Patience, Rate, Scenario,
 const FOUND: Capacity = Capacity::Found(Controller::Auto);
 const CONNECTIONS: u32 = 20;
 
-/// A service of some speed by what is in flight, which gives some part of it up: what it completes is (1 − part) × speed.
+/// A service of some speed by what is in flight, which gives some part of it up: what it completes is (1 −
+/// part) × speed.
 struct Service {
     speed: &'static [(u32, f64)],
     given_up: &'static [(u32, f64)],
 }
 
-/// Level from 3 to 6 and twice as good at 1, as serializable transactions over PostgreSQL are. (There two connections
-/// complete nine tenths of what one does, five a third, twenty an eighth.)
+/// Level from 3 to 6 and twice as good at 1, as serializable transactions over PostgreSQL are. (There two
+/// connections complete nine tenths of what one does, five a third, twenty an eighth.)
 const LEVEL: Service = Service {
     speed: &[(1, 1.0), (2, 1.4), (3, 1.25), (6, 2.5), (20, 3.0)],
     given_up: &[(1, 0.0), (2, 0.4), (3, 0.6), (6, 0.8), (20, 0.96)],
@@ -82,8 +84,8 @@ fn where_others_are_worth_their_conflicts_they_stay() {
     assert!(found >= 0.9, "{found:.2}");
 }
 
-/// A target lets in no more than are served in time. Where nine wait for one another those are nine, so that nobody ever waits for
-/// room, and fewer would complete ten times as much.
+/// A target lets in no more than are served in time. Where nine wait for one another those are nine, so
+/// that nobody ever waits for room, and fewer would complete ten times as much.
 #[test]
 fn behind_a_target_that_refuses_one_at_a_time_is_found_too() {
     let target = Rejection::Target(Targets::mean(Duration::from_millis(250)));

@@ -1,5 +1,5 @@
-//! Contention: groups that are found, in a flash sale, against the best bounds that are given; and out of the way without.
-//! (`cargo bench -p sim --bench contention` is the whole table.)
+//! Contention: groups that are found, in a flash sale, against the best bounds that are given; and out of
+//! the way without. (`cargo bench -p sim --bench contention` is the whole table.)
 
 mod common;
 
@@ -14,8 +14,8 @@ fn played(scenario: &Scenario) -> Run {
     run(scenario).expect("a sound run")
 }
 
-/// A minute after the sale has begun at least 95 % of the goodput with the best of these bounds, and bystanders as if it
-/// were not there, but for a half.
+/// A minute after the sale has begun at least 95 % of the goodput with the best of these bounds, and
+/// bystanders as if it were not there, but for a half.
 fn is_as_good_as_the_best(sale: &Sale, capacity: Capacity) {
     let found = played(&sale.scenario(capacity, Contention::Auto));
     let alone = figures(&played(&sale.alone())).bystanders;
@@ -55,15 +55,16 @@ fn a_sale_with_hundreds_of_connections() {
     is_as_good_as_the_best(&Sale { connections: 300, seed: 15, ..Sale::USUAL }, Capacity::Unlimited);
 }
 
-/// Three hundred in flight take seconds to fall to the few that are tried, and are no measure of those until then.
+/// Three hundred in flight take seconds to fall to the few that are tried, and are no measure of those
+/// until then.
 #[test]
 fn hundreds_in_flight_are_gone_before_few_are_measured() {
     let sale = Sale { cores: 8, handover: 0.02, burn: 0.0, connections: 300, seed: 5, ..Sale::USUAL };
     is_as_good_as_the_best(&sale, Capacity::Unlimited);
 }
 
-/// Shortest first lets others take the room of those that block one another while they are tried: that says nothing of them, and the capacity
-/// waits until they have been tried again.
+/// Shortest first lets others take the room of those that block one another while they are tried: that says
+/// nothing of them, and the capacity waits until they have been tried again.
 #[test]
 fn who_had_to_make_room_while_tried_is_tried_again() {
     let sale = Sale { cores: 8, handover: 5.6, burn: 0.0, order: SHORTEST, seed: 5, ..Sale::USUAL };
@@ -71,7 +72,8 @@ fn who_had_to_make_room_while_tried_is_tried_again() {
     is_as_good_as_the_best(&sale, Capacity::Unlimited);
 }
 
-/// A long type that needs no lock is hardly served while the group is tried: nothing is seen of it, and it is no member.
+/// A long type that needs no lock is hardly served while the group is tried: nothing is seen of it, and it
+/// is no member.
 #[test]
 fn who_is_hardly_served_in_the_trial_is_no_member() {
     let sale = Sale { cores: 2, order: SHORTEST, seed: 6, ..Sale::USUAL };
@@ -79,7 +81,8 @@ fn who_is_hardly_served_in_the_trial_is_no_member() {
     is_as_good_as_the_best(&sale, Capacity::Unlimited);
 }
 
-/// Without a lock, on each of the six services, below saturation and far above: no group, and from a minute on hardly anything lost.
+/// Without a lock, on each of the six services, below saturation and far above: no group, and from a minute
+/// on hardly anything lost.
 fn stays_out_of_the_way(number: usize, order: Order, load: f64, capacity: Capacity) {
     let at = |contention: Contention| {
         let policy = Policy { contention, order, ..capacity::policy(capacity, 20) };

@@ -1,5 +1,6 @@
-//! The steady estimate in front of services that slow down and collapse, while the load goes from 0.3 to 5 times what they
-//! can do and back; the moving average beside it. (`cargo bench -p sim --bench cost` is the whole table.)
+//! The steady estimate in front of services that slow down and collapse, while the load goes from 0.3 to 5
+//! times what they can do and back; the moving average beside it. (`cargo bench -p sim --bench cost` is the
+//! whole table.)
 
 mod common;
 
@@ -24,9 +25,10 @@ fn afterwards(upstream: &Upstream, watched: &Watch) -> Judgment {
     watched.judge(lasts(upstream, LOADS[0]), f64::INFINITY)
 }
 
-/// Where executions of a type vary by half of their mean or not at all, the estimates of all types are within a fifth of
-/// the true mean, from the fiftieth execution on, whatever the load (but for an instant here and there, when the load has
-/// stepped up to where the service has never been: what is in flight is thought overdue).
+/// Where executions of a type vary by half of their mean or not at all, the estimates of all types are
+/// within a fifth of the true mean, from the fiftieth execution on, whatever the load (but for an instant
+/// here and there, when the load has stepped up to where the service has never been: what is in flight is
+/// thought overdue).
 fn stays(number: usize) {
     for cv in [0.0, 0.5] {
         let (name, upstream, watched) = played(Cost::Steady, number, cv);
@@ -94,8 +96,8 @@ fn the_cores_are_learned_on_the_way() {
     }
 }
 
-/// From a cold start directly into five times what it can do, costs are right next to one another; when the load falls, and
-/// fewer are in flight, in the true unit as well.
+/// From a cold start directly into five times what it can do, costs are right next to one another; when the
+/// load falls, and fewer are in flight, in the true unit as well.
 #[test]
 fn a_cold_start_in_overload_gets_the_costs_right_next_to_one_another() {
     for number in [0, 2] {
@@ -158,8 +160,8 @@ fn another_mix_changes_no_estimate() {
     assert!(then.within >= 0.99 && then.least > 0.75 && then.most < 1.3, "{then:?}");
 }
 
-/// Used and expected are counted in one unit: where no execution takes longer than others of its type, none is charged
-/// for more than was expected, though all take twenty times as long as alone.
+/// Used and expected are counted in one unit: where no execution takes longer than others of its type, none
+/// is charged for more than was expected, though all take twenty times as long as alone.
 #[test]
 fn what_is_in_flight_is_charged_as_expected_in_overload() {
     let (_, upstream, watched) = played(Cost::Steady, 0, 0.0);
@@ -171,15 +173,16 @@ fn what_is_in_flight_is_charged_as_expected_in_overload() {
     }
 }
 
-/// Orders of 2 ms are known from a collapse, and come again when it is over, beside more reports of 10 ms than can be served,
-/// shortest first. Which part of them is served.
+/// Orders of 2 ms are known from a collapse, and come again when it is over, beside more reports of 10 ms
+/// than can be served, shortest first. Which part of them is served.
 fn served_of_what_was_known_from_a_collapse(cost: Cost) -> f64 {
     let kind = |name: &str, micros: u64| {
         Kind::new(name, Distribution::Lognormal { mean: Duration::from_micros(micros), cv: 0.5 })
     };
     let types = vec![kind("read", 800), kind("order", 2_000), kind("report", 10_000)];
     let upstream = Upstream::sharing(2, Collapse::DEADLOCKS);
-    // Loads from the beginning, from the eighth second (when too much is in flight, until fewer are let in), and from the fortieth.
+    // Loads from the beginning, from the eighth second (when too much is in flight, until fewer are let
+    // in), and from the fortieth.
     let source = |kind: usize, loads: [f64; 3]| {
         let mut shares = vec![0.0; types.len()];
         shares[kind] = 1.0;

@@ -1,5 +1,6 @@
-//! The capacity that is found by default, with up to 20 connections: it does no harm where there is nothing to find. The gate
-//! is as it comes otherwise: shortest first, with the long lane. (`tests/capacity.rs` has what it is good for.)
+//! The capacity that is found by default, with up to 20 connections: it does no harm where there is nothing
+//! to find. The gate is as it comes otherwise: shortest first, with the long lane. (`tests/capacity.rs` has
+//! what it is good for.)
 
 mod common;
 
@@ -20,8 +21,8 @@ fn played(cell: &Cell, capacity: Capacity, requests: u64) -> (Outturn, usize) {
     (outturn(cell, &run), moves)
 }
 
-/// With 1, 4 and 16 cores and so much variation within the types: the mean response time as without, and goodput and useful
-/// work in overload.
+/// With 1, 4 and 16 cores and so much variation within the types: the mean response time as without, and
+/// goodput and useful work in overload.
 fn does_no_harm(traffic: Traffic, variation: f64, loads: &[f64], requests: u64) {
     for cores in [1, 4, 16] {
         for &load in loads {
@@ -65,7 +66,8 @@ fn in_overload_it_costs_next_to_nothing() {
     }
 }
 
-/// What it is for, behind the same gate: where too much in flight deadlocks, as good as the best number of connections.
+/// What it is for, behind the same gate: where too much in flight deadlocks, as good as the best number of
+/// connections.
 #[test]
 fn deadlocks_are_found_behind_the_gate_as_it_comes() {
     let good = |policy: Policy| {

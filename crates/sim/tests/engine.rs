@@ -1,4 +1,5 @@
-//! The engine: clocks, clients, services and books, on scenarios small enough to be followed by hand, and on random ones.
+//! The engine: clocks, clients, services and books, on scenarios small enough to be followed by hand, and
+//! on random ones.
 
 mod common;
 
@@ -90,8 +91,9 @@ fn a_round_trip_counts_as_in_flight_but_keeps_no_server_busy() {
 
 #[test]
 fn what_is_given_up_for_others_is_known_as_late_as_an_answer_and_waits_anew() {
-    // Three places, and whoever ends with three in flight is given up: the third of the first three, at 50 ms. That is known at 55,
-    // when the fourth takes its place; the first two are gone at 60, and it begins anew.
+    // Three places, and whoever ends with three in flight is given up: the third of the first three, at 50
+    // ms. That is known at 55, when the fourth takes its place; the first two are gone at 60, and it begins
+    // anew.
     let requests = [(0, 100), (0, 100), (40, 10), (45, 20)];
     let service = |round_trip, input_output| Upstream {
         round_trip: ms(round_trip),
@@ -415,8 +417,8 @@ fn random(seed: u64) -> Scenario {
     }
 }
 
-/// The same before a service that gives some up for others, and waits for a disk. A stream of its own, since the traces of the
-/// others are known.
+/// The same before a service that gives some up for others, and waits for a disk. A stream of its own,
+/// since the traces of the others are known.
 fn colliding(seed: u64) -> Scenario {
     let mut scenario = random(seed);
     let mut chance = Chance::new(seed, Purpose::Conflicts, 99);

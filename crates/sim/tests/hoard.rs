@@ -1,6 +1,6 @@
-//! Visitors of a shop that asks over a pool of connections, and goes on with pages whose visitors have left, without a word: one page of
-//! fourteen is most of the work. Postponed for as long as shorts come it would be served for nobody, and hold the pool's connections
-//! meanwhile.
+//! Visitors of a shop that asks over a pool of connections, and goes on with pages whose visitors have
+//! left, without a word: one page of fourteen is most of the work. Postponed for as long as shorts come it
+//! would be served for nobody, and hold the pool's connections meanwhile.
 
 use admission::{Capacity, Controller, Duration, LongLimit, Order, Policy, Work};
 use sim::{
@@ -135,9 +135,9 @@ fn below_saturation_longs_still_wait_for_shorts() {
 
 #[test]
 fn in_a_sale_short_reads_do_not_wait_for_the_orders_that_fill_the_pool() {
-    // Arrivals that wait for nobody's answer, at 1.3 times what the service can do, over a pool of a thousand connections. Whose orders
-    // wait hold many of them; whoever lets those go first makes every read wait as long
-    // (`docs/decisions/hoarding.md`: 280 ms instead of 3).
+    // Arrivals that wait for nobody's answer, at 1.3 times what the service can do, over a pool of a
+    // thousand connections. Whose orders wait hold many of them; whoever lets those go first makes every
+    // read wait as long (`docs/decisions/hoarding.md`: 280 ms instead of 3).
     let types = vec![kind("read", 100, 0.4), kind("order", 1_600, 0.4), kind("report", 20_000, 0.4)];
     let mix = Mix::Shares(vec![64.0, 35.5, 0.5]);
     let arrivals = Arrivals::Poisson(Rate::constant(1_800.0));

@@ -1,5 +1,6 @@
-//! Clients who wait for so long and no longer, of one type or of a shop's, in an open loop that asks for more than the service can do: how many are
-//! answered? In order of arrival it is always the turn of who is about to leave.
+//! Clients who wait for so long and no longer, of one type or of a shop's, in an open loop that asks for
+//! more than the service can do: how many are answered? In order of arrival it is always the turn of who is
+//! about to leave.
 
 mod common;
 
@@ -48,7 +49,8 @@ fn overload(order: Order, variation: f64, sources: Vec<Source>) -> Scenario {
     }
 }
 
-/// Of what came while it was measured from this source: how many were answered per second, as a part of what the service can do.
+/// Of what came while it was measured from this source: how many were answered per second, as a part of
+/// what the service can do.
 fn answered(run: &Run, source: u16) -> f64 {
     let came = |seconds: u64| admission::Instant::ZERO.after(Duration::from_secs(seconds));
     let rows = run.rows.iter().filter(|row| row.source == source && row.outcome == Outcome::Completed);
@@ -78,7 +80,8 @@ fn clients_who_leave_at_one_age_are_answered_at_what_the_service_can_do() {
     }
 }
 
-/// Any moment is as likely as another to be that at which a client leaves; a tenth of them each in the middle of its share.
+/// Any moment is as likely as another to be that at which a client leaves; a tenth of them each in the
+/// middle of its share.
 fn exponential(load: f64, mean: f64) -> Vec<Source> {
     let quantile = |tenth: u32| -mean * (1.0 - (f64::from(tenth) + 0.5) / 10.0).ln();
     (0..10).map(|tenth| clients(load / 10.0, quantile(tenth))).collect()
@@ -134,8 +137,8 @@ fn below_saturation_nobody_steps_back_though_some_leave() {
     }
 }
 
-/// What visitors of a shop that computes are answered in time, of what it can do, in the last forty seconds; they wait for ten,
-/// and a page goes on when its visitor has left.
+/// What visitors of a shop that computes are answered in time, of what it can do, in the last forty
+/// seconds; they wait for ten, and a page goes on when its visitor has left.
 fn shop(seed: u64, load: f64, is_gated: bool) -> f64 {
     shop_from(seed, load, is_gated, 40)
 }
@@ -149,8 +152,9 @@ fn shop_from(seed: u64, load: f64, is_gated: bool, from: u64) -> f64 {
     target::reached(&run(&scenario).expect("a sound run"), 1, from, 80).useful
 }
 
-/// With ten seconds of calm before, the long pages are known by ten executions or so, and some of the seeds show them vary: unless they
-/// were limited all the same, two hundred would be in service before the first of their visitors leaves.
+/// With ten seconds of calm before, the long pages are known by ten executions or so, and some of the seeds
+/// show them vary: unless they were limited all the same, two hundred would be in service before the first
+/// of their visitors leaves.
 #[test]
 fn a_shop_whose_long_pages_hardly_anybody_has_seen_yet_does_too() {
     for (load, least) in [(1.5, 0.9), (3.0, 0.85), (10.0, 0.85)] {
@@ -173,7 +177,8 @@ fn a_shop_of_short_and_long_pages_does_what_it_can_for_those_who_are_still_there
     }
 }
 
-/// What PostgreSQL was measured to do with orders that deadlock, over so many connections ([conflicts]), in a second.
+/// What PostgreSQL was measured to do with orders that deadlock, over so many connections ([conflicts]), in
+/// a second.
 ///
 /// [conflicts]: ../../../docs/decisions/conflicts.md
 const DEADLOCKS: [(u32, f64); 5] = [(1, 388.0), (2, 110.0), (4, 35.0), (7, 14.0), (20, 3.0)];

@@ -79,8 +79,8 @@ fn in_overload_the_work_that_is_done_is_of_use() {
     assert!(gate.useful > 0.9 && uncanceled.useful < 0.6, "{} against {}", gate.useful, uncanceled.useful);
 }
 
-/// A type that varies too much is limited once an eighth of its clients leave in service: with connections for nothing it would
-/// have the service work on what nobody waits for any more.
+/// A type that varies too much is limited once an eighth of its clients leave in service: with connections
+/// for nothing it would have the service work on what nobody waits for any more.
 #[test]
 fn in_overload_what_varies_is_limited_before_much_is_lost() {
     let cell = cell(Traffic::Table1, 2, 2.0, 1.2);
@@ -125,9 +125,9 @@ fn who_waits_for_disks_gets_company() {
     assert!(ratio <= 1.02, "{ratio}");
 }
 
-/// Aging bounds how much of the long lane's work overtakes one that waits in it, by what is expected of both. (Exactly so: a
-/// property in the gate's own tests. Seen from outside, what is expected moves between the arrival of the one and of the
-/// other; while some of a type wait it is held still, unless it doubles.)
+/// Aging bounds how much of the long lane's work overtakes one that waits in it, by what is expected of
+/// both. (Exactly so: a property in the gate's own tests. Seen from outside, what is expected moves between
+/// the arrival of the one and of the other; while some of a type wait it is held still, unless it doubles.)
 #[test]
 fn nobody_is_overtaken_beyond_the_bound() {
     for (variation, load, slack) in [(0.0, 0.9, 1.25), (0.5, 0.95, 2.0), (0.0, 1.2, 1.25)] {
@@ -149,7 +149,8 @@ fn lane_of_the_largest(run: &Run) -> Option<Lane> {
     })
 }
 
-/// How the lane's limit and the lane of the largest type move while the load does: 0.3, 0.9, 1.2 and 0.5 of two cores, 40 s each.
+/// How the lane's limit and the lane of the largest type move while the load does: 0.3, 0.9, 1.2 and 0.5 of
+/// two cores, 40 s each.
 #[test]
 fn the_way_of_the_lane_is_recorded() {
     let mut trajectory = String::new();

@@ -1,5 +1,6 @@
-//! Targets of single types: a search that people wait for and a report ten times as large ask for half of the work each, and for two or
-//! five times what the service can do. One has a target of its own, the other the gate's, or none.
+//! Targets of single types: a search that people wait for and a report ten times as large ask for half of
+//! the work each, and for two or five times what the service can do. One has a target of its own, the other
+//! the gate's, or none.
 //!
 //! Seeds 1 to 3 were looked at while the bounds below were chosen; these runs have others.
 
@@ -123,7 +124,8 @@ fn assert_busy(what: &str, all: &[Reached; 2]) {
     assert!(busy >= 0.95, "{what}: busy for {busy:.3} of the time");
 }
 
-/// The search is held to its own, the report to the gate's, and it gets no less of the service than where nobody has a target.
+/// The search is held to its own, the report to the gate's, and it gets no less of the service than where
+/// nobody has a target.
 #[test]
 fn a_stricter_target_of_a_type_is_held_beside_the_gates() {
     everywhere(&[for_http, for_postgres], |what, reached| {
@@ -136,8 +138,8 @@ fn a_stricter_target_of_a_type_is_held_beside_the_gates() {
     });
 }
 
-/// The report may take thirty times as long as the gate's target, which is the search's alone then: it isn't refused any more for how
-/// long reports take.
+/// The report may take thirty times as long as the gate's target, which is the search's alone then: it
+/// isn't refused any more for how long reports take.
 #[test]
 fn a_looser_target_of_a_type_leaves_the_gates_to_the_others() {
     everywhere(&[for_http, for_postgres], |what, reached| {
@@ -151,7 +153,8 @@ fn a_looser_target_of_a_type_leaves_the_gates_to_the_others() {
     });
 }
 
-/// All are in the service at once, and slowed down alike: the target binds both, and the search alone pays for it as far as it can.
+/// All are in the service at once, and slowed down alike: the target binds both, and the search alone pays
+/// for it as far as it can.
 #[test]
 fn in_one_queue_others_stay_as_far_below_and_are_refused_less() {
     everywhere(&[open_door], |what, reached| {
@@ -213,7 +216,8 @@ fn targets_that_change_in_an_overload_are_held_from_then_on() {
                 report * 1e3
             );
             if to - from == 10 {
-                // A report takes seconds, so that those who were there already don't have the new target's number beside them.
+                // A report takes seconds, so that those who were there already don't have the new target's
+                // number beside them.
                 assert_within("search", search, target_ms, 0.3..=1.5);
             } else {
                 assert_within("search", search, target_ms, 0.9..=1.1);

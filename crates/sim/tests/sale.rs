@@ -1,5 +1,5 @@
-//! The flash sale of `bench demo` on one simulated core: reads, orders that need one lock, and reports that are half of the
-//! work, 1.3 times as much as the core can do. What can be postponed are the reports.
+//! The flash sale of `bench demo` on one simulated core: reads, orders that need one lock, and reports that
+//! are half of the work, 1.3 times as much as the core can do. What can be postponed are the reports.
 
 mod common;
 
@@ -69,8 +69,8 @@ fn served(run: &Run, kind: u32, variation: f64) -> (f64, f64) {
     (rows.len() as f64 / sent, sum / rows.len().max(1) as f64)
 }
 
-/// Reports that have lost their patience don't take the service from what is short: neither beside one another, nor one after
-/// the other, nor because they seem to vary; and nobody short waits behind one.
+/// Reports that have lost their patience don't take the service from what is short: neither beside one
+/// another, nor one after the other, nor because they seem to vary; and nobody short waits behind one.
 #[test]
 fn reports_that_have_waited_for_long_do_not_tip_the_sale() {
     for (variation, seed) in [(0.5, 3), (0.5, 4), (1.5, 3), (1.5, 4)] {

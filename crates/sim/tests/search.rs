@@ -1,5 +1,6 @@
-//! The search behind `gatekeeper calibrate`, in front of the six services: with a request as its unit and with a second of
-//! work, as the Gatekeeper paper has it. Each measurement is a run of its own, with arrivals of its own.
+//! The search behind `gatekeeper calibrate`, in front of the six services: with a request as its unit and
+//! with a second of work, as the Gatekeeper paper has it. Each measurement is a run of its own, with
+//! arrivals of its own.
 
 mod common;
 
@@ -45,8 +46,8 @@ impl Unit {
             Self::Requests => sample.in_flight as f64 >= setting / 2.0,
             Self::Work => sample.load.as_millis_f64() / 1e3 >= setting / 2.0,
         });
-        // Counted in work that was completed: a bound in work holds back what takes long, so that the number of requests
-        // rises with what is left out.
+        // Counted in work that was completed: a bound in work holds back what takes long, so that the
+        // number of requests rises with what is left out.
         let warm = run.samples.iter().filter(|sample| sample.at > Scenario::at(Duration::from_secs(WARM_UP)));
         let done: f64 = warm.clone().map(|sample| sample.useful_work.as_millis_f64() / 1e3).sum();
         let seconds: f64 = warm.map(|sample| sample.since.as_secs_f64()).sum();
@@ -68,8 +69,8 @@ impl Unit {
     }
 }
 
-/// The chosen setting completes at least 95 % of what the best of a whole grid does, on other arrivals than those that it
-/// was chosen by. (The best of many is the best by chance, too: two percent.)
+/// The chosen setting completes at least 95 % of what the best of a whole grid does, on other arrivals than
+/// those that it was chosen by. (The best of many is the best by chance, too: two percent.)
 fn finds_the_best(number: usize, unit: Unit, service_seed: u64, tried: &[f64]) -> Found {
     let (found, search) = unit.search(number, service_seed);
     let of = |setting| {

@@ -1,4 +1,5 @@
-//! A service that stands still for a minute, in an open loop: when is the response time of those who come afterwards what it was?
+//! A service that stands still for a minute, in an open loop: when is the response time of those who come
+//! afterwards what it was?
 
 mod common;
 
@@ -56,7 +57,8 @@ fn site(after_stall: AfterStall, load: f64, cores: u32) -> Scenario {
     }
 }
 
-/// The 95th percentile of those who came within these seconds, in milliseconds; who wasn't served waited for ever.
+/// The 95th percentile of those who came within these seconds, in milliseconds; who wasn't served waited
+/// for ever.
 fn p95(run: &Run, from: u64, until: u64) -> f64 {
     let at = |seconds| Instant::ZERO.after(Duration::from_secs(seconds));
     let came = run.rows.iter().filter(|row| (at(from)..at(until)).contains(&row.arrived));
@@ -103,13 +105,15 @@ fn who_comes_after_a_stall_finds_the_service_as_it_was() {
         let in_order = told(AfterStall::InOrder);
         println!("load {load}, {cores} cores: {ours:?}; in order {in_order:?}");
         assert!(ours.1 < 2, "{ours:?}");
-        // In order the backlog keeps the service busy for longer; here what isn't served before its time is refused.
+        // In order the backlog keeps the service busy for longer; here what isn't served before its time is
+        // refused.
         assert!(ours.2 >= 0.95 * in_order.2, "nearly as many are served in all: {ours:?} {in_order:?}");
         assert!(ours.3.len() == 1 && in_order.3.is_empty(), "{ours:?}");
     }
 }
 
-/// What `bench stall` plays: pages of which a twentieth makes four fifths of the work, so that the percentile of a window jumps by itself.
+/// What `bench stall` plays: pages of which a twentieth makes four fifths of the work, so that the
+/// percentile of a window jumps by itself.
 fn shop(seed: u64, stands_still: bool) -> Scenario {
     const MEAN: f64 = 0.010;
     let mut scenario = step(seed, http_gate(Rejection::Nobody), 1, 0.7, 10, END);

@@ -156,8 +156,8 @@ fn five_percent_are_late() {
     }
 }
 
-/// Of that site every twentieth page is long, and those take four fifths of the time. A minute's p95 varies, and is at most
-/// a tenth above the target all the same, but for few of them.
+/// Of that site every twentieth page is long, and those take four fifths of the time. A minute's p95
+/// varies, and is at most a tenth above the target all the same, but for few of them.
 #[test]
 fn the_p95_of_a_minute_is_at_most_a_tenth_above_its_target() {
     for load in [1.5, 3.0, 10.0] {
@@ -171,8 +171,9 @@ fn the_p95_of_a_minute_is_at_most_a_tenth_above_its_target() {
     }
 }
 
-/// Where the percentile is in the midst of what is long, it is held from both sides. The stricter it is, the more often nobody is there
-/// at 1.5 times the load: with as many long ones present as may be, the last one ends before the next comes.
+/// Where the percentile is in the midst of what is long, it is held from both sides. The stricter it is,
+/// the more often nobody is there at 1.5 times the load: with as many long ones present as may be, the last
+/// one ends before the next comes.
 #[test]
 fn the_p95_of_a_minute_is_within_a_tenth_of_its_target_where_it_does_not_jump() {
     for (target, goodput) in [(Duration::from_millis(500), 0.94), (Duration::from_millis(800), 0.95)] {
@@ -194,8 +195,8 @@ fn the_p95_of_a_minute_is_within_a_tenth_of_its_target_where_it_does_not_jump() 
     }
 }
 
-/// Nor does who waits in a line that nobody sees the end of go unnoticed: at a step the long ones wait, short ones pass, and the
-/// share of late ones among what is answered says nothing.
+/// Nor does who waits in a line that nobody sees the end of go unnoticed: at a step the long ones wait,
+/// short ones pass, and the share of late ones among what is answered says nothing.
 #[test]
 fn whoever_waits_is_late_before_it_is_answered() {
     let scenarios: Vec<_> = (331..=350).map(|seed| bounded_response(seed, ours_p95(), 10.0)).collect();
@@ -278,7 +279,8 @@ fn who_cannot_make_its_deadline_is_told_at_once_and_nobody_loses_by_it() {
     assert!(waits(&early) < 0.5, "{:.2} s", waits(&early));
 }
 
-/// Of those refused at once below saturation, most would indeed have been late: judged by the run in which nobody was.
+/// Of those refused at once below saturation, most would indeed have been late: judged by the run in which
+/// nobody was.
 #[test]
 fn few_are_refused_at_once_that_would_have_been_in_time() {
     let [early, late] = [Rejection::Deadline, Rejection::Nobody].map(|rule| hurried(rule, 0.7));

@@ -1,7 +1,8 @@
 //! The simulator against theory: means within 2 %, or within the run's own confidence interval of 95 %.
 //!
-//! `cargo test -p sim --test theory -- --nocapture` prints the table of `docs/results/theory.md`. Two cases use a service
-//! that looks at true service times (their names say "reference"): what no gate can know. All others are the gate's own.
+//! `cargo test -p sim --test theory -- --nocapture` prints the table of `docs/results/theory.md`. Two cases
+//! use a service that looks at true service times (their names say "reference"): what no gate can know. All
+//! others are the gate's own.
 
 mod common;
 
@@ -144,8 +145,8 @@ fn simple_cases() -> Vec<Case> {
     cases
 }
 
-/// Shortest first over a continuum of service times, by the gate: it sees a hundred types, each a thin slice of an
-/// exponential distribution, and learns them.
+/// Shortest first over a continuum of service times, by the gate: it sees a hundred types, each a thin
+/// slice of an exponential distribution, and learns them.
 fn continuous() -> Case {
     const SLICES: u32 = 100;
     let quantile = |part: f64| UNIT.mul_f64(-libm::log1p(-part.min(0.999_999)));
@@ -213,8 +214,8 @@ fn simulated_means_are_those_of_theory() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Table 1 of the Gatekeeper paper, idle: milliseconds, and percent of the requests, shortest first; the wait at ρ = 0.7
-/// under shortest first, by an independent program.
+/// Table 1 of the Gatekeeper paper, idle: milliseconds, and percent of the requests, shortest first; the
+/// wait at ρ = 0.7 under shortest first, by an independent program.
 const TABLE_1: [(&str, f64, f64, f64); 13] = [
     ("Order Inquiry", 0.05, 0.75, 361.632278),
     ("Search Request", 0.22, 20.0, 361.779162),
@@ -346,7 +347,8 @@ fn in_closed_loops_clients_are_throughput_times_response_and_think_time() {
 
 #[test]
 fn at_saturation_the_mean_response_time_over_all_requests_is_the_same_in_any_order() {
-    // The paper's 250 clients on Table 1's mix: R = N·E[S] − Z, whoever goes first (mission: 11 of the oracles).
+    // The paper's 250 clients on Table 1's mix: R = N·E[S] − Z, whoever goes first (mission: 11 of the
+    // oracles).
     let closed = |order| {
         let open = table_1(order, 1);
         let Mix::Shares(shares) = open.sources[0].mix.clone() else { unreachable!() };

@@ -1,7 +1,7 @@
 //! What every decoder must bear: any bytes at all, without a panic, and with what it promises kept.
 //!
-//! One function for each fuzz target. The fuzzer (`make fuzz`) looks for bytes that break them; what it kept of its way
-//! lies in `fuzz/corpus`, and a test runs it through the same functions.
+//! One function for each fuzz target. The fuzzer (`make fuzz`) looks for bytes that break them; what it
+//! kept of its way lies in `fuzz/corpus`, and a test runs it through the same functions.
 
 use std::time::{Duration, SystemTime};
 
@@ -112,8 +112,8 @@ pub fn heads(data: &[u8]) {
     }
 }
 
-/// What a service says before its response: it is the same in whatever pieces it comes, and nothing but heads of interim
-/// responses, a bounded number of them, for hyper's parser too.
+/// What a service says before its response: it is the same in whatever pieces it comes, and nothing but
+/// heads of interim responses, a bounded number of them, for hyper's parser too.
 pub fn interim(data: &[u8]) {
     let said = said_before([data]);
     let middle = data.first().map_or(0, |&byte| usize::from(byte) % data.len());
@@ -343,7 +343,8 @@ pub fn configuration(data: &[u8]) {
     }
 }
 
-/// What a gate had learned, from a file: whatever it says, a gate can live with it, and write down what it took.
+/// What a gate had learned, from a file: whatever it says, a gate can live with it, and write down what it
+/// took.
 pub fn learned(data: &[u8]) {
     const TYPES_MAX: usize = 100;
     let Ok((learned, labels)) = proxy::learned::read(data) else { return };

@@ -1,4 +1,5 @@
-//! What the fuzzer kept, through the same functions: it covers every branch that was ever reached, in seconds.
+//! What the fuzzer kept, through the same functions: it covers every branch that was ever reached, in
+//! seconds.
 
 use std::fs;
 use std::path::{Path, PathBuf};

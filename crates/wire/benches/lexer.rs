@@ -1,4 +1,5 @@
-//! How long it takes to read a text: lexed, described in one pass, fingerprinted. Figures: `docs/reference/lexer.md`.
+//! How long it takes to read a text: lexed, described in one pass, fingerprinted. Figures:
+//! `docs/reference/lexer.md`.
 
 use std::hint::black_box;
 

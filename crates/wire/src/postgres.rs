@@ -1,9 +1,9 @@
 //! PostgreSQL's frontend/backend protocol 3.0: a thin frame codec and the few messages whose bodies matter.
 //!
 //! A proxy passes most messages on by their header alone ([`codec`]). Only those that decide something are
-//! decoded: the start of a connection ([`startup`]), what a client asks for ([`frontend`]), and the few answers
-//! that carry state ([`backend`]). Names and SQL stay bytes: `client_encoding` need not be UTF-8, and a proxy has
-//! no business refusing a text for its encoding.
+//! decoded: the start of a connection ([`startup`]), what a client asks for ([`frontend`]), and the few
+//! answers that carry state ([`backend`]). Names and SQL stay bytes: `client_encoding` need not be UTF-8,
+//! and a proxy has no business refusing a text for its encoding.
 //!
 //! Source: PostgreSQL 18 documentation, chapter 54 "Frontend/Backend Protocol"; limits after the server's
 //! `src/backend/tcop/postgres.c` (`SocketBackend`) and libpq's `fe-protocol3.c`.

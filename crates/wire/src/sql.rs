@@ -1,9 +1,9 @@
 //! SQL read just far enough to name a request's type and to see what it does to its session.
 //!
-//! No parser: a lexer ([`lexer`]) that knows where literals, comments and statements end, and readers over its
-//! tokens: which statements a text holds and what each does ([`statement`]), what shape they have without any of
-//! their values ([`mod@fingerprint`]), and what an application says about itself in comments ([`comment`]).
-//! [`describe`] does all of it in one pass.
+//! No parser: a lexer ([`lexer`]) that knows where literals, comments and statements end, and readers over
+//! its tokens: which statements a text holds and what each does ([`statement`]), what shape they have
+//! without any of their values ([`mod@fingerprint`]), and what an application says about itself in comments
+//! ([`comment`]). [`describe`] does all of it in one pass.
 //!
 //! Limits of reading text alone: a function, trigger, rule or `DO` block may do anything without its text
 //! saying so. What this module reports is what the text says.
@@ -71,9 +71,9 @@ pub enum Backslashes {
 
 /// Whether texts in this `client_encoding`, or MySQL's `character_set_client`, can be read byte by byte.
 ///
-/// In the encodings that only clients may use (Shift JIS, Big5, GBK, UHC, GB18030, JOHAB) the second byte of a
-/// character can be a backslash, so that the end of a string can't be told without decoding. Texts of such
-/// sessions must be treated as unreadable: no fingerprint, and the session's state unknown.
+/// In the encodings that only clients may use (Shift JIS, Big5, GBK, UHC, GB18030, JOHAB) the second byte
+/// of a character can be a backslash, so that the end of a string can't be told without decoding. Texts of
+/// such sessions must be treated as unreadable: no fingerprint, and the session's state unknown.
 #[must_use]
 pub fn is_readable_encoding(client_encoding: &str) -> bool {
     let name: String =

@@ -1,4 +1,5 @@
-//! The lexer against PostgreSQL itself: random texts, whose statements and columns the server counts as we do.
+//! The lexer against PostgreSQL itself: random texts, whose statements and columns the server counts as we
+//! do.
 //!
 //! The number of texts and the seed are `WIRE_TEST_TEXTS` and `WIRE_TEST_SEED`; a failure names the text.
 
@@ -17,8 +18,8 @@ use wire::postgres::{backend, codec, frontend, startup};
 use wire::sql::lexer::{Lexer, TokenKind};
 use wire::sql::{Dialect, Kind, statements};
 
-/// Pieces that make quotes, comments and numbers meet in every way; some are whole columns, so that many texts are
-/// valid.
+/// Pieces that make quotes, comments and numbers meet in every way; some are whole columns, so that many
+/// texts are valid.
 const PIECES: [&str; 58] = [
     "'",
     "'",

@@ -1,30 +1,32 @@
 //! Ours, the default: trials in alternation, near saturation only, judged by the work that is completed.
 //!
-//! **Idea.** Neither a response time nor the processor's utilization says that a service does too much at once: any mix of
-//! short and long requests looks like a queue, a deadlock idles the processor and a hot row burns it. What matters is
-//! how much work is completed, and whether another bound would complete more can be seen only by trying. So the
-//! controller compares (`trial.rs`): a stretch of time under the present bound A, one under another B, A again, B again,
-//! until the difference is beyond chance. What is compared are neighbors in time, so that there is no ideal to drift, and
-//! work, not requests: each completion counts for its type's mean, held still within a trial, so that a change of the mix
-//! doesn't count.
+//! **Idea.** Neither a response time nor the processor's utilization says that a service does too much at
+//! once: any mix of short and long requests looks like a queue, a deadlock idles the processor and a hot
+//! row burns it. What matters is how much work is completed, and whether another bound would complete more
+//! can be seen only by trying. So the controller compares (`trial.rs`): a stretch of time under the present
+//! bound A, one under another B, A again, B again, until the difference is beyond chance. What is compared
+//! are neighbors in time, so that there is no ideal to drift, and work, not requests: each completion
+//! counts for its type's mean, held still within a trial, so that a change of the mix doesn't count.
 //!
-//! **When.** Only while requests wait for room nearly all the time, or are refused where much is given up (`conflicts.rs`).
-//! Below saturation nothing is tried and nothing moves.
+//! **When.** Only while requests wait for room nearly all the time, or are refused where much is given up
+//! (`conflicts.rs`). Below saturation nothing is tried and nothing moves.
 //!
-//! **From where.** It begins at its *home*: the budget of connections, at most [`HOME`], or twice as many as the service is
-//! seen to work on at once (`pace.rs`), if that is more: with 64 cores each of 20 is as fast as alone, so that 20 bound
-//! nothing but the throughput, and that shows at once. Home is more than a service
-//! below saturation has in flight, so that a cold start makes nobody wait, and few enough to be far from where memory
-//! ends. Beyond home it goes only for a gain, and a small one has to be seen in two trials ([`SURE`]); below home only for a
-//! gain as well; and home again as soon as nothing is lost by it. So that on a plateau it stays where it is, and what no trial
-//! could take back (a cliff of memory) is not tried: close to home there was nothing to gain.
+//! **From where.** It begins at its *home*: the budget of connections, at most [`HOME`], or twice as many
+//! as the service is seen to work on at once (`pace.rs`), if that is more: with 64 cores each of 20 is as
+//! fast as alone, so that 20 bound nothing but the throughput, and that shows at once. Home is more than a
+//! service below saturation has in flight, so that a cold start makes nobody wait, and few enough to be far
+//! from where memory ends. Beyond home it goes only for a gain, and a small one has to be seen in two
+//! trials ([`SURE`]); below home only for a gain as well; and home again as soon as nothing is lost by it.
+//! So that on a plateau it stays where it is, and what no trial could take back (a cliff of memory) is not
+//! tried: close to home there was nothing to gain.
 //!
-//! **How far.** The first trial is a quarter of home, because a collapse (locks, deadlocks) is by then deep and its cure
-//! small, but not fewer than the service was seen to need; where that ends a collapse it isn't gone back to, since what waits for one
-//! another would have to drain once more, and the next step is as large (20, 5, 1), or half where the service was seen to need
-//! more. Upwards a quarter more. A gain is followed in the same direction with larger steps; a loss halves the step (in
-//! logarithms); when neither direction gains with the smallest step, both rest, twice as long each time, up to
-//! [`REST_MAX`], and wake when requests are completed at another pace (`pace.rs`). Where the service gives requests up for others
+//! **How far.** The first trial is a quarter of home, because a collapse (locks, deadlocks) is by then deep
+//! and its cure small, but not fewer than the service was seen to need; where that ends a collapse it isn't
+//! gone back to, since what waits for one another would have to drain once more, and the next step is as
+//! large (20, 5, 1), or half where the service was seen to need more. Upwards a quarter more. A gain is
+//! followed in the same direction with larger steps; a loss halves the step (in logarithms); when neither
+//! direction gains with the smallest step, both rest, twice as long each time, up to [`REST_MAX`], and wake
+//! when requests are completed at another pace (`pace.rs`). Where the service gives requests up for others
 //! in flight, it is looked as far down as cores work, and for longer (`conflicts.rs`).
 //!
 //! | constant | | why |
@@ -38,9 +40,10 @@
 //! | [`REST_MIN`], [`REST_MAX`] | 2 s, 60 s | trials beside a sharp peak cost what they lose, here 1 or 2 % of the time |
 //! | [`WORTH`], [`REST_LONGEST`] | 50, 300 s | beside a cliff they lose all: two that deadlock complete next to nothing for seconds |
 //!
-//! **When it fails.** Stretches need some ten completions each: with less than a few requests a second it stays where it
-//! is. A service whose speed swings by itself with the rhythm of the alternation deceives it. A cliff between home and
-//! home · 1.25 is met. What contends only among themselves should have a bound of their own.
+//! **When it fails.** Stretches need some ten completions each: with less than a few requests a second it
+//! stays where it is. A service whose speed swings by itself with the rhythm of the alternation deceives
+//! it. A cliff between home and home · 1.25 is met. What contends only among themselves should have a bound
+//! of their own.
 
 mod conflicts;
 mod pace;
@@ -70,18 +73,20 @@ const UP: f64 = 1.25;
 const STEP_MIN: f64 = 1.19;
 /// The largest step after a gain.
 const STEP_MAX: f64 = 2.0;
-/// Beyond home a gain that is smaller than this is to be seen in two trials: one in a hundred sees it by chance, and what is beyond
-/// may be the end of memory.
+/// Beyond home a gain that is smaller than this is to be seen in two trials: one in a hundred sees it by
+/// chance, and what is beyond may be the end of memory.
 const SURE: f64 = 0.5;
-/// A change of the bound has settled when so many have completed as were in flight, or may be, or after this time.
+/// A change of the bound has settled when so many have completed as were in flight, or may be, or after
+/// this time.
 const SETTLED: Duration = Duration::from_secs(3);
-/// A lower bound isn't in force before what is in flight has fallen to it, which takes longest where too much is. After
-/// this time others have waited for long enough: then it is tried another time.
+/// A lower bound isn't in force before what is in flight has fallen to it, which takes longest where too
+/// much is. After this time others have waited for long enough: then it is tried another time.
 const DRAINED: Duration = Duration::from_secs(10);
-/// But where nobody loses by it, because as much is completed meanwhile as before, it may take so long: requests that wait for one another
-/// are freed one by one.
+/// But where nobody loses by it, because as much is completed meanwhile as before, it may take so long:
+/// requests that wait for one another are freed one by one.
 const DRAINED_AT_LAST: Duration = Duration::from_secs(60);
-/// Where some types are bounded the others go on meanwhile, and what is in flight of those is measured as it is after this time.
+/// Where some types are bounded the others go on meanwhile, and what is in flight of those is measured as
+/// it is after this time.
 const DRAINED_OF_SOME: Duration = Duration::from_secs(5);
 /// So much of it is as much: a few completions a second are told no better.
 const AS_MUCH: f64 = 0.7;
@@ -133,13 +138,14 @@ pub(crate) struct Auto {
     up: Side,
     /// Since it came to the present bound, or rested there, no far step down was tried.
     looks_far: bool,
-    /// The step down that is tried, or is to be, is a far one. What it would be otherwise is kept: if this one gains nothing, it
-    /// goes on there.
+    /// The step down that is tried, or is to be, is a far one. What it would be otherwise is kept: if this
+    /// one gains nothing, it goes on there.
     is_far: bool,
     /// The bound beyond home in which one trial has seen a small gain.
     seen_once: Option<u32>,
     conflicts: Conflicts,
-    /// How many there are to be fewer of: the present bound, or what is in flight where another rule lets in far fewer.
+    /// How many there are to be fewer of: the present bound, or what is in flight where another rule lets
+    /// in far fewer.
     level: u32,
     stage: Stage,
     in_flight: u32,
@@ -157,8 +163,8 @@ impl Auto {
         Self::at(Instant::ZERO, top.min(HOME), top)
     }
 
-    /// For some of the types, of which so many are in flight now: that is home, and as far as it looks. It tries
-    /// `first` to begin with.
+    /// For some of the types, of which so many are in flight now: that is home, and as far as it looks. It
+    /// tries `first` to begin with.
     pub(crate) fn of_some(now: Instant, home: u32, first: u32) -> Self {
         let mut auto = Self::at(now, home, home);
         auto.partly = true;
@@ -248,7 +254,8 @@ impl Auto {
         }
         let hardly_there = self.partly && end.all.in_flight < THERE * f64::from(self.base);
         if !end.all.saturated || hardly_there {
-            // Whether nobody waits because of the other bound or of the hour: there is nothing to find any more.
+            // Whether nobody waits because of the other bound or of the hour: there is nothing to find any
+            // more.
             return self.stop(now);
         }
         trial.add(end);
@@ -289,7 +296,8 @@ impl Auto {
             self.trials += 1;
             self.away = Duration::ZERO;
             self.other = self.beside(direction);
-            // What the types count for is fixed from now on, so that this stretch isn't one of those that are compared.
+            // What the types count for is fixed from now on, so that this stretch isn't one of those that
+            // are compared.
             self.trial = Some((direction, Pairs::after(end.all.pace)));
         }
     }
@@ -322,8 +330,8 @@ impl Auto {
         match direction {
             Direction::Down => {
                 let level = f64::from(self.level);
-                // The first step is far, but not to where cores would stand still. Below home it was seen that fewer complete
-                // more: what the service seemed to work on there is no reason to stay.
+                // The first step is far, but not to where cores would stand still. Below home it was seen
+                // that fewer complete more: what the service seemed to work on there is no reason to stay.
                 let least = if self.base < self.home { STEP_MAX } else { STEP_MIN };
                 let seen = (level / f64::from(self.works_on)).max(least);
                 let step = self.step(direction);
@@ -499,7 +507,8 @@ impl Control for Auto {
     fn suit(&mut self, works_on: u32, surely: u32) {
         self.works_on = works_on;
         let usual = surely.saturating_mul(PER_WORKED_ON);
-        // What is learned wanders; home needn't wander with it, nor where nobody waits, nor while two numbers are compared.
+        // What is learned wanders; home needn't wander with it, nor where nobody waits, nor while two
+        // numbers are compared.
         let grows = f64::from(usual) >= UP * f64::from(self.usual);
         if grows && self.waited_for && self.trial.is_none() {
             let base = self.base;
@@ -557,8 +566,8 @@ impl Auto {
         self.weight = weight;
     }
 
-    /// Whether so many others wait that those alone would be measured. A lower bound leaves room for them, and shows what
-    /// it is good for only when they have gone through.
+    /// Whether so many others wait that those alone would be measured. A lower bound leaves room for them,
+    /// and shows what it is good for only when they have gone through.
     pub(crate) fn crowd(&mut self, others_wait: bool) {
         self.crowded = others_wait && self.in_force < self.base;
     }

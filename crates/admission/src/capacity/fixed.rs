@@ -1,7 +1,7 @@
 //! A fixed capacity: the operator's number, found offline by bisection (Gatekeeper, section 3.1).
 //!
-//! `load + w ≤ capacity`, in the unit of the chosen estimator. It fails when the service changes: a capacity found on
-//! one machine or data set says nothing of another.
+//! `load + w ≤ capacity`, in the unit of the chosen estimator. It fails when the service changes: a
+//! capacity found on one machine or data set says nothing of another.
 
 use crate::work::Work;
 

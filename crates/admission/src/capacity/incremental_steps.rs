@@ -1,20 +1,22 @@
 //! The method of incremental steps (Heiss and Wagner, *Adaptive Load Control in Transaction Processing
 //! Systems*, VLDB 1991), for the papers' experiments: Gatekeeper cites it and leaves it undone (section 3.1).
 //!
-//! Go on in the same direction while the performance rises, turn when it falls, and the larger the change, the larger
-//! the step. With the bound n* in the i-th interval, its throughput P and the mean number in flight n:
+//! Go on in the same direction while the performance rises, turn when it falls, and the larger the change,
+//! the larger the step. With the bound n* in the i-th interval, its throughput P and the mean number in
+//! flight n:
 //!
 //! ```text
-//! n*(i+1) = n*(i) + β (P(i) − P(i−1)) sgn(n*(i) − n*(i−1))     while n is near n*
-//! n*(i+1) = n(i) + γ                                          where n* is more than δ above n: nobody needs that much
+//! n*(i+1) = n*(i) + β (P(i) − P(i−1)) sgn(n*(i) − n*(i−1))     while n is near n* n*(i+1) = n(i) + γ
+//! where n* is more than δ above n: nobody needs that much
 //! ```
 //!
-//! The step is at least 1 (or a plateau would end the search) and at most a quarter of n*. β is in requests for a relative change of
-//! throughput, because a change in requests a second would need another β for each service.
+//! The step is at least 1 (or a plateau would end the search) and at most a quarter of n*. β is in requests
+//! for a relative change of throughput, because a change in requests a second would need another β for each
+//! service.
 //!
-//! When it fails: noise moves it as a signal does, so that it walks about on a plateau and over the cliff behind it; a change
-//! of the service's speed or of the mix looks like a consequence of its own last step; and where no interval ends because
-//! nothing completes, it doesn't move at all.
+//! When it fails: noise moves it as a signal does, so that it walks about on a plateau and over the cliff
+//! behind it; a change of the service's speed or of the mix looks like a consequence of its own last step;
+//! and where no interval ends because nothing completes, it doesn't move at all.
 
 use super::interval::Interval;
 use crate::outside::{Control, Sample};

@@ -1,9 +1,10 @@
-//! Throughput and mean number in flight over one interval after another: what Heiss and Wagner's controllers observe.
+//! Throughput and mean number in flight over one interval after another: what Heiss and Wagner's
+//! controllers observe.
 
 use crate::time::{Duration, Instant};
 
-/// An interval ends when it is so long and so many have completed. The papers leave both to the operator; the relative
-/// noise of a throughput of n completions is about 1/√n, here 7 %.
+/// An interval ends when it is so long and so many have completed. The papers leave both to the operator;
+/// the relative noise of a throughput of n completions is about 1/√n, here 7 %.
 const SHORTEST: Duration = Duration::from_millis(500);
 const COMPLETIONS: u32 = 200;
 /// However few have completed, an interval that is so long ends.

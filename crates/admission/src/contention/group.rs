@@ -1,25 +1,27 @@
 //! One group of types that contend: how many of its requests may be in flight, and what speaks for it.
 //!
-//! Its number is found by the controller of `capacity/auto.rs`, whose home is the number that were in flight when the group
-//! was suspected: there it does nothing. What it observes are the group's own requests, what it judges by is the work that
-//! all types complete, and what the group's complete.
+//! Its number is found by the controller of `capacity/auto.rs`, whose home is the number that were in
+//! flight when the group was suspected: there it does nothing. What it observes are the group's own
+//! requests, what it judges by is the work that all types complete, and what the group's complete.
 //!
-//! **Evidence** that these types contend with one another, and not with all, is collected within the first trial. In it
-//! the group has n in flight and k in turn. By how much does the time of its requests fall, and by how much that of the
-//! others'? On a service that shares what it has, both fall alike: so each time is taken as a share, divided by how many
-//! were in flight beside it. (Times alone don't do: a short request is served while few are in flight, a long one while
-//! many are, and with a backlog of the others behind it the one would seem to have fallen, and not the other.)
+//! **Evidence** that these types contend with one another, and not with all, is collected within the first
+//! trial. In it the group has n in flight and k in turn. By how much does the time of its requests fall,
+//! and by how much that of the others'? On a service that shares what it has, both fall alike: so each time
+//! is taken as a share, divided by how many were in flight beside it. (Times alone don't do: a short
+//! request is served while few are in flight, a long one while many are, and with a backlog of the others
+//! behind it the one would seem to have fallen, and not the other.)
 //!
-//! The trial is over when under the present bound less than half of it are in flight: then it isn't this bound that is
-//! compared. Under shortest first that happens whenever others take the room. Nothing is said by it, and the same types are
-//! suspected again seconds later, by what is in flight of them then.
+//! The trial is over when under the present bound less than half of it are in flight: then it isn't this
+//! bound that is compared. Under shortest first that happens whenever others take the room. Nothing is said
+//! by it, and the same types are suspected again seconds later, by what is in flight of them then.
 //!
-//! * Its own falls by more than twice as much ([`MORE`]): they contend with one another. A member whose own time fell by
-//!   less than half of that (in logarithms) isn't one. Nor is one of which too few were seen to say: shortest first hardly
-//!   serves what is long beside a hot row, and in the group it would wait behind it for as long as the row is hot. Where it
-//!   contends after all it is suspected again.
-//! * Too few of the others are served to compare with, or their time falls as much, but nearly all of what is in flight
-//!   ([`MOST`]) is the group's, and a quarter more is completed: whoever it contends with, it is the one to hold.
+//! * Its own falls by more than twice as much ([`MORE`]): they contend with one another. A member whose own
+//!   time fell by less than half of that (in logarithms) isn't one. Nor is one of which too few were seen
+//!   to say: shortest first hardly serves what is long beside a hot row, and in the group it would wait
+//!   behind it for as long as the row is hot. Where it contends after all it is suspected again.
+//! * Too few of the others are served to compare with, or their time falls as much, but nearly all of what
+//!   is in flight ([`MOST`]) is the group's, and a quarter more is completed: whoever it contends with, it
+//!   is the one to hold.
 //!
 //! Types of which others are never seen are no group: how many of all may be in flight is the capacity's.
 
@@ -41,8 +43,8 @@ const MOST: f64 = 2.0 / 3.0;
 const LARGE: f64 = 0.25;
 /// Fewer completions say nothing of a time.
 const FEW: u32 = 6;
-/// The first bound that is tried is a quarter of what is in flight, at most this: where locks are hot nearly every small
-/// number is near the best, and every large one far.
+/// The first bound that is tried is a quarter of what is in flight, at most this: where locks are hot
+/// nearly every small number is near the best, and every large one far.
 const FIRST: u32 = 4;
 /// The place of the others among the times.
 const OTHERS: usize = KINDS_MAX;
@@ -239,9 +241,9 @@ impl Group {
         }
     }
 
-    /// What the work of its requests counts for. An upstream time is no work for who spends it waiting for one another:
-    /// before it is known what they take, by how much more than the others' their time fell; then a part for each of
-    /// those that are in flight together.
+    /// What the work of its requests counts for. An upstream time is no work for who spends it waiting for
+    /// one another: before it is known what they take, by how much more than the others' their time fell;
+    /// then a part for each of those that are in flight together.
     pub(super) fn weight(&self) -> f64 {
         if self.formed {
             return 1.0;
@@ -258,7 +260,8 @@ impl Group {
         if self.formed { f64::from(self.found()) } else { 1.0 }
     }
 
-    /// Whether what was seen in the trial, which gained so much, says that these types contend with one another.
+    /// Whether what was seen in the trial, which gained so much, says that these types contend with one
+    /// another.
     pub(super) fn is_evident(&self, gain: f64) -> bool {
         let Evidence { phases: [present, other], .. } = &self.evidence;
         let [own, all] = [0, 1].map(|which| present.in_flight[which] / present.time.max(1.0));
@@ -274,7 +277,8 @@ impl Group {
         by_itself || own >= MOST * all && gain >= LARGE
     }
 
-    /// The members whose time hardly fell, or of whom too few were seen to say, which the group lets go. Never all.
+    /// The members whose time hardly fell, or of whom too few were seen to say, which the group lets go.
+    /// Never all.
     pub(super) fn strangers(&self) -> Vec<u32> {
         let others = self.evidence.fell_by(OTHERS..OTHERS + 1).unwrap_or(0.0);
         let Some(own) = self.evidence.fell_by(0..OTHERS) else { return Vec::new() };

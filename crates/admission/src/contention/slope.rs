@@ -1,9 +1,9 @@
 //! How a type's upstream time grows with its own number in flight, and with all that is.
 //!
-//! ln T = a + own · ln n + all · ln m, by least squares with exponentially falling weights, where n is how many of the type
-//! were in flight on average while a request was, and m how many of all. On a service that shares its processor T follows m
-//! alone, whatever the type (own = 0, all ≤ 1). Where a type's requests wait for one another T follows n at least in
-//! proportion (own ≥ 1).
+//! ln T = a + own · ln n + all · ln m, by least squares with exponentially falling weights, where n is how
+//! many of the type were in flight on average while a request was, and m how many of all. On a service that
+//! shares its processor T follows m alone, whatever the type (own = 0, all ≤ 1). Where a type's requests
+//! wait for one another T follows n at least in proportion (own ≥ 1).
 //!
 //! | constant | | why |
 //! |---|---|---|

@@ -1,8 +1,10 @@
 //! The exponentially weighted mean: `m += a (x − m)` with weight `a` of the newest execution.
 //!
-//! While few are known it is the plain mean (weight 1/n until that falls below `a`), so that the first sample has no
-//! more say than the others. A weight `a` remembers about as much as a window of 2/a − 1: 0.06 is the moving average's
-//! 32. It follows a steady drift with less lag than the window's mean, and never forgets an outlier all at once.
+//! While few are known it is the plain mean (weight 1/n until that falls below `a`), so that the first
+//! sample has no more say than the others. A weight `a` remembers about as much as a window of 2/a − 1:
+//! 0.06 is the moving average's
+//! 32. It follows a steady drift with less lag than the window's mean, and never forgets an outlier all at
+//!     once.
 
 /// A mean with exponentially falling weights.
 #[derive(Debug)]

@@ -1,14 +1,16 @@
 //! The mean of a type's first executions, never corrected.
 //!
-//! **Idea.** What an offline measurement would say: the Gatekeeper paper compares its own estimates with such, taken in
-//! isolation (WWW 2004, section 5.1, Fig. 6). With what was learned of an idle service in a gate's state file they are those.
+//! **Idea.** What an offline measurement would say: the Gatekeeper paper compares its own estimates with
+//! such, taken in isolation (WWW 2004, section 5.1, Fig. 6). With what was learned of an idle service in a
+//! gate's state file they are those.
 //!
-//! **Formula.** (x₁ + … + x_k) / k over the first k ≤ `window` successful executions. What is in flight teaches nothing.
+//! **Formula.** (x₁ + … + x_k) / k over the first k ≤ `window` successful executions. What is in flight
+//! teaches nothing.
 //!
 //! **Parameters.** `window`, 32 unless said otherwise, as of the moving average.
 //!
-//! **When it fails.** Always, once the service takes longer than it did then: more is let in than was meant to be, and types
-//! whose costs change places are served in the wrong order. It is there to compare with.
+//! **When it fails.** Always, once the service takes longer than it did then: more is let in than was meant
+//! to be, and types whose costs change places are served in the wrong order. It is there to compare with.
 
 use crate::policy::Cost;
 

@@ -1,14 +1,15 @@
-//! Whether a type is several in one: a statement that finds its rows in memory or on disk, a page that is cached or not.
+//! Whether a type is several in one: a statement that finds its rows in memory or on disk, a page that is
+//! cached or not.
 //!
-//! A histogram of what executions did, by half octaves (a factor of √2 each), halved when it holds [`MOST`], so that it
-//! tells of the last thousand, nearly. What is counted is in the pace's unit, so that neither the load nor a change of the
-//! service's speed makes a mode. A mode is a peak of the histogram (smoothed 1:2:1) with a valley of at most half its
-//! height on the way to any higher one, and at least [`LEAST`] of all executions around it: lognormal executions of any
-//! coefficient of variation have one.
+//! A histogram of what executions did, by half octaves (a factor of √2 each), halved when it holds
+//! [`MOST`], so that it tells of the last thousand, nearly. What is counted is in the pace's unit, so that
+//! neither the load nor a change of the service's speed makes a mode. A mode is a peak of the histogram
+//! (smoothed 1:2:1) with a valley of at most half its height on the way to any higher one, and at least
+//! [`LEAST`] of all executions around it: lognormal executions of any coefficient of variation have one.
 //!
-//! It only reports. What is expected of a type with two modes is their mean; the variation says that this isn't worth
-//! much, and lifts the limit of the long lane. 132 bytes a type. It fails to part modes closer than a factor of three, or
-//! so.
+//! It only reports. What is expected of a type with two modes is their mean; the variation says that this
+//! isn't worth much, and lifts the limit of the long lane. 132 bytes a type. It fails to part modes closer
+//! than a factor of three, or so.
 
 use alloc::vec::Vec;
 
@@ -84,8 +85,8 @@ impl Modes {
     }
 }
 
-/// Where one peak ends and the next begins: at the bottom of each valley of at most half the height of the peaks on both
-/// sides of it; and the end.
+/// Where one peak ends and the next begins: at the bottom of each valley of at most half the height of the
+/// peaks on both sides of it; and the end.
 fn borders(smooth: &[f64]) -> Vec<usize> {
     let mut borders = Vec::new();
     // The highest since the last border, and the lowest since that and where.

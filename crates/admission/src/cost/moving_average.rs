@@ -1,10 +1,10 @@
 //! The paper's estimator: the mean of the last `window` executions (Gatekeeper, section 3.1).
 //!
-//! A ring and its sum; memory is bounded by [`Cost::WINDOW_MAX`]. With the default window of 32 the standard error of
-//! the mean is 9 % where the coefficient of variation within the type is 0.5, and 18 % at 1, while errors of 35 %
-//! cost the long lane next to nothing (`docs/decisions/queue.md`, finding 10). A larger window is slower to see the
-//! load change, most of all for rare types. It fails where executions of one type differ by more than its noise: see
-//! `variation`.
+//! A ring and its sum; memory is bounded by [`Cost::WINDOW_MAX`]. With the default window of 32 the
+//! standard error of the mean is 9 % where the coefficient of variation within the type is 0.5, and 18 % at
+//! 1, while errors of 35 % cost the long lane next to nothing (`docs/decisions/queue.md`, finding 10). A
+//! larger window is slower to see the load change, most of all for rare types. It fails where executions of
+//! one type differ by more than its noise: see `variation`.
 
 use alloc::vec::Vec;
 

@@ -1,9 +1,10 @@
 //! The mean work of a request, over all types: what "long" is measured against.
 //!
-//! Request-weighted and exponentially forgotten: `m += a (x − m)` with `a = max(1/n, 1/512)`. In TPC-W's shopping mix
-//! most of the mean is made by the 5 % of Best Sellers, of which 512 requests hold 26, so the mean is good to about
-//! 20 %; the cutoff of the long lane may be anything from 1 to 10 means (`docs/decisions/queue.md`, finding 10). A
-//! thousand requests a second forget in half a second, one a second in ten minutes.
+//! Request-weighted and exponentially forgotten: `m += a (x − m)` with `a = max(1/n, 1/512)`. In TPC-W's
+//! shopping mix most of the mean is made by the 5 % of Best Sellers, of which 512 requests hold 26, so the
+//! mean is good to about 20 %; the cutoff of the long lane may be anything from 1 to 10 means
+//! (`docs/decisions/queue.md`, finding 10). A thousand requests a second forget in half a second, one a
+//! second in ten minutes.
 
 use crate::work::Work;
 

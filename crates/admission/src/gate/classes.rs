@@ -1,10 +1,11 @@
 //! Service classes in the gate: whose lines are looked at, and who bears a refusal.
 //!
-//! Within a class everything is as in a gate without classes: the lanes, aging, who stepped aside. The limits are the
-//! gate's: capacity, connections, seats in the long lane, groups. So are the rules for refusing; where one says that one
-//! is too many, and the classes that are present don't have their shares, it befalls the class that has the most above its
-//! share: who comes, or in the stead of who comes the newest of those that wait. Where it is a type's own target that is at stake,
-//! that must be one of the type, and who comes is refused if there is none.
+//! Within a class everything is as in a gate without classes: the lanes, aging, who stepped aside. The
+//! limits are the gate's: capacity, connections, seats in the long lane, groups. So are the rules for
+//! refusing; where one says that one is too many, and the classes that are present don't have their shares,
+//! it befalls the class that has the most above its share: who comes, or in the stead of who comes the
+//! newest of those that wait. Where it is a type's own target that is at stake, that must be one of the
+//! type, and who comes is refused if there is none.
 
 use alloc::vec::Vec;
 
@@ -16,8 +17,9 @@ use crate::rejection::TooMany;
 use crate::request::Entry;
 use crate::tickets::{Line, Place};
 
-/// Among so many is looked for one that has more than its class's share of what a type's target allows: about as many as are
-/// present where a target is held. A walk over all that wait would cost every arrival of an overload.
+/// Among so many is looked for one that has more than its class's share of what a type's target allows:
+/// about as many as are present where a target is held. A walk over all that wait would cost every arrival
+/// of an overload.
 const LOOKED_AT: usize = 64;
 
 /// What is to be started of one class.
@@ -67,7 +69,8 @@ impl Gate {
         None
     }
 
-    /// Whether in another class somebody waits who could start if it fits: whose turn it is, then, the tags say.
+    /// Whether in another class somebody waits who could start if it fits: whose turn it is, then, the tags
+    /// say.
     pub(super) fn others_could_start(&self, class: u8) -> bool {
         let mut others = self.classes.waits().filter(|&other| other != class);
         others.any(|other| self.aside_head(other).is_some() || self.head(other).is_some())

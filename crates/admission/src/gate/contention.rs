@@ -1,9 +1,10 @@
 //! Groups of types that contend with one another: who is counted in one, who steps aside for one.
 //!
-//! A request in flight is counted in the group of its type while it isn't suspended. One that comes to the head of its line
-//! while its group is full steps aside, into the group's line, in which the policy's order holds again. Nobody behind it
-//! waits for it. When the group has room, the first of those aside goes as if it had stood where it was: before what arrived
-//! later. A group that is dissolved bounds nothing any more, and is gone when nobody is aside.
+//! A request in flight is counted in the group of its type while it isn't suspended. One that comes to the
+//! head of its line while its group is full steps aside, into the group's line, in which the policy's order
+//! holds again. Nobody behind it waits for it. When the group has room, the first of those aside goes as if
+//! it had stood where it was: before what arrived later. A group that is dissolved bounds nothing any more,
+//! and is gone when nobody is aside.
 
 use alloc::vec::Vec;
 
@@ -223,7 +224,8 @@ impl Gate {
                     self.report(Event::GroupDissolved { group: number, most });
                 }
                 let failed = self.dissolve(now, place);
-                // Without a gain others may have taken the room; with one it is all that are in one another's way.
+                // Without a gain others may have taken the room; with one it is all that are in one
+                // another's way.
                 if !formed && home {
                     self.try_again(now, &failed);
                 }

@@ -1,12 +1,15 @@
 //! Who starts now.
 //!
-//! In this order: immediate requests, as soon as their connection is there; then, of the class whose turn it is
-//! (`gate/classes.rs`), the head of the short line and the head of the long line, a head being the first request whose class of connection is free (those skipped aren't overtaken:
-//! they wait for something else). The short head goes first, except before one that has lost its patience (`lanes.rs`: a long, or one
-//! that varies too much to be limited and waits among the shorts), or under FIFO before a long that arrived earlier. Where longs hoard connections they go first (`gate/hoard.rs`). A head that doesn't fit the capacity blocks all behind
-//! it in its line: no backfilling. A short head that doesn't fit also blocks the longs, which would take its room. A head
-//! whose group is full steps aside; once its group has room it goes before what arrived later (`gate/contention.rs`). A short
-//! head that has waited for too long steps back behind newcomers (`gate/leavers.rs`).
+//! In this order: immediate requests, as soon as their connection is there; then, of the class whose turn
+//! it is (`gate/classes.rs`), the head of the short line and the head of the long line, a head being the
+//! first request whose class of connection is free (those skipped aren't overtaken: they wait for something
+//! else). The short head goes first, except before one that has lost its patience (`lanes.rs`: a long, or
+//! one that varies too much to be limited and waits among the shorts), or under FIFO before a long that
+//! arrived earlier. Where longs hoard connections they go first (`gate/hoard.rs`). A head that doesn't fit
+//! the capacity blocks all behind it in its line: no backfilling. A short head that doesn't fit also blocks
+//! the longs, which would take its room. A head whose group is full steps aside; once its group has room it
+//! goes before what arrived later (`gate/contention.rs`). A short head that has waited for too long steps
+//! back behind newcomers (`gate/leavers.rs`).
 
 use super::classes::Turn;
 use super::{Gate, record_waits};
@@ -74,7 +77,8 @@ impl Gate {
         in_groups || after > before && waits
     }
 
-    /// The next of a class that may start now. Heads whose group is full step aside, those who have waited for too long back.
+    /// The next of a class that may start now. Heads whose group is full step aside, those who have waited
+    /// for too long back.
     pub(super) fn next_of(&mut self, class: u8) -> Turn {
         loop {
             if let Some(slot) = self.patient(class) {
@@ -143,7 +147,8 @@ impl Gate {
         Some(if_it_fits(head))
     }
 
-    /// One of a class that varies too much to be limited, has lost its patience among the shorts and could start if it fits.
+    /// One of a class that varies too much to be limited, has lost its patience among the shorts and could
+    /// start if it fits.
     fn impatient_among_shorts(&self, class: u8) -> Option<u32> {
         if self.policy.without.has(Mechanism::Bypass) {
             return None;
@@ -174,7 +179,8 @@ impl Gate {
         self.policy.order.is_fifo() && self.tickets.at(long).sequence < self.tickets.at(short).sequence
     }
 
-    /// Whether the longs' head goes first: it has lost its own patience, or one behind it has that could start as well.
+    /// Whether the longs' head goes first: it has lost its own patience, or one behind it has that could
+    /// start as well.
     fn has_lost_patience(&self, head: u32) -> bool {
         if self.policy.order.is_fifo() || self.policy.without.has(Mechanism::Bypass) {
             return false;
@@ -190,7 +196,8 @@ impl Gate {
         })
     }
 
-    /// Whether a newcomer to this line may start without joining it: nothing that could start is there before it.
+    /// Whether a newcomer to this line may start without joining it: nothing that could start is there
+    /// before it.
     pub(super) fn is_free_for(&self, slot: u32, line: Line) -> bool {
         let open = self.connections.open_to_shorts();
         let class = self.class_of(slot, line);
@@ -326,7 +333,8 @@ impl Gate {
                 if is_late {
                     return its.late.short.insert(slot, class, work.as_nanos(), allowance);
                 }
-                // Nobody stops behind one that varies: when it has been overtaken by that much it goes by itself.
+                // Nobody stops behind one that varies: when it has been overtaken by that much it goes by
+                // itself.
                 let bound = if varies { UNBOUNDED } else { allowance };
                 its.lines.short.insert(slot, class, work.as_nanos(), bound);
                 if varies {

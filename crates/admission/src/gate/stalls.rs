@@ -1,13 +1,15 @@
 //! A service that stands still, in the gate: who waits for it to go on, and who comes after newcomers then.
 //!
-//! Whoever arrived before a certain request is late. The lines of a class are there twice, and a late one is in the second
-//! pair, in which the policy's order holds as well; aging doesn't bind between late ones and newcomers. A late one goes when no
-//! newcomer of its class could, and only while the service is busy with fewer requests than it works on at once: with what would lie idle.
-//! (Beside others, one late one after another would take its share of a core all the time, and a long newcomer three times as long.)
+//! Whoever arrived before a certain request is late. The lines of a class are there twice, and a late one
+//! is in the second pair, in which the policy's order holds as well; aging doesn't bind between late ones
+//! and newcomers. A late one goes when no newcomer of its class could, and only while the service is busy
+//! with fewer requests than it works on at once: with what would lie idle. (Beside others, one late one
+//! after another would take its share of a core all the time, and a long newcomer three times as long.)
 //!
-//! When a stall ends, all that waits becomes late in one step: the pairs are swapped, and the watermark moves. (Where late
-//! ones of an earlier stall are left, or others (`gate/leavers.rs`), those who wait join them one by one.) Requests of a type that nobody knows yet stand behind
-//! their scout, and are late when they come to their line; those aside for their group stay there.
+//! When a stall ends, all that waits becomes late in one step: the pairs are swapped, and the watermark
+//! moves. (Where late ones of an earlier stall are left, or others (`gate/leavers.rs`), those who wait join
+//! them one by one.) Requests of a type that nobody knows yet stand behind their scout, and are late when
+//! they come to their line; those aside for their group stay there.
 
 use alloc::vec::Vec;
 
@@ -26,7 +28,8 @@ impl Gate {
         record.stepped_back || record.sequence < self.late_before
     }
 
-    /// The service has answered. If that ends a stall, what is in flight counts from now on, and who waited through it yields.
+    /// The service has answered. If that ends a stall, what is in flight counts from now on, and who waited
+    /// through it yields.
     pub(super) fn has_answered(&mut self, now: Instant) {
         let Some(lasted) = self.stalls.answered(now, self.ledger.busy_count()) else { return };
         for slot in self.tickets.slots() {
@@ -122,7 +125,8 @@ impl Gate {
         head.filter(|&slot| self.tickets.at(slot).stepped_back || is_idle())
     }
 
-    /// Of those of its class that wait the one that came first, if it is late: it goes when there is no place for a newcomer.
+    /// Of those of its class that wait the one that came first, if it is late: it goes when there is no
+    /// place for a newcomer.
     pub(super) fn first_late(&self, newcomer: u32) -> Option<u32> {
         let class = self.classes.at(self.tickets.at(newcomer).class);
         class

@@ -1,10 +1,12 @@
 //! What happens by the clock alone, and the clocks of one request.
 //!
-//! Two kinds of instants. Some need the shell to call at them, because something may start or must be refused then:
-//! queue timeouts, deadlines, suspension, probes of a service that stands still, the end of making way, and the age at which the one request of an unknown type is called long (those
-//! behind it then move on). The others only ever make the gate stricter (a request becomes overdue, and is charged by the
-//! clock; a request in flight outlives the long cutoff, and takes a seat in the lane; one that is present is late, `lateness.rs`), so nothing can start at them, and
-//! it is exact to apply them at the beginning of the next call, whatever that is. A request of 0.4 ms costs no timer.
+//! Two kinds of instants. Some need the shell to call at them, because something may start or must be
+//! refused then: queue timeouts, deadlines, suspension, probes of a service that stands still, the end of
+//! making way, and the age at which the one request of an unknown type is called long (those behind it then
+//! move on). The others only ever make the gate stricter (a request becomes overdue, and is charged by the
+//! clock; a request in flight outlives the long cutoff, and takes a seat in the lane; one that is present
+//! is late, `lateness.rs`), so nothing can start at them, and it is exact to apply them at the beginning of
+//! the next call, whatever that is. A request of 0.4 ms costs no timer.
 //!
 //! Every alarm either goes off for good or is set again for a later instant, so that a shell that calls at
 //! `next_timeout` makes progress each time.
@@ -18,8 +20,8 @@ use crate::time::Instant;
 use crate::work::Work;
 
 impl Gate {
-    /// Brings the gate to this instant (or the latest it knows, if the shell's clock went back), which it returns.
-    /// Nothing that could start waits afterwards.
+    /// Brings the gate to this instant (or the latest it knows, if the shell's clock went back), which it
+    /// returns. Nothing that could start waits afterwards.
     pub(super) fn advance(&mut self, now: Instant) -> Instant {
         self.now = self.now.max(now);
         let now = self.now;
@@ -123,8 +125,8 @@ impl Gate {
         self.suspended -= 1;
     }
 
-    /// Notes whether the client thinks. A request of an unknown type whose client does shows nothing of its cost, so
-    /// that it neither holds its type back nor counts among those that could fill the connections.
+    /// Notes whether the client thinks. A request of an unknown type whose client does shows nothing of its
+    /// cost, so that it neither holds its type back nor counts among those that could fill the connections.
     pub(super) fn set_thinking(&mut self, slot: u32, thinking: bool) {
         let record = self.tickets.at_mut(slot);
         let was_thinking = core::mem::replace(&mut record.thinking, thinking);

@@ -1,9 +1,11 @@
-//! What happens when a type becomes known or changes its lane, and how its requests in flight count meanwhile.
+//! What happens when a type becomes known or changes its lane, and how its requests in flight count
+//! meanwhile.
 //!
-//! A type not yet known sends one request at a time, its scout, among the shorts and past the lane's limit; the others
-//! wait behind it. It becomes known when the scout has succeeded, when several have failed, or when one has been busy for
-//! so long that it is called long. Those that waited then join the line of their type's lane in order of arrival, and
-//! only then is their work fixed. Later changes of the lane don't move those that wait; those in flight count anew.
+//! A type not yet known sends one request at a time, its scout, among the shorts and past the lane's limit;
+//! the others wait behind it. It becomes known when the scout has succeeded, when several have failed, or
+//! when one has been busy for so long that it is called long. Those that waited then join the line of their
+//! type's lane in order of arrival, and only then is their work fixed. Later changes of the lane don't move
+//! those that wait; those in flight count anew.
 
 use super::Gate;
 use crate::event::{Event, Lane};
@@ -20,8 +22,8 @@ use crate::work::Work;
 /// A type whose requests in flight raise what is expected of it by this factor has become another.
 const OUTLIVED: u64 = 2;
 
-/// So many of those held back are looked at for one of a class that has no scout. Whose class has none joins as one when it
-/// arrives, so that only what a failed scout leaves behind is looked for.
+/// So many of those held back are looked at for one of a class that has no scout. Whose class has none
+/// joins as one when it arrives, so that only what a failed scout leaves behind is looked for.
 const HELD_BACK_LOOKED_AT: usize = 64;
 
 impl Gate {
@@ -41,8 +43,8 @@ impl Gate {
         }
     }
 
-    /// Knows from now on what another gate had learned, as far as it doesn't know it itself. Of more types than there
-    /// may be, the most recently used are taken; what can't have been learned is left out.
+    /// Knows from now on what another gate had learned, as far as it doesn't know it itself. Of more types
+    /// than there may be, the most recently used are taken; what can't have been learned is left out.
     pub fn recall(&mut self, now: Instant, learned: &Learned) {
         let now = self.advance(now);
         self.lanes.recall(learned.mean, learned.requests);
@@ -56,8 +58,9 @@ impl Gate {
         self.dispatch(now);
     }
 
-    /// A request in flight will end for the gate before its end: how long that takes nobody will see, and it teaches nothing. Of a
-    /// type of which nothing is known it has to, or others would wait for what never comes.
+    /// A request in flight will end for the gate before its end: how long that takes nobody will see, and
+    /// it teaches nothing. Of a type of which nothing is known it has to, or others would wait for what
+    /// never comes.
     pub fn cut_short(&mut self, ticket: Ticket) {
         if let Some(slot) = self.in_flight(ticket) {
             let kind = self.tickets.at(slot).kind;
@@ -65,7 +68,8 @@ impl Gate {
         }
     }
 
-    /// A request has ended: its type learns from it, and the pace from what its type is known for. What it counts for.
+    /// A request has ended: its type learns from it, and the pace from what its type is known for. What it
+    /// counts for.
     pub(super) fn teach(&mut self, slot: u32, completion: &Completion) -> Work {
         let record = self.tickets.at_mut(slot);
         let (kind, canceled) = (record.kind, record.canceled || record.stalled || record.cut_short);
@@ -150,9 +154,10 @@ impl Gate {
         true
     }
 
-    /// Whether what its requests take of the service makes a type long. What they take beside others rises and falls with
-    /// the load, for some types sooner than for others; it counts only while nothing better is known, or while its requests in flight
-    /// have outlived what was expected by so much that the type must have become another.
+    /// Whether what its requests take of the service makes a type long. What they take beside others rises
+    /// and falls with the load, for some types sooner than for others; it counts only while nothing better
+    /// is known, or while its requests in flight have outlived what was expected by so much that the type
+    /// must have become another.
     fn is_long(&self, kind: u32, work: Work, already: bool) -> bool {
         let known = self.types.at(kind);
         let usual = known.estimate.mean().map_or(work, |mean| mean.max(Work::from_nanos(1)));
@@ -163,8 +168,8 @@ impl Gate {
         }
     }
 
-    /// A request has succeeded: the lanes learn what it counts for, and what it took of the service of the nanoseconds that this
-    /// was busy with it.
+    /// A request has succeeded: the lanes learn what it counts for, and what it took of the service of the
+    /// nanoseconds that this was busy with it.
     fn learn(&mut self, slot: u32, sample: Work, busy: f64, readings: Option<Readings>) {
         let kind = self.tickets.at(slot).kind;
         // The shortest of those who waited through a stall go first: they would make the mean fall.
@@ -218,7 +223,8 @@ impl Gate {
         }
     }
 
-    /// Who is to find out next what its type takes: of each class one waits for it, so that no class waits for another's turn.
+    /// Who is to find out next what its type takes: of each class one waits for it, so that no class waits
+    /// for another's turn.
     fn next_scout(&self, kind: u32) -> Option<u32> {
         let known = self.types.at(kind);
         if known.is_out() {
@@ -270,15 +276,16 @@ impl Gate {
         self.take_seat(slot, seat);
     }
 
-    /// A seat in the lane is for the time that a request does work; a connection is held until it ends, and a pinned one
-    /// isn't for others anyway.
+    /// A seat in the lane is for the time that a request does work; a connection is held until it ends, and
+    /// a pinned one isn't for others anyway.
     pub(super) fn take_seat(&mut self, slot: u32, seat: Seat) {
         let record = self.tickets.at(slot);
         let was_seated = record.seated;
         let seated = seat == Seat::Long && !record.suspended;
         let was_heavy = record.heavy;
         let owns = record.request.connection == Connection::Needed && !record.pinned;
-        // A client that thinks is no evidence: only types that were seen to complete, and to be long, hold for long then.
+        // A client that thinks is no evidence: only types that were seen to complete, and to be long, hold
+        // for long then.
         let proven = !record.thinking || !self.types.at(record.kind).is_guessed();
         let heavy = owns && seat != Seat::Free && proven;
         let pool = record.request.pool;

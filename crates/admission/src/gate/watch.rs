@@ -71,9 +71,9 @@ impl Gate {
         })
     }
 
-    /// From now on requests of these pools wait, and those of all others don't for that reason. What is in flight goes
-    /// on; a queue timeout and a deadline hold as ever. Requests that may not be made to wait aren't: somebody in flight
-    /// may wait for the lock that their session holds, and would then never end.
+    /// From now on requests of these pools wait, and those of all others don't for that reason. What is in
+    /// flight goes on; a queue timeout and a deadline hold as ever. Requests that may not be made to wait
+    /// aren't: somebody in flight may wait for the lock that their session holds, and would then never end.
     pub fn hold_up(&mut self, now: Instant, pools: PoolSet) {
         let now = self.advance(now);
         self.connections.pause(pools);
@@ -85,8 +85,8 @@ impl Gate {
         self.connections.paused()
     }
 
-    /// How many requests of these pools are in flight (suspended ones included). It looks at what is in flight, not at
-    /// what waits.
+    /// How many requests of these pools are in flight (suspended ones included). It looks at what is in
+    /// flight, not at what waits.
     pub fn in_flight_of(&self, pools: PoolSet) -> usize {
         let is_of = |&slot: &u32| pools.contains(self.tickets.at(slot).request.pool);
         let of_kind =

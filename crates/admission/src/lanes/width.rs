@@ -1,29 +1,35 @@
 //! How many requests the service really works on at once, found from how long requests take beside others.
 //!
-//! **Idea.** A service of k cores gives each of n requests in flight the share min(1, k / n) of its speed (processor
-//! sharing; a database without contention is close to it). So if k is known, what a request really took is a clock's
-//! reading, a clock that runs at that rate: d = ∫ min(1, k / n(t)) dt over its time in flight. Seen the other way round: under the right
-//! k requests of one type take alike whatever else was in flight, and under a wrong one they seem to vary by what was.
-//! Therefore clocks for all k that are tried run side by side, and the one under which the types vary least is right. Nobody needs to
-//! know service times, utilization or cores; a type may vary by itself as much as it likes, since that adds the
+//! **Idea.** A service of k cores gives each of n requests in flight the share min(1, k / n) of its speed
+//! (processor sharing; a database without contention is close to it). So if k is known, what a request
+//! really took is a clock's reading, a clock that runs at that rate: d = ∫ min(1, k / n(t)) dt over its
+//! time in flight. Seen the other way round: under the right k requests of one type take alike whatever
+//! else was in flight, and under a wrong one they seem to vary by what was. Therefore clocks for all k that
+//! are tried run side by side, and the one under which the types vary least is right. Nobody needs to know
+//! service times, utilization or cores; a type may vary by itself as much as it likes, since that adds the
 //! same to every clock.
 //!
 //! **Formula.** For clock c and each request of a type, x = ln(reading), m its type's mean of x: the spread
-//! s(c) = mean of (x − m)² over all requests, exponentially weighted ([`WEIGHT`]). Logarithms, so that a heavy tail doesn't
-//! drown the rest, and a clock that is wrong by a factor is right. The last clock is the wall's: nobody slows anybody.
+//! s(c) = mean of (x − m)² over all requests, exponentially weighted ([`WEIGHT`]). Logarithms, so that a
+//! heavy tail doesn't drown the rest, and a clock that is wrong by a factor is right. The last clock is the
+//! wall's: nobody slows anybody.
 //!
-//! **Choice.** With R the range between the least and the largest spread, the largest k within [`ALIKE`]·R of the least is found: where
-//! the clocks differ by noise only, the lane is wide. What was found stays while it is within [`STAYS`]·R of the least. With few requests
-//! in flight all k above that number read the same, so nothing is found, or what was found stays.
+//! **Choice.** With R the range between the least and the largest spread, the largest k within [`ALIKE`]·R
+//! of the least is found: where the clocks differ by noise only, the lane is wide. What was found stays
+//! while it is within [`STAYS`]·R of the least. With few requests in flight all k above that number read
+//! the same, so nothing is found, or what was found stays.
 //!
-//! **A little more than cores.** Who waits for a disk, a lock or the network leaves a core idle, so the number at which a service slows
-//! down is larger than its cores, the knee is soft, and as many longs as the knee don't fill it. A second clock for each k has a soft knee: rate
-//! ∝ (1 + (n / k)^p)^(−1/p) with p = 2.5 + 1.25 √k, which is within 3 % of the closed network of k / 2 cores whose requests wait for as long as they compute
-//! (machine repair). Unless the sharp clock is proved better by [`PROOF`]·R, the lane gets k + ⌈√k⌉ (square-root staffing, Halfin and Whitt 1981), which
-//! keeps such a service 98 % busy; if it is, the lane gets k.
+//! **A little more than cores.** Who waits for a disk, a lock or the network leaves a core idle, so the
+//! number at which a service slows down is larger than its cores, the knee is soft, and as many longs as
+//! the knee don't fill it. A second clock for each k has a soft knee: rate ∝ (1 + (n / k)^p)^(−1/p) with p
+//! = 2.5 + 1.25 √k, which is within 3 % of the closed network of k / 2 cores whose requests wait for as
+//! long as they compute (machine repair). Unless the sharp clock is proved better by [`PROOF`]·R, the lane
+//! gets k + ⌈√k⌉ (square-root staffing, Halfin and Whitt 1981), which keeps such a service 98 % busy; if it
+//! is, the lane gets k.
 //!
-//! **What the service tells.** If it has told its cores, k is at most that: who waits for a lock is in flight and slows nobody, so that
-//! with many of those every k looks too small, and the wall's clock best. What ⌈√k⌉ adds is for who waits for disks.
+//! **What the service tells.** If it has told its cores, k is at most that: who waits for a lock is in
+//! flight and slows nobody, so that with many of those every k looks too small, and the wall's clock best.
+//! What ⌈√k⌉ adds is for who waits for disks.
 //!
 //! | constant | | why |
 //! |---|---|---|
@@ -31,9 +37,9 @@
 //! | [`FIRST`] | 200 | enough where types vary by CV 1; more than enough where they don't |
 //! | [`RANGE`] | 0.01 | clocks that differ by less (a tenth, in time) say nothing |
 //!
-//! **When it fails.** Under collapse (locks, thrashing) requests slow one another by more than sharing, and a k that is too
-//! small fits best. A service that serves in order of arrival fits no clock. Where nothing varies in flight nothing is learned;
-//! then what was found before holds, or no limit.
+//! **When it fails.** Under collapse (locks, thrashing) requests slow one another by more than sharing, and
+//! a k that is too small fits best. A service that serves in order of arrival fits no clock. Where nothing
+//! varies in flight nothing is learned; then what was found before holds, or no limit.
 
 use alloc::vec::Vec;
 
@@ -70,7 +76,8 @@ const PROOF_WEIGHT: f64 = 1.0 / 16_384.0;
 const PROVED: f64 = 1_000.0;
 /// No request is further than this from its type's mean, in logarithms: a factor of 55.
 const FAR: f64 = 4.0;
-/// Rates are tabulated up to so many in flight; beyond, every clock that isn't the wall's is slowed in proportion.
+/// Rates are tabulated up to so many in flight; beyond, every clock that isn't the wall's is slowed in
+/// proportion.
 const TABLE: usize = 128;
 
 /// What the clocks show, in nanoseconds.
@@ -83,8 +90,8 @@ pub(crate) struct Usual {
     means: [f32; CLOCKS],
 }
 
-/// Whether the sharp clock of what was found is better than the soft one beyond chance: the difference of their squares, its
-/// mean over its standard error.
+/// Whether the sharp clock of what was found is better than the soft one beyond chance: the difference of
+/// their squares, its mean over its standard error.
 #[derive(Debug, Default)]
 struct Proof {
     sharp: bool,
@@ -94,7 +101,8 @@ struct Proof {
 }
 
 impl Proof {
-    /// By how much the soft clock was further off for one request. Whether it is proved now that the knee is sharp.
+    /// By how much the soft clock was further off for one request. Whether it is proved now that the knee
+    /// is sharp.
     fn learn(&mut self, lead: f64) -> bool {
         self.samples += 1.0;
         let weight = PROOF_WEIGHT.max(1.0 / self.samples);
@@ -330,7 +338,8 @@ fn rates(busy: u32) -> Readings {
     })
 }
 
-/// The natural logarithm within 0.01, by the exponent and a parabola: there are many, and only their differences count.
+/// The natural logarithm within 0.01, by the exponent and a parabola: there are many, and only their
+/// differences count.
 fn log(value: f64) -> f64 {
     const MANTISSA: u32 = 52;
     const BIAS: u64 = 1023;

@@ -1,8 +1,8 @@
 //! Which connections a waiting request can use, as one small number, and sets of them.
 //!
-//! A line is searched for its first request that can start *now*. What decides it is the request's pool, whether it
-//! takes a connection at all, and whether its type is still unknown (those may not take the last connections), so each
-//! combination is a class and each part of a line keeps the set of the classes in it.
+//! A line is searched for its first request that can start *now*. What decides it is the request's pool,
+//! whether it takes a connection at all, and whether its type is still unknown (those may not take the last
+//! connections), so each combination is a class and each part of a line keeps the set of the classes in it.
 
 use crate::request::{PoolId, PoolSet};
 

@@ -1,27 +1,29 @@
 //! A line of waiting requests: one structure for FIFO, shortest first, and shortest first with aging.
 //!
-//! **Rule** (Gatekeeper, section 3.2, made exact). A newcomer enters at the tail and is promoted forward past each
-//! request that is strictly longer and whose remaining allowance is at least the newcomer's work; it stops behind the
-//! first that it may not pass. Each one passed is charged the newcomer's work, and isn't refunded when the newcomer
-//! leaves. With allowance 0 nobody is ever passed (FIFO: work is at least 1 ns); without bound the line is sorted by
-//! work, ties in order of arrival.
+//! **Rule** (Gatekeeper, section 3.2, made exact). A newcomer enters at the tail and is promoted forward
+//! past each request that is strictly longer and whose remaining allowance is at least the newcomer's work;
+//! it stops behind the first that it may not pass. Each one passed is charged the newcomer's work, and
+//! isn't refunded when the newcomer leaves. With allowance 0 nobody is ever passed (FIFO: work is at least
+//! 1 ns); without bound the line is sorted by work, ties in order of arrival.
 //!
-//! **Structure.** A B+-like tree over positions: wide leaves hold the requests in order; each inner node keeps, per
-//! child, the least work, the least remaining allowance, the set of classes, and a charge that applies to all below
-//! (lazily: it is never pushed down, an entry's true allowance is its stored one less the charges on its path).
-//! Finding the place = the last request that blocks = a walk down choosing the rightmost child whose least work or least
-//! allowance blocks; what is right of the path is charged in passing. Insertion, removal by id and the search for the
-//! first request of a set of classes are O(log n) with nodes of 32 and leaves of 64, so that a million waiting are four
-//! levels and few cache lines; a binary tree would miss the cache some forty times instead.
+//! **Structure.** A B+-like tree over positions: wide leaves hold the requests in order; each inner node
+//! keeps, per child, the least work, the least remaining allowance, the set of classes, and a charge that
+//! applies to all below (lazily: it is never pushed down, an entry's true allowance is its stored one less
+//! the charges on its path). Finding the place = the last request that blocks = a walk down choosing the
+//! rightmost child whose least work or least allowance blocks; what is right of the path is charged in
+//! passing. Insertion, removal by id and the search for the first request of a set of classes are O(log n)
+//! with nodes of 32 and leaves of 64, so that a million waiting are four levels and few cache lines; a
+//! binary tree would miss the cache some forty times instead.
 //!
-//! Leaves that run low join a neighbor, so that memory follows the number of requests. Inner nodes go when empty. The
-//! tree loses height only when it is empty: at most four levels, not worth the code.
+//! Leaves that run low join a neighbor, so that memory follows the number of requests. Inner nodes go when
+//! empty. The tree loses height only when it is empty: at most four levels, not worth the code.
 
 use alloc::vec::Vec;
 
 use super::class::{Class, ClassSet};
 
-/// Requests per leaf, and children per inner node: measured with a million waiting (`docs/reference/queue-operations.md`).
+/// Requests per leaf, and children per inner node: measured with a million waiting
+/// (`docs/reference/queue-operations.md`).
 const LEAF: usize = 64;
 const FAN: usize = 32;
 
@@ -180,8 +182,8 @@ impl Sequence {
         }
     }
 
-    /// Walks down to the leaf where a newcomer of this work stops, and charges all that is right of the path. Returns
-    /// the leaf, the charges on its path, and whether the newcomer goes before all of it.
+    /// Walks down to the leaf where a newcomer of this work stops, and charges all that is right of the
+    /// path. Returns the leaf, the charges on its path, and whether the newcomer goes before all of it.
     fn descend(&mut self, work: u64, charge: u64) -> (u32, u64, bool) {
         let (mut node, mut path, mut front) = (self.root, 0, false);
         for _ in 0..self.height {
@@ -236,7 +238,8 @@ impl Sequence {
         self.home[index] = leaf;
     }
 
-    /// Moves what is at `keep` and after it to a new leaf on the right. Both hang under the same path charges.
+    /// Moves what is at `keep` and after it to a new leaf on the right. Both hang under the same path
+    /// charges.
     fn split_leaf(&mut self, node: u32, keep: usize) -> u32 {
         let right = self.new_leaf(NONE);
         let count = LEAF - keep;
@@ -404,7 +407,8 @@ impl Sequence {
     }
 }
 
-/// How far up a change is carried. An insertion charges nodes beside its path, so that all of the path changes.
+/// How far up a change is carried. An insertion charges nodes beside its path, so that all of the path
+/// changes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Refresh {
     ToTheRoot,

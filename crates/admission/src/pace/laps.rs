@@ -1,9 +1,10 @@
 //! How long each request in flight has been busy, level by level.
 //!
-//! One clock for each level, common to all requests: while n are busy, the clocks of the levels around n advance by their
-//! share of time / n, what one of n gets if the service does one thing at a time. A request notes the clocks when it
-//! starts; what they have advanced by is its *lap*. So a change of n costs two additions, whatever is in flight, and a
-//! request 192 bytes while it is in flight, none while it waits. A lap stands still while its client thinks.
+//! One clock for each level, common to all requests: while n are busy, the clocks of the levels around n
+//! advance by their share of time / n, what one of n gets if the service does one thing at a time. A
+//! request notes the clocks when it starts; what they have advanced by is its *lap*. So a change of n costs
+//! two additions, whatever is in flight, and a request 192 bytes while it is in flight, none while it
+//! waits. A lap stands still while its client thinks.
 
 use alloc::vec::Vec;
 
@@ -12,7 +13,8 @@ use super::levels::{Between, LEVELS, between};
 /// What a request was given, by level, in nanoseconds of a service that does one thing at a time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lap {
-    /// While it stands still: what it was given. While it runs: what the clocks showed, less what it was given before.
+    /// While it stands still: what it was given. While it runs: what the clocks showed, less what it was
+    /// given before.
     given: [f64; LEVELS],
     /// It was given nothing at levels before the first of these, and none from the second on.
     range: (u32, u32),

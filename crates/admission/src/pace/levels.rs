@@ -1,6 +1,6 @@
-//! The numbers in flight at which a speed is kept: 1, 2, 3, 4, 6, 8, 12, 16, 24, … up to 1024, each 1½ or 1⅓ times the one
-//! before. Between two of them speeds are interpolated, linearly in the number in flight: c cores shared equally have
-//! min(n, c), which is a line on both sides of c.
+//! The numbers in flight at which a speed is kept: 1, 2, 3, 4, 6, 8, 12, 16, 24, … up to 1024, each 1½ or
+//! 1⅓ times the one before. Between two of them speeds are interpolated, linearly in the number in flight:
+//! c cores shared equally have min(n, c), which is a line on both sides of c.
 
 /// How many levels there are.
 pub(crate) const LEVELS: usize = 20;

@@ -1,48 +1,54 @@
-//! How fast the service works, by how many requests it is busy with: learned from what each completion took, of whatever
-//! type it was.
+//! How fast the service works, by how many requests it is busy with: learned from what each completion
+//! took, of whatever type it was.
 //!
-//! **Idea.** Requests of one type do alike amounts of work, whether they run alone or among fifty. So what a completion
-//! took says how fast the service was, and what is known of the speed says how much work a completion was: both are
-//! learned at once, the speed from all types together. A request whose lap is g (by level, see `laps.rs`) has done
+//! **Idea.** Requests of one type do alike amounts of work, whether they run alone or among fifty. So what
+//! a completion took says how fast the service was, and what is known of the speed says how much work a
+//! completion was: both are learned at once, the speed from all types together. A request whose lap is g
+//! (by level, see `laps.rs`) has done
 //!
 //! ```text
 //! y = S · Σ g_l X_l          and          ln y = ln c_k + noise
 //! ```
 //!
-//! with X_l the speed with so many in flight, S what changes the speed of the service at all of them (its hardware is
-//! shared, its cache cold), and c_k the center of the type. The surprise e = ln y − ln c_k is divided among the three as
-//! in a Kalman filter with a diagonal covariance, in units of the noise: whoever is least known takes the most.
+//! with X_l the speed with so many in flight, S what changes the speed of the service at all of them (its
+//! hardware is shared, its cache cold), and c_k the center of the type. The surprise e = ln y − ln c_k is
+//! divided among the three as in a Kalman filter with a diagonal covariance, in units of the noise: whoever
+//! is least known takes the most.
 //!
 //! ```text
 //! ln c_k += p_k e/V    ln S −= p_s e/V    ln X_l −= p_l h_l e/V    V = 1 + p_k + p_s + Σ p_l h_l²
 //! ```
 //!
-//! with p_k = 1/n_k (at least 1/[`MEMORY`]), p_s = 1/[`MEMORY`], p_l = 1/([`GUESSED`] + what was learned of the level, at
-//! most [`KEPT`]). So a type's first execution teaches nothing of the speed; a level never seen before learns its speed
-//! from a few executions of known types; and when all types surprise alike at levels long known, it is the service that
-//! has changed.
+//! with p_k = 1/n_k (at least 1/[`MEMORY`]), p_s = 1/[`MEMORY`], p_l = 1/([`GUESSED`] + what was learned of
+//! the level, at most [`KEPT`]). So a type's first execution teaches nothing of the speed; a level never
+//! seen before learns its speed from a few executions of known types; and when all types surprise alike at
+//! levels long known, it is the service that has changed.
 //!
-//! **Which level learns (h): the one where the request began.** Not where it spent its time, which depends on its own
-//! size: of those that were all alone from beginning to end too many are small, and alone would seem too fast. How many
-//! were in flight when it began does not depend on its size (in the words of statistics: an instrumental variable). A type
-//! says as much of that level as of their laps its requests spend there on average: a short request sees one level, a
-//! long one all. Only until a level is [`KNOWN`] at all it learns from whoever was there.
+//! **Which level learns (h): the one where the request began.** Not where it spent its time, which depends
+//! on its own size: of those that were all alone from beginning to end too many are small, and alone would
+//! seem too fast. How many were in flight when it began does not depend on its size (in the words of
+//! statistics: an instrumental variable). A type says as much of that level as of their laps its requests
+//! spend there on average: a short request sees one level, a long one all. Only until a level is [`KNOWN`]
+//! at all it learns from whoever was there.
 //!
-//! **Trust.** When the load steps up, those that complete first at the new level are the small ones, so its speed is
-//! wrong until all that came together are through. Until it was seen for long ([`SEEN`] executions, and four times as many
-//! as are in flight there) S and the types learn less from it, by the square of the part of the lap that was spent where
-//! the speed is long known, and so do the estimates. A collapse is learned as what it is: another speed, not other costs.
+//! **Trust.** When the load steps up, those that complete first at the new level are the small ones, so its
+//! speed is wrong until all that came together are through. Until it was seen for long ([`SEEN`]
+//! executions, and four times as many as are in flight there) S and the types learn less from it, by the
+//! square of the part of the lap that was spent where the speed is long known, and so do the estimates. A
+//! collapse is learned as what it is: another speed, not other costs.
 //!
-//! **Neighbors.** What lies between two levels moves both alike, so errors of opposite sign last; each level is drawn a
-//! little ([`SMOOTH`]) towards the line through its neighbors, the less the better it is known.
+//! **Neighbors.** What lies between two levels moves both alike, so errors of opposite sign last; each
+//! level is drawn a little ([`SMOOTH`]) towards the line through its neighbors, the less the better it is
+//! known.
 //!
-//! **Scale.** Only ratios can be learned. All that is shown is in the time that a request would take alone; where one alone
-//! was not seen yet, in that which it takes among the fewest seen ([`Speeds::alone`]).
+//! **Scale.** Only ratios can be learned. All that is shown is in the time that a request would take alone;
+//! where one alone was not seen yet, in that which it takes among the fewest seen ([`Speeds::alone`]).
 //!
-//! **Fails** where the speed depends on more than how many are in flight: on which (requests that wait for a lock of their
-//! own are taken for expensive; those of other types beside them, rightly, are not), or on what was before; and where it
-//! never varies: a service that has always had 20 in flight has not shown what one alone takes. Costs are comparable with
-//! one another then, but in another unit, and a change of the speed there is taken for one everywhere.
+//! **Fails** where the speed depends on more than how many are in flight: on which (requests that wait for
+//! a lock of their own are taken for expensive; those of other types beside them, rightly, are not), or on
+//! what was before; and where it never varies: a service that has always had 20 in flight has not shown
+//! what one alone takes. Costs are comparable with one another then, but in another unit, and a change of
+//! the speed there is taken for one everywhere.
 
 use alloc::vec::Vec;
 
@@ -51,11 +57,12 @@ use super::laps::Lap;
 use super::levels::{Between, LEVELS, at};
 use crate::learned::LearnedSpeed;
 
-/// So many executions are remembered, nearly, of a type's center and of the common speed. Where the coefficient of
-/// variation within types is 1, that leaves 4 % of noise in each; a halving of the speed is followed within some hundred.
+/// So many executions are remembered, nearly, of a type's center and of the common speed. Where the
+/// coefficient of variation within types is 1, that leaves 4 % of noise in each; a halving of the speed is
+/// followed within some hundred.
 pub(crate) const MEMORY: f64 = 256.0;
-/// What is thought to be known of a level that was never seen, in executions: that its speed is within a factor 4 of the
-/// guess, where executions of a type vary by a factor 2.
+/// What is thought to be known of a level that was never seen, in executions: that its speed is within a
+/// factor 4 of the guess, where executions of a type vary by a factor 2.
 const GUESSED: f64 = 0.5;
 /// A level forgets after so many executions that began there: the number of cores hardly ever changes.
 const KEPT: f64 = 2048.0;
@@ -149,7 +156,8 @@ impl Speeds {
         let nearest = (0..level).rev().find(is_learned).or_else(|| (level + 1..LEVELS).find(is_learned));
         let Some(near) = nearest else { return };
         let more = f64::from(at(level)) / f64::from(at(near));
-        // Upwards half way, as a factor, between a core for each more and none; downwards a core less for each less.
+        // Upwards half way, as a factor, between a core for each more and none; downwards a core less for
+        // each less.
         self.speeds[level] = self.speeds[near] * if level > near { libm::sqrt(more) } else { more };
     }
 
@@ -243,8 +251,8 @@ impl Speeds {
 
     /// The speed of one alone; where that is not known, of one among the fewest known; 1 if nothing is.
     ///
-    /// A level is learned from few executions at first. One among two is about as fast on many cores, and half as fast on
-    /// one: as far as the difference may be noise, it is taken for noise.
+    /// A level is learned from few executions at first. One among two is about as fast on many cores, and
+    /// half as fast on one: as far as the difference may be noise, it is taken for noise.
     pub(crate) fn alone(&self) -> f64 {
         let each = |level: usize| self.speeds[level] / f64::from(at(level));
         let mut levels = (0..LEVELS).filter(|&level| self.learned[level] >= KNOWN).peekable();
@@ -271,8 +279,9 @@ impl Speeds {
         1.0
     }
 
-    /// On how many requests the service works at once: the fewest that make it nearly as fast as it ever is, as far as
-    /// the difference isn't noise. Nothing is said unless it was seen with half as many more, and with fewer (or alone).
+    /// On how many requests the service works at once: the fewest that make it nearly as fast as it ever
+    /// is, as far as the difference isn't noise. Nothing is said unless it was seen with half as many more,
+    /// and with fewer (or alone).
     pub(crate) fn parallelism(&self) -> Option<Parallelism> {
         let (requests, top) = self.nearly_fastest()?;
         let learned = self.learned.iter().copied().filter(|&learned| learned >= JUDGED);
@@ -280,15 +289,15 @@ impl Speeds {
         (2 * top >= 3 * requests).then_some(Parallelism { requests, samples })
     }
 
-    /// The fewest requests that make it nine tenths as fast as it was ever seen, and the most of which that is known. Where
-    /// they are about as many it may be faster with more.
+    /// The fewest requests that make it nine tenths as fast as it was ever seen, and the most of which that
+    /// is known. Where they are about as many it may be faster with more.
     pub(crate) fn nearly_fastest(&self) -> Option<(u32, u32)> {
         let top = (0..LEVELS).rev().find(|&level| self.learned[level] >= JUDGED)?;
         Some((self.fastest_up_to(top)?, at(top)))
     }
 
-    /// The same of those levels at which, or beyond which, executions began. One that was never reached (24 and 32 are around
-    /// 25) is guessed to be faster, and what is in flight below it says little of it.
+    /// The same of those levels at which, or beyond which, executions began. One that was never reached (24
+    /// and 32 are around 25) is guessed to be faster, and what is in flight below it says little of it.
     pub(crate) fn surely_fastest(&self) -> Option<u32> {
         let mut so_many = 0_u32;
         let is_reached = |level: &usize| {

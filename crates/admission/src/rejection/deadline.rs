@@ -1,21 +1,26 @@
 //! A request whose deadline has passed never reaches the service: nobody reads its answer.
 //!
-//! A sorted set of the deadlines of all that wait: O(log n) to join, leave, and find the next. Most requests have none.
+//! A sorted set of the deadlines of all that wait: O(log n) to join, leave, and find the next. Most
+//! requests have none.
 //!
-//! With `rejection = "deadline"` a request is refused when it arrives, not after waiting, if it can't make its deadline:
+//! With `rejection = "deadline"` a request is refused when it arrives, not after waiting, if it can't make
+//! its deadline:
 //!
 //! ```text
-//! (those certainly ahead / drain rate + its own expected upstream time) · 0.8 > what is left until the deadline
+//! (those certainly ahead / drain rate + its own expected upstream time) · 0.8 > what is left until the
+//! deadline
 //! ```
 //!
-//! Certainly ahead are, first come first served, all in its line; under another order those of its own type, which rank
-//! alike (what else is in front it may overtake). The rate is of the whole gate, the fastest that they can be gone. So the
-//! wait is estimated from below, and the margin of [`SURE`] is for the noise of the rate (12 %) and for what varies within
-//! a type. A request that can start at once is never refused, whatever it is expected to take.
+//! Certainly ahead are, first come first served, all in its line; under another order those of its own
+//! type, which rank alike (what else is in front it may overtake). The rate is of the whole gate, the
+//! fastest that they can be gone. So the wait is estimated from below, and the margin of [`SURE`] is for
+//! the noise of the rate (12 %) and for what varies within a type. A request that can start at once is
+//! never refused, whatever it is expected to take.
 //!
-//! When it fails: what is ahead may leave by itself (clients that give up), so that some are refused who would have come
-//! through; the drain rate is an average, so that a burst of short ones ahead is taken for longer than it is. Where
-//! nothing waits in the gate (connections are plenty) nobody is refused, however long the service takes.
+//! When it fails: what is ahead may leave by itself (clients that give up), so that some are refused who
+//! would have come through; the drain rate is an average, so that a burst of short ones ahead is taken for
+//! longer than it is. Where nothing waits in the gate (connections are plenty) nobody is refused, however
+//! long the service takes.
 
 use alloc::collections::BTreeSet;
 

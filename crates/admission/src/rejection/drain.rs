@@ -4,19 +4,21 @@
 //! rate = (completions + 1) / (busy time + time since the last completion)
 //! ```
 //!
-//! Both sums forget: each completion takes Δ/(τ + Δ) of them off, Δ being the time that it took and τ the longer of
-//! [`MEMORY`] and what [`COMPLETIONS`] of them take (or what a controller asks for), so that the rate is within about
-//! 1/√64 = 12 % however slow the service is. The 1 in front stands for the completion under way: before the first one the rate is bounded by the time that
-//! nothing has completed for, and when the service stalls it falls while it lasts. A single gap counts for at most
-//! [`GAP_MAX`] mean ones, so that a stall is forgotten within seconds of its end.
+//! Both sums forget: each completion takes Δ/(τ + Δ) of them off, Δ being the time that it took and τ the
+//! longer of [`MEMORY`] and what [`COMPLETIONS`] of them take (or what a controller asks for), so that the
+//! rate is within about 1/√64 = 12 % however slow the service is. The 1 in front stands for the completion
+//! under way: before the first one the rate is bounded by the time that nothing has completed for, and when
+//! the service stalls it falls while it lasts. A single gap counts for at most [`GAP_MAX`] mean ones, so
+//! that a stall is forgotten within seconds of its end.
 //!
-//! When it fails: measured while fewer requests are present than the service could do at once, it is what they ask for
-//! rather than what the service could do: a lower bound, which rises as soon as more are let in.
+//! When it fails: measured while fewer requests are present than the service could do at once, it is what
+//! they ask for rather than what the service could do: a lower bound, which rises as soon as more are let
+//! in.
 
 use crate::time::{Duration, Instant};
 
-/// For how long a completion is remembered at least, in seconds. Long enough for the noise, short enough to notice a
-/// service at half of its speed within two of them.
+/// For how long a completion is remembered at least, in seconds. Long enough for the noise, short enough to
+/// notice a service at half of its speed within two of them.
 const MEMORY: f64 = 1.0;
 /// How many completions are remembered at least.
 const COMPLETIONS: f64 = 64.0;

@@ -1,59 +1,67 @@
 //! Ours: holds a response time, its mean or its p95, by bounding how many are present.
 //!
-//! **Idea.** Present are those who wait and those whom the service is busy with. By Little's law their number is the rate
-//! of completions times the mean response time, whatever the order of service: T = N/X. So to bound N is to hold T, and
-//! N is known now, where response times are known when it is too late. Who would be one too many is refused on arrival,
-//! whatever it would take itself: every type is refused alike. Refusing what is expensive first would hold the mean with
-//! fewer refusals, and starve those who ask for it; a type that should pay for itself, or that may take longer, gets a target of
-//! its own.
+//! **Idea.** Present are those who wait and those whom the service is busy with. By Little's law their
+//! number is the rate of completions times the mean response time, whatever the order of service: T = N/X.
+//! So to bound N is to hold T, and N is known now, where response times are known when it is too late. Who
+//! would be one too many is refused on arrival, whatever it would take itself: every type is refused alike.
+//! Refusing what is expensive first would hold the mean with fewer refusals, and starve those who ask for
+//! it; a type that should pay for itself, or that may take longer, gets a target of its own.
 //!
 //! **Formula.** N ≤ K = K(ρ, X T_ref e^(−d)), with a fraction of a place granted by chance.
 //!
-//! * *Feed-forward*: K(ρ, r) is how many an M/GI/1 processor-sharing queue may hold so that the mean response is r service
-//!   times (`model.rs`); X is the drain rate while there is something to drain, ρ = λ/X the offered load, of refused ones
-//!   too, which sees a step within 24 arrivals (`offered.rs`). Below saturation K is far away.
+//! * *Feed-forward*: K(ρ, r) is how many an M/GI/1 processor-sharing queue may hold so that the mean
+//!   response is r service times (`model.rs`); X is the drain rate while there is something to drain, ρ =
+//!   λ/X the offered load, of refused ones too, which sees a step within 24 arrivals (`offered.rs`). Below
+//!   saturation K is far away.
 //! * *Feedback*: d = D/(4 s · X T_ref), where the debt
 //!
 //! ```text
 //! D = ∫ N dt − T_ref · (completions)
 //! ```
 //!
-//!   is the sum, over all requests, of what their response times are above the target, *those who haven't ended included
-//!   with their age*: the integral of the error, exact and without delay. Held bounded, it makes the mean the target's.
-//! * *Anti-windup*: D is within −ln 6 and +ln 3 (times 4 s · X T_ref): the credit of a calm night lasts for seconds of a
-//!   burst, the debt of a stall is paid back in seconds. A surge takes the credit away at once.
-//! * *p95*: K(ρ, X T_95/q); each late one raises ln q by 0.9525 steps, each answer in time lowers it by 0.0475, so that it
-//!   stands still where 4.75 % are late, a twentieth fewer than are allowed. Who waits or is served is late as soon as its
-//!   age is T_95, not when it ends, if ever: behind a long lane everybody in it may be late while short ones pass. q
-//!   is from 1 to 16; but K isn't below what keeps the service busy for nine tenths of the time by the model, as far as that
-//!   fits into half of T_95. With a
+//!   is the sum, over all requests, of what their response times are above the target, *those who haven't
+//!   ended included with their age*: the integral of the error, exact and without delay. Held bounded, it
+//!   makes the mean the target's.
+//! * *Anti-windup*: D is within −ln 6 and +ln 3 (times 4 s · X T_ref): the credit of a calm night lasts for
+//!   seconds of a burst, the debt of a stall is paid back in seconds. A surge takes the credit away at
+//!   once.
+//! * *p95*: K(ρ, X T_95/q); each late one raises ln q by 0.9525 steps, each answer in time lowers it by
+//!   0.0475, so that it stands still where 4.75 % are late, a twentieth fewer than are allowed. Who waits
+//!   or is served is late as soon as its age is T_95, not when it ends, if ever: behind a long lane
+//!   everybody in it may be late while short ones pass. q is from 1 to 16; but K isn't below what keeps the
+//!   service busy for nine tenths of the time by the model, as far as that fits into half of T_95. With a
 //!   mean, too, the smaller bound holds.
 //!
-//! **Targets of types.** The requests of a type that has a target of its own are a group, and all others are one, held to the
-//! gate's target if it has one: a type's target takes the place of the gate's, the mean and the p95. Each group is held as above,
-//! with its own N, X, λ and D: first its own are refused. Where others take the
-//! service's time that isn't enough: its own bound nears one, and its debt grows. So each group also bounds everybody, by what
-//! the model says of all if they are slowed down alike (T_ref times their mean work over its own), times X T_ref e^(−d) of the
-//! group itself: far away while its own bound is large, and binding as that nears one. A type's target is the most
-//! that it takes; one who shares the service with a stricter one stays below its own. No group holds another's: a request is late, or
-//! adds to a debt, for its own group alone; while others are refused for a group, too few late ones of its own are news, as while
-//! its own are refused. Other targets (a reload) take over what was observed of who is in them.
+//! **Targets of types.** The requests of a type that has a target of its own are a group, and all others
+//! are one, held to the gate's target if it has one: a type's target takes the place of the gate's, the
+//! mean and the p95. Each group is held as above, with its own N, X, λ and D: first its own are refused.
+//! Where others take the service's time that isn't enough: its own bound nears one, and its debt grows. So
+//! each group also bounds everybody, by what the model says of all if they are slowed down alike (T_ref
+//! times their mean work over its own), times X T_ref e^(−d) of the group itself: far away while its own
+//! bound is large, and binding as that nears one. A type's target is the most that it takes; one who shares
+//! the service with a stricter one stays below its own. No group holds another's: a request is late, or
+//! adds to a debt, for its own group alone; while others are refused for a group, too few late ones of its
+//! own are news, as while its own are refused. Other targets (a reload) take over what was observed of who
+//! is in them.
 //!
-//! **Source.** Ours. The model and p* = (1 − E\[X\]/T_ref)/(λ E\[X\]) are Yaksha's; refusing beyond a bound instead of at random
-//! keeps the service busy for nearly all of the time, where random refusal leaves it idle for E\[X\]/T_ref of it.
+//! **Source.** Ours. The model and p* = (1 − E\[X\]/T_ref)/(λ E\[X\]) are Yaksha's; refusing beyond a bound
+//! instead of at random keeps the service busy for nearly all of the time, where random refusal leaves it
+//! idle for E\[X\]/T_ref of it.
 //!
-//! **Parameters** stand in `hold.rs` and `offered.rs`, each with its reason; the operator states the target alone.
+//! **Parameters** stand in `hold.rs` and `offered.rs`, each with its reason; the operator states the target
+//! alone.
 //!
-//! **When it fails.** A target below what a service takes when it is idle can't be held: everybody but one is refused. What
-//! varies for longer than the credit lasts (pages that take most of the work and come in clusters) looks like overload for
-//! seconds, and up to 0.6 % are refused at a load of 0.7 that a patient eye wouldn't refuse (coefficient of
-//! variation 4; none at 0.5). Where the target is less than about five service times the service can't be busy and
-//! the target be held at loads near 1, by anybody. The mean may hide who pays it: under shortest first a long request
-//! waits for seconds within a mean of 150 ms. Where about as many requests are long as may be late, the p95 of a minute jumps
-//! between what the short ones take and what the long ones take, with the share of long ones that came; what is held is
-//! that it is hardly ever far above the target, and it is mostly below. A type that is
-//! given a target while the service is overloaded begins with no drain rate of its own, and is let in too freely, or too little, for some
-//! seconds. A transaction whose client thinks is not present meanwhile.
+//! **When it fails.** A target below what a service takes when it is idle can't be held: everybody but one
+//! is refused. What varies for longer than the credit lasts (pages that take most of the work and come in
+//! clusters) looks like overload for seconds, and up to 0.6 % are refused at a load of 0.7 that a patient
+//! eye wouldn't refuse (coefficient of variation 4; none at 0.5). Where the target is less than about five
+//! service times the service can't be busy and the target be held at loads near 1, by anybody. The mean may
+//! hide who pays it: under shortest first a long request waits for seconds within a mean of 150 ms. Where
+//! about as many requests are long as may be late, the p95 of a minute jumps between what the short ones
+//! take and what the long ones take, with the share of long ones that came; what is held is that it is
+//! hardly ever far above the target, and it is mostly below. A type that is given a target while the
+//! service is overloaded begins with no drain rate of its own, and is let in too freely, or too little, for
+//! some seconds. A transaction whose client thinks is not present meanwhile.
 
 mod hold;
 mod model;
@@ -131,7 +139,8 @@ impl Target {
         }
     }
 
-    /// Those who are held together with a request of this type, if anybody holds them beside the gate as a whole.
+    /// Those who are held together with a request of this type, if anybody holds them beside the gate as a
+    /// whole.
     fn group(&mut self, request_type: RequestType) -> Option<&mut Group> {
         self.types.get_mut(&request_type).or(self.rest.as_mut())
     }

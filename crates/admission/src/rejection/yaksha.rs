@@ -1,31 +1,35 @@
-//! Yaksha (Kamra, Misra and Nahum, IWQoS 2004): a PI controller that holds a mean response time by refusing at random.
+//! Yaksha (Kamra, Misra and Nahum, IWQoS 2004): a PI controller that holds a mean response time by refusing
+//! at random.
 //!
-//! **Idea.** Everything behind the gate is one M/GI/1 processor-sharing queue, whose mean response time depends on the
-//! rate of what is let in alone: T = E\[X\]/(1 − pₐ λ E\[X\]) (section III). So refuse each arrival with the probability p_d,
-//! and let a controller move p_d until T is the target.
+//! **Idea.** Everything behind the gate is one M/GI/1 processor-sharing queue, whose mean response time
+//! depends on the rate of what is let in alone: T = E\[X\]/(1 − pₐ λ E\[X\]) (section III). So refuse each
+//! arrival with the probability p_d, and let a controller move p_d until T is the target.
 //!
-//! **Formula** (section III, equations 3 to 10). The gain of the plant at the operating point is K_g = λ₀ T_ref². With the pole at
-//! −0.1 (a time constant of 10 s) and a phase margin of 45°:
+//! **Formula** (section III, equations 3 to 10). The gain of the plant at the operating point is K_g = λ₀
+//! T_ref². With the pole at −0.1 (a time constant of 10 s) and a phase margin of 45°:
 //!
 //! ```text
 //! Kp = 1/(√2 K_g)      Ki = 0.1 (Kp + 1/K_g)      A = Kp + Ki/(2 f_T)      B = Kp − Ki/(2 f_T)
 //! p_d := A (T − T_ref) − B (T_old − T_ref) + p_old        within [0, 1], f_T times a second
 //! ```
 //!
-//! Self-tuning: K_g = λ₀ T_ref²/pₐ, pₐ a running average of 1 − p_d over 10 s, and A and B anew at each step. Static: the A and
-//! B of a design for one λ₀ (the paper's Figs. 14 to 16: designs for 700 and for 2000 browsers).
+//! Self-tuning: K_g = λ₀ T_ref²/pₐ, pₐ a running average of 1 − p_d over 10 s, and A and B anew at each
+//! step. Static: the A and B of a design for one λ₀ (the paper's Figs. 14 to 16: designs for 700 and for
+//! 2000 browsers).
 //!
 //! **What the paper doesn't say,** and what was chosen here, each a parameter: f_T = 1 Hz, ten steps in the
-//! controller's own time constant; T is the mean over completed requests, forgotten by e^(−t/10 s), as the paper smooths
-//! the response times of its Fig. 6 over 10 s; λ₀ = 50/s for the self-tuned, the site's capacity in its Fig. 6 (the paper
-//! derives it from a nominal E\[X\] and calls the value not important). T is T_ref before the first completion. A step in
-//! which nothing completed and nobody was present counts as one completion that took no time: where all are
-//! refused, T would otherwise stay above the target, and p_d at 1, for ever. pₐ counts as at least 0.001.
+//! controller's own time constant; T is the mean over completed requests, forgotten by e^(−t/10 s), as the
+//! paper smooths the response times of its Fig. 6 over 10 s; λ₀ = 50/s for the self-tuned, the site's
+//! capacity in its Fig. 6 (the paper derives it from a nominal E\[X\] and calls the value not important). T
+//! is T_ref before the first completion. A step in which nothing completed and nobody was present counts as
+//! one completion that took no time: where all are refused, T would otherwise stay above the target, and
+//! p_d at 1, for ever. pₐ counts as at least 0.001.
 //!
-//! **When it fails.** T is of completed requests and arrives late: at a step of the load a backlog is there before the first
-//! of it has completed. Random refusal lets the queue run empty as an M/GI/1 queue does: at the target the service is busy
-//! for 1 − E\[X\]/T_ref of the time and no more, and it refuses when nobody else is there. A design for *more* load
-//! has *smaller* gains by its own formulas (a larger K_g), though the paper calls the one for 2000 browsers aggressive.
+//! **When it fails.** T is of completed requests and arrives late: at a step of the load a backlog is there
+//! before the first of it has completed. Random refusal lets the queue run empty as an M/GI/1 queue does:
+//! at the target the service is busy for 1 − E\[X\]/T_ref of the time and no more, and it refuses when
+//! nobody else is there. A design for *more* load has *smaller* gains by its own formulas (a larger K_g),
+//! though the paper calls the one for 2000 browsers aggressive.
 
 use crate::chance::Chance;
 use crate::policy::{Tuning, YakshaSettings};

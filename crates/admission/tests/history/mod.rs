@@ -1,4 +1,5 @@
-//! Random histories: always the same ones, unless another seed is asked for; what fails says how to see it again.
+//! Random histories: always the same ones, unless another seed is asked for; what fails says how to see it
+//! again.
 
 #![allow(clippy::panic, reason = "a law that doesn't hold ends its test")]
 

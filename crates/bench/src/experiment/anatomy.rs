@@ -1,9 +1,10 @@
-//! What a server is made of while it works, as Table 2 of *Gatekeeper* (WWW 2004) has it: how many processes, how much memory,
-//! how often they are switched, what they move to and from the disk, and what its processor does.
+//! What a server is made of while it works, as Table 2 of *Gatekeeper* (WWW 2004) has it: how many
+//! processes, how much memory, how often they are switched, what they move to and from the disk, and what
+//! its processor does.
 //!
-//! From `/proc`, of the server's first process and its children. What isn't told there (to who isn't root, or by another
-//! operating system) is left out. Of processes that end within the window what they did is missing, so that it is for loads whose connections
-//! stay.
+//! From `/proc`, of the server's first process and its children. What isn't told there (to who isn't root,
+//! or by another operating system) is left out. Of processes that end within the window what they did is
+//! missing, so that it is for loads whose connections stay.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,8 +23,8 @@ const EVERY: Duration = Duration::from_secs(1);
 pub struct Anatomy {
     /// Its processes, the mean of counts a second apart; those for its own purposes, too.
     pub processes: f64,
-    /// Their memory at the end of the window in bytes, what several share divided among them (PSS): shared buffers count once, as
-    /// far as they were touched.
+    /// Their memory at the end of the window in bytes, what several share divided among them (PSS): shared
+    /// buffers count once, as far as they were touched.
     pub memory: Option<u64>,
     /// Of that, what belongs to one process alone.
     pub private: Option<u64>,
@@ -150,7 +151,8 @@ impl Counters {
 }
 
 impl Processor {
-    /// Of ticks in the order of `/proc/stat`: user, nice, system, idle, waiting for a disk, interrupts, soft interrupts, stolen.
+    /// Of ticks in the order of `/proc/stat`: user, nice, system, idle, waiting for a disk, interrupts,
+    /// soft interrupts, stolen.
     fn between(before: [u64; 8], after: [u64; 8]) -> Self {
         let passed: Vec<f64> =
             after.iter().zip(before).map(|(after, before)| after.saturating_sub(before) as f64).collect();

@@ -1,12 +1,14 @@
-//! How many clients keep the server busy for a part of the time, over direct connections: machines differ, and the same one
-//! from hour to hour, so that a number of clients says little of how near to saturation it is.
+//! How many clients keep the server busy for a part of the time, over direct connections: machines differ,
+//! and the same one from hour to hour, so that a number of clients says little of how near to saturation it
+//! is.
 //!
-//! Below saturation the processor's part grows with the clients. So the first guess is as a straight line through nothing has
-//! it, and the next ones lie between the nearest on both sides. What is compared then has as many clients for every variant.
+//! Below saturation the processor's part grows with the clients. So the first guess is as a straight line
+//! through nothing has it, and the next ones lie between the nearest on both sides. What is compared then
+//! has as many clients for every variant.
 //!
-//! Beyond saturation a busy processor says nothing of how many ask. There a part is a multiple of the clients that would
-//! keep it just busy if it went on as below: N* = (Z + R)/D of the asymptotic bounds, with (Z + R)/D = N/U as it was seen
-//! where the processor was [`BELOW`] busy.
+//! Beyond saturation a busy processor says nothing of how many ask. There a part is a multiple of the
+//! clients that would keep it just busy if it went on as below: N* = (Z + R)/D of the asymptotic bounds,
+//! with (Z + R)/D = N/U as it was seen where the processor was [`BELOW`] busy.
 
 use super::cell::Cell;
 use super::plan::Load;
@@ -25,15 +27,16 @@ pub(super) const TRIED_MAX: usize = 5;
 const FIRST: usize = 24;
 /// From this part on a server may as well be overloaded.
 const SATURATED: f64 = 0.96;
-/// What is beyond saturation is a multiple of what was seen here: near enough to it that clients meet as they do at
-/// saturation, far enough that they hardly wait.
+/// What is beyond saturation is a multiple of what was seen here: near enough to it that clients meet as
+/// they do at saturation, far enough that they hardly wait.
 const BELOW: f64 = 0.7;
 /// The largest multiple of saturation that may be asked for.
 pub(super) const PART_MAX: f64 = 10.0;
 /// A guess is at most so many times the largest that was tried.
 const STEP: f64 = 4.0;
 
-/// Finds how many clients keep the server busy for this part of the time, unless that is known, and writes it down.
+/// Finds how many clients keep the server busy for this part of the time, unless that is known, and writes
+/// it down.
 pub(super) async fn find(
     part: f64,
     laboratory: &mut impl Laboratory,

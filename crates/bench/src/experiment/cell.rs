@@ -38,8 +38,8 @@ pub struct Figures {
     pub throughput: f64,
     /// Mean response time of those, in seconds: the papers' metric.
     pub in_time_seconds: f64,
-    /// Mean response time of every request that was under way in the window, in seconds; who wasn't answered is charged
-    /// the full time-out.
+    /// Mean response time of every request that was under way in the window, in seconds; who wasn't
+    /// answered is charged the full time-out.
     pub all_seconds: f64,
     /// Median of the same.
     pub p50_seconds: f64,
@@ -51,7 +51,8 @@ pub struct Figures {
     pub under_way: usize,
     /// Of them, those that weren't answered in time.
     pub timed_out: usize,
-    /// Mean response time of those that a gate let in, however they ended, in seconds; where a gate before a site is told apart.
+    /// Mean response time of those that a gate let in, however they ended, in seconds; where a gate before
+    /// a site is told apart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub let_in_seconds: Option<f64>,
     /// Of them, those that were refused for want of room.
@@ -60,7 +61,8 @@ pub struct Figures {
     pub failed: usize,
     /// How often they were sent again.
     pub retries: u64,
-    /// N − X(R + Z) as a part of N, by the papers' metric: clients that it doesn't account for. None in an open loop.
+    /// N − X(R + Z) as a part of N, by the papers' metric: clients that it doesn't account for. None in an
+    /// open loop.
     pub residual: Option<f64>,
 }
 
@@ -158,7 +160,8 @@ pub struct Measured {
     pub server_cpu: Option<f64>,
     /// How much of the server's own processor others used; none if it has none.
     pub others_cpu: Option<f64>,
-    /// How fast the server's processor was: millions of steps of a fixed computation in a second of processor time. None if it has none of its own.
+    /// How fast the server's processor was: millions of steps of a fixed computation in a second of
+    /// processor time. None if it has none of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed: Option<f64>,
     /// How late the client's timers were, in seconds: the 99th percentile.
@@ -178,7 +181,8 @@ pub struct Measured {
     pub load_seconds: Option<f64>,
     /// Arrivals per second, in an open loop.
     pub rate: Option<f64>,
-    /// How long requests waited in the client for one of its connections, in seconds: the 95th percentile. None in a closed loop.
+    /// How long requests waited in the client for one of its connections, in seconds: the 95th percentile.
+    /// None in a closed loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_queue_seconds: Option<f64>,
     /// What the server said first to a request that failed for good.
@@ -229,8 +233,8 @@ impl Measured {
     }
 }
 
-/// How long those waited in the client for a connection that were due in the window: the 95th percentile, in seconds.
-/// `waits` are each one's, beside when it was due.
+/// How long those waited in the client for a connection that were due in the window: the 95th percentile,
+/// in seconds. `waits` are each one's, beside when it was due.
 pub(super) fn queued_in_client(
     waits: impl Iterator<Item = (Duration, Duration)>,
     (warm_up, window): (Duration, Duration),

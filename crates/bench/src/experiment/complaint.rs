@@ -18,7 +18,8 @@ pub struct Complaint {
     pub hint: Option<String>,
 }
 
-/// All that is wrong with one plan. Shown as a line for each: `plan.toml:7: short.clients: is empty; write …`.
+/// All that is wrong with one plan. Shown as a line for each: `plan.toml:7: short.clients: is empty; write
+/// …`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Complaints {
     /// The plan's file.

@@ -1,5 +1,5 @@
-//! Who stands before the server: nobody, PgBouncer, pgpool-II, a gate. Started for each cell anew, so that cells don't depend on one
-//! another: a gate knows nothing when its warm-up begins.
+//! Who stands before the server: nobody, PgBouncer, pgpool-II, a gate. Started for each cell anew, so that
+//! cells don't depend on one another: a gate knows nothing when its warm-up begins.
 
 use std::io::Write as _;
 
@@ -132,7 +132,8 @@ impl Control {
         }
     }
 
-    /// When clients connect: as the plan says, but for each request where whoever stays connected would keep all others out.
+    /// When clients connect: as the plan says, but for each request where whoever stays connected would
+    /// keep all others out.
     pub(super) fn connect(&self, planned: Connect) -> Connect {
         if self.sessions.is_some() { Connect::ForEachRequest } else { planned }
     }
@@ -151,7 +152,8 @@ impl Control {
     }
 }
 
-/// The users of a gate that judges logins itself, where its keys don't say which: those that PgBouncer is given.
+/// The users of a gate that judges logins itself, where its keys don't say which: those that PgBouncer is
+/// given.
 fn users_file(keys: &[(String, String)], server: &PrivateServer) -> Result<Option<NamedTempFile>, Error> {
     let has = |wanted: &str| keys.iter().any(|(key, _)| key == wanted);
     if !has("auth") || has("users_file") {

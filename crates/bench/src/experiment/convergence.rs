@@ -1,9 +1,10 @@
 //! How soon an estimate is where it stays.
 //!
-//! *Gatekeeper* (WWW 2004, section 3.1): "11 out of the 13 servlets converge to within 90 percent of their steady state values in
-//! under 50 seconds". Its text doesn't say what the steady state is; here it is the mean of the estimate over the last [`LAST`]
-//! of the time. An estimate has converged when it first is within [`WITHIN`] of that. A moving average of few executions goes
-//! on moving: so it is told besides from when on it stays there.
+//! *Gatekeeper* (WWW 2004, section 3.1): "11 out of the 13 servlets converge to within 90 percent of their
+//! steady state values in under 50 seconds". Its text doesn't say what the steady state is; here it is the
+//! mean of the estimate over the last [`LAST`] of the time. An estimate has converged when it first is
+//! within [`WITHIN`] of that. A moving average of few executions goes on moving: so it is told besides from
+//! when on it stays there.
 
 use super::learned::Point;
 

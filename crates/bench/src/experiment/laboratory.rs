@@ -1,4 +1,5 @@
-//! The laboratory of experiments whose load is statements: a private PostgreSQL, and one measured cell at a time.
+//! The laboratory of experiments whose load is statements: a private PostgreSQL, and one measured cell at a
+//! time.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,7 +29,8 @@ const SPARE_CONNECTIONS: usize = 150;
 const DATABASE: &str = "shop";
 /// A server that should notice clients which left, while it waits for locks.
 const NOTICES: (&str, &str) = ("client_connection_check_interval", "200ms");
-/// Over how long a server's part of a processor is counted: it is to be slow, and not to stand still for long.
+/// Over how long a server's part of a processor is counted: it is to be slow, and not to stand still for
+/// long.
 const SERVER_PERIOD: Duration = Duration::from_millis(10);
 /// How often a server that fell while it was put in order is waited for.
 const REVIVALS_MAX: usize = 5;
@@ -102,8 +104,8 @@ impl Statements {
         machine(&self.server)
     }
 
-    /// Brings the server to rest, alive, with the tables in order. What the last cell left behind may still run, and bring the
-    /// server down meanwhile.
+    /// Brings the server to rest, alive, with the tables in order. What the last cell left behind may still
+    /// run, and bring the server down meanwhile.
     async fn put_in_order(&mut self) -> Result<(), Error> {
         for _ in 0..REVIVALS_MAX {
             match self.end_and_reset().await {
@@ -119,7 +121,8 @@ impl Statements {
     }
 
     async fn end_and_reset(&self) -> Result<(), Error> {
-        // Whoever the last cell left behind: clients that gave up are gone, but their transactions may still wait.
+        // Whoever the last cell left behind: clients that gave up are gone, but their transactions may
+        // still wait.
         let others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                       WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
         shop::batch(&self.admin, "ending what is left", others).await?;

@@ -1,8 +1,9 @@
 //! What a gate learns of the shop's pages, asked at its admin listener while a cell runs.
 //!
-//! Each page is one transaction and so one request of the gate's, which knows it by the tag of its statements. The gate's
-//! counts and times are since its start; those of the window are the difference of two looks, at its beginning and at its
-//! end. Where a plan shows how estimates come about there are looks all along, as a curve.
+//! Each page is one transaction and so one request of the gate's, which knows it by the tag of its
+//! statements. The gate's counts and times are since its start; those of the window are the difference of
+//! two looks, at its beginning and at its end. Where a plan shows how estimates come about there are looks
+//! all along, as a curve.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -25,8 +26,8 @@ pub struct LearnedPage {
     pub name: String,
     /// What one is expected to take at the end of the window, in seconds: the estimate.
     pub work_seconds: f64,
-    /// Standard deviation over mean of what its executions take, without what sharing the server adds; none while too
-    /// little is known.
+    /// Standard deviation over mean of what its executions take, without what sharing the server adds; none
+    /// while too little is known.
     pub variation: Option<f64>,
     /// Executions that it was learned from, since the gate began.
     pub samples: u64,
@@ -43,7 +44,8 @@ pub struct LearnedPage {
     pub curve: Vec<Point>,
 }
 
-/// An estimate at a time: seconds since the cell began, the estimate in seconds, executions that it was learned from.
+/// An estimate at a time: seconds since the cell began, the estimate in seconds, executions that it was
+/// learned from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct Point(pub f64, pub f64, pub u64);
 
@@ -59,8 +61,8 @@ pub(super) enum Looks {
     AllAlong,
 }
 
-/// What is learned by the gate with this admin listener, from now until the window ends. Blocks nobody; empty if the gate
-/// doesn't answer.
+/// What is learned by the gate with this admin listener, from now until the window ends. Blocks nobody;
+/// empty if the gate doesn't answer.
 pub(super) async fn watch(port: u16, counted: Instant, window: Duration, looks: Looks) -> Vec<LearnedPage> {
     if looks == Looks::None {
         return Vec::new();
@@ -130,8 +132,8 @@ struct Gate {
     types: Vec<Seen>,
 }
 
-/// The pages in an answer of `/types`. Of several types that are the same page (statements beside transactions) the one
-/// that was executed most often.
+/// The pages in an answer of `/types`. Of several types that are the same page (statements beside
+/// transactions) the one that was executed most often.
 fn seen_in(answer: &str) -> Option<BTreeMap<String, Seen>> {
     let (_, body) = answer.split_once("\r\n\r\n")?;
     let told: Told = serde_json::from_str(body).ok()?;

@@ -1,10 +1,11 @@
-//! What is found by experiment before the cells are measured, once, and written down: keys of a variant's gate that a plan
-//! doesn't give a value.
+//! What is found by experiment before the cells are measured, once, and written down: keys of a variant's
+//! gate that a plan doesn't give a value.
 //!
-//! * `capacity = "calibrated"`: the capacity that completes the most under the most clients (`capacity.rs`); with
-//!   `"calibrated as NAME"` that of another variant, as the Gatekeeper paper has one for all orders.
-//! * `state_file = "idle"`: what a gate learns of costs while next to nothing is asked for (`costs.rs`), the paper's
-//!   *offline* estimates.
+//! * `capacity = "calibrated"`: the capacity that completes the most under the most clients
+//!   (`capacity.rs`); with `"calibrated as NAME"` that of another variant, as the Gatekeeper paper has one
+//!   for all orders.
+//! * `state_file = "idle"`: what a gate learns of costs while next to nothing is asked for (`costs.rs`),
+//!   the paper's *offline* estimates.
 //!
 //! The laboratory never sees those words: it is given a plan with what was found in their place.
 

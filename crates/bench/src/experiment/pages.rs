@@ -1,7 +1,8 @@
-//! The shop's pages as experiments name them: the specification's four letters, the route that their statements are tagged
-//! with, and what *Gatekeeper* (WWW 2004) measured of each (Table 1).
+//! The shop's pages as experiments name them: the specification's four letters, the route that their
+//! statements are tagged with, and what *Gatekeeper* (WWW 2004) measured of each (Table 1).
 //!
-//! The bookstore is met as a process only, so that its routes stand here once more; a test compares them with the bookstore's own.
+//! The bookstore is met as a process only, so that its routes stand here once more; a test compares them
+//! with the bookstore's own.
 
 /// One page.
 #[derive(Clone, Copy, Debug)]

@@ -1,4 +1,5 @@
-//! A part of an experiment: what somebody has the time for now. The rest can be measured later, into the same results.
+//! A part of an experiment: what somebody has the time for now. The rest can be measured later, into the
+//! same results.
 
 use super::cell::Cell;
 use super::plan::{Form, Load};

@@ -103,7 +103,8 @@ pub struct Workload {
     /// What the clients ask for.
     #[serde(default)]
     pub request: Vec<Request>,
-    /// A whole site before the server: then the clients are browsers, and there are no requests of the plan's own.
+    /// A whole site before the server: then the clients are browsers, and there are no requests of the
+    /// plan's own.
     pub site: Option<Site>,
     /// Who has nothing to do with it, and is there all the time.
     pub bystanders: Option<Bystanders>,
@@ -243,7 +244,8 @@ pub struct Server {
     pub settings: BTreeMap<String, String>,
     /// The most memory that all of its processes may have together.
     pub memory: Option<Memory>,
-    /// So much of a processor that all of them have together: a slower server, which a client beside it can ask for more than it does.
+    /// So much of a processor that all of them have together: a slower server, which a client beside it can
+    /// ask for more than it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processors: Option<f64>,
 }
@@ -257,8 +259,9 @@ pub struct Form {
     /// Clients of a closed loop.
     #[serde(default)]
     pub clients: Vec<usize>,
-    /// Browsers of a closed loop, so many that the server's processor is busy for these parts of the time over direct
-    /// connections; from 1 on so many times those that keep it just busy. How many is found before the cells.
+    /// Browsers of a closed loop, so many that the server's processor is busy for these parts of the time
+    /// over direct connections; from 1 on so many times those that keep it just busy. How many is found
+    /// before the cells.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub busy: Vec<f64>,
     /// Arrivals of an open loop, as multiples of what `calibrate` found.
@@ -282,10 +285,12 @@ pub struct Form {
     /// How long what is under way at the end may still take.
     #[serde(default = "second")]
     pub drain: Time,
-    /// Pools among which the best is looked for, where a variant has the best; a single one is taken as it is.
+    /// Pools among which the best is looked for, where a variant has the best; a single one is taken as it
+    /// is.
     #[serde(default)]
     pub pools: Vec<u32>,
-    /// What finds the rate that `overload` multiplies; of a site, what its pages take alone and how much it does at most.
+    /// What finds the rate that `overload` multiplies; of a site, what its pages take alone and how much it
+    /// does at most.
     pub calibrate: Option<Calibrate>,
     /// How capacities are looked for, where a variant has one that is calibrated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -325,8 +330,8 @@ pub struct Expected {
 pub enum Load {
     /// So many clients in a closed loop.
     Clients(usize),
-    /// As many as keep the server busy for this part of the time, over direct connections; from 1 on so many times those
-    /// that keep it just busy.
+    /// As many as keep the server busy for this part of the time, over direct connections; from 1 on so
+    /// many times those that keep it just busy.
     Busy(f64),
     /// Arrivals at this multiple of what was calibrated.
     Overload(f64),
@@ -336,7 +341,8 @@ pub enum Load {
     Phase(usize),
 }
 
-/// When the books of a site must balance: to look at all of them takes as long as a cell where the shop is large.
+/// When the books of a site must balance: to look at all of them takes as long as a cell where the shop is
+/// large.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Audit {
@@ -420,7 +426,8 @@ impl Plan {
         Ok(Self::parse(name, &file, &text)?)
     }
 
-    /// What decides about figures, for telling whether those of an earlier run still fit: not the prose, not the goals.
+    /// What decides about figures, for telling whether those of an earlier run still fit: not the prose,
+    /// not the goals.
     pub fn measured(&self, form: &Form) -> serde_json::Value {
         let mut measured = serde_json::json!({
             "workload": self.workload,

@@ -1,5 +1,5 @@
-//! What was measured, as lines of JSON: each cell is written when it is finished, so that an interrupted experiment goes on
-//! where it was.
+//! What was measured, as lines of JSON: each cell is written when it is finished, so that an interrupted
+//! experiment goes on where it was.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -141,7 +141,8 @@ impl Results {
         })
     }
 
-    /// The cells of a variant under a load, in order of the repetitions; of a phase, that part of its schedule's cells.
+    /// The cells of a variant under a load, in order of the repetitions; of a phase, that part of its
+    /// schedule's cells.
     pub fn repetitions(&self, variant: &str, load: Load) -> Vec<&Measured> {
         let run = if matches!(load, Load::Phase(_)) { Load::Schedule } else { load };
         let mut found: Vec<(&Cell, &Measured)> =
@@ -165,8 +166,8 @@ impl Results {
         })
     }
 
-    /// How many clients keep the server busy for this part of the time, as near as was found; from 1 on so many times those
-    /// that would keep it just busy.
+    /// How many clients keep the server busy for this part of the time, as near as was found; from 1 on so
+    /// many times those that would keep it just busy.
     pub fn clients_for(&self, part: f64) -> Option<usize> {
         self.lines.iter().find_map(|line| match line {
             Line::KeptBusy { part: sought, tried } if *sought == busy::sought(part) => {

@@ -1,5 +1,6 @@
-//! Goes through the cells of an experiment: every variant once in each round, A B C A B C, so that a drift of the machine
-//! meets all alike; leaves out what is measured already, and writes down each cell when it is finished.
+//! Goes through the cells of an experiment: every variant once in each round, A B C A B C, so that a drift
+//! of the machine meets all alike; leaves out what is measured already, and writes down each cell when it
+//! is finished.
 
 use std::time::{Duration, Instant};
 
@@ -23,8 +24,8 @@ pub trait Laboratory {
         rate: Option<f64>,
     ) -> impl Future<Output = Result<Measured, Error>>;
 
-    /// Measures by this plan and this form from now on. They are those that it was set up with but for the keys of gates and
-    /// for times.
+    /// Measures by this plan and this form from now on. They are those that it was set up with but for the
+    /// keys of gates and for times.
     fn adopt(&mut self, plan: &Plan, form: &Form);
 
     /// Measures what is asked for alone, one after the other; none where that isn't told by type.
@@ -105,7 +106,8 @@ pub async fn run(
     laboratory.finish().await
 }
 
-/// Finds what `overload` multiplies, or what a site's figures are measured by, if that is needed and isn't known.
+/// Finds what `overload` multiplies, or what a site's figures are measured by, if that is needed and isn't
+/// known.
 async fn calibrate(
     plan: &Plan,
     form: &Form,

@@ -1,4 +1,5 @@
-//! Browsers that join a site one after another while one cell lasts, and what is seen of it from second to second.
+//! Browsers that join a site one after another while one cell lasts, and what is seen of it from second to
+//! second.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -22,7 +23,8 @@ pub const LASTS_MAX: Duration = Duration::from_secs(60 * 60);
 pub struct Phase {
     /// How many join at its beginning.
     pub join: u32,
-    /// Where those go, who keep to it: `browsing`, `shopping` or `ordering`; as the site says, if it isn't said.
+    /// Where those go, who keep to it: `browsing`, `shopping` or `ordering`; as the site says, if it isn't
+    /// said.
     pub mix: Option<String>,
     /// How long it lasts.
     pub lasts: Time,

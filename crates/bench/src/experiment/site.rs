@@ -1,4 +1,5 @@
-//! The bookstore's process, and whoever is compared: between the site and its database, or between its visitors and the site.
+//! The bookstore's process, and whoever is compared: between the site and its database, or between its
+//! visitors and the site.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -32,7 +33,8 @@ impl Drop for Serving {
     }
 }
 
-/// A site that is open for one cell. Dropping it ends whoever stands before the site, then the site, then who is behind it.
+/// A site that is open for one cell. Dropping it ends whoever stands before the site, then the site, then
+/// who is behind it.
 pub(super) struct OpenSite {
     before: Option<Gatekeeper>,
     serving: Serving,
@@ -40,8 +42,8 @@ pub(super) struct OpenSite {
 }
 
 impl OpenSite {
-    /// Opens a site with a variant in its place. `best` is the pool of a variant that has the best; the site's log goes into
-    /// the directory. Blocks.
+    /// Opens a site with a variant in its place. `best` is the pool of a variant that has the best; the
+    /// site's log goes into the directory. Blocks.
     ///
     /// # Errors
     /// If something doesn't start, or the variant has no business there.
@@ -58,7 +60,8 @@ impl OpenSite {
         match site.place {
             Place::Database => {
                 let behind = Control::open(plan, variant, best, site.connections as usize, server)?;
-                // More would wait for ever where each has a session of its own: then the site's own pool is what waits.
+                // More would wait for ever where each has a session of its own: then the site's own pool is
+                // what waits.
                 let connections = behind.sessions.unwrap_or(u32::MAX).min(site.connections);
                 let serving = serve(behind.port, connections, behind.follows_prepared())?;
                 Ok(Self { before: None, serving, behind: Some(behind) })

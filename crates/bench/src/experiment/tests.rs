@@ -93,7 +93,8 @@ fn a_whole_plan_is_read() {
     let plan = plan();
     assert_eq!(plan.short.loads().collect::<Vec<_>>(), [Load::Clients(300)]);
     assert_eq!(plan.workload.bystanders.as_ref().map(|others| others.clients), Some(5));
-    // 5 s of setting up, and four cells of 600 connections at 2 ms, 3 s, a second of drain, and what is around them.
+    // 5 s of setting up, and four cells of 600 connections at 2 ms, 3 s, a second of drain, and what is
+    // around them.
     assert_eq!(plan.takes(&plan.short), Duration::from_millis(5_000 + 4 * (600 + 600 + 3_000 + 1_000)));
     assert!(plan.takes(&plan.full) > Duration::from_secs(9 * 3 * 16));
 }

@@ -172,9 +172,10 @@ fn value(goal: &Goal, form: &Form, results: &Results, load: Load) -> Option<Inte
     })
 }
 
-/// What a variant's peak before a load is the largest of: its means under this load and lighter ones, and what was calibrated
-/// through it. Who does even more under a heavier load has kept what it did. None as long as nothing but the goal's own loads
-/// was measured: the peak of those says that they are alike, not that they are near it.
+/// What a variant's peak before a load is the largest of: its means under this load and lighter ones, and
+/// what was calibrated through it. Who does even more under a heavier load has kept what it did. None as
+/// long as nothing but the goal's own loads was measured: the peak of those says that they are alike, not
+/// that they are near it.
 fn own_peaks(
     goal: &Goal,
     form: &Form,
@@ -215,7 +216,8 @@ fn divided(mean: Interval, by: &[f64]) -> Option<Interval> {
     (largest > 0.0).then(|| mean.times(1.0 / largest))
 }
 
-/// The ratios of repetitions that were measured one after the other; infinite if the other one is always zero.
+/// The ratios of repetitions that were measured one after the other; infinite if the other one is always
+/// zero.
 fn paired(pairs: &[(f64, f64)]) -> Interval {
     if pairs.iter().all(|&(_, other)| other > 0.0) {
         return Interval::of(&pairs.iter().map(|(own, other)| own / other).collect::<Vec<_>>());

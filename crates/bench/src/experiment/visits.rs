@@ -1,7 +1,9 @@
-//! The laboratory of experiments whose load is visits: the bookstore's site over a private PostgreSQL, and emulated browsers.
+//! The laboratory of experiments whose load is visits: the bookstore's site over a private PostgreSQL, and
+//! emulated browsers.
 //!
-//! Site and browsers are processes of the `bookstore` binary, on the client's processor; whoever is compared stands where the
-//! plan says (`site`). After each cell, or after the last, the shop's books must balance (`bookstore check`).
+//! Site and browsers are processes of the `bookstore` binary, on the client's processor; whoever is
+//! compared stands where the plan says (`site`). After each cell, or after the last, the shop's books must
+//! balance (`bookstore check`).
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -38,8 +40,8 @@ const BROWSE_BOUND: Duration = Duration::from_secs(120);
 const ALONE_VISIT: f64 = 2.5;
 /// The longest visit, in mean ones, as in the specification (TPC-W 1.8, clause 6.1.9).
 const VISIT_CAP: u32 = 4;
-/// Exit statuses of `bookstore browse` that say something of the site or of itself, and leave figures. (Flags that it doesn't
-/// know end it with 2, too, and leave none.)
+/// Exit statuses of `bookstore browse` that say something of the site or of itself, and leave figures.
+/// (Flags that it doesn't know end it with 2, too, and leave none.)
 const TOLD: [i32; 3] = [0, 2, 3];
 
 /// A site, and who visits it.
@@ -395,7 +397,8 @@ impl Total {
             completed: page.counts.done,
             in_time_seconds: page.response.mean,
         });
-        // Before a site, the gate's refusals are told apart from the site's own. Before its database they become the site's.
+        // Before a site, the gate's refusals are told apart from the site's own. Before its database they
+        // become the site's.
         let own = match place {
             Place::Database => 0,
             Place::Site => (*busy).min(counts.rejected),

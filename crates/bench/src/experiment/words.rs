@@ -56,8 +56,8 @@ impl From<Memory> for String {
     }
 }
 
-/// How values of a request are drawn: `"1..100"`, `"3 of 1..20"` (different ones, ascending), `"3 of 1..20 in any order"`,
-/// `"7"`.
+/// How values of a request are drawn: `"1..100"`, `"3 of 1..20"` (different ones, ascending), `"3 of 1..20
+/// in any order"`, `"7"`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Drawn {

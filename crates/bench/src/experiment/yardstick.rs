@@ -1,14 +1,18 @@
-//! What a site's pages take alone and how much of that work it does at most: what its throughput is measured by.
+//! What a site's pages take alone and how much of that work it does at most: what its throughput is
+//! measured by.
 //!
-//! Pages differ by a factor of a hundred in what they take. Who refuses the large ones serves more of them a second; so what
-//! a gate lets through is told as work, each page counted by what it takes a single visitor who doesn't think. The most
-//! work that was seen, with browsers enough to keep the site busy and few enough not to overload it, is what it can do.
+//! Pages differ by a factor of a hundred in what they take. Who refuses the large ones serves more of them
+//! a second; so what a gate lets through is told as work, each page counted by what it takes a single
+//! visitor who doesn't think. The most work that was seen, with browsers enough to keep the site busy and
+//! few enough not to overload it, is what it can do.
 //!
-//! A shared machine isn't equally fast in all cells. Of each cell it is known what the server's processor did of a fixed computation
-//! meanwhile, in a second of processor time; of what that processor bounds, half the speed is half the work.
+//! A shared machine isn't equally fast in all cells. Of each cell it is known what the server's processor
+//! did of a fixed computation meanwhile, in a second of processor time; of what that processor bounds, half
+//! the speed is half the work.
 //!
-//! The same says what capacity a shared processor would have (*Yaksha*, IWQoS 2004, section V-A and Fig. 6): of an M/GI/1
-//! queue with processor sharing T = E\[X\]/(1 − λ/μ), so μ = λ/(1 − E\[X\]/T). E\[X\] is that of the pages that were served.
+//! The same says what capacity a shared processor would have (*Yaksha*, IWQoS 2004, section V-A and Fig.
+//! 6): of an M/GI/1 queue with processor sharing T = E\[X\]/(1 − λ/μ), so μ = λ/(1 − E\[X\]/T). E\[X\] is
+//! that of the pages that were served.
 
 use std::collections::BTreeMap;
 
@@ -88,8 +92,9 @@ impl Yardstick {
     }
 }
 
-/// The median of how fast the server's processor was. None where it wasn't measured in one of the cells, or the median would be of
-/// whichever were run anew; nor of two, of which each would be as far from it as the other.
+/// The median of how fast the server's processor was. None where it wasn't measured in one of the cells, or
+/// the median would be of whichever were run anew; nor of two, of which each would be as far from it as the
+/// other.
 fn usual(speeds: &[Option<f64>]) -> Option<f64> {
     let speeds = speeds.iter().copied().collect::<Option<Vec<f64>>>()?;
     Some(percentile(&speeds, 0.5)).filter(|median| speeds.len() > 2 && *median > 0.0)
@@ -116,7 +121,8 @@ mod tests {
         TypeFigures { name: name.to_owned(), completed, in_time_seconds }
     }
 
-    /// Alone, HOME takes 10 ms and BESS 200 ms; at most the site does 40 pages a second of which a tenth are BESS.
+    /// Alone, HOME takes 10 ms and BESS 200 ms; at most the site does 40 pages a second of which a tenth
+    /// are BESS.
     fn yardstick() -> Yardstick {
         let alone = vec![page("HOME", 90, 0.01), page("BESS", 10, 0.2)];
         let busy = |throughput| Line::Busy {

@@ -6,7 +6,8 @@ use crate::table::{count, ratio, seconds};
 
 /// How many times the direct throughput the gate should reach in the sale.
 const THROUGHPUT_GOAL: f64 = 1.8;
-/// How much may wait behind the gate at any time, as a time of arrivals: more than that, and it isn't keeping up.
+/// How much may wait behind the gate at any time, as a time of arrivals: more than that, and it isn't
+/// keeping up.
 const BACKLOG_GOAL_SECONDS: f64 = 0.25;
 /// How many times shorter the short reads' mean response time should be.
 const READ_GOAL: f64 = 5.0;

@@ -13,8 +13,8 @@ use super::on_one_thread;
 use crate::Error;
 use crate::load::CpuMeter;
 
-/// Has so many clients connect to a port again and again, and measures what each connection costs those processes that
-/// close it.
+/// Has so many clients connect to a port again and again, and measures what each connection costs those
+/// processes that close it.
 ///
 /// # Errors
 /// If nobody was turned away.

@@ -1,5 +1,5 @@
-//! Libraries that limit how many requests are in flight by how long they take, each in a small reverse proxy of its own
-//! language (`crates/bench/peers`).
+//! Libraries that limit how many requests are in flight by how long they take, each in a small reverse
+//! proxy of its own language (`crates/bench/peers`).
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -1,8 +1,8 @@
 //! An origin that works: a process of its own whose requests each take the processor time that they name.
 //!
-//! A thread for each connection, as many application servers have it, and the system's scheduler shares the core among
-//! them. What a request takes is counted in the processor time of its thread, so that neither what else runs nor how many
-//! others are there changes it: `?work=20000` is 20 ms of a processor.
+//! A thread for each connection, as many application servers have it, and the system's scheduler shares the
+//! core among them. What a request takes is counted in the processor time of its thread, so that neither
+//! what else runs nor how many others are there changes it: `?work=20000` is 20 ms of a processor.
 
 use std::fmt::Write as _;
 use std::io::{self, BufRead, BufReader, Read, Write};

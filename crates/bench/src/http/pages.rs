@@ -20,8 +20,9 @@ use crate::process::blocking;
 /// The most connections of all clients together.
 const CONNECTIONS_MAX: usize = 6_000;
 
-/// The pages of TPC-W: what each takes on an idle machine (the paper "A Method for Transparent Admission Control and Request
-/// Scheduling in E-Commerce Web Sites", Table 1, in ms), and its percentages of the mixes, in their order (TPC-W 1.8, table 5.2.1).
+/// The pages of TPC-W: what each takes on an idle machine (the paper "A Method for Transparent Admission
+/// Control and Request Scheduling in E-Commerce Web Sites", Table 1, in ms), and its percentages of the
+/// mixes, in their order (TPC-W 1.8, table 5.2.1).
 const PAGES: [(&str, f64, [f64; 2]); 14] = [
     ("home", 1.83, [16.0, 29.0]),
     ("new-products", 13.82, [5.0, 11.0]),
@@ -42,8 +43,8 @@ const PAGES: [(&str, f64, [f64; 2]); 14] = [
 /// Which of TPC-W's mixes visitors ask for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
 pub enum Mix {
-    /// A twentieth of the requests makes four fifths of the work: a 95th percentile is either what the others take or what
-    /// those do, as chance has it.
+    /// A twentieth of the requests makes four fifths of the work: a 95th percentile is either what the
+    /// others take or what those do, as chance has it.
     #[default]
     Shopping,
     /// A ninth of the requests makes nine tenths of the work: the 95th percentile is in their midst.
@@ -79,7 +80,8 @@ impl Visits {
 
 /// What the mix takes on average: the 50 requests a second of Yaksha's site on one core.
 pub(crate) const MEAN_WORK: f64 = 0.020;
-/// How much the work of one page varies from request to request: its standard deviation as a part of its mean.
+/// How much the work of one page varies from request to request: its standard deviation as a part of its
+/// mean.
 const VARIATION: f64 = 0.5;
 
 /// A type of pages is short whose requests take at most this part of the mix's mean.
@@ -102,7 +104,8 @@ pub(crate) struct Arrivals {
 }
 
 impl Arrivals {
-    /// Has them meet an origin of their own on this processor: through a gate with these keys, if there are any.
+    /// Has them meet an origin of their own on this processor: through a gate with these keys, if there are
+    /// any.
     ///
     /// # Errors
     /// If one of the two doesn't start, or the load can't be run.
@@ -133,8 +136,8 @@ impl Arrivals {
         self.meet_through(front, cpu, patience, stall).await
     }
 
-    /// The same through whatever `front` starts before the origin at the port that it is given: it returns the port to ask,
-    /// and what runs there, which is dropped at the end.
+    /// The same through whatever `front` starts before the origin at the port that it is given: it returns
+    /// the port to ask, and what runs there, which is dropped at the end.
     ///
     /// # Errors
     /// As [`Arrivals::meet`].
@@ -178,8 +181,8 @@ impl Arrivals {
         Ok(outcome)
     }
 
-    /// A Poisson process whose rate changes: each step is the work that arrives, in processors, and for how long. What is
-    /// drawn depends on nothing but the seed, so that every variant meets the same.
+    /// A Poisson process whose rate changes: each step is the work that arrives, in processors, and for how
+    /// long. What is drawn depends on nothing but the seed, so that every variant meets the same.
     ///
     /// # Errors
     /// If there would be more than fit.

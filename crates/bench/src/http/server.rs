@@ -26,7 +26,8 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Starts one that will listen on this port. `prepare` writes what it needs into its directory, and adds what it is told.
+    /// Starts one that will listen on this port. `prepare` writes what it needs into its directory, and
+    /// adds what it is told.
     pub(super) fn start(
         name: &str,
         version: String,

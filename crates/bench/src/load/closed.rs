@@ -36,12 +36,12 @@ struct Tally {
     responses: Duration,
 }
 
-/// How long the clients run before anything counts, as a part of the window: light requests are the first to end, so
-/// that a window which begins at once sees too many of them.
+/// How long the clients run before anything counts, as a part of the window: light requests are the first
+/// to end, so that a window which begins at once sees too many of them.
 const RAMP: f64 = 0.25;
 
-/// Runs `clients` clients against the pool's connections, which take their request types in turn, for a ramp of a
-/// quarter of `window` and then for `window`. Only what ends inside the window counts.
+/// Runs `clients` clients against the pool's connections, which take their request types in turn, for a
+/// ramp of a quarter of `window` and then for `window`. Only what ends inside the window counts.
 ///
 /// # Errors
 /// If the pool has too few idle connections.

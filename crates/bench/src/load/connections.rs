@@ -4,9 +4,9 @@
 //! Idle connections are reused last in, first out: the server's few warm processes do most of the work, which
 //! is what most pools do and what suits the uncontrolled server best.
 //!
-//! **Ownership.** A connection is either idle (in the stack), held by one request's task, or being repaired. A
-//! request is either waiting (in the queue) or held by the task of its connection. One lock guards both lists
-//! and is never held across an await.
+//! **Ownership.** A connection is either idle (in the stack), held by one request's task, or being
+//! repaired. A request is either waiting (in the queue) or held by the task of its connection. One lock
+//! guards both lists and is never held across an await.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -37,7 +37,8 @@ const REOPEN_PAUSE: Duration = Duration::from_millis(200);
 const DEFAULT_PORT: u16 = 5432;
 /// How long the server may take to end a statement that was canceled.
 const CANCEL_BOUND: Duration = Duration::from_secs(5);
-/// After how long a cancel is repeated: one that comes before its statement has started is forgotten by the server.
+/// After how long a cancel is repeated: one that comes before its statement has started is forgotten by the
+/// server.
 const CANCEL_PERIOD: Duration = Duration::from_millis(250);
 
 /// Whom to connect to.
@@ -94,7 +95,8 @@ impl Target {
         Ok(client)
     }
 
-    /// Cancels what a connection runs, until its server is done with it: whether the connection can be used again.
+    /// Cancels what a connection runs, until its server is done with it: whether the connection can be used
+    /// again.
     pub(super) async fn settle(&self, client: &Client) -> bool {
         !client.is_closed() && within(CANCEL_BOUND, self.roll_back(client)).await
     }
@@ -113,8 +115,9 @@ impl Target {
 
     /// Cancels what a connection runs and waits until the server has passed the signal on.
     ///
-    /// The driver sends the request but doesn't wait for the server to close the cancel connection, which is
-    /// how it says that it is done (libpq does wait); the signal could then hit the connection's next request.
+    /// The driver sends the request but doesn't wait for the server to close the cancel connection, which
+    /// is how it says that it is done (libpq does wait); the signal could then hit the connection's next
+    /// request.
     async fn cancel(&self, client: &Client) -> std::io::Result<()> {
         let mut stream = TcpStream::connect((self.address.0.as_str(), self.address.1)).await?;
         client.cancel_token().cancel_query_raw(&mut stream, NoTls).await.map_err(std::io::Error::other)?;

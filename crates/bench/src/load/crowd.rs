@@ -1,10 +1,12 @@
-//! A closed loop with all that clients do beside asking: they think, wait only so long, try again, come in groups.
+//! A closed loop with all that clients do beside asking: they think, wait only so long, try again, come in
+//! groups.
 //!
-//! Every client sends its next request when the last one was answered and it has thought. Its response time runs from the
-//! moment it first wanted the request, through every retry, until the answer; a client that gives up is charged the full
-//! time-out, and cancels. Whoever was refused, or met an error that isn't retried, waits for a second before its next
-//! request: never a storm of refusals. After the window nobody sends any more, and what is under way may still end; what
-//! hasn't by the end of the drain is charged the full time-out as well.
+//! Every client sends its next request when the last one was answered and it has thought. Its response time
+//! runs from the moment it first wanted the request, through every retry, until the answer; a client that
+//! gives up is charged the full time-out, and cancels. Whoever was refused, or met an error that isn't
+//! retried, waits for a second before its next request: never a storm of refusals. After the window nobody
+//! sends any more, and what is under way may still end; what hasn't by the end of the drain is charged the
+//! full time-out as well.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -122,8 +124,8 @@ impl Shared {
 impl Crowd {
     /// Opens the connections, tells `begun` when counting will begin, and runs to the end of the drain.
     ///
-    /// Who can't connect tries again with its first request: a server may have too little memory for everybody. Dropping
-    /// the future ends every client.
+    /// Who can't connect tries again with its first request: a server may have too little memory for
+    /// everybody. Dropping the future ends every client.
     ///
     /// # Errors
     /// If nobody can connect.

@@ -193,7 +193,8 @@ impl RequestType {
         })
     }
 
-    /// The same, sent again with the same parameters after one of these SQLSTATEs, for as long as its client waits.
+    /// The same, sent again with the same parameters after one of these SQLSTATEs, for as long as its
+    /// client waits.
     #[must_use]
     pub fn retrying(self, states: &[String]) -> Self {
         Self { retried: states.to_vec(), ..self }
@@ -277,10 +278,11 @@ impl Mix {
     }
 }
 
-/// The types in turn, each as often as its weight says, spread as evenly as can be (smooth weighted round robin).
+/// The types in turn, each as often as its weight says, spread as evenly as can be (smooth weighted round
+/// robin).
 ///
-/// A closed loop is there to find out what a server can do. If it drew its types, the few heavy ones of a short window
-/// would decide by their chance number.
+/// A closed loop is there to find out what a server can do. If it drew its types, the few heavy ones of a
+/// short window would decide by their chance number.
 #[derive(Debug)]
 pub(super) struct Rotation {
     credits: Vec<f64>,

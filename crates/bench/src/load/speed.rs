@@ -1,9 +1,10 @@
 //! How fast a processor is while something else is measured on it.
 //!
-//! A shared machine does a fifth more or less from one minute to the next, and a figure doesn't tell whether it is the server's or
-//! the machine's. So twice a second a thread on the same processor does a fixed computation, and takes the processor time that it
-//! needs for it: not the time on the clock, which says how many others want the processor. The computation goes from place to place in a
-//! table larger than the innermost cache, as databases do. It takes less than a hundredth of the processor.
+//! A shared machine does a fifth more or less from one minute to the next, and a figure doesn't tell
+//! whether it is the server's or the machine's. So twice a second a thread on the same processor does a
+//! fixed computation, and takes the processor time that it needs for it: not the time on the clock, which
+//! says how many others want the processor. The computation goes from place to place in a table larger than
+//! the innermost cache, as databases do. It takes less than a hundredth of the processor.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -89,7 +90,8 @@ fn look(shared: &Shared) {
 
 /// One cycle through all places, without an order that a processor could foresee.
 fn table() -> Vec<u32> {
-    // A full-period generator modulo a power of two: the multiplier is 1 modulo 4, the increment odd (Hull and Dobell).
+    // A full-period generator modulo a power of two: the multiplier is 1 modulo 4, the increment odd (Hull
+    // and Dobell).
     (0..PLACES as u32).map(|at| (at.wrapping_mul(20_077) + 12_345) % PLACES as u32).collect()
 }
 

@@ -39,8 +39,8 @@ impl CpuMeter {
     }
 }
 
-/// Measures the processor time of a process and its children, those that come and go in between too: servers start a
-/// process for each connection, when it comes.
+/// Measures the processor time of a process and its children, those that come and go in between too:
+/// servers start a process for each connection, when it comes.
 #[derive(Clone, Copy, Debug)]
 pub struct FamilyMeter {
     root: u32,
@@ -54,8 +54,8 @@ impl FamilyMeter {
         Self { root, before: used_by_family(root), since: Instant::now() }
     }
 
-    /// Processor time used since the start. Zero where there is no `/proc`; the children of children, and those for whom
-    /// nobody waited when they ended, are missing.
+    /// Processor time used since the start. Zero where there is no `/proc`; the children of children, and
+    /// those for whom nobody waited when they ended, are missing.
     pub fn used(&self) -> Duration {
         used_by_family(self.root).saturating_sub(self.before)
     }
@@ -66,13 +66,15 @@ impl FamilyMeter {
     }
 }
 
-/// Time on a processor of those that live and of those that have ended: who ends in between goes from the one to the other.
+/// Time on a processor of those that live and of those that have ended: who ends in between goes from the
+/// one to the other.
 fn used_by_family(root: u32) -> Duration {
     of_both(|| family(root).into_iter().map(used).sum(), || ended(root))
 }
 
-/// What the living have used and what those had that ended, looked at one after the other. Who was reaped in between would be in
-/// both, or in neither; it shows by the ended having more afterwards, and then it is looked again.
+/// What the living have used and what those had that ended, looked at one after the other. Who was reaped
+/// in between would be in both, or in neither; it shows by the ended having more afterwards, and then it is
+/// looked again.
 fn of_both(mut living: impl FnMut() -> Duration, mut ended: impl FnMut() -> Duration) -> Duration {
     let (mut before, mut sum) = (ended(), Duration::ZERO);
     for _ in 0..LOOKS {
@@ -89,8 +91,8 @@ fn of_both(mut living: impl FnMut() -> Duration, mut ended: impl FnMut() -> Dura
 /// Time on a processor of all children that have ended, and of theirs, in hundredths of a second.
 fn ended(pid: u32) -> Duration {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The program's name, in brackets, may hold anything; after it come the fields from the third on, and of them the
-    // sixteenth and seventeenth.
+    // The program's name, in brackets, may hold anything; after it come the fields from the third on, and
+    // of them the sixteenth and seventeenth.
     let fields = text.rsplit_once(')').map_or("", |(_, fields)| fields);
     let ticks = fields.split_whitespace().skip(13).take(2).filter_map(|ticks| ticks.parse::<u64>().ok());
     Duration::from_millis(ticks.sum::<u64>() * 10)
@@ -154,8 +156,9 @@ mod tests {
 
     #[test]
     fn children_that_come_and_go_are_of_the_family() {
-        // One child works and ends; then one comes and works when it is told to, and stays until it is told to go. A child in the
-        // background has no standard input in sh, so that it reads from a copy of its parent's.
+        // One child works and ends; then one comes and works when it is told to, and stays until it is told
+        // to go. A child in the background has no standard input in sh, so that it reads from a copy of its
+        // parent's.
         let burn = "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done";
         let script = format!(
             "exec 3<&0; read a; ({burn}); echo ended; (read b; {burn}; echo stays; read c) <&3 & wait; echo gone; read d"

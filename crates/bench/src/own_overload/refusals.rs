@@ -1,5 +1,5 @@
-//! What it costs to answer a refusal, beside a request that is passed on: by the gate, and by HAProxy, which shows how
-//! little that can be.
+//! What it costs to answer a refusal, beside a request that is passed on: by the gate, and by HAProxy,
+//! which shows how little that can be.
 
 use serde::Serialize;
 
@@ -53,7 +53,8 @@ impl Proxies {
     }
 }
 
-/// Measures them in turns. The gate refuses because the only request that it may let in never ends, and one waits already.
+/// Measures them in turns. The gate refuses because the only request that it may let in never ends, and one
+/// waits already.
 ///
 /// # Errors
 /// If something doesn't start, or answers otherwise.

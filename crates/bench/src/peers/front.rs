@@ -15,7 +15,8 @@ pub(super) enum Front {
 }
 
 impl Front {
-    /// Starts it before an origin at this port, beside the clients: the origin has a processor of its own. Blocks.
+    /// Starts it before an origin at this port, beside the clients: the origin has a processor of its own.
+    /// Blocks.
     pub(super) fn start(way: Way, setting: Setting, origin: u16) -> Result<Self, Error> {
         let value = |key| setting.value(key);
         Ok(match way {
@@ -73,7 +74,8 @@ mod tests {
         port
     }
 
-    /// Every peer that `scripts/setup web-proxies peers` installs, with the first and the last of its settings.
+    /// Every peer that `scripts/setup web-proxies peers` installs, with the first and the last of its
+    /// settings.
     #[tokio::test]
     async fn every_peer_passes_on_what_it_lets_in() {
         let origin = origin();

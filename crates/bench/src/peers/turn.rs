@@ -18,8 +18,8 @@ pub struct Turned {
     pub arrived: usize,
     /// Work of those that were answered in time, as a part of the peak.
     pub goodput: f64,
-    /// Mean response time of those that weren't refused, in seconds; who wasn't answered in time, or failed, is charged the
-    /// whole patience.
+    /// Mean response time of those that weren't refused, in seconds; who wasn't answered in time, or
+    /// failed, is charged the whole patience.
     pub mean: f64,
     /// The same of the short pages.
     pub short_mean: f64,

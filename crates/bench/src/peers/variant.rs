@@ -1,4 +1,5 @@
-//! Who stands before the origin, and with what: gates as they are, peers with the settings among which their best is looked for.
+//! Who stands before the origin, and with what: gates as they are, peers with the settings among which
+//! their best is looked for.
 
 use std::fmt;
 
@@ -110,7 +111,8 @@ const LITTLE_LOADSHEDDER: [Setting; TRIES] = [
     Setting(&[("target", "1500"), ("ewma", "0.1")]),
 ];
 
-/// First as it comes; with its queue, with a median instead of the 90th percentile, with a bound near what the origin needs.
+/// First as it comes; with its queue, with a median instead of the 90th percentile, with a bound near what
+/// the origin needs.
 const FAILSAFE_GO: [Setting; TRIES] = [
     Setting(&[("max-limit", "200"), ("quantile", "0.9"), ("queue", "false")]),
     Setting(&[("max-limit", "200"), ("quantile", "0.9"), ("queue", "true")]),
@@ -122,8 +124,8 @@ const FAILSAFE_GO: [Setting; TRIES] = [
     Setting(&[("max-limit", "20"), ("quantile", "0.5"), ("queue", "true")]),
 ];
 
-/// The three limits as they come and with their queue (last in, first out, at most 100 for a second); and with a least of 4
-/// where theirs is 20, which is more than the origin needs.
+/// The three limits as they come and with their queue (last in, first out, at most 100 for a second); and
+/// with a least of 4 where theirs is 20, which is more than the origin needs.
 const CONCURRENCY_LIMITS: [Setting; TRIES] = [
     Setting(&[("limit", "vegas"), ("wait", "none")]),
     Setting(&[("limit", "vegas"), ("wait", "lifo")]),

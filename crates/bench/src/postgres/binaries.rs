@@ -65,8 +65,8 @@ impl Binaries {
         self.directory.join(name)
     }
 
-    /// Whether any user of the machine can run these programs: an installation in somebody's own directory may
-    /// be closed to the user that a server runs as.
+    /// Whether any user of the machine can run these programs: an installation in somebody's own directory
+    /// may be closed to the user that a server runs as.
     pub(super) fn open_to_all(&self) -> bool {
         self.directory
             .ancestors()

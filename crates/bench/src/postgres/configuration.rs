@@ -56,8 +56,8 @@ pub struct PrivateServerOptions {
     pub authentication: Authentication,
     /// Whether commits are flushed to disk (default: not).
     pub durability: Durability,
-    /// The database that addresses name and [`psql`](super::PrivateServer::psql) asks, made if it isn't there (default:
-    /// `postgres`).
+    /// The database that addresses name and [`psql`](super::PrivateServer::psql) asks, made if it isn't
+    /// there (default: `postgres`).
     pub database: &'static str,
     /// `max_connections` (default: 100).
     pub max_connections: u32,

@@ -1,7 +1,7 @@
 //! One emulated browser: thinks, opens the next page, looks whether it is the right one, and goes on.
 //!
-//! A browser owns its visitor and its connections; nobody else touches them. What it hears is how things stand
-//! ([`Moment`]): which mix holds, whether it is one too many, and when all is over.
+//! A browser owns its visitor and its connections; nobody else touches them. What it hears is how things
+//! stand ([`Moment`]): which mix holds, whether it is one too many, and when all is over.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,8 @@ use crate::interaction::Interaction;
 use crate::mixes::Mix;
 use crate::names::Scale;
 
-/// How long a browser that waits for a page when all is over goes on waiting: the site shall not be left in the middle of it.
+/// How long a browser that waits for a page when all is over goes on waiting: the site shall not be left in
+/// the middle of it.
 pub(super) const LEAVE_BOUND: Duration = Duration::from_secs(5);
 /// In the course of what time those who are sent away close their connections.
 const LEAVING: Duration = Duration::from_secs(1);
@@ -154,8 +155,8 @@ impl Browser {
         }
     }
 
-    /// Closes the connections, in the course of a second: a phase sends away thousands at once, and those who stay shall not
-    /// wait for it.
+    /// Closes the connections, in the course of a second: a phase sends away thousands at once, and those
+    /// who stay shall not wait for it.
     fn leave(&self, visit: Visit, way: &mut StdRng) {
         if !self.hear.borrow().is_over {
             let wait = LEAVING.mul_f64(way.random::<f64>());
@@ -239,7 +240,8 @@ async fn is_over(hear: &mut watch::Receiver<Moment>) {
     drop(hear.wait_for(|moment| moment.is_over).await);
 }
 
-/// Asks for a page, at most as long as the visitor waits, and shows it to the visitor if it is right. Answers with its images, too.
+/// Asks for a page, at most as long as the visitor waits, and shows it to the visitor if it is right.
+/// Answers with its images, too.
 async fn ask(
     setting: &Setting,
     visit: &mut Visit,

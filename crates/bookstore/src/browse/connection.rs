@@ -1,7 +1,9 @@
-//! A browser's connections: opened when needed, kept while the site keeps them, closed when somebody stops waiting.
+//! A browser's connections: opened when needed, kept while the site keeps them, closed when somebody stops
+//! waiting.
 //!
-//! States of a line: without a connection; with one that is idle; in an exchange, which owns the connection until the answer's
-//! last byte. Who drops the exchange (a time-out does) drops the connection with it, and that closes it at once.
+//! States of a line: without a connection; with one that is idle; in an exchange, which owns the connection
+//! until the answer's last byte. Who drops the exchange (a time-out does) drops the connection with it, and
+//! that closes it at once.
 
 use std::fmt;
 use std::future::Future;
@@ -94,7 +96,8 @@ impl Head {
     }
 }
 
-/// How long from now on, as seconds or as a date (RFC 9110, section 10.2.3); one that has passed is no time at all.
+/// How long from now on, as seconds or as a date (RFC 9110, section 10.2.3); one that has passed is no time
+/// at all.
 fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
     let value = value.trim();
     if let Ok(seconds) = value.parse() {
@@ -119,8 +122,9 @@ impl Line {
 
     /// Sends a request and gives the answer's body to `read` piece by piece.
     ///
-    /// A connection that the site closed while nothing was asked is no failure: a request that wasn't sent, and one that may
-    /// be repeated (GET) and got no byte, is sent once more over a new one, as browsers do.
+    /// A connection that the site closed while nothing was asked is no failure: a request that wasn't sent,
+    /// and one that may be repeated (GET) and got no byte, is sent once more over a new one, as browsers
+    /// do.
     ///
     /// # Errors
     /// If it can't connect, or the connection broke before the answer's last byte.

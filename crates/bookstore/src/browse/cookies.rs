@@ -12,7 +12,8 @@ const LENGTH_BOUND: usize = 4_096;
 pub(crate) struct Cookies(Vec<(String, String)>);
 
 impl Cookies {
-    /// Takes one from a `Set-Cookie`; forgets it if that says so. What can't be read, is too long or one too many is ignored.
+    /// Takes one from a `Set-Cookie`; forgets it if that says so. What can't be read, is too long or one
+    /// too many is ignored.
     pub(crate) fn take(&mut self, header: &str) {
         let Ok(cookie) = Cookie::parse(header) else { return };
         let (name, value) = (cookie.name(), cookie.value());

@@ -28,7 +28,8 @@ pub struct Options {
     /// How long is counted, with --browsers or --sessions-per-second
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
     duration: Duration,
-    /// A part of a schedule, DURATION:LOAD[:MIX], repeated: `--phase 60s:200 --phase 30s:600:ordering`; a rate is `5/s`
+    /// A part of a schedule, DURATION:LOAD[:MIX], repeated: `--phase 60s:200 --phase 30s:600:ordering`; a
+    /// rate is `5/s`
     #[arg(long = "phase", value_name = "PHASE", conflicts_with = "schedule")]
     phases: Vec<PhaseFlag>,
     /// A schedule as a TOML file of [[phase]] tables

@@ -1,4 +1,5 @@
-//! What a visitor writes into the shop's forms. Lengths are those of TPC-W 1.8, clause 2; letters include such as have to be encoded.
+//! What a visitor writes into the shop's forms. Lengths are those of TPC-W 1.8, clause 2; letters include
+//! such as have to be encoded.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -56,8 +57,8 @@ pub(super) fn pay(random: &mut StdRng) -> String {
     encode(&fields)
 }
 
-/// Other quantities for some of the cart's lines: for one line 1 to 10, of several for at least one another number up to 9, and 0
-/// takes the book out (clause 2.4.5.1).
+/// Other quantities for some of the cart's lines: for one line 1 to 10, of several for at least one another
+/// number up to 9, and 0 takes the book out (clause 2.4.5.1).
 pub(super) fn quantities(random: &mut StdRng, lines: &[(u32, u32)]) -> String {
     let mut chosen = lines.to_vec();
     let changes = if lines.len() > 1 { random.random_range(1..=lines.len()) } else { lines.len() };

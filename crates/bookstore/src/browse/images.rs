@@ -68,7 +68,8 @@ impl Lines {
         &mut self.lines[0]
     }
 
-    /// Fetches what isn't there yet, over at most so many connections, until a moment. Dropping it closes the connections.
+    /// Fetches what isn't there yet, over at most so many connections, until a moment. Dropping it closes
+    /// the connections.
     pub(crate) async fn fetch(&mut self, paths: Vec<String>, connections: usize, until: Instant) -> Images {
         let wanted: VecDeque<String> = paths.into_iter().filter(|path| !self.cache.contains(path)).collect();
         if wanted.is_empty() {

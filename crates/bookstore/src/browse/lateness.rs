@@ -1,9 +1,10 @@
 //! Whether the client itself was the bottleneck. Then the run says little about the site.
 //!
-//! Browsers have nothing to do but to wait, so a browser that goes on late had no processor. How late it goes on is also how
-//! late it notices answers: what it adds to response times is about the mean. The bounds: a mean of 5 ms (the runtime's timer
-//! alone is up to 1 ms late) or a twentieth of what requests took, and a 99th percentile of 50 ms or half of what they took, whichever
-//! is more; and 85 % of the processor time that its threads could have. An open loop that turned visits away wasn't open.
+//! Browsers have nothing to do but to wait, so a browser that goes on late had no processor. How late it
+//! goes on is also how late it notices answers: what it adds to response times is about the mean. The
+//! bounds: a mean of 5 ms (the runtime's timer alone is up to 1 ms late) or a twentieth of what requests
+//! took, and a 99th percentile of 50 ms or half of what they took, whichever is more; and 85 % of the
+//! processor time that its threads could have. An open loop that turned visits away wasn't open.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! How long a visitor thinks about a page, and how long a visit lasts: exponentially distributed, with a cap (TPC-W 1.8,
-//! clauses 5.3.2 and 6.1.9).
+//! How long a visitor thinks about a page, and how long a visit lasts: exponentially distributed, with a
+//! cap (TPC-W 1.8, clauses 5.3.2 and 6.1.9).
 
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 /// An exponentially distributed time; what would be above the cap is the cap.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Span {
-    /// The mean if there was no cap. With a cap of ten times as much the true mean is 0.005 % less, with four times 1.8 %.
+    /// The mean if there was no cap. With a cap of ten times as much the true mean is 0.005 % less, with
+    /// four times 1.8 %.
     pub mean: Duration,
     /// What no drawn time exceeds.
     pub cap: Duration,

@@ -1,7 +1,8 @@
-//! What a browser reads in a page while it comes: links to books, images, forms and the marks by which answers are verified.
+//! What a browser reads in a page while it comes: links to books, images, forms and the marks by which
+//! answers are verified.
 //!
-//! A page is read tag by tag and not kept, so that thousands of browsers need little memory. What the shop writes is read
-//! (attributes in double quotes), not any HTML there is.
+//! A page is read tag by tag and not kept, so that thousands of browsers need little memory. What the shop
+//! writes is read (attributes in double quotes), not any HTML there is.
 
 use memchr::memchr;
 

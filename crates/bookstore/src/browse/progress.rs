@@ -1,4 +1,5 @@
-//! Shows while a run lasts how it goes: on a terminal one line that renews itself, elsewhere a line now and then.
+//! Shows while a run lasts how it goes: on a terminal one line that renews itself, elsewhere a line now and
+//! then.
 
 use std::io::{IsTerminal, stderr};
 use std::sync::Arc;

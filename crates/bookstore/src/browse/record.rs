@@ -1,7 +1,7 @@
 //! What is counted while visitors come: by phase, page and outcome, and second by second.
 //!
-//! An interaction belongs to the phase and the second in which it ends. One lock guards everything; it is held for the few
-//! additions of one interaction.
+//! An interaction belongs to the phase and the second in which it ends. One lock guards everything; it is
+//! held for the few additions of one interaction.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -259,8 +259,8 @@ impl Record {
         }
     }
 
-    /// An interaction ended after so long. A right page's images come later. One whose browser hadn't heard yet that the run
-    /// was over was still waited for then.
+    /// An interaction ended after so long. A right page's images come later. One whose browser hadn't heard
+    /// yet that the run was over was still waited for then.
     pub(crate) fn ended(&self, page: Interaction, outcome: Outcome, took: Duration) {
         let mut counted = self.lock();
         if counted.is_over {

@@ -83,7 +83,8 @@ pub struct Figures {
     pub wips: f64,
     /// How many interactions ended how.
     pub counts: Counts,
-    /// Of the rejected, those that the shop itself turned away, with a page that says so; the others somebody before it.
+    /// Of the rejected, those that the shop itself turned away, with a page that says so; the others
+    /// somebody before it.
     pub busy: u64,
     /// How long they took, together, by how they ended.
     pub sums: Sums,
@@ -91,7 +92,8 @@ pub struct Figures {
     pub response: Percentiles,
     /// From the request to the last byte of the last image of right pages.
     pub complete: Percentiles,
-    /// Every interaction however it ended, with all the time that was waited for it: a time-out counts with the whole of it.
+    /// Every interaction however it ended, with all the time that was waited for it: a time-out counts with
+    /// the whole of it.
     pub all_requests: Percentiles,
     /// By page, in the specification's order.
     pub interactions: Vec<PageFigures>,

@@ -1,7 +1,8 @@
 //! Who visits: a customer with a cart, who fills forms and follows links as TPC-W says (1.8, clause 2).
 //!
-//! No I/O: from the page on which a visitor is and the one that it wants comes a request, and from the page that was shown what
-//! it knows. Its chance is its own, apart from that of its way through the shop: so the way doesn't depend on what pages show.
+//! No I/O: from the page on which a visitor is and the one that it wants comes a request, and from the page
+//! that was shown what it knows. Its chance is its own, apart from that of its way through the shop: so the
+//! way doesn't depend on what pages show.
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -150,7 +151,8 @@ impl Visitor {
         format!("/search/results?by={by}&q={what}")
     }
 
-    /// From a book's page it is put into the cart; in the cart quantities are changed; else the cart is only looked at.
+    /// From a book's page it is put into the cart; in the cart quantities are changed; else the cart is
+    /// only looked at.
     fn cart(&mut self) -> String {
         match self.at {
             Some(Interaction::ProductDetail) => {

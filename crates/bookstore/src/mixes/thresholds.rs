@@ -1,9 +1,10 @@
-//! The transition matrices of TPC-W 1.8 (clause 5.2.2), as thresholds: of a number drawn from `1..=9999`, the first threshold that
-//! isn't below it says the next page.
+//! The transition matrices of TPC-W 1.8 (clause 5.2.2), as thresholds: of a number drawn from `1..=9999`,
+//! the first threshold that isn't below it says the next page.
 //!
-//! Source: the figures of the public Java implementation (PHARM, University of Wisconsin-Madison). Its shopping matrix has a slip of
-//! the pen: 9992 instead of 9552 from the cart to the first page. With 9552, which two other public implementations have, the pages'
-//! shares are those that the specification publishes (within 0.004 points); with 9992 they are up to 0.45 points beside.
+//! Source: the figures of the public Java implementation (PHARM, University of Wisconsin-Madison). Its
+//! shopping matrix has a slip of the pen: 9992 instead of 9552 from the cart to the first page. With 9552,
+//! which two other public implementations have, the pages' shares are those that the specification
+//! publishes (within 0.004 points); with 9992 they are up to 0.45 points beside.
 
 use crate::interaction::Interaction::{
     self, AdminConfirm as ADMC, AdminRequest as ADMR, BestSellers as BESS, BuyConfirm as BUYC,

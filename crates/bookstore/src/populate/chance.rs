@@ -1,7 +1,8 @@
 //! Chance that a seed decides: the same rows on every machine and with every version of a library.
 //!
-//! SplitMix64 (Steele, Lea and Flood 2014). Every row of every table has a stream of its own, so that rows can be made
-//! in any order, and one table's in another's place, such as an order's lines where its total is wanted.
+//! SplitMix64 (Steele, Lea and Flood 2014). Every row of every table has a stream of its own, so that rows
+//! can be made in any order, and one table's in another's place, such as an order's lines where its total
+//! is wanted.
 
 /// What a stream is for; rows of different purposes have nothing to do with one another.
 #[derive(Clone, Copy, Debug)]

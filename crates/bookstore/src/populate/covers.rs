@@ -1,8 +1,10 @@
-//! The books' covers: for each a thumbnail and a large picture, drawn from its title, its author and its subject.
+//! The books' covers: for each a thumbnail and a large picture, drawn from its title, its author and its
+//! subject.
 //!
-//! What matters to a web server is how large they are. Thumbnails have 5 KB, covers are distributed as the specification
-//! has them (`I_IMAGE`): 45 % have 5 KB, 35 % 10 KB, 15 % 50 KB, 4 % 100 KB and 1 % 250 KB, to the byte. The size
-//! is made of the drawing (some 2 KB), of the grain of its paper up to [`GRAIN`], and of a comment for the rest.
+//! What matters to a web server is how large they are. Thumbnails have 5 KB, covers are distributed as the
+//! specification has them (`I_IMAGE`): 45 % have 5 KB, 35 % 10 KB, 15 % 50 KB, 4 % 100 KB and 1 % 250 KB,
+//! to the byte. The size is made of the drawing (some 2 KB), of the grain of its paper up to [`GRAIN`], and
+//! of a comment for the rest.
 
 mod motif;
 mod palette;

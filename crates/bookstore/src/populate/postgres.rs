@@ -1,8 +1,10 @@
-//! Filling a PostgreSQL database: tables, rows by `COPY`, then keys and indexes, and what the planner wants to know.
+//! Filling a PostgreSQL database: tables, rows by `COPY`, then keys and indexes, and what the planner wants
+//! to know.
 //!
-//! Tables are filled without any index and two at a time, one connection each; each is emptied and filled in one
-//! transaction, so that its rows need no marks of visibility (`FREEZE`), and no write-ahead log where `wal_level` is
-//! `minimal`. The row of `population` comes last: a database without it wasn't filled to the end.
+//! Tables are filled without any index and two at a time, one connection each; each is emptied and filled
+//! in one transaction, so that its rows need no marks of visibility (`FREEZE`), and no write-ahead log
+//! where `wal_level` is `minimal`. The row of `population` comes last: a database without it wasn't filled
+//! to the end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -62,8 +64,8 @@ CREATE SEQUENCE order_ids;
 CREATE SEQUENCE cart_ids;
 ";
 
-/// Keys and indexes, the slowest first; those of the specification's servlets. The carts are emptied and filled all
-/// the time, so their table is cleaned oftener than the default says.
+/// Keys and indexes, the slowest first; those of the specification's servlets. The carts are emptied and
+/// filled all the time, so their table is cleaned oftener than the default says.
 const INDEXES: [&str; 20] = [
     "ALTER TABLE order_line ADD PRIMARY KEY (ol_o_id, ol_id)",
     "ALTER TABLE customer ADD PRIMARY KEY (c_id)",

@@ -1,7 +1,8 @@
 //! The rows of a shop that has just opened: what TPC-W says of each column, made from a seed.
 //!
-//! Rows are text with tabs between the columns and a newline behind each, which both `COPY` and MariaDB's `LOAD DATA`
-//! read. Nothing here knows a database. Where this differs from the specification, `docs/guide/bookstore.md` says how.
+//! Rows are text with tabs between the columns and a newline behind each, which both `COPY` and MariaDB's
+//! `LOAD DATA` read. Nothing here knows a database. Where this differs from the specification,
+//! `docs/guide/bookstore.md` says how.
 
 use std::fmt::{Display, Write};
 use std::ops::RangeInclusive;
@@ -13,7 +14,8 @@ use crate::money::{Cents, Totals};
 use crate::names::{self, Scale};
 use crate::schema::Table;
 
-/// The day on which the shop opens: dates are counted from it and not from the clock, or no two fillings were the same.
+/// The day on which the shop opens: dates are counted from it and not from the clock, or no two fillings
+/// were the same.
 pub(crate) const OPENING: Day = Day::new(2026, 1, 1);
 /// The oldest publication.
 const FIRST_PUBLICATION: Day = Day::new(1930, 1, 1);

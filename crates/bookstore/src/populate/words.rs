@@ -152,8 +152,8 @@ pub(super) fn prose(least: usize, chance: &mut Chance) -> String {
     text
 }
 
-/// A long text of plain words, from which pieces are cut: made once, since a random text for each row would take longer
-/// than to store it.
+/// A long text of plain words, from which pieces are cut: made once, since a random text for each row would
+/// take longer than to store it.
 pub(super) struct Pool(String);
 
 /// Characters of the pool.

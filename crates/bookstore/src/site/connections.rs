@@ -20,7 +20,8 @@ pub(super) struct Connections {
     waiting_max: usize,
     timeout: Duration,
     started: Instant,
-    /// The second since the start, counted from 1, in which the log was last told that the database lets nobody in.
+    /// The second since the start, counted from 1, in which the log was last told that the database lets
+    /// nobody in.
     told: AtomicU64,
 }
 
@@ -39,7 +40,8 @@ impl Drop for Waiting<'_> {
 }
 
 impl Connections {
-    /// To the database at a URL: a pool of `size`, or one for each interaction if there is none. Connects to nothing yet.
+    /// To the database at a URL: a pool of `size`, or one for each interaction if there is none. Connects
+    /// to nothing yet.
     ///
     /// # Errors
     ///
@@ -61,7 +63,8 @@ impl Connections {
         let source = match size {
             None => Source::PerRequest(Box::new(config)),
             Some(size) => {
-                // Whether a connection is alive is seen when it is used: asking would be a round trip for each page.
+                // Whether a connection is alive is seen when it is used: asking would be a round trip for
+                // each page.
                 let manner = ManagerConfig { recycling_method: RecyclingMethod::Fast };
                 let manager = Manager::from_config(config, NoTls, manner);
                 let pool = Pool::builder(manager)
@@ -108,8 +111,8 @@ impl Connections {
         }
     }
 
-    /// Whatever keeps us from connecting, visitors can only come back later. The operator should know, but not by a line
-    /// for every visitor.
+    /// Whatever keeps us from connecting, visitors can only come back later. The operator should know, but
+    /// not by a line for every visitor.
     fn refused(&self, error: &tokio_postgres::Error) -> Failure {
         let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
         let now = self.started.elapsed().as_secs() + 1;

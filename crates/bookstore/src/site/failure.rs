@@ -64,8 +64,8 @@ impl From<tokio_postgres::Error> for Failure {
         if collisions.contains(code) {
             return Self::Collision(text());
         }
-        // Connection exceptions, insufficient resources, operator intervention (which includes a statement's timeout),
-        // and a lock that could not be had in time.
+        // Connection exceptions, insufficient resources, operator intervention (which includes a
+        // statement's timeout), and a lock that could not be had in time.
         let is_busy = ["08", "53", "57"].iter().any(|class| code.code().starts_with(class))
             || *code == SqlState::LOCK_NOT_AVAILABLE;
         if is_busy { Self::Busy(text()) } else { Self::Database(error) }

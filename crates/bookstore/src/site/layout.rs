@@ -1,4 +1,5 @@
-//! What all pages have in common: the head, the search, the subjects, the foot; and small pieces that several show.
+//! What all pages have in common: the head, the search, the subjects, the foot; and small pieces that
+//! several show.
 
 use maud::{DOCTYPE, Markup, html};
 

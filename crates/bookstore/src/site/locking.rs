@@ -7,7 +7,8 @@
 //! | tables | strict two-phase locking: at its start an interaction locks all tables that it touches, `SHARE` those it reads and `EXCLUSIVE` those it writes |
 //! | application | the same in the application: a read-write lock for each table, held for the whole interaction, without the database |
 //!
-//! All lock in one order, that of [`Table::ALL`], and books by their ids, so that there is no deadlock by order.
+//! All lock in one order, that of [`Table::ALL`], and books by their ids, so that there is no deadlock by
+//! order.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -25,7 +26,8 @@ pub enum Locking {
     None,
     /// Rows, by `FOR UPDATE`: carts, and the books that are bought or changed
     Rows,
-    /// All tables of an interaction at its start, in the database (strict two-phase locking); only within transactions
+    /// All tables of an interaction at its start, in the database (strict two-phase locking); only within
+    /// transactions
     Tables,
     /// All tables of an interaction, by read-write locks of the shop, for as long as it takes
     Application,

@@ -1,8 +1,8 @@
 //! One interaction's conversation with the database: its statements with their tag, its transaction, its end.
 //!
-//! A session owns its connection. It has begun a transaction or not; only `commit` and `roll_back` end one. If a session
-//! is dropped within a transaction, its connection is closed and never goes back to the pool: nobody inherits what another
-//! one has begun.
+//! A session owns its connection. It has begun a transaction or not; only `commit` and `roll_back` end one.
+//! If a session is dropped within a transaction, its connection is closed and never goes back to the pool:
+//! nobody inherits what another one has begun.
 
 use clap::ValueEnum;
 use deadpool_postgres::Object;
@@ -30,7 +30,8 @@ pub enum BestSellers {
     /// By an index if the database finds that cheaper, as PostgreSQL does
     #[default]
     Index,
-    /// By reading all lines, as databases of the papers' time did: it makes the page the longest of all by far
+    /// By reading all lines, as databases of the papers' time did: it makes the page the longest of all by
+    /// far
     Scan,
 }
 
@@ -100,7 +101,8 @@ impl Session {
         Ok(())
     }
 
-    /// Ends the transaction if there is one, and undoes what it did. A connection that can't even do this is closed.
+    /// Ends the transaction if there is one, and undoes what it did. A connection that can't even do this
+    /// is closed.
     pub(super) async fn roll_back(&mut self) {
         if self.is_in_transaction && self.batch("ROLLBACK").await.is_ok() {
             self.is_in_transaction = false;

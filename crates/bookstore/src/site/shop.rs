@@ -1,8 +1,8 @@
 //! The shop as its pages see it: the way to perform an interaction's work on the database.
 //!
-//! Work is performed in a task of its own and to its end, also when the visitor has left: as in a servlet container, a page
-//! that nobody waits for any more still occupies its connection. If the database undoes a transaction because it collided with
-//! another one, the whole work is done again, so many times at most.
+//! Work is performed in a task of its own and to its end, also when the visitor has left: as in a servlet
+//! container, a page that nobody waits for any more still occupies its connection. If the database undoes a
+//! transaction because it collided with another one, the whole work is done again, so many times at most.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,7 +24,8 @@ pub enum Transactions {
     /// Each interaction is one transaction, as in the papers
     #[default]
     Page,
-    /// Each statement commits by itself; only an order, a change of a cart and a change of a book are transactions
+    /// Each statement commits by itself; only an order, a change of a cart and a change of a book are
+    /// transactions
     Statement,
 }
 

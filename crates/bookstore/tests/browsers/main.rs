@@ -182,7 +182,8 @@ async fn who_is_rejected_stays_away_and_asks_from_the_page_that_it_is_on() {
             assert!(from_home.contains(&two[1].page.unwrap()), "{two:?}");
         }
     }
-    // Whoever thinks longer than 20 s goes on thinking: 20 s plus the rest of the distribution, e^(-20/7) of the times.
+    // Whoever thinks longer than 20 s goes on thinking: 20 s plus the rest of the distribution, e^(-20/7)
+    // of the times.
     assert!(summary.total.little.think > 20.0 && summary.total.little.think < 21.0);
     assert!(summary.total.little.residual.abs() < 0.02, "{}", summary.total.little.residual);
 }

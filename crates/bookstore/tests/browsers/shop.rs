@@ -1,5 +1,5 @@
-//! A shop of a few lines: right pages of all fourteen kinds over connections in memory, with every request written down, and
-//! whatever mishap a test wants. In memory, so that time can be virtual.
+//! A shop of a few lines: right pages of all fourteen kinds over connections in memory, with every request
+//! written down, and whatever mishap a test wants. In memory, so that time can be virtual.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a helper of tests fails like a test")]
 
 use std::io;
@@ -262,7 +262,8 @@ fn html(text: String) -> Response<Content> {
     response.header(header::CONTENT_TYPE, "text/html; charset=utf-8").body(Content::whole(text)).unwrap()
 }
 
-/// The page of a method and path as they are agreed on; an image is none. Anything else is a mistake of the browser's.
+/// The page of a method and path as they are agreed on; an image is none. Anything else is a mistake of the
+/// browser's.
 fn page_of(method: &Method, path: &str) -> Option<Interaction> {
     let posted = [
         Interaction::ShoppingCart,

@@ -1,4 +1,5 @@
-//! A shop for a test: a private PostgreSQL server, the `bookstore` program as a process, and a browser with cookies.
+//! A shop for a test: a private PostgreSQL server, the `bookstore` program as a process, and a browser with
+//! cookies.
 
 // Every test program uses some of it.
 #![allow(dead_code)]

@@ -82,8 +82,8 @@ pub struct Gate {
     pub listen: Address,
     /// What is protected.
     pub service: Service,
-    /// Everything that the gate decides by. Its `long_limit` doesn't know yet what the server may tell of its cores, and its
-    /// targets none of types: see [`Gate::policy_of`].
+    /// Everything that the gate decides by. Its `long_limit` doesn't know yet what the server may tell of
+    /// its cores, and its targets none of types: see [`Gate::policy_of`].
     pub policy: Policy,
     /// How many connections it may have. The policy holds the number that it begins with.
     pub connections: Connections,
@@ -278,8 +278,8 @@ impl Gate {
         }
     }
 
-    /// The policy with the targets of types, whose keys are known to who names requests by their protocol. A type
-    /// without one is left out.
+    /// The policy with the targets of types, whose keys are known to who names requests by their protocol.
+    /// A type without one is left out.
     pub fn policy_of(&self, key: impl Fn(&str) -> Option<RequestType>) -> Policy {
         types::policy(&self.policy, &self.own_targets, key)
     }
@@ -294,9 +294,9 @@ impl Gate {
     }
 }
 
-/// The gate of a scenario: all of a gate's keys may be there, but only the name and the policy's matter. `names` are the types of
-/// the scenario, by their numbers there; `key` makes keys of numbers. A gate that stands before a real service may have targets of
-/// other types, too.
+/// The gate of a scenario: all of a gate's keys may be there, but only the name and the policy's matter.
+/// `names` are the types of the scenario, by their numbers there; `key` makes keys of numbers. A gate that
+/// stands before a real service may have targets of other types, too.
 pub(crate) fn read_simulated(
     section: &mut Section<'_>,
     names: &[&str],

@@ -12,7 +12,8 @@ use crate::raw::{self, Before, Complaint, Section};
 /// The limit of the long lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LongLimit {
-    /// As many as keep the service busy, found from what is observed; the server's cores until then, if it tells.
+    /// As many as keep the service busy, found from what is observed; the server's cores until then, if it
+    /// tells.
     Auto,
     /// This number.
     Fixed(u32),
@@ -150,7 +151,8 @@ fn read_contention(section: &mut Section<'_>) -> Contention {
 
 fn read_cost(section: &mut Section<'_>, window: u32) -> Cost {
     match section.read("cost", |value| raw::choice(value, COSTS)) {
-        // The mean age of what an EWMA remembers is (1 - w) / w, of a window (n - 1) / 2: equal at w = 2 / (n + 1).
+        // The mean age of what an EWMA remembers is (1 - w) / w, of a window (n - 1) / 2: equal at w = 2 /
+        // (n + 1).
         Estimator::Ewma => Cost::Ewma { weight: 2.0 / (f64::from(window) + 1.0) },
         Estimator::MovingAverage => Cost::MovingAverage { window },
         Estimator::Fixed => Cost::Fixed { window },
@@ -160,8 +162,9 @@ fn read_cost(section: &mut Section<'_>, window: u32) -> Cost {
 
 fn read_order(section: &mut Section<'_>, aging_floor: Duration, connections: u32) -> Order {
     let aging = section.read("aging", raw::aging);
-    // As many requests as there are connections are served side by side, and the work of each is measured among the
-    // others: so much work in front of a request delays it by a second for every second of `connections`.
+    // As many requests as there are connections are served side by side, and the work of each is measured
+    // among the others: so much work in front of a request delays it by a second for every second of
+    // `connections`.
     let floor = Work::from(aging_floor.saturating_mul(connections));
     if section.read("order", |value| raw::choice(value, ORDERS)) {
         Order::Fifo

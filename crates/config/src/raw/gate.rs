@@ -1,5 +1,5 @@
-//! The keys of every `[[gate]]`: where it stands, what it decides by (in `policy`), and how it connects both sides. Those
-//! of one protocol are in `postgres` and `http`.
+//! The keys of every `[[gate]]`: where it stands, what it decides by (in `policy`), and how it connects
+//! both sides. Those of one protocol are in `postgres` and `http`.
 
 use super::Field;
 use super::FieldDefault::{Derived, Each, Required, Value};

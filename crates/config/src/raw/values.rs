@@ -1,4 +1,5 @@
-//! Typed values out of TOML: each function reads one kind of value, or says what is wrong with it and what to write.
+//! Typed values out of TOML: each function reads one kind of value, or says what is wrong with it and what
+//! to write.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;

@@ -114,8 +114,8 @@ pub fn rows_of(file: &Path) -> Result<Vec<Row>, Error> {
     Ok((0..experiment.points()).map(row).collect())
 }
 
-/// The gate before PostgreSQL, with the laboratory's controller (`docs/decisions/capacity.md`) in place of `auto`
-/// and with enough connections for any row.
+/// The gate before PostgreSQL, with the laboratory's controller (`docs/decisions/capacity.md`) in place of
+/// `auto` and with enough connections for any row.
 fn laboratory(experiment: &Experiment) -> Option<(String, Scenario)> {
     let (_, scenario) = experiment.variants.iter().find(|(name, _)| name == POSTGRES_GATE)?;
     let capacity = Capacity::Found(Controller::Other(controllers::SEARCH));

@@ -1,14 +1,15 @@
-//! `gatekeeper calibrate`: finds the best fixed capacity of a running gate by experiment, as the Gatekeeper paper does
-//! (section 3.1).
+//! `gatekeeper calibrate`: finds the best fixed capacity of a running gate by experiment, as the Gatekeeper
+//! paper does (section 3.1).
 //!
-//! For each measurement it changes the gate's capacity through the admin listener, starts the load command anew, lets it
-//! run for the warm-up (in which the estimates follow, from the first completed request on), and counts what the gate completes in the window after it. So any
-//! command will do that sends requests through the gate for long enough. Which capacity is tried next, and how often, is
-//! [`sim::search`]'s to say, which was tried out on simulated services first.
+//! For each measurement it changes the gate's capacity through the admin listener, starts the load command
+//! anew, lets it run for the warm-up (in which the estimates follow, from the first completed request on),
+//! and counts what the gate completes in the window after it. So any command will do that sends requests
+//! through the gate for long enough. Which capacity is tried next, and how often, is [`sim::search`]'s to
+//! say, which was tried out on simulated services first.
 //!
-//! Whatever happens on the way (the load command fails, the gate goes away, Ctrl-C), the load command is ended with all
-//! that it has started, and the capacity from before is set again. Only a `kill -9` leaves what was tried last; a reload
-//! of the gate takes that back, too.
+//! Whatever happens on the way (the load command fails, the gate goes away, Ctrl-C), the load command is
+//! ended with all that it has started, and the capacity from before is set again. Only a `kill -9` leaves
+//! what was tried last; a reload of the gate takes that back, too.
 
 mod load;
 mod picture;
@@ -135,7 +136,8 @@ struct Session<'a> {
     gate: String,
     search: Search,
     load: Option<Load>,
-    /// For each measurement which capacity it was of (an index into the grid), and how many were in flight on average.
+    /// For each measurement which capacity it was of (an index into the grid), and how many were in flight
+    /// on average.
     in_flight: Vec<(usize, f64)>,
     progress: ProgressBar,
 }

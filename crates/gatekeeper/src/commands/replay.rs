@@ -1,10 +1,10 @@
-//! `gatekeeper replay`: what a running gate was asked, as its trace has it, before the same gate in the laboratory, and before
-//! others.
+//! `gatekeeper replay`: what a running gate was asked, as its trace has it, before the same gate in the
+//! laboratory, and before others.
 //!
-//! The requests arrive when they did, of the types that they were, and take what they took: that is worked out of their
-//! upstream times (`replay/demand.rs` says how, and what it assumes). The table has what was recorded beside what the simulator
-//! makes of it with the recorded policy, which shows how well it explains the real gate; and beside that, what another
-//! policy would have done.
+//! The requests arrive when they did, of the types that they were, and take what they took: that is worked
+//! out of their upstream times (`replay/demand.rs` says how, and what it assumes). The table has what was
+//! recorded beside what the simulator makes of it with the recorded policy, which shows how well it
+//! explains the real gate; and beside that, what another policy would have done.
 
 mod demand;
 mod recorded;

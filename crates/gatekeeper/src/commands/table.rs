@@ -1,4 +1,5 @@
-//! What the tables of several commands have in common: no lines, numbers to the right, labels cut, times short.
+//! What the tables of several commands have in common: no lines, numbers to the right, labels cut, times
+//! short.
 
 use comfy_table::{CellAlignment, Table, presets};
 

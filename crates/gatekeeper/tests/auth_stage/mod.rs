@@ -1,4 +1,5 @@
-//! What the tests of authentication share: one private PostgreSQL, and for each test a gate with its own users.
+//! What the tests of authentication share: one private PostgreSQL, and for each test a gate with its own
+//! users.
 
 // Each test binary uses a part of this.
 #![allow(dead_code)]
@@ -77,8 +78,9 @@ impl Stage {
         Self { gate, settings, directory, server: Arc::clone(server) }
     }
 
-    /// A gate whose users file has the SCRAM secrets that the server stores, of users with a prefix: `ann` is as she
-    /// should be, `old` has expired, and `bob` is called `rob` by now. The password of all is "right".
+    /// A gate whose users file has the SCRAM secrets that the server stores, of users with a prefix: `ann`
+    /// is as she should be, `old` has expired, and `bob` is called `rob` by now. The password of all is
+    /// "right".
     pub(crate) fn with_secrets(prefix: &str, lines: &[&str]) -> Self {
         let server = server();
         let sql = format!(
@@ -92,7 +94,8 @@ impl Stage {
         Self::on(&server, lines, &users)
     }
 
-    /// A gate that asks the server for its users, as a role that may read just what it must. Its password is "lookup".
+    /// A gate that asks the server for its users, as a role that may read just what it must. Its password
+    /// is "lookup".
     pub(crate) fn with_query(prefix: &str, lines: &[&str]) -> Self {
         Self::query_on(&server(), prefix, lines)
     }
@@ -237,8 +240,8 @@ pub(crate) async fn who_is(client: &Client) -> String {
     client.query_one("SELECT current_user::text", &[]).await.unwrap().get(0)
 }
 
-/// Asks a session until it is served: a statement that finds its connection dead isn't retried for it, but the session
-/// lives.
+/// Asks a session until it is served: a statement that finds its connection dead isn't retried for it, but
+/// the session lives.
 pub(crate) async fn ask_until_served(client: &Client) {
     until("the session is served", async || {
         let outcome = client.simple_query("SELECT 1").await;

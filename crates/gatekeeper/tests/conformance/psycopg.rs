@@ -1,5 +1,5 @@
-//! psycopg's own suite: a command (`make conformance-psycopg`), since no package holds it. It is run from a checkout of the
-//! repository, with the driver that the checks pin and the pytest beside it.
+//! psycopg's own suite: a command (`make conformance-psycopg`), since no package holds it. It is run from a
+//! checkout of the repository, with the driver that the checks pin and the pytest beside it.
 
 // A command that finds a failure ends as a test does.
 #![allow(clippy::panic)]
@@ -22,8 +22,8 @@ use support::target_directory;
 const CHECKOUT: &str = "GATEKEEPER_PSYCOPG_SUITE";
 /// Tests that are about time or other processes, and fail on a busy machine with any server.
 const MARKS: &str = "not slow and not timing and not flakey and not subprocess and not dns";
-/// What says nothing of a gate: another database, texts that no server sees, types by the ten thousand, and the pool,
-/// which is a package of its own.
+/// What says nothing of a gate: another database, texts that no server sees, types by the ten thousand, and
+/// the pool, which is a package of its own.
 const LEFT_OUT: [&str; 8] = [
     "tests/crdb",
     "tests/pool",

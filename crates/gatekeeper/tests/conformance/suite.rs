@@ -1,5 +1,5 @@
-//! A driver's own suite, run three times: against PostgreSQL itself, through the gate with transaction pooling, and with
-//! session pooling; and what comes of it compared with the list of what is known to fail.
+//! A driver's own suite, run three times: against PostgreSQL itself, through the gate with transaction
+//! pooling, and with session pooling; and what comes of it compared with the list of what is known to fail.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -104,7 +104,8 @@ pub(crate) fn conforms(suite: &impl Runs) {
             .filter(|test| !expected.keys().any(|entry| covers(entry, test)))
             .cloned()
             .collect();
-        // Tests of time-outs fail now and then on a busy machine: what fails must fail when it runs with few others.
+        // Tests of time-outs fail now and then on a busy machine: what fails must fail when it runs with
+        // few others.
         let again = if surprising.is_empty() {
             Outcome::default()
         } else {
@@ -134,8 +135,9 @@ fn summary(outcome: &Outcome) -> String {
     format!("{passed} passed, {failures} failed, {} skipped; failed: {failed}", outcome.skipped)
 }
 
-/// The written list of a suite: `mode test: reason`, where the mode is `transaction` or `both`. A test whose reason
-/// begins with "not run" would hold up the suite for minutes; one with "now and then" may pass.
+/// The written list of a suite: `mode test: reason`, where the mode is `transaction` or `both`. A test
+/// whose reason begins with "not run" would hold up the suite for minutes; one with "now and then" may
+/// pass.
 pub(crate) fn expected(list: &str, mode: &str) -> BTreeMap<String, String> {
     let path = tests_directory().join("conformance").join(format!("{list}.txt"));
     let text = std::fs::read_to_string(&path).expect("the list is there");

@@ -1,9 +1,10 @@
 //! A client that says exactly what a test wants, and tells what it hears as a line of text.
 //!
-//! An answer is a word: `1` `2` `3` (parsed, bound, closed), `t` `T` `n` (described), `D(a,b)` a row, `C(INSERT 0 1)` a
-//! command's end, `I` an empty query, `s` a suspended portal, `E(53300)` an error and `F(57P01)` a fatal one, `N(01000)`
-//! a notice, `G` `H` the begin of a copy, `d` `c` its data and end, `V(x)` a function's value, `Z(I)` ready and idle.
-//! ParameterStatus is left out. `closed` is the end of the connection.
+//! An answer is a word: `1` `2` `3` (parsed, bound, closed), `t` `T` `n` (described), `D(a,b)` a row,
+//! `C(INSERT 0 1)` a command's end, `I` an empty query, `s` a suspended portal, `E(53300)` an error and
+//! `F(57P01)` a fatal one, `N(01000)` a notice, `G` `H` the begin of a copy, `d` `c` its data and end,
+//! `V(x)` a function's value, `Z(I)` ready and idle. ParameterStatus is left out. `closed` is the end of
+//! the connection.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -187,7 +188,8 @@ impl Client {
         char::from(byte[0]).to_string()
     }
 
-    /// Asks, by a connection of its own, that what this session does is canceled. Returns when that has been done.
+    /// Asks, by a connection of its own, that what this session does is canceled. Returns when that has
+    /// been done.
     pub(crate) fn cancel(&self, port: u16) {
         let mut canceler = Self::connect(port);
         canceler.send(&written(|out| write_cancel(out, self.key.0, &self.key.1)));

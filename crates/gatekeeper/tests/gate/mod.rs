@@ -1,5 +1,5 @@
-//! What the scenarios share: one private PostgreSQL for all tests of a binary, and for each test a gatekeeper and a
-//! user of its own, so that its figures and its server processes are its own too.
+//! What the scenarios share: one private PostgreSQL for all tests of a binary, and for each test a
+//! gatekeeper and a user of its own, so that its figures and its server processes are its own too.
 
 // Each test binary uses a part of this.
 #![allow(dead_code)]
@@ -57,8 +57,8 @@ fn server() -> Arc<PrivateServer> {
     })
 }
 
-/// Whether a gate with this `/status` owes nobody anything: no load, nothing in flight or in the queue, every connection
-/// in its pool.
+/// Whether a gate with this `/status` owes nobody anything: no load, nothing in flight or in the queue,
+/// every connection in its pool.
 pub(crate) fn is_settled(status: &Value) -> bool {
     ZEROS.iter().all(|name| status[*name].as_f64() == Some(0.0))
         && status["pools"]
@@ -81,7 +81,8 @@ fn summed(status: &Value, name: &str) -> u64 {
     pools.iter().filter_map(|pool| pool[name].as_u64()).sum()
 }
 
-/// Waits until a condition holds, and fails with `what` if it doesn't within a bound that only a hang reaches.
+/// Waits until a condition holds, and fails with `what` if it doesn't within a bound that only a hang
+/// reaches.
 pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let mut looks = Looks::new();
     while !condition() {
@@ -234,7 +235,8 @@ impl Scene {
         self.until(&format!("{count} requests wait"), || self.figure("queued") == count);
     }
 
-    /// Waits until nobody is owed anything: no load, nothing in flight or in the queue, every connection in its pool.
+    /// Waits until nobody is owed anything: no load, nothing in flight or in the queue, every connection in
+    /// its pool.
     pub(crate) fn settled(&self) -> Value {
         let mut status = Value::Null;
         self.until("the gate has settled", || {

@@ -1,5 +1,5 @@
-//! Workers at work, until they are told to pause: then each ends what it does and rests, so that what has become of it
-//! can be looked at.
+//! Workers at work, until they are told to pause: then each ends what it does and rests, so that what has
+//! become of it can be looked at.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};

@@ -1,6 +1,7 @@
-//! A connection to the server that is cut between a statement's answer and the ReadyForQuery behind it. Of what has
-//! succeeded nobody knows whether it was done, so that it must not count as done with the next statement, on a
-//! connection that never had it. What has failed wasn't done: its client has been told, once.
+//! A connection to the server that is cut between a statement's answer and the ReadyForQuery behind it. Of
+//! what has succeeded nobody knows whether it was done, so that it must not count as done with the next
+//! statement, on a connection that never had it. What has failed wasn't done: its client has been told,
+//! once.
 
 use bench::postgres::PrivateServer;
 
@@ -121,8 +122,8 @@ fn failing() -> [Failing; 2] {
     ]
 }
 
-/// The connection is cut behind the error that the server `really` answers with, and before its ReadyForQuery: the client
-/// hears of that error, of no other, and of this status.
+/// The connection is cut behind the error that the server `really` answers with, and before its
+/// ReadyForQuery: the client hears of that error, of no other, and of this status.
 fn assert_told_once(
     (stage, relay): (&Stage, &Relay),
     line: &mut Line,

@@ -1,6 +1,6 @@
-//! What clients were told of their transactions, beside what the server has of them. Each transaction inserts a number
-//! of its own: an acknowledged one is there exactly once, one that was refused or rolled back isn't there, and one whose
-//! outcome its client couldn't know is there once or not at all.
+//! What clients were told of their transactions, beside what the server has of them. Each transaction
+//! inserts a number of its own: an acknowledged one is there exactly once, one that was refused or rolled
+//! back isn't there, and one whose outcome its client couldn't know is there once or not at all.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,8 +1,8 @@
-//! A client's connection that may break at any moment, on either side and in either direction: nothing here fails
-//! because of it.
+//! A client's connection that may break at any moment, on either side and in either direction: nothing here
+//! fails because of it.
 //!
-//! What is heard are the words of `gate::client`, with two differences: notices are left out, and `d(text)` has its copy
-//! data with it. A challenge is answered where it is heard.
+//! What is heard are the words of `gate::client`, with two differences: notices are left out, and `d(text)`
+//! has its copy data with it. A challenge is answered where it is heard.
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -37,7 +37,8 @@ const RECENT_MAX: usize = 40;
 pub(crate) enum Heard {
     /// With all that was expected.
     Whole,
-    /// With an error, after a part of what was expected; its code, and the status of the ReadyForQuery behind it.
+    /// With an error, after a part of what was expected; its code, and the status of the ReadyForQuery
+    /// behind it.
     Error(String, String),
     /// With the end of the connection; the code of the last word, if there was one.
     Closed(Option<String>),
@@ -136,8 +137,8 @@ impl Line {
         self.recent.push_back(what);
     }
 
-    /// Hears exactly these words, or a beginning of them and then an error or the end. Anything else is somebody
-    /// else's, and fails.
+    /// Hears exactly these words, or a beginning of them and then an error or the end. Anything else is
+    /// somebody else's, and fails.
     pub(crate) fn hear(&mut self, expected: &[&str]) -> Heard {
         for expected in expected {
             let Some(word) = self.word() else { return Heard::Closed(None) };
@@ -274,8 +275,8 @@ impl Line {
         }
     }
 
-    /// Asks that what this session does is canceled. Returns when that has been done: later it could hit what this
-    /// session does next.
+    /// Asks that what this session does is canceled. Returns when that has been done: later it could hit
+    /// what this session does next.
     pub(crate) fn cancel(&self) {
         let mut request = BytesMut::new();
         write_cancel(&mut request, self.key.0, &self.key.1);

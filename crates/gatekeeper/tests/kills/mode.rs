@@ -1,4 +1,5 @@
-//! In which ways a gate is set up, and its clients come in: what a fault meets is another thing in each of them.
+//! In which ways a gate is set up, and its clients come in: what a fault meets is another thing in each of
+//! them.
 
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
@@ -12,12 +13,14 @@ use crate::support::certificates::Authority;
 const BLOCK: u64 = 5;
 /// The server connections of a gate that shares them: fewer than workers, so that some always wait.
 pub(crate) const SHARED_CONNECTIONS: u64 = 4;
-/// Those of a gate that gives each session its own: enough for workers, victims, and those that aren't gone yet.
+/// Those of a gate that gives each session its own: enough for workers, victims, and those that aren't gone
+/// yet.
 const OWN_CONNECTIONS: u64 = 16;
 
 /// The user's password.
 pub(crate) const PASSWORD: &str = "right";
-/// What the server, and a users file, have of it. Hashed only once: what it costs to guess it is no matter here.
+/// What the server, and a users file, have of it. Hashed only once: what it costs to guess it is no matter
+/// here.
 pub(crate) const SECRET: &str = "SCRAM-SHA-256$1:c2FsdCBvZiB0aGUgdGVzdA==\
                                  $Btn/WrwamatbLpnO2gR32zzmMf0GjFMbGA7GWI5tZAc=:\
                                  OYjDwIt3q7JyYo0JVqEcgR7RPYV5awmdZFPxoH5MpZY=";
@@ -49,7 +52,8 @@ impl Mode {
     pub(crate) fn lines(self, user: &str, authority: &Authority) -> Vec<String> {
         let (certificate, key) =
             (authority.directory().join("gate.pem"), authority.directory().join("gate.key"));
-        // Which types are long, and what goes first, is learned from the machine's speed, which is no matter here.
+        // Which types are long, and what goes first, is learned from the machine's speed, which is no
+        // matter here.
         let mut lines = vec![
             format!("connections = {}", self.connections()),
             "long_limit = 0".to_owned(),

@@ -126,8 +126,8 @@ impl Stage {
         self.pause();
     }
 
-    /// A pool whose connections were lost fills up by itself, soon; a login, as others would come in, is quicker. Without
-    /// credentials the sessions have heard of it, and log in again.
+    /// A pool whose connections were lost fills up by itself, soon; a login, as others would come in, is
+    /// quicker. Without credentials the sessions have heard of it, and log in again.
     fn nudge(&self) {
         if self.mode.asks && !self.mode.is_session && self.connections() == 0 {
             drop(self.login());
@@ -171,8 +171,8 @@ impl Stage {
         spares(&self.gate.status())
     }
 
-    /// While nobody works: the load is zero, every connection is in its pool and healthy, and the ledger is right.
-    /// Returns the server processes.
+    /// While nobody works: the load is zero, every connection is in its pool and healthy, and the ledger is
+    /// right. Returns the server processes.
     pub(crate) fn check(&self) -> BTreeSet<String> {
         self.gate.assert_alive();
         self.until("the gate has settled", || is_settled(&self.gate.status()));
@@ -189,14 +189,15 @@ impl Stage {
         self.crew.ledger.check(&self.see(&self.crew.ledger.question()));
     }
 
-    /// Logins fill the pool up again, as they would in a day's work. Where sessions have connections of their own,
-    /// nobody has any while all rest.
+    /// Logins fill the pool up again, as they would in a day's work. Where sessions have connections of
+    /// their own, nobody has any while all rest.
     pub(crate) fn fill_up(&self) {
         let whole = if self.mode.is_session { 0 } else { self.connections_max() };
         let mut sessions = Vec::new();
         self.until("logins fill the pool up", || {
             self.connections() == whole || {
-                // A login by relay leaves its connection; a gate that asks itself opens as many as there are sessions.
+                // A login by relay leaves its connection; a gate that asks itself opens as many as there
+                // are sessions.
                 if !self.mode.asks {
                     sessions.clear();
                 }

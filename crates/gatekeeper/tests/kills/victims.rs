@@ -82,7 +82,8 @@ impl State {
         matches!(self, Self::CopyingInAMessage | Self::AnyByte)
     }
 
-    /// How a client dies there. What a client said before its good-bye is done, so that nobody says it who sleeps long.
+    /// How a client dies there. What a client said before its good-bye is done, so that nobody says it who
+    /// sleeps long.
     pub(crate) fn death(self, chance: &mut Chance) -> Death {
         match self {
             Self::Sleeping => *chance.choose(&[Death::Reset, Death::Close]),
@@ -159,7 +160,8 @@ impl State {
             }
             Self::InBatch => say([parse("s", "SELECT 1"), group(&insert(ledger.begin(OWNER)))].concat(), &[]),
             Self::Flushed => {
-                // Without its Sync it is rolled back, unless the gate ends it properly for a client that is gone.
+                // Without its Sync it is rolled back, unless the gate ends it properly for a client that is
+                // gone.
                 let number = ledger.begin(OWNER);
                 ledger.note(number, OWNER, Fate::Unknown);
                 say([group(&insert(number)), flush()].concat(), &["1", "2", "C(INSERT 0 1)"]);

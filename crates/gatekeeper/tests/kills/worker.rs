@@ -1,5 +1,5 @@
-//! A client that does what applications do, over and over, and knows exactly what it may be told at each moment. Every
-//! answer has its own name in it: what is anybody else's fails.
+//! A client that does what applications do, over and over, and knows exactly what it may be told at each
+//! moment. Every answer has its own name in it: what is anybody else's fails.
 
 use std::sync::Arc;
 
@@ -24,7 +24,8 @@ pub(crate) const WORK_MEM: &str = "4MB";
 pub(crate) enum Habit {
     /// Everything.
     All,
-    /// Nothing that only a cancel request ends: a gate that drains takes no more connections, not even for that.
+    /// Nothing that only a cancel request ends: a gate that drains takes no more connections, not even for
+    /// that.
     Patient,
 }
 
@@ -59,7 +60,8 @@ impl Worker {
         Self { name, chance, ledger, door, user, habit, line, is_prepared, application, work_mem, serial }
     }
 
-    /// Does one thing, after a login if there is no session. Returns whether it was done as if there were no faults.
+    /// Does one thing, after a login if there is no session. Returns whether it was done as if there were
+    /// no faults.
     pub(crate) fn work(&mut self) -> bool {
         if self.line.is_none() {
             self.line = Line::login(Place::any(&self.door, &mut self.chance), self.user);
@@ -140,7 +142,8 @@ impl Worker {
                 assert_eq!(status, "I", "{heard:?} outside of a transaction");
                 match code.as_str() {
                     "08007" => Fate::Unknown,
-                    // Refused, or lost before it was sent, on the second connection too: both say that it was not done.
+                    // Refused, or lost before it was sent, on the second connection too: both say that it
+                    // was not done.
                     "53300" | "08006" => Fate::Absent,
                     _ => panic!("{heard:?} outside of a transaction"),
                 }
@@ -168,8 +171,8 @@ impl Worker {
 
     fn inserts_prepared(&mut self) -> bool {
         if !self.is_prepared {
-            // One text for all, and so one statement on each server connection. It may be there already, if only the
-            // end of an earlier attempt was lost.
+            // One text for all, and so one statement on each server connection. It may be there already, if
+            // only the end of an earlier attempt was lost.
             let parse = parse("insert", "INSERT INTO ledger VALUES ($1::bigint, $2) RETURNING owner");
             self.is_prepared =
                 self.ask(&[close("insert"), parse, sync()].concat(), &["3", "1", "Z(I)"]) == Heard::Whole;

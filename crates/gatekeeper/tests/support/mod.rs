@@ -1,7 +1,7 @@
 //! What the tests with real clients share: a private PostgreSQL with a gatekeeper in front of it.
 //!
-//! With `GATEKEEPER_TEST_DIRECT=1` there is no gatekeeper and the clients talk to PostgreSQL itself. Every test
-//! must pass so: then what fails through the gatekeeper is the gatekeeper's.
+//! With `GATEKEEPER_TEST_DIRECT=1` there is no gatekeeper and the clients talk to PostgreSQL itself. Every
+//! test must pass so: then what fails through the gatekeeper is the gatekeeper's.
 
 // Each test binary uses a part of this.
 #![allow(dead_code)]
@@ -38,8 +38,8 @@ const RSS_GROWTH_MAX: u64 = 30 << 20;
 /// Prepared transactions that the server allows; its default of none refuses two-phase commit.
 const PREPARED_TRANSACTIONS: u32 = 8;
 
-/// Few connections, and no long lane: which types are long is learned from the machine's speed, and long ones are
-/// kept from the last connections, so a test that holds all of them would depend on timing.
+/// Few connections, and no long lane: which types are long is learned from the machine's speed, and long
+/// ones are kept from the last connections, so a test that holds all of them would depend on timing.
 fn settings() -> [String; 2] {
     [format!("connections = {CONNECTIONS}"), "long_limit = 0".to_owned()]
 }
@@ -59,8 +59,9 @@ impl Stack {
         Self::start_with(PrivateServerOptions::default())
     }
 
-    /// Starts both with PostgreSQL 18, which `make setup` installs beside the machine's own. The gatekeeper takes
-    /// connections with TLS only, and asks clients itself, by SCRAM bound to its certificate where they can.
+    /// Starts both with PostgreSQL 18, which `make setup` installs beside the machine's own. The gatekeeper
+    /// takes connections with TLS only, and asks clients itself, by SCRAM bound to its certificate where
+    /// they can.
     pub(crate) fn start_encrypted_with_postgresql_18() -> Self {
         let options =
             PrivateServerOptions { binaries: Some(postgresql_18()), ..PrivateServerOptions::default() };
@@ -167,7 +168,8 @@ impl Stack {
     }
 }
 
-/// Runs a program, and fails with all that it printed, and these logs, unless it succeeds. The output is returned.
+/// Runs a program, and fails with all that it printed, and these logs, unless it succeeds. The output is
+/// returned.
 pub(crate) fn run_to_its_end(mut program: Command, logs: impl Fn() -> String) -> String {
     let name = format!("{program:?}");
     let printed = tempfile::NamedTempFile::new().expect("a temporary file");
@@ -275,7 +277,8 @@ pub(crate) fn python(checks: &str) -> Command {
     program
 }
 
-/// Waits until a condition holds, and fails with `what` if it doesn't within a bound that only a hang reaches.
+/// Waits until a condition holds, and fails with `what` if it doesn't within a bound that only a hang
+/// reaches.
 pub(crate) async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + POLL_BOUND;
     while !condition().await {

@@ -1,5 +1,5 @@
-//! A site for tests of the gate for HTTP: answers that a test holds back and lets go, and a client that says what it is
-//! told to.
+//! A site for tests of the gate for HTTP: answers that a test holds back and lets go, and a client that
+//! says what it is told to.
 
 use std::convert::Infallible;
 use std::io::{Read, Write};

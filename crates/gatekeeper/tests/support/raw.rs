@@ -152,7 +152,8 @@ impl Raw {
         self.expect_ready(state);
     }
 
-    /// Says no more, and reads what is still said until the close: a series of whole messages, each well formed.
+    /// Says no more, and reads what is still said until the close: a series of whole messages, each well
+    /// formed.
     pub(crate) fn end(&mut self) {
         // An error says that the other side was quicker.
         let _ = self.stream.shutdown(Shutdown::Write);

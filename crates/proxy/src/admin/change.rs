@@ -2,14 +2,13 @@
 //!
 //! ```text
 //! curl --unix-socket /run/gatekeeper/admin.sock http://gatekeeper/gates/shop
-//! {"gate":"shop","capacity":"none"}
-//! curl --unix-socket /run/gatekeeper/admin.sock -X PATCH -d '{"capacity":"20s"}' http://gatekeeper/gates/shop
-//! {"gate":"shop","capacity":"20s"}
+//! {"gate":"shop","capacity":"none"} curl --unix-socket /run/gatekeeper/admin.sock -X PATCH -d
+//! '{"capacity":"20s"}' http://gatekeeper/gates/shop {"gate":"shop","capacity":"20s"}
 //! ```
 //!
-//! What is changed so holds at once and is kept nowhere: a reload or a restart brings back what the configuration says.
-//! It is taken over the Unix socket, or with the token; anybody else is refused with 403 and told how. 404: there is no
-//! such gate. 400: what was sent can't be, and why.
+//! What is changed so holds at once and is kept nowhere: a reload or a restart brings back what the
+//! configuration says. It is taken over the Unix socket, or with the token; anybody else is refused with
+//! 403 and told how. 404: there is no such gate. 400: what was sent can't be, and why.
 
 use std::sync::Arc;
 

@@ -266,7 +266,8 @@ pub struct TypeReport {
     pub work_share: f64,
     /// The coefficient of variation of its upstream times, once known.
     pub variation: Option<f64>,
-    /// Around which times alone its executions gather, the least first; several, if it is several types in one.
+    /// Around which times alone its executions gather, the least first; several, if it is several types in
+    /// one.
     pub modes: Vec<ModeReport>,
     /// How many executions the estimate was learned from.
     pub samples: u64,

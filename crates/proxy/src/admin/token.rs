@@ -1,7 +1,7 @@
 //! The token with which changes are taken over TCP.
 //!
-//! Only its hash is kept. What is sent is hashed too and compared in constant time, so that neither its length nor how
-//! much of it is right can be told from the time that a refusal takes.
+//! Only its hash is kept. What is sent is hashed too and compared in constant time, so that neither its
+//! length nor how much of it is right can be told from the time that a refusal takes.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -45,7 +45,8 @@ impl Token {
         if !metadata.is_file() {
             return Err(wrong("is not a file".to_owned()));
         }
-        // The rule for private keys: it belongs to who runs the gate, or to root, who may let a group read it.
+        // The rule for private keys: it belongs to who runs the gate, or to root, who may let a group read
+        // it.
         let allowed = if metadata.uid() == 0 { 0o640 } else { 0o600 };
         let mode = metadata.permissions().mode() & 0o777;
         if mode & !allowed != 0 {

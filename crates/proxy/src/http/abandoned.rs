@@ -1,14 +1,17 @@
 //! Requests whose clients have left before the response began, in a service that may not notice.
 //!
-//! To close a connection tells the service that nobody waits any more, but then nothing comes back: whether it goes on computing nobody
-//! sees. A service that doesn't look at its connections while it computes (a process or a thread for each request, mostly) goes on to
-//! the end, and takes its share of the processor from those who are let in meanwhile. So only our direction of the connection is closed. That
-//! tells the service as much, and what comes back tells when it is done: the end of the connection where it has noticed, or
-//! the beginning of a response. Until then the request keeps its place (`docs/decisions/refusals.md`).
+//! To close a connection tells the service that nobody waits any more, but then nothing comes back: whether
+//! it goes on computing nobody sees. A service that doesn't look at its connections while it computes (a
+//! process or a thread for each request, mostly) goes on to the end, and takes its share of the processor
+//! from those who are let in meanwhile. So only our direction of the connection is closed. That tells the
+//! service as much, and what comes back tells when it is done: the end of the connection where it has
+//! noticed, or the beginning of a response. Until then the request keeps its place
+//! (`docs/decisions/refusals.md`).
 //!
-//! **Bounds.** As long again as it had been with the service, or twice what it was expected to take, or [`LEAST`], whichever is longest, and not beyond
-//! `upstream_timeout`: of a service that has died nothing ever comes back. Over HTTP/2 a stream is reset and nothing can come back: there
-//! the place is free at once.
+//! **Bounds.** As long again as it had been with the service, or twice what it was expected to take, or
+//! [`LEAST`], whichever is longest, and not beyond `upstream_timeout`: of a service that has died nothing
+//! ever comes back. Over HTTP/2 a stream is reset and nothing can come back: there the place is free at
+//! once.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -26,7 +29,8 @@ use super::upload::Place;
 /// So long what comes back is waited for in any case: little may be known of what a request takes.
 const LEAST: Duration = Duration::from_secs(1);
 
-/// Where the request on a connection leaves its right to be in flight while it waits for the head of its response.
+/// Where the request on a connection leaves its right to be in flight while it waits for the head of its
+/// response.
 #[derive(Debug, Default)]
 pub(crate) struct Held(Mutex<Option<Waiting>>);
 

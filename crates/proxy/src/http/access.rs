@@ -5,12 +5,13 @@
 //!  "queue_wait_ms":12.5,"upstream_ms":31.0,"total_ms":44.1,"bytes":5120,"end":"complete","trace_id":"4bf9…"}
 //! ```
 //!
-//! `upstream_ms` is from dispatch to the head of the response, `total_ms` from the request's head to the last byte that was
-//! handed on. `class` is the service class, where there are several. `reason` stands where the gate answered by itself (`reject.rs`), and then `status` is the gate's own. The type
-//! stands for the path: nothing that few have asked for is written, no field's value, no address.
+//! `upstream_ms` is from dispatch to the head of the response, `total_ms` from the request's head to the
+//! last byte that was handed on. `class` is the service class, where there are several. `reason` stands
+//! where the gate answered by itself (`reject.rs`), and then `status` is the gate's own. The type stands
+//! for the path: nothing that few have asked for is written, no field's value, no address.
 //!
-//! Whoever serves a request never waits for the disk: a line for which there is no room is lost, and counted in `lost` of
-//! the next one.
+//! Whoever serves a request never waits for the disk: a line for which there is no room is lost, and
+//! counted in `lost` of the next one.
 
 use std::fs::OpenOptions;
 use std::io::{BufWriter, Write};

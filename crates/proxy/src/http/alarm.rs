@@ -1,8 +1,9 @@
 //! An alarm that is set for one deadline after another, of which hardly any is reached.
 //!
-//! A timer of the runtime is a place in a list that all share: to take it and to give it back costs more than all else that a
-//! request wants of a clock. So it is taken for the first deadline, and stays where it is while the deadlines move on. It goes off
-//! no later than the present one, and mostly long before: then it is set again.
+//! A timer of the runtime is a place in a list that all share: to take it and to give it back costs more
+//! than all else that a request wants of a clock. So it is taken for the first deadline, and stays where it
+//! is while the deadlines move on. It goes off no later than the present one, and mostly long before: then
+//! it is set again.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -35,8 +36,8 @@ impl Alarm {
     }
 }
 
-/// The clock of one connection of HTTP/1.1 as hyper asks for it, which wants a timer for the head of each request, and has one at
-/// a time.
+/// The clock of one connection of HTTP/1.1 as hyper asks for it, which wants a timer for the head of each
+/// request, and has one at a time.
 #[derive(Debug, Default)]
 pub(crate) struct HeadTimer(Arc<Mutex<Alarm>>);
 

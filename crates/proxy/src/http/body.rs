@@ -1,7 +1,7 @@
 //! Bodies on their way: a request's towards the service, and a response's towards the client.
 //!
-//! Neither is kept: what one side sends is taken as the other side takes it, a frame at a time. A request's body may have
-//! a beginning that was read while the request waited.
+//! Neither is kept: what one side sends is taken as the other side takes it, a frame at a time. A request's
+//! body may have a beginning that was read while the request waited.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -25,7 +25,8 @@ use super::uplink::Share;
 use super::upload::Upload;
 use crate::memory::Held;
 
-/// What is read of a request's body while the request waits: it tells that its client has gone, if that stands behind it.
+/// What is read of a request's body while the request waits: it tells that its client has gone, if that
+/// stands behind it.
 pub(crate) const READ_AHEAD: usize = 64 * 1024;
 /// A body of a known length up to this has to be there before its request stands in line: forms and API
 /// calls. So a client that sends it slowly keeps nobody waiting. Of a larger one its client hears early that
@@ -35,8 +36,8 @@ const GATHERED: usize = 16 * 1024;
 /// Who pauses for so long within a body in chunks may be waiting for an answer to what has come: the
 /// service gets that.
 const PAUSE: Duration = Duration::from_secs(1);
-/// A frame is a part of the buffer that it was read into, all of which is there for as long as the frame is. Of one below this size
-/// a copy is kept, so that what is kept takes little more than its bytes.
+/// A frame is a part of the buffer that it was read into, all of which is there for as long as the frame
+/// is. Of one below this size a copy is kept, so that what is kept takes little more than its bytes.
 const COPIED: usize = 4 * 1024;
 
 /// What a frame takes beside its bytes.
@@ -249,9 +250,9 @@ impl ToService {
         );
     }
 
-    /// Whether all bytes of a known length are there, but not the end of their stream, which HTTP/2 may say in a frame of its
-    /// own. A service that counts would answer before it, the stream would be reset behind the response as one whose body
-    /// nobody wants, and some clients take that for a failure.
+    /// Whether all bytes of a known length are there, but not the end of their stream, which HTTP/2 may say
+    /// in a frame of its own. A service that counts would answer before it, the stream would be reset
+    /// behind the response as one whose body nobody wants, and some clients take that for a failure.
     fn awaits_only_its_end(&self) -> bool {
         let is_known = |rest: &Incoming| !rest.is_end_stream() && rest.size_hint().exact() == Some(0);
         self.ahead.is_empty() && self.rest.as_ref().is_some_and(is_known)

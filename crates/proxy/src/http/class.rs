@@ -1,4 +1,5 @@
-//! Whose request it is: its service class, by the rules of the configuration. The first that fits has the say.
+//! Whose request it is: its service class, by the rules of the configuration. The first that fits has the
+//! say.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,7 +13,8 @@ use super::classify::fits_path;
 use super::fields::{From, client_of};
 use super::state::Network;
 
-/// A rule of the configuration: requests that fit belong to this class. Of each list one has to fit, if there is any in it.
+/// A rule of the configuration: requests that fit belong to this class. Of each list one has to fit, if
+/// there is any in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClassRule {
     /// What the class is called.
@@ -127,7 +129,8 @@ impl ClassRule {
     }
 }
 
-/// The host that is asked, in lower case, without its port and without the dot that may end it: as the service will be told it.
+/// The host that is asked, in lower case, without its port and without the dot that may end it: as the
+/// service will be told it.
 fn host<B>(request: &Request<B>) -> Option<String> {
     let named = || {
         let field = request.headers().get(header::HOST)?.to_str().ok()?;

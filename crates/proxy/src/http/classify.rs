@@ -1,7 +1,8 @@
 //! What a request is: its type, and when its answer is of no use any more.
 //!
-//! The type is, first to last: what the application has called requests like this one (its field [`TYPE`] in responses),
-//! the rule of the configuration that fits, the template of its path as it is known (`routes.rs`).
+//! The type is, first to last: what the application has called requests like this one (its field [`TYPE`]
+//! in responses), the rule of the configuration that fits, the template of its path as it is known
+//! (`routes.rs`).
 //!
 //! | field | what it says |
 //! |---|---|
@@ -23,8 +24,8 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 use super::routes::Routes;
 use crate::observe::TypeName;
 
-/// What an application calls the type of the request that it answers; and, where it is asked for, what the gate calls the
-/// type of the request that it passes on.
+/// What an application calls the type of the request that it answers; and, where it is asked for, what the
+/// gate calls the type of the request that it passes on.
 pub(crate) const TYPE: HeaderName = HeaderName::from_static("x-gatekeeper-type");
 /// Paths whose name is remembered.
 const NAMED_MAX: NonZeroUsize = NonZeroUsize::new(10_000).expect("not zero");
@@ -109,8 +110,8 @@ impl Classifier {
         }
     }
 
-    /// Other rules, from now on. What was learned of paths stays; what the application has said, unless it is no longer
-    /// asked.
+    /// Other rules, from now on. What was learned of paths stays; what the application has said, unless it
+    /// is no longer asked.
     pub(crate) fn change(&self, rules: Vec<TypeRule>, field: TypeField) {
         *self.words.write() = Words::new(rules, field);
         if field == TypeField::Ignore {

@@ -1,8 +1,9 @@
 //! A client's connection, and each of its requests: looked at, typed, admitted, passed on.
 //!
-//! hyper reads and writes the connection; a request is a future of its own, which is dropped when its client resets it or
-//! goes. A request that waits holds its head, at most [`READ_AHEAD`](super::body::READ_AHEAD) of its body, and a place in
-//! the queue, which is given back with it.
+//! hyper reads and writes the connection; a request is a future of its own, which is dropped when its
+//! client resets it or goes. A request that waits holds its head, at most
+//! [`READ_AHEAD`](super::body::READ_AHEAD) of its body, and a place in the queue, which is given back with
+//! it.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -48,8 +49,8 @@ const FIRST_REQUEST_MAX: Duration = Duration::from_secs(2);
 const BUFFER_MAX: usize = 64 * 1024;
 /// What a client may send on one stream of HTTP/2 before the service has taken any of it.
 const STREAM_WINDOW: u32 = 256 * 1024;
-/// The same for the whole connection: for several bodies whose requests wait. It also bounds (by its half) the small frames
-/// that h2 lets wait before it takes them for an attack and ends the connection.
+/// The same for the whole connection: for several bodies whose requests wait. It also bounds (by its half)
+/// the small frames that h2 lets wait before it takes them for an attack and ends the connection.
 const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
@@ -72,7 +73,8 @@ pub(crate) async fn serve(gate: Arc<Gate>, socket: Socket, watched: Watched, fro
         biased;
         ended = connection.as_mut() => ended,
         () = ending.reached(Phase::Draining) => {
-            // Its first request may be on its way: who has just connected knows nothing of a connection that ends.
+            // Its first request may be on its way: who has just connected knows nothing of a connection
+            // that ends.
             tokio::select! {
                 _ = connection.as_mut() => return,
                 () = asked.notified() => {}

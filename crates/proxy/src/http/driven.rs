@@ -1,10 +1,11 @@
 //! A connection to the service over HTTP/1.1, driven by whoever uses it.
 //!
-//! hyper hands a connection over as a future that somebody has to poll. Polled in a task of its own, as it usually is, each request
-//! and each part of a response would hop from task to task, with several workers from processor to processor. Here the request
-//! that uses a connection polls it, and while nobody does, nobody does: what has happened to an idle connection is seen when
-//! it is looked at. What the connection wakes is who uses it: it keeps one waker ([`Relay`]), and who used it before isn't called
-//! because the next request is given to it.
+//! hyper hands a connection over as a future that somebody has to poll. Polled in a task of its own, as it
+//! usually is, each request and each part of a response would hop from task to task, with several workers
+//! from processor to processor. Here the request that uses a connection polls it, and while nobody does,
+//! nobody does: what has happened to an idle connection is seen when it is looked at. What the connection
+//! wakes is who uses it: it keeps one waker ([`Relay`]), and who used it before isn't called because the
+//! next request is given to it.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -104,9 +105,10 @@ impl Driven {
         self.peer
     }
 
-    /// Sends a request, and drives the connection until the head of its response is there. What comes behind that comes only
-    /// if somebody goes on to [`drive`](Self::drive) it. What comes before it, `client` is told, if there is one. If this is dropped
-    /// before, its client has left, and `place` ends when the service is done with it.
+    /// Sends a request, and drives the connection until the head of its response is there. What comes
+    /// behind that comes only if somebody goes on to [`drive`](Self::drive) it. What comes before it,
+    /// `client` is told, if there is one. If this is dropped before, its client has left, and `place` ends
+    /// when the service is done with it.
     ///
     /// # Errors
     /// No answer has come by the deadline, or in time behind an upload; or the connection is lost, with the
@@ -151,7 +153,8 @@ impl Driven {
         poll(&mut self.connection, &self.waker);
     }
 
-    /// Polls what the connection gives, which tells it so: that calls nobody if there is something, for who gets that comes back.
+    /// Polls what the connection gives, which tells it so: that calls nobody if there is something, for who
+    /// gets that comes back.
     pub(crate) fn take<T>(
         &self,
         context: &mut Context<'_>,
@@ -223,7 +226,8 @@ fn unsent(mut sent: TrySendError<Request<Light>>) -> Unsent {
     (sent.into_error(), request)
 }
 
-/// A body that takes no room where there is none, which is nearly always: a request is moved from place to place in hyper.
+/// A body that takes no room where there is none, which is nearly always: a request is moved from place to
+/// place in hyper.
 struct Light(Option<Box<ToService>>);
 
 impl Light {

@@ -1,9 +1,10 @@
 //! The service's side: one address of it, its connections, and whether it is well.
 //!
-//! Connections are kept alive and used again, the newest first, so that what isn't needed grows old and goes. A kept
-//! connection may be closed by the service at the very moment that a request is sent on it. hyper tells when nothing was
-//! sent, and then another connection is tried; else only requests that may be repeated are (RFC 9110, section 9.2.2), and
-//! the others are sent only on connections used within [`FRESH`] or new ones.
+//! Connections are kept alive and used again, the newest first, so that what isn't needed grows old and
+//! goes. A kept connection may be closed by the service at the very moment that a request is sent on it.
+//! hyper tells when nothing was sent, and then another connection is tried; else only requests that may be
+//! repeated are (RFC 9110, section 9.2.2), and the others are sent only on connections used within
+//! [`FRESH`] or new ones.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -32,9 +33,10 @@ pub(crate) const FRESH: Duration = Duration::from_secs(1);
 const IDLE_MAX: Duration = Duration::from_secs(60);
 /// What the service may send on one stream of HTTP/2 before the client has taken any of it.
 const STREAM_WINDOW: u32 = 256 * 1024;
-/// The same for a connection, which all clients share: so much that it never holds up a stream for what the client of
-/// another leaves lying. It also bounds (by its half) the small frames that h2 lets wait before it takes them for an
-/// attack, and ends the connection with all its streams; a service that sends messages of some bytes sends many.
+/// The same for a connection, which all clients share: so much that it never holds up a stream for what the
+/// client of another leaves lying. It also bounds (by its half) the small frames that h2 lets wait before
+/// it takes them for an attack, and ends the connection with all its streams; a service that sends messages
+/// of some bytes sends many.
 const CONNECTION_WINDOW: u32 = 1 << 30;
 
 /// How a connection is used.
@@ -184,7 +186,8 @@ impl Endpoint {
         is_shared || self.idle.lock().iter_mut().any(|idle| idle.connection.look())
     }
 
-    /// A connection to send one request on. `may_repeat`: it doesn't matter if the service closes it meanwhile.
+    /// A connection to send one request on. `may_repeat`: it doesn't matter if the service closes it
+    /// meanwhile.
     ///
     /// # Errors
     /// None can be had.
@@ -388,7 +391,8 @@ impl Lease {
         }
     }
 
-    /// Reads and writes what can be, if that is this request's to do: a connection that several share is driven by itself.
+    /// Reads and writes what can be, if that is this request's to do: a connection that several share is
+    /// driven by itself.
     pub(crate) fn drive(&mut self, context: &mut Context<'_>) {
         if let Some(Sender::Http1(connection)) = &mut self.sender {
             connection.drive(context);

@@ -36,8 +36,9 @@ pub struct HealthCheck {
 }
 
 impl Endpoints {
-    /// Those at these addresses. Of those before, one that is reached in the same way stays, with its connections and
-    /// what is known of its health; one with TLS doesn't, since a certificate may be another.
+    /// Those at these addresses. Of those before, one that is reached in the same way stays, with its
+    /// connections and what is known of its health; one with TLS doesn't, since a certificate may be
+    /// another.
     pub(crate) fn new(addresses: &[Address], reach: &Reach, before: Option<&Self>) -> Self {
         let endpoint = |address: &Address| {
             let before = before.into_iter().flat_map(Self::all);
@@ -51,9 +52,9 @@ impl Endpoints {
         &self.all
     }
 
-    /// The one with the fewest requests in flight among those that are well; of several the next in turn. If none is
-    /// well, the one that may be so again first: somebody has to try. `but`: one that has just failed, if there is
-    /// another.
+    /// The one with the fewest requests in flight among those that are well; of several the next in turn.
+    /// If none is well, the one that may be so again first: somebody has to try. `but`: one that has just
+    /// failed, if there is another.
     pub(crate) fn choose(&self, but: Option<&Arc<Endpoint>>) -> Arc<Endpoint> {
         if let [only] = self.all.as_slice() {
             return Arc::clone(only);

@@ -1,13 +1,13 @@
 //! What a proxy does to the fields of a message (RFC 9110, section 7.6; RFC 9112).
 //!
-//! * **Hop by hop**: what is for one connection ends here: what `Connection` nominates, and what old peers forget to.
-//! * **Host**: exactly one, and what the target says if it says it. It passes unchanged: the site knows by it who it is.
-//! * **Who asked**: `X-Forwarded-For`, `-Proto`, `-Host`, and `Forwarded` (RFC 7239) if the request has one. What an
-//!   untrusted client says of itself is dropped.
+//! * **Hop by hop**: fields for one connection end here: those that `Connection` names, and the usual ones.
+//! * **Host**: exactly one, the target's if the target has one. It passes unchanged.
+//! * **Who asked**: `X-Forwarded-For`, `-Proto`, `-Host`, and `Forwarded` (RFC 7239) if the request has one.
+//!   What an untrusted client says of itself is dropped.
 //! * **Misspelled**: many services read `X_Forwarded_For` as `X-Forwarded-For` (CGI, WSGI, PHP). Such names
 //!   are always dropped, since trusted proxies pass them on unseen; so are all of these fields in trailers.
 //!
-//! No `Via`: a gateway may leave it out of responses, and of the requests that carry it common servers compress none.
+//! No `Via`: a gateway may leave it out of responses, and common servers compress no request that has it.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -140,8 +140,8 @@ impl From {
     }
 }
 
-/// Who asks, as far as the gate believes it: who connects, or, where that is trusted, the last of those that are said to
-/// ask through it who isn't trusted. `None`: a Unix socket through which nobody is named.
+/// The client's address: the peer's, or the last one that a trusted peer names and the gate doesn't trust.
+/// `None`: a Unix socket, and no address is named.
 pub(crate) fn client_of(fields: &HeaderMap, from: &From, trusted: &[Network]) -> Option<IpAddr> {
     let mut client = from.address;
     if !from.trusted {
@@ -245,8 +245,8 @@ fn nominated(fields: &HeaderMap) -> impl Iterator<Item = &str> {
     values.flat_map(|value| value.split(',')).map(str::trim)
 }
 
-/// Joins what a client of HTTP/2 may say of its cookies in many fields, and browsers do: in HTTP/1.1 there is one (RFC 9113,
-/// section 8.2.3), and many a service reads no second one.
+/// Joins what a client of HTTP/2 may say of its cookies in many fields, and browsers do: in HTTP/1.1 there is
+/// one (RFC 9113, section 8.2.3), and many a service reads no second one.
 pub(crate) fn join_cookies(fields: &mut HeaderMap) {
     let crumbs = fields.get_all(header::COOKIE);
     if crumbs.iter().nth(1).is_none() {
@@ -281,7 +281,7 @@ pub(crate) fn join_lengths(fields: &mut HeaderMap) -> Result<(), Fault> {
 /// How many fields a head may have by default: hyper reads as many over HTTP/1.1 without taking memory.
 pub(crate) const FIELDS_MAX: usize = 100;
 
-/// Whether target and fields together are at most so long, as HTTP/1.1 would write them, and the fields not too many.
+/// Whether target and fields fit these bounds, written as HTTP/1.1 writes them.
 pub(crate) fn is_within<B>(
     request: &Request<B>,
     present: Present,
@@ -291,8 +291,8 @@ pub(crate) fn is_within<B>(
     present.bytes() + target <= bytes_max && request.headers().len() <= fields_max
 }
 
-/// What the request wants its connection to become. Only HTTP/1.1 knows that. An upgrade to HTTP/2 (which RFC 9113 has
-/// done away with) or to TLS isn't passed on: it would be a tunnel for any number of requests that nobody has looked at.
+/// The protocol to which a request over HTTP/1.1 wants to upgrade its connection. An upgrade to HTTP/2 or to
+/// TLS isn't passed on: the gate could not see the requests in such a tunnel.
 pub(crate) fn upgrade<B>(request: &Request<B>, present: Present) -> Option<Upgrade> {
     if !present.has(Field::Upgrade) {
         return None;

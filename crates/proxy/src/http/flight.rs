@@ -1,11 +1,14 @@
-//! A request from its dispatch to the last byte of its response: what it holds, and for how long the service was busy.
+//! A request from its dispatch to the last byte of its response: what it holds, and for how long the
+//! service was busy.
 //!
-//! The upstream time that its type learns is from dispatch to the last byte, without the time that its client let the service wait
-//! for its body before the response began, or left what was there untaken: a slow client says nothing of what a request costs. While a
-//! client takes nothing for [`PATIENCE`], its request counts as idle (and gives its work back, as any idle one does). Who has left what
-//! was there untaken for [`SLOW_AFTER`] altogether, and for half of the time, is slow: the request ends for the gate, and the rest of its
-//! response holds nothing but its two sockets. A response without a length that goes on for [`STREAM_AFTER`] is a stream: it was admitted
-//! once, and holds nothing any more. Neither teaches anything of a type that is known: nobody sees how long the service takes to the end.
+//! The upstream time that its type learns is from dispatch to the last byte, without the time that its
+//! client let the service wait for its body before the response began, or left what was there untaken: a
+//! slow client says nothing of what a request costs. While a client takes nothing for [`PATIENCE`], its
+//! request counts as idle (and gives its work back, as any idle one does). Who has left what was there
+//! untaken for [`SLOW_AFTER`] altogether, and for half of the time, is slow: the request ends for the gate,
+//! and the rest of its response holds nothing but its two sockets. A response without a length that goes on
+//! for [`STREAM_AFTER`] is a stream: it was admitted once, and holds nothing any more. Neither teaches
+//! anything of a type that is known: nobody sees how long the service takes to the end.
 
 use std::future::Future;
 use std::mem;
@@ -23,8 +26,9 @@ use crate::permit::Permit;
 
 /// A client that takes nothing for so long isn't the service's work.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// A client that has let the service wait for so long, altogether, and for half of the time, takes its place from nobody else. Who takes
-/// nearly as fast as the service sends comes to a second, too, in a long response; but there it is the service that the place is for.
+/// A client that has let the service wait for so long, altogether, and for half of the time, takes its
+/// place from nobody else. Who takes nearly as fast as the service sends comes to a second, too, in a long
+/// response; but there it is the service that the place is for.
 const SLOW_AFTER: Duration = Duration::from_secs(1);
 /// A response that goes on for so long, and doesn't say for how long, is a stream.
 const STREAM_AFTER: Duration = Duration::from_secs(10);
@@ -124,7 +128,8 @@ impl Flight {
         state.end();
     }
 
-    /// It goes on for as long as its client likes, and holds nothing for that: an upgrade, or a stream of events.
+    /// It goes on for as long as its client likes, and holds nothing for that: an upgrade, or a stream of
+    /// events.
     pub(crate) fn let_go(&self) {
         self.0.lock().complete();
     }

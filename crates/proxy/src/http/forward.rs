@@ -1,8 +1,9 @@
 //! A dispatched request to the service, and the head of its response back.
 //!
-//! What may be tried again: a request of which nothing was sent, on another endpoint if there is one; and once, on a new
-//! connection, one that was sent on a kept connection which the service closed without a word, if it may be repeated (RFC
-//! 9110, section 9.2.2) and has no body. Anything else may have been done, and the client has to know that.
+//! What may be tried again: a request of which nothing was sent, on another endpoint if there is one; and
+//! once, on a new connection, one that was sent on a kept connection which the service closed without a
+//! word, if it may be repeated (RFC 9110, section 9.2.2) and has no body. Anything else may have been done,
+//! and the client has to know that.
 
 use std::error::Error;
 use std::future::Future;
@@ -74,7 +75,8 @@ pub(crate) async fn forward(
         Some(upload) => Box::pin(upload.mind(exchanging)).await,
     };
     let place = place.expect("it was held while the request was sent, and given back");
-    // What the service waits for beside its response may be as long as that, and counts as what the client takes of it.
+    // What the service waits for beside its response may be as long as that, and counts as what the client
+    // takes of it.
     let account = upload.as_ref().map_or((dispatched, Duration::ZERO), |upload| upload.account());
     let upload = upload.filter(|upload| upload.goes_on());
     let permit = place.into_permit();
@@ -98,7 +100,8 @@ pub(crate) async fn forward(
     }
 }
 
-/// What the status of a response says of what its request took. A service that fails or refuses has saved itself the work.
+/// What the status of a response says of what its request took. A service that fails or refuses has saved
+/// itself the work.
 fn outcome(status: StatusCode) -> Outcome {
     let failed = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
     if failed { Outcome::Failure } else { Outcome::Success }
@@ -213,8 +216,8 @@ async fn in_time<T>(
     }
 }
 
-/// A body without a length is sent in chunks, whatever the method; and so is one behind which trailers may come, which only
-/// HTTP/2 has a place for behind a length.
+/// A body without a length is sent in chunks, whatever the method; and so is one behind which trailers may
+/// come, which only HTTP/2 has a place for behind a length.
 fn in_http1(request: &mut Request<ToService>, may_have_trailers: bool) {
     if request.version() > Version::HTTP_11 {
         from_http2(request);
@@ -267,8 +270,8 @@ fn is_idempotent(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::PUT | Method::DELETE)
 }
 
-/// The head of a request without a body, to be sent once more: the first one is hyper's. Hardly any is needed, so the fields are
-/// in a list, which costs a third of what a map does.
+/// The head of a request without a body, to be sent once more: the first one is hyper's. Hardly any is
+/// needed, so the fields are in a list, which costs a third of what a map does.
 struct Copied {
     method: Method,
     target: Uri,

@@ -1,6 +1,6 @@
-//! Bodies of fuzz targets for what is private here: the preamble of a load balancer, the look at lengths in passing, what a
-//! service says before its response, what is passed on of a head and believed of it, and what is learned of paths, deadlines and
-//! traces.
+//! Bodies of fuzz targets for what is private here: the preamble of a load balancer, the look at lengths in
+//! passing, what a service says before its response, what is passed on of a head and believed of it, and
+//! what is learned of paths, deadlines and traces.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -30,7 +30,8 @@ const PATHS_MAX: usize = 32;
 const DEADLINES: [&str; 4] =
     ["grpc-timeout", "x-request-timeout", "x-client-timeout-ms", "x-envoy-expected-rq-timeout-ms"];
 
-/// A preamble: no more of it is read than belongs to it, and nothing that stands behind it changes what it says.
+/// A preamble: no more of it is read than belongs to it, and nothing that stands behind it changes what it
+/// says.
 ///
 /// # Panics
 /// If that isn't so.
@@ -69,8 +70,9 @@ pub fn said_before<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
     ear.take().unwrap_or_default()
 }
 
-/// Requests, one a line (`METHOD PATH`): whatever is asked for, a label is short and shows no segment that fewer have
-/// asked for than make it the site's; the same request is of the same type as long as nothing is learned.
+/// Requests, one a line (`METHOD PATH`): whatever is asked for, a label is short and shows no segment that
+/// fewer have asked for than make it the site's; the same request is of the same type as long as nothing is
+/// learned.
 ///
 /// # Panics
 /// If that isn't so.
@@ -109,9 +111,9 @@ fn check_label(label: &str, asked: &HashMap<String, u32>) {
     }
 }
 
-/// A head: its first byte says how it came, the first line is `METHOD TARGET`, each other one `NAME: VALUE`. Of what passes, nothing is
-/// sent on that is for one connection only, its target is a path, it has one host, and somebody who isn't trusted says
-/// of himself only what the gate knows.
+/// A head: its first byte says how it came, the first line is `METHOD TARGET`, each other one `NAME:
+/// VALUE`. Of what passes, nothing is sent on that is for one connection only, its target is a path, it has
+/// one host, and somebody who isn't trusted says of himself only what the gate knows.
 ///
 /// # Panics
 /// If that isn't so.

@@ -1,14 +1,16 @@
-//! Interim responses (1xx) of the service, such as early hints, on their way to a client. RFC 9110, section 15.2, has a
-//! proxy pass them on.
+//! Interim responses (1xx) of the service, such as early hints, on their way to a client. RFC 9110, section
+//! 15.2, has a proxy pass them on.
 //!
-//! hyper reads them over, unless each request brings a callback for them (four allocations), and its server has no way to
-//! send any. So what comes over a connection to the service in HTTP/1.1 is listened to in passing ([`Overheard`]), from when
-//! a request is sent until its response begins: that costs a look at ten bytes. What was heard is given to the client's
-//! connection ([`Announced`]), whose socket writes it when hyper has nothing left to write; the response itself waits until
-//! that is done. So nothing comes into the middle of anything, and everything belongs to the request that is answered next.
+//! hyper reads them over, unless each request brings a callback for them (four allocations), and its server
+//! has no way to send any. So what comes over a connection to the service in HTTP/1.1 is listened to in
+//! passing ([`Overheard`]), from when a request is sent until its response begins: that costs a look at ten
+//! bytes. What was heard is given to the client's connection ([`Announced`]), whose socket writes it when
+//! hyper has nothing left to write; the response itself waits until that is done. So nothing comes into the
+//! middle of anything, and everything belongs to the request that is answered next.
 //!
-//! `100 Continue` isn't passed on: the gate answers who expects it, and never asks the service for it. `101` is a response.
-//! Bounds: [`HEADS_MAX`] and [`BYTES_MAX`] for each request; what is beyond is left out, as is what isn't plainly a head.
+//! `100 Continue` isn't passed on: the gate answers who expects it, and never asks the service for it.
+//! `101` is a response. Bounds: [`HEADS_MAX`] and [`BYTES_MAX`] for each request; what is beyond is left
+//! out, as is what isn't plainly a head.
 
 use std::io::{self, IoSlice, Write as _};
 use std::mem;
@@ -128,7 +130,8 @@ fn end_of_head(bytes: &[u8]) -> Option<usize> {
     None
 }
 
-/// Writes one as the client gets it. Whether others may follow: not behind what isn't plainly one, which hyper reads in its own way.
+/// Writes one as the client gets it. Whether others may follow: not behind what isn't plainly one, which
+/// hyper reads in its own way.
 fn pass(head: &[u8], to: &mut Vec<u8>) -> bool {
     let Some((status, mut fields)) = parse(head) else { return false };
     match status {
@@ -223,7 +226,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Overheard<S> {
     }
 }
 
-/// What a client is told before the response to its request. Those who add to it, write it and wait for that are one task.
+/// What a client is told before the response to its request. Those who add to it, write it and wait for
+/// that are one task.
 #[derive(Debug, Default)]
 pub(crate) struct Announced {
     /// Something isn't written yet.

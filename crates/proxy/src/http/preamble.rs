@@ -1,5 +1,5 @@
-//! The PROXY protocol, versions 1 and 2: a load balancer says in front of everything else for whom it connects
-//! (haproxy.org, proxy-protocol.txt).
+//! The PROXY protocol, versions 1 and 2: a load balancer says in front of everything else for whom it
+//! connects (haproxy.org, proxy-protocol.txt).
 //!
 //! Where it is expected it has to come: a connection without it is closed, or anybody could say to be anyone.
 

@@ -1,7 +1,8 @@
 //! Which fields a head has that concern a gateway.
 //!
-//! One walk over the head finds them all. To search a map for one takes as long as to walk over several: the hash of a name is a
-//! chain of sixteen multiplications and more. There would be a dozen to search for, of which most heads have hardly any.
+//! One walk over the head finds them all. To search a map for one takes as long as to walk over several:
+//! the hash of a name is a chain of sixteen multiplications and more. There would be a dozen to search for,
+//! of which most heads have hardly any.
 
 use http::header::{HeaderMap, HeaderValue};
 

@@ -1,5 +1,5 @@
-//! What is known of one request so far: for the access log, and for the trace that it belongs to. Dropped, which is when
-//! the last byte of the response has gone or can't any more, it is told to both.
+//! What is known of one request so far: for the access log, and for the trace that it belongs to. Dropped,
+//! which is when the last byte of the response has gone or can't any more, it is told to both.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

@@ -1,24 +1,25 @@
 //! Request types without configuration: method and path template, learned from traffic.
 //!
-//! A path is a walk down a tree, segment by segment. What looks like an identifier (a number, a UUID, a hash, a date, a
-//! token) is `*` from the start. Any other segment becomes a word in two steps:
+//! A path is a walk down a tree, segment by segment. What looks like an identifier (a number, a UUID, a
+//! hash, a date, a token) is `*` from the start. Any other segment becomes a word in two steps:
 //!
-//! - It is *told apart* after [`APART`] requests that had it at its place: the judge learns what they cost by themselves. A
-//!   heavy page must not hide among light ones for long.
-//! - It is *shown* after [`SEEN`]: by then it is part of the site, not of somebody's data. So a label never shows what few
-//!   have asked for (names, addresses); until then people see one row for all that have the same label.
+//! - It is *told apart* after [`APART`] requests that had it at its place: the judge learns what they cost
+//!   by themselves. A heavy page must not hide among light ones for long.
+//! - It is *shown* after [`SEEN`]: by then it is part of the site, not of somebody's data. So a label never
+//!   shows what few have asked for (names, addresses); until then people see one row for all that have the
+//!   same label.
 //!
 //! ```text
-//! GET /orders/1234/items      GET /orders/*/items
-//! GET /users/ann/settings     GET /users/*/settings      (unless 50 requests are ann's, and one in 256 of all users')
-//! GET /img/9f86d081884c.png   GET /img/*.png
+//! GET /orders/1234/items      GET /orders/*/items GET /users/ann/settings     GET /users/*/settings
+//! (unless 50 requests are ann's, and one in 256 of all users') GET /img/9f86d081884c.png   GET /img/*.png
 //! ```
 //!
-//! **Bounds.** A place counts the frequent ones among its segments by the method of Misra and Gries ("Finding repeated
-//! elements", 1982) with [`CANDIDATES_MAX`] counters: one that makes more than 1 in [`CANDIDATES_MAX`] of the requests
-//! can't be missed, whatever the others are. A place with more than [`APART_MAX`] words that can't be shown is one of
-//! somebody's data, and tells only those apart from then on that it may show. One with more than [`SHOWN_MAX`] that it shows is of
-//! high cardinality, and is `*`. At most [`PLACES_MAX`] places, [`DEPTH_MAX`] deep; what lies deeper is `**`.
+//! **Bounds.** A place counts the frequent ones among its segments by the method of Misra and Gries
+//! ("Finding repeated elements", 1982) with [`CANDIDATES_MAX`] counters: one that makes more than 1 in
+//! [`CANDIDATES_MAX`] of the requests can't be missed, whatever the others are. A place with more than
+//! [`APART_MAX`] words that can't be shown is one of somebody's data, and tells only those apart from then
+//! on that it may show. One with more than [`SHOWN_MAX`] that it shows is of high cardinality, and is `*`.
+//! At most [`PLACES_MAX`] places, [`DEPTH_MAX`] deep; what lies deeper is `**`.
 
 use http::Method;
 use parking_lot::Mutex;

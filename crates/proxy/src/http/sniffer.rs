@@ -1,14 +1,15 @@
 //! Looks for requests whose length two readers would take differently (request smuggling).
 //!
-//! A request with both Transfer-Encoding and Content-Length is either an attack or a mistake: of two servers in a row one
-//! may go by the one and one by the other, and the second sees a request in what the first took for a body (RFC 9112,
-//! section 6.1). hyper goes by the former and hides the latter, so that it can't be seen in what it hands over. This looks
-//! at the bytes on their way to hyper.
+//! A request with both Transfer-Encoding and Content-Length is either an attack or a mistake: of two
+//! servers in a row one may go by the one and one by the other, and the second sees a request in what the
+//! first took for a body (RFC 9112, section 6.1). hyper goes by the former and hides the latter, so that it
+//! can't be seen in what it hands over. This looks at the bytes on their way to hyper.
 //!
-//! It doesn't follow the framing, which would be a parser of its own to be deceived. It looks at *blocks*, lines up to a
-//! blank one: a head is the end of a block (behind the rest of the body before it, if that ended without a blank line). So
-//! a head that has both fields can't be missed; a body that shows both in one block, in front of a chunked request on the
-//! same connection, is taken for one, and that request is refused.
+//! It doesn't follow the framing, which would be a parser of its own to be deceived. It looks at *blocks*,
+//! lines up to a blank one: a head is the end of a block (behind the rest of the body before it, if that
+//! ended without a blank line). So a head that has both fields can't be missed; a body that shows both in
+//! one block, in front of a chunked request on the same connection, is taken for one, and that request is
+//! refused.
 
 /// The longest name that is looked for, and its colon.
 const NAME_MAX: usize = 18;

@@ -1,8 +1,9 @@
-//! A client's socket as HTTP needs it: shared, so that a request that waits can watch whether its client is still there.
+//! A client's socket as HTTP needs it: shared, so that a request that waits can watch whether its client is
+//! still there.
 //!
-//! hyper owns what it reads from, and while a request waits it reads nothing once it has seen the beginning of a body or
-//! of the next request. A half of the socket stays here ([`Watched`]). The system's poller tells it of the end of the stream,
-//! which needs no reading and no registration of its own.
+//! hyper owns what it reads from, and while a request waits it reads nothing once it has seen the beginning
+//! of a body or of the next request. A half of the socket stays here ([`Watched`]). The system's poller
+//! tells it of the end of the stream, which needs no reading and no registration of its own.
 
 use std::future::poll_fn;
 use std::io;
@@ -77,7 +78,8 @@ impl Watched {
         UnderWay(Arc::clone(&self.talk))
     }
 
-    /// The connection carries other things than one request after the other: it is never closed for what comes over it.
+    /// The connection carries other things than one request after the other: it is never closed for what
+    /// comes over it.
     pub(crate) fn share(&self) {
         self.talk.shared.store(true, Ordering::Relaxed);
     }
@@ -169,7 +171,8 @@ enum Carrier {
 #[derive(Debug)]
 pub(crate) struct Socket {
     carrier: Carrier,
-    /// What has come with the connection may not be read yet: of a new one, the poller tells that with a turn of its own.
+    /// What has come with the connection may not be read yet: of a new one, the poller tells that with a
+    /// turn of its own.
     is_new: bool,
     sniffer: Sniffer,
     talk: Arc<Talk>,
@@ -189,8 +192,8 @@ pub(crate) struct Socket {
     lingering: Option<Pin<Box<Sleep>>>,
 }
 
-/// How long a client that still sends is listened to after the last word. Closed at once, its connection would be reset, and what
-/// was said to it last (that its upload is refused) might be lost with it.
+/// How long a client that still sends is listened to after the last word. Closed at once, its connection
+/// would be reset, and what was said to it last (that its upload is refused) might be lost with it.
 const LINGER: Duration = Duration::from_secs(5);
 
 impl Socket {
@@ -245,8 +248,8 @@ impl Socket {
         }
     }
 
-    /// The client has sent something or has gone, and its task was called so long ago. Between two requests this is where
-    /// one begins, and nothing of it is read yet.
+    /// The client has sent something or has gone, and its task was called so long ago. Between two requests
+    /// this is where one begins, and nothing of it is read yet.
     fn begin(&self, context: &mut Context<'_>, delay: Duration) -> io::Result<()> {
         self.lateness.ran(delay);
         if self.talk.under_way.load(Ordering::Relaxed) > 0 || self.talk.shared.load(Ordering::Relaxed) {
@@ -270,7 +273,8 @@ impl Socket {
         Ok(())
     }
 
-    /// Whether that has read what came with a new connection. An error is left to who is told of it by the poller.
+    /// Whether that has read what came with a new connection. An error is left to who is told of it by the
+    /// poller.
     fn has_read_at_once(&mut self, buffer: &mut ReadBuf<'_>) -> bool {
         let Carrier::Plain(socket) = &self.carrier else { return false };
         let room = buffer.remaining();

@@ -1,8 +1,9 @@
 //! The trace that a request belongs to (W3C Trace Context), and the gate's own part in it.
 //!
-//! `traceparent` is a version, the trace, the span that asks, and flags; a request that has one belongs to that trace,
-//! and is recorded if it says so. Of the others a share begins a trace here. Only where a span of the gate's is recorded the
-//! service hears of that span as its parent; else the fields pass as they came. `tracestate` always does.
+//! `traceparent` is a version, the trace, the span that asks, and flags; a request that has one belongs to
+//! that trace, and is recorded if it says so. Of the others a share begins a trace here. Only where a span
+//! of the gate's is recorded the service hears of that span as its parent; else the fields pass as they
+//! came. `tracestate` always does.
 
 use http::HeaderMap;
 use http::header::{HeaderName, HeaderValue};

@@ -232,8 +232,8 @@ pub(crate) struct Gate {
     pub(crate) gathering: Semaphore,
 }
 
-/// So many short bodies at once are waited for before their requests stand in line, 64 MiB at most. Where more are sent slowly,
-/// theirs come while they wait, as larger ones do.
+/// So many short bodies at once are waited for before their requests stand in line, 64 MiB at most. Where
+/// more are sent slowly, theirs come while they wait, as larger ones do.
 const GATHERING_MAX: usize = 4_096;
 
 impl Gate {
@@ -258,8 +258,9 @@ impl Gate {
         Arc::clone(&self.told.read())
     }
 
-    /// Changes what can change in a running gate: where it listens, its mode and its keepalive stay as they are.
-    /// Requests under way go on with what they began with, clients' connections with their certificate.
+    /// Changes what can change in a running gate: where it listens, its mode and its keepalive stay as they
+    /// are. Requests under way go on with what they began with, clients' connections with their
+    /// certificate.
     pub(crate) fn reload(&self, settings: Settings, policy: Policy) {
         let mut place = self.told.write();
         let old = &place.settings;

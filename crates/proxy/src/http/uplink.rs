@@ -7,9 +7,9 @@
 //! a client that reads nothing holds up nobody. Bytes that are granted lie in buffers of hyper and the kernel
 //! until the network takes them.
 //!
-//! A response that offers bytes also gives what is due. A task gives what becomes due while nobody offers anything;
-//! it ends with the uplink. One lock guards the scheduler and what was granted; it is never held across an
-//! await.
+//! A response that offers bytes also gives what is due. A task gives what becomes due while nobody offers
+//! anything; it ends with the uplink. One lock guards the scheduler and what was granted; it is never held
+//! across an await.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,22 +1,25 @@
 //! What a gate that is late lets in, and lets go.
 //!
-//! The idea is that of CoDel (RFC 8289): a delay that comes and goes is a burst, one that stays is a queue. Looked at is how
-//! long clients that have sent something wait until they are read; not how long the service takes, nor how long the process
-//! stood still before it was told of them. If the mean `d` of one look is above [`BOUND`], the gate is late. By Little's
-//! law those whom it serves within a time are in proportion to that time. So from the fifth look in a row on (until then
-//! it may be a burst: whose connections end connects again, which costs as much as two requests, and that would make of a burst an
-//! overload that stays) too many are there by `1 − BOUND / d`, and half of that part of the responses end their
-//! connections, since a look shows only a part of what the last one did. Nobody loses anything, and whoever asks again is a newcomer. Newcomers come in one at a time, each behind all that is ready. Only where that isn't enough,
-//! because those who are there already ask for far more than it can do, nobody is let in and `1 − LIMIT / d` of what is
-//! asked next is left out.
+//! The idea is that of CoDel (RFC 8289): a delay that comes and goes is a burst, one that stays is a queue.
+//! Looked at is how long clients that have sent something wait until they are read; not how long the
+//! service takes, nor how long the process stood still before it was told of them. If the mean `d` of one
+//! look is above [`BOUND`], the gate is late. By Little's law those whom it serves within a time are in
+//! proportion to that time. So from the fifth look in a row on (until then it may be a burst: whose
+//! connections end connects again, which costs as much as two requests, and that would make of a burst an
+//! overload that stays) too many are there by `1 − BOUND / d`, and half of that part of the responses end
+//! their connections, since a look shows only a part of what the last one did. Nobody loses anything, and
+//! whoever asks again is a newcomer. Newcomers come in one at a time, each behind all that is ready. Only
+//! where that isn't enough, because those who are there already ask for far more than it can do, nobody is
+//! let in and `1 − LIMIT / d` of what is asked next is left out.
 //!
-//! Newcomers wait in the kernel's queue, in order of arrival. A queue in which most have gone when it is their turn is
-//! stale, and it stays so, because those behind them wait as long. A gate that lets in only as many as it can serve isn't late for those,
-//! however long they have waited in that queue: at the load that it can just bear, 0.9 s, until they gave up. So the queue is
-//! also looked at itself: one that was never empty from one look to the next, five times in a row, stands. It is kept short while it
-//! stands, while the gate is late (both from the fifth look on) or goes on to find newcomers that have gone, and for [`CALM`] looks
-//! after: room for the power of two above what came in with one look, so that nobody waits there for much longer than two looks. The
-//! rest the kernel turns away without asking us.
+//! Newcomers wait in the kernel's queue, in order of arrival. A queue in which most have gone when it is
+//! their turn is stale, and it stays so, because those behind them wait as long. A gate that lets in only
+//! as many as it can serve isn't late for those, however long they have waited in that queue: at the load
+//! that it can just bear, 0.9 s, until they gave up. So the queue is also looked at itself: one that was
+//! never empty from one look to the next, five times in a row, stands. It is kept short while it stands,
+//! while the gate is late (both from the fifth look on) or goes on to find newcomers that have gone, and
+//! for [`CALM`] looks after: room for the power of two above what came in with one look, so that nobody
+//! waits there for much longer than two looks. The rest the kernel turns away without asking us.
 //!
 //! | parameter | value | reason |
 //! |---|---|---|
@@ -77,7 +80,8 @@ impl Seen {
         self.gone >= ASKED_MIN && self.gone * 4 > self.came
     }
 
-    /// Whether there were always newcomers, those included that had gone: a queue of nobody else is the worst.
+    /// Whether there were always newcomers, those included that had gone: a queue of nobody else is the
+    /// worst.
     fn is_besieged(&self) -> bool {
         !self.was_empty && self.came + self.gone >= ASKED_MIN
     }
@@ -150,9 +154,9 @@ mod tests {
         Seen { asked, waited, was_empty: true, ..Seen::default() }
     }
 
-    /// Clients that ask again as soon as they are answered, before a gate that answers `rate` of them between two looks
-    /// (100 ms); a third of the time of each request is the delay of its first reading. Those who are left out or whose
-    /// connection ends are newcomers, of whom 20 come in between two looks.
+    /// Clients that ask again as soon as they are answered, before a gate that answers `rate` of them
+    /// between two looks (100 ms); a third of the time of each request is the delay of its first reading.
+    /// Those who are left out or whose connection ends are newcomers, of whom 20 come in between two looks.
     fn closed_loop(rate: u64, begin: usize, looks: usize) -> Vec<(usize, u64, Course)> {
         let (mut controller, mut connected, mut all) = (Controller::default(), begin, Vec::new());
         for _ in 0..looks {

@@ -1,8 +1,8 @@
 //! When a client's task was told that there is something to read.
 //!
-//! The runtime's poller wakes the task, which then waits behind all others that run before it: that wait is what nobody
-//! else measures. So the poller is given this waker, which notes the time and passes the call on. Nothing is asked of the
-//! system for it.
+//! The runtime's poller wakes the task, which then waits behind all others that run before it: that wait is
+//! what nobody else measures. So the poller is given this waker, which notes the time and passes the call
+//! on. Nothing is asked of the system for it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -60,7 +60,8 @@ impl Wake for Told {
 
     fn wake_by_ref(self: &Arc<Self>) {
         let now = self.clock.now().as_nanos().max(NEVER + 1);
-        // The first call counts. Who runs at this moment may see it a moment later: that is a delay of nothing.
+        // The first call counts. Who runs at this moment may see it a moment later: that is a delay of
+        // nothing.
         let _ = self.at.compare_exchange(NEVER, now, Ordering::Relaxed, Ordering::Relaxed);
         self.task.call();
     }

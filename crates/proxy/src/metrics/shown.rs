@@ -1,7 +1,8 @@
-//! Which request types have series of their own, and what `other` counts, so that all series add up and none ever falls.
+//! Which request types have series of their own, and what `other` counts, so that all series add up and
+//! none ever falls.
 //!
-//! A type that has series keeps them until it is forgotten. A place that is free goes to the type with most work. What a
-//! type had counted in `other` before stays there: its own series begin at zero.
+//! A type that has series keeps them until it is forgotten. A place that is free goes to the type with most
+//! work. What a type had counted in `other` before stays there: its own series begin at zero.
 //!
 //! **Bounds.** `metrics_types_max` types of each gate, and the names of those that are known.
 

@@ -1,9 +1,10 @@
 //! Many durations in little memory.
 //!
-//! Two forms, for two readers. [`Times`] answers percentiles of one type: a histogram with logarithmic buckets (Gil Tene's
-//! `HdrHistogram`) from 1 µs to 1 h, with one significant digit: a percentile is at most 1/16 (6 %) too high, and the
-//! whole takes 3.7 KB however many durations it holds. What is shorter or longer counts as the nearest bound. [`Buckets`]
-//! holds what Prometheus wants of a whole gate: cumulative counts at a few fixed bounds.
+//! Two forms, for two readers. [`Times`] answers percentiles of one type: a histogram with logarithmic
+//! buckets (Gil Tene's `HdrHistogram`) from 1 µs to 1 h, with one significant digit: a percentile is at
+//! most 1/16 (6 %) too high, and the whole takes 3.7 KB however many durations it holds. What is shorter or
+//! longer counts as the nearest bound. [`Buckets`] holds what Prometheus wants of a whole gate: cumulative
+//! counts at a few fixed bounds.
 //!
 //! Both count since the start, as a Prometheus counter does: the rate of change is the reader's to compute.
 
@@ -15,7 +16,8 @@ use hdrhistogram::Histogram;
 const MICROS_MIN: u64 = 1;
 /// The longest duration told apart, in µs: an hour.
 const MICROS_MAX: u64 = 3_600_000_000;
-/// One digit: 6 % is finer than what two runs of one statement differ by, and two digits take seven times the memory.
+/// One digit: 6 % is finer than what two runs of one statement differ by, and two digits take seven times
+/// the memory.
 const SIGNIFICANT_DIGITS: u8 = 1;
 
 /// The upper bounds of [`Buckets`], in seconds: from below the shortest statements (0.4 ms) to the default

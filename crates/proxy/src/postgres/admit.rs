@@ -42,8 +42,8 @@ pub(super) enum Attached {
 }
 
 impl Session {
-    /// Gets the right to be in flight and a server connection, or answers why not. `synced`: the client awaits
-    /// ReadyForQuery; otherwise the rest of its batch is still to come.
+    /// Gets the right to be in flight and a server connection, or answers why not. `synced`: the client
+    /// awaits ReadyForQuery; otherwise the rest of its batch is still to come.
     pub(super) async fn admit(&mut self, analysis: &Analysis, synced: bool) -> Result<(), Flow> {
         if let Some(permit) = &self.state.permit {
             permit.resume();

@@ -6,8 +6,9 @@
 //!    └── proof ──► keys ──► the gate's own logins to the server ──► pools that refill themselves
 //! ```
 //!
-//! [`Authentication`] is an immutable value among the gate's settings: a reload builds another and swaps it in with them;
-//! logins in progress end with the one they began with. What lives longer (counted failures, the connection of `auth_query`) is beside it, in the gate.
+//! [`Authentication`] is an immutable value among the gate's settings: a reload builds another and swaps it
+//! in with them; logins in progress end with the one they began with. What lives longer (counted failures,
+//! the connection of `auth_query`) is beside it, in the gate.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -24,7 +25,8 @@ pub(crate) mod users;
 
 pub use crate::users_file::UsersError;
 
-/// The query that finds a user's secret unless another is configured. Whoever can't log in, or can't any more, has none.
+/// The query that finds a user's secret unless another is configured. Whoever can't log in, or can't any
+/// more, has none.
 pub const AUTH_QUERY: &str = "SELECT rolname, CASE WHEN rolvaliduntil OPERATOR(pg_catalog.<=) pg_catalog.now() \
                               THEN NULL ELSE rolpassword END FROM pg_catalog.pg_authid \
                               WHERE rolname OPERATOR(pg_catalog.=) $1 AND rolcanlogin";
@@ -71,7 +73,8 @@ pub struct AuthSettings {
     pub channel_binding: ChannelBinding,
 }
 
-/// Whether a login by SCRAM is bound to the TLS channel that it takes: `channel_binding` of libpq, word by word.
+/// Whether a login by SCRAM is bound to the TLS channel that it takes: `channel_binding` of libpq, word by
+/// word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ChannelBinding {
     /// Never.
@@ -169,8 +172,8 @@ impl Authentication {
         }
     }
 
-    /// A verifier that no proof satisfies, for a user who has none: always the same one for the same name, and of the
-    /// kind that known users have, so that nobody learns which users exist.
+    /// A verifier that no proof satisfies, for a user who has none: always the same one for the same name,
+    /// and of the kind that known users have, so that nobody learns which users exist.
     pub(crate) fn mock_verifier(&self, user: &str) -> Verifier {
         let key = |purpose: &[u8]| hmac(process_secret(), &[purpose, user.as_bytes()]);
         Verifier {

@@ -1,5 +1,5 @@
-//! Batches of the extended protocol, read before they are sent: what a batch is about decides whether it waits, and
-//! some need no server at all.
+//! Batches of the extended protocol, read before they are sent: what a batch is about decides whether it
+//! waits, and some need no server at all.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -24,8 +24,8 @@ pub(crate) enum Until {
     Sync,
     /// To a Flush: the client wants the answers before it goes on.
     Flush,
-    /// To where it is sent on, though more of it may be there: it has grown long, or the session holds the connection
-    /// of an open transaction, or a simple Query ends it.
+    /// To where it is sent on, though more of it may be there: it has grown long, or the session holds the
+    /// connection of an open transaction, or a simple Query ends it.
     More,
     /// To where the client paused.
     Pause,
@@ -128,8 +128,8 @@ fn messages(bytes: &[u8]) -> impl Iterator<Item = (usize, usize, Result<Message<
 /// What was answered without the server.
 pub(crate) struct Answered {
     pub(crate) out: BytesMut,
-    /// How much of the batch that answers: a batch that ends a refused transaction may go on with something for the
-    /// server.
+    /// How much of the batch that answers: a batch that ends a refused transaction may go on with something
+    /// for the server.
     pub(crate) length: usize,
     /// The answer ends with an error: what follows up to the Sync is to be skipped.
     pub(crate) skips: bool,
@@ -232,7 +232,8 @@ impl Local<'_> {
                         false => self.fail(transaction),
                     };
                 }
-                // With a server connection of its own, the client's names are the server's: it must know them.
+                // With a server connection of its own, the client's names are the server's: it must know
+                // them.
                 let is_known = statement.analysis.is_control || statement.told.is_some();
                 if !is_known || (!state.shared && !name.is_empty()) {
                     return refused && self.fail(transaction);
@@ -385,8 +386,8 @@ impl Local<'_> {
     }
 }
 
-/// Serves a statement without the server if that can be done: transaction control, and DEALLOCATE of what only we
-/// know by that name.
+/// Serves a statement without the server if that can be done: transaction control, and DEALLOCATE of what
+/// only we know by that name.
 pub(crate) fn control(
     state: &mut State,
     transaction: &mut Transaction,
@@ -402,7 +403,7 @@ pub(crate) fn control(
     if let Kind::Deallocate { name } = &statement.kind {
         let name = name.as_ref().map(|name| bytes::Bytes::copy_from_slice(name));
         if state.shared && state.is_ours(&name) && transaction.status() == Status::Idle {
-            let (before, tag) = super::exchange::deallocate(&mut state.statements, &name);
+            let (before, tag) = state.statements.deallocate(&name);
             return match before {
                 Ok(before) => {
                     undo.extend(before);

@@ -1,16 +1,18 @@
 //! Cancel requests: from a client's key to the statement that runs for it, or to its place in the queue.
 //!
-//! A client cancels by a second connection that names the process id and secret of the first; ours are made up here,
-//! because a session has no server process of its own. What a session does at the moment is its [`Target`]:
+//! A client cancels by a second connection that names the process id and secret of the first; ours are made
+//! up here, because a session has no server process of its own. What a session does at the moment is its
+//! [`Target`]:
 //!
 //! * *idle*: a cancel has no effect, as in PostgreSQL;
 //! * *queued*: the session is told ([`Registration::canceled`]) and leaves the queue;
 //! * *running*: the cancel is passed on, with the key of the server process that runs the statement.
 //!
-//! A cancel that arrives late must not hit the next client's statement on the same server connection. So while one is
-//! under way the session keeps its server connection ([`Registration::settled`]), and "under way" ends when the server
-//! closes the cancel connection: it does so after it has signaled the process. If that takes longer than
-//! [`SETTLE_LIMIT`], nobody knows when the signal will come, and the server connection has to be closed.
+//! A cancel that arrives late must not hit the next client's statement on the same server connection. So
+//! while one is under way the session keeps its server connection ([`Registration::settled`]), and "under
+//! way" ends when the server closes the cancel connection: it does so after it has signaled the process. If
+//! that takes longer than [`SETTLE_LIMIT`], nobody knows when the signal will come, and the server
+//! connection has to be closed.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
@@ -97,8 +99,8 @@ struct TargetState {
     is_unconfirmed: bool,
 }
 
-/// Process ids that are only ours: Linux gives out none from 2^22 on, and others stay far below. So nobody takes another's
-/// notifications for its own, or ends a stranger's process by what its login told it.
+/// Process ids that are only ours: Linux gives out none from 2^22 on, and others stay far below. So nobody
+/// takes another's notifications for its own, or ends a stranger's process by what its login told it.
 const OWN_IDS: RangeInclusive<i32> = 1 << 22..=i32::MAX;
 
 #[derive(Default)]
@@ -133,14 +135,16 @@ impl Registry {
         *self.bound.lock() = (sessions_max, endpoint);
     }
 
-    /// A key for a new session: a positive process id that no living session has (old drivers refuse negative ones), nor
-    /// any process of the server, and a random secret. `None`: there are `sessions_max` already.
+    /// A key for a new session: a positive process id that no living session has (old drivers refuse
+    /// negative ones), nor any process of the server, and a random secret. `None`: there are `sessions_max`
+    /// already.
     pub(crate) fn register(self: &Arc<Self>, length: KeyLength) -> Option<Registration> {
         self.register_as(None, length)
     }
 
-    /// A key for a session that has a server connection to itself: it goes by the server's own process id, by which
-    /// clients find themselves in `pg_stat_activity`, as long as no other session does. The secret is ours.
+    /// A key for a session that has a server connection to itself: it goes by the server's own process id,
+    /// by which clients find themselves in `pg_stat_activity`, as long as no other session does. The secret
+    /// is ours.
     pub(crate) fn register_with(
         self: &Arc<Self>,
         server: &Server,
@@ -166,8 +170,8 @@ impl Registry {
         Some(Registration { registry: Arc::clone(self), process_id, secret, target })
     }
 
-    /// Does what a cancel request asks for. Returns when it has been done; a wrong key and a session at rest are
-    /// nothing to do. The client gets no answer in any case, as the protocol wants it.
+    /// Does what a cancel request asks for. Returns when it has been done; a wrong key and a session at
+    /// rest are nothing to do. The client gets no answer in any case, as the protocol wants it.
     pub(crate) async fn cancel(&self, process_id: i32, secret: &[u8]) {
         let Some(target) = self.find(process_id, secret) else { return };
         let Ok(Ok(_permit)) = timeout(SETTLE_LIMIT, self.in_flight.acquire()).await else { return };
@@ -195,8 +199,8 @@ impl Registry {
     }
 }
 
-/// Sends a cancel request and waits until the server has acted on it: it says nothing, and closes when the process has
-/// been signaled.
+/// Sends a cancel request and waits until the server has acted on it: it says nothing, and closes when the
+/// process has been signaled.
 async fn pass_on(stream: &mut Stream, process_id: i32, secret: &[u8]) -> std::io::Result<()> {
     let mut request = BytesMut::new();
     write_cancel(&mut request, process_id, secret);
@@ -214,8 +218,8 @@ async fn pass_on(stream: &mut Stream, process_id: i32, secret: &[u8]) -> std::io
 }
 
 impl Target {
-    /// Takes note of a cancel; gives the server's key if it is to be passed on. While one is under way, another
-    /// one would change nothing.
+    /// Takes note of a cancel; gives the server's key if it is to be passed on. While one is under way,
+    /// another one would change nothing.
     fn begin(&self) -> Option<(i32, Bytes, Route)> {
         let mut state = self.state.lock();
         match &state.activity {
@@ -265,8 +269,8 @@ impl Registration {
         state.was_canceled = false;
     }
 
-    /// The session's statement runs on `server` from now on. `true`: it was canceled while it was still queued, and
-    /// should not be sent. (Told once.)
+    /// The session's statement runs on `server` from now on. `true`: it was canceled while it was still
+    /// queued, and should not be sent. (Told once.)
     pub(crate) fn running(&self, server: &Server) -> bool {
         let (process_id, secret) = (server.process_id, server.secret.clone());
         let mut state = self.target.state.lock();
@@ -275,13 +279,15 @@ impl Registration {
         state.is_given_up
     }
 
-    /// Whether a cancel came since [`Registration::running`], whatever the session was doing: also between two statements
-    /// of a transaction, where it has no effect on the server, and the client rolls back. (Told once.)
+    /// Whether a cancel came since [`Registration::running`], whatever the session was doing: also between
+    /// two statements of a transaction, where it has no effect on the server, and the client rolls back.
+    /// (Told once.)
     pub(crate) fn take_given_up(&self) -> bool {
         std::mem::take(&mut self.target.state.lock().is_given_up)
     }
 
-    /// The session does nothing that could be canceled from now on. Forgets a cancel that it has been told of.
+    /// The session does nothing that could be canceled from now on. Forgets a cancel that it has been told
+    /// of.
     pub(crate) fn idle(&self) {
         let mut state = self.target.state.lock();
         state.activity = Activity::Idle;
@@ -298,9 +304,10 @@ impl Registration {
         }
     }
 
-    /// To be awaited after a statement and [`Registration::idle`], before the server connection may serve another
-    /// client: waits until no cancel is under way to it (at once in the ordinary case, [`SETTLE_LIMIT`] at worst).
-    /// `false`: a cancel may still arrive, so the connection must be closed. Cancel-safe.
+    /// To be awaited after a statement and [`Registration::idle`], before the server connection may serve
+    /// another client: waits until no cancel is under way to it (at once in the ordinary case,
+    /// [`SETTLE_LIMIT`] at worst). `false`: a cancel may still arrive, so the connection must be closed.
+    /// Cancel-safe.
     pub(crate) async fn settled(&self) -> bool {
         loop {
             {

@@ -1,9 +1,10 @@
-//! From a statement's text to what the session must know of it: its request type, what it leaves behind, and whether
-//! it needs the server at all.
+//! From a statement's text to what the session must know of it: its request type, what it leaves behind,
+//! and whether it needs the server at all.
 //!
-//! The request type is the database, whether the transaction is explicit, and the application's own tag (sqlcommenter
-//! `route`, or `controller` and `action`) or else the shape of the first statement that isn't control. No literal of
-//! the text gets into it. A text whose shape can't be told is of the type `unparsed`.
+//! The request type is the database, whether the transaction is explicit, and the application's own tag
+//! (sqlcommenter `route`, or `controller` and `action`) or else the shape of the first statement that isn't
+//! control. No literal of the text gets into it. A text whose shape can't be told is of the type
+//! `unparsed`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -114,7 +115,8 @@ pub(crate) struct Analysis {
     pub(crate) commits: bool,
     /// How long after its arrival its answer is of use, if the application says so.
     pub(crate) timeout: Option<Duration>,
-    /// It must not be made to wait: it releases the locks of a prepared transaction, or only asks who is there.
+    /// It must not be made to wait: it releases the locks of a prepared transaction, or only asks who is
+    /// there.
     pub(crate) is_immediate: bool,
 }
 
@@ -259,8 +261,8 @@ pub(crate) fn type_name(database: &str, analysis: &Analysis, explicit: bool) -> 
     TypeName::new(request_type(database, analysis.type_hash, explicit), label)
 }
 
-/// The key of the type of this name, if it tells all of the type: not where it is cut, and of messages with so many statements that
-/// their number is a part of the type not either.
+/// The key of the type of this name, if it tells all of the type: not where it is cut, and of messages with
+/// so many statements that their number is a part of the type not either.
 pub fn request_type_named(name: &str) -> Option<RequestType> {
     let (database, label) = name.split_once(": ")?;
     let (label, explicit) = label.strip_prefix(EXPLICIT).map_or((label, false), |label| (label, true));

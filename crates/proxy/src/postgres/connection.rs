@@ -1,19 +1,21 @@
 //! One client's session, from its first statement to its last.
 //!
-//! The loop: gather a *unit* (a simple query, or an extended batch up to its Sync or Flush), answer it here if it is
-//! nothing but transaction control, otherwise ask the gate, take a server connection, carry the exchange, and give the
-//! connection back when no transaction is open.
+//! The loop: gather a *unit* (a simple query, or an extended batch up to its Sync or Flush), answer it here
+//! if it is nothing but transaction control, otherwise ask the gate, take a server connection, carry the
+//! exchange, and give the connection back when no transaction is open.
 //!
-//! A client may wait within its batch for an error that the server would already have sent. So a batch is gathered for as
-//! long as more of it comes; when the client pauses, what has come is a unit, and the exchange takes the rest. In an open
-//! transaction there is nothing to be learned from the rest before, and no reason to wait for a pause.
+//! A client may wait within its batch for an error that the server would already have sent. So a batch is
+//! gathered for as long as more of it comes; when the client pauses, what has come is a unit, and the
+//! exchange takes the rest. In an open transaction there is nothing to be learned from the rest before, and
+//! no reason to wait for a pause.
 //!
 //! # Ownership
 //!
-//! The session's task owns the client's socket and, while a transaction is open or the session is pinned, one server
-//! connection. The permit is held from dispatch to the end of the transaction. The connection goes back to its pool
-//! *before* the permit ends, so that whom the gate dispatches next finds it there. Everything is given back by drop on
-//! any other way out; a server connection that is dropped in mid-exchange is closed, and its pool told.
+//! The session's task owns the client's socket and, while a transaction is open or the session is pinned,
+//! one server connection. The permit is held from dispatch to the end of the transaction. The connection
+//! goes back to its pool *before* the permit ends, so that whom the gate dispatches next finds it there.
+//! Everything is given back by drop on any other way out; a server connection that is dropped in
+//! mid-exchange is closed, and its pool told.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -418,7 +420,8 @@ impl Session {
         Flow::Continue
     }
 
-    /// No transaction is open on the server: the connection goes back, unless the session keeps it; the request ends.
+    /// No transaction is open on the server: the connection goes back, unless the session keeps it; the
+    /// request ends.
     pub(super) async fn release(&mut self) {
         self.cancel.idle();
         if self.state.shared && self.state.pins.is_empty() {
@@ -435,7 +438,8 @@ impl Session {
 
     /// Ends the request in flight, if there is one.
     pub(super) fn end_request(&mut self) {
-        // Who cancels has left, though the connection stays; what is rolled back then was of no use to anybody.
+        // Who cancels has left, though the connection stays; what is rolled back then was of no use to
+        // anybody.
         let is_given_up = self.cancel.take_given_up() && !self.is_killed;
         let (failed, busy) = (std::mem::take(&mut self.failed), std::mem::take(&mut self.busy));
         let conflicted = std::mem::take(&mut self.conflicted);

@@ -1,8 +1,9 @@
 //! How many cores the server may use, asked from the server itself.
 //!
-//! PostgreSQL has no function for it. But a superuser (or a member of `pg_read_server_files`) may read files of the
-//! server's machine, and on Linux `/proc/self/status` tells which processors the server process may run on, which also
-//! knows of pinning (not of a CPU quota). Everywhere else the answer is "unknown".
+//! PostgreSQL has no function for it. But a superuser (or a member of `pg_read_server_files`) may read
+//! files of the server's machine, and on Linux `/proc/self/status` tells which processors the server
+//! process may run on, which also knows of pinning (not of a CPU quota). Everywhere else the answer is
+//! "unknown".
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! The server as the gate reaches it: where it is now, and with TLS as `sslmode` has it.
 //!
-//! `allow` and `prefer` know two ways, tried one after the other on connections of their own: the second is taken when
-//! the handshake of the first fails, or when the server's first word is that it doesn't want such a connection
-//! (`hostssl` and `hostnossl` in pg_hba.conf).
+//! `allow` and `prefer` know two ways, tried one after the other on connections of their own: the second is
+//! taken when the handshake of the first fails, or when the server's first word is that it doesn't want
+//! such a connection (`hostssl` and `hostnossl` in pg_hba.conf).
 
 use std::io;
 use std::net::SocketAddr;
@@ -31,8 +31,8 @@ pub(crate) enum Encryption {
     Always,
 }
 
-/// How an existing connection reaches the server, so that a cancel request takes the same way: a name may stand for
-/// several servers, and only one of them knows the process.
+/// How an existing connection reaches the server, so that a cancel request takes the same way: a name may
+/// stand for several servers, and only one of them knows the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Route {
     /// The socket address; `None` for a Unix socket.
@@ -127,8 +127,8 @@ impl Endpoint {
         let no_tls = |source| ConnectError::Tls { address: self.dial.address().clone(), source };
         let negotiation = async {
             match ask(&mut socket).await.map_err(no_tls)? {
-                // Nothing of what follows has been read yet, so that nothing said in the clear can be taken for
-                // something said within (CVE-2021-23222).
+                // Nothing of what follows has been read yet, so that nothing said in the clear can be taken
+                // for something said within (CVE-2021-23222).
                 b'S' => connector.connect(socket, host).await.map_err(no_tls),
                 b'N' if encryption == Encryption::Offered => Ok(Stream::Tcp(socket)),
                 b'N' => Err(no_tls(io::Error::other("the server doesn't have TLS (`ssl = off`)"))),

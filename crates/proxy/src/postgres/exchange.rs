@@ -1,21 +1,22 @@
 //! One exchange with the server: what was sent, what answers are still due, and what each of them means.
 //!
-//! Sans-IO. Frames of the client go in and come out rewritten for the server ([`Exchange::client_frame`]); frames of
-//! the server go in and come out for the client ([`Exchange::server_frame`]). In between stands a queue of *steps*: one
-//! for each message that the server will answer, in order, and one for each answer that we give ourselves (a statement
-//! that is prepared already), so that it comes out in its place. An error in the extended protocol makes the server
-//! skip to the next Sync; the steps up to there are dropped, and what they had changed in the client's table of
-//! statements is undone, last first.
+//! Sans-IO. Frames of the client go in and come out rewritten for the server ([`Exchange::client_frame`]);
+//! frames of the server go in and come out for the client ([`Exchange::server_frame`]). In between stands a
+//! queue of *steps*: one for each message that the server will answer, in order, and one for each answer
+//! that we give ourselves (a statement that is prepared already), so that it comes out in its place. An
+//! error in the extended protocol makes the server skip to the next Sync; the steps up to there are
+//! dropped, and what they had changed in the client's table of statements is undone, last first.
 //!
-//! An exchange is done when nothing is due, no batch is open (every extended message is followed by a Sync) and no COPY
-//! runs. The server connection can't go to another client before.
+//! An exchange is done when nothing is due, no batch is open (every extended message is followed by a Sync)
+//! and no COPY runs. The server connection can't go to another client before.
 //!
 //! # A client that pauses within a batch
 //!
-//! The server keeps answers back until a Sync or Flush, errors excepted. Who waits for the client must know whether the
-//! server still works, so a pause is followed by a Flush of ours. A batch that has only prepared, or that has failed, holds
-//! nothing in the server that is worth the connection: a Sync of ours ends it, its ReadyForQuery is swallowed, and what
-//! the client sends next is another batch (or, behind an error, is dropped up to the Sync that the client still owes).
+//! The server keeps answers back until a Sync or Flush, errors excepted. Who waits for the client must know
+//! whether the server still works, so a pause is followed by a Flush of ours. A batch that has only
+//! prepared, or that has failed, holds nothing in the server that is worth the connection: a Sync of ours
+//! ends it, its ReadyForQuery is swallowed, and what the client sends next is another batch (or, behind an
+//! error, is dropped up to the Sync that the client still owes).
 //!
 //! # A Sync behind a COPY
 //!
@@ -41,9 +42,9 @@
 //!
 //! # A deferred BEGIN
 //!
-//! It precedes the client's first statement as extended messages *without a Sync of their own*. If one of them fails,
-//! the server skips what follows, also a simple Query, up to a Sync: the client's statement can't run outside the
-//! transaction that it believes in.
+//! It precedes the client's first statement as extended messages *without a Sync of their own*. If one of
+//! them fails, the server skips what follows, also a simple Query, up to a Sync: the client's statement
+//! can't run outside the transaction that it believes in.
 
 use std::collections::{HashMap, VecDeque};
 use std::mem;
@@ -68,8 +69,6 @@ mod described;
 mod request;
 #[cfg(test)]
 mod tests;
-
-pub(crate) use request::deallocate;
 
 /// The most steps of one exchange: a client that pipelines more waits until some are answered.
 pub(crate) const STEPS_MAX: usize = 4096;
@@ -223,7 +222,8 @@ pub(crate) struct Exchange {
     steps: VecDeque<Step>,
     /// Steps of a deferred BEGIN that are not answered yet.
     prefix: usize,
-    /// An error occurred: until its next Sync the client's messages are dropped, as the server would drop them.
+    /// An error occurred: until its next Sync the client's messages are dropped, as the server would drop
+    /// them.
     skipping: bool,
     /// Extended messages were sent and no Sync yet.
     batch_open: bool,
@@ -241,7 +241,8 @@ pub(crate) struct Exchange {
     pub(crate) conflicted: bool,
     /// The client was told of an error, and no ReadyForQuery has come since.
     has_told: bool,
-    /// The simple Query that was sent follows no batch of the client's, so that no Sync of the client's will come.
+    /// The simple Query that was sent follows no batch of the client's, so that no Sync of the client's
+    /// will come.
     is_query_alone: bool,
     /// A deferred BEGIN failed.
     pub(crate) prefix_failed: bool,
@@ -273,7 +274,8 @@ pub(crate) struct Exchange {
     pub(crate) aside: Option<Aside>,
     /// How many bytes of the last message are still to be passed on unchanged.
     tail: usize,
-    /// The exchange has ended with an error before the client's Sync: up to that, its messages are to be dropped.
+    /// The exchange has ended with an error before the client's Sync: up to that, its messages are to be
+    /// dropped.
     pub(crate) client_owes_sync: bool,
 }
 
@@ -302,9 +304,10 @@ impl Exchange {
         Self { aside, ..Self::new(parsed, &Transaction::Idle) }
     }
 
-    /// A client may prepare, ask for the answers with Flush and think for a while before it goes on (asyncpg does), or
-    /// hear of an error and leave its Sync for later. Nothing of that is a transaction, so the server connection needn't
-    /// wait: the batch ends here, and the client's next messages are another one.
+    /// A client may prepare, ask for the answers with Flush and think for a while before it goes on
+    /// (asyncpg does), or hear of an error and leave its Sync for later. Nothing of that is a transaction,
+    /// so the server connection needn't wait: the batch ends here, and the client's next messages are
+    /// another one.
     pub(crate) fn end_early(&mut self, out: &mut BytesMut) {
         let holds_nothing = self.skipping || (self.asks && !self.binds);
         if self.batch_open && self.steps.is_empty() && !self.copy_in && !self.explicit && holds_nothing {
@@ -331,8 +334,8 @@ impl Exchange {
         self.flushed = true;
     }
 
-    /// Whether what a transaction that was like this `before` has ended with was of use to its client: a COMMIT that has committed, or
-    /// what was no part of a transaction block and has succeeded.
+    /// Whether what a transaction that was like this `before` has ended with was of use to its client: a
+    /// COMMIT that has committed, or what was no part of a transaction block and has succeeded.
     pub(crate) fn is_of_use(&self, before: &Transaction) -> bool {
         let ends_well = match before {
             Transaction::Idle => true,
@@ -377,7 +380,8 @@ impl Exchange {
         self.batch_open || self.aside.is_some_and(|aside| !aside.is_whole)
     }
 
-    /// Whether the client has been told of an error that only a ReadyForQuery can follow: what it is in is undone.
+    /// Whether the client has been told of an error that only a ReadyForQuery can follow: what it is in is
+    /// undone.
     pub(crate) fn has_told_of_error(&self) -> bool {
         self.has_told
     }
@@ -402,8 +406,8 @@ impl Exchange {
         self.copy_in
     }
 
-    /// The server connection is lost: what it hasn't answered has not happened, as far as the client's statements are
-    /// concerned.
+    /// The server connection is lost: what it hasn't answered has not happened, as far as the client's
+    /// statements are concerned.
     pub(crate) fn lost(&mut self, session: &mut State) {
         for step in self.steps.drain(..).rev() {
             match step {
@@ -416,8 +420,8 @@ impl Exchange {
         }
     }
 
-    /// The client is gone: ends what it left open, so that the server comes to an end too. To be called again whenever
-    /// the server has said something. What a client hasn't synced isn't committed for it.
+    /// The client is gone: ends what it left open, so that the server comes to an end too. To be called
+    /// again whenever the server has said something. What a client hasn't synced isn't committed for it.
     pub(crate) fn abandon(&mut self, out: &mut BytesMut) {
         let copied = mem::take(&mut self.copy_in);
         if copied {

@@ -1,14 +1,14 @@
-//! Carries one exchange between the client's socket and the server's: both directions at once, bounded buffers, and
-//! the server's time told apart from the client's.
+//! Carries one exchange between the client's socket and the server's: both directions at once, bounded
+//! buffers, and the server's time told apart from the client's.
 //!
-//! Nothing is read from the server while [`OUTPUT_MAX`] bytes wait for the client, and nothing from the client while
-//! [`INPUT_MAX`] bytes of it wait here, so that a slow reader slows its own statement and costs no memory. Rows and copy
-//! data longer than a buffer pass in parts. Both sides are served in one loop: a client that writes a long pipeline
-//! before it reads can't block itself.
+//! Nothing is read from the server while [`OUTPUT_MAX`] bytes wait for the client, and nothing from the
+//! client while [`INPUT_MAX`] bytes of it wait here, so that a slow reader slows its own statement and
+//! costs no memory. Rows and copy data longer than a buffer pass in parts. Both sides are served in one
+//! loop: a client that writes a long pipeline before it reads can't block itself.
 //!
-//! A client that pauses within a batch thinks, once the server has answered what it was sent: the gate is told so, as it
-//! is between the statements of a transaction. To know, the server is asked with a Flush when the client has been silent
-//! for a [`PAUSE`].
+//! A client that pauses within a batch thinks, once the server has answered what it was sent: the gate is
+//! told so, as it is between the statements of a transaction. To know, the server is asked with a Flush
+//! when the client has been silent for a [`PAUSE`].
 
 use std::future::poll_fn;
 use std::mem;
@@ -35,8 +35,8 @@ pub(crate) const OUTPUT_MAX: usize = 64 * 1024;
 /// The most bytes of a client that are read ahead of need.
 pub(crate) const INPUT_MAX: usize = 64 * 1024;
 
-/// The longest message that is held back whole. Longer ones of the client are refused unless they can pass in parts
-/// (copy data); of the server, only rows and copy data are longer.
+/// The longest message that is held back whole. Longer ones of the client are refused unless they can pass
+/// in parts (copy data); of the server, only rows and copy data are longer.
 pub(crate) const MESSAGE_MAX: usize = 256 * 1024 * 1024;
 
 /// The longest server message, rows and copy data aside, that is awaited whole.
@@ -45,9 +45,9 @@ const SERVER_MESSAGE_MAX: usize = 4 * 1024 * 1024;
 /// The smallest length word of a row.
 const ROW_MIN: usize = 6;
 
-/// A client that is silent for so long within a batch has paused: it may wait for an error, or think. Shorter silences
-/// are the network's, between two packets of one batch; all drivers known send a batch at once. Longer ones would delay
-/// an error that the client waits for.
+/// A client that is silent for so long within a batch has paused: it may wait for an error, or think.
+/// Shorter silences are the network's, between two packets of one batch; all drivers known send a batch at
+/// once. Longer ones would delay an error that the client waits for.
 pub(super) const PAUSE: Duration = Duration::from_millis(20);
 
 /// How an exchange ended.
@@ -156,8 +156,9 @@ impl Relay<'_> {
         }
     }
 
-    /// Whether all is answered and nothing is half sent. When a COPY fails the answer may overtake the data: the rest of
-    /// a message that was begun must still reach the server, which ignores it, before anything else does.
+    /// Whether all is answered and nothing is half sent. When a COPY fails the answer may overtake the
+    /// data: the rest of a message that was begun must still reach the server, which ignores it, before
+    /// anything else does.
     fn is_done(&self) -> bool {
         let nothing_half_sent =
             self.parts.from_server == 0 && self.parts.from_client == 0 && !self.owes_server();
@@ -425,8 +426,8 @@ impl Relay<'_> {
         if moved { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
-    /// The client is read ahead of need up to a bound, to notice that it leaves; beyond it only the rest of a message
-    /// that the exchange awaits whole.
+    /// The client is read ahead of need up to a bound, to notice that it leaves; beyond it only the rest of
+    /// a message that the exchange awaits whole.
     fn client_may_be_read(&self) -> bool {
         let is_there = !self.client.has_left && !self.client.is_gone;
         is_there && (self.client.input.len() < INPUT_MAX || self.awaits_rest())
@@ -440,7 +441,8 @@ impl Relay<'_> {
     }
 }
 
-/// Bytes of complete rows and copy data at the start of the buffer: most of all traffic, and nothing to look at.
+/// Bytes of complete rows and copy data at the start of the buffer: most of all traffic, and nothing to
+/// look at.
 pub(super) fn passing(input: &[u8]) -> usize {
     let mut end = 0;
     while let Some([tag @ (b'D' | b'd'), a, b, c, d]) = input.get(end..end + HEADER_LEN) {

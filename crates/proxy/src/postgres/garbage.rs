@@ -1,5 +1,5 @@
-//! Bodies of fuzz targets for what is private here: an exchange whose client and server say anything at any time, and
-//! texts that only a server sends; logins and the console in files of their own.
+//! Bodies of fuzz targets for what is private here: an exchange whose client and server say anything at any
+//! time, and texts that only a server sends; logins and the console in files of their own.
 
 use std::sync::Arc;
 
@@ -45,8 +45,8 @@ struct Scene {
     to_client: BytesMut,
 }
 
-/// One dialogue after another over one server connection. Each step is a byte that chooses who says what, a length, and
-/// so many bytes for a body. Whatever is said, both sides must get nothing but whole messages.
+/// One dialogue after another over one server connection. Each step is a byte that chooses who says what, a
+/// length, and so many bytes for a body. Whatever is said, both sides must get nothing but whole messages.
 pub fn exchange(data: &[u8]) {
     let Some((first, mut rest)) = data.split_first() else { return };
     let mut scene = Scene::new(first & 1 == 0);

@@ -1,12 +1,14 @@
-//! Endings out of the ordinary: the client leaves, the server is lost, and what becomes of the transaction then.
+//! Endings out of the ordinary: the client leaves, the server is lost, and what becomes of the transaction
+//! then.
 //!
-//! * A client that is gone while its COMMIT or its autocommit write runs, or after it said good-bye: the statement
-//!   finishes, its result is thrown away. Otherwise the statement is canceled. Then what is open is rolled back, and the
-//!   server connection goes back to its pool, healthy; it is closed only if that takes too long.
-//! * A server connection lost before anything was sent costs nothing; with a statement unanswered, the outcome is
-//!   unknown (08007); within a transaction, the transaction is gone (08006). Behind an error that the client was told of
-//!   nothing is unknown: only its ReadyForQuery is given. The session lives on, unless it was pinned, or the connection
-//!   its own: then the same is said by its last word.
+//! * A client that is gone while its COMMIT or its autocommit write runs, or after it said good-bye: the
+//!   statement finishes, its result is thrown away. Otherwise the statement is canceled. Then what is open
+//!   is rolled back, and the server connection goes back to its pool, healthy; it is closed only if that
+//!   takes too long.
+//! * A server connection lost before anything was sent costs nothing; with a statement unanswered, the
+//!   outcome is unknown (08007); within a transaction, the transaction is gone (08006). Behind an error
+//!   that the client was told of nothing is unknown: only its ReadyForQuery is given. The session lives on,
+//!   unless it was pinned, or the connection its own: then the same is said by its last word.
 
 use std::future::poll_fn;
 use std::time::Duration;
@@ -91,8 +93,9 @@ const HAS_TEMPORARY: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_depend \
     AND refobjid OPERATOR(pg_catalog.=) pg_catalog.pg_my_temp_schema())";
 
 impl Session {
-    /// The client has left, and nothing of it runs. Who says good-bye within a transaction rolls it back, for reasons of its own. Who
-    /// doesn't waits no longer for the rest of it, and what is rolled back then was of no use to anybody.
+    /// The client has left, and nothing of it runs. Who says good-bye within a transaction rolls it back,
+    /// for reasons of its own. Who doesn't waits no longer for the rest of it, and what is rolled back then
+    /// was of no use to anybody.
     pub(super) fn left_between_statements(&mut self) {
         if self.transaction.is_open() && !self.terminated {
             self.failed = true;
@@ -216,8 +219,8 @@ impl Session {
         Flow::Close
     }
 
-    /// The client is gone in mid-exchange. In a box of its own: what few sessions come to needs more room than the rest of
-    /// a session, and each that is idle would hold it.
+    /// The client is gone in mid-exchange. In a box of its own: what few sessions come to needs more room
+    /// than the rest of a session, and each that is idle would hold it.
     pub(super) async fn without_client(&mut self, exchange: Exchange, parts: Parts) -> Flow {
         Box::pin(self.end_exchange(exchange, parts)).await
     }
@@ -229,7 +232,8 @@ impl Session {
         }
         let autocommit = matches!(self.transaction, Transaction::Idle);
         let finish = match self.shared.settings().on_disconnect {
-            // Who ends a session wants its statement ended, too; only what is about to be durable isn't touched.
+            // Who ends a session wants its statement ended, too; only what is about to be durable isn't
+            // touched.
             _ if self.is_killed => exchange.commits,
             OnDisconnect::Finish => true,
             OnDisconnect::Cancel => false,

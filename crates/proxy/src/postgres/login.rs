@@ -1,22 +1,21 @@
 //! From an accepted socket to a session.
 //!
-//! Two ways lead in. By default the server itself authenticates every login ([`relay`]); where authentication is
-//! configured the gate does ([`prove`]), and then logs in to the server itself ([`open`]), if it has to at all:
+//! Two ways lead in. By default the server itself authenticates every login ([`relay`]); where
+//! authentication is configured the gate does ([`prove`]), and then logs in to the server itself
+//! ([`open`]), if it has to at all:
 //!
 //! ```text
 //! client                gate                                   server
-//!   │ StartupMessage ───►│                                       │
-//!   │◄──── SCRAM, md5 ──►│ who is it?                            │
-//!   │                    │ the pool has connections, and it is known what the server tells such a login: no more to do
-//!   │                    │ otherwise: a place among the logins   │
-//!   │                    │ fresh connection, login ─────────────►│
-//!   │                    │ the connection joins its pool         │
+//!   │ StartupMessage ───►│                                       │ │◄──── SCRAM, md5 ──►│ who is it?
+//!   │ │                    │ the pool has connections, and it is known what the server tells such a login:
+//!   no more to do │                    │ otherwise: a place among the logins   │ │                    │
+//!   fresh connection, login ─────────────►│ │                    │ the connection joins its pool         │
 //!   │◄─ AuthenticationOk, settings, a key of our own, ReadyForQuery
 //! ```
 //!
-//! Logins that take a server connection have a bound of their own, `logins_max`, beside `connections`. AuthenticationOk
-//! is held back until the connection has joined, so that "all connections are held by others" can still be the answer to
-//! a login.
+//! Logins that take a server connection have a bound of their own, `logins_max`, beside `connections`.
+//! AuthenticationOk is held back until the connection has joined, so that "all connections are held by
+//! others" can still be the answer to a login.
 
 use std::fmt::Display;
 use std::io;
@@ -171,8 +170,8 @@ pub(crate) async fn login(shared: &Arc<Shared>, client: Stream) -> Option<Logged
             });
         }
         Err(End::Silent) => {}
-        // Has bounds of its own, and is as welcome as ever while the gate drains. Never answered: the client waits for
-        // the end of the connection, and learns by it that the cancel has been passed on.
+        // Has bounds of its own, and is as welcome as ever while the gate drains. Never answered: the
+        // client waits for the end of the connection, and learns by it that the cancel has been passed on.
         Err(End::Cancel { process_id, secret }) => shared.cancel.cancel(process_id, &secret).await,
         Err(End::Visits(visitor)) => {
             Box::pin(console::serve(shared, client, client_input, visitor)).await;
@@ -252,7 +251,8 @@ impl<'a> Login<'a> {
         } else {
             (Some(self.wait_for_connection().await?), Instant::now() + settings.login_timeout)
         };
-        // Boxed, as is the proof: what a login needs later it doesn't hold while it waits for a client's first words.
+        // Boxed, as is the proof: what a login needs later it doesn't hold while it waits for a client's
+        // first words.
         let standing = Box::pin(self.stand(&settings, &parameters, credentials, deadline));
         let Footing { reported, lease, server, notices } = standing.await?;
         let user = user(&parameters);
@@ -272,8 +272,9 @@ impl<'a> Login<'a> {
         Ok(Session { parameters, reported, lease, server, cancel, places })
     }
 
-    /// Gives the session what it works on: a place in its pool, or a server connection of its own. `credentials` are what
-    /// the gate logs in with; without them the client has to be authenticated, too, by relay.
+    /// Gives the session what it works on: a place in its pool, or a server connection of its own.
+    /// `credentials` are what the gate logs in with; without them the client has to be authenticated, too,
+    /// by relay.
     async fn stand(
         &mut self,
         settings: &Settings,
@@ -383,8 +384,8 @@ impl<'a> Login<'a> {
         }
     }
 
-    /// Waits for a place among the logins, as long as the client does: a server process isn't to be started for one
-    /// that has given up, least of all in a storm of retries.
+    /// Waits for a place among the logins, as long as the client does: a server process isn't to be started
+    /// for one that has given up, least of all in a storm of retries.
     async fn wait_for_turn(&mut self) -> Result<Turn, End> {
         let source = self.client.peer().into();
         tokio::select! {
@@ -417,7 +418,8 @@ impl<'a> Login<'a> {
         }))
     }
 
-    /// Asks the server for its cores over a fresh connection. Only the loss of that connection ends the login.
+    /// Asks the server for its cores over a fresh connection. Only the loss of that connection ends the
+    /// login.
     async fn ask_cores(&self, server: &mut Server, deadline: Instant) -> Result<(), End> {
         let limit = deadline.saturating_duration_since(Instant::now());
         match cores::ask(server, limit).await {

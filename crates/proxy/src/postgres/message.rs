@@ -1,5 +1,6 @@
-//! Whole messages from a socket, for the conversations that the proxy holds itself: login, round trips whose answers it
-//! swallows, and what a server says while it is idle. (Statements and results are streamed elsewhere.)
+//! Whole messages from a socket, for the conversations that the proxy holds itself: login, round trips
+//! whose answers it swallows, and what a server says while it is idle. (Statements and results are streamed
+//! elsewhere.)
 
 use std::io;
 
@@ -7,8 +8,8 @@ use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use wire::postgres::codec::{HEADER_LEN, backend_frame, frontend_frame};
 
-/// The longest message of a login, a notice or a swallowed answer, in bytes. PostgreSQL bounds authentication messages
-/// at 64 KiB and a few bytes; notices and parameters are far shorter.
+/// The longest message of a login, a notice or a swallowed answer, in bytes. PostgreSQL bounds
+/// authentication messages at 64 KiB and a few bytes; notices and parameters are far shorter.
 pub(crate) const MESSAGE_MAX: usize = 128 * 1024;
 
 /// Whose messages a stream carries.

@@ -101,7 +101,8 @@ pub enum Pooling {
 /// What to do with a statement in progress whose client has gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum OnDisconnect {
-    /// Finish what may change data for good (COMMIT, autocommit writes, anything after Terminate); cancel the rest.
+    /// Finish what may change data for good (COMMIT, autocommit writes, anything after Terminate); cancel
+    /// the rest.
     #[default]
     Auto,
     /// Always let it finish.
@@ -146,8 +147,8 @@ pub struct Settings {
     pub tls: Option<Arc<tls::Acceptor>>,
     /// TLS towards the server. Default none. Without meaning for a Unix socket.
     pub upstream_tls: Option<Arc<tls::Connector>>,
-    /// How often the server's name is looked up while connections to it stand, and how long an answer is used. Zero:
-    /// it is looked up for every connection, and connections stay where they are. Default 15 s.
+    /// How often the server's name is looked up while connections to it stand, and how long an answer is
+    /// used. Zero: it is looked up for every connection, and connections stay where they are. Default 15 s.
     pub dns_ttl: Duration,
     /// Who is asked for the addresses of the server's name. Default: the system.
     pub lookup: Lookup,
@@ -155,8 +156,8 @@ pub struct Settings {
     pub health: Arc<Health>,
     /// TCP keepalive, on both sides.
     pub keepalive: Keepalive,
-    /// Accept clients from other machines although the server asks nobody for a password. Default no: the server
-    /// would trust whoever reaches the gate, because it only sees the gate's address.
+    /// Accept clients from other machines although the server asks nobody for a password. Default no: the
+    /// server would trust whoever reaches the gate, because it only sees the gate's address.
     pub allow_trust_relay: bool,
     /// Ask the server for its number of cores at the first login. Default yes (no where `long_limit` is set).
     pub ask_cores: bool,
@@ -172,8 +173,9 @@ pub struct Settings {
     pub observe: bool,
     /// The virtual database for operators.
     pub console: Console,
-    /// How often server connections were asked to be replaced (by a new address, or by an operator): a fresh login
-    /// brings one of the newest generation. Counted by the gate itself; what a reload says is ignored.
+    /// How often server connections were asked to be replaced (by a new address, or by an operator): a
+    /// fresh login brings one of the newest generation. Counted by the gate itself; what a reload says is
+    /// ignored.
     pub generation: u64,
 }
 
@@ -495,8 +497,8 @@ async fn maintain(shared: &Shared) {
     }
 }
 
-/// Looks the server's name up now and then, so that connections don't stay at an address that it no longer has. Never
-/// returns.
+/// Looks the server's name up now and then, so that connections don't stay at an address that it no longer
+/// has. Never returns.
 async fn follow(shared: &Shared) {
     let mut is_failing = false;
     loop {
@@ -524,7 +526,8 @@ async fn follow(shared: &Shared) {
 }
 
 async fn serve_client(shared: Arc<Shared>, stream: Stream) {
-    // Each in a box of its own: a client that logs in needn't hold room for a session, nor a session for a login.
+    // Each in a box of its own: a client that logs in needn't hold room for a session, nor a session for a
+    // login.
     if let Some(logged_in) = Box::pin(login::login(&shared, stream)).await {
         if replication::is_asked_for(&logged_in.parameters) {
             Box::pin(replication::serve(shared, logged_in)).await;

@@ -7,13 +7,15 @@ use parking_lot::Mutex;
 use wire::postgres::backend::parse_parameter_status;
 use wire::sql::is_readable_encoding;
 
-/// The most settings that are remembered. PostgreSQL 18 reports 15; more than this is no PostgreSQL, and is ignored.
+/// The most settings that are remembered. PostgreSQL 18 reports 15; more than this is no PostgreSQL, and is
+/// ignored.
 const PARAMETERS_MAX: usize = 64;
 
 /// How many different lists are remembered for being shared; the one that was remembered first makes room.
 const COMMON_MAX: usize = 64;
 
-/// Names and values as last reported. Names are compared as they are written: servers always write them alike.
+/// Names and values as last reported. Names are compared as they are written: servers always write them
+/// alike.
 ///
 /// Nearly all sessions and connections of a gate have the same, so that a list is shared until it is changed.
 #[derive(Clone, Debug, Default)]
@@ -88,8 +90,9 @@ impl Parameters {
         self.list.sorted.iter().map(|(name, value)| (&**name, &**value))
     }
 
-    /// Says whether both are the same; then they are one list from now on, so that the next comparison is one of
-    /// addresses. The lower address wins: sessions and connections that meet often come to share one list.
+    /// Says whether both are the same; then they are one list from now on, so that the next comparison is
+    /// one of addresses. The lower address wins: sessions and connections that meet often come to share one
+    /// list.
     pub(crate) fn unite(&mut self, other: &mut Self) -> bool {
         if Arc::ptr_eq(&self.list, &other.list) {
             return true;

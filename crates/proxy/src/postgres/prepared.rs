@@ -1,15 +1,18 @@
 //! Prepared statements across server connections.
 //!
-//! A client prepares a statement once and uses it in many transactions, each on whatever server connection is free. So
-//! the session remembers the text of each statement under the client's name; on the server a *named* statement goes by
-//! a name of ours, the same for all clients that prepared the same text, and is prepared wherever it is missing, within
-//! the client's own batch. The *unnamed* statement stays the unnamed statement (the server plans it anew each time,
-//! which clients rely on) and is prepared again where another session's has taken its place.
+//! A client prepares a statement once and uses it in many transactions, each on whatever server connection
+//! is free. So the session remembers the text of each statement under the client's name; on the server a
+//! *named* statement goes by a name of ours, the same for all clients that prepared the same text, and is
+//! prepared wherever it is missing, within the client's own batch. The *unnamed* statement stays the
+//! unnamed statement (the server plans it anew each time, which clients rely on) and is prepared again
+//! where another session's has taken its place.
 //!
-//! What a text means is settled when it is prepared, by the settings of whoever prepares it: which tables its names are
-//! of, where a literal ends, what time `timestamptz '2026-01-01'` is. So only clients with the same such settings share.
+//! What a text means is settled when it is prepared, by the settings of whoever prepares it: which tables
+//! its names are of, where a literal ends, what time `timestamptz '2026-01-01'` is. So only clients with
+//! the same such settings share.
 //!
-//! Texts are compared in full, never by hash alone: a client must not be able to have another one run its text.
+//! Texts are compared in full, never by hash alone: a client must not be able to have another one run its
+//! text.
 //!
 //! A statement whose client was told a description by the gate ([`Descriptions`]) is another one than a
 //! statement of the same text without, or with another description. What it returns is compared with what
@@ -28,10 +31,11 @@ use wire::postgres::frontend::key;
 use super::classify::Analysis;
 use super::described::{Description, Descriptions};
 use super::parameters::Reading;
+use super::reject::Refusal;
 use crate::memory::Held;
 
-/// The most named statements that one client may keep prepared. PostgreSQL has no bound but memory; clients that come
-/// near this one leak.
+/// The most named statements that one client may keep prepared. PostgreSQL has no bound but memory; clients
+/// that come near this one leak.
 pub(crate) const CLIENT_STATEMENTS_MAX: usize = 10_000;
 
 /// The most named statements kept on one server connection; the least recently used is closed.
@@ -126,8 +130,8 @@ impl Prepared {
         self.sql == sql && self.parameter_types == parameter_types && self.analysis.reading == reading
     }
 
-    /// Whether its result has become another one since it was prepared: it is no good any more, on any connection,
-    /// because its clients were told of columns that it no longer has.
+    /// Whether its result has become another one since it was prepared: it is no good any more, on any
+    /// connection, because its clients were told of columns that it no longer has.
     pub(crate) fn is_stale(&self) -> bool {
         self.is_stale.load(Ordering::Relaxed)
     }
@@ -181,8 +185,8 @@ struct Key {
 }
 
 impl Registry {
-    /// The one statement of this text: known already, or made now. The same text read by other settings is another
-    /// statement: about other tables, or with literals that mean something else.
+    /// The one statement of this text: known already, or made now. The same text read by other settings is
+    /// another statement: about other tables, or with literals that mean something else.
     pub(crate) fn intern(
         &self,
         (database, read_by): (&Arc<str>, &Bytes),
@@ -226,7 +230,8 @@ impl Registry {
         let prepared = make();
         known.statements.insert(key, Arc::downgrade(&prepared));
         known.inserted += 1;
-        // Bounded by what clients keep: at most the living statements and as many insertions as since the last sweep.
+        // Bounded by what clients keep: at most the living statements and as many insertions as since the
+        // last sweep.
         if known.inserted >= SWEEP_AFTER.max(known.statements.len() / 2) {
             known.statements.retain(|_, statement| statement.strong_count() > 0);
             known.inserted = 0;
@@ -293,6 +298,19 @@ impl ClientStatements {
         Undo::AllNamed(std::mem::take(&mut self.named))
     }
 
+    /// Forgets a statement at the client's word, or all (`None`): what undoes it, and the command tag. The
+    /// server's copy serves others.
+    pub(crate) fn deallocate(
+        &mut self,
+        name: &Option<Bytes>,
+    ) -> (Result<Option<Undo>, Refusal>, &'static [u8]) {
+        match name {
+            None => (Ok(Some(self.clear_named())), b"DEALLOCATE ALL"),
+            Some(name) if self.get(name).is_some() => (Ok(Some(self.set(name, None))), b"DEALLOCATE"),
+            Some(name) => (Err(Refusal::no_such_statement(name)), b"DEALLOCATE"),
+        }
+    }
+
     /// Forgets all (DISCARD ALL).
     pub(crate) fn clear(&mut self) -> Undo {
         Undo::All(std::mem::take(self))
@@ -318,8 +336,8 @@ impl Default for ServerStatements {
 }
 
 impl ServerStatements {
-    /// A new batch begins; returns the statements to close before anything else: stale ones, and what the batch before
-    /// needed beyond the bound.
+    /// A new batch begins; returns the statements to close before anything else: stale ones, and what the
+    /// batch before needed beyond the bound.
     pub(crate) fn begin_batch(&mut self) -> Vec<u64> {
         self.batch += 1;
         let mut closing = std::mem::take(&mut self.stale);
@@ -334,8 +352,8 @@ impl ServerStatements {
         self.named.get_mut(&id).map(|batch| *batch = self.batch).is_some()
     }
 
-    /// The statement is being prepared. Returns one to close for it, if there are too many; never one that the open
-    /// batch uses, because a later message of the batch may need it.
+    /// The statement is being prepared. Returns one to close for it, if there are too many; never one that
+    /// the open batch uses, because a later message of the batch may need it.
     pub(crate) fn insert(&mut self, id: u64) -> Option<u64> {
         self.named.put(id, self.batch);
         let (_, batch) = self.named.peek_lru()?;
@@ -360,7 +378,8 @@ impl ServerStatements {
         }
     }
 
-    /// It is there but no good any more ("cached plan must not change result type"): close it, then prepare anew.
+    /// It is there but no good any more ("cached plan must not change result type"): close it, then prepare
+    /// anew.
     pub(crate) fn mark_stale(&mut self, id: u64) {
         if self.named.pop(&id).is_some() {
             self.stale.push(id);

@@ -123,7 +123,8 @@ impl Refusal {
             }
             Reason::QueueDelay => format!("It waited for {waited:.3} s, as everybody does (rejection)."),
             Reason::Target => "The response time could not have been held (target).".to_owned(),
-            // There are no classes before PostgreSQL yet; a policy that isn't of this configuration could have some.
+            // There are no classes before PostgreSQL yet; a policy that isn't of this configuration could
+            // have some.
             Reason::OverShare => "Its service class has more than its share.".to_owned(),
             Reason::PinnedMax => {
                 "The statement needs a server connection of its own, and no more may be kept (pinned_max)."
@@ -295,8 +296,8 @@ impl Refusal {
         Self { severity: Severity::Fatal, ..refusal }
     }
 
-    /// The same while a statement was unanswered that may have been done. A server that ends a session in order has said
-    /// of it that it wasn't; one that crashes, or says nothing, hasn't.
+    /// The same while a statement was unanswered that may have been done. A server that ends a session in
+    /// order has said of it that it wasn't; one that crashes, or says nothing, hasn't.
     pub(crate) fn session_lost_unanswered(server_said: Option<&str>) -> Self {
         match server_said {
             Some(said) if !said.starts_with(CRASH) => Self::session_lost(server_said),

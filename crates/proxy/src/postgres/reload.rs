@@ -1,8 +1,9 @@
 //! Another configuration while clients are connected: nobody loses a request, a connection in use or a place.
 //!
-//! Bounds that are lowered are reached as places become free. Server connections to a former address serve on until a
-//! login has brought one to the new address; then they go as they are given back. Where a key of a session's own is
-//! concerned (`on_disconnect`), sessions keep what they have taken, new ones take the new value.
+//! Bounds that are lowered are reached as places become free. Server connections to a former address serve
+//! on until a login has brought one to the new address; then they go as they are given back. Where a key of
+//! a session's own is concerned (`on_disconnect`), sessions keep what they have taken, new ones take the
+//! new value.
 
 use std::sync::Arc;
 
@@ -17,8 +18,8 @@ impl Status {
         self.0.settings()
     }
 
-    /// Changes what can change in a running gate: name, addresses of its own, mode and pooling stay as they are. To be
-    /// called within the runtime.
+    /// Changes what can change in a running gate: name, addresses of its own, mode and pooling stay as they
+    /// are. To be called within the runtime.
     pub fn reload(&self, settings: Settings, policy: Policy) {
         self.0.reload(settings, policy);
     }
@@ -65,7 +66,8 @@ impl Shared {
         self.apply_bounds();
     }
 
-    /// The server has told its cores: as many long requests keep every one busy, until it is seen how many do.
+    /// The server has told its cores: as many long requests keep every one busy, until it is seen how many
+    /// do.
     pub(super) fn learn_cores(&self, cores: u32) {
         self.cores.learn(cores);
         self.driver.update_policy(|policy| {
@@ -82,7 +84,8 @@ const fn told(cores: u32) -> LongLimit {
     LongLimit::Found { prior: Some(cores) }
 }
 
-/// How many logins may wait for room in the pools: half of them, so that those of other users get on meanwhile.
+/// How many logins may wait for room in the pools: half of them, so that those of other users get on
+/// meanwhile.
 pub(super) fn waiting_max(logins_max: u32) -> u32 {
     logins_max.div_ceil(2)
 }

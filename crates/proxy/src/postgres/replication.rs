@@ -1,7 +1,8 @@
 //! A replication connection, where sessions have server connections of their own: bytes both ways, unread.
 //!
-//! What passes is a stream without an end, in a protocol of its own (CopyBoth). There is nothing to admit, so the gate
-//! asks for no permit and only carries; the connection counts as a client's and in the budget like any other session.
+//! What passes is a stream without an end, in a protocol of its own (CopyBoth). There is nothing to admit,
+//! so the gate asks for no permit and only carries; the connection counts as a client's and in the budget
+//! like any other session.
 
 use std::sync::Arc;
 
@@ -13,8 +14,8 @@ use super::connection::ROUND_TRIP_LIMIT;
 use super::server::Server;
 use super::{LoggedIn, Shared};
 
-/// Whether start-up parameters ask for a replication connection: the server takes the spellings of a boolean, and
-/// `database`.
+/// Whether start-up parameters ask for a replication connection: the server takes the spellings of a
+/// boolean, and `database`.
 pub(super) fn is_asked_for(parameters: &[(String, String)]) -> bool {
     parameter(parameters, "replication").is_some_and(|value| {
         !matches!(value.to_ascii_lowercase().as_str(), "false" | "off" | "no" | "0" | "f" | "n")

@@ -1,7 +1,7 @@
 //! One authenticated connection to the server.
 //!
-//! A server connection is owned by exactly one place at a time: the login that made it, its pool (idle), or the session
-//! that took it. Nothing reads from it behind its owner's back.
+//! A server connection is owned by exactly one place at a time: the login that made it, its pool (idle), or
+//! the session that took it. Nothing reads from it behind its owner's back.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +23,8 @@ use crate::upstream::pool::{Limits, Tenure};
 
 /// How much is read at once while the connection is idle: there is next to nothing to read.
 const IDLE_READ: usize = 1024;
-/// The most that an idle connection may say between two looks. More than this is no ParameterStatus or notice.
+/// The most that an idle connection may say between two looks. More than this is no ParameterStatus or
+/// notice.
 const IDLE_READS_MAX: usize = 64;
 
 /// The most bytes of notifications that are kept for a session while the gate asks something.
@@ -55,7 +56,8 @@ pub(crate) struct Server {
     pub(crate) session_state: ServerState,
     /// Since when it exists.
     pub(crate) connected: std::time::SystemTime,
-    /// Which generation of server connections it is of: one of an older generation is replaced when it can be.
+    /// Which generation of server connections it is of: one of an older generation is replaced when it can
+    /// be.
     pub(crate) generation: u64,
     /// The defaults that its login was given, where the server told.
     pub(crate) defaults: Option<Fingerprint>,
@@ -132,8 +134,9 @@ impl Server {
         }
     }
 
-    /// Looks at what the server said while the connection was idle, without waiting. `false`: it is dead or about to
-    /// close (end of stream, a FATAL error, anything that an idle server doesn't say), and must not be used.
+    /// Looks at what the server said while the connection was idle, without waiting. `false`: it is dead or
+    /// about to close (end of stream, a FATAL error, anything that an idle server doesn't say), and must
+    /// not be used.
     pub(crate) fn check_idle(&mut self) -> bool {
         for _ in 0..IDLE_READS_MAX {
             match self.take_idle_messages() {

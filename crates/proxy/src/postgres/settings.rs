@@ -1,7 +1,7 @@
 //! Session settings across server connections.
 //!
-//! What a client sets with SET must be in force for its next statement, whichever server connection serves it, and must
-//! not be seen by others. Two kinds:
+//! What a client sets with SET must be in force for its next statement, whichever server connection serves
+//! it, and must not be seen by others. Two kinds:
 //!
 //! * **reported** settings (TimeZone, application_name, …): the server tells each change by
 //!   ParameterStatus, also when a rollback takes it back. Only after a RESET the session's value isn't the
@@ -23,8 +23,8 @@ use super::book::{Book, CARRIED, CARRIED_TEXT_MAX, Mask, Settings, masks};
 use super::parameters::Parameters;
 use super::prepared::ServerStatements;
 
-/// Settings that decide what a text means when it is prepared, once and for all: whose tables its names are, and what its
-/// literals stand for.
+/// Settings that decide what a text means when it is prepared, once and for all: whose tables its names
+/// are, and what its literals stand for.
 const READING: [&str; 12] = [
     "array_nulls",
     "backslash_quote",
@@ -87,15 +87,15 @@ pub(crate) struct SessionSettings {
 }
 
 impl SessionSettings {
-    /// The settings after login: what the server reported on a connection that this client's login had opened. To these
-    /// RESET returns, whether the client asked for them or not.
+    /// The settings after login: what the server reported on a connection that this client's login had
+    /// opened. To these RESET returns, whether the client asked for them or not.
     pub(crate) fn new(reported: Parameters) -> Self {
         let book = Book::new(masks(reported.iter().map(|(name, _)| name)));
         Self { startup: reported.clone(), told: reported.clone(), reported, book, changed: 0, before: None }
     }
 
-    /// The settings that a text is read by when it is prepared, as one value that can be compared. Equal values mean equal
-    /// settings.
+    /// The settings that a text is read by when it is prepared, as one value that can be compared. Equal
+    /// values mean equal settings.
     pub(crate) fn read_by(&self) -> Bytes {
         let mut settings = BytesMut::new();
         for (index, name) in (0..).zip(READING) {
@@ -109,7 +109,8 @@ impl SessionSettings {
         settings.freeze()
     }
 
-    /// A setting as far as it is known: as the server reports it, or in the client's own words. `None`: its default.
+    /// A setting as far as it is known: as the server reports it, or in the client's own words. `None`: its
+    /// default.
     fn in_force(&self, name: &str) -> Option<&[u8]> {
         if let Some(reported) = self.reported.get(name) {
             return Some(reported.as_bytes());

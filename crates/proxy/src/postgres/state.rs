@@ -1,4 +1,5 @@
-//! What a session is apart from its sockets: its statements, settings and pins, and its right to be in flight.
+//! What a session is apart from its sockets: its statements, settings and pins, and its right to be in
+//! flight.
 
 use std::sync::Arc;
 
@@ -95,8 +96,8 @@ impl State {
         classify::analyze(sql, self.settings.reported.reading())
     }
 
-    /// The statement that a Parse message makes. Named ones are the same for all who prepare the same text and read it
-    /// alike.
+    /// The statement that a Parse message makes. Named ones are the same for all who prepare the same text
+    /// and read it alike.
     pub(crate) fn prepare(&self, name: &[u8], sql: &[u8], parameter_types: &[u8]) -> Arc<Prepared> {
         if name.is_empty() {
             let reading = self.settings.reported.reading();
@@ -180,8 +181,8 @@ impl State {
         }
     }
 
-    /// Whether the statement is a DEALLOCATE that is ours to answer: the names are the client's, not the server's.
-    /// What SQL has prepared the server knows by its name.
+    /// Whether the statement is a DEALLOCATE that is ours to answer: the names are the client's, not the
+    /// server's. What SQL has prepared the server knows by its name.
     pub(crate) fn deallocates(&self, statement: &Prepared) -> bool {
         self.shared && statement.analysis.deallocates.as_ref().is_some_and(|name| self.is_ours(name))
     }
@@ -192,8 +193,9 @@ impl State {
         is_known || !self.pins.has_sql_prepared()
     }
 
-    /// Changes a message of the server's, if it is a notification that the session has sent itself: clients know their
-    /// own by the process id that their login told of, which isn't the server's where connections are shared.
+    /// Changes a message of the server's, if it is a notification that the session has sent itself: clients
+    /// know their own by the process id that their login told of, which isn't the server's where
+    /// connections are shared.
     pub(crate) fn own_notification(&self, server: &ServerState, message: &mut [u8]) {
         let Some((b'A', rest)) = message.split_first_mut() else { return };
         let Some(notifier) = rest.get_mut(HEADER_LEN - 1..HEADER_LEN + 3) else { return };

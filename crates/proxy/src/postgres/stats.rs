@@ -1,8 +1,9 @@
-//! What each database was asked for since the start: PgBouncer's statistics, so that its dashboards work here.
+//! What each database was asked for since the start: PgBouncer's statistics, so that its dashboards work
+//! here.
 //!
-//! Counters that only grow, and a copy of them every [`PERIOD`], so that averages are over the last whole period, as
-//! PgBouncer's are. At most [`DATABASES_MAX`] databases are told apart; what is beyond counts for the last one, named
-//! `(others)`.
+//! Counters that only grow, and a copy of them every [`PERIOD`], so that averages are over the last whole
+//! period, as PgBouncer's are. At most [`DATABASES_MAX`] databases are told apart; what is beyond counts
+//! for the last one, named `(others)`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

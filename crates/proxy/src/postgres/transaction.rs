@@ -1,13 +1,14 @@
 //! Transactions whose beginning is deferred.
 //!
-//! Drivers send `BEGIN` by itself and wait for its answer before the first statement. A gate that asked for admission
-//! then would know nothing of what is to come. So BEGIN is answered here, with its options kept; so are SAVEPOINT,
-//! SET TRANSACTION and harmless SET LOCALs that follow. With the first real statement, whose text tells the request
-//! type, all of it goes to the server in one write, in order. A transaction that ends before that costs the server
-//! nothing.
+//! Drivers send `BEGIN` by itself and wait for its answer before the first statement. A gate that asked for
+//! admission then would know nothing of what is to come. So BEGIN is answered here, with its options kept;
+//! so are SAVEPOINT, SET TRANSACTION and harmless SET LOCALs that follow. With the first real statement,
+//! whose text tells the request type, all of it goes to the server in one write, in order. A transaction
+//! that ends before that costs the server nothing.
 //!
-//! A deferred transaction that is refused, or canceled while it waits, is a failed transaction like any other: 25P02
-//! until ROLLBACK, or until ROLLBACK TO a savepoint that was pending, which makes it deferred again.
+//! A deferred transaction that is refused, or canceled while it waits, is a failed transaction like any
+//! other: 25P02 until ROLLBACK, or until ROLLBACK TO a savepoint that was pending, which makes it deferred
+//! again.
 
 use bytes::Bytes;
 use wire::postgres::backend::Status;
@@ -23,8 +24,8 @@ pub(crate) const PENDING_MAX: usize = 64;
 /// How many bytes of them.
 pub(crate) const PENDING_BYTES_MAX: usize = 16 * 1024;
 
-/// Settings whose SET LOCAL is kept pending: bounds, memory and look-up, which change nothing until a statement runs,
-/// and custom ones (with a dot), which only functions and policies read.
+/// Settings whose SET LOCAL is kept pending: bounds, memory and look-up, which change nothing until a
+/// statement runs, and custom ones (with a dot), which only functions and policies read.
 const DEFERRABLE_SETTINGS: [&str; 11] = [
     "constraint_exclusion",
     "idle_in_transaction_session_timeout",
@@ -120,7 +121,8 @@ impl Transaction {
         if status == Status::Idle { Self::Idle } else { Self::Open(status) }
     }
 
-    /// A transaction that was lost with its server connection; `untold`: what the client must hear of it still.
+    /// A transaction that was lost with its server connection; `untold`: what the client must hear of it
+    /// still.
     pub(crate) fn lost(untold: Option<Refusal>) -> Self {
         Self::Refused(Refused { deferred: Deferred::new(b"BEGIN"), untold })
     }

@@ -1,7 +1,8 @@
 //! Which version of the protocol the server speaks, as far as its connections have told.
 //!
-//! Clients are spoken to in the newest version that they and the server know, as the server itself would have it. A login
-//! is negotiated before the server has said anything of itself: what counts is what the connections before it reported.
+//! Clients are spoken to in the newest version that they and the server know, as the server itself would
+//! have it. A login is negotiated before the server has said anything of itself: what counts is what the
+//! connections before it reported.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,5 +1,5 @@
-//! TLS over TCP. What rustls keeps to itself for a while is made visible here: plain text that was decrypted and not
-//! read yet, and records that were made and not sent yet.
+//! TLS over TCP. What rustls keeps to itself for a while is made visible here: plain text that was
+//! decrypted and not read yet, and records that were made and not sent yet.
 
 use std::future::poll_fn;
 use std::io::{self, Read, Write};
@@ -103,7 +103,8 @@ impl Encrypted {
         self.stream.get_ref().1
     }
 
-    /// The certificate that the other side has shown, if any. Whether it was verified is the handshake's affair.
+    /// The certificate that the other side has shown, if any. Whether it was verified is the handshake's
+    /// affair.
     pub(crate) fn peer_certificate(&self) -> Option<&CertificateDer<'static>> {
         self.state().peer_certificates()?.first()
     }
@@ -150,8 +151,8 @@ impl Encrypted {
     }
 }
 
-/// Says good-bye in TLS's own way, so that the other side knows that nothing was cut off. Who isn't reading hears
-/// nothing.
+/// Says good-bye in TLS's own way, so that the other side knows that nothing was cut off. Who isn't reading
+/// hears nothing.
 impl Drop for Encrypted {
     fn drop(&mut self) {
         self.stream.get_mut().1.send_close_notify();

@@ -1,9 +1,9 @@
-//! What SCRAM binds a login to: `tls-server-end-point`, a hash of the certificate that the server's end of the channel
-//! has shown.
+//! What SCRAM binds a login to: `tls-server-end-point`, a hash of the certificate that the server's end of
+//! the channel has shown.
 //!
-//! The hash function is that of the certificate's own signature, and SHA-256 where that is MD5 or SHA-1. A signature
-//! without a hash function of its own (Ed25519) has no such binding: there PostgreSQL offers one all the same, and
-//! logins of clients that take it up fail; here none is offered.
+//! The hash function is that of the certificate's own signature, and SHA-256 where that is MD5 or SHA-1. A
+//! signature without a hash function of its own (Ed25519) has no such binding: there PostgreSQL offers one
+//! all the same, and logins of clients that take it up fail; here none is offered.
 //!
 //! Source: RFC 5929, section 4.1; PostgreSQL's `be_tls_get_certificate_hash`.
 
@@ -23,7 +23,8 @@ enum Hash {
     Sha512,
 }
 
-/// Signatures with PKCS #1's probabilistic padding, whose parameters name the hash function (RFC 8017, A.2.3).
+/// Signatures with PKCS #1's probabilistic padding, whose parameters name the hash function (RFC 8017,
+/// A.2.3).
 const RSASSA_PSS: &str = "1.2.840.113549.1.1.10";
 
 /// Signatures, and plain hash functions as RSASSA-PSS names them, by what counts for the binding.

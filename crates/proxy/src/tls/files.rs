@@ -38,8 +38,8 @@ pub(super) fn certificates_in(pem: &[u8], file: File) -> Result<Vec<CertificateD
     }
 }
 
-/// The certificates of a file that others are signed by; and as they are, since a certificate that is itself in the
-/// file is trusted, too.
+/// The certificates of a file that others are signed by; and as they are, since a certificate that is
+/// itself in the file is trusted, too.
 pub(super) fn authorities(
     path: &Path,
 ) -> Result<(Arc<RootCertStore>, Vec<CertificateDer<'static>>), FileFault> {

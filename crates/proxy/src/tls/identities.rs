@@ -1,4 +1,5 @@
-//! Who the gate is towards clients: one certificate, or of several the one that is for the name that a client asks for.
+//! Who the gate is towards clients: one certificate, or of several the one that is for the name that a
+//! client asks for.
 
 use std::sync::Arc;
 
@@ -37,8 +38,9 @@ impl Identities {
         self.first.cert.first().cloned().unwrap_or_else(|| Vec::new().into())
     }
 
-    /// The first one for a name with whose key a client can do something, if there are several for it (an RSA key beside another, for
-    /// old clients); the first of all, if none is for the name, since a client may take it.
+    /// The first one for a name with whose key a client can do something, if there are several for it (an
+    /// RSA key beside another, for old clients); the first of all, if none is for the name, since a client
+    /// may take it.
     fn of(&self, name: Option<&str>, schemes: &[SignatureScheme]) -> &Arc<CertifiedKey> {
         let asked = name.filter(|_| !self.others.is_empty());
         let host = asked.and_then(|name| DnsName::try_from(name).ok()).map(ServerName::DnsName);

@@ -1,8 +1,9 @@
 //! Names in certificates.
 //!
-//! rustls only looks at a certificate's alternative names. PostgreSQL's own client falls back on the common name where
-//! there are none, and the certificates of many private authorities (those of PostgreSQL's manual among them) have
-//! nothing else, so that `verify-full` without the fallback would refuse what `psql` accepts.
+//! rustls only looks at a certificate's alternative names. PostgreSQL's own client falls back on the common
+//! name where there are none, and the certificates of many private authorities (those of PostgreSQL's
+//! manual among them) have nothing else, so that `verify-full` without the fallback would refuse what
+//! `psql` accepts.
 
 use std::time::Duration;
 
@@ -18,8 +19,8 @@ use x509_cert::ext::pkix::name::GeneralName;
 /// The attribute `commonName` (X.520).
 const COMMON_NAME: &str = "2.5.4.3";
 
-/// The common name of a certificate's subject: the last one, as PostgreSQL has it. `None` where there is none, or it
-/// holds a zero byte, behind which other programs would not read on.
+/// The common name of a certificate's subject: the last one, as PostgreSQL has it. `None` where there is
+/// none, or it holds a zero byte, behind which other programs would not read on.
 pub(crate) fn common_name(certificate: &CertificateDer<'_>) -> Option<String> {
     let certificate = Certificate::from_der(certificate).ok()?;
     let mut attributes = certificate.tbs_certificate.subject.0.iter().flat_map(|names| names.0.iter());

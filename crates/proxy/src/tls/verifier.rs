@@ -1,7 +1,9 @@
-//! Whether a server's certificate will do: libpq's `verify-ca` and `verify-full`, and `require`, which takes any.
+//! Whether a server's certificate will do: libpq's `verify-ca` and `verify-full`, and `require`, which
+//! takes any.
 //!
-//! Beside what an authority of the file has signed, a certificate that is itself in the file is trusted (if it is
-//! valid now): the usual self-signed certificate of a lone server, which OpenSSL takes and webpki doesn't.
+//! Beside what an authority of the file has signed, a certificate that is itself in the file is trusted (if
+//! it is valid now): the usual self-signed certificate of a lone server, which OpenSSL takes and webpki
+//! doesn't.
 
 use std::sync::Arc;
 

@@ -1,8 +1,9 @@
 //! Writes a trace while its gate runs, without ever holding the gate up.
 //!
-//! The gate's driver hands each entry to a bounded channel, with its lock held: what doesn't fit is counted and left out,
-//! and the file says where. A thread of its own takes them out, gathers them into blocks and writes a block once a second,
-//! or when it is full. A file has a maximum: then it stops, or goes to `FILE.1` while another one begins.
+//! The gate's driver hands each entry to a bounded channel, with its lock held: what doesn't fit is counted
+//! and left out, and the file says where. A thread of its own takes them out, gathers them into blocks and
+//! writes a block once a second, or when it is full. A file has a maximum: then it stops, or goes to
+//! `FILE.1` while another one begins.
 
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};

@@ -78,8 +78,8 @@ impl Address {
         Self::Inet { host: host.into(), port }
     }
 
-    /// Whether it can be reached from this machine only: a Unix socket, or an IP address (or `localhost`) of the
-    /// loopback interface. Any other name counts as reachable.
+    /// Whether it can be reached from this machine only: a Unix socket, or an IP address (or `localhost`)
+    /// of the loopback interface. Any other name counts as reachable.
     pub fn is_loopback(&self) -> bool {
         match self {
             Self::Unix(_) => true,

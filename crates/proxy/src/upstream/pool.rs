@@ -1,14 +1,14 @@
 //! The pools of server connections of one gate.
 //!
-//! A pool holds the connections that can stand in for one another: same user, same database, same start-up parameters
-//! as far as those aren't tracked setting by setting. All pools together hold at most `connections` physical
-//! connections, idle or in use.
+//! A pool holds the connections that can stand in for one another: same user, same database, same start-up
+//! parameters as far as those aren't tracked setting by setting. All pools together hold at most
+//! `connections` physical connections, idle or in use.
 //!
-//! A connection enters by a login ([`Pools::join`]) and is then in one of two states: *idle* (in its pool's list; the
-//! pool owns it) or *in use* (a session owns it from [`Pools::take`] to [`Pools::put`]; one that is dropped instead,
-//! by whatever accident, leaves its pool then). A login joins if there is room. Otherwise, while its pool is smaller than its fair share, it replaces an idle
-//! connection elsewhere; and if there is none to replace, the fresh connection is closed where the pool has another,
-//! and waits for room where it has not. The last connection of a pool with living sessions is never taken away.
+//! A connection enters by a login ([`Pools::join`]) and is then in one of two states: *idle* (in its pool's
+//! list; the pool owns it) or *in use* (a session owns it from [`Pools::take`] to [`Pools::put`]; a dropped one
+//! leaves its pool). A login joins if there is room. Otherwise, while its pool is smaller than its fair share,
+//! it replaces an idle connection of another pool. If there is none, the fresh connection is closed where the
+//! pool has another, and else waits. The last connection of a pool with living sessions is never taken away.
 //!
 //! The server's defaults for a role and a database apply to new logins only. A connection that was given
 //! other defaults than the latest one of its pool is retired: closed if it is idle, and otherwise when it
@@ -17,12 +17,11 @@
 //! A pool with more sessions than connections keeps a connection beside the budget, on which texts are
 //! prepared ([`spare`]).
 //!
-//! Where the gate may log in to the server itself, a pool knows with what, and is told when it has fewer connections than
-//! its sessions could use: then it grows without any login ([`growth`]).
+//! Where the gate may log in to the server itself, a pool knows with what, and is told when it has fewer
+//! connections than its sessions could use: then it grows without any login ([`growth`]).
 //!
-//! Locking: every change of a pool's size calls the [`ConnectionsChanged`] hook *with the pools' lock held*, so that
-//! the hook hears the sizes in the order in which they were true. The hook may take the gate's lock; whoever holds the
-//! gate's lock must therefore not call anything here.
+//! Locking: every change of a pool's size calls the [`ConnectionsChanged`] hook *with the pools' lock held*, so
+//! the hook hears the sizes in order. The hook may take the gate's lock: its holder must not call anything here.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -205,8 +204,8 @@ enum Placed {
 }
 
 impl Pools {
-    /// Pools that hold at most `connections` together; at most `waiting_max` logins wait for room. About `changed`,
-    /// see the module's words on locking.
+    /// Pools that hold at most `connections` together; at most `waiting_max` logins wait for room. About
+    /// `changed`, see the module's words on locking.
     pub(crate) fn new(connections: u32, waiting_max: u32, changed: ConnectionsChanged) -> Self {
         let pools = (0..PoolId::COUNT).map(|_| None).collect();
         let state = State {
@@ -233,8 +232,8 @@ impl Pools {
         }
     }
 
-    /// Other bounds from now on, and perhaps a newer generation (an older one comes from somebody who was overtaken).
-    /// Idle connections beyond them are closed; the others go as they are given back.
+    /// Other bounds from now on, and perhaps a newer generation (an older one comes from somebody who was
+    /// overtaken). Idle connections beyond them are closed; the others go as they are given back.
     pub(crate) fn change(&self, connections: u32, spares_max: usize, waiting_max: u32, generation: u64) {
         let mut state = self.state.lock();
         (state.connections, state.spares_max, state.waiting_max) = (connections, spares_max, waiting_max);
@@ -251,8 +250,9 @@ impl Pools {
         self.wants.notify_one();
     }
 
-    /// Registers a living session of `key`, and lets its fresh connection join the pool (or closes it, where the pool
-    /// has its share already). Waits for room until `deadline`, unless `waiting_max` others do already.
+    /// Registers a living session of `key`, and lets its fresh connection join the pool (or closes it, where
+    /// the pool has its share already). Waits for room until `deadline`, unless `waiting_max` others do
+    /// already.
     ///
     /// # Errors
     /// See [`JoinError`]; the connection is closed then.
@@ -276,7 +276,8 @@ impl Pools {
                     error
                 }
             };
-            // A change before the count was raised went unheard, so that the first time there is a second look.
+            // A change before the count was raised went unheard, so that the first time there is a second
+            // look.
             if is_waiting.is_none() {
                 is_waiting = Waiting::new(self);
                 if is_waiting.is_some() {
@@ -353,9 +354,9 @@ impl Pools {
         Some(free)
     }
 
-    /// Closes an idle connection of another pool in favor of `id`, if fairness allows it: always one of a pool without
-    /// sessions; one of a pool with sessions if `id` has none at all, or if it has fewer than its sessions could use
-    /// and the other stays at least as large. Without the last rule, whoever came first would keep all but one.
+    /// Closes an idle connection of another pool in favor of `id`, if fairness allows it: always one of a pool
+    /// without sessions; one of a pool with sessions if `id` has no connection, or fewer than its sessions
+    /// could use while the other stays at least as large. Without that the first pool would keep all but one.
     fn make_room(&self, state: &mut State, id: PoolId) -> bool {
         let Some(victim) = state.victim_for(id) else { return false };
         let Some(pool) = state.pool(victim) else { return false };
@@ -367,8 +368,8 @@ impl Pools {
         true
     }
 
-    /// An idle connection of the pool, checked to be alive. The caller gives it back with [`Pools::put`] or drops it,
-    /// which the pool notices. `None`: there is none, because those that were idle have died or been replaced.
+    /// An idle connection of the pool, checked to be alive. The caller gives it back with [`Pools::put`] or
+    /// drops it, which the pool notices. `None`: none is left, since idle ones died or were replaced.
     pub(crate) fn take(self: &Arc<Self>, id: PoolId) -> Option<Server> {
         loop {
             let mut state = self.state.lock();
@@ -394,8 +395,8 @@ impl Pools {
         self.shrank(&mut state, server.pool, server.generation);
     }
 
-    /// Gives a connection back that was taken: between statements, outside a transaction, all answers read. To be
-    /// called before the gate hears that the request has completed.
+    /// Gives a connection back that was taken: between statements, outside a transaction, all answers read.
+    /// To be called before the gate hears that the request has completed.
     pub(crate) fn put(&self, mut server: Server) {
         // To its end: a turn is over when the connection is there again.
         let mut tenure = server.tenure.take();
@@ -419,7 +420,8 @@ impl Pools {
         self.tell_waiting(&state);
     }
 
-    /// Whether the pool has no connection at all, idle or in use, and only a new login of its key can refill it.
+    /// Whether the pool has no connection at all, idle or in use, and only a new login of its key can refill
+    /// it.
     pub(crate) fn is_lost(&self, id: PoolId) -> bool {
         self.state.lock().pool(id).is_none_or(|pool| pool.size == 0 && pool.credentials.is_none())
     }
@@ -438,8 +440,8 @@ impl Pools {
         }
     }
 
-    /// Looks after the idle connections, so that those which the server has closed leave promptly. To be called
-    /// every second or so.
+    /// Looks after the idle connections, so that those which the server has closed leave promptly. To be
+    /// called every second or so.
     pub(crate) fn maintain(&self) {
         let mut state = self.state.lock();
         for index in 0..state.pools.len() {

@@ -1,8 +1,8 @@
 //! The addresses of the server's name, followed as they change.
 //!
-//! The system doesn't tell how long an answer of its resolver holds, so it is asked again after a time of our own. An
-//! answer is used for that long; if the resolver fails, the last answer goes on being used. An address counts as gone
-//! when two answers in a row lacked it: one short answer is no fail-over.
+//! The system doesn't tell how long an answer of its resolver holds, so it is asked again after a time of
+//! our own. An answer is used for that long; if the resolver fails, the last answer goes on being used. An
+//! address counts as gone when two answers in a row lacked it: one short answer is no fail-over.
 
 use std::fmt;
 use std::future::Future;

@@ -165,7 +165,8 @@ async fn what_two_readers_would_read_differently_is_refused_and_its_connection_e
         assert!(refused, "{vector:?} ended without an answer");
         assert_eq!(asked.load(Ordering::SeqCst), 0, "the service has heard of {vector:?}");
     }
-    // A chunk that isn't one: its request has begun, so that the service may hear of it, but of nothing behind it.
+    // A chunk that isn't one: its request has begun, so that the service may hear of it, but of nothing
+    // behind it.
     for chunk in ["z\r\n", "5\r\nabc\r\n0\r\n\r\n", "ffffffffffffffffff\r\n", "-1\r\n"] {
         let mut client = Client::connect(&site).await;
         client

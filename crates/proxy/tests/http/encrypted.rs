@@ -230,7 +230,8 @@ async fn each_client_is_shown_the_certificate_of_the_name_that_it_asks_for() {
             assert_eq!(connected.is_ok(), number == shown, "{host} {number}: {connected:?}");
         }
     }
-    // Who connects by address asks for no name, and is shown the first; for a name that none is for, this client takes none.
+    // Who connects by address asks for no name, and is shown the first; for a name that none is for, this
+    // client takes none.
     for (number, identity) in identities.iter().enumerate() {
         let connected = connect_to("127.0.0.1", &site, identity, b"http/1.1").await;
         assert_eq!(connected.is_ok(), number == 0, "{number}: {connected:?}");

@@ -1,5 +1,5 @@
-//! Where a message ends (RFC 9112), on either side: what two readers could take differently is refused, or passes in one form
-//! only; and no response is ever taken for that of another request.
+//! Where a message ends (RFC 9112), on either side: what two readers could take differently is refused, or
+//! passes in one form only; and no response is ever taken for that of another request.
 
 use std::convert::Infallible;
 use std::mem;

@@ -98,8 +98,8 @@ async fn a_service_that_says_only_what_comes_before_has_not_answered() {
     site.reaches(0, 0).await;
 }
 
-/// A service that says before each response, in a hint, which path was asked for. Then it waits for a permit, and answers with
-/// that path and so many bytes.
+/// A service that says before each response, in a hint, which path was asked for. Then it waits for a
+/// permit, and answers with that path and so many bytes.
 async fn hinting(go: Arc<Semaphore>, size: usize) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

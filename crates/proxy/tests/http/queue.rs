@@ -195,7 +195,8 @@ async fn who_has_just_connected_is_served_by_a_draining_gate() {
 /// How often a client leaves the queue, to see how long that takes.
 const LEAVING: usize = 200;
 
-/// Looks every 50 µs until nobody waits any more, and tells how long that took. This thread is none of the gate's.
+/// Looks every 50 µs until nobody waits any more, and tells how long that took. This thread is none of the
+/// gate's.
 fn emptied(site: &Site, left: Instant) -> Duration {
     while site.status.snapshot().queued > 0 {
         assert!(left.elapsed() < PATIENCE, "who has left still waits");
@@ -213,8 +214,8 @@ fn print(how: &str, mut took: Vec<Duration>) {
     );
 }
 
-/// The figures depend on the machine and nothing here on them: the service stands still all the while, so that nobody
-/// could leave the queue in any other way.
+/// The figures depend on the machine and nothing here on them: the service stands still all the while, so
+/// that nobody could leave the queue in any other way.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_leaves_the_queue_is_out_of_it_while_the_service_stands_still() {
     let (address, _go) = held().await;
@@ -462,8 +463,8 @@ async fn the_time_for_which_a_service_waits_for_a_body_is_not_its_cost() {
     assert!(learned < lasted - pause / 2, "{learned:?} of {lasted:?}");
 }
 
-/// Sends a body that never ends until nobody takes any more of it, and says how much that was. It takes two looks in a row that see no
-/// progress: within one, all of a loaded machine may have stood still.
+/// Sends a body that never ends until nobody takes any more of it, and says how much that was. It takes two
+/// looks in a row that see no progress: within one, all of a loaded machine may have stood still.
 async fn until_stuck(client: &mut Client) -> usize {
     let (piece, mut sent, mut stuck) = (vec![b'x'; 65_536], 0, 0);
     while sent < ENDLESS && stuck < 2 {

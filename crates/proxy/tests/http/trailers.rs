@@ -1,4 +1,5 @@
-//! Between HTTP/2 and HTTP/1.1 a body passes with its trailers if they are announced, and whole if it has no length.
+//! Between HTTP/2 and HTTP/1.1 a body passes with its trailers if they are announced, and whole if it has
+//! no length.
 
 use std::convert::Infallible;
 

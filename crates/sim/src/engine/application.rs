@@ -13,7 +13,8 @@ impl<O: Observer> Engine<'_, O> {
         }
     }
 
-    /// A request has waited in the application for as long as it may, unless it waits for something else by now.
+    /// A request has waited in the application for as long as it may, unless it waits for something else by
+    /// now.
     pub(super) fn turn_away(&mut self, number: u32) {
         match self.inside.as_ref().and_then(|inside| inside.waits_until(number)) {
             Some(until) if until <= self.now => self.reject(number, Reason::QueueTimeout),

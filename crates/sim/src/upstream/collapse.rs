@@ -1,8 +1,8 @@
 //! How a service loses speed when too much is in flight: its total speed as a function of what is.
 //!
-//! Measured on databases of today (`docs/decisions/laboratory.md`): locks are the real collapse, memory is a
-//! cliff, and many a service doesn't collapse at all. What is in flight is counted by *weight*: a type of weight 3
-//! counts as three requests. Speeds are in requests' work per time, so that 1 is one core.
+//! Measured on databases of today (`docs/decisions/laboratory.md`): locks are the real collapse, memory is
+//! a cliff, and many a service doesn't collapse at all. What is in flight is counted by *weight*: a type of
+//! weight 3 counts as three requests. Speeds are in requests' work per time, so that 1 is one core.
 
 /// How a service that shares its cores collapses.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,8 +16,8 @@ pub enum Collapse {
         /// The part of the speed that is left beyond.
         after: f64,
     },
-    /// Like deadlocks that a time-out dissolves: best up to a few, then worse by the same factor for each more, down to a
-    /// bottom.
+    /// Like deadlocks that a time-out dissolves: best up to a few, then worse by the same factor for each
+    /// more, down to a bottom.
     Deadlocks {
         /// Up to so much weight in flight there are none.
         best: u32,
@@ -26,16 +26,16 @@ pub enum Collapse {
         /// so many times slower.
         factor: f64,
     },
-    /// Types that name a lock run one at a time for each lock, and those that wait for it burn processor time that all
-    /// others lack.
+    /// Types that name a lock run one at a time for each lock, and those that wait for it burn processor
+    /// time that all others lack.
     Locks {
         /// How much each one that waits slows handing the lock over: speed 1 / (1 + handover × waiting).
         handover: f64,
         /// The part of a core that each one that waits burns.
         burn: f64,
     },
-    /// Memory runs out: beyond a limit the service keeps only a part of its speed, and that is not undone by having less
-    /// in flight, or only by having much less.
+    /// Memory runs out: beyond a limit the service keeps only a part of its speed, and that is not undone
+    /// by having less in flight, or only by having much less.
     Memory {
         /// The most weight in flight that memory holds.
         limit: u32,
@@ -44,14 +44,14 @@ pub enum Collapse {
         /// It recovers when less than this is in flight; `None`: never.
         recovers_below: Option<u32>,
     },
-    /// As it was measured: the speed at some weights in flight, straight lines between them, level before the first and
-    /// beyond the last.
+    /// As it was measured: the speed at some weights in flight, straight lines between them, level before
+    /// the first and beyond the last.
     Measured {
         /// Weight in flight, and by what the speed of the cores is then multiplied; in order.
         points: Vec<(u32, f64)>,
     },
-    /// Thrashing with a smooth peak: what more requests gain by keeping cores busy is outweighed, little by little, by what
-    /// they cost. c·(1 − (1 − 1/c)ⁿ) / (1 + (n / half)^power).
+    /// Thrashing with a smooth peak: what more requests gain by keeping cores busy is outweighed, little by
+    /// little, by what they cost. c·(1 − (1 − 1/c)ⁿ) / (1 + (n / half)^power).
     Thrashing {
         /// The weight in flight at which half of the speed is lost.
         half: f64,

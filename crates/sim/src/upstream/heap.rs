@@ -1,7 +1,7 @@
 //! A priority queue from which any member can be taken.
 //!
-//! A binary heap that remembers where each member stands. Members are small numbers (handles); ties go in the order of
-//! coming, so that a run never depends on how the heap happens to lie.
+//! A binary heap that remembers where each member stands. Members are small numbers (handles); ties go in
+//! the order of coming, so that a run never depends on how the heap happens to lie.
 
 const ABSENT: u32 = u32::MAX;
 

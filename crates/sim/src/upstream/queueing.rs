@@ -1,7 +1,8 @@
 //! Servers that each serve one request at a time, and a queue before them.
 //!
-//! All servers run at one speed, so a single clock of work done per server says when each request ends: at the clock's
-//! reading at its start plus its service time. With speed 1 and times in nanoseconds the sums are exact.
+//! All servers run at one speed, so a single clock of work done per server says when each request ends: at
+//! the clock's reading at its start plus its service time. With speed 1 and times in nanoseconds the sums
+//! are exact.
 
 use super::heap::Heap;
 

@@ -1,15 +1,17 @@
 //! Processor sharing: all in flight are served at once, at equal speed.
 //!
-//! In virtual time: a clock shows the work that each one has been given since it began, so a request ends when the clock
-//! shows its reading at the start plus its service time, however the speed changes meanwhile. That makes every event
-//! O(log n). Requests that need a lock run at another speed than the others, so each lock has a clock of its own.
+//! In virtual time: a clock shows the work that each one has been given since it began, so a request ends
+//! when the clock shows its reading at the start plus its service time, however the speed changes
+//! meanwhile. That makes every event O(log n). Requests that need a lock run at another speed than the
+//! others, so each lock has a clock of its own.
 //!
 //! With `n` requests that need no lock and `nₗ` that need lock l, each request that can run gets a share
-//! min(1, c / units) of a core, where units = n + Σ (1 + burn·(nₗ − 1)); those of lock l have together what one gets,
-//! divided by 1 + handover·(nₗ − 1).
+//! min(1, c / units) of a core, where units = n + Σ (1 + burn·(nₗ − 1)); those of lock l have together what
+//! one gets, divided by 1 + handover·(nₗ − 1).
 //!
-//! A service may share its cores among so many at most (limited processor sharing; Nair, Wierman and Zwart, Performance
-//! Evaluation 2010): the others wait inside, in order of arrival, and count in what makes it collapse.
+//! A service may share its cores among so many at most (limited processor sharing; Nair, Wierman and Zwart,
+//! Performance Evaluation 2010): the others wait inside, in order of arrival, and count in what makes it
+//! collapse.
 
 use super::Load;
 use super::collapse::{Collapse, Efficiency};

@@ -1,5 +1,5 @@
-//! The experiment on contention: a flash sale. Types that need one lock are asked for five times as often as it can be
-//! passed on, beside others that don't need it.
+//! The experiment on contention: a flash sale. Types that need one lock are asked for five times as often
+//! as it can be passed on, beside others that don't need it.
 #![allow(dead_code, reason = "each crate that includes this uses its part")]
 
 use admission::{Capacity, Contention, Duration, Event, Given, Instant, Order, Policy, Work};

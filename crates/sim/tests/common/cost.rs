@@ -1,5 +1,5 @@
-//! The experiment on costs: what an estimator makes of each type, while the load goes from 0.3 to 5 times what the
-//! service can do and back.
+//! The experiment on costs: what an estimator makes of each type, while the load goes from 0.3 to 5 times
+//! what the service can do and back.
 #![allow(dead_code, reason = "each crate that includes this uses its part")]
 
 use admission::{Capacity, Cost, Duration, Parallelism, Policy, Snapshot};
@@ -82,7 +82,8 @@ pub(crate) fn scenario(
     }
 }
 
-/// What an estimator made of it: of each tick the estimates over the true means, with how many executions they are of.
+/// What an estimator made of it: of each tick the estimates over the true means, with how many executions
+/// they are of.
 #[derive(Default)]
 pub(crate) struct Watch {
     pub(crate) ticks: Vec<Tick>,

@@ -55,8 +55,8 @@ pub(crate) fn default_gate(long_limit: u32) -> Policy {
     }
 }
 
-/// Poisson arrivals of these types in these shares, at this part of what the service can do; so many requests are
-/// measured after a tenth as many.
+/// Poisson arrivals of these types in these shares, at this part of what the service can do; so many
+/// requests are measured after a tenth as many.
 pub(crate) fn open(
     policy: Policy,
     types: Vec<Kind>,

@@ -1,8 +1,9 @@
-//! The experiment on harm: is the gate as it comes ever worse than no gate, where the service does no worse with more?
+//! The experiment on harm: is the gate as it comes ever worse than no gate, where the service does no worse
+//! with more?
 //!
-//! Processor sharing without a gate is the yardstick; the same arrivals, types and service times meet every policy, so that a
-//! ratio is far less noisy than either mean. Two mixes, 1, 2 and 4 cores, variation within the types from none to a
-//! coefficient of 3, loads from a half to overload.
+//! Processor sharing without a gate is the yardstick; the same arrivals, types and service times meet every
+//! policy, so that a ratio is far less noisy than either mean. Two mixes, 1, 2 and 4 cores, variation
+//! within the types from none to a coefficient of 3, loads from a half to overload.
 #![allow(dead_code, reason = "each crate that includes this uses its part")]
 
 use admission::{
@@ -62,8 +63,9 @@ pub(crate) enum Variant {
     Default(u32),
     /// The same, where the service goes on with what nobody waits for any more.
     DefaultUncanceled(u32),
-    /// What nobody can do: what types cost on average is known beforehand, so many long ones are in flight whatever they vary, and
-    /// short ones need no connection. The best of several such limits is what a rule could reach that knows types only.
+    /// What nobody can do: what types cost on average is known beforehand, so many long ones are in flight
+    /// whatever they vary, and short ones need no connection. The best of several such limits is what a
+    /// rule could reach that knows types only.
     Hindsight(u32),
     /// As many at once as cores, in order of arrival.
     Fifo,

@@ -1,4 +1,5 @@
-//! The experiment on response times: Yaksha's site, a core shared by a shop's pages, and loads beyond what it can do.
+//! The experiment on response times: Yaksha's site, a core shared by a shop's pages, and loads beyond what
+//! it can do.
 #![allow(dead_code, reason = "each crate that includes this uses its part")]
 
 use admission::{
@@ -10,8 +11,9 @@ use sim::{
     Source, Upstream,
 };
 
-/// The pages of TPC-W: what each takes on an idle machine (Gatekeeper, Table 1, in ms), and its percentage of the browsing,
-/// shopping and ordering mixes (TPC-W 1.8, table 5.2.1). Customer Registration asks no database; it gets the least.
+/// The pages of TPC-W: what each takes on an idle machine (Gatekeeper, Table 1, in ms), and its percentage
+/// of the browsing, shopping and ordering mixes (TPC-W 1.8, table 5.2.1). Customer Registration asks no
+/// database; it gets the least.
 const PAGES: [(&str, f64, [f64; 3]); 14] = [
     ("home", 1.83, [29.0, 16.0, 9.12]),
     ("new products", 13.82, [11.0, 5.0, 0.46]),
@@ -29,7 +31,8 @@ const PAGES: [(&str, f64, [f64; 3]); 14] = [
     ("admin confirm", 2476.75, [0.09, 0.09, 0.11]),
 ];
 
-/// So many times as fast as in Table 1, the shopping mix takes 20 ms on average: the 50 requests a second of Yaksha's site.
+/// So many times as fast as in Table 1, the shopping mix takes 20 ms on average: the 50 requests a second
+/// of Yaksha's site.
 const FASTER: f64 = 76.5 / 20.0;
 
 /// The mixes.
@@ -43,7 +46,8 @@ pub(crate) const TARGET: Duration = Duration::from_millis(150);
 /// What 95 % stay below, where that is held.
 pub(crate) const LATE: Duration = Duration::from_millis(500);
 
-/// The loads of the steps, in capacities; each lasts from and to these seconds, with half a capacity in between.
+/// The loads of the steps, in capacities; each lasts from and to these seconds, with half a capacity in
+/// between.
 pub(crate) const STEPS: [(f64, u64, u64); 4] =
     [(1.2, 60, 360), (2.0, 420, 720), (5.0, 780, 1_080), (10.0, 1_140, 1_440)];
 pub(crate) const STEPS_END: u64 = 1_460;
@@ -121,7 +125,8 @@ pub(crate) fn fifo_gate(rejection: Rejection) -> Policy {
     Policy { connections: 20, ..open_door(rejection) }
 }
 
-/// Yaksha's controllers: self-tuned, and designed for so many browsers who think for 0.7 s and wait for the target.
+/// Yaksha's controllers: self-tuned, and designed for so many browsers who think for 0.7 s and wait for the
+/// target.
 pub(crate) fn yaksha() -> Rejection {
     Rejection::Yaksha(YakshaSettings::new(TARGET))
 }
@@ -158,7 +163,8 @@ pub(crate) fn step(seed: u64, policy: Policy, cores: u32, load: f64, at: u64, un
     scenario(seed, policy, cores, vec![(Duration::ZERO, 0.5), (Duration::from_secs(at), load)], until)
 }
 
-/// What `bench bounded-response` plays: ten seconds of half a capacity, then seventy of this load; clients wait for ten.
+/// What `bench bounded-response` plays: ten seconds of half a capacity, then seventy of this load; clients
+/// wait for ten.
 pub(crate) fn bounded_response(seed: u64, rejection: Rejection, load: f64) -> Scenario {
     let patience = Patience { abandoned: Abandoned::RunsOn, ..Patience::of(Duration::from_secs(10)) };
     let mut scenario = step(seed, http_gate(rejection), 1, load, 10, 95);
@@ -168,8 +174,8 @@ pub(crate) fn bounded_response(seed: u64, rejection: Rejection, load: f64) -> Sc
     scenario
 }
 
-/// The same with the browsing mix, on a site of which that takes 20 ms on average (`--mix browsing`): a ninth of the pages is long,
-/// so that the 95th percentile is in their midst.
+/// The same with the browsing mix, on a site of which that takes 20 ms on average (`--mix browsing`): a
+/// ninth of the pages is long, so that the 95th percentile is in their midst.
 pub(crate) fn bounded_response_of_browsers(seed: u64, rejection: Rejection, load: f64) -> Scenario {
     let mut scenario = bounded_response(seed, rejection, load);
     let factor = service_time(SHOPPING) / service_time(BROWSING);
@@ -217,7 +223,8 @@ fn of(seed: u64, policy: Policy, cores: u32, sources: Vec<Source>, seconds: u64)
 /// What was reached between two seconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Reached {
-    /// The mean response time of those that were let in then, in seconds; those that never ended count as until the end.
+    /// The mean response time of those that were let in then, in seconds; those that never ended count as
+    /// until the end.
     pub(crate) response: f64,
     /// The time within which 95 % of them ended.
     pub(crate) p95: f64,

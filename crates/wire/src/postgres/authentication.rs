@@ -1,7 +1,8 @@
-//! The messages of a login that somebody answers instead of passing it on: challenges to a client, answers to a server.
+//! The messages of a login that somebody answers instead of passing it on: challenges to a client, answers
+//! to a server.
 //!
-//! What a server asks is read by [`backend::parse_authentication`](super::backend::parse_authentication); the texts
-//! within SASL messages are [`scram`](super::scram)'s.
+//! What a server asks is read by [`backend::parse_authentication`](super::backend::parse_authentication);
+//! the texts within SASL messages are [`scram`](super::scram)'s.
 
 use bytes::{BufMut, BytesMut};
 

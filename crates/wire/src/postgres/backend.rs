@@ -1,4 +1,5 @@
-//! What a server says: the bodies of the answers that carry state, and writers for the answers a proxy gives itself.
+//! What a server says: the bodies of the answers that carry state, and writers for the answers a proxy
+//! gives itself.
 
 use bytes::{BufMut, BytesMut};
 
@@ -149,8 +150,8 @@ pub fn parse_error(body: &[u8]) -> ErrorFields<'_> {
 /// Reads ParameterStatus: name and value.
 ///
 /// # Errors
-/// If the body isn't two texts, or one isn't UTF-8 (a `search_path` reported in another `client_encoding`): such
-/// a message is to be forwarded untracked, the connection is sound.
+/// If the body isn't two texts, or one isn't UTF-8 (a `search_path` reported in another `client_encoding`):
+/// such a message is to be forwarded untracked, the connection is sound.
 pub fn parse_parameter_status(body: &[u8]) -> Result<(&str, &str), ProtocolError> {
     let mut reader = Reader::new(b'S', body);
     let mut field = |field| {
@@ -296,8 +297,8 @@ fn write_fields(out: &mut BytesMut, tag: u8, error: &Error<'_>) {
     });
 }
 
-/// Appends the ErrorResponse whose body is `body` with the text of its message field replaced by what `replace`
-/// makes of it; all other fields are copied.
+/// Appends the ErrorResponse whose body is `body` with the text of its message field replaced by what
+/// `replace` makes of it; all other fields are copied.
 pub fn rewrite_error_message(body: &[u8], out: &mut BytesMut, replace: impl FnOnce(&[u8]) -> Vec<u8>) {
     let mut replace = Some(replace);
     write::message(out, b'E', |out| {

@@ -1,10 +1,10 @@
 //! Frames: where a message starts and ends, from its first five bytes.
 //!
-//! A message is a type byte, a length word (big endian, counting itself but not the type byte) and a body. The
-//! header alone tells whether the message can be: types that don't exist in a direction are refused, and messages
-//! that are small by nature are bound to be small, so that a peer can't make anybody wait for, or buffer, a
-//! gigabyte of "Sync". Large messages (a query, a row) go up to [`MAX_LENGTH`]; the caller streams those it does
-//! not have to read.
+//! A message is a type byte, a length word (big endian, counting itself but not the type byte) and a body.
+//! The header alone tells whether the message can be: types that don't exist in a direction are refused,
+//! and messages that are small by nature are bound to be small, so that a peer can't make anybody wait for,
+//! or buffer, a gigabyte of "Sync". Large messages (a query, a row) go up to [`MAX_LENGTH`]; the caller
+//! streams those it does not have to read.
 
 use super::{Fault, ProtocolError};
 
@@ -22,8 +22,8 @@ pub const MAX_SERVER_SMALL: u32 = 30_000;
 pub const MAX_SERVER_AUTHENTICATION: u32 = 65_535 + 8;
 /// The largest length word of BackendKeyData: process id and, with protocol 3.2, up to 256 bytes of secret.
 pub const MAX_BACKEND_KEY: u32 = 4 + 4 + 256;
-/// The largest length word of ParameterDescription: a million type identifiers. A statement may be prepared with more
-/// than its count of 16 bits can say, and only fails when values are to be bound to them.
+/// The largest length word of ParameterDescription: a million type identifiers. A statement may be prepared
+/// with more than its count of 16 bits can say, and only fails when values are to be bound to them.
 pub const MAX_PARAMETER_DESCRIPTION: u32 = 4 + 2 + 4 * 1_000_000;
 /// The largest length word of a Copy…Response: 65 535 column formats.
 pub const MAX_COPY_RESPONSE: u32 = 4 + 1 + 2 + 2 * 65_535;

@@ -1,7 +1,7 @@
 //! What a client says: the bodies of its messages, and writers for those that are rewritten.
 //!
-//! Texts are bytes, as the client's encoding made them. Bodies that a proxy never looks into (FunctionCall, copy
-//! data, passwords) are named and left alone.
+//! Texts are bytes, as the client's encoding made them. Bodies that a proxy never looks into (FunctionCall,
+//! copy data, passwords) are named and left alone.
 
 use bytes::{BufMut, BytesMut};
 
@@ -195,7 +195,8 @@ pub fn write_query(out: &mut BytesMut, sql: &[u8]) {
     write::message(out, b'Q', |out| write::text(out, sql));
 }
 
-/// Appends a Parse; `parameter_types` is the count and the identifiers as in [`Message::Parse`] (empty: none).
+/// Appends a Parse; `parameter_types` is the count and the identifiers as in [`Message::Parse`] (empty:
+/// none).
 pub fn write_parse(out: &mut BytesMut, name: &[u8], sql: &[u8], parameter_types: &[u8]) {
     write::message(out, b'P', |out| {
         write::text(out, name);

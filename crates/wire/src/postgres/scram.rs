@@ -7,12 +7,13 @@
 //! server-final   v=SIGNATURE
 //! ```
 //!
-//! Readers borrow from the message and bound every field. The parts that both sides sign (`client-first-bare`,
-//! `server-first`, `client-final-without-proof`) are handed out exactly as they were sent.
+//! Readers borrow from the message and bound every field. The parts that both sides sign
+//! (`client-first-bare`, `server-first`, `client-final-without-proof`) are handed out exactly as they were
+//! sent.
 //!
-//! Source: RFC 5802 section 7, RFC 7677; leniency as in PostgreSQL's `auth-scram.c`: the user name within SCRAM is
-//! ignored (the start-up message has it), extensions behind the known attributes are ignored, `m=` and an
-//! authorization identity are refused.
+//! Source: RFC 5802 section 7, RFC 7677; leniency as in PostgreSQL's `auth-scram.c`: the user name within
+//! SCRAM is ignored (the start-up message has it), extensions behind the known attributes are ignored, `m=`
+//! and an authorization identity are refused.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

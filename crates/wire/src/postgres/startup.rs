@@ -1,8 +1,8 @@
 //! The start of a connection: the messages without a type byte.
 //!
-//! TLS and GSS requests, a cancel request and the start-up message share one form: a length word, a code word,
-//! a body. What can't be any of them is told apart by how to answer it: a port scanner gets a silent close, a
-//! client that speaks another protocol version an ErrorResponse ([`StartupError::is_silent`]).
+//! TLS and GSS requests, a cancel request and the start-up message share one form: a length word, a code
+//! word, a body. What can't be any of them is told apart by how to answer it: a port scanner gets a silent
+//! close, a client that speaks another protocol version an ErrorResponse ([`StartupError::is_silent`]).
 
 use std::collections::HashMap;
 

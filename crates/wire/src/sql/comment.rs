@@ -1,11 +1,12 @@
 //! What an application says about itself in comments: sqlcommenter and marginalia tags.
 //!
-//! sqlcommenter (OpenTelemetry) writes `/*key='value',key='value'*/`, keys and values URL-encoded, a quote within
-//! a value as `\'`; marginalia (Rails up to 7.0) writes `/*key:value,key:value*/`. Libraries put them before or
-//! behind the statement. Only three keys become labels, since others (trace ids above all) differ with every
-//! request: `route`, else `controller` with `action`. A fourth, `gatekeeper_timeout`, is ours: how long the answer is of
-//! use, so that a request that has waited longer is refused and never reaches the server. Of several comments the first that has a key counts.
-//! Optimizer hints (`/*+ … */`) and prose are passed over.
+//! sqlcommenter (OpenTelemetry) writes `/*key='value',key='value'*/`, keys and values URL-encoded, a quote
+//! within a value as `\'`; marginalia (Rails up to 7.0) writes `/*key:value,key:value*/`. Libraries put
+//! them before or behind the statement. Only three keys become labels, since others (trace ids above all)
+//! differ with every request: `route`, else `controller` with `action`. A fourth, `gatekeeper_timeout`, is
+//! ours: how long the answer is of use, so that a request that has waited longer is refused and never
+//! reaches the server. Of several comments the first that has a key counts. Optimizer hints (`/*+ … */`)
+//! and prose are passed over.
 
 use std::time::Duration;
 
@@ -37,8 +38,8 @@ impl Tags {
         self.route.is_none() && self.controller.is_none() && self.action.is_none()
     }
 
-    /// The label for a request's type: the route, else `controller#action` if both are there. At most [`MAX_TAG`]
-    /// bytes.
+    /// The label for a request's type: the route, else `controller#action` if both are there. At most
+    /// [`MAX_TAG`] bytes.
     #[must_use]
     pub fn label(&self) -> Option<String> {
         if let Some(route) = &self.route {

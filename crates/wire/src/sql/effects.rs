@@ -1,8 +1,8 @@
 //! What a statement does to its session that the next session on the same connection must not see.
 //!
-//! A pooled connection is shared between transactions of many sessions. State that outlives a transaction and
-//! can't be replayed elsewhere binds a session to its connection ("pins" it) until the state is gone. The names of
-//! the states are the reasons that users read.
+//! A pooled connection is shared between transactions of many sessions. State that outlives a transaction
+//! and can't be replayed elsewhere binds a session to its connection ("pins" it) until the state is gone.
+//! The names of the states are the reasons that users read.
 
 use std::fmt;
 
@@ -109,8 +109,8 @@ impl Effects {
         self.pins.is_empty() && self.releases.is_empty()
     }
 
-    /// What holds after the statement if `held` did before it. A statement that does both is taken to end with the
-    /// state: a lock too many is a connection too few, a lock overlooked is somebody else's.
+    /// What holds after the statement if `held` did before it. A statement that does both is taken to end
+    /// with the state: a lock too many is a connection too few, a lock overlooked is somebody else's.
     #[must_use]
     pub fn apply(self, held: Pins) -> Pins {
         held.without(self.releases).union(self.pins)

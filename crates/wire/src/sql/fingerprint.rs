@@ -1,23 +1,24 @@
 //! The shape of a statement without any of its values: a readable label and a hash.
 //!
 //! Comments are left out, literals and parameters become `?`, whitespace is single, keywords and unquoted
-//! identifiers are lowercase, and lists are collapsed, so that the same statement with other values, or with more
-//! of them, has the same shape:
+//! identifiers are lowercase, and lists are collapsed, so that the same statement with other values, or
+//! with more of them, has the same shape:
 //!
 //! - `(?, ?, ?)`, the arguments of `IN` and the elements of `ARRAY` become `(...)`, `[...]`;
 //! - the second and later rows of `VALUES` are left out;
 //! - a sign before a number belongs to the number;
 //! - what `SET` assigns, and the names of cursors and savepoints (drivers number them), become `?`.
 //!
-//! How much is asked for does matter for the work: a batch of 1000 rows isn't one of 3. The decade of the longest
-//! `IN` or `ARRAY` list or number of rows is appended from 10 on: `insert into t values (...) ~10^2`.
+//! How much is asked for does matter for the work: a batch of 1000 rows isn't one of 3. The decade of the
+//! longest `IN` or `ARRAY` list or number of rows is appended from 10 on: `insert into t values (...)
+//! ~10^2`.
 //!
-//! **No literal ever leaves**: what the lexer calls a number or a string is never copied, and a text it can't read
-//! is an error, not a guess. Identifiers are copied, as the types' names need them.
+//! **No literal ever leaves**: what the lexer calls a number or a string is never copied, and a text it
+//! can't read is an error, not a guess. Identifiers are copied, as the types' names need them.
 //!
-//! Parameters: [`MAX_TEXT`] bounds the work (a shape shows well before that; the sizes of lists that go on beyond
-//! are extrapolated), [`MAX_LABEL`] the label (the hash covers what it leaves out). When it fails: texts that are
-//! generated with values as identifiers (a table per tenant) have as many shapes as values.
+//! Parameters: [`MAX_TEXT`] bounds the work (a shape shows well before that; the sizes of lists that go on
+//! beyond are extrapolated), [`MAX_LABEL`] the label (the hash covers what it leaves out). When it fails:
+//! texts that are generated with values as identifiers (a table per tenant) have as many shapes as values.
 
 use xxhash_rust::xxh3::xxh3_64;
 

@@ -3,7 +3,8 @@
 /// Declares the enum and its lookup from one list.
 macro_rules! keywords {
     ($($text:literal $name:ident)*) => {
-        /// A word that means something here. PostgreSQL's own list is longer; what isn't asked about isn't listed.
+        /// A word that means something here. PostgreSQL's own list is longer; what isn't asked about isn't
+        /// listed.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub(crate) enum Keyword {
             /// Any other word, a quoted one included.
@@ -22,8 +23,8 @@ const PLACES: usize = 1_024;
 
 /// The keyword that an unquoted word is, whatever its case: the first `len` bytes of `text`.
 ///
-/// Words are looked up as one number by an open hash table that is computed at compile time, since a decision tree
-/// over a hundred words costs a mispredicted branch for most of them.
+/// Words are looked up as one number by an open hash table that is computed at compile time, since a
+/// decision tree over a hundred words costs a mispredicted branch for most of them.
 pub(crate) fn keyword(text: &[u8], len: usize) -> Keyword {
     if len >= LONGEST {
         return Keyword::None;
@@ -45,8 +46,8 @@ pub(crate) fn keyword(text: &[u8], len: usize) -> Keyword {
 
 const LOWER: u128 = u128::from_le_bytes([0x20; 16]);
 
-/// Words consist of letters, digits, `_`, `$` and bytes above 127. This bit lowers the ASCII letters and makes a letter
-/// of nothing else; `_` becomes DEL, which no word contains.
+/// Words consist of letters, digits, `_`, `$` and bytes above 127. This bit lowers the ASCII letters and
+/// makes a letter of nothing else; `_` becomes DEL, which no word contains.
 const fn lowercase(word: u128, len: usize) -> u128 {
     word | (LOWER & ((1 << (8 * len)) - 1))
 }

@@ -1,13 +1,14 @@
 //! Tokens of SQL, on bytes, in linear time: PostgreSQL's here, MySQL's in `lexer/mysql.rs`.
 //!
 //! The rules are those of the server's `scan.l`: quoted identifiers, strings whose backslashes depend on
-//! `standard_conforming_strings`, `E''`, `B''`, `X''`, `N''` and `U&''`, strings continued on another line, dollar
-//! quotes, nested comments, operators that end before a comment. Keywords are compared without case; text is never
-//! copied. What has no end, or a number that runs into a word, is [`Unlexable`]: the server refuses it too, and
-//! guessing could take the inside of a literal for its outside.
+//! `standard_conforming_strings`, `E''`, `B''`, `X''`, `N''` and `U&''`, strings continued on another line,
+//! dollar quotes, nested comments, operators that end before a comment. Keywords are compared without case;
+//! text is never copied. What has no end, or a number that runs into a word, is [`Unlexable`]: the server
+//! refuses it too, and guessing could take the inside of a literal for its outside.
 //!
-//! Every byte is looked at a bounded number of times: the ends of quotes and comments are found by `memchr`, and
-//! nothing is read twice but the whitespace after a string, in search of its continuation on the next line.
+//! Every byte is looked at a bounded number of times: the ends of quotes and comments are found by
+//! `memchr`, and nothing is read twice but the whitespace after a string, in search of its continuation on
+//! the next line.
 
 mod mysql;
 
@@ -17,8 +18,8 @@ use thiserror::Error;
 use super::Dialect;
 use super::keyword::{Keyword, keyword};
 
-/// Bytes of the longest operator that is read as one: the server refuses longer ones, and without a bound a run of
-/// signs, of which each is an operator, would be looked at once per sign.
+/// Bytes of the longest operator that is read as one: the server refuses longer ones, and without a bound a
+/// run of signs, of which each is an operator, would be looked at once per sign.
 const MAX_OPERATOR: usize = 63;
 
 /// A text whose tokens can't be told: something in it has no end, or a number runs into a word.
@@ -229,8 +230,9 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Behind the quote that goes on with a string which was closed before `at`: quotes with only whitespace and
-    /// `--` comments between them, at least one line break among it, are one string, under the first one's rules.
+    /// Behind the quote that goes on with a string which was closed before `at`: quotes with only
+    /// whitespace and `--` comments between them, at least one line break among it, are one string, under
+    /// the first one's rules.
     fn continuation(&self, mut at: usize) -> Option<usize> {
         let mut line_break = false;
         loop {
@@ -288,8 +290,8 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Integers in four bases, decimals and exponents. A word directly behind is an error, as in the server since
-    /// version 15.
+    /// Integers in four bases, decimals and exponents. A word directly behind is an error, as in the server
+    /// since version 15.
     fn number(&mut self) -> Result<TokenKind, Unlexable> {
         let rest = self.rest_from(self.at);
         let radix = matches!(rest, [b'0', b'x' | b'X' | b'o' | b'O' | b'b' | b'B', ..]);
@@ -341,9 +343,9 @@ impl<'a> Lexer<'a> {
         Ok(TokenKind::Comment)
     }
 
-    /// The longest run of operator characters that no comment starts in. A run that ends in signs leaves them out,
-    /// so that `=-1` is an equals sign and a negative number, unless a character in it says that it is one of the
-    /// operators which may end so.
+    /// The longest run of operator characters that no comment starts in. A run that ends in signs leaves
+    /// them out, so that `=-1` is an equals sign and a negative number, unless a character in it says that
+    /// it is one of the operators which may end so.
     fn operator(&mut self) -> TokenKind {
         let rest = self.rest_from(self.at);
         let mut len = 1;

@@ -1,7 +1,8 @@
 //! What is gathered of one statement while its tokens pass: its head, its nesting, its traces.
 //!
-//! The head (the first [`HEAD`] tokens) is kept for the commands that are recognized exactly. Of the rest only the
-//! last few tokens are remembered, which is enough to notice a function's call, `INTO TEMP` or `WITH HOLD`.
+//! The head (the first [`HEAD`] tokens) is kept for the commands that are recognized exactly. Of the rest
+//! only the last few tokens are remembered, which is enough to notice a function's call, `INTO TEMP` or
+//! `WITH HOLD`.
 
 use super::command;
 use super::effects::{Effects, Pins};
@@ -13,8 +14,8 @@ use super::words::Words;
 /// The tokens of a statement that are kept: `START TRANSACTION` with all of its modes once has 13.
 const HEAD: usize = 24;
 
-/// The tokens before the present one that are remembered: a power of two, so that the ring's places follow the
-/// count of tokens even when that wraps.
+/// The tokens before the present one that are remembered: a power of two, so that the ring's places follow
+/// the count of tokens even when that wraps.
 const RING: usize = 4;
 
 const NOTHING: Token = Token { kind: TokenKind::Comment, start: 0, end: 0, keyword: Keyword::None };
@@ -28,7 +29,8 @@ enum Call {
     Writes,
 }
 
-/// Settings whose every change every supported server reports, lowercase: the session's are known, whoever makes them.
+/// Settings whose every change every supported server reports, lowercase: the session's are known, whoever
+/// makes them.
 const REPORTED: [&[u8]; 6] = [
     b"application_name",
     b"client_encoding",
@@ -99,7 +101,8 @@ impl Observer {
         }
     }
 
-    /// Starts over with the statement behind the byte `from`. The head stays; what counts of it is counted anew.
+    /// Starts over with the statement behind the byte `from`. The head stays; what counts of it is counted
+    /// anew.
     pub(super) fn restart(&mut self, from: usize) {
         self.head[0] = NOTHING;
         self.ring = [NOTHING; RING];

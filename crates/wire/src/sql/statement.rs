@@ -1,9 +1,9 @@
 //! The statements of a text: where each ends, which kind it is, and what it does to its session.
 //!
-//! A text is split at semicolons outside of parentheses and of `BEGIN ATOMIC` bodies. Transaction control and
-//! settings are recognized by their whole grammar, since a proxy answers some of them itself: what isn't exactly
-//! such a command is [`Kind::Other`] and the server's to judge. Everything else about a statement is gathered from
-//! its tokens in passing, in constant memory.
+//! A text is split at semicolons outside of parentheses and of `BEGIN ATOMIC` bodies. Transaction control
+//! and settings are recognized by their whole grammar, since a proxy answers some of them itself: what
+//! isn't exactly such a command is [`Kind::Other`] and the server's to judge. Everything else about a
+//! statement is gathered from its tokens in passing, in constant memory.
 
 use std::borrow::Cow;
 
@@ -21,8 +21,8 @@ pub struct Statement<'a> {
     pub kind: Kind<'a>,
     /// What it does to its session, as far as its text says.
     pub effects: Effects,
-    /// It is known to change nothing: no writing keyword, no row locks, no function known to write. A function of
-    /// the user's own may write all the same.
+    /// It is known to change nothing: no writing keyword, no row locks, no function known to write. A
+    /// function of the user's own may write all the same.
     pub reads_only: bool,
     /// It creates something, or may: where the search path names the temporary schema, a temporary object.
     pub creates: bool,
@@ -59,7 +59,8 @@ pub enum CopyDirection {
     Server,
 }
 
-/// What a statement is. Names are folded as the server does: unquoted ones lowercase, quoted ones as they are.
+/// What a statement is. Names are folded as the server does: unquoted ones lowercase, quoted ones as they
+/// are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind<'a> {
     /// Nothing but space, comments and semicolons: the text has no statement at all.
@@ -109,8 +110,8 @@ pub enum Kind<'a> {
     },
     /// `SET` for the session; its tag is `SET`.
     Set {
-        /// The setting: `timezone` for `TIME ZONE`, `client_encoding` for `NAMES`, `search_path` for `SCHEMA`,
-        /// `session characteristics` for all of these.
+        /// The setting: `timezone` for `TIME ZONE`, `client_encoding` for `NAMES`, `search_path` for
+        /// `SCHEMA`, `session characteristics` for all of these.
         name: Cow<'a, [u8]>,
     },
     /// `RESET` of one setting; its tag is `RESET`.
@@ -160,7 +161,8 @@ pub struct Statements<'a> {
     finished: bool,
 }
 
-/// Reads the statements of a PostgreSQL text; `standard_strings` is the session's `standard_conforming_strings`.
+/// Reads the statements of a PostgreSQL text; `standard_strings` is the session's
+/// `standard_conforming_strings`.
 #[must_use]
 pub fn statements(sql: &[u8], standard_strings: bool) -> Statements<'_> {
     let lexer = Lexer::new(sql, Dialect::Postgres { standard_strings });

@@ -232,7 +232,8 @@ proptest! {
     ) {
         let sql: String = pieces.iter().flat_map(|(piece, space)| [piece.as_str(), space]).collect();
         let mut label = String::new();
-        // An error is an answer: a lone `$` may open a quote, and a continued string keeps its first line's rules.
+        // An error is an answer: a lone `$` may open a quote, and a continued string keeps its first line's
+        // rules.
         let _ = fingerprint(sql.as_bytes(), Dialect::Postgres { standard_strings: standard }, &mut label);
         let upper = label.to_uppercase();
         prop_assert!(!upper.contains("SECRET"), "{sql}\n{label}");

@@ -73,8 +73,8 @@ proptest! {
     }
 }
 
-/// Texts that would take a careless reader quadratic time. There is no clock here: at these lengths, time that
-/// grew with the square would keep the test from ever ending.
+/// Texts that would take a careless reader quadratic time. There is no clock here: at these lengths, time
+/// that grew with the square would keep the test from ever ending.
 #[test]
 fn time_grows_with_the_length_only() {
     const LENGTH: usize = 1 << 18;

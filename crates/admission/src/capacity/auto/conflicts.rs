@@ -1,23 +1,25 @@
 //! Requests that the service gave up for others: deadlocks, and transactions that can't be serialized.
 //!
-//! They are the one thing that says by itself that too many are in flight: alone none is given up. But not how many fewer are best,
-//! which is for trials to find; so all that follows of them is where and how it is looked for:
+//! They are the one thing that says by itself that too many are in flight: alone none is given up. But not
+//! how many fewer are best, which is for trials to find; so all that follows of them is where and how it is
+//! looked for:
 //!
-//! * Where they take [`MANY`] of the service's time, the next step down is a far one, once at each bound and after each rest: to one
-//!   alone, or to as many as the service was seen to work on. With three to six in flight as much may be completed by each, since
-//!   somebody always waits for a deadlock to be found, and three times as much by one alone. If nothing is gained by it, the search
-//!   goes on where it was.
+//! * Where they take [`MANY`] of the service's time, the next step down is a far one, once at each bound
+//!   and after each rest: to one alone, or to as many as the service was seen to work on. With three to six
+//!   in flight as much may be completed by each, since somebody always waits for a deadlock to be found,
+//!   and three times as much by one alone. If nothing is gained by it, the search goes on where it was.
 //! * A higher bound under which they do so is not home: nothing is lost by it only if much is gained.
-//! * A stretch is [`TIMES`] as long as one of them takes: PostgreSQL looks for a deadlock after a second, so that in most tenths of a second
-//!   there is none, and two in flight seem to be better than one.
+//! * A stretch is [`TIMES`] as long as one of them takes: PostgreSQL looks for a deadlock after a second,
+//!   so that in most tenths of a second there is none, and two in flight seem to be better than one.
 //! * Where they were many it is looked less often: rests grow by [`RESTS`].
-//! * Where a rule refuses by a response time nobody may ever wait for room: it lets in no more than are served in time, which are few
-//!   because so much is lost. While some are refused ([`REFUSES`] ago at most) and they are many it is as if somebody waited, and the step
-//!   down is one from what is in flight.
+//! * Where a rule refuses by a response time nobody may ever wait for room: it lets in no more than are
+//!   served in time, which are few because so much is lost. While some are refused ([`REFUSES`] ago at
+//!   most) and they are many it is as if somebody waited, and the step down is one from what is in flight.
 //!
-//! One that is rare changes nothing. Which part they take is counted over [`MEMORY`], as a decaying mean that begins with a service
-//! that gave up none, or with what the trial saw that led to the bound: a deadlock of a second is a twelfth of a stretch of 0.6 s
-//! with twenty in flight, and 0.2 % of these 30 s. In a trial, which is shorter, [`SEVERAL`] of them are asked for.
+//! One that is rare changes nothing. Which part they take is counted over [`MEMORY`], as a decaying mean
+//! that begins with a service that gave up none, or with what the trial saw that led to the bound: a
+//! deadlock of a second is a twelfth of a stretch of 0.6 s with twenty in flight, and 0.2 % of these 30 s.
+//! In a trial, which is shorter, [`SEVERAL`] of them are asked for.
 
 use crate::outside::Sample;
 use crate::time::{Duration, Instant};
@@ -117,7 +119,8 @@ struct Lately {
 }
 
 impl Lately {
-    /// As if so many had been in flight for long, and this part of the time been lost. Where that is none, what comes first isn't many.
+    /// As if so many had been in flight for long, and this part of the time been lost. Where that is none,
+    /// what comes first isn't many.
     fn of(now: Instant, in_flight: u32, part: f64) -> Self {
         let spent = f64::from(in_flight) * MEMORY.as_secs_f64();
         Self { lost: Lost { spent, lost: part * spent, conflicts: 0 }, until: now }

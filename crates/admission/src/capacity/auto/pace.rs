@@ -1,8 +1,9 @@
 //! Whether the service completes as many requests as it is used to.
 //!
-//! Two exponential means of the logarithm of completions a second, over stretches of time: a slow one that is usual, and a
-//! fast one that is now. They part when the service's speed changes, or the mix: not why, but that what was found may
-//! not be right any more. They must be apart by [`CHANGED`], and by what the stretches' own spread explains.
+//! Two exponential means of the logarithm of completions a second, over stretches of time: a slow one that
+//! is usual, and a fast one that is now. They part when the service's speed changes, or the mix: not why,
+//! but that what was found may not be right any more. They must be apart by [`CHANGED`], and by what the
+//! stretches' own spread explains.
 
 /// The weight of the newest stretch in what is now …
 const FAST: f64 = 0.3;
@@ -25,7 +26,8 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// A stretch had so many completions a second. Whether that has become another pace; then it starts anew with it.
+    /// A stretch had so many completions a second. Whether that has become another pace; then it starts
+    /// anew with it.
     pub(super) fn has_changed(&mut self, per_second: f64) -> bool {
         let now = libm::log(per_second.max(1e-9));
         self.stretches = self.stretches.saturating_add(1);

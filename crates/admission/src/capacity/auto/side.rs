@@ -6,7 +6,8 @@ use crate::time::{Duration, Instant};
 pub(super) const REST_MIN: Duration = Duration::from_secs(2);
 /// … and at most for so long.
 const REST_MAX: Duration = Duration::from_secs(60);
-/// What a look lost is made up for so many times before the next one in that direction, so that looks lose 2 % …
+/// What a look lost is made up for so many times before the next one in that direction, so that looks lose
+/// 2 % …
 const WORTH: u32 = 50;
 /// … but it rests no longer than this.
 const REST_LONGEST: Duration = Duration::from_secs(300);

@@ -8,11 +8,12 @@ use crate::time::{Duration, Instant};
 const COMPLETIONS: u32 = 32;
 /// … and so many for each that may be in flight, so that what began under another bound is few of them.
 const TURNS: u32 = 3;
-/// It is so long at least: a shorter one is made of the scheduling of processes, and long requests that began within it
-/// don't end in it. At some thousand a second it also makes the noise so small that a few percent are told.
+/// It is so long at least: a shorter one is made of the scheduling of processes, and long requests that
+/// began within it don't end in it. At some thousand a second it also makes the noise so small that a few
+/// percent are told.
 const SHORTEST: Duration = Duration::from_millis(200);
-/// Where only some types are bounded: so long that what the others bring along by chance, and what they had in the queue,
-/// isn't most of it.
+/// Where only some types are bounded: so long that what the others bring along by chance, and what they had
+/// in the queue, isn't most of it.
 const SHORTEST_OF_SOME: Duration = Duration::from_millis(300);
 const LONGEST_OF_SOME: Duration = Duration::from_secs(2);
 /// From here on a few completions are enough …
@@ -49,8 +50,8 @@ struct Tally {
 pub(super) struct Yield {
     /// Work completed in a second.
     pub(super) rate: f64,
-    /// The relative variance that the rate has if each completion comes by chance: an upper bound where the service
-    /// is busy all the time.
+    /// The relative variance that the rate has if each completion comes by chance: an upper bound where the
+    /// service is busy all the time.
     pub(super) noise: f64,
     /// How many completed.
     pub(super) completions: u32,
@@ -99,7 +100,8 @@ impl Stretch {
         self.in_flight += time.as_secs_f64() * f64::from(in_flight);
     }
 
-    /// Whether it ends, with so many that may be in flight. It isn't to be shorter than this, as far as it may be long.
+    /// Whether it ends, with so many that may be in flight. It isn't to be shorter than this, as far as it
+    /// may be long.
     pub(super) fn is_over(&self, now: Instant, most: u32, partly: bool, at_least: Duration) -> bool {
         let elapsed = now.since(self.since);
         let (shortest, longest) =

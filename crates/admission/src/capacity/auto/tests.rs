@@ -17,9 +17,10 @@ fn who_is_at_home_moves_with_it_and_who_is_not_keeps_what_was_found() {
     assert_eq!((auto.most(), auto.found()), (2, 2));
 }
 
-/// A service with 20 requests in flight, of which one is completed in each `every` milliseconds as long as more than
-/// five are, and then 100 a second; while a lower bound holds others up, only `held` of those are. Tells for how long the
-/// first lower bound stayed, in seconds, when five or fewer were found, and what was after three minutes.
+/// A service with 20 requests in flight, of which one is completed in each `every` milliseconds as long as
+/// more than five are, and then 100 a second; while a lower bound holds others up, only `held` of those
+/// are. Tells for how long the first lower bound stayed, in seconds, when five or fewer were found, and
+/// what was after three minutes.
 fn draining(every: u64, held: f64) -> (u64, Option<u64>, u32) {
     let mut auto = Auto::new(20);
     let (mut in_flight, mut owed, mut stayed, mut over, mut found) = (20_u32, 0.0, 0, false, None);
@@ -63,8 +64,9 @@ fn requests_that_wait_for_one_another_may_take_long_to_drain() {
     assert!(after.is_some_and(|after| after <= 15), "{after:?} s");
 }
 
-/// A service that completes `pace` a second of what is in flight, for so many seconds. Of the n-th `given_up` says for how long it was
-/// in flight to be given up for others, if it was. Tells which bounds were tried, one after the other.
+/// A service that completes `pace` a second of what is in flight, for so many seconds. Of the n-th
+/// `given_up` says for how long it was in flight to be given up for others, if it was. Tells which bounds
+/// were tried, one after the other.
 fn drive(
     auto: &mut Auto,
     seconds: u64,
@@ -195,7 +197,8 @@ fn a_far_look_that_gains_nothing_is_a_single_trial() {
     assert_eq!((2..7).map(times).sum::<usize>(), 0, "nothing in between is: {tried:?}");
 }
 
-/// Orders that deadlock over PostgreSQL, for half a minute: the first bound in force that isn't 20, and what is found.
+/// Orders that deadlock over PostgreSQL, for half a minute: the first bound in force that isn't 20, and
+/// what is found.
 fn deadlocking(works_on: u32) -> (u32, u32) {
     let mut auto = Auto::new(20);
     auto.suit(works_on, 1);
@@ -221,7 +224,8 @@ fn where_much_is_given_up_one_alone_is_tried_before_a_few() {
 
 #[test]
 fn the_more_a_look_loses_the_later_is_the_next_one() {
-    // What is beside the best is nearly as good, or a cliff: a look there takes seconds, since so few are completed.
+    // What is beside the best is nearly as good, or a cliff: a look there takes seconds, since so few are
+    // completed.
     let looks = |beside: f64| {
         let pace = |in_flight| if in_flight <= 1 { 400.0 } else { beside };
         drive(&mut at(1), 420, pace, |_| None).len()

@@ -1,13 +1,13 @@
 //! The comparison of another bound with the present one: stretches of the two in alternation, A B A B … A.
 //!
-//! Each B is compared with the mean of the As around it, so that a drift of the service's speed cancels. What is judged is
-//! d = ln(rate of B / rate of A):
+//! Each B is compared with the mean of the As around it, so that a drift of the service's speed cancels.
+//! What is judged is d = ln(rate of B / rate of A):
 //!
-//! * At any time an effect that is large ([`LARGE`]), far beyond chance, and there against each of the neighbors: a service
-//!   that stood still during one of them deceives a mean.
-//! * From four pairs on, by the spread of the pairs themselves (Student's t): the noise that each completion would make
-//!   by itself is far too pessimistic where the service is busy all the time. A gain must exceed that noise once, all the
-//!   same, since the spread is looked at after each pair.
+//! * At any time an effect that is large ([`LARGE`]), far beyond chance, and there against each of the
+//!   neighbors: a service that stood still during one of them deceives a mean.
+//! * From four pairs on, by the spread of the pairs themselves (Student's t): the noise that each
+//!   completion would make by itself is far too pessimistic where the service is busy all the time. A gain
+//!   must exceed that noise once, all the same, since the spread is looked at after each pair.
 //!
 //! It ends undecided after [`PAIRS_MAX`] pairs.
 
@@ -32,7 +32,8 @@ const ERROR_MIN: f64 = 0.002;
 const COMPLETIONS: u32 = 16;
 /// What is so many times as good as two stretches before it ends a collapse.
 pub(super) const RESCUE: f64 = 4.0;
-/// In a collapse something is completed in each stretch, as in one that was at a standstill for a while only nothing is.
+/// In a collapse something is completed in each stretch, as in one that was at a standstill for a while
+/// only nothing is.
 const ALIVE: u32 = 3;
 /// Fewer pairs may lie close together by chance.
 const SPREAD: usize = 4;
@@ -66,11 +67,13 @@ pub(super) struct Parts {
     pub(super) other: f64,
 }
 
-/// A trial of a bound on all types, or on some: what all complete, and beside it what those complete that are bounded.
+/// A trial of a bound on all types, or on some: what all complete, and beside it what those complete that
+/// are bounded.
 ///
-/// What the others complete follows what arrives for them, whose chance hides a change in the few that are bounded. But
-/// who completes more when fewer of it are in flight takes nothing from anybody, so that a gain of its own is a gain. What
-/// its work counts for may become known during the trial, so that the stretches are kept, and judged anew each time.
+/// What the others complete follows what arrives for them, whose chance hides a change in the few that are
+/// bounded. But who completes more when fewer of it are in flight takes nothing from anybody, so that a
+/// gain of its own is a gain. What its work counts for may become known during the trial, so that the
+/// stretches are kept, and judged anew each time.
 #[derive(Debug)]
 pub(super) struct Pairs {
     /// A B A B … A
@@ -85,8 +88,8 @@ impl Pairs {
         Self { stretches: Vec::new(), before }
     }
 
-    /// Whether the first stretch under the other bound ends a collapse, and by which share more is completed then. Under the present
-    /// bound it would begin again, and drain slowly once more.
+    /// Whether the first stretch under the other bound ends a collapse, and by which share more is
+    /// completed then. Under the present bound it would begin again, and drain slowly once more.
     pub(super) fn rescue(&self) -> Option<f64> {
         let [first, other] = &self.stretches[..] else { return None };
         let (first, other) = (first.all, other.all);
@@ -120,8 +123,8 @@ impl Pairs {
         self.stretches.last().map(|yields| yields.all)
     }
 
-    /// What can be said by now of a bound that is lower than the present one, or not; `None`: go on. The work of those
-    /// that are bounded counts for `weight` of what it is said to be.
+    /// What can be said by now of a bound that is lower than the present one, or not; `None`: go on. The
+    /// work of those that are bounded counts for `weight` of what it is said to be.
     pub(super) fn verdict(&self, lower: bool, weight: f64) -> Option<Verdict> {
         let all = self.trial(|yields| Some(yields.weighed(weight)))?;
         let Some(own) = self.trial(|yields| yields.own) else { return all.verdict() };
@@ -178,7 +181,8 @@ pub(super) struct Trial {
     pairs: usize,
     sum: f64,
     squares: f64,
-    /// The same sum, if of the two stretches around each B only the better one is compared with it, or only the worse.
+    /// The same sum, if of the two stretches around each B only the better one is compared with it, or only
+    /// the worse.
     against_better: f64,
     against_worse: f64,
     noise: f64,

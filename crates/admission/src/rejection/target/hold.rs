@@ -9,45 +9,45 @@ use crate::rejection::drain::Drain;
 use crate::time::{Duration, Instant};
 use crate::work::Work;
 
-/// The time constant of the feedback, in seconds: a debt is paid back in it, so that a step has settled within five; much
-/// shorter, and what varies by itself is held down, which leaves the service idle.
+/// The time constant of the feedback, in seconds: a debt is paid back in it, so that a step has settled
+/// within five; much shorter, and what varies by itself is held down, which leaves the service idle.
 const PATIENCE: f64 = 4.0;
-/// The feedback multiplies what the model says by at most this: the credit of a calm time, for the calm seconds and the
-/// busy ones of a load near 1 to make the target together;
+/// The feedback multiplies what the model says by at most this: the credit of a calm time, for the calm
+/// seconds and the busy ones of a load near 1 to make the target together;
 const TRIM_UP: f64 = 6.0;
-/// or divides it by that: enough for a service at a third of its speed until the drain rate has followed, and little to
-/// pay back after a stall.
+/// or divides it by that: enough for a service at a third of its speed until the drain rate has followed,
+/// and little to pay back after a stall.
 const TRIM_DOWN: f64 = 3.0;
-/// The drain rate is of so many completions at least: where a few pages take most of the work (a coefficient of variation
-/// of 4 in the mix) it is within 13 % of the truth,
+/// The drain rate is of so many completions at least: where a few pages take most of the work (a
+/// coefficient of variation of 4 in the mix) it is within 13 % of the truth,
 const REMEMBERED: f64 = 1_000.0;
-/// and of so many seconds. Where the long ones fill the place, the short ones are refused for seconds, and few complete:
-/// a rate that followed would refuse even more. What changes faster is for the feedback.
+/// and of so many seconds. Where the long ones fill the place, the short ones are refused for seconds, and
+/// few complete: a rate that followed would refuse even more. What changes faster is for the feedback.
 const MEMORY: f64 = 10.0;
 /// The mean work is of so many arrivals.
 const MIX: f64 = 1_000.0;
 /// For so long after a refusal the target is what limits; before it, too few late ones are no news.
 const LIMITS: Duration = Duration::from_secs(5);
-/// The p95 is taken for so many means, before anything is known: 1.2 in a queue that is first come first served, 3 for
-/// exponential times.
+/// The p95 is taken for so many means, before anything is known: 1.2 in a queue that is first come first
+/// served, 3 for exponential times.
 const SPREAD: f64 = 2.0;
-/// It may turn out to be so many times as much: where the long ones are as many as may be late, a few of them have to be
-/// in time, for which two or three present are too many,
+/// It may turn out to be so many times as much: where the long ones are as many as may be late, a few of
+/// them have to be in time, for which two or three present are too many,
 const SPREAD_UP: f64 = 8.0;
 /// or this part of it, which is 1: a mean above the p95 would be a few who pay for all.
 const SPREAD_DOWN: f64 = 2.0;
-/// The share of late ones that is held, a twentieth below the 5 % that a p95 allows. Over a minute of 50 answers a second
-/// it varies by 0.2 %, and where few take a time near the target the p95 jumps with it.
+/// The share of late ones that is held, a twentieth below the 5 % that a p95 allows. Over a minute of 50
+/// answers a second it varies by 0.2 %, and where few take a time near the target the p95 jumps with it.
 const LATE: f64 = 0.0475;
-/// How far one late request moves the logarithm of the spread at most. As long as all long ones are late, fewer present
-/// change nothing, and what goes by in such a time is a credit of late ones: less of it with larger steps. With 0.05 the
-/// share over a minute varies by 0.35 %, with 0.4 it swings.
+/// How far one late request moves the logarithm of the spread at most. As long as all long ones are late,
+/// fewer present change nothing, and what goes by in such a time is a credit of late ones: less of it with
+/// larger steps. With 0.05 the share over a minute varies by 0.35 %, with 0.4 it swings.
 const LATE_STEP: f64 = 0.15;
 /// and so far all the answers of a second, for services that are fast.
 const LATE_PACE: f64 = 7.5;
-/// But as long as that many fit into half of the p95, the service may not idle for more than this part of the time by the
-/// model: at 1.2 times what it can do, where as many are long as may be late, a stricter bound would refuse a tenth of the
-/// work for a few of those.
+/// But as long as that many fit into half of the p95, the service may not idle for more than this part of
+/// the time by the model: at 1.2 times what it can do, where as many are long as may be late, a stricter
+/// bound would refuse a tenth of the work for a few of those.
 const IDLE: f64 = 0.1;
 /// The model is asked anew when the offered load or what is asked has changed by this part.
 const STALE: f64 = 0.05;
@@ -139,8 +139,8 @@ impl Hold {
         }
     }
 
-    /// Another target of the same requests, or of others much like them: what was seen of these stays; and if the target is
-    /// the same, what they owe.
+    /// Another target of the same requests, or of others much like them: what was seen of these stays; and
+    /// if the target is the same, what they owe.
     pub(crate) fn with(self, goal: Goal, scope: Scope) -> Self {
         let new = Self::new(goal, scope, self.until);
         if (new.scope, new.mean, new.p95) == (self.scope, self.mean, self.p95) {
@@ -211,8 +211,8 @@ impl Hold {
         self.others_refused = Some(now);
     }
 
-    /// One arrives that is expected to take so much. Whether it may join so many; `dither` is uniform from 0 to 1, so that
-    /// a bound between two numbers is met on average.
+    /// One arrives that is expected to take so much. Whether it may join so many; `dither` is uniform from
+    /// 0 to 1, so that a bound between two numbers is met on average.
     pub(crate) fn admits(&mut self, now: Instant, work: Work, present: u32, dither: f64) -> bool {
         self.seen = (self.seen + 1.0).min(MIX);
         self.usual += (work.as_nanos() as f64 - self.usual) / self.seen;
@@ -268,8 +268,9 @@ impl Hold {
         [mean, p95]
     }
 
-    /// As the target of a group: how many may be present of *all* requests, whose state that is. While refusing its own
-    /// is enough, this is many times what the model says; the nearer its own bound is to one, the nearer it is to that.
+    /// As the target of a group: how many may be present of *all* requests, whose state that is. While
+    /// refusing its own is enough, this is many times what the model says; the nearer its own bound is to
+    /// one, the nearer it is to that.
     pub(crate) fn bound_on_all(&self, now: Instant, all: &Self) -> f64 {
         let (own, rate) = (self.drain.rate(now), all.drain.rate(now));
         if !(own.is_finite() && rate.is_finite()) || self.usual <= 0.0 {

@@ -1,18 +1,18 @@
 //! The model's own answer: how many may be present so that the mean response time is what it should be.
 //!
-//! The service is taken for an M/GI/1 processor-sharing queue, as in Yaksha (section III), but with a bound K on who is
-//! present instead of a probability of admission. With a bound, too, it depends on the mean of the service times alone
-//! (Cohen, "The multiple phase service network with generalized processor sharing", Acta Informatica 12, 1979): it is the
-//! birth-and-death chain M/M/1/K. With ρ = λ E\[X\],
+//! The service is taken for an M/GI/1 processor-sharing queue, as in Yaksha (section III), but with a bound
+//! K on who is present instead of a probability of admission. With a bound, too, it depends on the mean of
+//! the service times alone (Cohen, "The multiple phase service network with generalized processor sharing",
+//! Acta Informatica 12, 1979): it is the birth-and-death chain M/M/1/K. With ρ = λ E\[X\],
 //!
 //! ```text
 //! π₀ = (1 − ρ)/(1 − ρ^(K+1))      L = ρ/(1 − ρ) − (K+1) ρ^(K+1)/(1 − ρ^(K+1))      T/E[X] = L/(1 − π₀)
 //! ```
 //!
-//! and K is where T/E\[X\] is the target's. It is between r = T_ref/E\[X\] (ρ → ∞: as many are present as may be) and 2 r − 1 at
-//! ρ = 1, and without bound below ρ = 1 − 1/r, where all can be let in: Yaksha's p* = (1 − E\[X\]/T_ref)/(λ E\[X\]) is 1 there.
-//! The service idles for π₀ of the time only: 3 % at ρ = 1.2 and r = 7.5, where random refusal idles for 1/r = 13 %
-//! whatever the load.
+//! and K is where T/E\[X\] is the target's. It is between r = T_ref/E\[X\] (ρ → ∞: as many are present as
+//! may be) and 2 r − 1 at ρ = 1, and without bound below ρ = 1 − 1/r, where all can be let in: Yaksha's p*
+//! = (1 − E\[X\]/T_ref)/(λ E\[X\]) is 1 there. The service idles for π₀ of the time only: 3 % at ρ = 1.2
+//! and r = 7.5, where random refusal idles for 1/r = 13 % whatever the load.
 
 /// Where all can be let in, still at most so many times as many as the target's: more is no burst any more.
 const MOST: f64 = 16.0;
@@ -21,7 +21,8 @@ const NEAR: f64 = 1e-3;
 /// Halvings; 2⁻²⁴ of 16 r is nothing.
 const HALVINGS: u32 = 24;
 
-/// How many may be present at this utilization offered, so that a response takes `times` as long as a service.
+/// How many may be present at this utilization offered, so that a response takes `times` as long as a
+/// service.
 pub(crate) fn bound(offered: f64, times: f64) -> f64 {
     let (mut low, mut high) = (1.0, (MOST * times).max(1.0));
     if response(offered, high) <= times {
@@ -38,8 +39,8 @@ pub(crate) fn bound(offered: f64, times: f64) -> f64 {
     low
 }
 
-/// How many have to be allowed so that the service, offered at least what it can do, idles for no more than this part of
-/// the time: π₀ = (ρ − 1)/(ρ^(K+1) − 1).
+/// How many have to be allowed so that the service, offered at least what it can do, idles for no more than
+/// this part of the time: π₀ = (ρ − 1)/(ρ^(K+1) − 1).
 pub(crate) fn busy(offered: f64, idle: f64) -> f64 {
     if offered < 1.0 + NEAR {
         return 1.0 / idle - 1.0;

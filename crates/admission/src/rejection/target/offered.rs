@@ -1,10 +1,12 @@
 //! How many requests arrive in a second, refused ones included: steady, and yet it sees a step at once.
 //!
-//! A steady estimate forgets over the longer of [`MEMORY`] and [`ARRIVALS`] of them. Beside it the time that the last
-//! [`RECENT`] took: where these came [`SURGE`] times as fast, the steady one begins anew from them. The sum of 23 gaps of a
-//! Poisson process is below a third of its mean once in 20 000 times; at ten times the load it takes 24 arrivals.
+//! A steady estimate forgets over the longer of [`MEMORY`] and [`ARRIVALS`] of them. Beside it the time
+//! that the last [`RECENT`] took: where these came [`SURGE`] times as fast, the steady one begins anew from
+//! them. The sum of 23 gaps of a Poisson process is below a third of its mean once in 20 000 times; at ten
+//! times the load it takes 24 arrivals.
 //!
-//! When it fails: requests that come in bunches look like surges, and are bounded as such until the bunch has passed.
+//! When it fails: requests that come in bunches look like surges, and are bounded as such until the bunch
+//! has passed.
 
 use crate::time::Instant;
 

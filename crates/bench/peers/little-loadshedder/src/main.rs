@@ -1,8 +1,10 @@
-//! A reverse proxy that lets in what little-loadshedder says: the peer in Rust that the gate is measured beside.
+//! A reverse proxy that lets in what little-loadshedder says: the peer in Rust that the gate is measured
+//! beside.
 //!
-//! `little-loadshedder-proxy --listen PORT --upstream PORT --target MILLISECONDS --ewma PART`, all on 127.0.0.1. The limiter
-//! has a queue of its own, and holds the mean time that requests spend in queue and service at the target; `ewma` is the weight
-//! of each new response time in its moving average. Who is refused gets 503.
+//! `little-loadshedder-proxy --listen PORT --upstream PORT --target MILLISECONDS --ewma PART`, all on
+//! 127.0.0.1. The limiter has a queue of its own, and holds the mean time that requests spend in queue and
+//! service at the target; `ewma` is the weight of each new response time in its moving average. Who is
+//! refused gets 503.
 
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -80,7 +82,8 @@ async fn serve(options: Options) -> Result<(), String> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, options.listen));
     let listener = TcpListener::bind(address).await.map_err(|error| format!("listening on {address}: {error}"))?;
     loop {
-        // A client that is gone before it is accepted is nobody's loss; nor is one for whom there is no descriptor.
+        // A client that is gone before it is accepted is nobody's loss; nor is one for whom there is no
+        // descriptor.
         let Ok((stream, _)) = listener.accept().await else { continue };
         tokio::spawn(connection(stream, limited.clone(), upstream.clone()));
     }

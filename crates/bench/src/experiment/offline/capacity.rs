@@ -1,9 +1,9 @@
-//! A capacity that is found offline: "we run experiments using several relatively large candidate values, […] then perform
-//! a binary search" (Gatekeeper, WWW 2004, section 3.1).
+//! A capacity that is found offline: "we run experiments using several relatively large candidate values,
+//! […] then perform a binary search" (Gatekeeper, WWW 2004, section 3.1).
 //!
-//! Which one is tried next, and how often, is [`sim::search`]'s to say, as with `gatekeeper calibrate`. Each measurement is
-//! a cell of its own under the most clients of the form, and a line of the results: an interrupted search goes on where it
-//! was, since what comes next follows from what was measured.
+//! Which one is tried next, and how often, is [`sim::search`]'s to say, as with `gatekeeper calibrate`.
+//! Each measurement is a cell of its own under the most clients of the form, and a line of the results: an
+//! interrupted search goes on where it was, since what comes next follows from what was measured.
 
 use std::time::Duration;
 

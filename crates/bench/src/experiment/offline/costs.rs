@@ -1,8 +1,9 @@
-//! Costs that are learned offline: "offline measurements taken in isolation" (Gatekeeper, WWW 2004, section 5.1, Fig. 6).
+//! Costs that are learned offline: "offline measurements taken in isolation" (Gatekeeper, WWW 2004, section
+//! 5.1, Fig. 6).
 //!
-//! A gate with nothing but `state_file` learns from so few clients that hardly two requests meet. What it has written at its
-//! end is a line of the results, and the state file of the variant's gates, anew for each cell. With `cost = "fixed"` they
-//! never correct it.
+//! A gate with nothing but `state_file` learns from so few clients that hardly two requests meet. What it
+//! has written at its end is a line of the results, and the state file of the variant's gates, anew for
+//! each cell. With `cost = "fixed"` they never correct it.
 
 use std::fs;
 use std::path::Path;
@@ -68,7 +69,8 @@ pub(super) async fn find(
     book.write(Line::Costs { variant: variant.to_owned(), document })
 }
 
-/// Has a variant's next gate begin with what was learned beforehand, whatever the one before has written into its file.
+/// Has a variant's next gate begin with what was learned beforehand, whatever the one before has written
+/// into its file.
 pub(super) fn recall(plan: &Plan, variant: &str, results: &Results) -> Result<(), Error> {
     let (Some(file), Some(document)) = (text(plan, variant, STATE_FILE), of(results, variant)) else {
         return Ok(());

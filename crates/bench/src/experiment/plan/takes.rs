@@ -1,4 +1,5 @@
-//! How long a plan takes, as far as is known beforehand: what `bench list` and `bench run` say, and what bounds its forms.
+//! How long a plan takes, as far as is known beforehand: what `bench list` and `bench run` say, and what
+//! bounds its forms.
 
 use std::time::Duration;
 
@@ -9,7 +10,8 @@ use crate::experiment::{busy, offline, schedule};
 
 /// How long starting the server and filling its tables takes, as far as is known beforehand.
 const SET_UP: Duration = Duration::from_secs(5);
-/// How long filling a site takes for each browser that it is filled for, and how long looking at its books does.
+/// How long filling a site takes for each browser that it is filled for, and how long looking at its books
+/// does.
 const FILLING: Duration = Duration::from_millis(50);
 /// How long everything around one cell takes beside its connections.
 const AROUND: Duration = Duration::from_millis(600);
@@ -37,8 +39,8 @@ impl Plan {
         together([self.begins_after(&part, results), together(cells)])
     }
 
-    /// How long everything before the cells takes, and looking at a site's books after them: what is to be found, and isn't
-    /// in the results yet.
+    /// How long everything before the cells takes, and looking at a site's books after them: what is to be
+    /// found, and isn't in the results yet.
     fn begins_after(&self, form: &Form, results: &Results) -> Duration {
         let is_sought =
             |variant: &&String| form.pools.len() > 1 && has_best(variant) && results.pool(variant).is_none();

@@ -1,4 +1,5 @@
-//! What the server is made of, as Table 2 of *Gatekeeper* (WWW 2004): a column for each variant under each load, the paper's beside.
+//! What the server is made of, as Table 2 of *Gatekeeper* (WWW 2004): a column for each variant under each
+//! load, the paper's beside.
 
 use sim::Interval;
 
@@ -8,7 +9,8 @@ use crate::experiment::anatomy::Anatomy;
 use crate::experiment::cell::Measured;
 use crate::table::count;
 
-/// The paper's three columns: the original at its peak (200 clients) and overloaded (300), Gatekeeper at its peak (230).
+/// The paper's three columns: the original at its peak (200 clients) and overloaded (300), Gatekeeper at
+/// its peak (230).
 const PAPER: [&str; 3] = ["paper: original, 200", "paper: original, 300", "paper: Gatekeeper, 230"];
 
 /// A figure of a column.

@@ -1,5 +1,6 @@
-//! Where the time of a page goes: waiting in the gate's queue, being served by the database, and elsewhere, as in figures 11 to 13 of
-//! *Gatekeeper* (WWW 2004), with a page that takes little, one that takes much, and the average.
+//! Where the time of a page goes: waiting in the gate's queue, being served by the database, and elsewhere,
+//! as in figures 11 to 13 of *Gatekeeper* (WWW 2004), with a page that takes little, one that takes much,
+//! and the average.
 
 use std::collections::BTreeMap;
 

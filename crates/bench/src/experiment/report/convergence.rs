@@ -1,4 +1,5 @@
-//! How soon a gate's estimates are where they stay: a table by page, and the estimates over time as multiples of their steady values.
+//! How soon a gate's estimates are where they stay: a table by page, and the estimates over time as
+//! multiples of their steady values.
 
 use sim::plot::{Curve, Mark, Panel, Plot, Scale};
 

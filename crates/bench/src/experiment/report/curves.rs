@@ -74,7 +74,8 @@ fn curve(repetitions: &[&Measured], lasts: usize, width: usize, value: Value) ->
     curve
 }
 
-/// Makes of rates, each for so many seconds and the last for what is left of them, what there was by the end of each.
+/// Makes of rates, each for so many seconds and the last for what is left of them, what there was by the
+/// end of each.
 fn add_up(curve: &mut Curve, lasts: usize, width: usize) {
     let (lasts, width) = (lasts as f64, width as f64);
     let mut sum = 0.0;

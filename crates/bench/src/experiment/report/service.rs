@@ -1,5 +1,5 @@
-//! What each page takes of the database, beside Table 1 of *Gatekeeper* (WWW 2004): the least load is its "no load", the
-//! largest its "high load".
+//! What each page takes of the database, beside Table 1 of *Gatekeeper* (WWW 2004): the least load is its
+//! "no load", the largest its "high load".
 
 use std::collections::BTreeMap;
 
@@ -101,8 +101,8 @@ fn share(part: f64) -> String {
     if percent < 1.0 { format!("{percent:.2} %") } else { format!("{percent:.1} %") }
 }
 
-/// What the paper observes, as figures: how far pages are from one another and how far executions of one page, and what
-/// load does.
+/// What the paper observes, as figures: how far pages are from one another and how far executions of one
+/// page, and what load does.
 fn notes(shown: &Shown, loads: &[Load]) -> Vec<String> {
     let mut notes = vec![
         "Served in: the mean upstream time, from a page's first statement sent to its last answer received, as the gate \

@@ -9,7 +9,8 @@ use crate::experiment::plan::{Load, Show};
 use crate::experiment::results::Line;
 use crate::experiment::tests::plan;
 
-/// What a gate learned of a page: executed twice a second, and an estimate that is right from the third look on.
+/// What a gate learned of a page: executed twice a second, and an estimate that is right from the third
+/// look on.
 fn learned() -> LearnedPage {
     let estimate = |index: u64| if index < 3 { 0.08 } else { 0.02 };
     LearnedPage {

@@ -1,4 +1,5 @@
-//! What there is to tell of a site beside the figures of its cells: its schedule, and what its figures are measured by.
+//! What there is to tell of a site beside the figures of its cells: its schedule, and what its figures are
+//! measured by.
 
 use super::Shown;
 use crate::experiment::results::Line;

@@ -87,7 +87,8 @@ fn a_schedule_is_one_cell_and_each_phase_has_figures() {
     assert_eq!(plan.full.loads().collect::<Vec<_>>(), [Load::Clients(20), Load::Phase(0)]);
     let cells = runner::cells(&plan.short);
     assert_eq!(cells.iter().map(|cell| cell.load).collect::<Vec<_>>(), [Load::Schedule; 2]);
-    // 5 s of setting up and half a second of filling; 10 browsers and a single one for 3 s each; two cells of 20 s with 50 browsers.
+    // 5 s of setting up and half a second of filling; 10 browsers and a single one for 3 s each; two cells
+    // of 20 s with 50 browsers.
     let around = Duration::from_millis(600);
     let found = Duration::from_millis(20 + 3_000) + Duration::from_millis(2 + 3_000) + 2 * around;
     let cells = 2 * (around + Duration::from_millis(100 + 20_000));

@@ -60,15 +60,15 @@ pub(in super::super) struct ShownLine {
     pub(in super::super) discount: i32,
 }
 
-/// Takes copies from the stock; below 10, as often 21 more are bought as are needed (TPC-W buys them once, since
-/// nobody there orders more than the stock).
+/// Takes copies from the stock; below 10, as often 21 more are bought as are needed (TPC-W buys them once,
+/// since nobody there orders more than the stock).
 const TAKE: &str =
     "UPDATE item SET i_stock = i_stock - $1 + 21 * GREATEST(0, (30 - (i_stock - $1)) / 21) WHERE i_id = $2";
 
 /// Places the order of what is in a cart, for a customer (the servlets' `doBuyConfirm`).
 ///
-/// Whatever is locked, an order is placed for exactly what is taken out of the cart: who finds other lines there at the
-/// end than at the beginning has collided with another order or change, and begins anew.
+/// Whatever is locked, an order is placed for exactly what is taken out of the cart: who finds other lines
+/// there at the end than at the beginning has collided with another order or change, and begins anew.
 pub(in super::super) async fn place(
     db: &Session,
     cart: i32,

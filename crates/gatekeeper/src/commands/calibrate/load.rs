@@ -1,7 +1,8 @@
-//! The command that sends requests: started for each measurement, ended after it with all that it has started itself.
+//! The command that sends requests: started for each measurement, ended after it with all that it has
+//! started itself.
 //!
-//! It leads a process group of its own, so that a script's children end with it and a Ctrl-C reaches only us, who set
-//! things right first.
+//! It leads a process group of its own, so that a script's children end with it and a Ctrl-C reaches only
+//! us, who set things right first.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;

@@ -1,4 +1,5 @@
-//! What was measured, as a curve: throughput and requests in flight over the capacity, which is laid out by factors.
+//! What was measured, as a curve: throughput and requests in flight over the capacity, which is laid out by
+//! factors.
 
 use std::path::Path;
 

@@ -1,22 +1,22 @@
 //! What a request would take alone, worked out of what it took among others.
 //!
-//! An upstream time is measured under the load of its moment, and replayed as it is it would be slowed down twice. If the
-//! service shares c cores equally, a request in flight among n advances at the speed min(1, c/n); the trace tells n at
-//! every instant, so that
+//! An upstream time is measured under the load of its moment, and replayed as it is it would be slowed down
+//! twice. If the service shares c cores equally, a request in flight among n advances at the speed min(1,
+//! c/n); the trace tells n at every instant, so that
 //!
 //! ```text
 //! alone = busy share × ∫ min(1, c / n(t)) dt    from its dispatch to its end
 //! ```
 //!
-//! where a request counts in n as far as the service was busy with it (a transaction's client thinks in between), and the busy
-//! share is its upstream time as a part of its time in flight.
+//! where a request counts in n as far as the service was busy with it (a transaction's client thinks in
+//! between), and the busy share is its upstream time as a part of its time in flight.
 //!
-//! **What that assumes.** That the service shares c cores and nothing else. What waits for locks, disks or the network was
-//! slowed down less by n than this takes back: its time alone comes out too short, and a replay without the gate too
-//! favorable. Whether it holds can be seen: of each type the mean of those that ran with a core of their own stands
-//! beside that of those that had to share, and the two must agree. With the recorded policy the replay's waits and response
-//! times agree with the recorded ones almost by construction; that they do says that the gate was simulated right, and
-//! nothing of the service.
+//! **What that assumes.** That the service shares c cores and nothing else. What waits for locks, disks or
+//! the network was slowed down less by n than this takes back: its time alone comes out too short, and a
+//! replay without the gate too favorable. Whether it holds can be seen: of each type the mean of those that
+//! ran with a core of their own stands beside that of those that had to share, and the two must agree. With
+//! the recorded policy the replay's waits and response times agree with the recorded ones almost by
+//! construction; that they do says that the gate was simulated right, and nothing of the service.
 
 use super::recorded::{End, Request};
 

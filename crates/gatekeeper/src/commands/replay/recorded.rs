@@ -108,7 +108,8 @@ impl Recorded {
         reading.done(header, truncated).map_err(|why| Failure::Usage(said(&why)))
     }
 
-    /// How many cores the service has, if the trace tells: where the server was asked for them, they are the limit.
+    /// How many cores the service has, if the trace tells: where the server was asked for them, they are
+    /// the limit.
     pub(super) fn cores(&self, world: &World) -> Option<u32> {
         let gate = world.gates.first()?;
         self.long_limit.filter(|_| gate.long_limit == LongLimit::Auto)

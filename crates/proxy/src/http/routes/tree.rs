@@ -7,8 +7,9 @@ use super::segment::Segment;
 use crate::http::classify::request_type;
 use crate::observe::TypeName;
 
-/// Requests with a word are of a type of their own once so many had it at its place. With fewer, users of a site whose names
-/// are in its paths would be told apart by chance: of a thousand, each as busy as the others, 4 tells 19 apart, 2 ninety.
+/// Requests with a word are of a type of their own once so many had it at its place. With fewer, users of a
+/// site whose names are in its paths would be told apart by chance: of a thousand, each as busy as the
+/// others, 4 tells 19 apart, 2 ninety.
 pub(super) const APART: u32 = 4;
 /// A word is shown once so many requests had it.
 pub(crate) const SEEN: u32 = 50;
@@ -62,7 +63,8 @@ struct Place {
     candidates: HashMap<Box<str>, u32>,
     /// How many of the words are shown.
     shown: usize,
-    /// The place that its requests had before they were told apart: words that the site has there, it has here.
+    /// The place that its requests had before they were told apart: words that the site has there, it has
+    /// here.
     like: Option<u32>,
     /// Too many were told apart that can't be shown.
     is_data: bool,

@@ -1,13 +1,13 @@
 //! `auth_query`: asking the server for a user's secret.
 //!
-//! One connection of the gate's own, opened at need, closed when unused for [`IDLE_MAX`], outside the budget of
-//! `connections`. Its start-up parameters are the same whatever clients send: a `search_path` or `options` of a client
-//! must not choose which functions and operators the query means (CVE-2025-12819). The user's name goes as a parameter
-//! of the extended protocol, never as part of the text. The default query leaves out passwords that are no longer valid
-//! (CVE-2025-2291) and roles that may not log in.
+//! One connection of the gate's own, opened at need, closed when unused for [`IDLE_MAX`], outside the
+//! budget of `connections`. Its start-up parameters are the same whatever clients send: a `search_path` or
+//! `options` of a client must not choose which functions and operators the query means (CVE-2025-12819).
+//! The user's name goes as a parameter of the extended protocol, never as part of the text. The default
+//! query leaves out passwords that are no longer valid (CVE-2025-2291) and roles that may not log in.
 //!
-//! Nothing is remembered: a dropped or changed user is dropped or changed at once. Each login asks once, one after the
-//! other, and at most [`WAITING_MAX`] wait.
+//! Nothing is remembered: a dropped or changed user is dropped or changed at once. Each login asks once,
+//! one after the other, and at most [`WAITING_MAX`] wait.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -8,12 +8,13 @@
 //! signature = HMAC(ServerKey, everything that was said)
 //! ```
 //!
-//! Who verifies knows StoredKey, so that a right proof *gives it ClientKey*: and with that (and ServerKey, to check the
-//! server) it can log in itself wherever the same salt and iterations are stored. This is how the gate logs in as its
-//! clients without any of their passwords. It can't forge anything before the first right proof.
+//! Who verifies knows StoredKey, so that a right proof *gives it ClientKey*: and with that (and ServerKey,
+//! to check the server) it can log in itself wherever the same salt and iterations are stored. This is how
+//! the gate logs in as its clients without any of their passwords. It can't forge anything before the first
+//! right proof.
 //!
-//! Source: RFC 5802 section 3, RFC 7677; PostgreSQL's `auth-scram.c`. Channel binding (`-PLUS`) is offered, and
-//! asked for, exactly where the caller has the data of the TLS channel.
+//! Source: RFC 5802 section 3, RFC 7677; PostgreSQL's `auth-scram.c`. Channel binding (`-PLUS`) is offered,
+//! and asked for, exactly where the caller has the data of the TLS channel.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};

@@ -1,5 +1,5 @@
-//! What is stored of a user's password, in the forms that PostgreSQL and PgBouncer know: a SCRAM secret, an md5 hash, or
-//! the password itself.
+//! What is stored of a user's password, in the forms that PostgreSQL and PgBouncer know: a SCRAM secret, an
+//! md5 hash, or the password itself.
 
 use std::sync::Arc;
 

@@ -13,7 +13,8 @@ use super::words::{Command, Victims};
 use crate::command::Command as ProcessCommand;
 use crate::postgres::{Pooling, Shared};
 
-/// How often a PAUSE looks whether the last transaction has ended. Nothing tells it: that would cost every request.
+/// How often a PAUSE looks whether the last transaction has ended. Nothing tells it: that would cost every
+/// request.
 const PAUSE_LOOK: Duration = Duration::from_millis(10);
 /// The most that a client may say while its command runs.
 const INPUT_MAX: usize = 64 * 1024;
@@ -86,7 +87,8 @@ fn ends() -> Failure {
     Failure::new("57P01", "gatekeeper is shutting down")
 }
 
-/// Holds requests up, and waits until none is in flight. If the client cancels or leaves before that, it is taken back.
+/// Holds requests up, and waits until none is in flight. If the client cancels or leaves before that, it is
+/// taken back.
 async fn pause(
     shared: &Arc<Shared>,
     database: Option<&str>,

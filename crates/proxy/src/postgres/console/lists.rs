@@ -1,5 +1,5 @@
-//! The columns of what SHOW shows: PgBouncer's where the meaning is the same (of version 1.24, by name and order), so
-//! that what reads its console reads ours.
+//! The columns of what SHOW shows: PgBouncer's where the meaning is the same (of version 1.24, by name and
+//! order), so that what reads its console reads ours.
 
 use super::table::{Column, Kind};
 use super::words::List;

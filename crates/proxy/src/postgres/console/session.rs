@@ -5,8 +5,9 @@
 //! extended    P B D E … S ───────────────► 1 2 T D… C …                Z
 //! ```
 //!
-//! In the extended protocol a list is read when it is first described or executed, so that what is described is what
-//! comes; commands that change something are run by Execute only. After an error everything up to the Sync is dropped.
+//! In the extended protocol a list is read when it is first described or executed, so that what is
+//! described is what comes; commands that change something are run by Execute only. After an error
+//! everything up to the Sync is dropped.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -404,7 +405,8 @@ impl Session<'_> {
     }
 }
 
-/// The formats of the results in a Bind, behind its names; `None` if it brings parameters. Lengths have been checked.
+/// The formats of the results in a Bind, behind its names; `None` if it brings parameters. Lengths have
+/// been checked.
 pub(crate) fn result_formats(rest: &[u8]) -> Option<Vec<Format>> {
     let mut rest = rest;
     let mut number = || {

@@ -1,4 +1,5 @@
-//! What SHOW shows, read from the gate, its pools and its roster when it is asked. The columns are in `lists`.
+//! What SHOW shows, read from the gate, its pools and its roster when it is asked. The columns are in
+//! `lists`.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -175,7 +176,8 @@ impl<'a> Look<'a> {
         self.wall - self.now.since(instant)
     }
 
-    /// Idle ones from the pools, the others from who has them. One that changes hands meanwhile may be missed.
+    /// Idle ones from the pools, the others from who has them. One that changes hands meanwhile may be
+    /// missed.
     fn servers(&self) -> Vec<Vec<Cell>> {
         let (address, port) = address_of(&self.shared.settings().upstream);
         let row = |of: (&str, &str), state: &str, id: u64, times: [SystemTime; 2], link: String, pid: u32| {

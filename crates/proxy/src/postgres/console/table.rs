@@ -1,7 +1,7 @@
 //! What a console answers with: rows of typed columns, and their bytes on the wire.
 //!
-//! Two types are enough: text and `int8`. They are those for which PgBouncer's dashboards and every driver have a
-//! conversion, in the text format and in the binary one.
+//! Two types are enough: text and `int8`. They are those for which PgBouncer's dashboards and every driver
+//! have a conversion, in the text format and in the binary one.
 
 use bytes::{BufMut, BytesMut};
 

@@ -1,7 +1,7 @@
 //! What is typed into the console: commands by their words.
 //!
-//! The words are PgBouncer's where the meaning is the same. Around them is what drivers send of their own accord, and
-//! what has no meaning here but must not fail: SET, BEGIN, COMMIT, comments, nothing at all.
+//! The words are PgBouncer's where the meaning is the same. Around them is what drivers send of their own
+//! accord, and what has no meaning here but must not fail: SET, BEGIN, COMMIT, comments, nothing at all.
 
 use std::borrow::Cow;
 

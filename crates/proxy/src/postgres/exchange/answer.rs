@@ -11,10 +11,11 @@ use wire::postgres::frontend;
 use super::{Exchange, Portals, Scope, Step};
 use crate::postgres::book::{Act, Effect};
 
-/// Deadlocks, and transactions that can't be serialized: others in flight are the reason, and the client may just try again.
+/// Deadlocks, and transactions that can't be serialized: others in flight are the reason, and the client
+/// may just try again.
 const CONFLICTS: [&str; 2] = ["40001", "40P01"];
-/// Where a standby server raises the same for what it replays of its primary, and not for others: in versions up to 16, in later ones,
-/// and while it waits for a buffer. (The message is translated.)
+/// Where a standby server raises the same for what it replays of its primary, and not for others: in
+/// versions up to 16, in later ones, and while it waits for a buffer. (The message is translated.)
 const RECOVERY: [&[u8]; 3] =
     [b"ProcessInterrupts", b"ProcessRecoveryConflictInterrupt", b"CheckRecoveryConflictDeadlock"];
 
@@ -246,7 +247,8 @@ impl Exchange {
             scope.server.statements.unnamed = None;
         }
         if skipped_query && self.is_query_alone {
-            // A simple Query behind the replayed BEGIN was skipped with it: nothing but a Sync ends the skipping.
+            // A simple Query behind the replayed BEGIN was skipped with it: nothing but a Sync ends the
+            // skipping.
             frontend::write_sync(server);
             self.steps.push_back(Step::Sync);
             self.batch_open = false;

@@ -13,7 +13,7 @@ use super::{EarlyData, Exchange, Forgotten, PORTALS_MAX, Portal, Scope, Step};
 use crate::postgres::batch::{ends_failed, has_no_values, is_empty};
 use crate::postgres::book::Act;
 use crate::postgres::classify::Analysis;
-use crate::postgres::prepared::{CLIENT_STATEMENTS_MAX, ClientStatements, Prepared, Undo, server_name};
+use crate::postgres::prepared::{CLIENT_STATEMENTS_MAX, Prepared, Undo, server_name};
 use crate::postgres::reject::Refusal;
 use crate::postgres::settings::ServerState;
 use crate::postgres::transaction::Deferred;
@@ -353,7 +353,8 @@ impl Exchange {
         self.steps.push_back(Step::Parse { id, undo: None, client_name, visible: false });
     }
 
-    /// The same on a connection of the session's own, which lacks only transaction control whose Parse was answered here.
+    /// The same on a connection of the session's own, which lacks only transaction control whose Parse was
+    /// answered here.
     fn ensure_control(&mut self, scope: &mut Scope<'_>, name: &[u8], out: &mut BytesMut) {
         let unnamed =
             scope.session.statements.get(b"").filter(|it| name.is_empty() && it.analysis.is_control);
@@ -515,11 +516,13 @@ impl Exchange {
         }
         let statement = scope.bound(portal).cloned();
         let deallocates = |it: &&Arc<Prepared>| scope.session.deallocates(it);
-        if let Some(name) = statement.as_ref().filter(deallocates).and_then(deallocated) {
+        if let Some(name) =
+            statement.as_ref().filter(deallocates).and_then(|it| it.analysis.deallocates.clone())
+        {
             if let Some(portal) = scope.session.portals.known.get_mut(key(portal)) {
                 portal.is_spent = true;
             }
-            let (undo, tag) = deallocate(&mut scope.session.statements, &name);
+            let (undo, tag) = scope.session.statements.deallocate(&name);
             return match undo {
                 Ok(undo) => self.local(|out| backend::write_command_complete(out, tag), undo),
                 Err(refusal) => self.doom(refusal, out),
@@ -546,7 +549,8 @@ impl Exchange {
         self.steps.push_back(Step::Local { answer: answer.freeze(), undo });
     }
 
-    /// Makes the server fail here, so that its transaction fails as the client's does, and answers with `refusal`.
+    /// Makes the server fail here, so that its transaction fails as the client's does, and answers with
+    /// `refusal`.
     pub(super) fn doom(&mut self, refusal: Refusal, out: &mut BytesMut) {
         frontend::write_describe(out, Target::Statement, NO_STATEMENT);
         self.steps.push_back(Step::Doomed(refusal));
@@ -582,21 +586,4 @@ impl Exchange {
 /// A Parse that is the client's, and fails.
 fn fails(client_name: Bytes) -> Step {
     Step::Parse { id: 0, undo: None, client_name, visible: true }
-}
-
-/// Which statement (`None`: all) the text deallocates.
-fn deallocated(statement: &Arc<Prepared>) -> Option<Option<Bytes>> {
-    statement.analysis.deallocates.clone()
-}
-
-/// Forgets a statement at the client's word: what names it, and the command tag. The server's copy serves others.
-pub(crate) fn deallocate(
-    statements: &mut ClientStatements,
-    name: &Option<Bytes>,
-) -> (Result<Option<Undo>, Refusal>, &'static [u8]) {
-    match name {
-        None => (Ok(Some(statements.clear_named())), b"DEALLOCATE ALL"),
-        Some(name) if statements.get(name).is_some() => (Ok(Some(statements.set(name, None))), b"DEALLOCATE"),
-        Some(name) => (Err(Refusal::no_such_statement(name)), b"DEALLOCATE"),
-    }
 }

@@ -1,5 +1,5 @@
-//! Dialogues of an exchange, message by message. A message is written as its type byte and what matters of it, so that a
-//! test reads like a trace.
+//! Dialogues of an exchange, message by message. A message is written as its type byte and what matters of
+//! it, so that a test reads like a trace.
 
 use bytes::{Buf, BytesMut};
 use wire::postgres::backend::{self, Error, Severity, Status};

@@ -28,7 +28,8 @@ fn parts<const N: usize>(mut data: &[u8]) -> [&[u8]; N] {
     })
 }
 
-/// Both sides of a SCRAM exchange with somebody who says anything: nobody is let in who doesn't know the keys.
+/// Both sides of a SCRAM exchange with somebody who says anything: nobody is let in who doesn't know the
+/// keys.
 pub fn scram(data: &[u8]) {
     let Some((choice, rest)) = data.split_first() else { return };
     let channel = (choice & 1 == 1).then_some(&b"channel"[..]);
@@ -141,7 +142,8 @@ pub fn rows(data: &[u8]) {
     assert!(secret.is_empty() || row(&body[..body.len() - 1]).is_err());
 }
 
-/// A client's first SASL message on its way to a server: one that binds to a channel, or could have, isn't overlooked.
+/// A client's first SASL message on its way to a server: one that binds to a channel, or could have, isn't
+/// overlooked.
 pub fn sasl_initial(data: &[u8]) {
     let expects = expects_binding(data);
     let Ok(initial) = parse_sasl_initial(data) else { return };

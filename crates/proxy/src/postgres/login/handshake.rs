@@ -101,8 +101,8 @@ impl Handshake {
         Ok(Self { stream, input, first: None, greeting: Greeting::default(), notices })
     }
 
-    /// The server's next message that isn't just to be noted: what it reports about itself is, and notices are kept
-    /// until the client can understand them (some take none before AuthenticationOk).
+    /// The server's next message that isn't just to be noted: what it reports about itself is, and notices
+    /// are kept until the client can understand them (some take none before AuthenticationOk).
     pub(crate) async fn next(&mut self) -> Result<Message, Refusal> {
         if let Some(message) = self.first.take() {
             return Ok(message);

@@ -1,9 +1,10 @@
-//! The gate logs in to the server itself, in the name of a client that it has authenticated (or of `auth_user`).
+//! The gate logs in to the server itself, in the name of a client that it has authenticated (or of
+//! `auth_user`).
 //!
-//! Whatever the server asks for is answered from what is known: a password answers everything, an md5 hash an md5
-//! challenge, keys that were taken over from a proof a SCRAM challenge with the same salt. The server has to prove itself,
-//! too: who doesn't know the SCRAM secret can't sign. A password in clear text goes only where nobody can listen, unless
-//! `allow_cleartext` says otherwise.
+//! Whatever the server asks for is answered from what is known: a password answers everything, an md5 hash
+//! an md5 challenge, keys that were taken over from a proof a SCRAM challenge with the same salt. The
+//! server has to prove itself, too: who doesn't know the SCRAM secret can't sign. A password in clear text
+//! goes only where nobody can listen, unless `allow_cleartext` says otherwise.
 
 use std::sync::Arc;
 
@@ -31,8 +32,8 @@ pub(crate) enum OpenError {
     Refused(Refusal),
     /// The server's error, to be passed on.
     Said(Message),
-    /// The salt isn't that of the keys: the server stores another secret, or makes a salt up, because there is no such
-    /// user or its password has expired.
+    /// The salt isn't that of the keys: the server stores another secret, or makes a salt up, because there
+    /// is no such user or its password has expired.
     OtherSecret,
 }
 
@@ -174,8 +175,9 @@ fn unbound() -> OpenError {
     Refusal::ServerLogin(why.to_owned()).into()
 }
 
-/// The whole SCRAM exchange, up to the server's signature. Returns whether it was bound to the TLS channel: where both
-/// sides can it is, and else the server hears so, so that nobody in the middle can take its offer away.
+/// The whole SCRAM exchange, up to the server's signature. Returns whether it was bound to the TLS channel:
+/// where both sides can it is, and else the server hears so, so that nobody in the middle can take its
+/// offer away.
 async fn prove(
     server: &mut Handshake,
     offered: &[&str],
@@ -232,8 +234,8 @@ fn sasl(message: &Message) -> Result<Authentication<'_>, OpenError> {
     }
 }
 
-/// The keys of a user's password for a salt, computed beside the threads that others wait for. `None`: there is no
-/// password.
+/// The keys of a user's password for a salt, computed beside the threads that others wait for. `None`:
+/// there is no password.
 pub(crate) async fn derive(user: &Arc<User>, salt: &[u8], iterations: u32) -> Option<Arc<Keys>> {
     if let Some(Secret::Plain(password)) = &user.secret {
         if let Some(keys) = password.known_keys().filter(|keys| keys.fit(salt, iterations)) {

@@ -1,8 +1,8 @@
 //! The first packets of a connection: requests for encryption, a cancel request, or the start-up message.
 //!
-//! TLS begins in one of two ways: after an SSLRequest, or at once ("direct", PostgreSQL 17), told by the first byte. A
-//! client may ask for TLS and for GSSAPI encryption once each, in either order; GSSAPI is always declined, and the
-//! client goes on.
+//! TLS begins in one of two ways: after an SSLRequest, or at once ("direct", PostgreSQL 17), told by the
+//! first byte. A client may ask for TLS and for GSSAPI encryption once each, in either order; GSSAPI is
+//! always declined, and the client goes on.
 
 use std::sync::Arc;
 
@@ -93,8 +93,8 @@ impl<'a> Opening<'a> {
         self.client()?.send(bytes).await.map_err(|_| End::Silent)
     }
 
-    /// Direct TLS: a handshake from the first byte. It must name the protocol, so that nobody can have a browser's or
-    /// another server's client speak to us.
+    /// Direct TLS: a handshake from the first byte. It must name the protocol, so that nobody can have a
+    /// browser's or another server's client speak to us.
     async fn begin_direct(&mut self, acceptor: &Acceptor) -> Result<(), End> {
         let Some(Stream::Tcp(socket)) = &self.client else { return Ok(()) };
         let mut first = [0];
@@ -118,8 +118,9 @@ impl<'a> Opening<'a> {
         }
     }
 
-    /// What came behind a request for encryption, before our answer, was not meant for a connection in the clear, and
-    /// must not be taken for something said within: somebody in the middle may have put it there (CVE-2021-23214).
+    /// What came behind a request for encryption, before our answer, was not meant for a connection in the
+    /// clear, and must not be taken for something said within: somebody in the middle may have put it there
+    /// (CVE-2021-23214).
     fn refuse_what_follows(&self) -> Result<(), End> {
         if self.input.is_empty() { Ok(()) } else { Err(End::Silent) }
     }

@@ -1,10 +1,11 @@
 //! The gate asks the client to prove who it is: SCRAM-SHA-256, md5, or nothing.
 //!
-//! Whether the user exists, has a password, or one that is still valid makes no difference to what the client sees: the
-//! exchange runs to its end with a made-up verifier, and fails as with a wrong password. The reason is in the log.
+//! Whether the user exists, has a password, or one that is still valid makes no difference to what the
+//! client sees: the exchange runs to its end with a made-up verifier, and fails as with a wrong password.
+//! The reason is in the log.
 //!
-//! No place among the logins is held meanwhile, since nothing is asked of the server (but a row of `auth_query`): clients
-//! that never answer hold up nobody.
+//! No place among the logins is held meanwhile, since nothing is asked of the server (but a row of
+//! `auth_query`): clients that never answer hold up nobody.
 
 use std::sync::Arc;
 

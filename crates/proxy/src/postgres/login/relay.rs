@@ -7,10 +7,11 @@
 //!   │                    │◄─ AuthenticationOk … ReadyForQuery ───│
 //! ```
 //!
-//! Nothing secret is stored or logged: the gate forwards what it can't read. The price is a server connection per login.
+//! Nothing secret is stored or logged: the gate forwards what it can't read. The price is a server
+//! connection per login.
 //!
-//! Where it can't work: methods bound to the server's connection (GSS, SSPI, channel binding), and servers that trust
-//! the gate's address: those would trust everybody who reaches the gate ([`probe_trust`]).
+//! Where it can't work: methods bound to the server's connection (GSS, SSPI, channel binding), and servers
+//! that trust the gate's address: those would trust everybody who reaches the gate ([`probe_trust`]).
 
 use bytes::{BufMut, BytesMut};
 use tokio::time::timeout;
@@ -128,8 +129,8 @@ fn verifies_users(settings: &Settings) -> bool {
 /// The server's challenge as the client may hear it, if it differs: SCRAM bound to the server's certificate
 /// (`tls-server-end-point`) can't be relayed to a client that sees another one, or none.
 ///
-/// A gate that shows the server's own certificate passes on everything: what the client binds to is then the same, and
-/// so is, to whoever issued the certificate, the name behind it.
+/// A gate that shows the server's own certificate passes on everything: what the client binds to is then
+/// the same, and so is, to whoever issued the certificate, the name behind it.
 fn without_binding(challenge: &Authentication<'_>, client: &Stream, server: &Stream) -> Option<BytesMut> {
     let Authentication::Sasl { mechanisms } = challenge else { return None };
     if !mechanisms.iter().any(|name| name.ends_with(BOUND)) {
@@ -151,18 +152,20 @@ fn without_binding(challenge: &Authentication<'_>, client: &Stream, server: &Str
     Some(message)
 }
 
-/// Whether the client's first SASL message binds to a channel, or says that it could have: then a server that offers to
-/// bind takes the login for one under attack (RFC 5802, section 6).
+/// Whether the client's first SASL message binds to a channel, or says that it could have: then a server
+/// that offers to bind takes the login for one under attack (RFC 5802, section 6).
 pub(crate) fn expects_binding(initial: &[u8]) -> bool {
     let Some(end) = initial.iter().position(|byte| *byte == 0) else { return false };
     // Behind the mechanism's name and a length: the GS2 header's flag.
     matches!(initial.get(end + 5), Some(b'y' | b'p'))
 }
 
-/// Finds out, before the first client is served, whether the server would let everybody in who reaches the gate.
+/// Finds out, before the first client is served, whether the server would let everybody in who reaches the
+/// gate.
 ///
-/// A made-up user logs in. PostgreSQL authenticates before it looks a role up, so that the first answer tells whether
-/// it asks for anything. A server that can't be asked is no reason not to start: each login is checked again.
+/// A made-up user logs in. PostgreSQL authenticates before it looks a role up, so that the first answer
+/// tells whether it asks for anything. A server that can't be asked is no reason not to start: each login
+/// is checked again.
 ///
 /// # Errors
 /// [`StartError::TrustRelay`].

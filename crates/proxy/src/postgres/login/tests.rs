@@ -1,4 +1,5 @@
-//! Logins byte for byte, against a scripted server on a Unix socket; `real` has those against PostgreSQL itself.
+//! Logins byte for byte, against a scripted server on a Unix socket; `real` has those against PostgreSQL
+//! itself.
 
 mod late;
 mod opening;

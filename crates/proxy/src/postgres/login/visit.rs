@@ -1,8 +1,9 @@
 //! The login of a visitor of the console.
 //!
-//! Who he is the same authority says as for everybody: the gate, where it authenticates clients; otherwise the server, over
-//! a relayed login to a database that it has, whose connection is closed at once. A process of our own user, or of root, that comes by a Unix socket isn't asked.
-//! What he may do is looked up afterwards, so that a stranger doesn't learn who is named.
+//! Who he is the same authority says as for everybody: the gate, where it authenticates clients; otherwise
+//! the server, over a relayed login to a database that it has, whose connection is closed at once. A
+//! process of our own user, or of root, that comes by a Unix socket isn't asked. What he may do is looked
+//! up afterwards, so that a stranger doesn't learn who is named.
 
 use tokio::time::{Instant, timeout_at};
 use wire::postgres::startup::parameter;

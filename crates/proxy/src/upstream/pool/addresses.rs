@@ -1,5 +1,5 @@
-//! Connections to addresses that the server's name no longer has: idle ones are closed, those in use when they are given
-//! back.
+//! Connections to addresses that the server's name no longer has: idle ones are closed, those in use when
+//! they are given back.
 
 use std::net::SocketAddr;
 
@@ -7,8 +7,8 @@ use super::{Pools, State};
 use crate::postgres::server::Server;
 
 impl Pools {
-    /// From now on the server has only these addresses: idle connections to others are closed, and those in use when
-    /// they are given back.
+    /// From now on the server has only these addresses: idle connections to others are closed, and those in
+    /// use when they are given back.
     pub(crate) fn keep_at(&self, addresses: Vec<SocketAddr>) {
         let mut state = self.state.lock();
         state.addresses = Some(addresses);
@@ -45,8 +45,8 @@ impl Pools {
 }
 
 impl State {
-    /// Whether a connection is to an address that the server still has. Those of an earlier generation are to a server
-    /// of another name, or go for another reason.
+    /// Whether a connection is to an address that the server still has. Those of an earlier generation are
+    /// to a server of another name, or go for another reason.
     pub(super) fn may_keep(&self, server: &Server) -> bool {
         match (&self.addresses, server.route.address) {
             (Some(addresses), Some(address)) => {

@@ -1,13 +1,14 @@
 //! Pools that grow by the gate's own logins, and sessions that join without a connection of theirs.
 //!
-//! A pool whose credentials are known wants as many connections as it has sessions, within the same rules as a login
-//! ([`Pools::join`]): room in the budget, or an idle connection of a pool that has more than its share. It is offered as an
-//! [`Opening`], one for each connection, and not again for a while after a failure. So connections that die are replaced
-//! without anybody logging in, and shares move with the sessions.
+//! A pool whose credentials are known wants as many connections as it has sessions, within the same rules
+//! as a login ([`Pools::join`]): room in the budget, or an idle connection of a pool that has more than its
+//! share. It is offered as an [`Opening`], one for each connection, and not again for a while after a
+//! failure. So connections that die are replaced without anybody logging in, and shares move with the
+//! sessions.
 //!
-//! A client that needs no connection of its own must still hear what the server would have told it. That is known from
-//! the latest login that asked for the same ([`Asked`]), for [`TEMPLATE_AGE_MAX`]: older, and the next login asks the
-//! server again, which also finds out whether the role may still connect.
+//! A client that needs no connection of its own must still hear what the server would have told it. That is
+//! known from the latest login that asked for the same ([`Asked`]), for [`TEMPLATE_AGE_MAX`]: older, and
+//! the next login asks the server again, which also finds out whether the role may still connect.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -98,7 +99,8 @@ impl Pool {
 }
 
 impl Lease {
-    /// Remembers with what the gate can fill the session's pool, and what the server told a login that asked for this.
+    /// Remembers with what the gate can fill the session's pool, and what the server told a login that
+    /// asked for this.
     pub(crate) fn remember(&self, credentials: Arc<Credentials>, asked: Asked, reported: Parameters) {
         let mut state = self.pools.state.lock();
         let Some(pool) = state.pool(self.pool) else { return };
@@ -121,8 +123,8 @@ impl Pool {
 }
 
 impl Pools {
-    /// Registers a living session that brings no connection, and says what the server would have told it. `None`: the
-    /// pool has no connection, or it isn't known.
+    /// Registers a living session that brings no connection, and says what the server would have told it.
+    /// `None`: the pool has no connection, or it isn't known.
     pub(crate) fn join_known(
         self: &Arc<Self>,
         key: &PoolKey,
@@ -186,16 +188,16 @@ impl State {
         PoolId::new(u8::try_from(index).ok()?)
     }
 
-    /// Whether a fresh connection of this pool would replace another pool's. One at a time, since the next one may find
-    /// nobody left to take from.
+    /// Whether a fresh connection of this pool would replace another pool's. One at a time, since the next
+    /// one may find nobody left to take from.
     fn may_replace_for(&self, id: PoolId) -> bool {
         let Some(pool) = self.pools[id.index()].as_ref() else { return false };
         pool.opening == 0 && (pool.wants_newer() || self.victim_for(id).is_some())
     }
 }
 
-/// A connection that the gate is to open for a pool. To be ended by [`Opening::add`] or [`Opening::fail`]; one that is
-/// dropped is as if it had never been.
+/// A connection that the gate is to open for a pool. To be ended by [`Opening::add`] or [`Opening::fail`];
+/// one that is dropped is as if it had never been.
 pub(crate) struct Opening {
     pools: Arc<Pools>,
     pool: PoolId,

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-/// Start-up parameters that are tracked per session and set on each server connection as needed, in lower case. They
-/// don't part the pools. (`search_path` isn't reported by servers before PostgreSQL 18, so it does.)
+/// Start-up parameters that are tracked per session and set on each server connection as needed, in lower
+/// case. They don't part the pools. (`search_path` isn't reported by servers before PostgreSQL 18, so it
+/// does.)
 pub(super) const TRACKED: [&str; 7] = [
     "application_name",
     "client_encoding",
@@ -40,8 +41,8 @@ impl PoolKey {
     }
 }
 
-/// The key of a start-up message's parameters. Names of settings don't depend on case; where one is given twice, the
-/// last one counts, as it does in the server.
+/// The key of a start-up message's parameters. Names of settings don't depend on case; where one is given
+/// twice, the last one counts, as it does in the server.
 pub(crate) fn key(parameters: &[(String, String)]) -> PoolKey {
     let mut key = PoolKey { user: String::new(), database: String::new(), parameters: Vec::new() };
     // A start-up packet has room for thousands of them, and comes from anybody.

@@ -264,7 +264,8 @@ async fn a_connection_that_the_server_closed_is_not_handed_out() {
     let mut servers: Vec<_> = std::iter::from_fn(|| world.pools.take(ann.pool())).collect();
     two.write_all(b"E\0\0\0\x0fSFATAL\0C5\0\0").await.unwrap();
     one.shutdown().await.unwrap();
-    // The one that joined last was taken first. The runtime has to see what came before a look without waiting can.
+    // The one that joined last was taken first. The runtime has to see what came before a look without
+    // waiting can.
     for server in &mut servers[1..] {
         let _ = server.stream.readable().await;
     }

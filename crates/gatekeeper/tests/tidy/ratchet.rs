@@ -1,0 +1,171 @@
+//! Rules that some files still break. `offenders.txt` lists what each of them may break, and may only shrink:
+//! `TIDY_WRITE=1 cargo test -p gatekeeper --test tidy` writes it anew when something was cured.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::path::Path;
+
+use regex::Regex;
+
+/// The longest comment line, in columns.
+const COMMENT_COLUMNS: usize = 110;
+/// The longest header of a file, in lines.
+const HEADER_LINES: usize = 25;
+/// In how many files a type may have `impl` blocks of its own.
+const IMPL_FILES: usize = 3;
+/// How many booleans a struct may have.
+const BOOLEANS: usize = 4;
+/// Beginnings of a doc comment that can't be understood without the one before.
+const LEANING: [&str; 10] =
+    ["The same", "But ", "And ", "So many", "So much", "…", "Likewise", "As ", "Who ", "That "];
+/// Endings that make no other noun of a file's name.
+const ENDINGS: [&str; 4] = ["s", "ed", "er", "ing"];
+
+/// What breaks a rule, and how often: by rule, and by a path or a name.
+type Offenders = BTreeMap<(String, String), usize>;
+
+#[test]
+fn what_breaks_the_rules_of_the_ratchet_only_gets_less() {
+    let found = offenders();
+    let list = super::repository().join("crates/gatekeeper/tests/tidy/offenders.txt");
+    if std::env::var_os("TIDY_WRITE").is_some() {
+        let mut text = String::new();
+        for ((rule, what), count) in &found {
+            writeln!(text, "{rule} {count} {what}").expect("a string takes all");
+        }
+        std::fs::write(&list, text).expect("the list is written");
+        return;
+    }
+    let allowed = std::fs::read_to_string(&list).expect("the list is there");
+    let allowed: Offenders = allowed.lines().filter_map(read).collect();
+    let mut problems = String::new();
+    for ((rule, what), count) in &found {
+        let most = allowed.get(&(rule.clone(), what.clone())).copied().unwrap_or(0);
+        if *count > most {
+            writeln!(problems, "{what}: {rule}, {count} times; at most {most}").expect("a string takes all");
+        }
+    }
+    for (rule, what) in allowed.keys().filter(|key| !found.contains_key(*key)) {
+        writeln!(problems, "{what}: {rule} is cured; take it from the list").expect("a string takes all");
+    }
+    assert!(problems.is_empty(), "\n{problems}");
+}
+
+fn read(line: &str) -> Option<((String, String), usize)> {
+    let mut words = line.splitn(3, ' ');
+    let (rule, count, what) = (words.next()?, words.next()?, words.next()?);
+    Some(((rule.to_owned(), what.to_owned()), count.parse().ok()?))
+}
+
+fn offenders() -> Offenders {
+    let paths: Vec<_> = super::sources().into_iter().filter(|path| super::is_rust(path)).collect();
+    let texts: Vec<_> = paths
+        .iter()
+        .map(|path| std::fs::read_to_string(super::repository().join(path)).expect("a source is UTF-8"))
+        .collect();
+    let files: Vec<_> =
+        paths.iter().map(std::path::PathBuf::as_path).zip(texts.iter().map(String::as_str)).collect();
+    let mut found = Offenders::new();
+    let mut note = |rule: &str, what: String, count: usize| {
+        if count > 0 {
+            found.insert((rule.to_owned(), what), count);
+        }
+    };
+    for (path, text) in &files {
+        let name = || path.display().to_string();
+        note("wide-comment", name(), wide_comments(text));
+        note("leaning-comment", name(), leaning_comments(text));
+        let header = text.lines().take_while(|line| line.starts_with("//!")).count();
+        note("long-header", name(), if header > HEADER_LINES { header } else { 0 });
+        for (of, count) in booleans(text) {
+            note("booleans", format!("{}: {of}", path.display()), count);
+        }
+    }
+    for (of, count) in scattered(&files) {
+        note("scattered-impl", of, count);
+    }
+    for member in super::circles::members(&files) {
+        note("import-circle", member, 1);
+    }
+    for path in alike(&paths.iter().map(std::path::PathBuf::as_path).collect()) {
+        note("names-alike", path, 1);
+    }
+    found
+}
+
+fn wide_comments(text: &str) -> usize {
+    let is_wide = |line: &&str| line.trim_start().starts_with("//") && line.chars().count() > COMMENT_COLUMNS;
+    text.lines().filter(is_wide).count()
+}
+
+fn leaning_comments(text: &str) -> usize {
+    let mut before = "";
+    let mut count = 0;
+    for line in text.lines().map(str::trim_start) {
+        let opens = line.starts_with("/// ") && !before.starts_with("///");
+        count += usize::from(opens && LEANING.iter().any(|opening| line[4..].starts_with(opening)));
+        before = line;
+    }
+    count
+}
+
+/// Structs with too many booleans.
+fn booleans(text: &str) -> Vec<(String, usize)> {
+    let block = Regex::new(r"(?s)struct (\w+)[^;{(]*\{(.*?)\n\s*\}").expect("a pattern");
+    let boolean = Regex::new(r":\s*bool\b").expect("a pattern");
+    let counted =
+        block.captures_iter(text).map(|found| (found[1].to_owned(), boolean.find_iter(&found[2]).count()));
+    counted.filter(|(_, count)| *count > BOOLEANS).collect()
+}
+
+/// Types with `impl` blocks in too many files.
+fn scattered(files: &[(&Path, &str)]) -> Vec<(String, usize)> {
+    let block = Regex::new(r"(?m)^impl(?:<[^{]*?>)?\s+([A-Z]\w*)(?:<[^{]*?>)?\s*(?:where[^{]*)?\{")
+        .expect("a pattern");
+    let mut holders: BTreeMap<String, BTreeSet<&Path>> = BTreeMap::new();
+    for (path, text) in files {
+        let name = path.to_string_lossy();
+        let Some((root, _)) = name.split_once("/src/") else { continue };
+        for found in block.captures_iter(text) {
+            holders.entry(format!("{root}: {}", &found[1])).or_default().insert(path);
+        }
+    }
+    holders
+        .into_iter()
+        .map(|(of, paths)| (of, paths.len()))
+        .filter(|(_, count)| *count > IMPL_FILES)
+        .collect()
+}
+
+/// Files and folders whose names differ from a neighbor's by an ending only.
+fn alike(paths: &BTreeSet<&Path>) -> Vec<String> {
+    let stems: BTreeSet<_> = paths.iter().map(|path| path.with_extension("")).collect();
+    let longer = |stem: &&std::path::PathBuf| {
+        let name = stem.to_string_lossy();
+        ENDINGS
+            .iter()
+            .any(|ending| name.strip_suffix(ending).is_some_and(|short| stems.contains(Path::new(short))))
+    };
+    stems.iter().filter(longer).map(|stem| stem.display().to_string()).collect()
+}
+
+#[test]
+fn each_rule_finds_what_breaks_it() {
+    let wide = format!("    // {}\n    let code = {};\n", "x".repeat(COMMENT_COLUMNS), "1 + ".repeat(40));
+    assert_eq!(wide_comments(&wide), 1);
+    assert_eq!(leaning_comments("/// A gate.\n/// The same line goes on.\n\n/// The same for a pool.\n"), 1);
+    let four = "a: bool,\n    b: bool,\n    c: bool,\n    d: bool,\n";
+    let text = format!("struct Few {{\n    {four}}}\n\nstruct Many<T> {{\n    {four}    e: bool,\n}}\n");
+    assert_eq!(booleans(&text), [("Many".to_owned(), 5)]);
+    let files: Vec<_> = ["a", "b", "c", "d"].map(|name| format!("k/src/{name}.rs")).into();
+    let files: Vec<_> = files
+        .iter()
+        .map(|file| (Path::new(file), "impl<T: Ord> Gate<T> {\n}\nimpl Ord for Gate {}\n"))
+        .collect();
+    assert_eq!(scattered(&files), [("k: Gate".to_owned(), 4)]);
+    assert!(scattered(&files[..3]).is_empty());
+    assert_eq!(
+        alike(&[Path::new("a/long.rs"), Path::new("a/longs.rs"), Path::new("b/longs.rs")].into()),
+        ["a/longs"]
+    );
+}

@@ -253,7 +253,7 @@ impl Local<'_> {
                     return refused && self.err(&Refusal::no_such_statement(statement));
                 };
                 // The server compares the counts first, then asks for the transaction, then reads the values.
-                if known.has_no_parameters() && !has_no_values(rest) || frontend::bind_counts(rest).is_err() {
+                if !known.takes(rest) {
                     return refused && self.err(&Refusal::bound_values(statement, rest));
                 }
                 if !known.analysis.is_control || refused && !ends_failed(known) {

@@ -26,7 +26,7 @@ use bytes::{Bytes, BytesMut};
 use lru::LruCache;
 use parking_lot::Mutex;
 use wire::postgres::backend;
-use wire::postgres::frontend::key;
+use wire::postgres::frontend::{self, key};
 
 use super::classify::Analysis;
 use super::described::{Description, Descriptions};
@@ -72,6 +72,14 @@ impl Prepared {
     pub(crate) fn has_no_parameters(&self) -> bool {
         let declares_none = self.parameter_types.iter().all(|byte| *byte == 0);
         self.analysis.is_control || declares_none && !self.sql.contains(&b'$')
+    }
+
+    /// Whether a Bind that ends so has as many values as it takes, for all that the gate can tell.
+    pub(crate) fn takes(&self, rest: &[u8]) -> bool {
+        match frontend::bind_counts(rest) {
+            Ok((formats, values)) => !self.has_no_parameters() || formats <= 1 && values == 0,
+            Err(_) => false,
+        }
     }
 
     /// What PostgreSQL answers to a Describe of it in a failed transaction, for all that the gate can tell:

@@ -386,6 +386,9 @@ impl Exchange {
                 return self.doom(refusal, out);
             }
             self.note_analysis(&statement.analysis);
+            if self.in_failed && !statement.takes(rest) {
+                return self.doom(Refusal::bound_values(name, rest), out);
+            }
         } else if scope.session.shared {
             // Never by the client's word: the name could be one of ours.
             return self.doom(Refusal::no_such_statement(name), out);
@@ -507,18 +510,17 @@ impl Exchange {
 
     fn execute(&mut self, scope: &mut Scope<'_>, portal: &[u8], frame: &[u8], out: &mut BytesMut) {
         let bound = scope.session.portals.known.get(key(portal));
-        if bound.is_some_and(|portal| portal.is_spent) {
-            let refusal = match self.in_failed {
-                true => Refusal::in_failed_transaction(),
-                false => Refusal::spent_portal(portal),
-            };
-            return self.doom(refusal, out);
+        if bound.is_some_and(|portal| portal.is_spent) && !self.in_failed {
+            return self.doom(Refusal::spent_portal(portal), out);
         }
         let statement = scope.bound(portal).cloned();
         let deallocates = |it: &&Arc<Prepared>| scope.session.deallocates(it);
         if let Some(name) =
             statement.as_ref().filter(deallocates).and_then(|it| it.analysis.deallocates.clone())
         {
+            if self.in_failed {
+                return self.doom(Refusal::in_failed_transaction(), out);
+            }
             if let Some(portal) = scope.session.portals.known.get_mut(key(portal)) {
                 portal.is_spent = true;
             }

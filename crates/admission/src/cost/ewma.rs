@@ -2,9 +2,8 @@
 //!
 //! While few are known it is the plain mean (weight 1/n until that falls below `a`), so that the first
 //! sample has no more say than the others. A weight `a` remembers about as much as a window of 2/a − 1:
-//! 0.06 is the moving average's
-//! 32. It follows a steady drift with less lag than the window's mean, and never forgets an outlier all at
-//!     once.
+//! 0.06 is the weight of a moving average over 32. It follows a steady drift with less lag than the window's
+//! mean, and never forgets an outlier all at once.
 
 /// A mean with exponentially falling weights.
 #[derive(Debug)]

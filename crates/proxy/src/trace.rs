@@ -2,9 +2,9 @@
 //! laboratory.
 //!
 //! ```text
-//! file    = "GKTRACE" version(1 byte) block*          the first block holds the header, as JSON block   =
-//! length(u32) checksum(u32) payload          little-endian; the checksum is XXH3 of the payload payload =
-//! item*                                      of the others; times and tickets relative to the item before
+//! file    = "GKTRACE" version(1 byte) block*          the first block holds the header, as JSON
+//! block   = length(u32) checksum(u32) payload          little-endian; the checksum is XXH3 of the payload
+//! payload = item*                                      of the others; times and tickets relative to the item before
 //! item    = tag(1 byte) field*                         fields are LEB128 numbers; signed ones in zigzag
 //! ```
 //!

@@ -40,8 +40,8 @@
 //! println!("reads took {:.1} ms", run.summary.types[0].response.mean * 1e3);
 //! assert!(run.summary.types[0].response.mean < 0.01);
 //!
-//! // The same arrivals and service times without a gate. let ungated = Scenario { policy: Policy {
-//! connections: u32::MAX, long_limit: None, ..scenario.policy.clone() }, ..scenario };
+//! // The same arrivals and service times without a gate.
+//! let ungated = Scenario { policy: Policy { connections: u32::MAX, long_limit: None, ..scenario.policy.clone() }, ..scenario };
 //! assert_eq!(sim::run(&ungated)?.rows.len(), run.rows.len());
 //! # Ok::<(), sim::Error>(())
 //! ```

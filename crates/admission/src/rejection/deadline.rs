@@ -7,8 +7,7 @@
 //! its deadline:
 //!
 //! ```text
-//! (those certainly ahead / drain rate + its own expected upstream time) · 0.8 > what is left until the
-//! deadline
+//! (those certainly ahead / drain rate + its own expected upstream time) · 0.8 > what is left until the deadline
 //! ```
 //!
 //! Certainly ahead are, first come first served, all in its line; under another order those of its own

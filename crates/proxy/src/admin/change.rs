@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! curl --unix-socket /run/gatekeeper/admin.sock http://gatekeeper/gates/shop
-//! {"gate":"shop","capacity":"none"} curl --unix-socket /run/gatekeeper/admin.sock -X PATCH -d
-//! '{"capacity":"20s"}' http://gatekeeper/gates/shop {"gate":"shop","capacity":"20s"}
+//! {"gate":"shop","capacity":"none"}
+//! curl --unix-socket /run/gatekeeper/admin.sock -X PATCH -d '{"capacity":"20s"}' http://gatekeeper/gates/shop
+//! {"gate":"shop","capacity":"20s"}
 //! ```
 //!
 //! What is changed so holds at once and is kept nowhere: a reload or a restart brings back what the

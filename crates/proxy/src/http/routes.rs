@@ -10,8 +10,9 @@
 //!   same label.
 //!
 //! ```text
-//! GET /orders/1234/items      GET /orders/*/items GET /users/ann/settings     GET /users/*/settings
-//! (unless 50 requests are ann's, and one in 256 of all users') GET /img/9f86d081884c.png   GET /img/*.png
+//! GET /orders/1234/items      GET /orders/*/items
+//! GET /users/ann/settings     GET /users/*/settings      (unless 50 requests are ann's, and one in 256 of all users')
+//! GET /img/9f86d081884c.png   GET /img/*.png
 //! ```
 //!
 //! **Bounds.** A place counts the frequent ones among its segments by the method of Misra and Gries

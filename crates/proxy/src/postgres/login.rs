@@ -6,10 +6,12 @@
 //!
 //! ```text
 //! client                gate                                   server
-//!   │ StartupMessage ───►│                                       │ │◄──── SCRAM, md5 ──►│ who is it?
-//!   │ │                    │ the pool has connections, and it is known what the server tells such a login:
-//!   no more to do │                    │ otherwise: a place among the logins   │ │                    │
-//!   fresh connection, login ─────────────►│ │                    │ the connection joins its pool         │
+//!   │ StartupMessage ───►│                                       │
+//!   │◄──── SCRAM, md5 ──►│ who is it?                            │
+//!   │                    │ the pool has connections, and it is known what the server tells such a login: no more to do
+//!   │                    │ otherwise: a place among the logins   │
+//!   │                    │ fresh connection, login ─────────────►│
+//!   │                    │ the connection joins its pool         │
 //!   │◄─ AuthenticationOk, settings, a key of our own, ReadyForQuery
 //! ```
 //!

@@ -55,7 +55,7 @@ const PAPER: f64 = 1.0 - MEAN_WORK / TARGET;
 /// How the experiment is run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Who stands before the origin, one after another.
+    /// The variants that stand before the origin, one after another.
     pub variants: Vec<Variant>,
     /// The loads of the steps, in capacities.
     pub loads: &'static [f64],
@@ -84,9 +84,9 @@ impl Options {
 pub enum Promise {
     /// Nothing.
     None,
-    /// That the mean is the target.
+    /// The mean response time is the target.
     Mean,
-    /// That the 95th percentile is this, in seconds.
+    /// The 95th percentile of the response times is this value, in seconds.
     P95(f64),
 }
 
@@ -160,9 +160,9 @@ pub struct Step {
     pub lost: f64,
     /// Mean response time of those that were answered, or weren't within their patience; in seconds.
     pub mean: f64,
-    /// The same, of the first seconds of the step, before it has settled.
+    /// Mean response time in the first seconds of the step, before it has settled; in seconds.
     pub mean_before: f64,
-    /// Their 95th percentile, in seconds.
+    /// 95th percentile of the response times in `mean`, in seconds.
     pub p95: f64,
     /// Work that was answered in time once settled, in processors.
     pub work: f64,
@@ -172,7 +172,7 @@ pub struct Step {
     pub settle: Option<f64>,
     /// Seconds since the beginning of the calm, mean response time from there on.
     pub curve: Vec<(f64, f64)>,
-    /// The same, work that was answered, in processors.
+    /// Seconds since the beginning of the calm, and the work that was answered from there on, in processors.
     pub worked: Vec<(f64, f64)>,
 }
 

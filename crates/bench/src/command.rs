@@ -56,8 +56,8 @@ pub(crate) struct RunArguments {
     /// At most so many repetitions; the same command without it goes on with the rest
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     repetitions: Option<u32>,
-    /// So much of a processor that the server has, as 0.33: for loads that a client on one processor can't
-    /// offer to a whole one
+    /// Limit the server to this part of a processor, such as 0.33. A client on one processor can't overload a
+    /// server that has a whole one
     #[arg(long, value_parser = part_of_a_processor)]
     processors: Option<f64>,
     /// Go on with what another plan or another gatekeeper has measured

@@ -53,10 +53,10 @@ impl Gatekeeper {
         Self::start_pinned(upstream, keys, None)
     }
 
-    /// The same on a processor, if one is named.
+    /// Starts a gatekeeper before a PostgreSQL server, with these keys, on a processor if one is named.
     ///
     /// # Errors
-    /// As [`Gatekeeper::start`].
+    /// See [`Gatekeeper::start`].
     pub fn start_pinned(upstream: u16, keys: &[(String, String)], cpu: Option<usize>) -> Result<Self, Error> {
         Self::start_gate("postgres", upstream, keys, cpu)
     }

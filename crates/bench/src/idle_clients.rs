@@ -148,7 +148,7 @@ enum Way {
     Encrypted(Target, Trust),
 }
 
-/// So many clients, a few logging in at a time.
+/// Connects a number of clients, of which a few log in at a time.
 async fn connect_all(way: &Way, count: usize) -> Result<Vec<Client>, Error> {
     let mut lanes = tokio::task::JoinSet::new();
     for lane in 0..LOGINS {

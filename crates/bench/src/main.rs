@@ -36,7 +36,7 @@ enum Experiment {
         #[arg(long, default_value = "target/demo")]
         output: PathBuf,
     },
-    /// The same flash sale, as long as you like
+    /// The demo's flash sale, for as long as you like
     FlashSale(FlashSaleArguments),
     /// Forty reports of 10 s at once before a gate that knows nothing: how long does a SELECT 1 wait?
     Reports,
@@ -70,8 +70,8 @@ enum OverHttp {
     HttpCost(HttpCostArguments),
     /// Response times held on a real site whose load steps to several times what it can do
     BoundedResponse(BoundedResponseArguments),
-    /// The same origin overloaded through the gate, HAProxy, nginx and libraries with adaptive limits, each
-    /// peer at its best
+    /// One origin overloaded through the gate, HAProxy, nginx and libraries with adaptive limits, each peer
+    /// at its best
     Peers(PeersArguments),
     /// Short requests first on a real site that is busy: mean response times against FIFO
     ShortestFirst(ShortestFirstArguments),
@@ -307,8 +307,8 @@ struct FlashSaleArguments {
 
 /// Connections of an application of twenty processes with thirty each.
 const CONNECTIONS: usize = 600;
-/// The same to a gate: enough that its queue, not the application's, holds who waits. To PostgreSQL itself
-/// this would be as many processes.
+/// Connections of an application to a gate. They are so many that requests wait in the gate's queue, not in
+/// the application's. Connections to PostgreSQL itself would need as many processes.
 const GATE_CONNECTIONS: usize = 1_000;
 /// How long requests arrive in each turn of the demonstration; short, so that both placements fit into 150
 /// seconds.
@@ -318,9 +318,9 @@ const DEMO_WINDOW: Duration = Duration::from_secs(4);
 const DEMO_TIMEOUT: Duration = DEMO_WINDOW;
 /// Rounds of the demonstration.
 const DEMO_ROUNDS: usize = 3;
-/// The demonstration's calm before the step, in front of the application servers …
+/// The demonstration's calm before the step, in front of the application servers.
 const DEMO_CALM: Duration = Duration::from_secs(4);
-/// … and its step, of which the second half counts.
+/// The demonstration's step, in front of the application servers. Its second half counts.
 const DEMO_STEP: Duration = Duration::from_secs(18);
 
 impl FlashSaleArguments {

@@ -69,7 +69,7 @@ pub struct Options {
 /// One load.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Offered {
-    /// As a multiple of what it can do.
+    /// The load as a multiple of what the gate can do.
     pub load: f64,
     /// What it can do: answers a second just before, in a closed loop with its part of a processor.
     pub capacity: f64,

@@ -58,7 +58,7 @@ const TRIED_SEED: u64 = 1 << 32;
 /// How the experiment is run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Who stands before the origin, one after another.
+    /// The variants that stand before the origin, one after another.
     pub variants: Vec<Variant>,
     /// Rounds; every variant has one turn at every load in each.
     pub rounds: usize,

@@ -58,7 +58,7 @@ pub struct PrivateServer {
 pub enum Stop {
     /// Sessions are ended, transactions rolled back, everything is written.
     Fast,
-    /// As if it had crashed: the next start recovers from the log.
+    /// The server stops as if it had crashed: the next start recovers from the log.
     Immediate,
 }
 

@@ -228,7 +228,7 @@ impl Section {
         (!differences.is_empty()).then(|| percentile(&differences, 0.5))
     }
 
-    /// The same of each round.
+    /// How much more a variant's 99th percentile is than the direct one's in each round, in seconds.
     fn added_p99s(&self, variant: usize) -> impl Iterator<Item = f64> {
         self.half[variant].iter().zip(&self.half[0]).map(|(ours, direct)| ours.p99 - direct.p99)
     }

@@ -23,12 +23,12 @@ use crate::table::{Figures, count};
 
 /// Responses over HTTP, in bytes: one that fits into a buffer and one that doesn't.
 const SIZES: [usize; 2] = [1_024, 102_400];
-/// Clients that the gate lets in at once …
+/// Clients that the gate lets in all at once.
 const FEW: usize = 64;
-/// … and more than that, so that some wait.
+/// Clients that the gate doesn't let in all at once, so that some wait.
 const MANY: usize = 300;
-/// What the gate lets in of these; it has a target that it needn't refuse anybody for, however slow the
-/// machine.
+/// How many of the [`MANY`] clients the gate lets in at once. Its target is one for which it needn't refuse
+/// anybody, however slow the machine.
 const LET_IN: &str = "100";
 /// pgbench's clients; a gate for PostgreSQL has 20 connections unless it is told otherwise, so that a third
 /// of them waits.
@@ -64,7 +64,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// As a table.
+    /// The report as a table.
     pub fn text(&self) -> String {
         let mut figures = Figures::new(&["requests per second".to_owned()]);
         for (part, rate) in &self.parts {
@@ -190,7 +190,7 @@ enum Version {
     Http2,
 }
 
-/// So many requests; all have to succeed. Requests a second.
+/// Sends a number of requests, which all have to succeed. Returns the requests per second.
 fn h2load(url: &str, version: Version, requests: u64) -> Result<f64, Error> {
     let [clients, streams] = STREAMS.map(|number| number.to_string());
     let mut command = Command::new("h2load");

@@ -47,7 +47,8 @@ pub struct Options {
 /// Whoever stands before the origin, with the keys of the gate.
 type Variant = (&'static str, Option<&'static [(&'static str, &'static str)]>);
 
-/// So many are in the service at once where the order is compared: one works, one is on its way.
+/// The variants that are compared. Where they differ in the order only, two requests are in the service at
+/// once: one works, one is on its way.
 const VARIANTS: [Variant; 4] = [
     ("no gate", None),
     (

@@ -50,7 +50,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How the experiment is run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Who stands before the origin that stands still, one after another.
+    /// The variants that stand before the origin that stands still, one after another.
     pub variants: Vec<Variant>,
     /// Rounds; every variant has one turn in each.
     pub rounds: usize,

@@ -33,7 +33,7 @@ enum Failure {
 }
 
 impl Failure {
-    /// The same, of which the user has heard.
+    /// Removes the message, because the user has read it already.
     fn told(self) -> Self {
         match self {
             Self::Usage(_) => Self::Usage(String::new()),
@@ -49,7 +49,7 @@ impl Failure {
         }
     }
 
-    /// The same, and this as well.
+    /// Appends a line to the message.
     fn with(self, more: &str) -> Self {
         let both = format!("{}\n{more}", self.message());
         match self {

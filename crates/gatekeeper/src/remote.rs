@@ -69,7 +69,7 @@ impl Remote {
         self.ask(Method::GET, path, String::new()).await
     }
 
-    /// The same as JSON of this form; any other status is a failure.
+    /// Gets the answer at a path as JSON of this form; any status but success is a failure.
     pub(crate) async fn read<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
         self.parsed(self.get(path).await?)
     }

@@ -235,7 +235,7 @@ fn assert_whole(stack: &Stack, after: &str) {
     }
 }
 
-/// As many sessions as there are connections, each in a transaction that holds one.
+/// Opens a session for each connection. Each session holds its connection by a transaction.
 fn hold_all(stack: &Stack) -> Vec<Raw> {
     (0..CONNECTIONS).map(|_| in_transaction(stack.port())).collect()
 }

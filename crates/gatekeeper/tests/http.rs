@@ -35,7 +35,7 @@ fn gate(origin: &Origin, more: &[&str]) -> Gate {
     Gate::start(origin.address.port(), &lines(more))
 }
 
-/// So many requests that are asked at the same time.
+/// Requests that are sent at the same time, each over a connection of its own.
 struct Asking(JoinSet<Option<Told>>);
 
 impl Asking {

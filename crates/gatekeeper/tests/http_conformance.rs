@@ -23,7 +23,7 @@ const FAILING: [&str; 1] = [
     // With TLS, where h2 was agreed on, too.
     "Sends invalid connection preface",
 ];
-/// As many cases as this version has, strict ones too.
+/// How many cases this version of h2spec has, strict ones included.
 const CASES: usize = 146;
 
 fn h2spec() -> &'static PathBuf {

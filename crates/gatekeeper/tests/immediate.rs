@@ -8,7 +8,7 @@ mod support;
 use gate::Scene;
 use gate::client::{Client, query, synced};
 
-/// As many requests wait as a test looks at.
+/// How many requests wait in the queue during a test.
 const WAITING: u64 = 3;
 
 /// Clients whose statements wait in the queue, in this order.

@@ -215,7 +215,7 @@ pub struct Admin {
     shown: Shown,
     types_shown: AtomicUsize,
     reloads: Mutex<ReloadsView>,
-    /// Who sends it may change gates over TCP.
+    /// The token whose sender may change gates over TCP.
     token: RwLock<Option<Token>>,
     words: OnceLock<CapacityWords>,
     /// The host names under which it answers over TCP.
@@ -249,7 +249,7 @@ impl Admin {
         let _ = self.names.set(Names::new(names));
     }
 
-    /// Who sends this token may change gates over TCP; with `None` nobody may.
+    /// Sets the token whose sender may change gates over TCP; with `None` nobody may.
     pub fn set_token(&self, token: Option<Token>) {
         *self.token.write() = token;
     }

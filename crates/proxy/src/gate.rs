@@ -66,7 +66,7 @@ pub struct Driver {
     /// When the timer task will wake, in nanoseconds of the clock.
     armed: AtomicU64,
     rearm: Notify,
-    /// Who writes down what happens, if anybody does.
+    /// The recorder that writes down what happens, if there is one.
     recorder: OnceLock<Recorder>,
     /// What the log was told of types that change their lanes.
     lanes: Lanes,
@@ -169,8 +169,8 @@ impl Driver {
         Client { driver: Arc::clone(self), id }
     }
 
-    /// So many connections of this pool exist. Called with the pool's lock held: pool first, then gate,
-    /// never the other way round.
+    /// Sets how many connections of a pool exist. Call it with the pool's lock held. The pool's lock comes
+    /// first, then the gate's, never the other way round.
     pub fn set_pool(&self, pool: PoolId, connections: u32) {
         self.change(|gate, now| gate.set_pool(now, pool, connections));
     }

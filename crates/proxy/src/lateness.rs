@@ -105,7 +105,7 @@ pub struct LatenessView {
 
 /// No bound of the kernel's queue beside the usual one.
 const UNBOUNDED: u32 = u32::MAX;
-/// So many newcomers are let in at once; then whoever is there already has a turn.
+/// How many newcomers are let in at once, before the clients that are already there have a turn.
 const AT_ONCE: u32 = 4;
 
 /// Places in `counts`.
@@ -202,7 +202,8 @@ impl Lateness {
         self.was_empty.store(true, Ordering::Relaxed);
     }
 
-    /// So many newcomers may be let in, one after another, before those who are there already have a turn.
+    /// How many newcomers may be let in, one after another, before the clients that are already there have a
+    /// turn.
     pub(crate) fn at_once(&self) -> u32 {
         if self.backlog().is_some() { 1 } else { AT_ONCE }
     }

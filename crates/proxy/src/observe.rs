@@ -73,9 +73,9 @@ pub enum Change {
     },
     /// A controller found another capacity.
     Capacity {
-        /// So many requests might be in flight before.
+        /// How many requests might be in flight before.
         from: u32,
-        /// So many from now on.
+        /// How many requests may be in flight from now on.
         to: u32,
         /// The share by which more is completed so, if that was why.
         gain: Option<f64>,
@@ -84,9 +84,9 @@ pub enum Change {
     GroupFormed {
         /// The group's number.
         group: u64,
-        /// So many of their requests were in flight before.
+        /// How many of their requests were in flight before.
         from: u32,
-        /// So many may be from now on.
+        /// How many of their requests may be in flight from now on.
         to: u32,
         /// The share by which more is completed so.
         gain: f64,
@@ -102,9 +102,9 @@ pub enum Change {
     GroupMoved {
         /// The group's number.
         group: u64,
-        /// So many of its requests might be in flight before.
+        /// How many of its requests might be in flight before.
         from: u32,
-        /// So many from now on.
+        /// How many of its requests may be in flight from now on.
         to: u32,
         /// The share by which more is completed so, if that was why.
         gain: Option<f64>,
@@ -113,21 +113,21 @@ pub enum Change {
     GroupDissolved {
         /// The group's number.
         group: u64,
-        /// So many of its requests might be in flight at the end.
+        /// How many of its requests might be in flight at the end.
         most: u32,
     },
     /// The service answered nothing for long, and goes on.
     Stalled {
         /// For how long.
         lasted: Duration,
-        /// So many wait behind newcomers.
+        /// How many requests wait behind newcomers.
         late: usize,
     },
     /// The long lane became wider or narrower by what was found of the service.
     LongLimit {
-        /// So many long requests might be in flight before.
+        /// How many long requests might be in flight before.
         from: u32,
-        /// So many from now on.
+        /// How many long requests may be in flight from now on.
         to: u32,
         /// How many requests the service works on at once, if that can be told.
         parallelism: Option<u32>,
@@ -458,8 +458,8 @@ impl Observer {
         self.row_of(request_type).0
     }
 
-    /// The same, and whether it is the type's own: in a row with others its lane and its work are some of
-    /// several.
+    /// The row in which a type is seen, and whether it is the type's own. A row of several types doesn't tell
+    /// the lane or the work of one of them.
     fn row_of(&mut self, request_type: RequestType) -> (&mut Entry, bool) {
         let row = if self.elsewhere.is_empty() { None } else { self.elsewhere.peek(&request_type) };
         let entry = self.types.get_mut(row.unwrap_or(&request_type)).unwrap_or(&mut self.other);

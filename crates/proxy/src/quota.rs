@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 
-/// So many places.
+/// A number of places that can be changed.
 #[derive(Debug)]
 pub(crate) struct Quota {
     semaphore: Arc<Semaphore>,
@@ -50,7 +50,7 @@ impl Quota {
         existing.saturating_sub(self.semaphore.available_permits())
     }
 
-    /// So many places from now on. To be called within the runtime.
+    /// Changes the number of places. To be called within the runtime.
     pub(crate) fn set(&self, places: u32) {
         let places = clamp(places);
         let mut account = self.account.lock();

@@ -83,7 +83,7 @@ pub(crate) struct Ending {
     phase: watch::Receiver<Phase>,
     reached: Phase,
     changed: Pin<Box<dyn Future<Output = ()> + Send>>,
-    /// Who is woken by the next change.
+    /// The waker that the next change calls.
     registered: Option<Waker>,
 }
 

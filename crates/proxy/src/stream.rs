@@ -57,7 +57,7 @@ pub(crate) enum Stream {
     Tls(Box<Encrypted>),
 }
 
-/// Who is at the other end, as far as trust is concerned.
+/// The other end of a connection, as far as trust is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Peer {
     Inet(SocketAddr),

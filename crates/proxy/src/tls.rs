@@ -47,7 +47,8 @@ pub enum DownstreamMode {
     Require,
     /// TLS for everybody, with a certificate of the client's own that `client_ca` has signed.
     VerifyCa,
-    /// The same, and the certificate's common name must be the user's name.
+    /// TLS for everybody, with a certificate that `client_ca` has signed and whose common name is the user's
+    /// name.
     VerifyFull,
 }
 
@@ -62,7 +63,7 @@ pub enum UpstreamMode {
     Require,
     /// TLS with a certificate that `ca` has signed.
     VerifyCa,
-    /// The same, and the certificate is for the host that was asked for.
+    /// TLS with a certificate that `ca` has signed for the host that was asked for.
     VerifyFull,
 }
 
@@ -80,10 +81,10 @@ pub struct Identity {
 pub struct Downstream {
     /// What is asked of clients.
     pub mode: DownstreamMode,
-    /// Who the gate is: the first to whoever asks for none of the others by name.
+    /// The gate's certificates. The first is for clients that ask for none of the others by name.
     pub identities: Vec<Identity>,
-    /// Who signs clients' certificates. One that is shown is verified whatever the mode; without this none
-    /// is asked for.
+    /// The authority that signs clients' certificates. A certificate that a client shows is verified whatever
+    /// the mode. Without an authority none is asked for.
     pub client_ca: Option<PathBuf>,
 }
 
@@ -92,9 +93,9 @@ pub struct Downstream {
 pub struct Upstream {
     /// What is asked of the server.
     pub mode: UpstreamMode,
-    /// Who signs the server's certificate.
+    /// The authority that signs the server's certificate.
     pub ca: Option<PathBuf>,
-    /// Who the gate is, should the server ask.
+    /// The gate's own certificate, should the server ask for one.
     pub identity: Option<Identity>,
 }
 

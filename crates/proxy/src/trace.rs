@@ -74,7 +74,7 @@ pub enum Item {
     },
     /// Something happened to a request.
     Entry(Entry),
-    /// So many entries are missing here, because the file was not written fast enough.
+    /// The number of entries that are missing here, because the file was not written fast enough.
     Lost(u64),
     /// The long lane's limit in force from here on; `None`: no lane.
     LongLimit(Option<u32>),

@@ -23,7 +23,7 @@ use crate::source::Source;
 /// One place in so many is kept from an address that holds the others.
 const KEPT: u32 = 4;
 
-/// So many places. The number can change while they are held: more are there at once, fewer are reached as
+/// Places whose number can change while they are held. More places are there at once. Fewer are reached when
 /// places are given back.
 #[derive(Debug)]
 pub(crate) struct Turns(Arc<Mutex<State>>);
@@ -32,7 +32,7 @@ pub(crate) struct Turns(Arc<Mutex<State>>);
 struct State {
     places: u32,
     held: u32,
-    /// Who waits is numbered as he comes.
+    /// The number of the next arrival. Those that wait are numbered in order of arrival.
     arrivals: u64,
     /// Of each source that holds a place, or waits for one.
     lines: HashMap<Source, Line>,
@@ -88,7 +88,7 @@ impl Turns {
         self.0.lock().held
     }
 
-    /// So many places from now on.
+    /// Changes the number of places.
     pub(crate) fn set(&self, places: u32) {
         let mut state = self.0.lock();
         state.places = places;

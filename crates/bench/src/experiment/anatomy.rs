@@ -32,7 +32,7 @@ pub struct Anatomy {
     pub available: Option<u64>,
     /// How often its processes gave the processor away, per second, because they waited for something.
     pub voluntary_switches: f64,
-    /// The same because it was taken from them.
+    /// How often the kernel took the processor from its processes, per second.
     pub involuntary_switches: f64,
     /// Bytes that its processes had read from the disk, per second.
     pub read: Option<f64>,
@@ -185,7 +185,7 @@ fn number(text: &str, name: &str) -> Option<u64> {
     rest.split_whitespace().next()?.parse().ok()
 }
 
-/// The same in kB, as bytes.
+/// The number of kB behind a name at the beginning of a line, in bytes.
 fn kib(text: &str, name: &str) -> Option<u64> {
     Some(number(text, name)? * 1024)
 }

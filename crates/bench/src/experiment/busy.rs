@@ -17,9 +17,9 @@ use super::runner::Laboratory;
 use crate::Error;
 use crate::alternate::Display;
 
-/// Over whom.
+/// The variant through which the clients ask while their number is looked for.
 const VARIANT: &str = "direct";
-/// As near as this is near enough.
+/// The search ends when the processor's part is this close to the part that is looked for.
 const NEAR: f64 = 0.02;
 /// How many numbers of clients are tried at most for one part.
 pub(super) const TRIED_MAX: usize = 5;
@@ -81,7 +81,8 @@ pub(super) const fn sought(part: f64) -> f64 {
     if part < 1.0 { part } else { BELOW }
 }
 
-/// As many clients as a part takes, by what was tried for the part that is looked for.
+/// The number of clients for a part of the processor's time. It is computed from what was tried for the part
+/// that [`sought`] names.
 pub(super) fn clients(part: f64, tried: &[(usize, f64)]) -> Option<usize> {
     let (clients, busy) = nearest(sought(part), tried)?;
     if part < 1.0 {

@@ -23,7 +23,7 @@ const CLIENT_QUEUED: Duration = Duration::from_millis(100);
 /// Which cell.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Cell {
-    /// Who stands before the server.
+    /// The variant that stands before the server.
     pub variant: String,
     /// How much is asked for.
     pub load: Load,

@@ -57,7 +57,7 @@ pub(super) enum Looks {
     None,
     /// At the beginning and the end of the window.
     Twice,
-    /// And all along.
+    /// All along, and at the beginning and the end of the window.
     AllAlong,
 }
 

@@ -22,7 +22,7 @@ pub(super) struct Page {
 pub(super) struct Paper {
     /// Mean service time without load, in seconds.
     pub(super) idle: f64,
-    /// The same at the highest load, in seconds.
+    /// Mean service time at the highest load, in seconds.
     pub(super) peak: f64,
     /// Its part of all interactions, from 0 to 1.
     pub(super) share: f64,

@@ -23,9 +23,10 @@ pub use goals::{Goal, Metric, Who};
 const FILE: &str = "plan.toml";
 /// Connections of an application straight to the database in an open loop: twenty processes with thirty each.
 pub const OPEN_DIRECT: usize = 600;
-/// The same to a proxy, where who waits costs the database nothing.
+/// Connections of an application to a proxy in an open loop. Requests that wait in a proxy cost the database
+/// nothing.
 pub const OPEN_PROXIED: usize = 1_000;
-/// Server connections of a gate as it comes, and of PgBouncer beside it.
+/// Server connections of a gate with default settings, and of PgBouncer beside it.
 pub const POOL: u32 = 20;
 
 /// A whole experiment.
@@ -106,7 +107,7 @@ pub struct Workload {
     /// A whole site before the server: then the clients are browsers, and there are no requests of the
     /// plan's own.
     pub site: Option<Site>,
-    /// Who has nothing to do with it, and is there all the time.
+    /// The clients that the experiment isn't about, and that are there all the time.
     pub bystanders: Option<Bystanders>,
 }
 
@@ -244,8 +245,8 @@ pub struct Server {
     pub settings: BTreeMap<String, String>,
     /// The most memory that all of its processes may have together.
     pub memory: Option<Memory>,
-    /// So much of a processor that all of them have together: a slower server, which a client beside it can
-    /// ask for more than it does.
+    /// The part of a processor that all of its processes have together. A client on one processor can ask a
+    /// server that has only a part for more than the server does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processors: Option<f64>,
 }
@@ -254,7 +255,7 @@ pub struct Server {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Form {
-    /// Who stands before the server, in turn.
+    /// The variants that stand before the server, in turn.
     pub variants: Vec<String>,
     /// Clients of a closed loop.
     #[serde(default)]
@@ -328,10 +329,10 @@ pub struct Expected {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Load {
-    /// So many clients in a closed loop.
+    /// A closed loop of this many clients.
     Clients(usize),
-    /// As many as keep the server busy for this part of the time, over direct connections; from 1 on so
-    /// many times those that keep it just busy.
+    /// The number of clients that keeps the server busy for this part of the time, over direct connections.
+    /// From 1 on: this multiple of the clients that keep the server just busy.
     Busy(f64),
     /// Arrivals at this multiple of what was calibrated.
     Overload(f64),
@@ -366,7 +367,7 @@ impl Place {
 }
 
 impl Load {
-    /// As tables have it.
+    /// The load's label in tables.
     pub fn label(self) -> String {
         match self {
             Self::Clients(clients) => format!("{clients}"),
@@ -377,7 +378,7 @@ impl Load {
         }
     }
 
-    /// As sentences have it.
+    /// The load's phrase in sentences.
     pub fn phrase(self) -> String {
         match self {
             Self::Clients(0) => "with the bystanders alone".to_owned(),
@@ -449,10 +450,10 @@ impl Plan {
 }
 
 impl Server {
-    /// So much of a processor, if a server can have it.
+    /// Returns this part of a processor, if a server can have it.
     ///
     /// # Errors
-    /// With what it may be.
+    /// Says which parts a server can have.
     pub fn part(processors: f64) -> Result<f64, String> {
         let refused = || format!("must be from {} to {}", PROCESSORS.start(), PROCESSORS.end());
         PROCESSORS.contains(&processors).then_some(processors).ok_or_else(refused)

@@ -72,7 +72,7 @@ clients = 300
 throughput = 2.5
 "#;
 
-/// The same as a value.
+/// The plan that `WHOLE` describes.
 pub(crate) fn plan() -> Plan {
     Plan::parse("tried", Path::new("plan.toml"), WHOLE).expect("it is whole")
 }

@@ -58,7 +58,7 @@ pub struct Visits {
     directory: TempDir,
 }
 
-/// Who comes.
+/// The browsers that visit the site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Crowd {
     /// Always so many.

@@ -111,13 +111,13 @@ fn draw(text: &str) -> Option<Draw> {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(from = "String", into = "String")]
 pub enum Reference {
-    /// The same figure of another variant under the same load.
+    /// The figure of another variant under the same load.
     Variant(String),
-    /// The best of the same variant under any load.
+    /// The best figure of the variant itself under any load.
     Peak,
-    /// The best of any variant under any load.
+    /// The best figure of any variant under any load.
     Best,
-    /// The same variant's with nobody there but the bystanders (`clients = 0`).
+    /// The figure of the variant itself with only the bystanders there (`clients = 0`).
     Idle,
 }
 

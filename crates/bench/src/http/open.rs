@@ -34,7 +34,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// The same request again and again, as a Poisson process of this rate.
+    /// Copies of one request, which arrive as a Poisson process of this rate within the window.
     pub(crate) fn poisson(rate: f64, window: Duration, seed: u64) -> Vec<Self> {
         let mut random = StdRng::seed_from_u64(seed);
         let mut due = 0.0;
@@ -62,7 +62,7 @@ pub(crate) enum Beyond {
 pub(crate) struct OpenRun {
     /// Whom to ask.
     pub(crate) port: u16,
-    /// Who asks when, in order of time.
+    /// The requests, in order of the times when they are due.
     pub(crate) requests: Arc<Vec<Request>>,
     /// What is sent.
     pub(crate) bytes: Arc<Vec<Vec<u8>>>,

@@ -118,10 +118,11 @@ impl Arrivals {
         self.meet_stalled(keys, cpu, patience, None).await
     }
 
-    /// The same; within that time the origin stands still.
+    /// Has the arrivals meet an origin of their own, through a gate if there are keys. The origin stands
+    /// still during `stall`.
     ///
     /// # Errors
-    /// If one of the two doesn't start, or the load can't be run.
+    /// If the origin or the gate doesn't start, or the load can't be run.
     pub(crate) async fn meet_stalled(
         &self,
         keys: Option<&'static [(&'static str, &'static str)]>,
@@ -136,11 +137,11 @@ impl Arrivals {
         self.meet_through(front, cpu, patience, stall).await
     }
 
-    /// The same through whatever `front` starts before the origin at the port that it is given: it returns
-    /// the port to ask, and what runs there, which is dropped at the end.
+    /// Has the arrivals meet an origin of their own through whatever `front` starts. `front` gets the
+    /// origin's port. It returns the port to ask, and what runs there, which is dropped at the end.
     ///
     /// # Errors
-    /// As [`Arrivals::meet`].
+    /// If the origin or the front doesn't start, or the load can't be run.
     pub(crate) async fn meet_through<F: Send + 'static>(
         &self,
         front: impl FnOnce(u16) -> Result<(u16, F), Error> + Send + 'static,
@@ -211,7 +212,7 @@ impl Arrivals {
         Ok(arrivals)
     }
 
-    /// So many requests, all of them due at once: for a closed loop.
+    /// A number of requests, all of them due at once: for a closed loop.
     pub(crate) fn at_once(visits: Visits, count: usize, seed: u64) -> Self {
         let mut random = StdRng::seed_from_u64(seed);
         let mut arrivals = Self::default();

@@ -18,7 +18,8 @@ const CLIENTS_MAX: u32 = 8_000;
 pub(crate) enum HaProxyRole {
     /// Passes it on to an origin at this port.
     Proxy(u16),
-    /// The same, so many requests at once; others wait for so long, and then get 503.
+    /// Passes at most `maxconn` requests at once on to an origin. Others wait for up to `queue`, and then get
+    /// 503.
     Limited {
         /// The origin's port.
         origin: u16,
@@ -69,7 +70,7 @@ pub(crate) enum NginxRole {
     Files(PathBuf),
     /// Stands before an origin at this port.
     Proxy(u16),
-    /// The same, so many requests at once (`limit_conn`); others get 503.
+    /// Passes at most `connections` requests at once on to an origin (`limit_conn`). Others get 503.
     Limited {
         /// The origin's port.
         origin: u16,

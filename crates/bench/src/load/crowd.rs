@@ -59,7 +59,7 @@ pub struct Group {
 pub struct Crowd {
     /// Whom they connect to.
     pub target: Target,
-    /// Who they are.
+    /// The clients, in groups that behave alike.
     pub groups: Vec<Group>,
     /// When they connect.
     pub connecting: Connecting,

@@ -27,7 +27,7 @@ pub enum Draw {
         /// Largest value.
         high: i64,
     },
-    /// As [`Draw::Distinct`], in any order.
+    /// `count` different values of `low..=high`, in any order.
     Shuffled {
         /// How many.
         count: usize,
@@ -127,7 +127,8 @@ pub enum Unit {
     Statements,
     /// An explicit transaction, BEGIN and COMMIT sent as statements of their own.
     Transaction,
-    /// The same at isolation level SERIALIZABLE.
+    /// An explicit transaction at isolation level SERIALIZABLE, BEGIN and COMMIT sent as statements of their
+    /// own.
     Serializable,
 }
 
@@ -193,14 +194,14 @@ impl RequestType {
         })
     }
 
-    /// The same, sent again with the same parameters after one of these SQLSTATEs, for as long as its
+    /// Sends a request again after one of these SQLSTATEs, with the same parameters, for as long as its
     /// client waits.
     #[must_use]
     pub fn retrying(self, states: &[String]) -> Self {
         Self { retried: states.to_vec(), ..self }
     }
 
-    /// The same, as often as this relative to the others.
+    /// Sets how often this type comes, relative to the other types.
     #[must_use]
     pub fn weighing(self, weight: f64) -> Self {
         Self { weight, ..self }

@@ -73,7 +73,7 @@ impl Progress {
 pub struct OpenRun {
     /// The request types.
     pub mix: Arc<Mix>,
-    /// Who arrives when.
+    /// The requests, and when each of them arrives.
     pub schedule: Arc<Schedule>,
     /// How long a client waits for an answer.
     pub timeout: Duration,

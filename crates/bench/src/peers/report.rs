@@ -109,7 +109,7 @@ impl Report {
         text
     }
 
-    /// The same for a page.
+    /// The figures as tables for a page, in Markdown.
     fn markdown(&self) -> String {
         let head: Vec<&str> = COLUMNS.iter().map(|(name, _, _)| *name).collect();
         let mut text = format!(

@@ -21,9 +21,10 @@ pub struct Turned {
     /// Mean response time of those that weren't refused, in seconds; who wasn't answered in time, or
     /// failed, is charged the whole patience.
     pub mean: f64,
-    /// The same of the short pages.
+    /// Mean response time of the short pages that weren't refused, in seconds. A page that wasn't answered in
+    /// time, or failed, counts with the whole patience.
     pub short_mean: f64,
-    /// Their 95th percentile, in seconds.
+    /// 95th percentile of the response times in `short_mean`, in seconds.
     pub short_p95: f64,
     /// The part of the short pages that was answered in time.
     pub short_answered: f64,

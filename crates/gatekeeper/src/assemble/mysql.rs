@@ -8,10 +8,10 @@ use proxy::mysql::{Settings, Users};
 use super::{address, keepalive};
 use crate::files;
 
-/// Who may log in, with the users file read.
+/// Reads the users file, which lists the users that may log in.
 ///
 /// # Errors
-/// What is wrong with the file. It never quotes a secret.
+/// Says what is wrong with the file. The message never quotes a secret.
 pub(crate) fn users(mysql: &config::Mysql) -> Result<Arc<Users>, String> {
     Users::load(&mysql.users_file).map(Arc::new).map_err(|error| format!("users_file: {error}"))
 }

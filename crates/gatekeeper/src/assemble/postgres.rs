@@ -10,7 +10,7 @@ use proxy::postgres::{ConfigRow, Console, Finding, OnDisconnect, Pooling, Settin
 use super::{address, alone, keepalive};
 use crate::files;
 
-/// Who may log in to a gate, with the users file read.
+/// Which users may log in to a gate, and how they prove it. Reads the users file.
 pub(crate) fn authentication(postgres: &config::Postgres) -> Result<Arc<Authentication>, String> {
     let auth = &postgres.auth;
     let settings = AuthSettings {

@@ -122,7 +122,7 @@ fn scenario(recorded: &Recorded, demands: &[Option<f64>], cores: u32) -> Scenari
     Scenario { warm_up: std::time::Duration::ZERO, duration, requests_max, ..scenario }
 }
 
-/// The same behind the gate of a configuration: the one of the recorded name, or its only one.
+/// The scenario `base` behind a gate of a configuration: the gate of the recorded name, or the only one.
 fn with_gate(base: &Scenario, recorded: &Recorded, world: &World) -> Result<Scenario, Failure> {
     let named = world.gates.iter().find(|gate| gate.name == recorded.header.gate);
     let gate = named.or(world.gates.first().filter(|_| world.gates.len() == 1)).ok_or_else(|| {

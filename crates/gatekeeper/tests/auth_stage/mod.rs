@@ -100,7 +100,8 @@ impl Stage {
         Self::query_on(&server(), prefix, lines)
     }
 
-    /// The same with a server of its own: for who changes what the whole database has.
+    /// A gate that asks a server of its own for its users. It is for tests that change what the whole
+    /// database has.
     pub(crate) fn alone_with_query(prefix: &str, lines: &[&str]) -> Self {
         Self::query_on(&own_server(), prefix, lines)
     }
@@ -175,7 +176,7 @@ impl Stage {
         self.client_with(user, password, |config| config).await
     }
 
-    /// The same with more settings.
+    /// Logs in with more settings.
     pub(crate) async fn client_with(
         &self,
         user: &str,
@@ -189,7 +190,7 @@ impl Stage {
         Ok(client)
     }
 
-    /// Who somebody is who logs in.
+    /// Logs in, and returns the session's `current_user`.
     pub(crate) async fn who(&self, user: &str, password: &str) -> String {
         match self.client(user, password).await {
             Ok(client) => who_is(&client).await,
@@ -197,7 +198,7 @@ impl Stage {
         }
     }
 
-    /// The same from another address of this machine.
+    /// Logs in from another address of this machine, and returns the session's `current_user`.
     pub(crate) async fn who_from(&self, address: &str, user: &str, password: &str) -> String {
         let socket = tokio::net::TcpSocket::new_v4().unwrap();
         socket.bind(format!("{address}:0").parse().unwrap()).unwrap();
@@ -214,7 +215,7 @@ impl Stage {
         self.refused_with(user, password, "").await
     }
 
-    /// The same with `options`.
+    /// The SQLSTATE with which a login with `options` is refused.
     pub(crate) async fn refused_with(&self, user: &str, password: &str, options: &str) -> String {
         let outcome = self.client_with(user, password, |config| config.options(options)).await;
         let error = outcome.err().unwrap_or_else(|| panic!("{user} got in"));
@@ -235,7 +236,7 @@ impl Stage {
     }
 }
 
-/// Who a session is.
+/// The session's `current_user`.
 pub(crate) async fn who_is(client: &Client) -> String {
     client.query_one("SELECT current_user::text", &[]).await.unwrap().get(0)
 }

@@ -105,7 +105,7 @@ pub(crate) fn group(sql: &str) -> Vec<u8> {
     [parse("", sql), use_of("")].concat()
 }
 
-/// The same with its Sync.
+/// Parse, Bind, Execute and Sync of the unnamed statement.
 pub(crate) fn synced(sql: &str) -> Vec<u8> {
     [group(sql), sync()].concat()
 }
@@ -169,7 +169,7 @@ impl Client {
         self.start_with(&[("user", user), ("database", database)])
     }
 
-    /// The same with these start-up parameters.
+    /// Logs in with these start-up parameters.
     pub(crate) fn start_with(&mut self, parameters: &[(&str, &str)]) -> String {
         self.send(&written(|out| write_startup(out, parameters)));
         self.answers()

@@ -18,9 +18,9 @@ pub(crate) enum Direction {
 /// What is to be cut, and when.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cut {
-    /// After so many more bytes, of all connections together…
+    /// How many more bytes pass before the cut, of all connections together.
     pub(crate) after: usize,
-    /// …in this direction.
+    /// The direction in which the bytes are counted.
     pub(crate) direction: Direction,
     /// Both ends hear a reset instead of an end.
     pub(crate) resets: bool,

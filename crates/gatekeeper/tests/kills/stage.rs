@@ -14,7 +14,7 @@ use crate::support::Gate;
 use crate::support::certificates::Authority;
 use crate::worker::Habit;
 
-/// Who the workers are for the server.
+/// The workers' user on the server.
 pub(crate) const USER: &str = "worker";
 /// How many workers there are.
 pub(crate) const WORKERS: usize = 6;

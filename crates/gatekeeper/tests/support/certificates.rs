@@ -19,7 +19,7 @@ pub(crate) struct Certificate {
     pub(crate) key: String,
 }
 
-/// Who signs certificates, with a directory for files.
+/// An authority that signs certificates, with a directory for files.
 pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pub(crate) certificate: String,

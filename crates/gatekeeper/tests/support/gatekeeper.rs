@@ -118,7 +118,7 @@ impl Gate {
         std::fs::write(self.directory.path().join("gatekeeper.toml"), text).expect("it is written");
     }
 
-    /// The same with the server at another port.
+    /// Writes another configuration, with the server at another port, to be read by a reload.
     pub(crate) fn reconfigure_upstream(&self, port: u16, settings: &[String]) {
         let text = configuration(self.admin(), &self.addresses.0, &format!("127.0.0.1:{port}"), settings);
         std::fs::write(self.directory.path().join("gatekeeper.toml"), text).expect("it is written");
@@ -147,7 +147,7 @@ impl Gate {
         self.try_status().unwrap_or_else(|| panic!("no status\n{}", self.log_tail()))
     }
 
-    /// The same, unless the process has ended.
+    /// The only gate in `/status`; `None` if the process has ended.
     pub(crate) fn try_status(&self) -> Option<Value> {
         let text = self.get("status")?;
         let status: Value = serde_json::from_str(&text).expect("the status is JSON");

@@ -49,7 +49,7 @@ pub(crate) struct Stack {
     // Dropped in this order: the gatekeeper lets go of the server first.
     gate: Option<Gate>,
     pub(crate) server: PrivateServer,
-    /// Who has signed the gatekeeper's certificate, where it takes connections with TLS only.
+    /// The authority that has signed the gatekeeper's certificate, where it takes connections with TLS only.
     authority: Option<Authority>,
 }
 

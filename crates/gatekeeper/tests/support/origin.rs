@@ -130,7 +130,7 @@ pub(crate) fn ask(port: u16, path: &str, fields: &[&str]) -> Option<Told> {
     say(&mut socket, path, fields)
 }
 
-/// The same over whatever carries bytes.
+/// Asks for a path over a byte stream, with these lines in the head. `None`: there was no response.
 pub(crate) fn say(stream: &mut (impl Read + Write), path: &str, fields: &[&str]) -> Option<Told> {
     let fields: String = fields.iter().map(|line| format!("{line}\r\n")).collect();
     let request = format!("GET {path} HTTP/1.1\r\nHost: site\r\nConnection: close\r\n{fields}\r\n");

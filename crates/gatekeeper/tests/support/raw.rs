@@ -74,7 +74,7 @@ impl Raw {
         raw
     }
 
-    /// The same connection once more, so that one thread can write while another one reads.
+    /// A second handle of the connection, so that one thread can write while another one reads.
     pub(crate) fn twin(&self) -> Self {
         Self { stream: self.stream.try_clone().expect("a descriptor") }
     }

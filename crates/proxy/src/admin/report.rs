@@ -134,7 +134,7 @@ pub struct ClassStatus {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct LatenessReport {
-    /// Who asked lately waited longer than 20 ms on average until they were read.
+    /// Clients that asked lately waited longer than 20 ms on average until they were read.
     pub is_late: bool,
     pub delay_seconds: f64,
     /// How many newcomers the kernel keeps meanwhile, before it turns them away.
@@ -168,7 +168,7 @@ pub struct GroupStatus {
     pub types: Vec<String>,
     /// The most of its requests that may be in flight.
     pub limit: u32,
-    /// So many are.
+    /// How many of its requests are in flight.
     pub in_flight: u32,
     /// Those that had their turn and wait for room in the group.
     pub waiting: usize,
@@ -291,7 +291,8 @@ pub struct TargetReport {
     pub p95_seconds: Option<f64>,
     /// How many of them wait, or the service is busy with.
     pub present: u32,
-    /// So many might when one came last, before the next is refused; none while nothing limits them.
+    /// The most that might be present when a request last came, before the next one is refused. None while
+    /// nothing limits them.
     pub present_bound: Option<f64>,
 }
 

@@ -54,7 +54,7 @@ impl Held {
         self.0.lock().take().map(|waiting| waiting.place)
     }
 
-    /// Who used the connection is gone, and the connection goes now.
+    /// The connection to the service is dropped. The user of a request that still waits has left.
     pub(crate) fn abandon(&self) {
         if let Some(waiting) = &mut *self.0.lock() {
             waiting.is_abandoned = true;

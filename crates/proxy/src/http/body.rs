@@ -33,8 +33,8 @@ pub(crate) const READ_AHEAD: usize = 64 * 1024;
 /// it is refused. Over HTTP/1.1 so much of a body without a length has to be there, or its end. Over HTTP/2
 /// such a body may be one half of a conversation, whose other half its client waits for.
 const GATHERED: usize = 16 * 1024;
-/// Who pauses for so long within a body in chunks may be waiting for an answer to what has come: the
-/// service gets that.
+/// A client that pauses for this long within a body in chunks may be waiting for an answer to what has come.
+/// The service gets that part.
 const PAUSE: Duration = Duration::from_secs(1);
 /// A frame is a part of the buffer that it was read into, all of which is there for as long as the frame
 /// is. Of one below this size a copy is kept, so that what is kept takes little more than its bytes.
@@ -70,7 +70,7 @@ pub(crate) struct ToService {
     rest: Option<Incoming>,
     read: usize,
     wait_max: Duration,
-    /// So many bytes more may come.
+    /// How many more bytes may come.
     left: Option<u64>,
     waiting: Option<Pin<Box<Sleep>>>,
     /// Whether something of it has been taken, so that it can't be sent again.

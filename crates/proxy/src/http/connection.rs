@@ -49,8 +49,9 @@ const FIRST_REQUEST_MAX: Duration = Duration::from_secs(2);
 const BUFFER_MAX: usize = 64 * 1024;
 /// What a client may send on one stream of HTTP/2 before the service has taken any of it.
 const STREAM_WINDOW: u32 = 256 * 1024;
-/// The same for the whole connection: for several bodies whose requests wait. It also bounds (by its half)
-/// the small frames that h2 lets wait before it takes them for an attack and ends the connection.
+/// What a client may send on one connection of HTTP/2 before the service has taken any of it. The window has
+/// room for several bodies whose requests wait. Half of it also bounds the small frames that h2 lets wait.
+/// With more of them h2 sees an attack and ends the connection.
 const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 

@@ -178,7 +178,7 @@ impl Driven {
         self.connection.is_some() && self.sender.is_ready()
     }
 
-    /// The same, and what has come since is looked at.
+    /// Reads what has come since, then tells whether the next request can be sent.
     pub(crate) fn look(&mut self) -> bool {
         self.drive(&mut Context::from_waker(Waker::noop()));
         self.is_ready()

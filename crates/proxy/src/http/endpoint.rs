@@ -33,10 +33,10 @@ pub(crate) const FRESH: Duration = Duration::from_secs(1);
 const IDLE_MAX: Duration = Duration::from_secs(60);
 /// What the service may send on one stream of HTTP/2 before the client has taken any of it.
 const STREAM_WINDOW: u32 = 256 * 1024;
-/// The same for a connection, which all clients share: so much that it never holds up a stream for what the
-/// client of another leaves lying. It also bounds (by its half) the small frames that h2 lets wait before
-/// it takes them for an attack, and ends the connection with all its streams; a service that sends messages
-/// of some bytes sends many.
+/// What the service may send on one connection of HTTP/2 before the clients that share it have taken any of
+/// it. The window is so large that a response that its client leaves unread never holds up another stream.
+/// Half of it also bounds the small frames that h2 lets wait. With more of them h2 sees an attack and ends
+/// the connection with all its streams. A service that sends messages of some bytes sends many small frames.
 const CONNECTION_WINDOW: u32 = 1 << 30;
 
 /// How a connection is used.
@@ -69,7 +69,7 @@ pub(crate) struct Reach {
     pub(crate) speaks: Speaks,
     pub(crate) tls: Option<Arc<Connector>>,
     pub(crate) connect_timeout: Duration,
-    /// Who is asked for the addresses of its name.
+    /// What looks up the addresses of the service's name.
     pub(crate) lookup: Lookup,
     /// How long an answer is used.
     pub(crate) dns_ttl: Duration,

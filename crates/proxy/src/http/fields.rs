@@ -118,7 +118,7 @@ pub(crate) enum Fault {
     Method,
 }
 
-/// Who asks, as far as the connection tells.
+/// The client of a request, as far as the connection tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct From {
     /// `None`: a Unix socket.

@@ -14,7 +14,7 @@ use crate::shadow::Foreseen;
 
 pub(crate) const OBSERVED: HeaderName = HeaderName::from_static("x-gatekeeper-observed");
 
-/// As a structured field (RFC 9651): an item with a parameter.
+/// The value of a structured field (RFC 9651): an item with a parameter.
 pub(crate) fn value(foreseen: Foreseen) -> Option<HeaderValue> {
     let millis = |time: Duration| time.as_secs_f64() * 1e3;
     let text = match foreseen {

@@ -42,7 +42,8 @@ pub fn preamble(data: &[u8]) {
     assert_eq!(heard(&data[..length - 1]), None, "it isn't whole");
 }
 
-/// Who is said to connect, if anybody, and the length of the preamble. `None`: it is none, or isn't whole.
+/// The client's address in a preamble, if there is one, and the preamble's length. `None`: the data begins
+/// with no whole preamble.
 fn heard(data: &[u8]) -> Option<(Option<std::net::IpAddr>, usize)> {
     let mut rest = data;
     let said = {

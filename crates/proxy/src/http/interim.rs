@@ -29,11 +29,11 @@ use super::classify::TYPE;
 use super::fields::strip;
 use super::present::Present;
 
-/// So many of them are passed on for one request.
+/// The most interim responses that are passed on for one request.
 const HEADS_MAX: usize = 16;
-/// So many bytes of what a service says are looked at for them.
+/// The most bytes from a service that are searched for interim responses, for one request.
 const BYTES_MAX: usize = 16 * 1024;
-/// How each of them begins. A service of HTTP/1.0 has none.
+/// The beginning of each interim response. A service of HTTP/1.0 sends none.
 const BEGINNING: &[u8] = b"HTTP/1.1 1";
 
 /// What is heard of a connection to the service.
@@ -48,11 +48,11 @@ pub(crate) struct Ear {
 
 #[derive(Debug, Default)]
 struct Heard {
-    /// What may be one, and isn't whole yet.
+    /// What may be an interim response, and isn't whole yet.
     begun: Vec<u8>,
-    /// So many were whole.
+    /// How many interim responses were whole.
     heads: usize,
-    /// So many bytes were looked at.
+    /// How many bytes were searched.
     bytes: usize,
     /// What is passed on, and wasn't told yet.
     whole: Vec<u8>,

@@ -96,12 +96,12 @@ impl Record {
         (self.status, self.reason) = (status, reason);
     }
 
-    /// So many bytes more of the response's body are on their way.
+    /// Counts more bytes of the response's body that are on their way.
     pub(crate) fn pass(&mut self, bytes: usize) {
         self.bytes += bytes as u64;
     }
 
-    /// That was the last of it.
+    /// Notes that the whole response is on its way.
     pub(crate) fn complete(&mut self) {
         self.is_complete = true;
     }

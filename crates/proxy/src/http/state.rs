@@ -52,7 +52,7 @@ pub struct Settings {
     pub connect_timeout: Duration,
     /// How long an answer of the resolver is used; zero: once.
     pub dns_ttl: Duration,
-    /// Who is asked for the addresses of the service's names.
+    /// What looks up the addresses of the service's names.
     pub lookup: Lookup,
     /// How long the service may take to its first byte, without the time in which an upload goes on.
     pub upstream_timeout: Duration,
@@ -68,7 +68,7 @@ pub struct Settings {
     pub body_max: Option<u64>,
     /// How long what runs may take once the gate drains.
     pub drain_timeout: Duration,
-    /// Who may say for whom it asks.
+    /// The networks from which a client may say for whom it asks.
     pub trusted_proxies: Vec<Network>,
     /// Whether each connection begins by saying for whom it is.
     pub proxy_protocol: bool,
@@ -147,7 +147,7 @@ impl Settings {
 pub struct Network {
     /// One of its addresses.
     pub address: IpAddr,
-    /// So many leading bits are the same in all of them.
+    /// How many leading bits are the same in all of its addresses.
     pub bits: u8,
 }
 
@@ -232,8 +232,8 @@ pub(crate) struct Gate {
     pub(crate) gathering: Semaphore,
 }
 
-/// So many short bodies at once are waited for before their requests stand in line, 64 MiB at most. Where
-/// more are sent slowly, theirs come while they wait, as larger ones do.
+/// The most short bodies that are awaited at once before their requests stand in line, 64 MiB at most.
+/// Further short bodies come while their requests wait, just like larger bodies.
 const GATHERING_MAX: usize = 4_096;
 
 impl Gate {

@@ -37,11 +37,11 @@ use std::time::Duration;
 
 /// What clients who ask are read within on average, in a gate that isn't late.
 const BOUND: Duration = Duration::from_millis(20);
-/// So many looks in a row make a queue of a burst.
+/// With this many looks in a row, a burst counts as a queue.
 pub(super) const STANDING: u32 = 5;
 /// A mean delay beyond which not all that is asked can be answered in time.
 const LIMIT: Duration = Duration::from_millis(200);
-/// So many have to have asked, or gone, for that to say something.
+/// The fewest clients that must have asked, or gone, for a look to say anything.
 const ASKED_MIN: u64 = 8;
 /// Which part of what is too much ends with one look.
 const GENTLE: f64 = 0.5;

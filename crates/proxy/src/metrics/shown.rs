@@ -129,7 +129,7 @@ mod tests {
     use super::*;
     use crate::observe::{Observer, TypeName};
 
-    /// So many requests of a type end, each after this time.
+    /// Ends a number of requests of a type, each after this time.
     fn serve(observer: &mut Observer, key: u64, count: u64, millis: u64) {
         let request_type = RequestType(key);
         observer.describe(&TypeName::new(request_type, format!("t{key}").into()));

@@ -60,7 +60,7 @@ pub struct Settings {
     pub listen: Address,
     /// Where the server is.
     pub upstream: Address,
-    /// Who may log in.
+    /// The users that may log in.
     pub users: Arc<Users>,
     /// The most server connections.
     pub connections: u32,

@@ -128,7 +128,7 @@ impl Answer {
 enum Step {
     /// More has to come.
     Wait,
-    /// So many bytes are passed on.
+    /// This many bytes are passed on.
     Pass(usize, Part),
     /// The payload of a packet that carries state.
     Whole(Bytes, Sequence, Part),

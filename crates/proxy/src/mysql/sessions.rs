@@ -20,7 +20,7 @@ pub(super) enum Activity {
     Canceled,
     /// On the server's connection with this id.
     Running(u32),
-    /// Likewise, and somebody has killed what runs there.
+    /// On the server's connection with this id; somebody has killed what runs there.
     Killed(u32),
 }
 

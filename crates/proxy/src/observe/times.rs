@@ -52,7 +52,7 @@ impl TimeSummary {
 #[derive(Debug)]
 pub(super) struct Times {
     pub(super) micros: Histogram<u64>,
-    /// The same for metrics. On the heap: an entry is moved about.
+    /// The durations counted for metrics. They are on the heap because an entry is moved about.
     buckets: Box<Buckets>,
 }
 

@@ -48,9 +48,9 @@ pub enum Method {
 /// Where secrets come from that aren't in the users file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Query {
-    /// Who asks. Its own secret, if the server wants one, is in the users file.
+    /// The role that asks. Its own secret, if the server wants one, is in the users file.
     pub user: String,
-    /// In which database.
+    /// The database in which it asks.
     pub database: String,
     /// The statement: takes the user's name as `$1`, returns name and secret.
     pub sql: String,
@@ -61,7 +61,7 @@ pub struct Query {
 pub struct AuthSettings {
     /// How clients prove who they are.
     pub method: Method,
-    /// Who they may be.
+    /// The file of the users that may log in.
     pub users_file: Option<PathBuf>,
     /// Where to ask for those that aren't in the file.
     pub query: Option<Query>,

@@ -379,7 +379,7 @@ impl Local<'_> {
         true
     }
 
-    /// As PostgreSQL answers anything but the end of a failed transaction.
+    /// Answers with PostgreSQL's error for a statement in a failed transaction.
     fn fail(&mut self, transaction: &mut Transaction) -> bool {
         let failure = transaction.failure();
         self.err(&failure)

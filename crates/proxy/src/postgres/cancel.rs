@@ -48,7 +48,7 @@ pub(crate) struct Registry {
 pub(crate) enum KeyLength {
     /// Four bytes: protocol 3.0.
     Short,
-    /// As long as PostgreSQL's own: protocol 3.2, which allows up to 256.
+    /// The length of PostgreSQL's own keys: protocol 3.2, which allows up to 256 bytes.
     Long,
 }
 

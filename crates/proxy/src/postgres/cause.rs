@@ -20,13 +20,13 @@ const FRESH: Duration = Duration::from_millis(100);
 pub(crate) enum Cause {
     /// An operator holds up its database.
     Paused,
-    /// As many long requests run as may.
+    /// The long lane is full.
     LongLane { most: u32 },
     /// All server connections are in use, and transactions whose clients are silent hold some.
     Silent { held: u32, connections: u32, longest: Duration },
-    /// As many requests run as a controller lets in.
+    /// The limit that a controller sets on requests is reached.
     Requests { most: u32 },
-    /// As much work is in flight as may be.
+    /// The limit on work in flight is reached.
     Work,
     /// All server connections are in use.
     Connections { connections: u32 },

@@ -42,7 +42,8 @@ pub(crate) struct Channel {
     pub(crate) output: BytesMut,
     /// The client has closed its side, or its socket failed.
     pub(crate) is_gone: bool,
-    /// The same, but it had said good-bye: what it sent before is still to be done, for nobody to read.
+    /// The client had said good-bye before it closed its side. What it sent before is still to be done, for
+    /// nobody to read.
     pub(super) has_left: bool,
     /// Its socket failed while it was written to: what is still on the way will not arrive.
     is_cut: bool,

@@ -162,7 +162,8 @@ impl Analysis {
         Self { pins, alters: !pins.is_empty(), ..Self::function_call() }
     }
 
-    /// So many statements come together: a batch of a thousand is another type than one of three.
+    /// Adds to the type how many statements come together: a batch of a thousand is another type than one of
+    /// three.
     pub(crate) fn add_size(&mut self, statements: usize) {
         let length = self.label.len();
         push_size(&mut self.label, statements as u64);

@@ -29,12 +29,12 @@ pub(crate) const VISITORS_MAX: u32 = 64;
 /// What drivers take us for: they choose their words by it.
 const SERVER_VERSION: &str = "15.0";
 
-/// Who may use the console of a gate, and what it is told from outside.
+/// The console of a gate: its users, and what the process provides for it.
 #[derive(Clone, Debug, Default)]
 pub struct Console {
-    /// Who may look and act.
+    /// The users that may look and act.
     pub admin_users: Vec<String>,
-    /// Who may look.
+    /// The users that may look.
     pub stats_users: Vec<String>,
     /// The server's database to which a console user's login is relayed.
     pub database: String,

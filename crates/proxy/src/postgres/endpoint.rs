@@ -53,7 +53,7 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// As the settings say.
+    /// The endpoint that the settings describe.
     pub(crate) fn new(settings: &Settings) -> Self {
         // A Unix socket's bytes never leave the machine: TLS is for TCP, as everywhere in PostgreSQL.
         let is_inet = matches!(settings.upstream, Address::Inet { .. });

@@ -100,12 +100,12 @@ enum Step {
         client_name: Bytes,
         visible: bool,
     },
-    /// Of a named statement that others share, if it is one.
+    /// A Bind. `statement` is the named statement that others share, if it binds one.
     Bind {
         statement: Option<Arc<Prepared>>,
         visible: bool,
     },
-    /// The same.
+    /// A Describe. `statement` is the named statement that others share, if it describes one.
     Describe {
         statement: Option<Arc<Prepared>>,
     },
@@ -260,7 +260,7 @@ pub(crate) struct Exchange {
     parsed: VecDeque<Arc<Prepared>>,
     /// The batch is within an explicit transaction.
     explicit: bool,
-    /// That transaction had failed when the batch began, and nothing was sent since that ends it.
+    /// The explicit transaction had failed when the batch began, and nothing that ends it was sent since.
     in_failed: bool,
     /// A portal was made, or something ran.
     binds: bool,

@@ -23,7 +23,7 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// As the client says by its start-up parameters. The database is the user's, if it names none.
+    /// The caller that a client's start-up parameters name. The database is the user's, if they name none.
     pub(crate) fn by(parameters: &[(String, String)]) -> Self {
         let of = |name: &str| {
             let found = parameters.iter().find(|(known, _)| known == name);

@@ -150,7 +150,7 @@ pub struct Settings {
     /// How often the server's name is looked up while connections to it stand, and how long an answer is
     /// used. Zero: it is looked up for every connection, and connections stay where they are. Default 15 s.
     pub dns_ttl: Duration,
-    /// Who is asked for the addresses of the server's name. Default: the system.
+    /// What looks up the addresses of the server's name. Default: the system.
     pub lookup: Lookup,
     /// What is known of whether the server is there. A reload keeps it for the same server.
     pub health: Arc<Health>,
@@ -167,7 +167,7 @@ pub struct Settings {
     pub on_disconnect: OnDisconnect,
     /// How long sessions may take to finish after the order to shut down. Default 30 s.
     pub drain_timeout: Duration,
-    /// Who may log in, and how it is found out. Default: the server decides.
+    /// Which users may log in, and how they prove it. Default: the server decides.
     pub auth: Arc<Authentication>,
     /// Only watch: session mode without a budget; nothing waits and nothing is refused. Default no.
     pub observe: bool,
@@ -286,7 +286,7 @@ pub(crate) struct Shared {
     crowds: crowds::Crowds,
     /// What refused requests waited for.
     causes: cause::Causes,
-    /// Who is connected.
+    /// The sessions that are connected.
     roster: Arc<roster::Roster>,
     /// What each database was asked for.
     stats: stats::Stats,
@@ -294,7 +294,7 @@ pub(crate) struct Shared {
     pub(crate) ceiling: ceiling::Ceiling,
     /// What is known of the server's cores.
     cores: cores::Known,
-    /// And of its version of the protocol.
+    /// What is known of the server's version of the protocol.
     spoken: version::Spoken,
     /// Whether the gate keeps up with its own clients.
     pub(crate) lateness: Arc<Lateness>,

@@ -120,7 +120,7 @@ impl List {
 pub(crate) struct Common(Mutex<VecDeque<Parameters>>);
 
 impl Common {
-    /// The same settings, in a shared list.
+    /// Returns the shared list with these settings.
     pub(crate) fn share(&self, parameters: Parameters) -> Parameters {
         let mut known = self.0.lock();
         if let Some(known) = known.iter().find(|known| **known == parameters) {

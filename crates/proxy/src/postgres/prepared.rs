@@ -51,7 +51,7 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 pub(crate) struct Prepared {
     /// Unique in this process.
     pub(crate) id: u64,
-    /// As the client wrote it.
+    /// The text that the client sent.
     pub(crate) sql: Bytes,
     /// Count and type ids, as on the wire.
     pub(crate) parameter_types: Bytes,

@@ -26,7 +26,7 @@ use super::roster::Ends;
 use super::server::QueryError;
 use super::transaction::Left;
 
-/// As the client hears it, behind the reason.
+/// The sentence about a cause that a client gets behind the reason.
 impl fmt::Display for Cause {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -187,7 +187,7 @@ impl Refusal {
             .detail("It was waiting in gatekeeper's queue.")
     }
 
-    /// As PostgreSQL says it.
+    /// PostgreSQL's error for a statement in a failed transaction.
     pub(crate) fn in_failed_transaction() -> Self {
         Self::error(
             "25P02",
@@ -195,19 +195,19 @@ impl Refusal {
         )
     }
 
-    /// As PostgreSQL says it.
+    /// PostgreSQL's error for a savepoint that doesn't exist.
     pub(crate) fn no_such_savepoint(name: &[u8]) -> Self {
         let mut refusal = Self::error("3B001", "");
         refusal.message = format!("savepoint \"{}\" does not exist", String::from_utf8_lossy(name)).into();
         refusal
     }
 
-    /// As PostgreSQL says it of a statement whose tables have changed.
+    /// PostgreSQL's error for a statement whose tables have changed.
     pub(crate) fn stale_plan() -> Self {
         Self::error("0A000", "cached plan must not change result type")
     }
 
-    /// As PostgreSQL says it.
+    /// PostgreSQL's error for a prepared statement that doesn't exist.
     pub(crate) fn no_such_statement(name: &[u8]) -> Self {
         let mut refusal = Self::error("26000", "");
         refusal.message = match name {
@@ -217,7 +217,7 @@ impl Refusal {
         refusal
     }
 
-    /// As PostgreSQL says it.
+    /// PostgreSQL's error for a prepared statement whose name is in use.
     pub(crate) fn statement_exists(name: &[u8]) -> Self {
         let mut refusal = Self::error("42P05", "");
         let name = String::from_utf8_lossy(name);
@@ -225,14 +225,14 @@ impl Refusal {
         refusal
     }
 
-    /// As PostgreSQL says it.
+    /// PostgreSQL's error for a portal that doesn't exist.
     pub(crate) fn no_such_portal(name: &[u8]) -> Self {
         let mut refusal = Self::error("34000", "");
         refusal.message = format!("portal \"{}\" does not exist", String::from_utf8_lossy(name)).into();
         refusal
     }
 
-    /// As PostgreSQL says it of a portal that has run.
+    /// PostgreSQL's error for a portal that has run.
     pub(crate) fn spent_portal(name: &[u8]) -> Self {
         let mut refusal = Self::error("55000", "");
         refusal.message = format!("portal \"{}\" cannot be run", String::from_utf8_lossy(name)).into();
@@ -296,8 +296,9 @@ impl Refusal {
         Self { severity: Severity::Fatal, ..refusal }
     }
 
-    /// The same while a statement was unanswered that may have been done. A server that ends a session in
-    /// order has said of it that it wasn't; one that crashes, or says nothing, hasn't.
+    /// The server went away together with state that no other connection has, while a statement was
+    /// unanswered. A server that ends the session in order says that the statement wasn't done. After a
+    /// crash, or without a word, the statement may have been done.
     pub(crate) fn session_lost_unanswered(server_said: Option<&str>) -> Self {
         match server_said {
             Some(said) if !said.starts_with(CRASH) => Self::session_lost(server_said),

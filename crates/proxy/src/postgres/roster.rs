@@ -43,7 +43,7 @@ pub(crate) enum Ends {
     ByIdleness,
 }
 
-/// Who somebody is that has logged in.
+/// The identity of a client that has logged in.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
     pub(crate) user: String,
@@ -71,7 +71,7 @@ pub(crate) struct Card {
     /// Why it keeps its connection: bits of [`wire::sql::Pins`].
     pub(crate) pins: Arc<AtomicU32>,
     killed: AtomicU8,
-    /// Who is woken by that.
+    /// Wakes the session's task when the session is told to end.
     waker: Mutex<Option<Waker>>,
 }
 
@@ -184,7 +184,8 @@ pub(crate) struct Roster {
 pub(crate) struct Place {
     roster: Arc<Roster>,
     pub(crate) card: Arc<Card>,
-    /// Who is woken when the session is told to end: registered once, so that waiting again costs a load.
+    /// The waker that is called when the session is told to end. It is registered once, so that waiting again
+    /// costs a load.
     registered: Option<Waker>,
 }
 

@@ -43,10 +43,10 @@ impl Acceptor {
         Ok(Stream::tls(Encrypted::of_client(stream, Arc::clone(&self.certificate))))
     }
 
-    /// The same over whatever carries bytes.
+    /// Does a handshake over any byte stream.
     ///
     /// # Errors
-    /// What the client, or its certificate, did wrong; or that it has gone.
+    /// What the client, or its certificate, did wrong; or that the client has gone.
     pub(crate) async fn handshake<S>(&self, socket: S) -> io::Result<TlsStream<S>>
     where
         S: AsyncRead + AsyncWrite + Unpin,
@@ -69,7 +69,7 @@ impl Acceptor {
         Self::speaking(settings, &[PROTOCOL])
     }
 
-    /// The same for clients that speak HTTP.
+    /// Reads the files, for clients that speak HTTP.
     ///
     /// # Errors
     /// What is wrong with one of the files.

@@ -20,7 +20,8 @@ use crate::stream::{Encrypted, Stream};
 pub struct Connector {
     mode: UpstreamMode,
     config: Arc<ClientConfig>,
-    /// The same for a connection that is to become something else, which HTTP/2 connections don't.
+    /// The configuration for a connection that is to be upgraded to another protocol, which HTTP/2
+    /// connections aren't.
     upgrading: Arc<ClientConfig>,
 }
 
@@ -40,7 +41,7 @@ impl Connector {
         Ok(Self { mode: settings.mode, upgrading: Arc::clone(&config), config })
     }
 
-    /// The same for a service that speaks HTTP.
+    /// Reads the files, for a service that speaks HTTP.
     ///
     /// # Errors
     /// What is wrong with one of the files.
@@ -64,7 +65,7 @@ impl Connector {
         Ok(Stream::tls(Encrypted::of_server(self.handshake(socket, host).await?)))
     }
 
-    /// The same over whatever carries bytes.
+    /// Does a handshake with a host over any byte stream.
     ///
     /// # Errors
     /// What the server, or its certificate, did wrong.
@@ -75,7 +76,7 @@ impl Connector {
         handshake(&self.config, socket, host).await
     }
 
-    /// The same for a connection that is to be upgraded.
+    /// Does a handshake with a host over a byte stream that is to be upgraded to another protocol.
     ///
     /// # Errors
     /// What the server, or its certificate, did wrong.

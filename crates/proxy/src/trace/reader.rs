@@ -10,7 +10,7 @@ use super::{
 };
 use crate::observe::REASONS;
 
-/// So much of a file is read ahead before more room is made for it.
+/// How much of a file is read ahead before more room is made for it.
 const CHUNK: u64 = 64 << 10;
 
 /// Why a trace can't be read on, and where.

@@ -21,9 +21,10 @@ use crate::news::Seldom;
 
 /// How often a gate looks at an address from which nothing has been heard meanwhile.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// A failed address isn't to be tried for so long, twice as long with each further failure …
+/// How long an address isn't to be tried after its first failure. The pause doubles with each further
+/// failure.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
-/// … but at most for so long.
+/// The longest pause after failures of an address.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// The most bytes of an error that are kept.
 const ERROR_BYTES_MAX: usize = 500;

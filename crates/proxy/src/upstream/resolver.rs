@@ -25,7 +25,7 @@ pub type Answer = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Sen
 /// Begins a look-up of a host's port.
 type Ask = dyn Fn(&str, u16) -> Answer + Send + Sync;
 
-/// Who is asked for the addresses of a host's port. The default is the system.
+/// What looks up the addresses of a host's port. The default is the system.
 #[derive(Clone)]
 pub struct Lookup {
     ask: Arc<Ask>,

@@ -65,7 +65,7 @@ async fn connect(
     connect_to("localhost", site, identity, protocol).await.unwrap()
 }
 
-/// As somebody does who asks for this host and trusts only this certificate.
+/// Connects as a client that asks for this host and trusts only this certificate.
 async fn connect_to(
     host: &'static str,
     site: &Site,
@@ -76,7 +76,8 @@ async fn connect_to(
     connect_with(provider, host, site, identity, protocol).await
 }
 
-/// The same, with what this provider can.
+/// Connects with the algorithms of this provider, as a client that asks for this host and trusts only this
+/// certificate.
 async fn connect_with(
     provider: CryptoProvider,
     host: &'static str,

@@ -249,7 +249,7 @@ async fn a_stream_that_is_reset_within_its_upload_leaves_nothing() {
     }
 }
 
-/// So many frames of one byte.
+/// A body of frames of one byte each.
 fn small_frames(count: usize) -> Body {
     let frames = (0..count).map(|_| Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"x"))));
     BodyExt::boxed(StreamBody::new(futures_util::stream::iter(frames)))

@@ -24,7 +24,7 @@ use crate::table::count;
 
 /// What stands in the place of a capacity that is looked for.
 const CALIBRATED: &str = "calibrated";
-/// The same with the name of the variant whose capacity it is.
+/// What stands in the place of the capacity of a named variant; the variant's name follows.
 const CALIBRATED_AS: &str = "calibrated as ";
 /// Capacities for each factor of two, as with `gatekeeper calibrate`: they differ by 26 %.
 const PER_OCTAVE: u32 = 3;

@@ -50,8 +50,8 @@ pub struct Goal {
 pub enum Metric {
     /// Requests completed per second.
     Throughput,
-    /// The same for each second of the processor that the server itself used: where the processor is what
-    /// bounds, a shared machine disturbs it less.
+    /// Requests completed per second of processor time that the server itself used. Where the processor is
+    /// the bottleneck, a shared machine disturbs this figure less.
     ThroughputPerProcessor,
     /// Mean response time of all requests, who gave up at the full time-out.
     Response,
@@ -63,9 +63,9 @@ pub enum Metric {
     Refused,
     /// Of a site: the work of the pages that were served, as a part of the most that it was seen to do.
     Goodput,
-    /// The same divided by how fast the server's processor was meanwhile, of its median over all cells: a
-    /// shared machine whose speed varies from cell to cell disturbs it less. Of what is bound by that
-    /// processor.
+    /// Goodput divided by the speed of the server's processor, relative to the median over all cells. A
+    /// shared machine whose speed varies from cell to cell disturbs this figure less. It is meant for work
+    /// that the server's processor bounds.
     GoodputAtUsualSpeed,
     /// Of a site: the pages per second that it can do, by what a shared processor's response time says of
     /// them.

@@ -23,7 +23,7 @@ impl Picture {
         Self { plot, labels }
     }
 
-    /// As SVG.
+    /// Draws the picture as SVG.
     pub(super) fn draw(&self) -> Result<String, Error> {
         let directory = tempfile::tempdir().map_err(Error::io("creating a temporary directory"))?;
         let path = directory.path().join("picture.svg");

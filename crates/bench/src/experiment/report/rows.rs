@@ -20,11 +20,11 @@ pub(super) struct Rows {
 
 /// What stands behind a variant whose client may have been the bottleneck.
 const CLIENT_BOUND: &str = " †";
-/// The same where others used the server's processor.
+/// What stands behind a variant where others used the server's processor.
 const DISTURBED: &str = " *";
-/// The same where requests waited in the client.
+/// What stands behind a variant where requests waited in the client.
 const QUEUED: &str = " §";
-/// The same where the server lost processes.
+/// What stands behind a variant where the server lost processes.
 const KILLED: &str = " ‡";
 
 /// A row for each variant under each load.

@@ -118,7 +118,7 @@ fn differences(was: &Line, is: &Line) -> Option<String> {
     })
 }
 
-/// Who says how many cores there are.
+/// Words that say where the number of cores comes from.
 const fn source(known: Cores) -> &'static str {
     match known {
         Cores::Named(_) => "",

@@ -43,7 +43,7 @@ fn seconds(nanos: u64) -> String {
     format!("{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000)
 }
 
-/// As CSV wants it where a name has a comma or a quote.
+/// Quotes a name for CSV if it has a comma, a quote or a line break.
 fn quoted(name: &str) -> String {
     if name.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", name.replace('"', "\"\""))

@@ -11,9 +11,9 @@ use crate::observe::TypeName;
 /// site whose names are in its paths would be told apart by chance: of a thousand, each as busy as the
 /// others, 4 tells 19 apart, 2 ninety.
 pub(super) const APART: u32 = 4;
-/// A word is shown once so many requests had it.
+/// The fewest requests that must have had a word before it is shown.
 pub(crate) const SEEN: u32 = 50;
-/// … and if it makes at least 1 in so many of the requests that come to its place.
+/// A word is shown only if at least 1 in this many of the requests that come to its place has it.
 const SHARE: u32 = 256;
 /// The segments that a place counts before it tells them apart.
 const CANDIDATES_MAX: usize = 512;
@@ -281,7 +281,8 @@ impl Tree {
         }
     }
 
-    /// So many words that few asked for are somebody's data: they are one again, and only counted.
+    /// Makes the words that aren't shown one again, and only counts them. So many words that few requests
+    /// have are somebody's data.
     fn take_back(&mut self, from: u32) {
         let words = std::mem::take(&mut self.at_mut(from).words);
         let (shown, hidden): (HashMap<_, _>, HashMap<_, _>) =

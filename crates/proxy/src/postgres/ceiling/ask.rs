@@ -48,7 +48,7 @@ impl Ours {
         Enrolled { ours: Arc::clone(self), process_id }
     }
 
-    /// As the text of an array.
+    /// The process ids with commas between them, for the text of an array.
     fn text(&self) -> String {
         let mut processes = self.0.lock();
         while processes.ending.front().is_some_and(|(at, _)| at.elapsed() > ENDING) {

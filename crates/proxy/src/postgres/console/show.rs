@@ -341,7 +341,7 @@ impl<'a> Look<'a> {
     }
 }
 
-/// As PgBouncer calls it; a client whose transaction is open but silent is active there too.
+/// PgBouncer's name for an activity. A client whose transaction is open but silent is active there, too.
 fn state_name(activity: Activity) -> &'static str {
     match activity {
         Activity::Idle => "idle",

@@ -353,8 +353,8 @@ impl Exchange {
         self.steps.push_back(Step::Parse { id, undo: None, client_name, visible: false });
     }
 
-    /// The same on a connection of the session's own, which lacks only transaction control whose Parse was
-    /// answered here.
+    /// Prepares unnamed transaction control on a connection of the session's own. Such a connection lacks
+    /// nothing else, because only the Parse of transaction control was answered here.
     fn ensure_control(&mut self, scope: &mut Scope<'_>, name: &[u8], out: &mut BytesMut) {
         let unnamed =
             scope.session.statements.get(b"").filter(|it| name.is_empty() && it.analysis.is_control);

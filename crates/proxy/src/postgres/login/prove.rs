@@ -117,7 +117,7 @@ impl Login<'_> {
         Ok(Some(Credentials::Keys(Arc::new(keys))))
     }
 
-    /// The same answer for every reason; the reason goes to the log.
+    /// Refuses a login with one answer for all reasons; the reason goes to the log.
     fn denied(&mut self, user: &str, why: &dyn std::fmt::Display) -> End {
         self.why = Some(why.to_string());
         Refusal::Password(user.to_owned()).into()

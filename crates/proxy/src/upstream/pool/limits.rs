@@ -30,7 +30,7 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// As many as the gate may have.
+    /// No limit beside the gate's own.
     pub(crate) const NONE: Self = Self { role: u32::MAX, database: u32::MAX };
 }
 

@@ -94,7 +94,7 @@ impl Pools {
         database.map_or(PoolSet::ALL, |database| self.state.lock().pools_where(|name| name == database))
     }
 
-    /// Tells the gate, if anything is paused or just isn't any more.
+    /// Tells the gate which pools are paused.
     pub(super) fn tell_paused(&self, state: &State) {
         if let Some(hold_up) = &self.hold_up {
             hold_up(match state.paused.everything {
@@ -104,7 +104,8 @@ impl Pools {
         }
     }
 
-    /// The same where a pool has come into being: only a pause makes that news.
+    /// Tells the gate which pools are paused, because a new pool may be one of them. Without a pause it does
+    /// nothing.
     pub(super) fn tell_paused_of_new_pool(&self, state: &State) {
         if !state.paused.is_nothing() {
             self.tell_paused(state);

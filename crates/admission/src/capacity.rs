@@ -33,23 +33,23 @@ pub(crate) struct Move {
     pub(crate) gain: Option<f64>,
 }
 
-/// What is in force.
+/// The bound in force on what is in flight.
 #[derive(Debug)]
 pub(crate) enum Room {
     /// Nothing but the connections bounds what is in flight.
     Unlimited,
-    /// So much work.
+    /// A fixed amount of work.
     Fixed(Fixed),
-    /// So many requests.
+    /// A number of requests that a controller finds.
     Found(Found),
 }
 
-/// A number of requests that a controller finds.
+/// A controller, and the number that it has found.
 #[derive(Debug)]
 pub(crate) struct Found {
     controller: Controller,
     control: Box<dyn Control>,
-    /// What was told of it last.
+    /// The number that [`Found::take_move`] last reported.
     told: u32,
 }
 

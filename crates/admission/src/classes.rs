@@ -125,14 +125,15 @@ impl Class {
     }
 }
 
-/// Who has to go of those present, where one is too many.
+/// The class that has to lose a request when there is one too many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Surplus {
-    /// Nobody has more than its share: it is one too many for all.
+    /// No class has more than its share: the surplus is everybody's.
     All,
-    /// The class of who comes has more than its share with it.
+    /// The class of the newcomer has more than its share, counting the newcomer.
     Own,
-    /// The class in this place has the most above its share, and who comes doesn't.
+    /// The class in this place exceeds its share by the most, and the newcomer's class doesn't exceed its
+    /// own.
     Other(u8),
 }
 
@@ -148,7 +149,7 @@ pub(crate) struct Classes {
 }
 
 impl Classes {
-    /// As the operator chose.
+    /// The classes that the operator has chosen.
     pub(crate) fn new(chosen: &[ServiceClass]) -> Self {
         let list = in_order(chosen).map(|class| Class::new(class, 0)).collect();
         Self { list, now: 0, waits: 0, waiting: 0 }

@@ -130,7 +130,7 @@ impl Clients {
 mod tests {
     use super::*;
 
-    /// So many clients that have each sent so many shorts.
+    /// `count` clients that have each sent `shorts` short requests.
     fn clients(count: usize, shorts: usize) -> (Clients, Vec<ClientId>) {
         let mut clients = Clients::default();
         let ids: Vec<_> = (0..count).map(|_| clients.connect()).collect();

@@ -76,7 +76,7 @@ impl Connections {
         self.refresh_all();
     }
 
-    /// So many connections of this pool exist.
+    /// Sets how many connections of this pool exist.
     pub(crate) fn set_pool(&mut self, pool: PoolId, total: u32) {
         let known = &mut self.pools[pool.index()];
         self.total = self.total - u64::from(known.total) + u64::from(total);

@@ -61,19 +61,20 @@ pub(crate) const GROUPS_MAX: usize = 8;
 pub(crate) const KINDS_MAX: usize = 8;
 /// How often suspicion is looked at.
 const LOOK: Duration = Duration::from_millis(100);
-/// So many of a type are in flight, on average, at least.
+/// A group is suspected only if at least this many of its requests are in flight, on average.
 const SEVERAL: f64 = 3.0;
-/// Elasticity beyond the others': with a lock it is 1 or more, on a shared processor 0.
+/// The elasticity above the other types' that makes a type suspect. With a lock it is 1 or more, on a shared
+/// processor 0.
 const STEEP: f64 = 0.5;
-/// In standard errors.
+/// The number of standard errors by which the elasticity must exceed [`STEEP`].
 const BEYOND_CHANCE: f64 = 2.0;
-/// Requests have waited for so long before a type is suspected by its number alone.
+/// How long requests must have waited before a type is suspected by its number in flight alone.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Then those are suspected of which about as many are in flight as of any: at least this part.
+/// A type is suspected by its number in flight if that is at least this part of the largest one.
 const LIKE: f64 = 0.25;
-/// So many in flight are as good as waiting, where nothing bounds them.
+/// With this many requests in flight the service counts as saturated, even if no request waits.
 const MANY: f64 = 64.0;
-/// During so much of a look requests waited, or they didn't.
+/// Requests must have waited during at least this part of a look for it to count as saturated.
 const SATURATED: f64 = 0.8;
 /// A type that was suspected wrongly rests for so long at first, and three times as long each time.
 const REST_MIN: Duration = Duration::from_secs(10);

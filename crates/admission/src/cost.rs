@@ -260,7 +260,8 @@ impl Estimate {
         Work::from_nanos(sample)
     }
 
-    /// So much work, as far as it can be believed: where it can't, what was expected.
+    /// Moves uncertain work of a well-known type towards its mean. `trust` is the part of the difference that
+    /// is kept.
     pub(crate) fn believed(&self, done: u64, trust: f64) -> Work {
         if !self.is_settled() || self.samples < FIRM || trust >= 1.0 {
             return Work::from_nanos(done);
@@ -321,8 +322,8 @@ impl Estimate {
         })
     }
 
-    /// As if its samples had all been their mean, and had varied as they did: the next one weighs what it
-    /// would have.
+    /// An estimate restored from `learned`, as if all samples had been its mean. The next sample weighs as
+    /// much as it would have without a restart.
     pub(crate) fn recalled(learned: &LearnedType, cost: Cost) -> Self {
         let mean = learned.mean.as_nanos();
         let mut estimate = Self { samples: learned.samples, early: [mean; SETTLED], ..Self::new(cost) };

@@ -88,9 +88,9 @@ pub enum Event {
     },
     /// The controller of the capacity has moved what it found.
     CapacityMoved {
-        /// So many requests might be in flight before.
+        /// How many requests might be in flight before.
         from: u32,
-        /// So many may be in flight from now on.
+        /// How many requests may be in flight from now on.
         to: u32,
         /// Why: by which share more is completed. `None`: nothing is lost by it, and it is nearer to where
         /// the controller would be without reasons; or the controller isn't one that goes by what is
@@ -101,9 +101,9 @@ pub enum Event {
     GroupFormed {
         /// Which group; a number is never used twice.
         group: u64,
-        /// So many of their requests were in flight before.
+        /// How many requests of these types were in flight before.
         from: u32,
-        /// So many may be in flight from now on.
+        /// How many requests of these types may be in flight from now on.
         to: u32,
         /// By which share more is completed.
         gain: f64,
@@ -119,9 +119,9 @@ pub enum Event {
     GroupMoved {
         /// Which group.
         group: u64,
-        /// So many of its requests might be in flight before.
+        /// How many of its requests might be in flight before.
         from: u32,
-        /// So many may be in flight from now on.
+        /// How many of its requests may be in flight from now on.
         to: u32,
         /// Why: by which share more is completed. `None`: nothing is lost by it.
         gain: Option<f64>,
@@ -130,23 +130,23 @@ pub enum Event {
     GroupDissolved {
         /// Which group.
         group: u64,
-        /// So many of its requests might be in flight at the end.
+        /// How many of its requests might be in flight at the end.
         most: u32,
     },
-    /// The long lane's limit in force has moved by what was found of the service.
+    /// The limit of the long lane has changed, because more was learned of the service.
     LongLimitMoved {
-        /// So many long requests might be in flight before.
+        /// How many long requests might be in flight before.
         from: u32,
-        /// So many may be in flight from now on.
+        /// How many long requests may be in flight from now on.
         to: u32,
-        /// How many requests the service works on at once; `None`: that can't be told.
+        /// How many requests the service works on at once; `None` if that isn't known.
         parallelism: Option<u32>,
     },
-    /// The service has answered nothing for so long, and goes on.
+    /// The service answers again after a stall.
     Stalled {
-        /// For how long.
+        /// How long it answered nothing.
         lasted: Duration,
-        /// So many wait behind newcomers from now on.
+        /// How many requests wait behind newcomers from now on.
         late: usize,
     },
     /// A type was forgotten: what it did counts for `other` from now on.

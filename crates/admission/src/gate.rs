@@ -76,23 +76,23 @@ pub struct Gate {
     refusal: Refusal,
     contention: Contention,
     clients: Clients,
-    /// Shorts make way for longs until then.
+    /// Short requests make way for long ones until then.
     way_until: Instant,
     stalls: Stalls,
     leavers: Leavers,
-    /// The same of the long lane.
+    /// The clients that leave during requests of the long lane.
     long_leavers: Leavers,
-    /// Who arrived before that waits behind newcomers.
+    /// Waiting requests with a smaller arrival number go behind newcomers.
     late_before: u64,
     immediate: Sequence,
     /// All other lines, but those of types and groups.
     classes: Classes,
     deadlines: Deadlines,
-    /// When a busy request will have used what was expected of it.
+    /// When a busy request will have used its expected work.
     overdue: BTreeSet<(Instant, u32)>,
-    /// When the age of a busy request of a known type is looked at.
+    /// When the age of a busy request of a known type is checked.
     ages: BTreeSet<(Instant, u32)>,
-    /// The same for unknown types, where others may wait for what comes of it.
+    /// When the age of a busy request of an unknown type is checked. Other requests may wait for its result.
     scouts: BTreeSet<(Instant, u32)>,
     /// When a request that is present will be late.
     to_be_late: BTreeSet<(Instant, u32)>,
@@ -379,16 +379,16 @@ impl Gate {
         self.dispatch(now);
     }
 
-    /// So many connections of this pool exist (idle or in use). A simulator without pools says [`u32::MAX`]
-    /// once.
+    /// Sets how many connections of this pool exist, idle or in use. A simulator without pools sets
+    /// [`u32::MAX`] once.
     pub fn set_pool(&mut self, now: Instant, pool: PoolId, connections: u32) {
         let now = self.advance(now);
         self.connections.set_pool(pool, connections);
         self.dispatch(now);
     }
 
-    /// Another policy, from now on. What waits is lined up anew if the order or the lanes change
-    /// (allowances start again); what is in flight beyond a lower bound goes on. Learned estimates stay.
+    /// Changes the policy. Waiting requests are lined up anew if the order or the lanes change, and their
+    /// allowances start again. Requests in flight beyond a lower bound go on. Learned estimates stay.
     pub fn set_policy(&mut self, now: Instant, policy: Policy) {
         let now = self.advance(now);
         let budget = policy.connections.max(1);

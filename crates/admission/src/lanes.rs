@@ -47,20 +47,21 @@ use width::Width;
 
 pub(crate) use width::{Readings, Usual};
 
-/// Long is more than so many means.
+/// A type is long if its expected work exceeds the mean by this factor.
 const CUTOFF: u64 = 4;
 /// A long type is long until it falls below this share of the cutoff, in percent.
 const HYSTERESIS: u64 = 75;
-/// While little is known nothing is long below this; and no single request by its age, ever. 5 ms.
+/// The least cutoff while few requests have completed, and always for the age of a single request: 5 ms.
 const FLOOR: Work = Work::from_nanos(5_000_000);
-/// The most means that one of the first requests of a type counts for in the mean.
+/// An early sample of a type counts for at most this many means in the overall mean.
 const FIRST: u64 = 10;
-/// So many completions are "little".
+/// With fewer completions than this the cutoff is at least [`FLOOR`].
 const KNOWN: f64 = 32.0;
 
-/// The lane was full for long if so many times its limit were served and there always were others.
+/// The lane was full for long if it served this multiple of its limit while others always waited.
 const STRAINED: u32 = 32;
-/// The same where its limit was proved: near saturation it is full for a few hundred by chance.
+/// The multiple in place of [`STRAINED`] where the limit was proved. Near saturation a lane is full for a few
+/// hundred requests by chance.
 const STRAINED_PROVED: u32 = 1024;
 
 /// The state of the long lane.
@@ -78,9 +79,9 @@ pub(crate) struct Lanes {
     /// Long requests in flight, without the suspended ones.
     in_flight: u32,
     overall: Overall,
-    /// The same of what requests take of the service, without what sharing it adds.
+    /// The mean of what requests take of the service, without what sharing the service adds.
     demand: Overall,
-    /// Nobody goes before shorts for want of patience until then.
+    /// Until then no long goes before shorts because it has been overtaken by its allowance.
     rests_until: Instant,
 }
 
@@ -152,7 +153,7 @@ impl Lanes {
         self.limit.is_none_or(|limit| self.in_flight < limit)
     }
 
-    /// Whether a long that has lost its patience may go before shorts that wait now. Where they keep the
+    /// Whether a long that was overtaken by its allowance may go before waiting shorts. Where shorts keep the
     /// service busy, more longs than cores only slow it down.
     pub(crate) fn may_hurry(&self, now: Instant) -> bool {
         match self.stated {
@@ -164,12 +165,14 @@ impl Lanes {
         }
     }
 
-    /// The same of one that waits among the shorts.
+    /// Whether a request that waits among the shorts may go before the others after it was overtaken by its
+    /// allowance.
     pub(crate) fn may_hurry_among_shorts(&self, now: Instant) -> bool {
         now >= self.rests_until
     }
 
-    /// One has gone before shorts that will take so long; then those have the service for `times` as long.
+    /// A request has gone before shorts, and will take `work`. Then shorts have the service for `times` as
+    /// long.
     pub(crate) fn hurry(&mut self, now: Instant, work: Work, times: f64) {
         let rest = work.as_nanos() as f64 * (1.0 + times);
         self.rests_until = now.after(Duration::from_nanos(rest as u64));
@@ -202,19 +205,20 @@ impl Lanes {
         self.overall.mean()
     }
 
-    /// A request has completed and counted for so much.
+    /// Learns the work of a completed request.
     pub(crate) fn learn(&mut self, sample: Work) {
         self.overall.learn(sample);
     }
 
-    /// The same for one of a type with too few samples to say what an outlier is: it counts for at most
-    /// [`FIRST`] means, or a single pause would raise the cutoff for thousands of requests.
+    /// Learns the work of a completed request whose type has too few samples to tell an outlier. It counts
+    /// for at most [`FIRST`] means. Otherwise a single pause would raise the cutoff for thousands of
+    /// requests.
     pub(crate) fn learn_first(&mut self, sample: Work) {
         let most = self.overall.mean().as_nanos().saturating_mul(FIRST).max(FLOOR.as_nanos());
         self.overall.learn(sample.min(Work::from_nanos(most)));
     }
 
-    /// All work is in another unit from now on, so many of which are one of before.
+    /// Converts all work to another unit: one old unit is `change` new ones.
     pub(crate) fn rescale(&mut self, change: f64) {
         self.overall.rescale(change);
     }
@@ -247,7 +251,7 @@ pub(crate) struct Patience {
     short_work: u64,
     /// Waiting longs by the short work at which they go first.
     waiting: BTreeSet<(u64, u32)>,
-    /// The same of those that wait among the shorts because they vary too much.
+    /// Variable requests that wait among the shorts, by the short work at which they go first.
     among_shorts: BTreeSet<(u64, u32)>,
 }
 
@@ -257,22 +261,23 @@ impl Patience {
         self.short_work = self.short_work.saturating_add(work.as_nanos());
     }
 
-    /// A long request waits that may be overtaken by so much short work from now on. Returns when it goes
-    /// first.
+    /// Adds a waiting long that may be overtaken by `allowance` of short work. Returns the short work at
+    /// which it goes first.
     pub(crate) fn wait(&mut self, slot: u32, allowance: u64) -> u64 {
         let patience = self.short_work.saturating_add(allowance);
         self.waiting.insert((patience, slot));
         patience
     }
 
-    /// The same of one that waits among the shorts because it varies too much.
+    /// Adds a variable request that waits among the shorts, and may be overtaken by `allowance` of short
+    /// work. Returns the short work at which it goes first.
     pub(crate) fn wait_among_shorts(&mut self, slot: u32, allowance: u64) -> u64 {
         let patience = self.short_work.saturating_add(allowance);
         self.among_shorts.insert((patience, slot));
         patience
     }
 
-    /// Those who wait now go when it is their turn, and never first.
+    /// Requests that wait now go when it is their turn, and never first.
     pub(crate) fn forget(&mut self) {
         self.waiting.clear();
         self.among_shorts.clear();

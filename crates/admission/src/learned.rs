@@ -53,7 +53,7 @@ pub struct LearnedType {
     pub request_type: RequestType,
     /// The mean work of its recent executions.
     pub mean: Work,
-    /// The same over a longer time, by which types are put in order.
+    /// The mean work over a longer time, by which types are put in order.
     pub rank: Work,
     /// How many executions it was learned from.
     pub samples: u64,

@@ -34,27 +34,28 @@
 use crate::time::{Duration, Instant};
 use crate::work::Work;
 
-/// So much of what ends in service was wasted on who had waited for too long: an eighth.
+/// The share of waste at which the limit falls: an eighth. Waste is what ends in service because its client
+/// had waited for too long.
 const WASTE: f64 = 0.125;
-/// By so many ends the share is forgotten to a third.
+/// After this many ends a share of waste has decayed to about a third.
 const MEMORY: f64 = 32.0;
-/// The same of those in the long lane, and of one type: each takes many times as much.
+/// The memory for the long lane, and for one type: each of their requests takes many times as much.
 const LONG_MEMORY: f64 = 16.0;
-/// A type is limited although it varies when so much of it ends so.
+/// A variable type is limited when this share of its requests is waste.
 const LOST: f64 = WASTE;
-/// The limit falls by this part of it,
+/// The limit falls by one part in this number.
 const CUT: u64 = 8;
-/// and rises by one part in so many for each in flight: 34 times what is in flight are started until it has
-/// risen by what it fell.
+/// With an answer the limit rises by one part in this number, divided by the requests in flight. It has risen
+/// by what it fell after 34 times what is in flight.
 const RISE: u64 = 256;
-/// As if so many more were in flight: where hardly any is, few ends are evidence of little.
+/// This many are added to the requests in flight when the limit rises. With hardly any in flight few ends are
+/// weak evidence.
 const FEW: u64 = 8;
-/// What nobody had to wait for any more for so long is forgotten.
+/// A limit is forgotten when no request had to wait for this long.
 const FORGET: Duration = Duration::from_secs(60);
-/// Of the age by which nine of ten of those who leave have left: it rises by one part in so many with one
-/// who is older,
+/// The age by which nine of ten clients have left rises by one part in this number with each older one.
 const USUAL_RISE: u64 = 18;
-/// and falls with a younger one.
+/// The age by which nine of ten clients have left falls by one part in this number with each younger one.
 const USUAL_FALL: u64 = 160;
 
 /// What is known of those who leave.
@@ -77,12 +78,12 @@ pub(crate) struct Leavers {
 }
 
 impl Leavers {
-    /// Of short ones nobody has left.
+    /// Short requests that no client has left.
     pub(crate) fn new() -> Self {
         Self::with(MEMORY)
     }
 
-    /// The same of long ones.
+    /// Long requests that no client has left.
     pub(crate) fn of_longs() -> Self {
         Self::with(LONG_MEMORY)
     }

@@ -39,7 +39,7 @@ impl Cost {
     pub const WINDOW_MAX: u32 = 1024;
 }
 
-/// Who goes next among those that wait.
+/// The order in which waiting requests start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Order {
     /// In order of arrival.
@@ -47,9 +47,9 @@ pub enum Order {
     /// By expected work; a waiting request may be overtaken by at most max(`aging` × its own work, `floor`)
     /// of work (`None`: without bound; `aging` = 0 ignores the floor and is FIFO).
     ShortestFirst {
-        /// How many times its own work.
+        /// The multiple of its own work by which a request may be overtaken.
         aging: Option<f64>,
-        /// But at least so much.
+        /// The least work by which any request may be overtaken.
         floor: Work,
     },
 }
@@ -59,9 +59,9 @@ pub enum Order {
 pub enum Capacity {
     /// Nothing.
     Unlimited,
-    /// So much work, in the estimator's unit (Gatekeeper, section 3.1).
+    /// An amount of work, in the estimator's unit (Gatekeeper, section 3.1).
     Fixed(Work),
-    /// So many requests, a number that a controller finds while requests are served.
+    /// A number of requests that a controller finds while requests are served.
     Found(Controller),
 }
 
@@ -79,31 +79,31 @@ pub enum Controller {
     Other(ControlMaker),
 }
 
-/// Who is refused, beside those for whom the queue is full or who have waited for too long. The files under
-/// `rejection/` say how, and when each fails.
+/// The rule that refuses requests, beside a full queue and `queue_timeout`. The files under `rejection/` say
+/// how each rule works, and when it fails.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Rejection {
-    /// Nobody.
+    /// No request is refused.
     #[default]
     Nobody,
-    /// Who can't make its own deadline, given the queue ahead; at once.
+    /// Refuses a request on arrival if the queue ahead makes it miss its own deadline.
     Deadline,
-    /// Who would make responses slower than they should be. Ours.
+    /// Ours: refuses requests that would make responses slower than a target.
     Target(Targets),
-    /// At random, as a PI controller finds (Yaksha, IWQoS 2004).
+    /// Refuses at random, with a probability that a PI controller finds (Yaksha, IWQoS 2004).
     Yaksha(YakshaSettings),
     /// A rule from outside of this crate refuses, such as one of the laboratory's.
     Other(RefuseMaker),
 }
 
-/// Who goes first when a service that answered nothing for seconds goes on (`stalls.rs`).
+/// The order of requests when a service goes on that has answered nothing for seconds (`stalls.rs`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AfterStall {
-    /// As always, and it isn't looked whether the service stands still.
+    /// The usual order. The gate doesn't check whether the service stands still.
     #[default]
     InOrder,
-    /// Newcomers, and those who waited through the stall with what the service has left. No more than usual
-    /// is sent to it meanwhile.
+    /// Newcomers go first, and requests that waited through the stall get what is left of the service. During
+    /// the stall no more than usual is sent to the service.
     NewcomersFirst,
 }
 
@@ -217,15 +217,15 @@ pub struct Given {
 pub enum LongLimit {
     /// The operator's number.
     Fixed(u32),
-    /// As many as keep the service busy, found from what is observed (`lanes/width.rs`).
+    /// A number that keeps the service busy, found from observations (`lanes/width.rs`).
     Found {
-        /// What holds until it is found, such as the server's cores; `None`: no limit but the connections'.
+        /// The limit until a number is found, such as the server's cores; `None`: only the connections'.
         prior: Option<u32>,
     },
 }
 
 impl LongLimit {
-    /// Found, and nobody tells anything beforehand.
+    /// A limit that is found without any prior number.
     pub const FOUND: Self = Self::Found { prior: None };
 }
 
@@ -234,7 +234,7 @@ impl LongLimit {
 pub struct Weight(u32);
 
 impl Weight {
-    /// That of a class of which nothing is said.
+    /// The weight of a class without a stated one.
     pub const ONE: Self = Self(1_000);
     /// The least, 0.001.
     pub const MIN: Self = Self(1);
@@ -248,7 +248,7 @@ impl Weight {
         is_possible.then_some(Self(thousandths as u32))
     }
 
-    /// As a number.
+    /// The weight as a number.
     pub fn as_f64(self) -> f64 {
         f64::from(self.0) / 1e3
     }
@@ -298,14 +298,14 @@ pub struct Policy {
     pub types_max: usize,
     /// A transaction idle for longer gives its work back.
     pub suspend_after: Duration,
-    /// Who goes first after the service stood still, and whether less is sent to it meanwhile.
+    /// What is done when the service stands still, and which requests go first afterwards.
     pub after_stall: AfterStall,
-    /// Who else is refused.
+    /// The rule that refuses requests.
     pub rejection: Rejection,
-    /// The service classes that take turns; none: there is the default one alone. That one has
+    /// The service classes that take turns. If empty, there is only the default one. That one has
     /// [`Weight::ONE`] unless it is named here.
     pub classes: Vec<ServiceClass>,
-    /// What an experiment leaves out. [`Without::NOTHING`] in every gate that serves somebody.
+    /// What an experiment leaves out: [`Without::NOTHING`] in every gate that serves clients.
     pub without: Without,
 }
 

@@ -104,10 +104,10 @@ pub struct Refusing {
     pub probability: Option<f64>,
     /// Yaksha's A and B, per second.
     pub gains: Option<(f64, f64)>,
-    /// The time that it goes by: a mean response time, or a queue wait.
+    /// The measured time on which the rule decides: a mean response time, or a queue wait.
     pub measured: Option<Duration>,
-    /// So many may be present (wait or be in flight) before the next is refused; where types have targets
-    /// of their own, of those that have none.
+    /// How many requests may be present (wait or be in flight) before the next is refused. Where types have
+    /// targets of their own, this counts the other requests only.
     pub bound: Option<f64>,
 }
 
@@ -170,8 +170,9 @@ pub struct TypeSnapshot {
 pub struct HeldTarget {
     /// The response times.
     pub goal: Goal,
-    /// How many of the type are present: wait, or the service is busy with.
+    /// How many requests of the type are present: those that wait, and those that the service is busy with.
     pub present: u32,
-    /// So many might be when one arrived last, before the next is refused; `None` while nothing limits them.
+    /// How many requests of the type might be present when the last one arrived; `None` while nothing limits
+    /// them.
     pub bound: Option<f64>,
 }

@@ -33,19 +33,20 @@ use crate::work::Work;
 
 /// Nothing is a stall that is shorter: pauses of garbage collectors and checkpoints.
 const SILENCE: Duration = Duration::from_secs(1);
-/// What takes so many times what is expected of it, and nothing is answered meanwhile, isn't just slow.
+/// A request is evidence of a stall when it takes this multiple of its expected work while nothing is
+/// answered.
 const TIMES: u64 = 100;
-/// From so long a stall on, those who waited through it yield: what has waited for so long is hardly waited
-/// for any more (`docs/decisions/queue.md`, finding 11).
+/// After a stall of at least this length the requests that waited through it go behind newcomers. Few clients
+/// still wait for them (`docs/decisions/queue.md`, finding 11).
 const LONG: Duration = Duration::from_secs(5);
-/// Who has come so recently when the first answer comes is a newcomer: it takes the service some time to
-/// answer.
+/// A request is a newcomer if it arrived within this time before the first answer. The service takes some
+/// time to answer.
 const RECENT: Duration = Duration::from_millis(250);
-/// So many may be in flight in any stall.
+/// The number of requests that may be in flight in any stall.
 const LEAST: u32 = 4;
-/// By so many answers the peak is forgotten to a third.
+/// After this many answers the peak has decayed to about a third.
 const MEMORY: f64 = 256.0;
-/// Before so many answers nobody knows what is usual.
+/// Before this many answers the usual number in flight isn't known.
 const KNOWN: u32 = 32;
 
 /// What is known of a service that may stand still.
@@ -109,12 +110,14 @@ impl Stalls {
         was_stalled.then(|| now.since(self.since))
     }
 
-    /// Nothing is in service any more, and nobody waits to be: whoever comes next finds out anew.
+    /// The service has no more requests, and none wait. The next request finds out anew whether the service
+    /// answers.
     pub(crate) fn rest(&mut self) {
         self.evidence = None;
     }
 
-    /// Who yields after a stall that has ended now: who came before that.
+    /// The arrival time before which requests go behind newcomers, after a stall that ends now. `None` if it
+    /// was too short.
     pub(crate) fn yields(now: Instant, lasted: Duration) -> Option<Instant> {
         let recent = Instant::from_nanos(now.as_nanos().saturating_sub(RECENT.as_nanos() as u64));
         (lasted >= LONG).then_some(recent)

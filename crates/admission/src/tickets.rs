@@ -33,11 +33,12 @@ pub(crate) enum Line {
     Short,
     /// The line of the longs.
     Long,
-    /// It has had its turn, and waits for room in the group in this place.
+    /// It waits for room in the group in this place; it has had its turn in the line of the shorts.
     Aside(u8),
-    /// The same in the line of the longs: it waits for room in their lane as well.
+    /// It waits for room in the group in this place, and in the long lane. It has had its turn in the line of
+    /// the longs.
     AsideLong(u8),
-    /// Behind the one request of its type that is out to find what the type costs.
+    /// It waits behind the one request of its type that is to find the cost of the type.
     Type,
 }
 
@@ -73,9 +74,9 @@ pub(crate) struct Record {
     pub(crate) late_at: Alarm,
     /// Since when the client thinks.
     pub(crate) idle_since: Alarm,
-    /// In flight: what was given to it, as the pace names it.
+    /// The number of the lap that the pace has begun for it while it is in flight.
     pub(crate) lap: Option<u32>,
-    /// As long: it goes first once this much short work was dispatched.
+    /// The amount of dispatched short work at which it goes first, if it is long.
     pub(crate) patience: u64,
     /// It has a seat in the long lane.
     pub(crate) seated: bool,
@@ -286,7 +287,7 @@ impl Tickets {
             .expect("lines, lists and timers let go of a record before it ends")
     }
 
-    /// The same, to change.
+    /// The mutable record in this slot.
     pub(crate) fn at_mut(&mut self, slot: u32) -> &mut Record {
         self.records[slot as usize]
             .as_mut()

@@ -45,7 +45,7 @@ pub(crate) struct Type {
     pub(crate) lane: Lane,
     /// How many of its clients leave in service.
     pub(crate) lost: Lost,
-    /// That it varies isn't believed before it has so many samples.
+    /// The number of samples below which the variation of the type isn't believed.
     doubted: u64,
     /// Its requests in flight that have used more than was expected.
     pub(crate) overdue: Growing,
@@ -53,9 +53,9 @@ pub(crate) struct Type {
     pub(crate) in_flight: List,
     /// How many of those have a client that thinks.
     pub(crate) thinking: u32,
-    /// While it is unknown: those that wait until it isn't.
+    /// While the type is unknown: its requests that wait for a scout's result.
     pub(crate) held_back: List,
-    /// While it is unknown: those that wait among the shorts to find out, at most one of each class.
+    /// While the type is unknown: its scouts that wait among the shorts, at most one of each class.
     pub(crate) scouts: Vec<u32>,
     /// How many of its requests wait.
     pub(crate) queued: u32,

@@ -33,7 +33,7 @@ impl Work {
         Self(self.0.saturating_add(other.0))
     }
 
-    /// So many times as much.
+    /// This work, multiplied by a factor.
     #[must_use]
     pub(crate) fn times(self, factor: f64) -> Self {
         Self((self.0 as f64 * factor) as u64)

@@ -17,7 +17,7 @@ struct Pool {
 }
 
 impl Pool {
-    /// So many connections of an application, over each of which fourteen shorts came.
+    /// An application with this many connections, each of which has carried fourteen shorts.
     fn new(connections: usize, policy: Policy) -> Self {
         let mut shell = Shell::new(Policy { long_limit: Some(LongLimit::Fixed(1)), ..policy });
         shell.teach(SHORT, MS, 200);
@@ -48,7 +48,7 @@ impl Pool {
         (pool, longs)
     }
 
-    /// So many longs come, each over another connection; the first is in flight.
+    /// Sends `count` longs, each over another connection; the first is in flight.
     fn longs(&mut self, count: usize) -> Vec<Ticket> {
         (0..count).map(|client| self.send(client, LONG)).collect()
     }

@@ -136,12 +136,12 @@ fn longs_can_not_take_all_connections_of_a_pool_either_when_the_pools_fill_the_b
     assert_eq!(shell.count(&reports), 3);
 }
 
-/// What a report takes that varies much, one after another.
+/// The times that a variable report takes, one after another.
 fn varying(round: usize) -> u64 {
     if round % 6 == 0 { 2_000 * MS } else { 10 * MS }
 }
 
-/// The same gate has learned that reports vary.
+/// An experienced gate that has learned that reports vary.
 fn with_varying_reports(policy: Policy) -> Shell {
     let mut shell = experienced(policy);
     for round in 0..12 {

@@ -49,17 +49,17 @@ struct World {
     in_use: [u32; POOLS as usize],
     pinned: u32,
     held_up: PoolSet,
-    /// Those that are connected.
+    /// The clients that are connected.
     clients: [Option<ClientId>; CLIENTS as usize],
     arrived: usize,
     ended: usize,
     /// Whether what requests have used was always counted in time.
     by_time: bool,
-    /// Who was refused last, and why.
+    /// The request that was refused last, and the reason.
     refused: Option<(Ticket, Reason)>,
-    /// It has been the same from the beginning.
+    /// Whether the policy has been the same from the beginning.
     same_policy: bool,
-    /// The fewest types that there was room for.
+    /// The smallest number of types that the policy has had room for.
     types_min: usize,
     trace: Vec<String>,
 }

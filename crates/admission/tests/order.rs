@@ -164,7 +164,7 @@ impl Model {
         rank
     }
 
-    /// Who starts now, in order.
+    /// Starts all requests that may start now, and returns them in order.
     fn start(&mut self, now: u64) -> Vec<Ticket> {
         let mut started = Vec::new();
         let head = |model: &Self, class: usize| {

@@ -26,12 +26,12 @@ fn known(policy: Policy) -> Shell {
     shell
 }
 
-/// So many come now.
+/// Lets `count` requests of a type arrive now.
 fn come(shell: &mut Shell, kind: u64, count: usize) -> Vec<Ticket> {
     (0..count).map(|_| shell.arrive(kind)).collect()
 }
 
-/// The service stands still: those in flight, and those who wait after so many seconds.
+/// Stalls the service for `seconds`. Returns the requests in flight, and those that wait at the end.
 fn stall(shell: &mut Shell, seconds: u64) -> (Vec<Ticket>, Vec<Ticket>) {
     let in_flight = come(shell, SHORT, 4);
     shell.pass(SECOND);

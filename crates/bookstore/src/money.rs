@@ -20,13 +20,13 @@ const SHIPPING_PER_COPY: i64 = 100;
 const TAX: i64 = 825;
 
 impl Cents {
-    /// So many copies.
+    /// The price of this many copies.
     #[must_use]
     pub fn times(self, copies: i32) -> Self {
         Self(self.0 * i64::from(copies))
     }
 
-    /// Less so many per cent, rounded to the cent. More than 100 count as 100.
+    /// The amount less this many per cent, rounded to the cent. Values above 100 count as 100.
     #[must_use]
     pub fn less(self, percent: i32) -> Self {
         Self((self.0 * (100 - i64::from(percent.clamp(0, 100))) + 50) / 100)

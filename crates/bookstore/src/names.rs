@@ -50,7 +50,7 @@ pub const COUNTRIES: [&str; 92] = [
     "South Korea", "Spain", "Sudan", "Sweden", "Taiwan", "Thailand", "Trinidad", "Turkey", "Venezuela", "Zambia",
 ];
 
-/// Who issues credit cards (clause 4.7.1, `CX_TYPE`).
+/// The issuers of credit cards (clause 4.7.1, `CX_TYPE`).
 pub const CARD_TYPES: [&str; 5] = ["VISA", "MASTERCARD", "DISCOVER", "AMEX", "DINERS"];
 
 /// How an order is shipped (clause 4.7.1, `O_SHIP_TYPE`).

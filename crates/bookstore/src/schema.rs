@@ -4,25 +4,25 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Table {
-    /// Where customers live and orders go.
+    /// Addresses of customers and of deliveries.
     Address,
-    /// Who has written the books.
+    /// The authors of the books.
     Author,
     /// Payments by credit card, one for each order.
     CcXacts,
     /// Countries, with their currencies.
     Country,
-    /// Who buys.
+    /// Customers.
     Customer,
     /// Books.
     Item,
-    /// What was ordered.
+    /// The lines of orders.
     OrderLine,
     /// Orders.
     Orders,
     /// Carts.
     ShoppingCart,
-    /// What is in the carts.
+    /// The lines of carts.
     ShoppingCartLine,
 }
 

@@ -65,19 +65,19 @@ pub struct Admin {
     pub metrics_types_max: u32,
     /// The Unix socket where it also listens, and takes changes.
     pub socket: Option<PathBuf>,
-    /// The mode of that socket's file.
+    /// The file mode of the admin socket.
     pub socket_mode: SocketMode,
-    /// Where the token is with which it takes changes over TCP.
+    /// The file with the token that allows changes over TCP.
     pub token_file: Option<PathBuf>,
 }
 
-/// Who may open a socket.
+/// The users that may open a socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SocketMode {
-    /// Its owner: 0600.
+    /// The owner only: 0600.
     #[default]
     Owner,
-    /// Its group as well: 0660.
+    /// The owner and the group: 0660.
     Group,
 }
 

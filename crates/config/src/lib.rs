@@ -142,10 +142,10 @@ pub fn from_flags(gate: &[(&str, String)], admin: Option<&str>) -> Result<World,
     from_flags_with(gate, admin, &|_| Vec::new())
 }
 
-/// The same, and the files that it names.
+/// Checks a world that is given on the command line, and the files that it names.
 ///
 /// # Errors
-/// Everything that is wrong with it, by the names of the flags.
+/// Everything that is wrong with the world or the files, by the names of the flags.
 pub fn from_flags_with(
     gate: &[(&str, String)],
     admin: Option<&str>,

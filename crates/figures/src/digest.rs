@@ -81,8 +81,9 @@ pub struct Metric {
     pub residual: f64,
 }
 
-/// As an experiment on a real server counts (`docs/guide/experiments.md`): everything that ended within the
-/// window, whenever it began, and what is left at its end with the time that it has waited by then.
+/// The measures that an experiment on a real server takes (`docs/guide/experiments.md`). They count all
+/// requests that end within the window, whenever they began. A request left at the end counts with its wait
+/// until then.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Measured {
     /// The mean response time, in seconds.

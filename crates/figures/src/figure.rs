@@ -14,15 +14,15 @@ use sim::Interval;
 /// A figure.
 #[derive(Clone, Debug)]
 pub struct Figure {
-    /// What its file is called, and how the page names it, such as `gatekeeper-05`.
+    /// The name of its file, by which the page refers to it, such as `gatekeeper-05`.
     pub id: String,
-    /// What is drawn, if anything.
+    /// The drawing, if there is one.
     pub drawing: Option<Drawing>,
-    /// The same as a table in Markdown.
+    /// The figure's values as a table in Markdown.
     pub table: String,
 }
 
-/// What is drawn.
+/// A drawing of curves or of bars.
 #[derive(Clone, Debug)]
 pub enum Drawing {
     /// Curves.
@@ -65,11 +65,11 @@ pub(crate) struct Line<'a> {
 /// What a figure shows of a metric.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Quantity {
-    /// With its unit.
+    /// The name, with the unit.
     pub(crate) name: &'static str,
     pub(crate) of: fn(&Metric) -> f64,
     pub(crate) show: fn(f64) -> String,
-    /// The same on an axis.
+    /// Formats a value for an axis.
     pub(crate) axis: fn(f64) -> String,
     pub(crate) scale: Scale,
 }
@@ -239,7 +239,7 @@ pub(crate) fn seconds(value: f64) -> String {
     }
 }
 
-/// The same on an axis: `10 s`, not `10.0 s`.
+/// Formats seconds for an axis: `10 s`, not `10.0 s`.
 pub(crate) fn short_seconds(value: f64) -> String {
     if value > 0.0 { seconds(value).replace(".00 ", " ").replace(".0 ", " ") } else { "0".to_owned() }
 }

@@ -34,7 +34,7 @@ pub(crate) fn sum(results: &Results, variant: usize, (from, to): (f64, f64), of:
     values.filter(|value| value.is_finite()).sum()
 }
 
-/// The same: the mean over the ticks that have a value, and the lowest and highest.
+/// The mean over the ticks that have a value, and the lowest and highest value.
 pub(crate) fn mean(
     results: &Results,
     variant: usize,

@@ -21,14 +21,14 @@ use experiment::{
 
 /// What chance may add to a ratio.
 const NOISE: f64 = 0.02;
-/// At a load of 0.9, where what is gained by learning is bounded from both sides, runs are so many times as
-/// long: about as long as those that the goals come from.
+/// Runs at a load of 0.9 are longer by this factor, as long as those that the goals come from. There the gain
+/// from learning is bounded from both sides.
 const LONGER: u64 = 6;
-/// And so many requests where the service goes on with what nobody waits for, as where the goals come from.
+/// The number of requests where the service finishes canceled work, as in the runs that the goals come from.
 const UNCANCELED: f64 = 600_000.0;
-/// What the goodput should be there, relative to none.
+/// The goal for goodput where the service finishes canceled work, relative to no gate.
 const UNCANCELED_GOAL: f64 = 1.6;
-/// The columns of gates with more connections: so many, and as many as anybody wants.
+/// The number of connections of a gate that has more than usual. A further column has `AMPLE` connections.
 const MORE: u32 = 60;
 /// Limits of the lane that are tried in hindsight, beside those relative to the cores.
 const SEATS: [u32; 3] = [8, 12, CONNECTIONS];

@@ -45,12 +45,12 @@ fn main() {
     }
 }
 
-/// As many wait as five seconds drain.
+/// A gate whose queue is as long as what the service completes in five seconds.
 fn drop_tail(cores: u32) -> Policy {
     Policy { queue_max: 250 * cores as usize, ..fifo_gate(Rejection::Nobody) }
 }
 
-/// All that a rule reaches with each seed.
+/// The results of a rule with each seed.
 fn reach(
     seeds: &[u64],
     scenario: impl Fn(u64) -> Scenario,

@@ -31,9 +31,9 @@ pub enum Arrivals {
     Closed {
         /// How many clients.
         clients: u32,
-        /// How long each thinks.
+        /// How long each client thinks.
         think: Distribution,
-        /// But at most so long.
+        /// The longest time that a client thinks.
         think_max: Option<Duration>,
     },
 }
@@ -152,8 +152,7 @@ impl Segments {
     }
 }
 
-/// So many phases in which nothing arrives are skipped at once; more than any process with a positive rate
-/// has.
+/// The most phases without arrivals that are skipped at once. No process with a positive rate has more.
 const SILENT_PHASES_MAX: usize = 1_000_000;
 
 impl Pace {

@@ -37,10 +37,10 @@ pub fn run(scenario: &Scenario) -> Result<Run, Error> {
     run_with(scenario, &mut ())
 }
 
-/// The same, with somebody who looks on and may change the gate's policy on the way.
+/// Runs a scenario with an observer that may change the gate's policy on the way.
 ///
 /// # Errors
-/// As [`run`].
+/// The errors of [`run`].
 pub fn run_with(scenario: &Scenario, observer: &mut impl Observer) -> Result<Run, Error> {
     scenario.check()?;
     let mut engine = Engine::new(scenario, observer);
@@ -48,7 +48,7 @@ pub fn run_with(scenario: &Scenario, observer: &mut impl Observer) -> Result<Run
     engine.finish()
 }
 
-/// Looks on, and may steer: a controller under test, or a probe.
+/// An observer of a run that may steer the gate: a controller under test, or a probe.
 pub trait Observer {
     /// The gate reports something. What is done by `steering` holds from here on.
     fn event(&mut self, at: Instant, event: &Event, steering: &mut Steering<'_>) {

@@ -139,8 +139,8 @@ impl Plot {
         self.write_labeled(path, &|place| format!("{place}"))
     }
 
-    /// The same; `label` says what is written below a place on the axis that runs from left to right, so
-    /// that it need not be linear.
+    /// Writes the plot with labels of its own; `label` formats a value of the horizontal axis. The axis need
+    /// not be linear.
     ///
     /// # Errors
     /// If the file can't be written.

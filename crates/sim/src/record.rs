@@ -29,9 +29,9 @@ pub struct Row {
     pub dispatched: Option<Instant>,
     /// When it ended for its client.
     pub ended: Instant,
-    /// For how long it was in flight, in nanoseconds; Durations would be too large.
+    /// How long it was in flight, in nanoseconds; a `Duration` would be too large.
     pub(crate) upstream: u64,
-    /// The same of all times before that it was given up for others.
+    /// How long it was in flight, in nanoseconds, in the attempts that the service gave up for others.
     pub(crate) given_up: u64,
     pub(crate) handle: u32,
 }

@@ -14,21 +14,21 @@ use crate::upstream::Upstream;
 /// A whole experiment. Plain data: copy it, change a field, run both.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
-    /// Where all chance comes from.
+    /// The seed of all random numbers.
     pub seed: u64,
-    /// The gate's policy, as it begins.
+    /// The gate's policy at the beginning.
     pub policy: Policy,
     /// The request types; everywhere else they are named by their index here.
     pub types: Vec<Kind>,
-    /// Who sends requests.
+    /// The sources of requests.
     pub sources: Vec<Source>,
-    /// What stands between them and the gate, if anything.
+    /// The application between the sources and the gate, if there is one.
     pub application: Option<Application>,
     /// The protected service.
     pub upstream: Upstream,
-    /// For how long requests arrive.
+    /// How long requests arrive.
     pub duration: Duration,
-    /// What happens before isn't measured.
+    /// The time at the beginning that isn't measured.
     pub warm_up: Duration,
     /// What becomes of the requests that are left at the end.
     pub end: End,

@@ -64,8 +64,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// So many settings for each factor of two from `least` to `most`, at most 1024, with the usual
-    /// thoroughness.
+    /// A plan with `per_octave` settings for each factor of two from `least` to `most`, at most 1024 in all.
+    /// It has the usual thoroughness.
     pub fn between(least: f64, most: f64, per_octave: u32, rounding: Rounding) -> Self {
         let factor = libm::exp2(1.0 / f64::from(per_octave.max(1)));
         let mut grid: Vec<f64> = Vec::new();

@@ -21,7 +21,7 @@ pub fn sweep<T: Send>(
     sweep_with(scenarios, threads, |_| (), |index, run, ()| digest(index, run))
 }
 
-/// The same, each run with an observer of its own, which `digest` gets back.
+/// Runs all scenarios, each with an observer of its own. `digest` gets the observer back.
 pub fn sweep_with<O: Observer, T: Send>(
     scenarios: &[Scenario],
     threads: Option<NonZero<usize>>,

@@ -46,10 +46,10 @@ pub struct Download {
     pub bytes: u64,
 }
 
-/// Who sends requests.
+/// The load on an uplink.
 #[derive(Clone, Debug)]
 pub enum Demand {
-    /// These, at their times, whatever becomes of earlier ones.
+    /// Requests at fixed times, whatever becomes of earlier ones.
     Open(Vec<Download>),
     /// Clients that each wait for a response, think, and send the next request.
     Closed {

@@ -44,27 +44,28 @@ pub struct Upstream {
 /// How a service serves what is in flight.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Service {
-    /// So many at a time, the others wait in order of arrival.
+    /// A fixed number of servers; other requests wait in order of arrival.
     Fifo {
-        /// How many.
+        /// How many servers.
         servers: u32,
     },
-    /// All at once, sharing the cores equally; none is faster than one core.
+    /// All requests at once, sharing the cores equally; none is faster than one core.
     Sharing {
         /// How many cores.
         cores: u32,
         /// How it collapses.
         collapse: Collapse,
     },
-    /// So many at a time, the others wait by their true service time. A reference: it knows what no gate can.
+    /// A fixed number of servers; other requests wait by their true service time. A reference: no gate can
+    /// know that time.
     ShortestFirst {
-        /// How many.
+        /// How many servers.
         servers: u32,
     },
-    /// At any instant those with the least left to do, so many at a time; the others are interrupted. A
-    /// reference.
+    /// The requests with the least remaining service time, a fixed number at any instant; others are
+    /// interrupted. A reference.
     ShortestRemaining {
-        /// How many.
+        /// How many servers.
         servers: u32,
     },
 }

@@ -417,8 +417,8 @@ fn random(seed: u64) -> Scenario {
     }
 }
 
-/// The same before a service that gives some up for others, and waits for a disk. A stream of its own,
-/// since the traces of the others are known.
+/// A random scenario whose service gives some requests up for others, and waits for a disk. It has a random
+/// stream of its own, since the traces of the other scenarios are known.
 fn colliding(seed: u64) -> Scenario {
     let mut scenario = random(seed);
     let mut chance = Chance::new(seed, Purpose::Conflicts, 99);

@@ -32,12 +32,12 @@ fn as_it_comes() -> Policy {
     }
 }
 
-/// A type that takes so long alone on average.
+/// A type with this mean service time when it is alone in the service.
 fn kind(name: &str, micros: u64, cv: f64) -> Kind {
     Kind::new(name, Distribution::Lognormal { mean: Duration::from_micros(micros), cv })
 }
 
-/// So many visitors, who think for 0.7 s and wait for 10.
+/// A shop with `visitors` visitors, who think for 0.7 s and wait for 10 s.
 fn shop(seed: u64, visitors: u32, connections: u32, policy: Policy) -> Scenario {
     let types = vec![kind("home", 600, 0.4), kind("best sellers", 48_000, 0.1), kind("another", 900, 0.8)];
     // A fourteenth of all pages, if all are answered. Who gets none tries again.

@@ -58,7 +58,7 @@ fn answered(run: &Run, source: u16) -> f64 {
     rows.count() as f64 / (TO - FROM) as f64 / CAN_DO
 }
 
-/// The same of all sources.
+/// Goodput of all sources together.
 fn goodput(scenario: &Scenario) -> f64 {
     let run = run(scenario).expect("a sound run");
     (0..scenario.sources.len()).map(|source| answered(&run, source as u16)).sum()
@@ -137,13 +137,13 @@ fn below_saturation_nobody_steps_back_though_some_leave() {
     }
 }
 
-/// What visitors of a shop that computes are answered in time, of what it can do, in the last forty
-/// seconds; they wait for ten, and a page goes on when its visitor has left.
+/// The answers in time of a shop that computes, as a part of its capacity, in the last forty seconds. Visitors
+/// wait for ten seconds, and a page goes on when its visitor has left.
 fn shop(seed: u64, load: f64, is_gated: bool) -> f64 {
     shop_from(seed, load, is_gated, 40)
 }
 
-/// The same from a second on.
+/// The answers in time of a shop that computes, as a part of its capacity, from a second on.
 fn shop_from(seed: u64, load: f64, is_gated: bool, from: u64) -> f64 {
     let mut scenario = target::bounded_response(seed, Rejection::Nobody, load);
     if !is_gated {
@@ -152,9 +152,8 @@ fn shop_from(seed: u64, load: f64, is_gated: bool, from: u64) -> f64 {
     target::reached(&run(&scenario).expect("a sound run"), 1, from, 80).useful
 }
 
-/// With ten seconds of calm before, the long pages are known by ten executions or so, and some of the seeds
-/// show them vary: unless they were limited all the same, two hundred would be in service before the first
-/// of their visitors leaves.
+/// With ten seconds of calm before, about ten executions have been seen of each long page. With some seeds
+/// these seem to vary. Without a limit two hundred would then be in service before the first visitor leaves.
 #[test]
 fn a_shop_whose_long_pages_hardly_anybody_has_seen_yet_does_too() {
     for (load, least) in [(1.5, 0.9), (3.0, 0.85), (10.0, 0.85)] {

@@ -134,7 +134,7 @@ fn shop(seed: u64, stands_still: bool) -> Scenario {
     scenario
 }
 
-/// The same requests without a stall say what is normal for those of any two seconds.
+/// A run without a stall shows which response times are normal in any two seconds.
 #[test]
 fn as_if_nothing_had_stood_still() {
     for seed in 1..=8 {

@@ -61,9 +61,9 @@ use side::{Direction, REST_MIN, Side};
 use stretch::{Stretch, Yield};
 use trial::{Pairs, Parts, RESCUE, Verdict, Yields};
 
-/// Where it begins, and returns to.
+/// The bound with which the search begins, and to which it returns.
 const HOME: u32 = 20;
-/// … where the service is seen to work on few enough at once: so many times as many.
+/// Home is this multiple of the number at which the service is nearly fastest, if that exceeds [`HOME`].
 const PER_WORKED_ON: u32 = 2;
 /// The first step down.
 const DOWN: f64 = 4.0;
@@ -79,16 +79,15 @@ const SURE: f64 = 0.5;
 /// A change of the bound has settled when so many have completed as were in flight, or may be, or after
 /// this time.
 const SETTLED: Duration = Duration::from_secs(3);
-/// A lower bound isn't in force before what is in flight has fallen to it, which takes longest where too
-/// much is. After this time others have waited for long enough: then it is tried another time.
+/// The time limit for a trial to drain while it completes less than before; then the trial is put off.
 const DRAINED: Duration = Duration::from_secs(10);
-/// But where nobody loses by it, because as much is completed meanwhile as before, it may take so long:
-/// requests that wait for one another are freed one by one.
+/// The time limit for a trial to drain while it completes as much as before. Requests that wait for one
+/// another are freed one by one.
 const DRAINED_AT_LAST: Duration = Duration::from_secs(60);
-/// Where some types are bounded the others go on meanwhile, and what is in flight of those is measured as
-/// it is after this time.
+/// Where only some types are bounded, the measurement begins after this time, drained or not.
 const DRAINED_OF_SOME: Duration = Duration::from_secs(5);
-/// So much of it is as much: a few completions a second are told no better.
+/// A rate of at least this part of the earlier rate counts as unchanged. With a few completions a second a
+/// smaller change can't be seen.
 const AS_MUCH: f64 = 0.7;
 
 /// Of some types this part of what may be in flight is in flight, or it isn't their bound that is compared.

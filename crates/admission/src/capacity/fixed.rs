@@ -5,7 +5,7 @@
 
 use crate::work::Work;
 
-/// So much work may be in flight.
+/// A limit on the work in flight.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fixed {
     most: Work,

@@ -31,7 +31,7 @@ pub(crate) struct Interval {
 }
 
 impl Interval {
-    /// So many are in flight from now on.
+    /// Records that `in_flight` requests are in flight from now on.
     pub(crate) fn observe(&mut self, now: Instant, in_flight: u32) {
         if self.since.is_none() {
             (self.since, self.until) = (Some(now), now);
@@ -40,7 +40,7 @@ impl Interval {
         (self.until, self.in_flight) = (now, in_flight);
     }
 
-    /// One has completed; what was observed, if the interval ends with it.
+    /// Records one completion. Returns what was observed if the interval ends with it.
     pub(crate) fn complete(&mut self, now: Instant) -> Option<Observation> {
         self.observe(now, self.in_flight);
         self.completions += 1;

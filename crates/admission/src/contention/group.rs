@@ -52,9 +52,9 @@ const OTHERS: usize = KINDS_MAX;
 /// What bounds a group.
 #[derive(Debug)]
 pub(super) enum Hold {
-    /// So many, as the operator of an experiment says.
+    /// A fixed number of requests, set by the operator of an experiment.
     Fixed(u32),
-    /// So many as are found.
+    /// A number of requests that a search finds.
     Found(Box<Auto>),
     /// Nothing any more: those that wait aside go on, then the group is gone.
     Released,
@@ -172,7 +172,7 @@ impl Group {
         self.aside.get(usize::from(class))
     }
 
-    /// The same, to change.
+    /// The mutable lines of one class that wait for room in this group, created if missing.
     pub(crate) fn aside_mut(&mut self, class: u8) -> &mut Lines {
         while self.aside.len() <= usize::from(class) {
             self.aside.push(Lines::new());
@@ -209,7 +209,8 @@ impl Group {
         self.auto().is_some_and(Control::is_comparing)
     }
 
-    /// So many of it and of all are in flight from now on, and of it others wait (or not).
+    /// Records what is in flight from now on, of this group and of all types. `waits` and `others_wait` say
+    /// whether requests of this group, and other requests, wait.
     pub(crate) fn observe(&mut self, now: Instant, all: u32, waits: bool, others_wait: bool) {
         if self.waits {
             self.waited += now.since(self.until);

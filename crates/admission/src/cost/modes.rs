@@ -19,11 +19,11 @@ use crate::work::Work;
 /// Half octaves from 2^10 ns (1 µs) to 2^42 ns (73 minutes).
 const BUCKETS: usize = 64;
 const FIRST: u32 = 10;
-/// So many executions are remembered.
+/// The most executions that are remembered.
 const MOST: u16 = 1024;
-/// Fewer say nothing.
+/// With fewer executions than this there are no modes.
 const FEWEST: u16 = 64;
-/// A mode holds at least so much of all, as a part.
+/// A mode holds at least this part of all executions.
 const LEAST: f64 = 0.05;
 /// The most modes that are told.
 const MODES_MAX: usize = 4;

@@ -24,12 +24,12 @@ impl Overall {
         self.mean += weight * (sample.as_nanos() as f64 - self.mean);
     }
 
-    /// As it was after so many samples.
+    /// The mean restored from an earlier run, with the number of samples that it was learned from.
     pub(crate) fn recalled(mean: Work, samples: u64) -> Self {
         Self { samples: samples as f64, mean: mean.as_nanos() as f64 }
     }
 
-    /// In another unit from now on, so many of which are one of before.
+    /// Converts the mean to another unit: one old unit is `change` new ones.
     pub(crate) fn rescale(&mut self, change: f64) {
         self.mean *= change;
     }

@@ -22,15 +22,16 @@ use crate::learned::LearnedVariation;
 
 /// The least weight of a sample.
 const WEIGHT: f64 = 1.0 / 512.0;
-/// The same for the mean that says whether a type is long, which may change with its plan.
+/// The least weight of a sample in the mean that says whether a type is long. That mean may change with the
+/// plan.
 const RECENT: f64 = 1.0 / 32.0;
-/// Fewer samples say nothing.
+/// With fewer samples than this the variation isn't judged.
 const JUDGED: f64 = 8.0;
-/// High is above this, for a type that is known well,
+/// A coefficient above this is high, for a type that is known well.
 const HIGH: f64 = 1.3;
-/// less this over the root of the samples.
+/// The bound is lower by this, divided by the root of the number of samples.
 const DOUBT: f64 = 2.0;
-/// And a type stays high until it is so much below.
+/// The hysteresis: a type stays high until its coefficient is this much below the bound.
 const LESS: f64 = 0.12;
 
 /// Mean and variance of a type's samples.
@@ -60,12 +61,12 @@ impl Variation {
         self.high = self.samples >= JUDGED && self.coefficient() > bound;
     }
 
-    /// As it is kept across restarts.
+    /// The variation in the form that is kept across restarts.
     pub(crate) fn learned(&self) -> LearnedVariation {
         LearnedVariation { samples: self.samples as u64, mean: self.mean, variance: self.variance }
     }
 
-    /// As it was.
+    /// The variation restored from an earlier run.
     pub(crate) fn recalled(learned: LearnedVariation, recent: f64) -> Self {
         let LearnedVariation { samples, mean, variance } = learned;
         let mut variation = Self { samples: samples as f64, mean, variance, recent, high: false };
@@ -73,7 +74,7 @@ impl Variation {
         variation
     }
 
-    /// The mean of the last few dozen.
+    /// The mean of the last few dozen samples.
     pub(crate) fn recent(&self) -> f64 {
         self.recent
     }

@@ -22,18 +22,18 @@ use crate::tickets::{Line, Place};
 /// of an overload.
 const LOOKED_AT: usize = 64;
 
-/// What is to be started of one class.
+/// The next request of one class that may start.
 pub(super) enum Turn {
-    /// Nothing that could start now waits.
+    /// No waiting request could start now.
     Nobody,
-    /// Who is next has to wait for room, and all behind it with it.
+    /// The next request has to wait for room, and all behind it wait with it.
     Blocked,
-    /// This one.
+    /// The request in this slot starts.
     Starts(u32),
 }
 
 impl Turn {
-    /// This one if it fits.
+    /// The turn of the request in this slot: it starts if it fits.
     pub(super) fn of(slot: u32, fits: bool) -> Self {
         if fits { Self::Starts(slot) } else { Self::Blocked }
     }

@@ -22,11 +22,11 @@ use crate::tickets::{Line, Place};
 use crate::time::Instant;
 use crate::without::Mechanism;
 
-/// Who goes next, and whether it fits the capacity.
+/// The request that is next in its line.
 pub(super) struct Head {
     slot: u32,
     fits: bool,
-    /// It goes before shorts that could go.
+    /// It goes before short requests that could start.
     hurries: bool,
 }
 

@@ -13,8 +13,8 @@ use crate::tickets::{Line, Place};
 use crate::time::Instant;
 use crate::without::Mechanism;
 
-/// So many of those of a class that have waited for longest are looked at: the first may wait for something
-/// else.
+/// The most late requests of a class that are checked, those that have waited for longest first. The first of
+/// them may wait for something else.
 const LOOK: usize = 8;
 
 impl Gate {

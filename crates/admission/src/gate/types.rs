@@ -19,11 +19,12 @@ use crate::time::Instant;
 use crate::without::Mechanism;
 use crate::work::Work;
 
-/// A type whose requests in flight raise what is expected of it by this factor has become another.
+/// A type has changed when its requests in flight raise its expected work by this factor.
 const OUTLIVED: u64 = 2;
 
-/// So many of those held back are looked at for one of a class that has no scout. Whose class has none
-/// joins as one when it arrives, so that only what a failed scout leaves behind is looked for.
+/// The most requests held back that are searched for one of a class without a scout. A request of such a
+/// class becomes a scout when it arrives. So only requests that a failed scout leaves behind are searched
+/// for.
 const HELD_BACK_LOOKED_AT: usize = 64;
 
 impl Gate {
@@ -223,8 +224,8 @@ impl Gate {
         }
     }
 
-    /// Who is to find out next what its type takes: of each class one waits for it, so that no class waits
-    /// for another's turn.
+    /// The next request that is to measure the cost of its type. Each class has a scout of its own, so that
+    /// no class waits for another's turn.
     fn next_scout(&self, kind: u32) -> Option<u32> {
         let known = self.types.at(kind);
         if known.is_out() {

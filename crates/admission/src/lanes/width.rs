@@ -52,27 +52,27 @@ const CLOCKS: usize = 2 * TRIED.len() + 1;
 /// The wall's clock.
 const WALL: usize = CLOCKS - 1;
 
-/// The least weight of a request in the spread.
+/// The least weight of a request in the spread of all requests.
 const WEIGHT: f64 = 1.0 / 4096.0;
-/// The same in its type's mean.
+/// The least weight of a request in the mean of its type.
 const TYPE_WEIGHT: f64 = 1.0 / 64.0;
-/// A type's first requests only make its mean.
+/// The first requests of a type only make its mean.
 const LEARNED: f64 = 4.0;
-/// Nothing is found from fewer.
+/// Nothing is found from fewer requests.
 const FIRST: f64 = 200.0;
-/// Nothing is found if all spreads are this close.
+/// Nothing is found if all spreads are this close to one another.
 const RANGE: f64 = 0.01;
-/// Of those so close to the best, as a part of the range, the largest is found.
+/// The largest number is found whose spread is this close to the best, as a part of the range.
 const ALIKE: f64 = 0.05;
-/// And it stays while it is so close.
+/// The number found earlier stays while its spread is this close to the best, as a part of the range.
 const STAYS: f64 = 0.1;
-/// A knee is proved sharp by so many standard errors …
+/// A knee counts as sharp if the sharp clock is better than the soft one by this many standard errors.
 const PROOF: f64 = 2.5;
-/// … and isn't any more when the soft clock is better by so many,
+/// A sharp knee counts as soft again if the soft clock is better by this many standard errors.
 const DISPROOF: f64 = 1.0;
-/// over so many requests.
+/// The least weight of a request in the comparison of the two clocks.
 const PROOF_WEIGHT: f64 = 1.0 / 16_384.0;
-/// But not by fewer requests than these.
+/// The knee isn't judged from fewer requests than these.
 const PROVED: f64 = 1_000.0;
 /// No request is further than this from its type's mean, in logarithms: a factor of 55.
 const FAR: f64 = 4.0;
@@ -139,9 +139,9 @@ pub(crate) struct Width {
     found: Option<usize>,
     /// Whether its knee is sharp.
     proof: Proof,
-    /// So many more longs than that were let in because those before never got through.
+    /// How many longs beyond the usual number are let in, because the lane stayed full for long.
     extra: u32,
-    /// How many of [`TRIED`] can be, by the cores that the service has told.
+    /// How many of [`TRIED`] are possible, given the cores that the service has reported.
     possible: usize,
 }
 

@@ -36,7 +36,7 @@ pub(crate) struct Laps {
     clocks: [f64; LEVELS],
     busy: u32,
     now_at: Between,
-    /// So many levels were ever reached.
+    /// How many levels were ever reached.
     reached: usize,
     laps: Vec<Lap>,
     free: Vec<u32>,
@@ -59,12 +59,12 @@ impl Laps {
         self.busy
     }
 
-    /// The same, as levels.
+    /// The levels nearest to the number of requests that the service is busy with.
     pub(crate) fn now_at(&self) -> Between {
         self.now_at
     }
 
-    /// So many nanoseconds pass.
+    /// Advances the clocks by this many nanoseconds.
     pub(crate) fn pass(&mut self, nanos: u64) {
         if self.busy == 0 {
             return;
@@ -77,7 +77,7 @@ impl Laps {
         }
     }
 
-    /// The service starts with a request. What names its lap.
+    /// The service starts with a request. Returns the number of its lap.
     pub(crate) fn start(&mut self) -> u32 {
         self.set_busy(self.busy + 1);
         let lap = Lap { given: self.clocks, range: (0, 0), began: self.now_at };

@@ -5,10 +5,10 @@
 /// How many levels there are.
 pub(crate) const LEVELS: usize = 20;
 
-/// Beyond this in flight the service's speed is taken to be what it is here.
+/// The speed of the service with more requests in flight than this is taken to be the speed at this number.
 pub(crate) const TOP: u32 = 1024;
 
-/// So many in flight, as shares of two neighboring levels.
+/// A number of requests in flight, as shares of two neighboring levels.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Between {
     /// The lower level; the upper one is the next.

@@ -57,16 +57,16 @@ use super::laps::Lap;
 use super::levels::{Between, LEVELS, at};
 use crate::learned::LearnedSpeed;
 
-/// So many executions are remembered, nearly, of a type's center and of the common speed. Where the
-/// coefficient of variation within types is 1, that leaves 4 % of noise in each; a halving of the speed is
-/// followed within some hundred.
+/// The memory of a type's center and of the common speed, in executions. Where the coefficient of variation
+/// within types is 1, each has 4 % of noise. A halving of the speed is followed within some hundred
+/// executions.
 pub(crate) const MEMORY: f64 = 256.0;
-/// What is thought to be known of a level that was never seen, in executions: that its speed is within a
+/// The weight of the guess at a level that was never seen, in executions. The speed is taken to be within a
 /// factor 4 of the guess, where executions of a type vary by a factor 2.
 const GUESSED: f64 = 0.5;
-/// A level forgets after so many executions that began there: the number of cores hardly ever changes.
+/// The most executions that a level remembers. The number of cores hardly ever changes.
 const KEPT: f64 = 2048.0;
-/// A level is known at all from so many executions on.
+/// A level is known from this many executions on.
 const KNOWN: f64 = 8.0;
 /// It is known for long from so many on, and four times as many as are in flight there.
 const SEEN: f64 = 512.0;
@@ -147,7 +147,8 @@ impl Speeds {
         }
     }
 
-    /// So many are in flight, perhaps for the first time: what is to be thought of that until it is learned.
+    /// Guesses the speed at a level that is reached for the first time. The guess holds until the level is
+    /// learned.
     pub(crate) fn meet(&mut self, level: usize) {
         if core::mem::replace(&mut self.met[level], true) {
             return;
@@ -296,8 +297,9 @@ impl Speeds {
         Some((self.fastest_up_to(top)?, at(top)))
     }
 
-    /// The same of those levels at which, or beyond which, executions began. One that was never reached (24
-    /// and 32 are around 25) is guessed to be faster, and what is in flight below it says little of it.
+    /// The fastest number in flight, up to the highest level at which, or above which, executions began. A
+    /// level between two others may never be reached (24 and 32 are around 25). Such a level is guessed to be
+    /// faster, and executions below it say little of it.
     pub(crate) fn surely_fastest(&self) -> Option<u32> {
         let mut so_many = 0_u32;
         let is_reached = |level: &usize| {
@@ -336,7 +338,7 @@ impl Speeds {
         known.map(learned).collect()
     }
 
-    /// As it was. A level that was learned is known for long.
+    /// Restores the speeds of an earlier run. A level that was learned counts as known for long.
     pub(crate) fn recall(&mut self, learned: &[LearnedSpeed]) {
         for known in learned.iter().filter(|known| known.is_possible()) {
             if let Some(level) = (0..LEVELS).find(|&level| at(level) == known.in_flight) {
@@ -369,7 +371,8 @@ fn grown(x: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// As fast with one as with more, up to 32 in flight, where it was guessed to be faster.
+    /// The service is as fast with one request as with more, up to 32 in flight. There it was guessed to be
+    /// faster.
     #[test]
     fn a_level_that_was_never_reached_is_not_sure() {
         let mut speeds = Speeds::new();

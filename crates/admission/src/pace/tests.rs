@@ -57,8 +57,8 @@ impl Service {
         self.pace.advance(Instant::from_nanos(self.now as u64));
     }
 
-    /// So many requests arrive, at this part of what all cores can do; at most so many run, the others are
-    /// lost.
+    /// Lets `requests` arrive, at the part `load` of what all cores can do. At most `most` run at a time, and
+    /// the others are lost.
     fn serve(&mut self, requests: u32, load: f64, most: usize) {
         for _ in 0..requests {
             let mut gap = -libm::log(1.0 - self.draw()) * MEAN / load / self.cores;

@@ -77,10 +77,11 @@ use crate::snapshot::{HeldTarget, Refusing};
 use crate::time::{Duration, Instant};
 use hold::{Hold, Scope};
 
-/// For so long after its last event the target of a group binds others.
+/// The target of a group binds other requests until this long after the group's last event.
 const BINDS: Duration = Duration::from_secs(5);
 
-/// Who is held together: the requests of a type, or (`None`) all whose type has no target of its own.
+/// The requests that are held together: those of one type, or (`None`) all whose type has no target of its
+/// own.
 type Whose = Option<RequestType>;
 
 /// The targets in force.

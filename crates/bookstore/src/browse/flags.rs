@@ -10,10 +10,10 @@ use super::plan::{Load, Phase, PhaseFlag, Plan, checked, duration, schedule};
 use crate::Error;
 use crate::mixes::Mix;
 
-/// Slower than this nobody can be.
+/// The largest `--think-scale`.
 const SCALE_BOUND: f64 = 1_000.0;
 
-/// Who visits, how, and what is written about it.
+/// Options of the emulated browsers: the site, the load and the output.
 #[derive(Debug, Args)]
 pub struct Options {
     /// The shop, or whatever stands before it

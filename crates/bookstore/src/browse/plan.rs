@@ -13,17 +13,18 @@ use crate::mixes::Mix;
 const PHASES_BOUND: usize = 1_000;
 /// The longest a run may take: a value for each second is kept.
 const DURATION_BOUND: Duration = Duration::from_secs(24 * 60 * 60);
-/// Browsers in one process.
+/// The most browsers in one process.
 const BROWSERS_BOUND: u32 = 1_000_000;
-/// Sessions that may begin in a second.
+/// The most sessions that may begin in a second.
 const RATE_BOUND: f64 = 1e6;
 
-/// Who comes.
+/// The visitors of a phase.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Load {
-    /// The closed loop: always so many browsers.
+    /// The closed loop: a fixed number of browsers.
     Browsers(u32),
-    /// The open loop: so many new visits each second, by a Poisson process, whatever became of earlier ones.
+    /// The open loop: this many new visits each second, by a Poisson process, whatever became of earlier
+    /// ones.
     Sessions(f64),
 }
 
@@ -32,20 +33,20 @@ pub enum Load {
 pub struct Phase {
     /// What it is called in the output.
     pub name: String,
-    /// How long it takes.
+    /// How long the phase lasts.
     pub duration: Duration,
-    /// Who comes.
+    /// The visitors of the phase.
     pub load: Load,
-    /// Where they go.
+    /// The mix of the pages that are visited.
     pub mix: Mix,
-    /// Whether it counts, or only warms up.
+    /// Whether the phase counts, or only warms up.
     pub is_counted: bool,
 }
 
 /// A whole run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// One after another.
+    /// The phases, one after another.
     pub phases: Vec<Phase>,
     /// Whether a browser keeps the mix of the phase in which it came; else all take the mix of each phase.
     pub keeps_mix: bool,

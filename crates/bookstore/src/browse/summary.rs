@@ -95,15 +95,15 @@ pub struct Figures {
     /// Every interaction however it ended, with all the time that was waited for it: a time-out counts with
     /// the whole of it.
     pub all_requests: Percentiles,
-    /// By page, in the specification's order.
+    /// The figures of each page, in the specification's order.
     pub interactions: Vec<PageFigures>,
     /// Images.
     pub images: ImageFigures,
-    /// Who was there.
+    /// The visitors that were present.
     pub present: Present,
-    /// Whether the figures agree with one another.
+    /// Whether the figures agree with one another, by Little's law.
     pub little: Little,
-    /// How the client did.
+    /// The load of the client itself.
     pub client: Client,
 }
 
@@ -194,16 +194,16 @@ pub struct ImageFigures {
     pub failed: u64,
 }
 
-/// Who was there.
+/// Figures of the visitors that were present.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Present {
-    /// Browsers on average.
+    /// The mean number of browsers.
     pub mean: f64,
-    /// The most.
+    /// The largest number of browsers.
     pub most: usize,
-    /// Visits that began.
+    /// The visits that began.
     pub sessions: u64,
-    /// Visits that an open loop turned away.
+    /// The visits that an open loop turned away.
     pub turned_away: u64,
 }
 

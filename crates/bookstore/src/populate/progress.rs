@@ -50,12 +50,12 @@ impl Progress {
 }
 
 impl Step {
-    /// So many units more are done.
+    /// Counts this many more units as done.
     pub(super) fn advance(&self, units: u64) {
         self.bar.inc(units);
     }
 
-    /// It is done.
+    /// Ends the step.
     pub(super) fn end(&self, units: u64) {
         if self.is_plain {
             println!(

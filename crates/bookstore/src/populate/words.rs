@@ -128,12 +128,12 @@ pub(super) fn surname(chance: &mut Chance) -> &'static str {
     chance.choose(&SURNAMES)
 }
 
-/// Who has published a book.
+/// The publisher of a book.
 pub(super) fn publisher(chance: &mut Chance) -> &'static str {
     chance.choose(&PUBLISHERS)
 }
 
-/// Sentences of so many characters at least, and at most 500.
+/// Sentences with at least `least` and at most 500 characters.
 pub(super) fn prose(least: usize, chance: &mut Chance) -> String {
     let mut text = String::with_capacity(512);
     let start = chance.below(SENTENCES.len() as u32) as usize;
@@ -160,7 +160,7 @@ pub(super) struct Pool(String);
 const POOL: usize = 1 << 16;
 
 impl Pool {
-    /// The same for everybody: which piece a row has is chance enough.
+    /// Fills a pool that all rows share. Each row takes a random piece of it.
     pub(super) fn new(chance: &mut Chance) -> Self {
         let mut text = String::with_capacity(POOL + 64);
         while text.len() < POOL {

@@ -16,7 +16,7 @@ use super::shop::Shop;
 
 /// How long a browser may keep a cover without asking: a day. They only change when the shop is filled anew.
 const KEEP: HeaderValue = HeaderValue::from_static("public, max-age=86400");
-/// The same for what changes with the program.
+/// How long a browser may keep a style sheet or an icon, which change with the program: an hour.
 const KEEP_STYLE: HeaderValue = HeaderValue::from_static("public, max-age=3600");
 
 const SVG: HeaderValue = HeaderValue::from_static("image/svg+xml");

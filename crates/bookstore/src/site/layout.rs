@@ -16,7 +16,7 @@ pub(super) fn page(title: &str, interaction: Interaction, visitor: &Visitor, con
     body(title, Some(interaction.code()), None, &frame(visitor.copies, None, content))
 }
 
-/// The same with a subject that is being looked at.
+/// A whole page of an interaction that highlights a subject.
 pub(super) fn subject_page(
     title: &str,
     interaction: Interaction,
@@ -122,7 +122,7 @@ pub(super) fn grid(books: &[Listed]) -> Markup {
     covers("grid", books)
 }
 
-/// The same with each book's place.
+/// A grid of books with each book's place.
 pub(super) fn ranking(books: &[Listed]) -> Markup {
     covers("grid numbered", books)
 }

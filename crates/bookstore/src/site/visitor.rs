@@ -20,14 +20,14 @@ use crate::calendar::Day;
 /// The most fields of a form: every line of a cart twice over.
 const MAX_FIELDS: usize = 256;
 
-/// Who asks.
+/// The visitor that sent a request.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Visitor {
-    /// The customer, once it has said so.
+    /// The customer, once the visitor is known as one.
     pub(super) customer: Option<i32>,
-    /// Its cart.
+    /// The visitor's cart.
     pub(super) cart: Option<i32>,
-    /// How many copies its cart held when it was last shown.
+    /// How many copies the cart held when it was last shown.
     pub(super) copies: i32,
 }
 

@@ -58,7 +58,7 @@ pub(crate) enum Act {
     Break,
     /// Sends the page without its last half, and nothing more.
     Stall,
-    /// The same, and closes the connection.
+    /// Sends the page without its last half, and closes the connection.
     BreakOff,
 }
 

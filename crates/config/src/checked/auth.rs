@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use crate::raw::{self, Complaint, Section};
 
-/// Who may log in, and how that is found out.
+/// How clients log in, and which users there are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Auth {
-    /// How clients prove who they are.
+    /// How clients prove their identity.
     pub method: AuthMethod,
-    /// Who they may be. Not read here.
+    /// The file of the users. This crate doesn't read it.
     pub users_file: Option<PathBuf>,
-    /// Where to ask for those that aren't in the file.
+    /// The query for users that aren't in the file.
     pub query: Option<AuthQuery>,
     /// The most failed logins of one address in a minute; `None` for no bound.
     pub failures_max: Option<u32>,
@@ -45,14 +45,14 @@ pub enum AuthMethod {
     Trust,
 }
 
-/// Asking the server for users.
+/// The query by which the server is asked for users.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthQuery {
-    /// Who asks.
+    /// The user that asks.
     pub user: String,
-    /// In which database.
+    /// The database in which the query runs.
     pub database: String,
-    /// With which statement; `None` for the built-in one.
+    /// The SQL statement; `None` for the built-in one.
     pub sql: Option<String>,
 }
 

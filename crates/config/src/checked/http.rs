@@ -70,7 +70,7 @@ pub struct HealthCheck {
 pub struct Network {
     /// One of its addresses.
     pub address: IpAddr,
-    /// So many leading bits are the same in all of them.
+    /// The number of leading bits that all its addresses share.
     pub bits: u8,
 }
 
@@ -80,23 +80,23 @@ impl std::fmt::Display for Network {
     }
 }
 
-/// Which requests have a type of this name.
+/// A route: the requests of one type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// What they are called.
+    /// The name of the type.
     pub name: String,
-    /// Only with this method.
+    /// The method that a request must have; `None` for any.
     pub method: Option<String>,
-    /// As it is written: `*` for one segment, `**` at the end for any number.
+    /// The path as it is written: `*` stands for one segment, `**` at the end for any number.
     pub path: String,
 }
 
 /// A gate for HTTP, beside what every gate has.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Http {
-    /// Where the service listens, at least one.
+    /// The addresses of the service, at least one.
     pub upstream: Vec<Address>,
-    /// What requests are called.
+    /// The routes that name requests.
     pub routes: Vec<Route>,
     /// The rules by which requests belong to classes, in order.
     pub classes: Vec<Class>,
@@ -122,17 +122,17 @@ pub struct Http {
     pub header_fields_max: u32,
     /// The largest body of a request, in bytes.
     pub body_max: Option<u64>,
-    /// Who may say for whom it asks.
+    /// The networks of proxies whose word on the client's address is trusted.
     pub trusted_proxies: Vec<Network>,
     /// Whether connections begin with the PROXY protocol.
     pub proxy_protocol: bool,
     /// Whether responses say how long they were held up.
     pub server_timing: bool,
-    /// What people see of a refusal.
+    /// The page that clients see when a request is refused.
     pub error_page: Option<PathBuf>,
-    /// Where requests are written down.
+    /// The file in which requests are logged.
     pub access_log: Option<PathBuf>,
-    /// The collector that is told of requests.
+    /// The collector to which requests are reported.
     pub otlp: Option<Address>,
     /// The share of requests that begin a trace here.
     pub otlp_share: f64,

@@ -19,7 +19,7 @@ pub struct Mysql {
     pub login_timeout: Duration,
     /// How long a message may take from its beginning to its end.
     pub message_timeout: Duration,
-    /// Who may log in. Not read here.
+    /// The file of the users that may log in. This crate doesn't read it.
     pub users_file: PathBuf,
 }
 

@@ -12,10 +12,10 @@ use crate::raw::{self, Before, Complaint, Section};
 /// The limit of the long lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LongLimit {
-    /// As many as keep the service busy, found from what is observed; the server's cores until then, if it
-    /// tells.
+    /// A number that keeps the service busy, found from observations. Until then it is the number of the
+    /// server's cores, if the server tells it.
     Auto,
-    /// This number.
+    /// A fixed number.
     Fixed(u32),
     /// There is no long lane.
     NoLane,
@@ -24,11 +24,11 @@ pub enum LongLimit {
 /// How many server connections a gate may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Connections {
-    /// So many.
+    /// A fixed number.
     Fixed(u32),
-    /// What the server has for the gate, found by asking it.
+    /// The number that the server has for the gate, found by asking the server.
     Found {
-        /// `pinned_max`, where it is given; half of the connections otherwise.
+        /// `pinned_max`, if it is given; otherwise it is half of the connections.
         pinned_max: Option<u32>,
     },
 }

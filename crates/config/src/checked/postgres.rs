@@ -53,15 +53,15 @@ pub struct Postgres {
     pub logins_max: u32,
     /// Whether a server that asks no password may be reached from other machines.
     pub allow_trust_relay: bool,
-    /// Who may log in.
+    /// How clients log in.
     pub auth: Auth,
     /// What becomes of a running statement whose client is gone.
     pub on_disconnect: OnDisconnect,
-    /// Who may use the console.
+    /// The users that may use the console.
     pub admin_users: Vec<String>,
-    /// Who may use the console to look.
+    /// The users that may use the console, but only to read.
     pub stats_users: Vec<String>,
-    /// Where the login of a console user is relayed to.
+    /// The database to which the login of a console user is relayed.
     pub admin_database: String,
 }
 

@@ -52,22 +52,23 @@ pub struct Identity {
 /// TLS with clients; there is an identity unless the mode is `Disable`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tls {
-    /// What is asked of clients.
+    /// Whether clients must use TLS, and show a certificate.
     pub mode: TlsMode,
-    /// Who the gate is: the first to whoever asks for none of the others by name. One at most but for HTTP.
+    /// The certificates of the gate. The first is for clients that name none of the others. Only HTTP allows
+    /// more than one.
     pub identities: Vec<Identity>,
-    /// Who signs clients' certificates.
+    /// The authority that signs clients' certificates.
     pub client_ca: Option<PathBuf>,
 }
 
 /// TLS with the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamTls {
-    /// What is asked of the server.
+    /// Whether the server must use TLS, and which certificates are accepted.
     pub mode: UpstreamTlsMode,
-    /// Who signs its certificate.
+    /// The authority that signs the server's certificate.
     pub ca: Option<PathBuf>,
-    /// Who the gate is, should the server ask.
+    /// The certificate of the gate, in case the server asks for it.
     pub identity: Option<Identity>,
 }
 

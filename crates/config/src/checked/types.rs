@@ -24,9 +24,9 @@ pub struct OwnTarget {
 /// What a type may be called.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Names<'a> {
-    /// As a gate for this protocol names them.
+    /// The names that a gate for this protocol gives.
     Of(Protocol),
-    /// One of these, which are all: in a scenario.
+    /// The names in a scenario; there are no others.
     Among(&'a [&'a str]),
 }
 

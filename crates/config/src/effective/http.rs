@@ -56,7 +56,7 @@ fn routes(routes: &[Route]) -> toml::Value {
     toml::Value::Array(routes.iter().map(route).collect())
 }
 
-/// The same for classes.
+/// The classes as a TOML array of tables.
 fn classes(classes: &[Class]) -> toml::Value {
     fn list<T: ToString>(key: &str, values: &[T]) -> Option<(String, toml::Value)> {
         let texts = || values.iter().map(|value| toml::Value::from(value.to_string())).collect();

@@ -26,7 +26,7 @@ impl Tables {
         Self { read, written }
     }
 
-    /// As locks, in the order of the tables' names, in which everybody takes them.
+    /// The locks of each type, in the order of the tables' names, in which everybody takes them.
     pub(super) fn locks(all: &[Self]) -> Vec<Vec<TableLock>> {
         let names: BTreeSet<&String> = all.iter().flat_map(|of| of.read.iter().chain(&of.written)).collect();
         let each = |tables: &Self| {

@@ -12,11 +12,11 @@ use crate::raw::{self, Complaint, SWEEP};
 pub enum Sweep {
     /// Clients of closed loops in all; the sources share them in the proportion of what they say.
     Clients(Vec<u32>),
-    /// What the one open source offers.
+    /// The load that the only open source offers.
     Utilization {
-        /// As a part of what the service can do at full speed.
+        /// The loads, as parts of what the service can do at full speed.
         points: Vec<f64>,
-        /// How many a second that is at 1.
+        /// How many requests a second are a load of 1.
         full: f64,
     },
     /// Numbers of cores of the service; each core has the same load.

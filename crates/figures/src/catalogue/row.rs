@@ -45,9 +45,9 @@ pub struct Variant {
 /// A set of seeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seeds {
-    /// Those of the file.
+    /// The seeds in the file.
     Tuned,
-    /// As many others, which no change is tuned on.
+    /// An equal number of other seeds, on which no change is tuned.
     HeldOut,
 }
 

@@ -40,9 +40,10 @@ const LOOK: f64 = 0.18;
 const SURE: f64 = 3.0;
 /// Two numbers are alike if this logarithm is more than the loss, and more than its error.
 const ALIKE: f64 = 0.02;
-/// Saturation lasts when requests have waited for this many seconds …
+/// Saturation counts as lasting when requests have waited for this many seconds, with [`MANY`] answers
+/// meanwhile.
 const LASTS: f64 = 3.0;
-/// … and this many of them were answered meanwhile.
+/// Saturation counts as lasting only if this many requests were answered while others waited.
 const MANY: u32 = 200;
 /// A step of the search is by this factor, and every other time by its root.
 const STEP: f64 = 1.5;

@@ -3,12 +3,12 @@
 use super::*;
 use crate::chance::{Chance, Purpose};
 
-/// Plays a search on a function of the setting, with noise of this coefficient of variation.
+/// Runs a search on a function of the setting, with noise of this coefficient of variation.
 fn play(plan: Plan, seed: u64, cv: f64, of: impl Fn(f64) -> f64) -> (Found, Search) {
     play_bound(plan, seed, cv, f64::INFINITY, of)
 }
 
-/// The same; from `enough` on a setting binds nothing.
+/// Runs a search on a noisy function of the setting. Settings from `enough` on bind nothing.
 fn play_bound(plan: Plan, seed: u64, cv: f64, enough: f64, of: impl Fn(f64) -> f64) -> (Found, Search) {
     let mut chance = Chance::new(seed, Purpose::Types, 9);
     let mut search = Search::new(plan).expect("a sound plan");

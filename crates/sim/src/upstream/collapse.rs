@@ -44,14 +44,14 @@ pub enum Collapse {
         /// It recovers when less than this is in flight; `None`: never.
         recovers_below: Option<u32>,
     },
-    /// As it was measured: the speed at some weights in flight, straight lines between them, level before
-    /// the first and beyond the last.
+    /// The measured speed at some weights in flight. It is interpolated linearly between them, and constant
+    /// before the first and beyond the last.
     Measured {
-        /// Weight in flight, and by what the speed of the cores is then multiplied; in order.
+        /// Each weight in flight, and the factor on the speed of the cores there; in order.
         points: Vec<(u32, f64)>,
     },
-    /// Thrashing with a smooth peak: what more requests gain by keeping cores busy is outweighed, little by
-    /// little, by what they cost. c·(1 − (1 − 1/c)ⁿ) / (1 + (n / half)^power).
+    /// Thrashing with a smooth peak. The cost of more requests gradually outweighs what they gain by keeping
+    /// cores busy. The factor is c·(1 − (1 − 1/c)ⁿ) / (1 + (n / half)^power).
     Thrashing {
         /// The weight in flight at which half of the speed is lost.
         half: f64,

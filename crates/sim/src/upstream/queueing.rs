@@ -6,14 +6,14 @@
 
 use super::heap::Heap;
 
-/// Who is served next.
+/// The order of service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Who came first.
+    /// The earliest arrival.
     Earliest,
-    /// Who takes least.
+    /// The shortest service time.
     Shortest,
-    /// Who has least left, even if another must be interrupted.
+    /// The least remaining service time, even if another request must be interrupted.
     LeastLeft,
 }
 
@@ -23,9 +23,9 @@ pub(super) struct Queueing {
     servers: usize,
     next: Next,
     speed: f64,
-    /// Work done by a server that is always busy.
+    /// The work done by a server that is always busy.
     clock: f64,
-    /// In service, by the clock's reading at their end.
+    /// The requests in service, by the clock's reading at their end.
     serving: Heap,
     waiting: Heap,
     /// What is left of those that wait, by handle.
@@ -107,7 +107,7 @@ impl Queueing {
         self.speed = factor;
     }
 
-    /// So much time passes. The work done in it.
+    /// Advances the clock by `passed`. Returns the work done in that time.
     pub(super) fn advance(&mut self, passed: f64) -> f64 {
         let work = self.speed * passed;
         self.clock += work;

@@ -25,19 +25,19 @@ pub(super) struct Sharing {
     /// Hand-over and burning, if locks are what collapses it.
     locks: Option<(f64, f64)>,
     loads: Vec<Load>,
-    /// Each type's clock.
+    /// The place of each type's clock.
     clock_of: Vec<usize>,
-    /// That of requests without a lock is the first.
+    /// The clocks, the first for requests without a lock.
     clocks: Vec<Clock>,
     /// The type of each handle.
     kinds: Vec<u32>,
     /// The most that are served at once.
     at_once: usize,
-    /// Those that wait inside, by the order of their coming, and what each takes.
+    /// The requests that wait inside, in order of arrival. `waiting_work` is the work of each.
     waiting: Heap,
     waiting_work: Vec<f64>,
     came: f64,
-    /// All inside.
+    /// How many requests are inside.
     count: usize,
     weight: u64,
     factor: f64,
@@ -174,7 +174,7 @@ impl Sharing {
         }
     }
 
-    /// So much time passes. The work done in it.
+    /// Advances all clocks by `passed`. Returns the work done in that time.
     pub(super) fn advance(&mut self, passed: f64) -> f64 {
         let mut done = 0.0;
         for clock in &mut self.clocks {

@@ -121,7 +121,7 @@ pub(crate) fn goodput(run: &Run) -> Vec<f64> {
     PARTS.iter().map(|&(_, from, to)| goodput_between(run, from, to)).collect()
 }
 
-/// The same between two seconds.
+/// Goodput between two seconds: requests completed in time, per second.
 pub(crate) fn goodput_between(run: &Run, from: u64, to: u64) -> f64 {
     let at = |seconds| Instant::ZERO.after(Duration::from_secs(seconds));
     let good = |row: &&sim::Row| {

@@ -138,12 +138,12 @@ impl Sale {
     }
 }
 
-/// What came of a run, in the seconds that are measured.
+/// The figures of a run, for the seconds that are measured.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Figures {
     /// Requests completed in time, per second.
     pub(crate) goodput: f64,
-    /// The same of those that need the lock.
+    /// Requests that need the lock and were completed in time, per second.
     pub(crate) hot: f64,
     /// The mean response time of the bystanders, in seconds; one that is not served counts for its wait.
     pub(crate) bystanders: f64,
@@ -153,7 +153,7 @@ pub(crate) fn figures(run: &Run) -> Figures {
     between(run, MEASURED.0, MEASURED.1)
 }
 
-/// The same between two seconds.
+/// The figures of a run between two seconds.
 pub(crate) fn between(run: &Run, from: u64, to: u64) -> Figures {
     let at = |seconds| Instant::ZERO.after(Duration::from_secs(seconds));
     let measured = run.rows.iter().filter(|row| (at(from)..at(to)).contains(&row.ended));

@@ -21,25 +21,25 @@ pub(crate) const VARIATIONS: [f64; 5] = [0.0, 0.5, 1.0, 2.0, 3.0];
 /// Loads, as parts of what the service can do.
 pub(crate) const LOADS: [f64; 6] = [0.5, 0.7, 0.8, 0.9, 0.95, 1.2];
 
-/// In overload a client gives up after this.
+/// How long clients wait in overload.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// And there a response after this is of no use.
+/// In overload a response after this time is of no use.
 const IN_TIME: Duration = Duration::from_secs(5);
-/// In overload the gate refuses what has waited for so long.
+/// In overload the gate refuses requests that have waited for this long.
 const REFUSED_AFTER: Duration = Duration::from_secs(5);
-/// So many connections are never used up: the budget is the operator's bound, and not what is shown here.
+/// More connections than are ever used up. The budget is the operator's bound, and not what is measured here.
 pub(crate) const AMPLE: u32 = 1_000;
-/// What a gate has unless it is told otherwise.
+/// The default number of connections.
 pub(crate) const CONNECTIONS: u32 = 20;
 /// The default of `aging`.
 pub(crate) const AGING: f64 = 3.0;
 
-/// What is sent.
+/// The requests that are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Traffic {
     /// Table 1 of the Gatekeeper paper: service times of an idle database.
     Table1,
-    /// A modern one: most statements 0.4 ms, few of 30 and 60 ms.
+    /// A modern database: most statements take 0.4 ms, a few take 30 and 60 ms.
     Postgres,
 }
 
@@ -52,33 +52,33 @@ pub(crate) struct Cell {
     pub(crate) load: f64,
 }
 
-/// Who decides.
+/// The scheduler that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Variant {
-    /// Nobody: the service shares itself among all.
+    /// No gate: the service shares itself among all requests.
     Ungated,
-    /// The same, where the service goes on with what nobody waits for any more.
+    /// No gate, and the service finishes requests that their clients have canceled.
     UngatedUncanceled,
-    /// The gate as it comes, with so many connections.
+    /// The gate with its default policy and this many connections.
     Default(u32),
-    /// The same, where the service goes on with what nobody waits for any more.
+    /// The gate with its default policy, where the service finishes canceled requests.
     DefaultUncanceled(u32),
-    /// What nobody can do: what types cost on average is known beforehand, so many long ones are in flight
-    /// whatever they vary, and short ones need no connection. The best of several such limits is what a
+    /// An unattainable reference: the mean cost of each type is known beforehand. This many long requests are
+    /// in flight, whatever they vary, and short ones need no connection. The best of several limits is what a
     /// rule could reach that knows types only.
     Hindsight(u32),
-    /// As many at once as cores, in order of arrival.
+    /// In order of arrival, with one request per core at once.
     Fifo,
-    /// As many at once as cores, by the mean of their type.
+    /// By the mean of the type, with one request per core at once.
     ShortestType,
-    /// By true service time, without interrupting.
+    /// By true service time, without interruption.
     Clairvoyant,
     /// By true remaining service time.
     ShortestRemaining,
 }
 
 impl Traffic {
-    /// Names, microseconds and shares.
+    /// The name, the microseconds and the share of each type.
     fn rows(self) -> &'static [(&'static str, u64, f64)] {
         match self {
             Self::Table1 => &[
@@ -323,10 +323,11 @@ pub(crate) fn averaged(outturns: &[&Outturn]) -> Outturn {
     }
 }
 
-/// Looks how much work of other longs overtakes each waiting one, by what the gate expects of their types.
+/// Measures how much work of other longs overtakes each waiting long, by the gate's expected work of their
+/// types.
 #[derive(Debug, Default)]
 pub(crate) struct Overtaking {
-    /// Who waits, what it was expected to take when it was first seen, and what has overtaken it.
+    /// Each waiting long, its expected work when it was first seen, and the work that has overtaken it.
     waiting: Vec<(Ticket, f64, f64)>,
     /// The most that has overtaken one, as a multiple of its own work.
     pub(crate) worst: f64,

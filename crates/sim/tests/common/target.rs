@@ -31,8 +31,8 @@ const PAGES: [(&str, f64, [f64; 3]); 14] = [
     ("admin confirm", 2476.75, [0.09, 0.09, 0.11]),
 ];
 
-/// So many times as fast as in Table 1, the shopping mix takes 20 ms on average: the 50 requests a second
-/// of Yaksha's site.
+/// The service is faster than in Table 1 by this factor. The shopping mix then takes 20 ms on average, which
+/// makes 50 requests a second, as at Yaksha's site.
 const FASTER: f64 = 76.5 / 20.0;
 
 /// The mixes.
@@ -40,10 +40,10 @@ pub(crate) const BROWSING: usize = 0;
 pub(crate) const SHOPPING: usize = 1;
 pub(crate) const ORDERING: usize = 2;
 
-/// What Yaksha holds.
+/// The mean response time that Yaksha holds.
 pub(crate) const TARGET: Duration = Duration::from_millis(150);
 
-/// What 95 % stay below, where that is held.
+/// The bound on the 95th percentile where that is held.
 pub(crate) const LATE: Duration = Duration::from_millis(500);
 
 /// The loads of the steps, in capacities; each lasts from and to these seconds, with half a capacity in
@@ -70,22 +70,22 @@ pub(crate) fn mix(number: usize) -> Vec<f64> {
     PAGES.iter().map(|(_, _, shares)| shares[number]).collect()
 }
 
-/// What a mix takes on average, in seconds.
+/// The mean service time of a mix, in seconds.
 pub(crate) fn service_time(number: usize) -> f64 {
     Scenario::mean_service_time(&types(), &mix(number))
 }
 
-/// As in the paper, everything is in the service at once.
+/// A policy without a limit in flight, as in the paper: all requests are in the service at once.
 pub(crate) fn open_door(rejection: Rejection) -> Policy {
     Policy { connections: 100_000, rejection, queue_timeout: Duration::from_secs(3_600), ..Policy::default() }
 }
 
-/// Ours.
+/// Our rule, with a target for the mean.
 pub(crate) fn ours() -> Rejection {
     Rejection::Target(Targets::mean(TARGET))
 }
 
-/// Ours, by the p95.
+/// Our rule, with a target for the 95th percentile.
 pub(crate) fn ours_p95() -> Rejection {
     Rejection::Target(Targets::p95(LATE))
 }
@@ -174,8 +174,8 @@ pub(crate) fn bounded_response(seed: u64, rejection: Rejection, load: f64) -> Sc
     scenario
 }
 
-/// The same with the browsing mix, on a site of which that takes 20 ms on average (`--mix browsing`): a
-/// ninth of the pages is long, so that the 95th percentile is in their midst.
+/// The run of the browsing mix (`--mix browsing`), on a site where that mix takes 20 ms on average. A ninth
+/// of its pages is long, so that the 95th percentile lies among the long ones.
 pub(crate) fn bounded_response_of_browsers(seed: u64, rejection: Rejection, load: f64) -> Scenario {
     let mut scenario = bounded_response(seed, rejection, load);
     let factor = service_time(SHOPPING) / service_time(BROWSING);

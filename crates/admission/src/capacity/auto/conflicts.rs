@@ -30,15 +30,16 @@ pub(super) const MANY: f64 = 0.05;
 const MEMORY: Duration = Duration::from_secs(30);
 /// Fewer in a trial may be there by chance.
 const SEVERAL: u32 = 3;
-/// A stretch is so many times as long as what is given up takes …
+/// While conflicts were recently many, a stretch lasts at least this multiple of the time that one conflict
+/// takes.
 const TIMES: u32 = 2;
-/// … until so long after they were many.
+/// After this time without many conflicts the length of a stretch no longer depends on them.
 const FORGOTTEN: Duration = Duration::from_secs(300);
 /// A direction in which they are many rests for so many times as long after each look, instead of twice.
 pub(super) const RESTS: u32 = 4;
-/// Who was refused for the time that it would have taken would wait now, for so long.
+/// For this long after a refusal by response time the controller acts as if a request waited for room.
 const REFUSES: Duration = Duration::from_secs(1);
-/// Each new one counts for one in so many.
+/// The mean time of a conflict moves by one part in this number with each new one.
 const WEIGHT: u32 = 4;
 
 /// What is known of them.
@@ -119,8 +120,8 @@ struct Lately {
 }
 
 impl Lately {
-    /// As if so many had been in flight for long, and this part of the time been lost. Where that is none,
-    /// what comes first isn't many.
+    /// The state after `in_flight` requests were in flight for a long time, of which `part` was lost to
+    /// conflicts. With a `part` of zero the first conflict alone isn't many.
     fn of(now: Instant, in_flight: u32, part: f64) -> Self {
         let spent = f64::from(in_flight) * MEMORY.as_secs_f64();
         Self { lost: Lost { spent, lost: part * spent, conflicts: 0 }, until: now }

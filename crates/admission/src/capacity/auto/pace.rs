@@ -5,15 +5,16 @@
 //! but that what was found may not be right any more. They must be apart by [`CHANGED`], and by what the
 //! stretches' own spread explains.
 
-/// The weight of the newest stretch in what is now …
+/// The weight of the newest stretch in the fast mean.
 const FAST: f64 = 0.3;
-/// … and in what is usual.
+/// The weight of the newest stretch in the slow mean.
 const SLOW: f64 = 0.03;
-/// So far apart at least: a quarter.
+/// The pace has changed only if the two means differ by more than this, in logarithms: a quarter.
 const CHANGED: f64 = 0.25;
-/// In standard deviations of a stretch; a fast mean alone has 0.42 of them.
+/// The two means must also differ by this many standard deviations of a stretch. A fast mean alone has 0.42
+/// of them.
 const BEYOND_CHANCE: f64 = 2.0;
-/// Fewer stretches say nothing of their spread.
+/// With fewer stretches than this their spread isn't known.
 const STRETCHES: u32 = 8;
 
 /// The two means.

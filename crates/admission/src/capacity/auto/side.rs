@@ -2,14 +2,13 @@
 
 use crate::time::{Duration, Instant};
 
-/// A direction in which nothing was to be gained rests for so long at first …
+/// The first rest of a direction in which nothing was gained.
 pub(super) const REST_MIN: Duration = Duration::from_secs(2);
-/// … and at most for so long.
+/// The longest rest that repeated growth reaches.
 const REST_MAX: Duration = Duration::from_secs(60);
-/// What a look lost is made up for so many times before the next one in that direction, so that looks lose
-/// 2 % …
+/// A rest lasts this many times as long as the time that the last look lost, so that looks lose 2 %.
 const WORTH: u32 = 50;
-/// … but it rests no longer than this.
+/// The longest rest that follows from a look's loss.
 const REST_LONGEST: Duration = Duration::from_secs(300);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,24 +4,25 @@ use super::conflicts::Lost;
 use crate::outside::Sample;
 use crate::time::{Duration, Instant};
 
-/// A stretch has so many completions at least …
+/// The fewest completions of a stretch.
 const COMPLETIONS: u32 = 32;
-/// … and so many for each that may be in flight, so that what began under another bound is few of them.
+/// The fewest completions of a stretch for each request that may be in flight. With these, few of them began
+/// under another bound.
 const TURNS: u32 = 3;
-/// It is so long at least: a shorter one is made of the scheduling of processes, and long requests that
-/// began within it don't end in it. At some thousand a second it also makes the noise so small that a few
-/// percent are told.
+/// The shortest stretch. A shorter one shows the scheduling of processes, and long requests that begin within
+/// it don't end in it. At some thousand completions a second this length also makes differences of a few
+/// percent visible.
 const SHORTEST: Duration = Duration::from_millis(200);
-/// Where only some types are bounded: so long that what the others bring along by chance, and what they had
-/// in the queue, isn't most of it.
+/// The shortest stretch where only some types are bounded. In a shorter one most completions would be chance
+/// arrivals of the other types, or what those had in the queue.
 const SHORTEST_OF_SOME: Duration = Duration::from_millis(300);
 const LONGEST_OF_SOME: Duration = Duration::from_secs(2);
-/// From here on a few completions are enough …
+/// From this length on, [`FEW`] completions end a stretch.
 const LONG: Duration = Duration::from_secs(3);
 const FEW: u32 = 8;
-/// … and from here on none.
+/// A stretch of this length ends without any completion.
 const LONGEST: Duration = Duration::from_secs(10);
-/// Somebody waited for room during so much of a stretch, or it says nothing of capacity.
+/// A stretch says something of capacity only if requests waited for room during at least this part of it.
 const SATURATED: f64 = 0.8;
 
 /// The stretch under way.
@@ -95,7 +96,8 @@ impl Stretch {
         self.waited_for += time;
     }
 
-    /// So many of those were in flight for so long.
+    /// Counts the time for which `in_flight` requests were in flight, of the types whose bound is searched
+    /// for.
     pub(super) fn fly(&mut self, time: Duration, in_flight: u32) {
         self.in_flight += time.as_secs_f64() * f64::from(in_flight);
     }
@@ -116,7 +118,7 @@ impl Stretch {
         self.came_of(now, &self.all)
     }
 
-    /// The same of those whose number in flight is looked for alone.
+    /// What came of the stretch until now, of only those types whose number in flight is searched for.
     pub(super) fn end_of_own(&self, now: Instant) -> Yield {
         self.came_of(now, &self.own)
     }

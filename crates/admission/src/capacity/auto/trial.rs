@@ -181,8 +181,8 @@ pub(super) struct Trial {
     pairs: usize,
     sum: f64,
     squares: f64,
-    /// The same sum, if of the two stretches around each B only the better one is compared with it, or only
-    /// the worse.
+    /// The sum of logarithms in which each B is compared with only the better of the two stretches around it.
+    /// `against_worse` is the sum for the worse one.
     against_better: f64,
     against_worse: f64,
     noise: f64,

@@ -45,19 +45,20 @@ const LATE: f64 = 0.0475;
 const LATE_STEP: f64 = 0.15;
 /// and so far all the answers of a second, for services that are fast.
 const LATE_PACE: f64 = 7.5;
-/// But as long as that many fit into half of the p95, the service may not idle for more than this part of
-/// the time by the model: at 1.2 times what it can do, where as many are long as may be late, a stricter
-/// bound would refuse a tenth of the work for a few of those.
+/// The p95 can't lower the bound so far that, by the model, the service idles for more than this part of the
+/// time. This holds only while so many requests fit into half of the p95. At 1.2 times the service's capacity,
+/// with as many long requests as may be late, a stricter bound would refuse a tenth of the work.
 const IDLE: f64 = 0.1;
 /// The model is asked anew when the offered load or what is asked has changed by this part.
 const STALE: f64 = 0.05;
 
-/// Whose target it is.
+/// The requests whose target is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// Of all requests.
+    /// All requests.
     All,
-    /// Of some of them, such as those of a type: if refusing its own isn't enough, others have to be refused.
+    /// Some of the requests, such as those of a type. If refusing these isn't enough, others are refused,
+    /// too.
     Group,
 }
 
@@ -92,9 +93,9 @@ pub(crate) struct Hold {
 struct Held {
     /// A mean response time, in seconds.
     target: f64,
-    /// So many requests would be present on average.
+    /// How many requests would be present on average.
     allowed: f64,
-    /// The logarithm of what the feedback divides that by.
+    /// The logarithm of the divisor that the feedback applies to `allowed`.
     strain: f64,
 }
 
@@ -150,7 +151,7 @@ impl Hold {
         Self { drain, offered, usual, seen, ..new }
     }
 
-    /// Until now so many were present.
+    /// Until now, `present` requests were present.
     pub(crate) fn pass(&mut self, now: Instant, present: u32) {
         self.drain.pass(now, present);
         let passed = now.since(self.until).as_secs_f64();
@@ -229,13 +230,13 @@ impl Hold {
         admits
     }
 
-    /// How many may be present.
+    /// How many requests may be present.
     pub(crate) fn bound(&mut self, now: Instant) -> f64 {
         self.bound = self.ask(now);
         self.bound
     }
 
-    /// The same as it was asked last; infinite before.
+    /// The bound of the last call of [`Self::bound`]; infinite before the first.
     pub(crate) const fn last_bound(&self) -> f64 {
         self.bound
     }
@@ -268,9 +269,9 @@ impl Hold {
         [mean, p95]
     }
 
-    /// As the target of a group: how many may be present of *all* requests, whose state that is. While
-    /// refusing its own is enough, this is many times what the model says; the nearer its own bound is to
-    /// one, the nearer it is to that.
+    /// How many of *all* requests, whose state is `all`, may be present for the sake of this group's target.
+    /// While refusing requests of the group is enough, this is many times what the model says. It comes
+    /// nearer to that as the group's own bound nears one.
     pub(crate) fn bound_on_all(&self, now: Instant, all: &Self) -> f64 {
         let (own, rate) = (self.drain.rate(now), all.drain.rate(now));
         if !(own.is_finite() && rate.is_finite()) || self.usual <= 0.0 {

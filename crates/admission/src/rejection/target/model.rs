@@ -67,7 +67,7 @@ fn response(offered: f64, bound: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// The same by the chain itself.
+    /// The response time, computed from the Markov chain itself.
     fn by_the_chain(offered: f64, bound: u32) -> f64 {
         let weights: std::vec::Vec<f64> = (0..=bound).map(|n| offered.powi(n as i32)).collect();
         let total: f64 = weights.iter().sum();

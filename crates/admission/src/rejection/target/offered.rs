@@ -10,13 +10,13 @@
 
 use crate::time::Instant;
 
-/// For how long an arrival is remembered at least, in seconds.
+/// The shortest memory of an arrival, in seconds.
 const MEMORY: f64 = 4.0;
-/// How many are remembered at least.
+/// The fewest arrivals that are remembered.
 const ARRIVALS: f64 = 200.0;
-/// How many are recent.
+/// How many arrivals are recent.
 const RECENT: usize = 24;
-/// So many times as fast is a surge.
+/// Arrivals that come faster than usual by this factor are a surge.
 const SURGE: f64 = 3.0;
 
 /// The offered load.

@@ -22,7 +22,7 @@ const BEST: &str = "SELECT i_id, i_title, a_fname, a_lname, i_thumbnail, (i_cost
     WHERE i_id = ol_i_id AND i_a_id = a_id AND ol_o_id > (SELECT MAX(o_id) - 3333 FROM orders) AND i_subject = $1 \
     GROUP BY i_id, i_title, a_fname, a_lname, i_thumbnail, i_cost ORDER BY SUM(ol_qty) DESC LIMIT 50";
 
-/// The same by reading all lines: no index knows a number to which 0 was added.
+/// The best sellers, found by reading all order lines. No index helps with a number to which 0 was added.
 const BEST_BY_SCAN: &str = "SELECT i_id, i_title, a_fname, a_lname, i_thumbnail, (i_cost * 100)::bigint FROM item, author, \
     order_line WHERE i_id = ol_i_id AND i_a_id = a_id AND ol_o_id + 0 > (SELECT MAX(o_id) - 3333 FROM orders) AND \
     i_subject = $1 GROUP BY i_id, i_title, a_fname, a_lname, i_thumbnail, i_cost ORDER BY SUM(ol_qty) DESC LIMIT 50";

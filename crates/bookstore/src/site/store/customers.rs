@@ -34,7 +34,7 @@ pub(in super::super) struct Address {
     pub(in super::super) country: String,
 }
 
-/// Who registers.
+/// The data of a new customer.
 #[derive(Clone, Debug)]
 pub(in super::super) struct NewCustomer {
     pub(in super::super) first_name: String,

@@ -141,9 +141,9 @@ pub(crate) enum Surplus {
 #[derive(Debug)]
 pub(crate) struct Classes {
     list: Vec<Class>,
-    /// v.
+    /// The virtual time v.
     now: u128,
-    /// Those in which somebody waits, one bit each.
+    /// The classes in which requests wait, one bit each.
     waits: u64,
     waiting: u32,
 }

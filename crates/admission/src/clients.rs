@@ -28,16 +28,17 @@ use alloc::vec::Vec;
 
 use crate::request::ClientId;
 
-/// If one of so many waits with a long, longs hoard connections,
+/// Longs hoard connections if one client in this number waits with a long, of those that mix.
 const PART: u32 = 8;
-/// if there are so many: fewer are soon served, and a small pool bounds the wait by itself.
+/// Fewer waiting longs than this don't hoard connections. They are soon served, and a small pool bounds the
+/// wait by itself.
 const FEW: u32 = 4;
 
-/// A client mixes if it has sent so many shorts,
+/// The fewest short requests of a client that mixes.
 const SHORTS: u8 = 2;
-/// and so many for each long.
+/// The fewest short requests of a client that mixes, for each of its longs.
 const SHORTS_PER_LONG: u8 = 4;
-/// Of so many requests; what was before counts half.
+/// The counts of a client are halved after this many requests.
 const MEMORY: u8 = 32;
 
 /// What a client has sent lately.

@@ -135,9 +135,9 @@ pub(crate) struct Contends {
     slope: Slope,
     /// The integral at the last look.
     looked: u64,
-    /// How many were in flight on average between the last two looks,
+    /// The mean number in flight between the last two looks.
     mean: f64,
-    /// and at most so since the last trial began.
+    /// The largest mean number in flight since the last trial began.
     peak: f64,
     /// Not suspected before.
     due: Instant,

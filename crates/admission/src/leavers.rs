@@ -61,9 +61,9 @@ const USUAL_FALL: u64 = 160;
 /// What is known of those who leave.
 #[derive(Clone, Debug)]
 pub(crate) struct Leavers {
-    /// By so many ends the share is forgotten to a third.
+    /// After this many ends the share has decayed to about a third.
     memory: f64,
-    /// s.
+    /// The share s of what ends in service because its client had waited for too long.
     share: f64,
     /// In nanoseconds; `None`: nobody has waited for too long.
     limit: Option<u64>,

@@ -52,12 +52,12 @@ pub(crate) trait Rule: core::fmt::Debug + Send {
         let _ = (now, present);
     }
 
-    /// One of this type is present from now on,
+    /// A request of this type is present from now on.
     fn enter(&mut self, now: Instant, request_type: RequestType) {
         let _ = (now, request_type);
     }
 
-    /// and not any more.
+    /// A request of this type is no longer present.
     fn leave(&mut self, now: Instant, request_type: RequestType) {
         let _ = (now, request_type);
     }

@@ -72,9 +72,9 @@ pub struct ClassSnapshot {
     pub in_flight: u32,
     /// How many were dispatched since there is the class.
     pub dispatched: u64,
-    /// How many were refused,
+    /// How many requests of the class were refused.
     pub rejected: u64,
-    /// and how many of those because it had more than its share.
+    /// How many requests of the class were refused because it had more than its share.
     pub over_share: u64,
     /// The work of those that have ended, as it was charged.
     pub served: Work,

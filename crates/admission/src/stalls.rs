@@ -55,9 +55,9 @@ pub(crate) struct Stalls {
     is_on: bool,
     answers: u32,
     peak: f64,
-    /// From when on what was sent since the last answer is evidence,
+    /// The moment from which requests sent since the last answer are evidence of a stall.
     evidence: Option<Instant>,
-    /// and when the first of it was sent: since then nothing was answered.
+    /// When the first of the requests that are evidence was sent.
     since: Instant,
     /// When the next probe goes, in a stall.
     probe: Instant,

@@ -99,9 +99,9 @@ pub struct Sample {
     pub in_flight: usize,
     /// Requests that arrived since.
     pub arrived: u64,
-    /// Those that were completed since,
+    /// Requests that were completed since.
     pub completed: u64,
-    /// and their mean response time.
+    /// The mean response time of the requests that were completed since.
     pub response_time: Duration,
     /// Those that the gate refused since.
     pub rejected: u64,

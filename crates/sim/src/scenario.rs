@@ -77,12 +77,12 @@ pub struct Source {
     pub patience: Patience,
     /// How long after its arrival a request is of no use any more, if the gate is told.
     pub deadline: Option<Duration>,
-    /// They begin then,
+    /// When the source begins.
     pub from: Duration,
-    /// the clients of a closed loop one after another, each at a random instant within this time (none:
-    /// with a think time),
+    /// The time within which the clients of a closed loop join, each at a random instant. If zero, each joins
+    /// after a think time.
     pub joining: Duration,
-    /// and end then, if not with the scenario.
+    /// When the source ends, if not with the scenario.
     pub until: Option<Duration>,
 }
 

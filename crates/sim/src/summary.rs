@@ -57,13 +57,13 @@ pub struct Visits {
 pub struct Figures {
     /// Requests (each try counts) that arrived in the window.
     pub arrived: u64,
-    /// Of those, how many were served,
+    /// How many of the arrived requests were served.
     pub completed: u64,
-    /// refused by the gate,
+    /// How many of the arrived requests the gate refused.
     pub rejected: u64,
-    /// given up by their clients,
+    /// How many of the arrived requests their clients gave up.
     pub timed_out: u64,
-    /// and left over when the scenario ended.
+    /// How many of the arrived requests were left over when the scenario ended.
     pub cut_off: u64,
     /// Completed within the window, per second.
     pub throughput: f64,
@@ -89,9 +89,9 @@ pub struct Figures {
 pub struct Times {
     /// How many.
     pub count: u64,
-    /// The mean,
+    /// The mean time.
     pub mean: f64,
-    /// and half the width of its confidence interval of 95 %; infinite if there are too few to say.
+    /// Half the width of the mean's confidence interval of 95 %; infinite if there are too few times.
     pub half_width: f64,
     /// The variance.
     pub variance: f64,

@@ -14,9 +14,9 @@ use sim::{
 
 /// Requests per second that the service can do.
 const CAN_DO: f64 = 100.0;
-/// Measured from there,
+/// The second from which runs are measured.
 const FROM: u64 = 60;
-/// to here, in seconds.
+/// The second until which runs are measured.
 const TO: u64 = 180;
 
 /// Clients who send so much, as a part of what the service can do, and leave after so many seconds.
@@ -137,8 +137,8 @@ fn below_saturation_nobody_steps_back_though_some_leave() {
     }
 }
 
-/// The answers in time of a shop that computes, as a part of its capacity, in the last forty seconds. Visitors
-/// wait for ten seconds, and a page goes on when its visitor has left.
+/// The answers in time of a shop that computes, as a part of its capacity, in the last forty seconds.
+/// Visitors wait for ten seconds, and a page goes on when its visitor has left.
 fn shop(seed: u64, load: f64, is_gated: bool) -> f64 {
     shop_from(seed, load, is_gated, 40)
 }

@@ -10,9 +10,9 @@ use sim::{
     Upstream, run,
 };
 
-/// The service stands still from there,
+/// The second from which the service stands still.
 const STALLED: u64 = 60;
-/// and goes on here.
+/// The second from which the service works again.
 const RESUMED: u64 = 120;
 /// The end.
 const END: u64 = 240;

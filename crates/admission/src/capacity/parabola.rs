@@ -69,7 +69,7 @@ impl Parabola {
         self.up = !self.up;
     }
 
-    /// a₁ and a₂ by Cramer's rule, if what was seen tells them.
+    /// Finds a₁ and a₂ by Cramer's rule, if the observations determine them.
     fn fit(&self) -> Option<(f64, f64)> {
         let [s0, s1, s2, s3, s4] = self.powers;
         let [p0, p1, p2] = self.products;

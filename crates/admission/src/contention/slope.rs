@@ -40,9 +40,9 @@ pub(crate) struct Fit {
     pub(crate) own: f64,
     /// By the number of all.
     pub(crate) all: f64,
-    /// The standard error of `own`,
+    /// The standard error of `own`.
     pub(crate) own_error: f64,
-    /// and of `own + all`, which is known better where the two move together.
+    /// The standard error of `own + all`, which is smaller where the two move together.
     pub(crate) sum_error: f64,
 }
 

@@ -74,11 +74,11 @@ const SEEN: f64 = 512.0;
 const FIRST: f64 = 8.0;
 /// One execution surprises by at most so much (a factor 3), in units of V.
 const SURPRISE: f64 = 1.1;
-/// How far a level is drawn to the line through its neighbors, next to a surprise,
+/// How far a level is drawn to the line through its neighbors, relative to a surprise.
 const SMOOTH: f64 = 0.1;
-/// until it is learned from so many executions.
+/// A level is drawn to the line through its neighbors until it is learned from this many executions.
 const SMOOTHED: f64 = 128.0;
-/// Levels from which the parallelism is told are learned from so many.
+/// The parallelism is found from levels that are learned from at least this many executions.
 const JUDGED: f64 = 24.0;
 /// The parallelism makes the service so fast, as a part of the most.
 const NEARLY: f64 = 0.9;

@@ -26,9 +26,9 @@ const COMPLETIONS: f64 = 64.0;
 const GAP_MAX: f64 = 100.0;
 /// From so many completions on the rate is one to refuse by.
 const SETTLED: u64 = 32;
-/// Nobody is told to come back sooner,
+/// The shortest time after which a refused client may try again.
 const RETRY_MIN: Duration = Duration::from_secs(1);
-/// or later.
+/// The longest time after which a refused client is asked to try again.
 const RETRY_MAX: Duration = Duration::from_secs(60);
 
 /// The drain rate of a gate.
@@ -41,9 +41,9 @@ pub(crate) struct Drain {
     /// Since when something could have completed and nothing has.
     since: Option<Instant>,
     until: Instant,
-    /// How many completions are remembered at least,
+    /// The fewest completions that are remembered.
     remembered: f64,
-    /// and for how long, in seconds.
+    /// The shortest time that is remembered, in seconds.
     memory: f64,
 }
 

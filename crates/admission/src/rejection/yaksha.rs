@@ -51,7 +51,7 @@ pub(crate) struct Yaksha {
     settings: YakshaSettings,
     /// T_ref, in seconds.
     target: f64,
-    /// p_d of the present step, which is p_old of the next.
+    /// The probability p_d of the present step, which is p_old of the next.
     probability: f64,
     /// T_old, in seconds.
     before: f64,

@@ -35,13 +35,13 @@ pub enum ChannelBinding {
 /// How clients prove who they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthMethod {
-    /// The server asks them, through the gate.
+    /// The server authenticates clients, through the gate.
     Relay,
     /// SCRAM-SHA-256.
     Scram,
-    /// md5, or SCRAM where that is what is stored.
+    /// MD5, or SCRAM where the user's secret is stored for SCRAM.
     Md5,
-    /// Not at all, but they must be known.
+    /// No password is asked, but the user must be known.
     Trust,
 }
 

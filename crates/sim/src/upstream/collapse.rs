@@ -19,11 +19,11 @@ pub enum Collapse {
     /// Like deadlocks that a time-out dissolves: best up to a few, then worse by the same factor for each
     /// more, down to a bottom.
     Deadlocks {
-        /// Up to so much weight in flight there are none.
+        /// The weight in flight up to which there are no deadlocks.
         best: u32,
-        /// From so much on it is as bad as it gets,
+        /// The weight in flight from which the speed falls no further.
         worst: u32,
-        /// so many times slower.
+        /// The factor by which the service is slower from `worst` on.
         factor: f64,
     },
     /// Types that name a lock run one at a time for each lock, and those that wait for it burn processor

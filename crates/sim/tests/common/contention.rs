@@ -10,9 +10,9 @@ use sim::{
 
 /// The bystanders come first, and those that need the lock behind them.
 pub(crate) const BYSTANDERS: usize = 3;
-/// Hot requests come from here on,
+/// The second from which hot requests arrive.
 pub(crate) const FROM: u64 = 10;
-/// and until then.
+/// The second until which hot requests arrive.
 pub(crate) const UNTIL: u64 = 100;
 /// Measured is what ends within these seconds: from a minute after the sale has begun.
 pub(crate) const MEASURED: (u64, u64) = (70, 100);

@@ -109,9 +109,9 @@ pub fn tags(sql: &[u8], dialect: Dialect) -> Tags {
 /// A tag's value as it stands in the comment.
 #[derive(Debug, Clone, Copy)]
 enum Value<'a> {
-    /// sqlcommenter's: URL-encoded, quotes escaped.
+    /// A value of sqlcommenter: URL-encoded, with escaped quotes.
     Encoded(&'a [u8]),
-    /// marginalia's.
+    /// A value of marginalia.
     Plain(&'a [u8]),
 }
 

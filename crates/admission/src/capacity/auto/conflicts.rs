@@ -45,9 +45,9 @@ const WEIGHT: u32 = 4;
 /// What is known of them.
 #[derive(Debug)]
 pub(super) struct Conflicts {
-    /// Under the present bound,
+    /// The part lost to conflicts under the present bound.
     present: Lately,
-    /// and under all that are tried.
+    /// The part lost to conflicts under all bounds that are tried.
     all: Lately,
     /// How long they take, on average.
     took: Option<Duration>,
@@ -150,9 +150,9 @@ impl Lately {
 /// What was given up in some time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Lost {
-    /// How long the service was busy with what was served or given up, in seconds,
+    /// How long the service was busy with requests that it served or gave up, in seconds.
     spent: f64,
-    /// and with the latter.
+    /// How long the service was busy with requests that it gave up, in seconds.
     lost: f64,
     conflicts: u32,
 }

@@ -18,9 +18,9 @@ use super::stretch::Yield;
 
 /// The most pairs.
 pub(super) const PAIRS_MAX: usize = 10;
-/// ln of the ratio of rates that is told at once.
+/// The logarithm of a ratio of rates that needs no further pairs.
 const LARGE: f64 = 0.4;
-/// In standard errors.
+/// The number of standard errors beyond which a difference isn't chance.
 const BEYOND_CHANCE: f64 = 4.0;
 /// What a move must gain at least, for more is asked of the numbers than of the eye.
 const GAIN: f64 = 0.02;

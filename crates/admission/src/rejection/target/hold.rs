@@ -12,29 +12,31 @@ use crate::work::Work;
 /// The time constant of the feedback, in seconds: a debt is paid back in it, so that a step has settled
 /// within five; much shorter, and what varies by itself is held down, which leaves the service idle.
 const PATIENCE: f64 = 4.0;
-/// The feedback multiplies what the model says by at most this: the credit of a calm time, for the calm
-/// seconds and the busy ones of a load near 1 to make the target together;
+/// The feedback multiplies the model's number by at most this. It is the credit of a calm time: near a load
+/// of 1 calm and busy seconds must make the target together.
 const TRIM_UP: f64 = 6.0;
-/// or divides it by that: enough for a service at a third of its speed until the drain rate has followed,
-/// and little to pay back after a stall.
+/// The feedback divides the model's number by at most this. That is enough for a service at a third of its
+/// speed until the drain rate has followed. After a stall little remains to be paid back.
 const TRIM_DOWN: f64 = 3.0;
-/// The drain rate is of so many completions at least: where a few pages take most of the work (a
-/// coefficient of variation of 4 in the mix) it is within 13 % of the truth,
+/// The fewest completions from which the drain rate is taken. Where a few pages take most of the work the rate
+/// is within 13 % of the truth (with a coefficient of variation of 4 in the mix).
 const REMEMBERED: f64 = 1_000.0;
-/// and of so many seconds. Where the long ones fill the place, the short ones are refused for seconds, and
-/// few complete: a rate that followed would refuse even more. What changes faster is for the feedback.
+/// The fewest seconds from which the drain rate is taken. Where long requests fill the place, short ones are
+/// refused for seconds, and few complete. A rate that followed would refuse even more. Faster changes are for
+/// the feedback.
 const MEMORY: f64 = 10.0;
-/// The mean work is of so many arrivals.
+/// The number of arrivals from which the mean work is taken.
 const MIX: f64 = 1_000.0;
-/// For so long after a refusal the target is what limits; before it, too few late ones are no news.
+/// How long after a refusal the target counts as what limits. Without one, too few late requests say nothing.
 const LIMITS: Duration = Duration::from_secs(5);
-/// The p95 is taken for so many means, before anything is known: 1.2 in a queue that is first come first
-/// served, 3 for exponential times.
+/// The initial ratio of the p95 to the mean. In a queue in order of arrival it is 1.2, for exponential times
+/// 3.
 const SPREAD: f64 = 2.0;
-/// It may turn out to be so many times as much: where the long ones are as many as may be late, a few of
-/// them have to be in time, for which two or three present are too many,
+/// The ratio of the p95 to the mean may rise to this multiple of [`SPREAD`]. Where as many requests are long
+/// as may be late, a few of the long ones must be in time. For these two or three present are too many.
 const SPREAD_UP: f64 = 8.0;
-/// or this part of it, which is 1: a mean above the p95 would be a few who pay for all.
+/// The ratio of the p95 to the mean may fall to [`SPREAD`] divided by this, which is 1. With a mean above the
+/// p95 a few requests would pay for all.
 const SPREAD_DOWN: f64 = 2.0;
 /// The share of late ones that is held, a twentieth below the 5 % that a p95 allows. Over a minute of 50
 /// answers a second it varies by 0.2 %, and where few take a time near the target the p95 jumps with it.
@@ -43,11 +45,11 @@ const LATE: f64 = 0.0475;
 /// fewer present change nothing, and what goes by in such a time is a credit of late ones: less of it with
 /// larger steps. With 0.05 the share over a minute varies by 0.35 %, with 0.4 it swings.
 const LATE_STEP: f64 = 0.15;
-/// and so far all the answers of a second, for services that are fast.
+/// The most by which all answers of a second move the logarithm of the spread, for services that are fast.
 const LATE_PACE: f64 = 7.5;
 /// The p95 can't lower the bound so far that, by the model, the service idles for more than this part of the
-/// time. This holds only while so many requests fit into half of the p95. At 1.2 times the service's capacity,
-/// with as many long requests as may be late, a stricter bound would refuse a tenth of the work.
+/// time. This holds only while that many requests fit into half of the p95. At 1.2 times the service's
+/// capacity, with as many long requests as may be late, a stricter bound would refuse a tenth of the work.
 const IDLE: f64 = 0.1;
 /// The model is asked anew when the offered load or what is asked has changed by this part.
 const STALE: f64 = 0.05;
@@ -75,9 +77,9 @@ pub(crate) struct Hold {
     usual: f64,
     seen: f64,
     until: Instant,
-    /// When one was refused last,
+    /// When a request was refused last.
     refused: Option<Instant>,
-    /// and when one who is held to another target was, for this one.
+    /// When a request that is held to another target was last refused for this one.
     others_refused: Option<Instant>,
     /// By how much the response times of late are above the target, in request-seconds.
     debt: f64,

@@ -73,7 +73,7 @@ impl Found {
 }
 
 impl Room {
-    /// What the operator chose, over so many connections.
+    /// The bound that the operator chose, with this many connections.
     pub(crate) fn new(capacity: Capacity, connections: u32) -> Self {
         let top = connections.clamp(1, FOUND_MAX);
         match capacity {
@@ -93,8 +93,8 @@ impl Room {
         }
     }
 
-    /// Whether this work fits beside the load of so many requests. What is larger than the whole capacity
-    /// runs alone, or it would wait for ever: with nothing in flight everything fits.
+    /// Whether this work fits beside the load of the requests in flight. With nothing in flight everything
+    /// fits. So a request larger than the whole capacity runs alone, and doesn't wait for ever.
     pub(crate) fn admits(&self, load: impl FnOnce() -> Work, in_flight: u32, work: Work) -> bool {
         match self {
             Self::Unlimited => true,

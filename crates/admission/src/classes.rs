@@ -46,7 +46,7 @@ use crate::tickets::{List, Through};
 use crate::time::Duration;
 use crate::work::Work;
 
-/// What one request took counts for at most so many times what was expected.
+/// The measured work of one request counts for at most this multiple of its expected work.
 const CORRECTION_MAX: u64 = 16;
 
 /// The place of the class of all that belong to no other.
@@ -119,7 +119,7 @@ impl Class {
         self.waiting.len().saturating_add(self.busy)
     }
 
-    /// In virtual time, so much work; without a fraction of it being lost for any weight.
+    /// Converts work to virtual time, without a rounding loss for any weight.
     fn virtual_of(&self, work: Work) -> u128 {
         (u128::from(work.as_nanos()) << 32) / u128::from(self.weight.thousandths())
     }
@@ -414,7 +414,7 @@ mod tests {
         Work::from_nanos(ms * 1_000_000)
     }
 
-    /// All classes have requests all the time; so many turns.
+    /// Lets all classes take `turns` turns, while each always has requests.
     fn turns(classes: &mut Classes, work: &[u64], turns: usize) -> Vec<u64> {
         let mut given = vec![0; work.len()];
         for _ in 0..turns {

@@ -9,7 +9,7 @@
 use crate::order::{Class, ClassSet};
 use crate::request::{Connection, PoolId, PoolSet, Request};
 
-/// One in so many connections is kept from heavy requests.
+/// One connection in this number is kept from heavy requests.
 const SPARED: u32 = 4;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,7 +36,7 @@ pub(crate) struct Connections {
     paused: PoolSet,
 }
 
-/// The most heavy requests among so many connections.
+/// The most heavy requests with this many connections.
 pub(crate) fn spare(connections: u32) -> u32 {
     connections.saturating_sub((connections / SPARED).max(1)).max(1)
 }

@@ -76,15 +76,15 @@ const LIKE: f64 = 0.25;
 const MANY: f64 = 64.0;
 /// Requests must have waited during at least this part of a look for it to count as saturated.
 const SATURATED: f64 = 0.8;
-/// A type that was suspected wrongly rests for so long at first, and three times as long each time.
+/// The first rest of a type that was suspected wrongly. Each further rest is three times as long.
 const REST_MIN: Duration = Duration::from_secs(10);
 const REST_MAX: Duration = Duration::from_secs(600);
-/// After a suspicion that was wrong nothing is suspected for so long at first, and twice as long each time:
+/// How long no type is suspected after a wrong suspicion, at first. It is twice as long each time. Meanwhile
 /// the capacity has its turn.
 const PAUSE_MIN: Duration = Duration::from_secs(30);
-/// After a trial that said nothing the capacity waits for [`AFTERWARDS`], so many times in a row.
+/// How many times in a row the capacity waits for [`AFTERWARDS`] after a trial without a result.
 const AGAIN: u32 = 2;
-/// A trial that hasn't begun by then doesn't.
+/// A trial that hasn't begun after this time is given up.
 const UNDECIDED: Duration = Duration::from_secs(15);
 /// Nothing else is compared, and no other type suspected, for so long after something became of a group:
 /// what was learned of times holds no more, and those that had to wait because of it go first.

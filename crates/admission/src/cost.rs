@@ -42,16 +42,15 @@ use fixed::Fixed;
 pub(crate) use moving_average::MovingAverage;
 use variation::Variation;
 
-/// A sample counts for at most so many times what was expected. In the paper, variation within a type
+/// A sample counts for at most this multiple of the expected work. In the paper, variation within a type
 /// reaches a factor of 10 (section 3.1).
 const CLIP: u64 = 10;
 
-/// From so many samples on, the estimate is good enough to say what an outlier is.
+/// From this many samples on, the estimate is good enough to tell an outlier.
 const SETTLED: usize = 5;
 
-/// Over so many executions the mean is taken by which types are put in order: long enough for a type to
-/// keep its place among others while contention makes its estimate rise and fall, short enough to follow a
-/// service within seconds.
+/// The number of executions over which the mean is taken that orders types. It is long enough that contention
+/// doesn't change a type's place. It is short enough to follow a service within seconds.
 const RANKED_OVER: u64 = 256;
 
 /// The steady estimate is a mean of what executions did, not of how long that took, so that it needn't
@@ -62,7 +61,7 @@ const STEADY_OVER: f64 = 256.0;
 /// From so many samples on, a type needs none that can't be believed.
 const FIRM: u64 = 32;
 
-/// After so many failures and no success a type is known by its failures.
+/// After this many failures without a success the failures are what is known of a type.
 const FAILURES: u64 = 3;
 
 /// What is known of one type's cost.

@@ -28,7 +28,7 @@ pub struct Learned {
     pub speeds: Vec<LearnedSpeed>,
 }
 
-/// How fast a service is with so many in flight.
+/// The speed of a service with a number of requests in flight.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LearnedSpeed {
     /// How many.

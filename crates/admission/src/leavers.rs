@@ -100,7 +100,7 @@ impl Leavers {
         }
     }
 
-    /// A client has left, so long after its request came.
+    /// A client has left, `age` after its request arrived.
     pub(crate) fn left(&mut self, age: Duration) {
         let age = nanos(age);
         if self.usual == 0 {

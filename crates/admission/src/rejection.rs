@@ -62,7 +62,7 @@ pub(crate) trait Rule: core::fmt::Debug + Send {
         let _ = (now, request_type);
     }
 
-    /// A request arrives where so many are present. Whether it is one too many.
+    /// A request arrives while `present` requests are present. Returns whether it is one too many.
     fn arrive(&mut self, now: Instant, it: Asked, present: u32, chance: &mut Chance) -> Option<TooMany> {
         let _ = (now, it, present, chance);
         None
@@ -81,7 +81,7 @@ pub(crate) trait Rule: core::fmt::Debug + Send {
         None
     }
 
-    /// A request was served in so long a response time.
+    /// A request was served in the response time `response`.
     fn complete(&mut self, now: Instant, it: Asked, response: Duration) {
         let _ = (now, it, response);
     }
@@ -166,7 +166,7 @@ impl Refusal {
         true
     }
 
-    /// Until now so many were present.
+    /// Until now, `present` requests were present.
     pub(crate) fn pass(&mut self, now: Instant, present: u32) {
         self.drain.pass(now, present);
         self.rule.pass(now, present);
@@ -182,7 +182,7 @@ impl Refusal {
         self.rule.leave(now, request_type);
     }
 
-    /// A request arrives where so many are present. Whether it is one too many.
+    /// A request arrives while `present` requests are present. Returns whether it is one too many.
     pub(crate) fn arrive(&mut self, now: Instant, it: Asked, present: u32) -> Option<TooMany> {
         self.rule.arrive(now, it, present, &mut self.chance)
     }

@@ -25,7 +25,7 @@ pub(crate) const OTHER: u32 = 0;
 
 const NONE: u32 = u32::MAX;
 
-/// Of so many requests the mean is taken that a type counts by.
+/// The number of requests over which the mean is taken that a type counts by.
 const DONE_MEMORY: u32 = 256;
 
 /// See [`Type::goes_unlimited`].
@@ -325,7 +325,7 @@ impl Types {
         }
     }
 
-    /// All work is in another unit from now on, so many of which are one of before.
+    /// Converts all work to another unit: one old unit is `change` new ones.
     pub(crate) fn rescale(&mut self, change: f64) {
         for record in &mut self.records {
             record.estimate.rescale(change);

@@ -12,7 +12,7 @@ impl Work {
     /// More work than there is.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// Work of so many nanoseconds.
+    /// Work of this many nanoseconds.
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }

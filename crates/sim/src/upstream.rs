@@ -126,7 +126,7 @@ impl Upstream {
         }
     }
 
-    /// Which part it gives up with so many in flight.
+    /// The part of requests that the service gives up with this many in flight.
     pub(crate) fn given_up(&self, in_flight: u64) -> f64 {
         if self.conflicts.is_empty() {
             0.0

@@ -76,8 +76,8 @@ const STEP_MAX: f64 = 2.0;
 /// Beyond home a gain that is smaller than this is to be seen in two trials: one in a hundred sees it by
 /// chance, and what is beyond may be the end of memory.
 const SURE: f64 = 0.5;
-/// A change of the bound has settled when so many have completed as were in flight, or may be, or after
-/// this time.
+/// A change of the bound has settled after this time at the latest. Before, it settles with as many
+/// completions as were in flight, or may be, whichever is more.
 const SETTLED: Duration = Duration::from_secs(3);
 /// The time limit for a trial to drain while it completes less than before; then the trial is put off.
 const DRAINED: Duration = Duration::from_secs(10);
@@ -108,9 +108,9 @@ enum Stage {
 #[derive(Debug)]
 pub(crate) struct Auto {
     home: u32,
-    /// What home is where there are so many connections.
+    /// The home, if there are connections enough for it.
     usual: u32,
-    /// The service is nearly at its fastest with so many, as far as that was seen.
+    /// The number in flight with which the service is nearly at its fastest, as far as was seen.
     works_on: u32,
     top: u32,
     base: u32,
@@ -460,7 +460,7 @@ impl Auto {
         self.put(now, self.base);
     }
 
-    /// Lets so many in, and waits until that has settled.
+    /// Puts a bound in force, and waits until the change has settled.
     fn put(&mut self, now: Instant, most: u32) {
         if most == self.in_force {
             self.stage = Stage::Measuring(Stretch::new(now));

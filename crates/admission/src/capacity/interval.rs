@@ -7,7 +7,7 @@ use crate::time::{Duration, Instant};
 /// the relative noise of a throughput of n completions is about 1/√n, here 7 %.
 const SHORTEST: Duration = Duration::from_millis(500);
 const COMPLETIONS: u32 = 200;
-/// However few have completed, an interval that is so long ends.
+/// An interval of this length ends, however few requests have completed.
 const LONGEST: Duration = Duration::from_secs(5);
 
 /// What was observed in one interval.

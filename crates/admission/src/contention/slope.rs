@@ -47,7 +47,7 @@ pub(crate) struct Fit {
 }
 
 impl Slope {
-    /// A request took this long while so many were in flight.
+    /// Learns that a request took `took`, with `own` requests of its type and `all` requests in flight.
     pub(crate) fn learn(&mut self, own: f64, all: f64, took: f64) {
         let (own, all, took) = (libm::log(own.max(1.0)), libm::log(all.max(1.0)), libm::log(took.max(1.0)));
         let keep = 1.0 - 1.0 / MEMORY;

@@ -30,7 +30,7 @@ impl Ewma {
         self.mean += weight * (sample as f64 - self.mean);
     }
 
-    /// In another unit from now on, so many of which are one of before.
+    /// Converts the mean to another unit: one old unit is `change` new ones.
     pub(crate) fn rescale(&mut self, change: f64) {
         self.mean *= change;
     }

@@ -23,7 +23,7 @@ pub(crate) struct Fixed {
 }
 
 impl Fixed {
-    /// Over so many, from 1 to [`Cost::WINDOW_MAX`].
+    /// An estimator over this many executions, from 1 to [`Cost::WINDOW_MAX`].
     pub(crate) fn new(window: u32) -> Self {
         Self { window: window.clamp(1, Cost::WINDOW_MAX), count: 0, sum: 0 }
     }

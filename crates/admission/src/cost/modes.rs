@@ -42,7 +42,7 @@ impl Default for Modes {
 }
 
 impl Modes {
-    /// An execution did so much.
+    /// Learns the work of an execution.
     pub(crate) fn learn(&mut self, amount: f64) {
         let nanos = (amount as u64).max(1);
         let octave = nanos.ilog2();

@@ -17,7 +17,7 @@ pub(super) const PUBLISHED: [u64; 4] = [1_000, 2_000, 5_000, 50_000];
 const BELOW_FIRST: f64 = 0.5;
 /// The part below the last.
 const BELOW_LAST: f64 = 0.9925;
-/// Before so many sizes nothing is learned.
+/// Nothing is learned from fewer sizes than this.
 const KNOWN: u32 = 256;
 /// How often cutoffs are learned anew, in responses.
 const PERIOD: u32 = 64;
@@ -56,7 +56,7 @@ impl Bands {
         }
     }
 
-    /// The band of a response of which so much remains; 0 goes first.
+    /// The band of a response with `remaining` bytes left; band 0 goes first.
     pub(super) fn of(&self, remaining: u64) -> u64 {
         self.cutoffs.partition_point(|&cutoff| cutoff <= remaining) as u64
     }

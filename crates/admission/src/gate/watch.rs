@@ -99,7 +99,7 @@ impl Gate {
         self.in_flight(ticket).map(|slot| self.tickets.at(slot).meter.work)
     }
 
-    /// Those that wait, in order of arrival, at most so many.
+    /// The waiting requests in order of arrival, at most `most` of them.
     pub fn queue(&self, most: usize) -> Vec<Queued> {
         let queued = |slot: u32| {
             let record = self.tickets.at(slot);

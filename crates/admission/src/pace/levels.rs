@@ -28,7 +28,7 @@ pub(crate) const fn at(level: usize) -> u32 {
     }
 }
 
-/// Between which levels so many are.
+/// The two levels around `count` requests in flight.
 pub(crate) fn between(count: u32) -> Between {
     BETWEEN[count.clamp(1, TOP) as usize]
 }

@@ -22,9 +22,9 @@ use crate::time::{Duration, Instant};
 const MEMORY: f64 = 1.0;
 /// How many completions are remembered at least.
 const COMPLETIONS: f64 = 64.0;
-/// A gap counts for at most so many mean ones. The longest request of the TPC-W mix is 32 means.
+/// A gap counts for at most this many mean gaps. The longest request of the TPC-W mix is 32 means.
 const GAP_MAX: f64 = 100.0;
-/// From so many completions on the rate is one to refuse by.
+/// The rate is used to refuse requests only after this many completions.
 const SETTLED: u64 = 32;
 /// The shortest time after which a refused client may try again.
 const RETRY_MIN: Duration = Duration::from_secs(1);
@@ -65,7 +65,7 @@ impl Drain {
         }
     }
 
-    /// Until now so many were present.
+    /// Until now, `present` requests were present.
     pub(crate) fn pass(&mut self, now: Instant, present: u32) {
         if now == self.until {
             return;

@@ -67,7 +67,7 @@ struct Crowd {
 }
 
 impl Crowd {
-    /// A browser on each of so many seats.
+    /// Puts a browser on each of `count` seats.
     fn fill(&mut self, count: usize) {
         self.reap();
         for number in 0..count {

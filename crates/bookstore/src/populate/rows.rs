@@ -19,7 +19,7 @@ use crate::schema::Table;
 pub(crate) const OPENING: Day = Day::new(2026, 1, 1);
 /// The oldest publication.
 const FIRST_PUBLICATION: Day = Day::new(1930, 1, 1);
-/// Orders were placed within so many days before the opening.
+/// Orders were placed within this many days before the opening.
 const ORDER_DAYS: i32 = 60;
 /// Seconds of a day.
 const DAY: u32 = 86_400;

@@ -87,7 +87,7 @@ impl Fields {
         self.0.iter().map(|(name, value)| (name.as_str(), value.trim()))
     }
 
-    /// A text that must be there, of at most so many characters.
+    /// A required text of at most `max` characters.
     pub(super) fn text(&self, name: &str, label: &str, max: usize) -> Result<String, Failure> {
         let value =
             self.get(name).ok_or_else(|| Failure::Nonsense(format!("{label}: please fill it in.")))?;
@@ -100,7 +100,7 @@ impl Fields {
         Ok(value.to_owned())
     }
 
-    /// A text that may be missing, of at most so many characters.
+    /// An optional text of at most `max` characters.
     pub(super) fn optional(&self, name: &str, label: &str, max: usize) -> Result<String, Failure> {
         if self.get(name).is_none() { Ok(String::new()) } else { self.text(name, label, max) }
     }

@@ -11,7 +11,7 @@ use std::collections::{BTreeSet, VecDeque};
 const WINDOW: u32 = 32 * 1024;
 /// Segments that a connection sends at first.
 const FIRST_WINDOW: f64 = 2.0;
-/// A segment is lost when so many that were sent later have arrived.
+/// A segment counts as lost when this many segments that were sent later have arrived.
 const REORDERED: u64 = 3;
 /// The least time-out, in nanoseconds.
 const TIMEOUT_MIN: u64 = 200_000_000;
@@ -75,7 +75,7 @@ impl Sender {
         }
     }
 
-    /// Begins a response of so many segments.
+    /// Begins a response of `segments` segments.
     pub(super) fn begin(&mut self, segments: u32) {
         self.arrived = vec![false; segments as usize];
         (self.left, self.next, self.flight) = (segments, 0, 0);

@@ -12,7 +12,7 @@ use sim::{
 pub(crate) const LOADS: [f64; 6] = [0.3, 0.8, 2.0, 5.0, 0.3, 5.0];
 /// How many requests come in each at that load.
 const REQUESTS: f64 = 6_000.0;
-/// An estimate is judged from so many executions on.
+/// An estimate is judged from this many executions on.
 pub(crate) const USABLE: u64 = 50;
 
 /// Milliseconds and shares of the types.

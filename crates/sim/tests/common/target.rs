@@ -51,7 +51,7 @@ pub(crate) const LATE: Duration = Duration::from_millis(500);
 pub(crate) const STEPS: [(f64, u64, u64); 4] =
     [(1.2, 60, 360), (2.0, 420, 720), (5.0, 780, 1_080), (10.0, 1_140, 1_440)];
 pub(crate) const STEPS_END: u64 = 1_460;
-/// A step has settled after so many seconds.
+/// A step must have settled after this many seconds.
 pub(crate) const SETTLED: u64 = 5;
 
 /// The emulated browsers of Yaksha's Figs. 10 to 16: so many more from each of these seconds on.

@@ -24,18 +24,19 @@
 use crate::outside::Sample;
 use crate::time::{Duration, Instant};
 
-/// Fewer may be far better, where so much of the service's time is lost.
+/// Conflicts are many if this part of the service's time is lost by them. Then a far lower bound may be
+/// better.
 pub(super) const MANY: f64 = 0.05;
-/// The time constant with which older ones count for less.
+/// The time constant with which the weight of older conflicts decays.
 const MEMORY: Duration = Duration::from_secs(30);
-/// Fewer in a trial may be there by chance.
+/// With fewer conflicts than this in a trial, their number may be chance.
 const SEVERAL: u32 = 3;
 /// While conflicts were recently many, a stretch lasts at least this multiple of the time that one conflict
 /// takes.
 const TIMES: u32 = 2;
 /// After this time without many conflicts the length of a stretch no longer depends on them.
 const FORGOTTEN: Duration = Duration::from_secs(300);
-/// A direction in which they are many rests for so many times as long after each look, instead of twice.
+/// The rest of a direction in which conflicts are many grows by this factor after each look, instead of by 2.
 pub(super) const RESTS: u32 = 4;
 /// For this long after a refusal by response time the controller acts as if a request waited for room.
 const REFUSES: Duration = Duration::from_secs(1);
@@ -58,7 +59,7 @@ pub(super) struct Conflicts {
 }
 
 impl Conflicts {
-    /// None so far, of so many in flight.
+    /// No conflicts so far, with `in_flight` requests in flight.
     pub(super) fn new(now: Instant, in_flight: u32) -> Self {
         let none = Lately::of(now, in_flight, 0.0);
         Self { present: none, all: none, took: None, many: None, refused: None }

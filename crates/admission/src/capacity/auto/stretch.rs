@@ -91,7 +91,7 @@ impl Stretch {
         }
     }
 
-    /// Requests waited for room for so long.
+    /// Adds time during which requests waited for room.
     pub(super) fn wait(&mut self, time: Duration) {
         self.waited_for += time;
     }

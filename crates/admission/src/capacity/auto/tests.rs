@@ -108,7 +108,7 @@ fn drive(
     tried
 }
 
-/// What is found after so many seconds for 30 connections, where none is given up.
+/// The bound that is found after `seconds` for 30 connections, without conflicts.
 fn found_after(seconds: u64, pace: impl Fn(u32) -> f64) -> u32 {
     let mut auto = Auto::new(30);
     drive(&mut auto, seconds, pace, |_| None);

@@ -283,7 +283,7 @@ mod tests {
         }
     }
 
-    /// The verdict after so many pairs of these rates, the same each time.
+    /// The verdict after `pairs` pairs with these rates.
     fn after_pairs(pairs: usize, present: f64, other: f64) -> Option<Verdict> {
         let mut trial = Trial::new(a(present));
         for turn in 0..pairs {

@@ -18,8 +18,8 @@ const TRIM_UP: f64 = 6.0;
 /// The feedback divides the model's number by at most this. That is enough for a service at a third of its
 /// speed until the drain rate has followed. After a stall little remains to be paid back.
 const TRIM_DOWN: f64 = 3.0;
-/// The fewest completions from which the drain rate is taken. Where a few pages take most of the work the rate
-/// is within 13 % of the truth (with a coefficient of variation of 4 in the mix).
+/// The fewest completions from which the drain rate is taken. Where a few pages take most of the work the
+/// rate is within 13 % of the truth (with a coefficient of variation of 4 in the mix).
 const REMEMBERED: f64 = 1_000.0;
 /// The fewest seconds from which the drain rate is taken. Where long requests fill the place, short ones are
 /// refused for seconds, and few complete. A rate that followed would refuse even more. Faster changes are for
@@ -238,7 +238,7 @@ impl Hold {
         self.bound
     }
 
-    /// The bound of the last call of [`Self::bound`]; infinite before the first.
+    /// The result of the last call of `bound`; infinite before the first.
     pub(crate) const fn last_bound(&self) -> f64 {
         self.bound
     }

@@ -140,17 +140,22 @@ impl Session {
 
     /// Takes over what another session heard, whose place it takes.
     pub(crate) fn take_over(&mut self, other: &mut Self) {
-        // An error says that the other side was quicker.
-        let _ = other.stream.write_all(&Message::Again.bytes());
-        // The server has given its locks back when it closes the connection.
-        while let Ok(1..) = other.stream.read(&mut [0; 1024]) {}
+        other.leave();
         self.heard = std::mem::take(&mut other.heard);
         self.heard.push("again".to_owned());
     }
 
+    /// Says good-bye, and waits until the other side has closed the connection: it has given its locks back
+    /// then, and nobody shares the session's prepared statements any more.
+    fn leave(&mut self) {
+        // An error says that the other side was quicker.
+        let _ = self.stream.write_all(&Message::Again.bytes());
+        while let Ok(1..) = self.stream.read(&mut [0; 1024]) {}
+    }
+
     /// Leaves, and returns all that it heard.
     pub(crate) fn all(mut self) -> String {
-        let _ = self.stream.write_all(&Message::Again.bytes());
+        self.leave();
         let told: Vec<_> = self.told.iter().map(|(name, value)| format!("{name}={value}")).collect();
         format!("{}\nnotified {:?}\ntold {}", self.heard.join(" "), self.notified, told.join(" "))
     }

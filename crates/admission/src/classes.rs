@@ -288,8 +288,8 @@ impl Classes {
         class.over_share += u64::from(reason == Reason::OverShare);
     }
 
-    /// One of this class comes, and one is too many: who has more of those present than its weight's part
-    /// among the classes that are there? With one class there alone, nobody.
+    /// A request of this class comes, and one request is too many. Finds the class that has more requests
+    /// present than its weight's part among the classes present. With one class alone there is none.
     pub(crate) fn surplus(&self, place: u8) -> Surplus {
         if self.is_one() {
             return Surplus::All;
@@ -335,7 +335,7 @@ impl Classes {
     }
 
     /// Other classes, while nobody is told to wait in any. Returns for each place of before where its
-    /// requests are from now on. Who goes on keeps what it was given; who is new has no claim.
+    /// requests are from now on. A class that goes on keeps its share; a new class has no claim.
     pub(crate) fn change(&mut self, chosen: &[ServiceClass]) -> Vec<u8> {
         let now = self.now;
         let mut before = core::mem::take(&mut self.list);

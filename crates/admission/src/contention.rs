@@ -3,7 +3,7 @@
 //! **Idea.** Requests that need the same row or lock run one after the other, however many are let in;
 //! those that wait for it inside the service take connections, memory and often the processor from all
 //! others. Measured on databases that is the real collapse (3 to 20 times less is completed), while a bound
-//! on everything holds back who has nothing to do with it. So types that contend get a bound of their own
+//! on everything holds back requests of other types, too. So types that contend get a bound of their own
 //! (`group.rs`), inside the gate's, and the others pass.
 //!
 //! **Suspicion.** Cheap, and may be wrong:

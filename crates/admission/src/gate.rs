@@ -12,14 +12,14 @@
 //! | its type's | the others of a type not yet known | arrival |
 //! | its group's, by class | who had their turn while their group was full (`contention.rs`) | the policy's |
 //!
-//! After a stall of the service, its class's lines are those of newcomers, and whoever waited before has
-//! the same beside them, behind (`gate/stalls.rs`); so has who has waited for so long that its client would
-//! leave in service (`gate/leavers.rs`).
+//! After a stall of the service, a class's lines are those of newcomers. Requests that waited before have
+//! equal lines, which come after them (`gate/stalls.rs`). So do requests that have waited until their
+//! clients would leave in service (`gate/leavers.rs`).
 //!
 //! `gate/timers.rs` has what happens by the clock alone, `gate/types.rs` what happens when a type changes
-//! its lane, `gate/lateness.rs` who is late while present, `gate/classes.rs` whose lines are looked at
-//! where there are several classes, `gate/hoard.rs` whose shorts make way for longs, `gate/contention.rs`
-//! what concerns groups of types that contend with one another.
+//! its lane. `gate/lateness.rs` finds requests that are late while present, `gate/classes.rs` the class whose
+//! turn it is, `gate/hoard.rs` the pools whose short requests make way for long ones. `gate/contention.rs`
+//! treats groups of types that contend with one another.
 
 mod classes;
 mod contention;

@@ -1,11 +1,11 @@
 //! Clients who leave in service: after how long a wait it is no longer worth to start a request.
 //!
-//! **Idea.** In overload a line in order of arrival always gives its turn to who has waited for longest,
-//! and where clients have patience for so long and no longer, that is who is about to leave. It is sent to
-//! the service, leaves there before it is answered, and so does the next: the service is busy, and answers
-//! nobody. So the gate looks at who leaves in service after having waited for longer than it was served. If
-//! that is a part of what ends, it finds the longest wait after which answers still come in time; who has
-//! waited for longer goes when nobody else could.
+//! **Idea.** In overload a line in order of arrival always gives its turn to the request that has waited for
+//! longest. Where the patience of clients is bounded, the client of that request is about to leave. It leaves
+//! in service, before the answer, and so does the next client: the service is busy, and answers nobody. So
+//! the gate looks at requests whose clients leave in service after a wait longer than the service. Where
+//! these are a part of what ends, the gate finds the longest wait after which answers still come in time. A
+//! request that has waited for longer goes when no other could.
 //!
 //! **Formula.** s is the share of those that left so among what ended after a wait of at least half the
 //! usual age of those who leave (who didn't wait would have been answered anyway, and may be nine of ten),
@@ -16,9 +16,9 @@
 //! [`FEW`]): what is in flight when the limit has become too high is lost, and may be a thirtieth of all at
 //! most. So neither a patience nor the time that the service takes needs to be known.
 //!
-//! **Nobody starves.** Who waits for a quarter longer than nine of ten of those who leave do has more
-//! patience than others, and goes before them: one at a time, after which others have the service for
-//! `aging` times its work (as for longs, `lanes.rs`).
+//! **No request starves.** A client that waits for a quarter longer than nine of ten of the leaving clients
+//! has more patience than they. Its request goes before others, one at a time. Then others have the service
+//! for `aging` times its work (as for longs, `lanes.rs`).
 //!
 //! **Source.** Ours. With order of arrival replaced by its opposite in any overload it is Facebook's
 //! adaptive LIFO (Maurer, "Fail at Scale", ACM Queue 13(8), 2015); here those who can still be answered

@@ -152,8 +152,9 @@ impl Refusal {
         Self { policy, rule, drain: Drain::new(now), chance: Chance::new(seed) }
     }
 
-    /// What the operator chooses from now on. A rule that stays the same keeps what it has learned, and one
-    /// with other targets what it can. Whether who is present has to be told anew.
+    /// What the operator chooses from now on. A rule that stays the same keeps what it has learned, and a
+    /// rule with other targets what it can. Returns whether the rule must hear again which requests are
+    /// present.
     #[must_use]
     pub(crate) fn change(&mut self, policy: Rejection, now: Instant) -> bool {
         if self.policy == policy {

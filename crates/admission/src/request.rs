@@ -9,8 +9,8 @@ use crate::time::{Duration, Instant};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestType(pub u64);
 
-/// A service class: the requests that share one weight. A hash of its name, so that it is the same before
-/// and after a change of the policy.
+/// A service class: the requests that share one weight. It is a hash of the name, so that a change of the
+/// policy leaves it the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ClassId(pub u64);
 

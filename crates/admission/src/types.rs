@@ -107,10 +107,10 @@ impl Type {
 
     /// Whether it goes without a limit because it varies too much.
     ///
-    /// Little is needed to call a type variable, since that harms nobody below saturation. In overload
-    /// those of a type that doesn't vary would then all be in service at once, each for longer than its
-    /// client waits, and who isn't answered teaches nothing: so once more of it are in service than it has
-    /// samples it is limited, until it has [`PROVEN`] times as many.
+    /// Little is needed to call a type variable, since that does no harm below saturation. In overload all
+    /// requests of a type that doesn't vary would then be in service at once, each for longer than its client
+    /// waits. A request without an answer teaches nothing. So a type is limited once more of its requests are
+    /// in service than it has samples, until it has [`PROVEN`] times as many.
     pub(crate) fn goes_unlimited(&mut self) -> bool {
         if !self.estimate.is_variable() {
             return false;

@@ -38,8 +38,8 @@ impl Pool {
         self.shell.send(Request { client: Some(self.clients[client]), ..request(kind) })
     }
 
-    /// Forty connections of which nine wait with a long, or did: the second of those has just been started,
-    /// and shorts make way.
+    /// Forty connections of which nine wait with a long, or did. The second long has just been started:
+    /// shorts make way.
     fn hoarded() -> (Self, Vec<Ticket>) {
         let mut pool = Self::new(40, policy());
         let longs = pool.longs(9);

@@ -33,8 +33,8 @@ fn impatient(policy: Policy) -> Shell {
     shell
 }
 
-/// Two who have waited for so long, and one who has just come, behind one in flight that is answered now:
-/// who goes, in order.
+/// Two requests that have waited for this long, and a new one, behind one in flight that is answered now:
+/// the order in which they go.
 fn order_after(shell: &mut Shell, waited: u64) -> Vec<&'static str> {
     order_of(shell, KIND, waited)
 }

@@ -1,5 +1,5 @@
-//! Targets of single types at the gate: who is counted, who is refused for whom, and what a change of the
-//! policy does.
+//! Targets of single types at the gate: which requests count, which are refused for others, and what a change
+//! of the policy does.
 
 mod shell;
 

@@ -7,7 +7,7 @@
 //! **Method.** One core, the mix of the simulations (most statements 0.4 ms, a twentieth 60 ms; the long
 //! types vary little within themselves), Poisson arrivals at a part of the most that direct clients get out
 //! of the server. The same arrivals meet every variant, in alternation: no gate; gates that limit how many
-//! requests run, whichever they are (first come first served, and shortest first); a gate as it comes.
+//! requests run, whichever they are (first come first served, and shortest first); a gate with its defaults.
 //! Response times cover all requests.
 //!
 //! **Where it is unfair, and to whom.** The gates pay for their hop, on the client's processor. What is

@@ -178,8 +178,7 @@ struct StallArguments {
     /// Rounds; every variant has one turn in each
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Only who is called so, or something with that in it, such as default, and the site that never stands
-    /// still
+    /// Only variants whose names contain this text, such as default, and the site that never stands still
     #[arg(long, default_value = "")]
     only: String,
     /// For how long the site stands still, in seconds

@@ -3,8 +3,8 @@
 //! The origin answers 1 KB at once and is never the bottleneck. Clients wait for a second and then reset
 //! their connections; a request that finds no connection free opens another one, as new visitors do. Asked
 //! is whether as many get their answer in time as at best, whether memory stays where it was, and what
-//! those cost that get none: who is left unread, and who is told. What a refusal that is answered costs
-//! beside a request that is passed on is measured without a quota (`refusals`).
+//! clients without an answer cost, left unread or refused. What an answered refusal costs beside a request
+//! that is passed on is measured without a quota (`refusals`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -2,9 +2,9 @@
 //! gates and peers.
 //!
 //! The origin and the pages of [`crate::bounded_response`], Poisson arrivals in an open loop: half of the
-//! capacity, then a step of which the part after `SETTLED` counts. Through nobody, the gate as it comes,
-//! the gate with a target, HAProxy with a bound and a queue, nginx with `limit_conn`, and three libraries
-//! with adaptive limits, each in a small proxy of its language.
+//! capacity, then a step of which the part after `SETTLED` counts. Directly, through the gate with its
+//! defaults, the gate with a target, HAProxy with a bound and a queue, nginx with `limit_conn`, and three
+//! libraries with adaptive limits, each in a small proxy of its language.
 //!
 //! A gate has what it comes with. Every peer has the best of [`TRIES`] settings ([`variant`]), each tried
 //! once for the same time at [`TRIED_AT`] times the capacity, before the rounds begin. The best has the

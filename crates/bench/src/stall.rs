@@ -3,9 +3,9 @@
 //!
 //! The origin and the pages of [`crate::bounded_response`], each page a half as long, in an open loop below
 //! saturation. The origin's process is stopped (`SIGSTOP`), and goes on a minute later. Three meet the same
-//! requests: no gate, a gate in which whoever waited stays in order, and the gate as it comes. What counts
-//! is the 95th percentile of those who come after that instant, by when they come; who isn't served counts
-//! its whole patience.
+//! requests: no gate, a gate that keeps waiting requests in order, and the gate with its defaults. What
+//! counts is the 95th percentile of requests after that instant, by their arrival. A request that isn't
+//! served counts with its whole patience.
 //!
 //! A twentieth of the pages is long, so that the percentile of 140 requests is that of a short page or of a
 //! long one as chance has it, and jumps by a factor of ten where nothing stands still, too. So in each

@@ -11,7 +11,7 @@ use clap::{
 };
 
 /// An overload-control proxy: stands in front of a database or a web site, learns what each request costs,
-/// decides who waits, and refuses what cannot be served in time.
+/// decides which requests wait, and refuses what cannot be served in time.
 #[derive(Debug, Parser)]
 #[command(name = "gatekeeper", version, max_term_width = 100)]
 pub(crate) struct Cli {

@@ -1,5 +1,5 @@
-//! Service classes of a gate for HTTP as a user runs it: which requests belong to which, and who is refused
-//! for whom.
+//! Service classes of a gate for HTTP as a user runs it: which requests belong to which class, and which are
+//! refused for others.
 
 // Helpers of tests panic as tests do; clippy only knows functions marked as tests.
 #![allow(clippy::panic)]

@@ -81,8 +81,8 @@ async fn a_route_a_name_of_the_applications_and_a_template_have_their_targets() 
     assert_eq!(target(&gate, "checkout"), other);
 }
 
-/// With a target of a microsecond, who is present for longer than that without an answer leaves no place
-/// for another of its type.
+/// With a target of a microsecond, a request that is present for longer without an answer leaves no place for
+/// another of its type.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_is_one_too_many_of_its_type_is_refused_for_its_target() {
     let origin = Origin::start("site").await;

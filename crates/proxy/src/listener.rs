@@ -65,8 +65,8 @@ pub(crate) struct Listener {
 
 #[derive(Debug)]
 enum Socket {
-    /// Not the runtime's own listener, which registers with the poller whoever it accepts: half of what a
-    /// newcomer costs who has gone.
+    /// Not the runtime's own listener, which registers each accepted socket with the poller: half of the cost
+    /// of a newcomer that has left.
     Tcp(AsyncFd<net::TcpListener>),
     Unix(UnixListener, SocketFile),
 }
@@ -114,8 +114,8 @@ impl Listener {
     }
 
     /// Runs `serve` for every client in a task of its own, within `bounds` as they are then (more are
-    /// closed at once), until `shutdown` drains. Then no more clients come in, and those that are there
-    /// have their time to finish; who hasn't by then is cut off.
+    /// closed at once), until `shutdown` drains. Then no more clients come in. Connected clients
+    /// have their time to finish, and are cut off after it.
     pub(crate) async fn serve<F>(
         self,
         bounds: impl Fn() -> Bounds,

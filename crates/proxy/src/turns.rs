@@ -8,9 +8,9 @@
 //! * a quarter of the places (from four on) is out of reach for an address that holds the other three, so
 //!   that somebody from elsewhere needn't wait until one of those ends.
 //!
-//! A place is *free*, or *held* by a [`Turn`], which gives it back when dropped. Who waits stands in his
-//! source's line until he is called; from then on the place is his, and he gives it back even if he never
-//! comes for it ([`InLine`]).
+//! A place is *free*, or *held* by a [`Turn`], which gives it back when dropped. A waiting
+//! client stands in its source's line until it is called. From then on the place is the client's, which
+//! gives it back even if it never comes for it ([`InLine`]).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;

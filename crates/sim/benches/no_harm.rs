@@ -1,9 +1,9 @@
-//! The table of harm: the gate as it comes against no gate, on two mixes, 1 to 4 cores, any variation and
-//! load; with FIFO, shortest first, and two that see true service times beside it.
+//! The table of harm: the gate with its defaults against no gate, on two mixes, 1 to 4 cores, any variation
+//! and load; with FIFO, shortest first, and two that see true service times beside it.
 //!
 //! Run: `cargo bench -p sim --bench no-harm -- [requests=120000] [seeds=11,12] [cores=1,2] [variation=0,1]
-//! [load=0.9] [connections=20] [brief=yes] [uncanceled=600000]`. 20 connections are what a gate for
-//! PostgreSQL has as it comes, 200 what one for HTTP has. It prints the table (Markdown), and last how many
+//! [load=0.9] [connections=20] [brief=yes] [uncanceled=600000]`. A gate for PostgreSQL
+//! has 20 connections by default, one for HTTP 200. It prints the table (Markdown), and last how many
 //! cells miss a goal. Figures are ratios of means over the seeds; the others' columns are of the first
 //! seed. `brief` leaves them out. `uncanceled` is how many requests are sent where the service goes on with
 //! what nobody waits for: it falls the further behind the more there are.

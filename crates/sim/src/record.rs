@@ -57,8 +57,8 @@ impl Row {
         self.ended.since(self.arrived)
     }
 
-    /// From its arrival until it was dispatched, or its end if it never was, but for when it was in flight
-    /// and given up.
+    /// From its arrival until its dispatch, or its end without one, less the time in flight that was given
+    /// up.
     pub fn queue_wait(&self) -> Duration {
         self.dispatched.unwrap_or(self.ended).since(self.arrived).saturating_sub(self.given_up())
     }

@@ -1,5 +1,5 @@
-//! An application between the clients and the gate: who waits for its locks and connections waits where no
-//! gate sees it.
+//! An application between the clients and the gate: requests wait for its locks and connections where no gate
+//! sees them.
 
 mod common;
 

@@ -1,5 +1,5 @@
 //! The capacity that is found by default, with up to 20 connections: it does no harm where there is nothing
-//! to find. The gate is as it comes otherwise: shortest first, with the long lane. (`tests/capacity.rs` has
+//! to find. The gate has its defaults otherwise: shortest first, with the long lane. (`tests/capacity.rs` has
 //! what it is good for.)
 
 mod common;

@@ -1,6 +1,6 @@
 //! Clients who wait for so long and no longer, of one type or of a shop's, in an open loop that asks for
-//! more than the service can do: how many are answered? In order of arrival it is always the turn of who is
-//! about to leave.
+//! more than the service can do: how many are answered? In order of arrival it is always the turn of a
+//! client that is about to leave.
 
 mod common;
 

@@ -195,8 +195,8 @@ fn the_p95_of_a_minute_is_within_a_tenth_of_its_target_where_it_does_not_jump() 
     }
 }
 
-/// Nor does who waits in a line that nobody sees the end of go unnoticed: at a step the long ones wait,
-/// short ones pass, and the share of late ones among what is answered says nothing.
+/// Requests that wait in an endless line count as late. At a step long requests wait and short ones pass, so
+/// the share of late ones among the answers says nothing.
 #[test]
 fn whoever_waits_is_late_before_it_is_answered() {
     let scenarios: Vec<_> = (331..=350).map(|seed| bounded_response(seed, ours_p95(), 10.0)).collect();

@@ -565,8 +565,8 @@ impl Auto {
         self.weight = weight;
     }
 
-    /// Whether so many others wait that those alone would be measured. A lower bound leaves room for them,
-    /// and shows what it is good for only when they have gone through.
+    /// Whether enough other requests wait to fill a measurement alone. A lower bound leaves them room. Its
+    /// effect shows only when they have gone through.
     pub(crate) fn crowd(&mut self, others_wait: bool) {
         self.crowded = others_wait && self.in_force < self.base;
     }

@@ -155,10 +155,9 @@ impl Gate {
         true
     }
 
-    /// Whether what its requests take of the service makes a type long. What they take beside others rises
-    /// and falls with the load, for some types sooner than for others; it counts only while nothing better
-    /// is known, or while its requests in flight have outlived what was expected by so much that the type
-    /// must have become another.
+    /// Whether the work of its requests makes a type long. Their time in service rises with the load, for
+    /// some types sooner than for others. It counts only while nothing better is known, or while requests in
+    /// flight have outlived their expected work so far that the type must have become another.
     fn is_long(&self, kind: u32, work: Work, already: bool) -> bool {
         let known = self.types.at(kind);
         let usual = known.estimate.mean().map_or(work, |mean| mean.max(Work::from_nanos(1)));

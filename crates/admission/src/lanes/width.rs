@@ -19,17 +19,17 @@
 //! while it is within [`STAYS`]·R of the least. With few requests in flight all k above that number read
 //! the same, so nothing is found, or what was found stays.
 //!
-//! **A little more than cores.** Who waits for a disk, a lock or the network leaves a core idle, so the
-//! number at which a service slows down is larger than its cores, the knee is soft, and as many longs as
-//! the knee don't fill it. A second clock for each k has a soft knee: rate ∝ (1 + (n / k)^p)^(−1/p) with p
-//! = 2.5 + 1.25 √k, which is within 3 % of the closed network of k / 2 cores whose requests wait for as
-//! long as they compute (machine repair). Unless the sharp clock is proved better by [`PROOF`]·R, the lane
-//! gets k + ⌈√k⌉ (square-root staffing, Halfin and Whitt 1981), which keeps such a service 98 % busy; if it
-//! is, the lane gets k.
+//! **A little more than cores.** A request that waits for a disk, a lock or the network leaves a core idle,
+//! so the number at which a service slows down is larger than its cores, the knee is soft, and as many
+//! longs as the knee don't fill it. A second clock for each k has a soft knee: rate ∝ (1 + (n /
+//! k)^p)^(−1/p) with p = 2.5 + 1.25 √k, which is within 3 % of the closed network of k / 2 cores whose
+//! requests wait for as long as they compute (machine repair). Unless the sharp clock is proved better by
+//! [`PROOF`]·R, the lane gets k + ⌈√k⌉ (square-root staffing, Halfin and Whitt 1981), which keeps such a
+//! service 98 % busy; if it is, the lane gets k.
 //!
-//! **What the service tells.** If it has told its cores, k is at most that: who waits for a lock is in
-//! flight and slows nobody, so that with many of those every k looks too small, and the wall's clock best.
-//! What ⌈√k⌉ adds is for who waits for disks.
+//! **What the service tells.** If it has told its cores, k is at most that. A request that waits for
+//! a lock is in flight and slows no other: with many such requests every k looks too small, and the wall's
+//! clock best. What ⌈√k⌉ adds is for requests that wait for disks.
 //!
 //! | constant | | why |
 //! |---|---|---|

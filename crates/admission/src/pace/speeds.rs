@@ -281,8 +281,8 @@ impl Speeds {
     }
 
     /// On how many requests the service works at once: the fewest that make it nearly as fast as it ever
-    /// is, as far as the difference isn't noise. Nothing is said unless it was seen with half as many more,
-    /// and with fewer (or alone).
+    /// is, as far as the difference isn't noise. `None`: the service was not seen with half as many more, or
+    /// not with fewer (or one).
     pub(crate) fn parallelism(&self) -> Option<Parallelism> {
         let (requests, top) = self.nearly_fastest()?;
         let learned = self.learned.iter().copied().filter(|&learned| learned >= JUDGED);

@@ -26,11 +26,11 @@
 //!   seconds of a burst, the debt of a stall is paid back in seconds. A surge takes the credit away at
 //!   once.
 //! * *p95*: K(ρ, X T_95/q); each late one raises ln q by 0.9525 steps, each answer in time lowers it by
-//!   0.0475, so that it stands still where 4.75 % are late, a twentieth fewer than are allowed. Who waits
-//!   or is served is late as soon as its age is T_95, not when it ends, if ever: behind a long lane
-//!   everybody in it may be late while short ones pass. q is from 1 to 16; but K isn't below what keeps the
-//!   service busy for nine tenths of the time by the model, as far as that fits into half of T_95. With a
-//!   mean, too, the smaller bound holds.
+//!   0.0475, so that it stands still where 4.75 % are late, a twentieth fewer than are allowed. A request
+//!   is late as soon as its age is T_95, waiting or in service, and not when it ends: behind a long lane
+//!   each request in it may be late while short ones pass. q is from 1 to 16; but K isn't below what keeps
+//!   the service busy for nine tenths of the time by the model, as far as that fits into half of T_95. With
+//!   a mean, too, the smaller bound holds.
 //!
 //! **Targets of types.** The requests of a type that has a target of its own are a group, and all others
 //! are one, held to the gate's target if it has one: a type's target takes the place of the gate's, the

@@ -2,8 +2,8 @@
 //! processes, how much memory, how often they are switched, what they move to and from the disk, and what
 //! its processor does.
 //!
-//! From `/proc`, of the server's first process and its children. What isn't told there (to who isn't root,
-//! or by another operating system) is left out. Of processes that end within the window what they did is
+//! From `/proc`, of the server's first process and its children. What `/proc` doesn't tell (without root,
+//! or on another operating system) is left out. Of processes that end within the window what they did is
 //! missing, so that it is for loads whose connections stay.
 
 use std::collections::BTreeMap;

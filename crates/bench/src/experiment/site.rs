@@ -33,8 +33,8 @@ impl Drop for Serving {
     }
 }
 
-/// A site that is open for one cell. Dropping it ends whoever stands before the site, then the site, then
-/// who is behind it.
+/// A site that is open for one cell. Dropping it ends the gate before the site, then the site, then what
+/// stands behind the site.
 pub(super) struct OpenSite {
     before: Option<Gatekeeper>,
     serving: Serving,

@@ -1,8 +1,8 @@
 //! The open loop: requests are sent when they are due, whether or not the last ones were answered.
 //!
 //! A request takes a connection that is idle, or opens one; where there are as many as there may be it
-//! waits or is lost. Its response time runs from when it was due. Who isn't answered within its patience
-//! resets its connection.
+//! waits or is lost. Its response time runs from when it was due. A client without an answer within its
+//! patience resets its connection.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -111,8 +111,8 @@ const LITTLE_LOADSHEDDER: [Setting; TRIES] = [
     Setting(&[("target", "1500"), ("ewma", "0.1")]),
 ];
 
-/// First as it comes; with its queue, with a median instead of the 90th percentile, with a bound near what
-/// the origin needs.
+/// First with its defaults; then with its queue, with a median instead of the 90th percentile, with a bound
+/// near what the origin needs.
 const FAILSAFE_GO: [Setting; TRIES] = [
     Setting(&[("max-limit", "200"), ("quantile", "0.9"), ("queue", "false")]),
     Setting(&[("max-limit", "200"), ("quantile", "0.9"), ("queue", "true")]),

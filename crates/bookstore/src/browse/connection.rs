@@ -122,9 +122,8 @@ impl Line {
 
     /// Sends a request and gives the answer's body to `read` piece by piece.
     ///
-    /// A connection that the site closed while nothing was asked is no failure: a request that wasn't sent,
-    /// and one that may be repeated (GET) and got no byte, is sent once more over a new one, as browsers
-    /// do.
+    /// A connection that the site closed while nothing was asked is no failure. The request is sent once more
+    /// over a new connection, as browsers do, if it wasn't sent, or may be repeated (GET) and got no byte.
     ///
     /// # Errors
     /// If it can't connect, or the connection broke before the answer's last byte.

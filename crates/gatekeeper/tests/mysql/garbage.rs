@@ -1,5 +1,5 @@
-//! Bytes that break the protocol, in every state of a session, crowds, and connections that are killed. Afterwards
-//! the gatekeeper lives, owes nobody anything and serves as if nothing had been.
+//! Bytes that break the protocol, in every state of a session, crowds, and connections that are killed.
+//! Afterwards the gatekeeper lives, holds no capacity and serves as before.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::Shutdown;

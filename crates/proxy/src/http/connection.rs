@@ -74,8 +74,7 @@ pub(crate) async fn serve(gate: Arc<Gate>, socket: Socket, watched: Watched, fro
         biased;
         ended = connection.as_mut() => ended,
         () = ending.reached(Phase::Draining) => {
-            // Its first request may be on its way: who has just connected knows nothing of a connection
-            // that ends.
+            // Its first request may be on its way: a new client knows nothing of a connection that ends.
             tokio::select! {
                 _ = connection.as_mut() => return,
                 () = asked.notified() => {}

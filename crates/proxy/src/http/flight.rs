@@ -4,7 +4,7 @@
 //! The upstream time that its type learns is from dispatch to the last byte, without the time that its
 //! client let the service wait for its body before the response began, or left what was there untaken: a
 //! slow client says nothing of what a request costs. While a client takes nothing for [`PATIENCE`], its
-//! request counts as idle (and gives its work back, as any idle one does). Who has left what was there
+//! request counts as idle (and gives its work back, as any idle one does). A client that has left bytes
 //! untaken for [`SLOW_AFTER`] altogether, and for half of the time, is slow: the request ends for the gate,
 //! and the rest of its response holds nothing but its two sockets. A response without a length that goes on
 //! for [`STREAM_AFTER`] is a stream: it was admitted once, and holds nothing any more. Neither teaches

@@ -114,7 +114,7 @@ fn check_label(label: &str, asked: &HashMap<String, u32>) {
 
 /// A head: its first byte says how it came, the first line is `METHOD TARGET`, each other one `NAME:
 /// VALUE`. Of what passes, nothing is sent on that is for one connection only, its target is a path, it has
-/// one host, and somebody who isn't trusted says of himself only what the gate knows.
+/// one host, and a peer that isn't trusted says of itself only what the gate knows.
 ///
 /// # Panics
 /// If that isn't so.

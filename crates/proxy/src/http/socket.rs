@@ -273,8 +273,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Whether that has read what came with a new connection. An error is left to who is told of it by the
-    /// poller.
+    /// Whether that has read what came with a new connection. The poller tells of an error later.
     fn has_read_at_once(&mut self, buffer: &mut ReadBuf<'_>) -> bool {
         let Carrier::Plain(socket) = &self.carrier else { return false };
         let room = buffer.remaining();

@@ -59,8 +59,8 @@ impl Scrape {
     }
 }
 
-/// The pools of one user and database together: they differ by start-up parameters, which are no labels,
-/// and no two series may have the same labels.
+/// The pools of one user and database together. They differ by start-up parameters, which are no labels,
+/// while two series must differ in their labels.
 fn by_user_and_database(mut pools: Vec<PoolView>) -> Vec<PoolView> {
     pools.sort_by(|a, b| (&a.user, &a.database).cmp(&(&b.user, &b.database)));
     pools.dedup_by(|pool, kept| {

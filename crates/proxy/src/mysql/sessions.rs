@@ -1,4 +1,4 @@
-//! Who is connected, by the ids that clients got at login, and how one session kills another's statement.
+//! The connected sessions, by the ids that clients got at login, and how one kills another's statement.
 //!
 //! A session is idle, waits in the queue, or runs on a connection. While a kill is under way the session's
 //! activity is locked, so the connection can't be handed to another session meanwhile. A kill that comes

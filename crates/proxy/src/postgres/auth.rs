@@ -172,8 +172,8 @@ impl Authentication {
         }
     }
 
-    /// A verifier that no proof satisfies, for a user who has none: always the same one for the same name,
-    /// and of the kind that known users have, so that nobody learns which users exist.
+    /// A verifier that no proof satisfies, for a user without one. It is always the same for one name, of the
+    /// kind that known users have, so that a stranger doesn't learn which users exist.
     pub(crate) fn mock_verifier(&self, user: &str) -> Verifier {
         let key = |purpose: &[u8]| hmac(process_secret(), &[purpose, user.as_bytes()]);
         Verifier {

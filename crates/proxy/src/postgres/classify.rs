@@ -115,8 +115,7 @@ pub(crate) struct Analysis {
     pub(crate) commits: bool,
     /// How long after its arrival its answer is of use, if the application says so.
     pub(crate) timeout: Option<Duration>,
-    /// It must not be made to wait: it releases the locks of a prepared transaction, or only asks who is
-    /// there.
+    /// It must not wait: it releases the locks of a prepared transaction, or is an empty text.
     pub(crate) is_immediate: bool,
 }
 

@@ -12,8 +12,8 @@
 //!
 //! # A client that pauses within a batch
 //!
-//! The server keeps answers back until a Sync or Flush, errors excepted. Who waits for the client must know
-//! whether the server still works, so a pause is followed by a Flush of ours. A batch that has only
+//! The server keeps answers back until a Sync or Flush, errors excepted. While a client pauses
+//! the gate must know whether the server still works, so it sends a Flush of its own. A batch that has only
 //! prepared, or that has failed, holds nothing in the server that is worth the connection: a Sync of ours
 //! ends it, its ReadyForQuery is swallowed, and what the client sends next is another batch (or, behind an
 //! error, is dropped up to the Sync that the client still owes).

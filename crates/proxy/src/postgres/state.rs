@@ -96,8 +96,8 @@ impl State {
         classify::analyze(sql, self.settings.reported.reading())
     }
 
-    /// The statement that a Parse message makes. Named ones are the same for all who prepare the same text
-    /// and read it alike.
+    /// The statement that a Parse message makes. Sessions that name the same text, under settings that read
+    /// it alike, share one statement.
     pub(crate) fn prepare(&self, name: &[u8], sql: &[u8], parameter_types: &[u8]) -> Arc<Prepared> {
         if name.is_empty() {
             let reading = self.settings.reported.reading();

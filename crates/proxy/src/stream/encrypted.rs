@@ -151,8 +151,8 @@ impl Encrypted {
     }
 }
 
-/// Says good-bye in TLS's own way, so that the other side knows that nothing was cut off. Who isn't reading
-/// hears nothing.
+/// Says good-bye in TLS's own way, so that the other side knows that nothing was cut off. A peer that isn't
+/// reading hears nothing.
 impl Drop for Encrypted {
     fn drop(&mut self) {
         self.stream.get_mut().1.send_close_notify();

@@ -5,23 +5,22 @@
 //! `connections` physical connections, idle or in use.
 //!
 //! A connection enters by a login ([`Pools::join`]) and is then in one of two states: *idle* (in its pool's
-//! list; the pool owns it) or *in use* (a session owns it from [`Pools::take`] to [`Pools::put`]; a dropped one
-//! leaves its pool). A login joins if there is room. Otherwise, while its pool is smaller than its fair share,
-//! it replaces an idle connection of another pool. If there is none, the fresh connection is closed where the
-//! pool has another, and else waits. The last connection of a pool with living sessions is never taken away.
+//! list; the pool owns it) or *in use* (a session owns it from [`Pools::take`] to [`Pools::put`]; a dropped
+//! one leaves its pool). A login joins if there is room. Otherwise, while its pool is smaller than its fair
+//! share, it replaces an idle connection of another pool. If there is none, the fresh connection is closed
+//! where the pool has another, and else waits. The last one of a pool with sessions is never taken away.
 //!
-//! The server's defaults for a role and a database apply to new logins only. A connection that was given
-//! other defaults than the latest one of its pool is retired: closed if it is idle, and otherwise when it
-//! is given back. The connections of a pool without sessions stay for a few seconds ([`retire`]).
+//! The server's defaults for a role and a database apply to new logins only. A connection with other defaults
+//! than the latest one of its pool is retired: closed when idle, or when it is given back. The connections of
+//! a pool without sessions stay for a few seconds ([`retire`]).
 //!
-//! A pool with more sessions than connections keeps a connection beside the budget, on which texts are
-//! prepared ([`spare`]).
+//! A pool with more sessions than connections keeps a spare one on which texts are prepared ([`spare`]).
 //!
-//! Where the gate may log in to the server itself, a pool knows with what, and is told when it has fewer
-//! connections than its sessions could use: then it grows without any login ([`growth`]).
+//! Where the gate may log in to the server itself, a pool knows with what. It grows without any login when it
+//! has fewer connections than its sessions could use ([`growth`]).
 //!
-//! Locking: every change of a pool's size calls the [`ConnectionsChanged`] hook *with the pools' lock held*, so
-//! the hook hears the sizes in order. The hook may take the gate's lock: its holder must not call anything here.
+//! Locking: every change of a pool's size calls the [`ConnectionsChanged`] hook *with the pools' lock held*,
+//! so the hook hears the sizes in order. It may take the gate's lock, whose holder must not call this module.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The experiment on harm: is the gate as it comes ever worse than no gate, where the service does no worse
-//! with more?
+//! The experiment on harm: is the gate with its defaults ever worse than no gate, where the service does no
+//! worse with more?
 //!
 //! Processor sharing without a gate is the yardstick; the same arrivals, types and service times meet every
 //! policy, so that a ratio is far less noisy than either mean. Two mixes, 1, 2 and 4 cores, variation

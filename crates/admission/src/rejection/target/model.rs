@@ -1,9 +1,9 @@
 //! The model's own answer: how many may be present so that the mean response time is what it should be.
 //!
 //! The service is taken for an M/GI/1 processor-sharing queue, as in Yaksha (section III), but with a bound
-//! K on who is present instead of a probability of admission. With a bound, too, it depends on the mean of
-//! the service times alone (Cohen, "The multiple phase service network with generalized processor sharing",
-//! Acta Informatica 12, 1979): it is the birth-and-death chain M/M/1/K. With ρ = λ E\[X\],
+//! K on the requests present instead of a probability of admission. With a bound, too, it depends on the
+//! mean of the service times alone (Cohen, "The multiple phase service network with generalized processor
+//! sharing", Acta Informatica 12, 1979): it is the birth-and-death chain M/M/1/K. With ρ = λ E\[X\],
 //!
 //! ```text
 //! π₀ = (1 − ρ)/(1 − ρ^(K+1))      L = ρ/(1 − ρ) − (K+1) ρ^(K+1)/(1 − ρ^(K+1))      T/E[X] = L/(1 − π₀)

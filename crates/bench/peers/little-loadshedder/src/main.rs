@@ -3,8 +3,8 @@
 //!
 //! `little-loadshedder-proxy --listen PORT --upstream PORT --target MILLISECONDS --ewma PART`, all on
 //! 127.0.0.1. The limiter has a queue of its own, and holds the mean time that requests spend in queue and
-//! service at the target; `ewma` is the weight of each new response time in its moving average. Who is
-//! refused gets 503.
+//! service at the target; `ewma` is the weight of each new response time in its moving average. A
+//! refused request gets 503.
 
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -176,8 +176,8 @@ impl<'a> Look<'a> {
         self.wall - self.now.since(instant)
     }
 
-    /// Idle ones from the pools, the others from who has them. One that changes hands meanwhile may be
-    /// missed.
+    /// Idle connections from the pools, the others from their sessions. A connection that changes hands
+    /// meanwhile may be missed.
     fn servers(&self) -> Vec<Vec<Cell>> {
         let (address, port) = address_of(&self.shared.settings().upstream);
         let row = |of: (&str, &str), state: &str, id: u64, times: [SystemTime; 2], link: String, pid: u32| {

@@ -2,8 +2,8 @@
 //!
 //! Who he is the same authority says as for everybody: the gate, where it authenticates clients; otherwise
 //! the server, over a relayed login to a database that it has, whose connection is closed at once. A
-//! process of our own user, or of root, that comes by a Unix socket isn't asked. What he may do is looked
-//! up afterwards, so that a stranger doesn't learn who is named.
+//! process of our own user, or of root, that comes by a Unix socket isn't asked. His rights are
+//! looked up afterwards, so that a stranger doesn't learn which users are named.
 
 use tokio::time::{Instant, timeout_at};
 use wire::postgres::startup::parameter;

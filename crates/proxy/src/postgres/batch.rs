@@ -177,7 +177,6 @@ pub(crate) fn answer_locally(
         };
         if refused && is_ours && !answer.failed && !matches!(transaction, Transaction::Refused(_)) {
             // The refused transaction has ended: what follows is another batch, and may be the server's.
-            state.portals = Portals::default();
             return Some(Answered { out: answer.out, length: start + length, skips: false });
         }
         if !is_ours && refused {
@@ -282,7 +281,7 @@ impl Local<'_> {
                         self.out.extend_from_slice(told.frames());
                         return true;
                     }
-                    if let Some(frames) = known.described_in_failure().filter(|_| refused) {
+                    if let Some(frames) = refused.then(|| known.described_in_failure()).flatten() {
                         self.out.extend_from_slice(&frames);
                         return true;
                     }
@@ -299,8 +298,11 @@ impl Local<'_> {
                         return refused && self.fail(transaction);
                     }
                     undo.push(state.statements.set(name, None));
-                } else if refused {
-                    state.portals.take(key(name));
+                } else {
+                    self.bound.remove(key(name));
+                    if refused {
+                        state.portals.take(key(name));
+                    }
                 }
                 backend::write_close_complete(&mut self.out);
             }
@@ -413,7 +415,13 @@ pub(crate) fn control(
             };
         }
     }
-    match transaction.control(statement) {
+    let was_refused = matches!(transaction, Transaction::Refused(_));
+    let control = transaction.control(statement);
+    if was_refused && !matches!(transaction, Transaction::Refused(_)) {
+        // Its portals end with it.
+        state.portals = Portals::default();
+    }
+    match control {
         // The client may have chosen not to hear warnings, by a statement or by what pins it.
         Control::TagWithWarning(_)
             if !state.pins.is_empty() || state.settings.book.in_force("client_min_messages").is_some() =>

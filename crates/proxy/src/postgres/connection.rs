@@ -271,7 +271,8 @@ impl Session {
         if let Err(flow) = self.admit(&Analysis::function_call(), true).await {
             return flow;
         }
-        self.exchange(Exchange::default(), move |exchange, scope, out| {
+        let exchange = Exchange::new(VecDeque::new(), &self.transaction);
+        self.exchange(exchange, move |exchange, scope, out| {
             exchange.client_frame(scope, &frame, out).map(|()| BytesMut::new())
         })
         .await

@@ -28,6 +28,7 @@ use parking_lot::Mutex;
 use wire::postgres::backend;
 use wire::postgres::frontend::{self, key};
 
+use super::batch::has_no_values;
 use super::classify::Analysis;
 use super::described::{Description, Descriptions};
 use super::parameters::Reading;
@@ -76,10 +77,7 @@ impl Prepared {
 
     /// Whether a Bind that ends so has as many values as it takes, for all that the gate can tell.
     pub(crate) fn takes(&self, rest: &[u8]) -> bool {
-        match frontend::bind_counts(rest) {
-            Ok((formats, values)) => !self.has_no_parameters() || formats <= 1 && values == 0,
-            Err(_) => false,
-        }
+        frontend::bind_counts(rest).is_ok() && (!self.has_no_parameters() || has_no_values(rest))
     }
 
     /// What PostgreSQL answers to a Describe of it in a failed transaction, for all that the gate can tell:

@@ -458,7 +458,7 @@ impl Exchange {
                 let Some(statement) = scope.session.statements.get(name).cloned() else {
                     return self.doom(Refusal::no_such_statement(name), out);
                 };
-                if let Some(frames) = statement.described_in_failure().filter(|_| self.in_failed) {
+                if let Some(frames) = self.in_failed.then(|| statement.described_in_failure()).flatten() {
                     return self.local(|out| out.extend_from_slice(&frames), None);
                 }
                 if scope.session.deallocates(&statement) {

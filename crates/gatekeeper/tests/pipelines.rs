@@ -244,6 +244,29 @@ fn functions_are_called_by_the_fast_path() {
 }
 
 #[test]
+fn a_call_for_a_large_object_keeps_the_portals_of_its_transaction() {
+    let (scene, mut client, _) = scene("large_object");
+    let number: u32 = scene
+        .see("SELECT 'pg_catalog.lo_creat(int4)'::regprocedure::oid")
+        .concat()
+        .parse()
+        .expect("a number");
+    let body = [&number.to_be_bytes()[..], b"\0\x01\0\0\0\x01\0\0\0\x02-1\0\0"].concat();
+    let call = support::raw::message(b'F', &body);
+    let bind = support::raw::message(b'B', b"c\0\0\0\0\0\0\0\0");
+    let one_row = [support::raw::message(b'E', b"c\0\0\0\0\x01"), sync()].concat();
+    client.run("BEGIN");
+    let first = [parse("", "SELECT generate_series(1, 3)"), bind, one_row.clone()].concat();
+    assert_eq!(client.ask(&first), "1 2 D(1) s Z(T)");
+    let answer = client.ask(&call);
+    assert!(answer.starts_with("V(") && answer.ends_with(" Z(T)"), "{answer}");
+    assert_eq!(client.ask(&one_row), "D(2) s Z(T)");
+    client.run("ROLLBACK");
+    assert_eq!(scene.figure("connections_pinned"), 0);
+    scene.settled();
+}
+
+#[test]
 fn more_statements_than_a_server_connection_keeps_all_work() {
     let (scene, mut client, _) = scene("many_statements");
     let all = |number: usize| parse(&format!("s{number}"), &format!("SELECT {number}"));

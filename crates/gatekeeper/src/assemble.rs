@@ -393,8 +393,7 @@ pub(crate) fn told(gate: &config::Gate, commands: &Commands) -> Result<Told, Str
 /// What the gate decides by: with the targets of types, whose names its protocol knows.
 pub(crate) fn policy(gate: &config::Gate) -> Policy {
     match &gate.service {
-        Service::Postgres(_) => gate.policy_of(proxy::postgres::request_type_named),
-        Service::Mysql(_) => gate.policy_of(proxy::mysql::request_type_named),
+        Service::Postgres(_) | Service::Mysql(_) => gate.policy_of(proxy::request_type_named),
         Service::Http(_) => gate.policy_of(|name| Some(proxy::http::request_type(name))),
     }
 }

@@ -21,6 +21,7 @@ mod relay;
 pub mod shadow;
 pub mod shutdown;
 mod source;
+mod sql_type;
 mod stream;
 pub mod tls;
 pub mod trace;
@@ -28,6 +29,7 @@ mod turns;
 mod upstream;
 mod users_file;
 
+pub use sql_type::request_type_named;
 pub use stream::Keepalive;
 pub use upstream::address::{Address, ConnectError};
 pub use upstream::health::{Condition, Health};

@@ -10,7 +10,7 @@ use wire::mysql::codec::Sequence;
 use wire::mysql::command::{self, Command};
 
 use super::channel::{Lost, OUTPUT_MAX};
-use super::classify::{Analysis, Pin, analyze, dialect, type_name};
+use super::classify::{Analysis, Pin, analyze, dialect};
 use super::pins::Kept;
 use super::reject::Refusal;
 use super::relay::{Answer, Broken, relay};
@@ -20,6 +20,7 @@ use super::sessions::Activity;
 use super::statements::put_message;
 use crate::gate::Arrival;
 use crate::shutdown::Phase;
+use crate::sql_type::{request_type, type_name};
 
 /// How often another connection is taken after one was found dead.
 const ATTACH_TRIES: usize = 3;
@@ -44,10 +45,10 @@ impl Session {
             return Ok(self.refuse(&refusal, due));
         }
         if let Err(failed) = self.attach(analysis).await {
-            if let (Failed::Refused(refusal), true) = (&failed, self.server.is_some()) {
-                return Ok(self.decline(refusal, due).await);
+            // Nothing was sent.
+            if let Some(permit) = self.permit.take() {
+                permit.give_up(Duration::ZERO);
             }
-            self.unused().await;
             failed.write(&mut self.client.output, due);
             return Ok(Flow::Continue);
         }
@@ -56,7 +57,8 @@ impl Session {
         }
         let begun = Instant::now();
         let answer = self.send(analysis, what).await;
-        self.busy += begun.elapsed();
+        let of_client = answer.as_ref().ok().and_then(|sent| sent.as_ref().ok()).map(|it| it.client_time);
+        self.busy += begun.elapsed().saturating_sub(of_client.unwrap_or_default());
         match answer {
             Ok(Ok(answer)) => self.conclude(analysis, &answer).await,
             Ok(Err(refusal)) => Ok(self.decline(&refusal, due).await),
@@ -64,11 +66,7 @@ impl Session {
                 if let Broken::Before(lost) = &broken {
                     Refusal::lost(&lost.to_string()).write(&mut self.client.output, due);
                 }
-                if let Some(permit) = self.permit.take() {
-                    permit.complete(Outcome::Failure, self.busy);
-                }
-                self.drop_server();
-                Ok(Flow::Close)
+                Ok(self.abandon())
             }
         }
     }
@@ -80,12 +78,11 @@ impl Session {
             return Ok(Ok(()));
         }
         self.busy = Duration::ZERO;
-        let database = String::from_utf8_lossy(&self.carried.database).into_owned();
+        let database = String::from_utf8_lossy(&self.carried.database);
         let explicit = self.begin.is_some();
-        let named = type_name(&database, analysis, explicit);
         let driver = std::sync::Arc::clone(&self.shared.driver);
         let request = Request {
-            request_type: named.key,
+            request_type: request_type(&database, analysis.type_hash, explicit),
             class: ClassId::DEFAULT,
             client: Some(self.at_gate.id()),
             pool: PoolId::default(),
@@ -94,7 +91,8 @@ impl Session {
             deadline: None,
         };
         let rejected = |reason| Refusal::rejected(driver.name(), reason);
-        match driver.arrive(request, || named) {
+        match driver.arrive(request, || type_name(&database, (analysis.type_hash, &analysis.label), explicit))
+        {
             Arrival::Dispatched(permit) => self.permit = Some(permit),
             Arrival::Rejected(reason) => return Ok(Err(rejected(reason))),
             Arrival::Waiting(waiting) => {
@@ -103,8 +101,11 @@ impl Session {
                 let activity =
                     std::mem::replace(&mut *self.place.entry.activity.lock().await, Activity::Idle);
                 match verdict {
-                    // Whoever canceled it has been told so.
-                    Ok(_) if activity == Activity::Canceled => return Ok(Err(Refusal::canceled_in_queue())),
+                    // The killer has been told so, though the turn came just then.
+                    Ok(turn) if matches!(activity, Activity::Canceled) => {
+                        turn.into_iter().for_each(|permit| permit.give_up(Duration::ZERO));
+                        return Ok(Err(Refusal::canceled_in_queue()));
+                    }
                     Ok(Ok(permit)) => self.permit = Some(permit),
                     Ok(Err(reason)) => return Ok(Err(rejected(reason))),
                     Err(Interrupted::Canceled) => return Ok(Err(Refusal::canceled_in_queue())),
@@ -128,7 +129,7 @@ impl Session {
                 turn = &mut turn => return Ok(turn),
                 () = self.place.entry.canceled.notified() => {
                     // A notice may be left of a request that was canceled as its turn came.
-                    if *self.place.entry.activity.lock().await == Activity::Canceled {
+                    if matches!(*self.place.entry.activity.lock().await, Activity::Canceled) {
                         return Err(Interrupted::Canceled);
                     }
                 }
@@ -141,46 +142,42 @@ impl Session {
         }
     }
 
-    /// Takes a connection, in the session's state.
+    /// Sees to it that the session has a connection in its state. A session that holds one left its state
+    /// there; if that one is lost, the session ends.
     async fn attach(&mut self, analysis: &Analysis) -> Result<(), Failed> {
+        let server = match self.server.take() {
+            Some(server) => server,
+            None => self.restored(analysis).await?,
+        };
+        let server = self.server.insert(server);
+        self.statements.close_closed(server);
+        *self.place.entry.activity.lock().await = Activity::Running(server.thread.clone());
+        Ok(())
+    }
+
+    /// Takes a connection, and brings it to the session's state.
+    async fn restored(&mut self, analysis: &Analysis) -> Result<Server, Failed> {
         let mut last = Failed::Lost(Lost::Closed);
         for _ in 0..ATTACH_TRIES {
-            let mut server = match self.server.take() {
-                Some(server) => server,
-                None => self.take().await?,
-            };
+            let mut server = self.take().await?;
             let are_here = server.at == self.at || self.at.commands == 0;
             if analysis.asks_for_results && !are_here {
                 self.keeps = Some(Pin::Results);
-                if self.kept.is_some() || self.status.contains(Status::IN_TRANSACTION) {
-                    self.server = Some(server);
-                } else {
-                    self.shared.give_back(server);
-                }
+                self.shared.give_back(server);
                 return Err(Failed::Refused(Refusal::results_are_gone()));
             }
-            let is_held = self.kept.is_some();
-            let begin = self.begin.as_deref();
-            match server.restore(&self.carried, self.at, begin).await {
+            match server.restore(&self.carried, self.at, self.begin.as_deref()).await {
                 Ok(()) => {
                     if self.begin.take().is_some() {
                         self.status = Status(self.status.0 | Status::IN_TRANSACTION.0);
                     }
-                    self.statements.close_closed(&mut server);
-                    *self.place.entry.activity.lock().await = Activity::Running(server.thread);
-                    self.server = Some(server);
-                    return Ok(());
+                    return Ok(server);
                 }
                 Err(Failed::Refused(refusal)) => {
                     self.shared.give_back(server);
                     return Err(Failed::Refused(refusal));
                 }
-                Err(failed) => {
-                    last = failed;
-                    if is_held {
-                        break;
-                    }
-                }
+                Err(failed) => last = failed,
             }
         }
         Err(last)
@@ -198,7 +195,8 @@ impl Session {
             }
         }
         let place = self.shared.pool.place(connections);
-        Server::login(&self.shared, &self.key, &self.credential, place).await
+        let way = (&*self.shared, &self.shared.way());
+        Server::login(way, &self.key, &self.credential, place).await
     }
 
     /// Keeps the connection from now on, if there is a reason.
@@ -230,7 +228,7 @@ impl Session {
                     Err(Failed::Lost(lost)) => Err(Broken::Before(lost)),
                 };
             }
-            What::Message(payload) => put_message(server, payload),
+            What::Message(payload, _) => put_message(server, payload),
             What::Prepare(sql) => {
                 let Some(next) = self.statements.next(sql) else {
                     return Ok(Err(Refusal::too_many_statements()));
@@ -254,9 +252,10 @@ impl Session {
                     },
                 };
                 match command {
-                    Command::Execute(execute) => {
-                        self.statements.put_execute(&execute, known, server).map_err(Broken::Before)?
-                    }
+                    Command::Execute(execute) => match self.statements.put_execute(&execute, known, server) {
+                        Ok(next) => next,
+                        Err(refusal) => return Ok(Err(refusal)),
+                    },
                     Command::Fetch { rows, .. } => {
                         let fetch = Command::Fetch { statement: known, rows };
                         command::write(&mut server.channel.output, &fetch, server.capabilities)
@@ -269,7 +268,7 @@ impl Session {
             }
         };
         server.channel.flush().await.map_err(Broken::Before)?;
-        let form = (expected(what, self.capabilities), next);
+        let form = (expected(what), next);
         let own = (self.capabilities, statement);
         let answer = relay((server, &mut self.client), form, own, &mut self.carried).await?;
         if let (What::Prepare(sql), Some(prepared)) = (what, &answer.prepared) {
@@ -290,7 +289,7 @@ impl Session {
         self.at.version += u64::from(answer.changed);
         let Some(server) = &mut self.server else { return Ok(Flow::Close) };
         if answer.collation {
-            let Ok(collation) = server.value(b"SELECT @@collation_connection").await else {
+            let Ok(collation) = server.value("SELECT @@collation_connection").await else {
                 return Ok(self.abandon());
             };
             self.carried.variables.insert(b"collation_connection".to_vec(), collation);
@@ -352,9 +351,6 @@ impl Session {
 
     /// The session can't go on.
     fn abandon(&mut self) -> Flow {
-        if let Some(permit) = self.permit.take() {
-            permit.complete(Outcome::Failure, self.busy);
-        }
         self.drop_server();
         Flow::Close
     }
@@ -384,18 +380,6 @@ impl Session {
         }
         if let Some(permit) = self.permit.take() {
             permit.complete(outcome, self.busy);
-        }
-    }
-
-    /// Nothing was sent. A transaction that was open has gone with its connection.
-    async fn unused(&mut self) {
-        *self.place.entry.activity.lock().await = Activity::Idle;
-        if self.server.is_none() {
-            self.kept = None;
-            self.status = Status(self.status.0 & !Status::IN_TRANSACTION.0);
-        }
-        if let Some(permit) = self.permit.take() {
-            permit.give_up(Duration::ZERO);
         }
     }
 

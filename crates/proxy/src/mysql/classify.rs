@@ -4,23 +4,12 @@
 //! The request type is the database, whether the transaction is explicit, and the shape of the text. No
 //! literal of the text gets into it. A text whose shape can't be told is of the type `unparsed`.
 
-use std::sync::Arc;
-
-use admission::RequestType;
 use wire::mysql::capabilities::Status;
 use wire::sql::fingerprint::fingerprint;
 use wire::sql::lexer::{Lexer, TokenKind};
 use wire::sql::{Backslashes, Dialect, DoubleQuotes};
-use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use crate::observe::TypeName;
-
-/// What the name of a type has before its label if its transactions are explicit.
-const EXPLICIT: &str = "BEGIN; ";
-/// The type of what can't be lexed.
-const UNPARSED: &str = "unparsed";
-/// The type of a text without a statement.
-const EMPTY: &str = "empty";
+use crate::sql_type::{EMPTY, UNPARSED, label_hash};
 
 /// Why a session keeps its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -102,7 +91,7 @@ pub(super) struct Analysis {
 impl Analysis {
     /// A request of this name.
     pub(super) fn named(label: &str) -> Self {
-        Self { type_hash: xxh3_64(label.as_bytes()), label: label.to_owned(), ..Self::default() }
+        Self { type_hash: label_hash(label), label: label.to_owned(), ..Self::default() }
     }
 }
 
@@ -335,25 +324,6 @@ impl Analysis {
     }
 }
 
-/// The request type of a text in a database.
-fn request_type(database: &str, type_hash: u64, explicit: bool) -> RequestType {
-    RequestType(xxh3_64_with_seed(database.as_bytes(), type_hash ^ u64::from(explicit)))
-}
-
-/// What operators read in tables and metrics.
-pub(super) fn type_name(database: &str, analysis: &Analysis, explicit: bool) -> TypeName {
-    let transaction = if explicit { EXPLICIT } else { "" };
-    let label: Arc<str> = format!("{database}: {transaction}{}", analysis.label).into();
-    TypeName::new(request_type(database, analysis.type_hash, explicit), label)
-}
-
-/// The key of the type of this name, if the name tells all of the type.
-pub fn request_type_named(name: &str) -> Option<RequestType> {
-    let (database, label) = name.split_once(": ")?;
-    let (label, explicit) = label.strip_prefix(EXPLICIT).map_or((label, false), |label| (label, true));
-    Some(request_type(database, xxh3_64(label.as_bytes()), explicit))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -423,12 +393,5 @@ mod tests {
         assert_eq!(read("KILL QUERY 7").kill, Some(Kill { id: 7, connection: false }));
         assert_eq!(read("kill 7").kill, Some(Kill { id: 7, connection: true }));
         assert_eq!(read("KILL SOFT QUERY 7").kill, None);
-    }
-
-    #[test]
-    fn a_name_that_tells_all_of_a_type_is_its_key() {
-        let analysis = read("SELECT * FROM t WHERE a = 5");
-        let name = type_name("shop", &analysis, true);
-        assert_eq!(request_type_named(&format!("shop: BEGIN; {}", analysis.label)), Some(name.key));
     }
 }

@@ -22,6 +22,7 @@ use crate::admin::{ClientsView, GateView, LatenessView, PoolView};
 use crate::gate::Driver;
 use crate::lateness::Lateness;
 use crate::listener::{Backlog, Bounds, Listener};
+use crate::news;
 use crate::observe::{Totals, TypeRow};
 use crate::shutdown::Shutdown;
 use crate::stream::{Keepalive, Stream};
@@ -45,7 +46,6 @@ mod statements;
 mod track;
 mod users;
 
-pub use classify::request_type_named;
 pub use users::Users;
 
 /// Sockets beside those of clients that are let in, so that one more can be told why it isn't.
@@ -119,16 +119,9 @@ impl Shared {
         Arc::clone(&self.settings.read())
     }
 
-    fn dial(&self) -> Arc<Dial> {
-        Arc::clone(&self.dial.read())
-    }
-
-    /// The server's name, for its certificate.
-    fn host(&self) -> String {
-        match &self.settings().upstream {
-            Address::Inet { host, .. } => host.clone(),
-            Address::Unix(_) => String::new(),
-        }
+    /// The way to the server that is used now.
+    fn way(&self) -> server::Way {
+        server::Way { dial: Arc::clone(&self.dial.read()), peer: None }
     }
 
     /// What the server says of itself. It is asked once; each login of the gate's own refreshes it.
@@ -228,21 +221,21 @@ impl Bound {
         tokio::select! {
             () = serving => {}
             () = Arc::clone(&shared.driver).run_timer() => {}
+            () = news::tell(&shared.driver, Vec::new) => {}
             () = shared.lateness.watch(shared.driver.name(), connected) => {}
         }
     }
 }
 
 async fn serve(shared: Arc<Shared>, stream: Stream) {
-    if shared.sessions.len() >= shared.settings().max_clients as usize {
+    let Some(place) = shared.sessions.register(shared.settings().max_clients as usize) else {
         shared.refused.fetch_add(1, Ordering::Relaxed);
         let mut client = channel::Channel::new(stream);
         reject::Refusal::too_many_clients().write(&mut client.output, Sequence(0));
         let limit = shared.settings().login_timeout;
         let _ = tokio::time::timeout(limit, client.flush()).await;
         return;
-    }
-    let place = shared.sessions.register();
+    };
     let Some(logged_in) = login::login(&shared, stream, &place).await else {
         shared.logins_failed.fetch_add(1, Ordering::Relaxed);
         return;
@@ -259,7 +252,7 @@ impl Status {
         let settings = Settings { listen: place.listen.clone(), keepalive: place.keepalive, ..settings };
         *self.0.dial.write() = dial(&settings);
         if settings.upstream != place.upstream {
-            self.0.pool.close_idle();
+            self.0.pool.leave();
             *self.0.known.write() = None;
         }
         *place = Arc::new(settings);

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
@@ -19,21 +19,26 @@ pub(super) struct Pool {
     idle: Mutex<VecDeque<Server>>,
     /// All that exist or are being opened.
     existing: Arc<AtomicUsize>,
+    /// How often connections were left for those to another server. Changes while `idle` is locked.
+    generation: AtomicU64,
 }
 
 /// The place of one connection among those that may exist. It is free again when dropped.
-pub(super) struct Place(Arc<AtomicUsize>);
+pub(super) struct Place {
+    existing: Arc<AtomicUsize>,
+    generation: u64,
+}
 
 impl Place {
-    /// A place beside those of the pool, for a connection that only kills.
+    /// A place beside those of the pool, for a connection that only kills. It is of no generation.
     pub(super) fn beside() -> Self {
-        Self(Arc::new(AtomicUsize::new(1)))
+        Self { existing: Arc::new(AtomicUsize::new(1)), generation: u64::MAX }
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.existing.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -52,15 +57,23 @@ impl Pool {
         let mut idle = self.idle.lock();
         while self.existing.load(Ordering::Relaxed) >= connections && idle.pop_front().is_some() {}
         self.existing.fetch_add(1, Ordering::Relaxed);
-        Place(Arc::clone(&self.existing))
+        let generation = self.generation.load(Ordering::Relaxed);
+        Place { existing: Arc::clone(&self.existing), generation }
     }
 
-    /// Gives a connection back. It is closed if there are too many, or if the server has said something more.
+    /// Whether a place is for a connection to the server that is used now.
+    pub(super) fn is_current(&self, place: &Place) -> bool {
+        place.generation == self.generation.load(Ordering::Relaxed)
+    }
+
+    /// Gives a connection back. It is closed if it leads to an earlier server, if there are too many, or if
+    /// the server has said something more.
     pub(super) fn put(&self, mut server: Server, connections: usize) {
         super::server::shrink(&mut server.channel.input);
         super::server::shrink(&mut server.channel.output);
         let mut idle = self.idle.lock();
-        if self.existing.load(Ordering::Relaxed) <= connections && server.channel.input.is_empty() {
+        let has_room = self.existing.load(Ordering::Relaxed) <= connections;
+        if has_room && self.is_current(&server.place) && server.channel.input.is_empty() {
             idle.push_back(server);
         }
     }
@@ -71,8 +84,10 @@ impl Pool {
         (self.existing.load(Ordering::Relaxed), idle)
     }
 
-    /// Closes all that are idle: they lead to a server that isn't used any more.
-    pub(super) fn close_idle(&self) {
-        self.idle.lock().clear();
+    /// Another server is used from now on: idle connections are closed, and used ones when they come back.
+    pub(super) fn leave(&self) {
+        let mut idle = self.idle.lock();
+        self.generation.fetch_add(1, Ordering::Relaxed);
+        idle.clear();
     }
 }

@@ -12,6 +12,7 @@
 //! | the connection to the server was lost | 2013, HY000 | the session ends |
 //! | the gate drains | 1053, 08S01 | the session ends |
 //! | a broken message | 1835, HY000 | the session ends |
+//! | an execution with broken parameters | 1835, HY000 | the session lives on |
 
 use admission::Reason;
 use bytes::BytesMut;

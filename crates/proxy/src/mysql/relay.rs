@@ -1,7 +1,10 @@
 //! The way of an answer from the server to the client: packets pass as they come, save those that carry
 //! state.
 
+use std::time::Duration;
+
 use bytes::{Buf, Bytes};
+use tokio::time::Instant;
 use wire::mysql::Fault;
 use wire::mysql::ProtocolError;
 use wire::mysql::answer::{OkPacket, Prepared, parse_ok, write_ok, write_prepared};
@@ -34,6 +37,8 @@ pub(super) struct Answer {
     /// An id was generated.
     pub(super) has_insert_id: bool,
     pub(super) prepared: Option<Prepared>,
+    /// How long the client took to take it.
+    pub(super) client_time: Duration,
 }
 
 /// Why an answer didn't come to its end.
@@ -61,7 +66,9 @@ pub(super) async fn relay(
         client.output.extend_from_slice(&server.channel.input.split_to(pass));
         passing -= pass;
         if client.output.len() >= OUTPUT_MAX && client_is_there {
+            let begun = Instant::now();
             client_is_there = client.flush().await.is_ok();
+            answer.client_time += begun.elapsed();
         }
         if !client_is_there {
             client.output.clear();
@@ -104,9 +111,6 @@ pub(super) async fn relay(
                     continue;
                 }
             }
-        }
-        if client_is_there && client.output.len() >= OUTPUT_MAX {
-            client_is_there = client.flush().await.is_ok();
         }
         server.channel.fill().await.map_err(broken)?;
     }

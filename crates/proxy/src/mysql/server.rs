@@ -5,6 +5,7 @@
 //! the session's variables, database and `LAST_INSERT_ID()`, all in one round trip.
 
 use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,6 +29,8 @@ use super::reject::Refusal;
 use super::users::Credential;
 use crate::stream::Stream;
 use crate::tls::UpstreamMode;
+use crate::upstream::dial::Dial;
+use crate::upstream::resolver::Resolver;
 
 /// The largest answer to a command of the gate's own, in bytes.
 const OWN_ANSWER_MAX: usize = 1 << 20;
@@ -86,18 +89,33 @@ impl Carried {
     }
 }
 
+/// How a server is reached.
+#[derive(Clone, Debug)]
+pub(super) struct Way {
+    pub(super) dial: Arc<Dial>,
+    /// The only address to try. A name may stand for several servers, of which one knows a thread.
+    pub(super) peer: Option<SocketAddr>,
+}
+
+/// A thread of a server: its id there, and the way to that server.
+#[derive(Clone, Debug)]
+pub(super) struct Thread {
+    pub(super) id: u32,
+    pub(super) way: Way,
+}
+
 /// A connection to the server.
 pub(super) struct Server {
     pub(super) channel: Channel,
     pub(super) key: Key,
     pub(super) capabilities: Capabilities,
-    /// The id by which the server kills it.
-    pub(super) thread: u32,
+    /// What a KILL names.
+    pub(super) thread: Thread,
     pub(super) at: Point,
     pub(super) database: Vec<u8>,
     /// The prepared statements of the session at `at`: the session's ids and the server's.
     pub(super) statements: HashMap<u32, u32>,
-    _place: Place,
+    pub(super) place: Place,
 }
 
 /// Why there is no connection, or no more.
@@ -126,7 +144,7 @@ fn unreachable(why: &impl ToString) -> Failed {
 
 /// Asks the server who it is. The connection isn't used for a login.
 pub(super) async fn look(shared: &Shared) -> Result<Known, Failed> {
-    let (_, greeting) = greeted(shared).await?;
+    let (_, greeting) = greeted(shared, &shared.way()).await?;
     let Greeting::Handshake(handshake) = parse_greeting(&greeting)? else {
         return Err(refused(&greeting));
     };
@@ -148,10 +166,12 @@ fn refused(payload: &[u8]) -> Failed {
     }
 }
 
-async fn greeted(shared: &Shared) -> Result<(Channel, Vec<u8>), Failed> {
-    let dial = shared.dial();
-    let stream = dial.connect(dial.deadline()).await.map_err(|error| unreachable(&error))?;
-    let mut channel = Channel::new(stream);
+async fn greeted(shared: &Shared, Way { dial, peer }: &Way) -> Result<(Channel, Vec<u8>), Failed> {
+    let stream = match peer {
+        Some(peer) => dial.connect_to(&[*peer], dial.deadline()).await,
+        None => dial.connect(dial.deadline()).await,
+    };
+    let mut channel = Channel::new(stream.map_err(|error| unreachable(&error))?);
     let limit = shared.settings().connect_timeout;
     let message = within(limit, channel.server_message(MAX_HANDSHAKE)).await?;
     Ok((channel, message.payload))
@@ -164,28 +184,30 @@ async fn within<T>(limit: Duration, work: impl Future<Output = Result<T, Lost>>)
 impl Server {
     /// Connects and logs in.
     pub(super) async fn login(
-        shared: &Shared,
+        (shared, way): (&Shared, &Way),
         key: &Key,
         credential: &Credential,
         place: Place,
     ) -> Result<Self, Failed> {
         let limit = shared.settings().login_timeout;
-        tokio::time::timeout(limit, Self::try_login(shared, key, credential, place))
+        tokio::time::timeout(limit, Self::try_login((shared, way), key, credential, place))
             .await
             .unwrap_or(Err(Failed::Lost(Lost::Late)))
     }
 
     async fn try_login(
-        shared: &Shared,
+        (shared, way): (&Shared, &Way),
         key: &Key,
         credential: &Credential,
         place: Place,
     ) -> Result<Self, Failed> {
-        let (mut channel, greeting) = greeted(shared).await?;
+        let (mut channel, greeting) = greeted(shared, way).await?;
         let Greeting::Handshake(handshake) = parse_greeting(&greeting)? else {
             return Err(refused(&greeting));
         };
-        *shared.known.write() = Some(Arc::new(known(&handshake)));
+        if shared.pool.is_current(&place) {
+            *shared.known.write() = Some(Arc::new(known(&handshake)));
+        }
         let needed = Capabilities::SESSION_TRACK | Capabilities::PLUGIN_AUTH | key.layout;
         if !handshake.capabilities.contains(needed) {
             return Err(unreachable(&"the server lacks capabilities that it had, or session tracking"));
@@ -195,7 +217,8 @@ impl Server {
             | Capabilities::SECURE_CONNECTION
             | (handshake.capabilities & Capabilities::PLUGIN_AUTH_LENENC);
         let mut sequence = Sequence(1);
-        channel = encrypt(shared, channel, &handshake, (capabilities, key.collation), &mut sequence).await?;
+        channel =
+            encrypt((shared, way), channel, &handshake, (capabilities, key.collation), &mut sequence).await?;
         let plugin = if handshake.plugin.is_empty() { native::NAME.as_bytes() } else { handshake.plugin };
         let proof = prove(credential, (plugin, &handshake.scramble));
         // A plug-in that the gate doesn't know: the server will name another, or the failure will be told
@@ -215,7 +238,8 @@ impl Server {
         write_response(&mut channel.output, sequence, &response);
         channel.flush().await?;
         steps(&mut channel, key, credential).await?;
-        let thread = handshake.connection;
+        let peer = channel.stream.peer_address();
+        let thread = Thread { id: handshake.connection, way: Way { peer, ..way.clone() } };
         Ok(Self {
             channel,
             key: key.clone(),
@@ -224,7 +248,7 @@ impl Server {
             at: Point::default(),
             database: Vec::new(),
             statements: HashMap::new(),
-            _place: place,
+            place,
         })
     }
 
@@ -298,25 +322,44 @@ impl Server {
 
     /// `LAST_INSERT_ID()`, for the day when the session goes on elsewhere.
     pub(super) async fn insert_id(&mut self) -> Result<u64, Failed> {
-        let digits = self.value(b"SELECT LAST_INSERT_ID()").await?;
+        let digits = self.value("SELECT LAST_INSERT_ID()").await?;
         Ok(std::str::from_utf8(&digits).ok().and_then(|digits| digits.parse().ok()).unwrap_or(0))
     }
 
-    /// The one value that a query of the gate's own selects: a short one.
-    pub(super) async fn value(&mut self, sql: &[u8]) -> Result<Vec<u8>, Failed> {
-        self.put(&Command::Query(Query { attributes: &[], sql }));
+    /// The one value that a query of the gate's own selects: a short one. The session's `sql_select_limit`
+    /// doesn't hold for a query with a limit of its own.
+    pub(super) async fn value(&mut self, sql: &str) -> Result<Vec<u8>, Failed> {
+        let sql = format!("{sql} LIMIT 1");
+        self.put(&Command::Query(Query { attributes: &[], sql: sql.as_bytes() }));
+        let mut found = None;
+        self.follow(Expect::Results, Sequence(1), |part, payload| {
+            if part == Part::Row {
+                found = payload.get(1..).map(<[u8]>::to_vec);
+            }
+        })
+        .await?;
+        found.ok_or_else(|| unreachable(&"the server has told no value"))
+    }
+
+    /// Sends what was put, and hands on the parts of the answer. An error of the server's ends it.
+    async fn follow(
+        &mut self,
+        expect: Expect,
+        due: Sequence,
+        mut each: impl FnMut(Part, &[u8]),
+    ) -> Result<(), Failed> {
         self.channel.flush().await?;
-        let mut follower = Follower::new(Expect::Results, self.capabilities, Sequence(1));
-        let mut found = Vec::new();
+        let mut follower = Follower::new(expect, self.capabilities, due);
         while follower.turn() == Turn::Server {
             let message = self.channel.server_message(OWN_ANSWER_MAX).await?;
             let packet = codec::Packet { sequence: message.sequence, payload_len: message.payload.len() };
             let head = message.payload.get(..PEEK).unwrap_or(&message.payload);
-            if follower.server(packet, head)? == Part::Row {
-                found = message.payload.get(1..).unwrap_or_default().to_vec();
+            match follower.server(packet, head)? {
+                Part::Error { .. } => return Err(refused(&message.payload)),
+                part => each(part, &message.payload),
             }
         }
-        Ok(found)
+        Ok(())
     }
 
     /// Prepares a session's statement again, in the surroundings of its first time; returns the server's id.
@@ -349,19 +392,13 @@ impl Server {
     /// Prepares a session's statement here; returns the server's id.
     async fn prepare(&mut self, statement: u32, sql: &[u8]) -> Result<u32, Failed> {
         let next = command::write(&mut self.channel.output, &Command::Prepare { sql }, self.capabilities);
-        self.channel.flush().await?;
-        let mut follower = Follower::new(Expect::Prepared, self.capabilities, next);
         let mut id = None;
-        while follower.turn() == Turn::Server {
-            let message = self.channel.server_message(OWN_ANSWER_MAX).await?;
-            let packet = codec::Packet { sequence: message.sequence, payload_len: message.payload.len() };
-            let head = message.payload.get(..PEEK).unwrap_or(&message.payload);
-            match follower.server(packet, head)? {
-                Part::Prepared(prepared) => id = Some(prepared.statement),
-                Part::Error { .. } => return Err(refused(&message.payload)),
-                _ => {}
+        self.follow(Expect::Prepared, next, |part, _| {
+            if let Part::Prepared(prepared) = part {
+                id = Some(prepared.statement);
             }
-        }
+        })
+        .await?;
         let id = id.ok_or(Lost::Closed)?;
         self.statements.insert(statement, id);
         Ok(id)
@@ -397,7 +434,7 @@ fn settings(carried: &Carried) -> String {
 
 /// Turns to TLS, if the settings and the server have it so.
 async fn encrypt(
-    shared: &Shared,
+    (shared, way): (&Shared, &Way),
     mut channel: Channel,
     handshake: &Handshake<'_>,
     (capabilities, collation): (Capabilities, u8),
@@ -418,8 +455,8 @@ async fn encrypt(
         write_tls_request(&mut channel.output, *sequence, (capabilities, MESSAGE_MAX as u32, collation));
     channel.flush().await?;
     let Stream::Tcp(socket) = channel.stream else { return Err(unreachable(&"no TCP")) };
-    let host = shared.host();
-    let stream = connector.connect(socket, &host).await.map_err(|error| unreachable(&error))?;
+    let host = way.dial.resolver().map_or("", Resolver::host);
+    let stream = connector.connect(socket, host).await.map_err(|error| unreachable(&error))?;
     // What came in the clear behind the greeting is left behind.
     Ok(Channel::new(stream))
 }

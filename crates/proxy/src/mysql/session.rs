@@ -20,7 +20,7 @@ use super::login::{LoggedIn, authenticate, write_own_ok};
 use super::pins::Kept;
 use super::pool::Place;
 use super::reject::Refusal;
-use super::server::{Carried, Failed, Key, Point, Server};
+use super::server::{Carried, Failed, Key, Point, Server, Thread, shrink};
 use super::sessions::{Activity, Registration};
 use super::statements::Statements;
 use super::users::Credential;
@@ -38,8 +38,8 @@ pub(super) enum Flow {
 /// What is to be run on a connection.
 #[derive(Clone, Copy)]
 pub(super) enum What<'a> {
-    /// A message as it came.
-    Message(&'a [u8]),
+    /// A whole message, and what answers it.
+    Message(&'a [u8], Expect),
     /// A statement is prepared.
     Prepare(&'a [u8]),
     /// A statement that is prepared: its id, and the command.
@@ -156,7 +156,7 @@ impl Session {
                 return Ok(Flow::Close);
             }
         };
-        let whole = What::Message(&message.payload);
+        let whole = What::Message(&message.payload, command.expects().unwrap_or(Expect::Outcome));
         match command {
             Command::Quit => Ok(Flow::Close),
             Command::Ping if self.server.is_none() => Ok(self.own_ok(due)),
@@ -176,9 +176,9 @@ impl Session {
                 let Some(statement) = self.statements.get(execute.statement) else {
                     return Ok(self.refuse(&Refusal::unknown_statement(execute.statement), due));
                 };
-                let mut analysis = statement.analysis.clone();
+                let mut analysis = Arc::clone(&statement.analysis);
                 if execute.asks_for_cursor() {
-                    analysis.pin = Some(Pin::Cursor);
+                    Arc::make_mut(&mut analysis).pin = Some(Pin::Cursor);
                 }
                 self.execute(&analysis, What::Statement(execute.statement, command), due).await
             }
@@ -296,7 +296,14 @@ impl Session {
         let users = Arc::clone(&self.shared.settings().users);
         // No scramble has come since the login, and that one was used: the proof has to be made for another.
         let asked = (change.user, &b"another"[..], change.proof);
-        let proved = authenticate(&users, &mut self.client, asked, (&[], due)).await?;
+        let limit = self.shared.settings().login_timeout;
+        let proved = tokio::select! {
+            proved = timeout(limit, authenticate(&users, &mut self.client, asked, (&[], due))) => {
+                proved.unwrap_or(Err(Lost::Late))?
+            }
+            () = self.place.entry.ended.notified() => return Ok(Flow::Close),
+            () = self.ending.reached(Phase::Draining) => return Ok(Flow::Close),
+        };
         let Some((credential, next)) = proved.credential else {
             self.refuse(&Refusal::denied(change.user), proved.next);
             return Ok(Flow::Close);
@@ -323,21 +330,21 @@ impl Session {
             return Ok(self.own_ok(due));
         }
         let mut activity = entry.activity.lock().await;
-        match *activity {
+        match activity.clone() {
             Activity::Queued => {
                 *activity = Activity::Canceled;
                 entry.canceled.notify_one();
             }
-            Activity::Running(thread) => {
-                *activity = Activity::Killed(thread);
+            Activity::Running(thread) | Activity::Killed(thread) => {
+                *activity = Activity::Killed(thread.clone());
                 if let Err(failed) =
-                    kill_thread(&self.shared, (&self.key, &self.credential), thread, kill).await
+                    kill_thread(&self.shared, (&self.key, &self.credential), &thread, kill).await
                 {
                     failed.write(&mut self.client.output, due);
                     return Ok(Flow::Continue);
                 }
             }
-            Activity::Idle | Activity::Canceled | Activity::Killed(_) => {}
+            Activity::Idle | Activity::Canceled => {}
         }
         if kill.connection {
             entry.ended.notify_one();
@@ -347,38 +354,38 @@ impl Session {
     }
 }
 
-/// Kills what runs on the server's connection of this id, over a connection beside the budget.
+/// Kills what runs on a thread of its server, over a connection beside the budget.
 async fn kill_thread(
     shared: &Shared,
     (key, credential): (&Key, &Credential),
-    thread: u32,
+    thread: &Thread,
     kill: Kill,
 ) -> Result<(), Failed> {
     let limit = shared.settings().login_timeout;
     let killed = timeout(limit, async {
         let _place = shared.kills.acquire().await;
-        let mut server = Server::login(shared, key, credential, Place::beside()).await?;
-        server.kill(thread, kill.connection).await
+        let way = (shared, &thread.way);
+        let mut server = Server::login(way, key, credential, Place::beside()).await?;
+        server.kill(thread.id, kill.connection).await
     });
     killed.await.unwrap_or(Err(Failed::Lost(Lost::Late)))
 }
 
 /// What a server answers to a command.
-pub(super) fn expected(what: What<'_>, capabilities: Capabilities) -> Expect {
+pub(super) fn expected(what: What<'_>) -> Expect {
     match what {
         What::Prepare(_) => Expect::Prepared,
         What::Nothing => Expect::Nothing,
         What::Statement(_, command) => command.expects().unwrap_or(Expect::Outcome),
-        What::Message(payload) => {
-            let command = command::parse(payload, capabilities).ok();
-            command.and_then(|command| command.expects()).unwrap_or(Expect::Outcome)
-        }
+        What::Message(_, expect) => expect,
     }
 }
 
 /// The client's next command. One that has begun must be whole within the limit. Cancel-safe.
 async fn next_message(client: &mut Channel, limit: Duration) -> Result<Message, Lost> {
     if client.input.is_empty() {
+        // The room of a long message isn't kept.
+        shrink(&mut client.input);
         client.fill().await?;
     }
     let message = timeout_at(Instant::now() + limit, async {

@@ -11,17 +11,19 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, Notify};
 
+use super::server::Thread;
+
 /// What a session does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) enum Activity {
     Idle,
     Queued,
     /// It was killed while it waited.
     Canceled,
-    /// On the server's connection with this id.
-    Running(u32),
-    /// On the server's connection with this id; somebody has killed what runs there.
-    Killed(u32),
+    /// On the connection with this thread of the server.
+    Running(Thread),
+    /// Like `Running`; somebody has killed what runs there, or tried to.
+    Killed(Thread),
 }
 
 /// One session, as others see it.
@@ -49,8 +51,8 @@ pub(super) struct Registration {
 }
 
 impl Sessions {
-    /// Enters a session under an id that no other has.
-    pub(super) fn register(self: &Arc<Self>) -> Registration {
+    /// Enters a session under an id that no other has. `None`: `max` have entered already.
+    pub(super) fn register(self: &Arc<Self>, max: usize) -> Option<Registration> {
         let entry = Arc::new(Entry {
             user: Mutex::default(),
             activity: AsyncMutex::new(Activity::Idle),
@@ -58,6 +60,9 @@ impl Sessions {
             ended: Notify::new(),
         });
         let mut by_id = self.by_id.lock();
+        if by_id.len() >= max {
+            return None;
+        }
         let id = loop {
             let id = self.last.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
             if id != 0 && !by_id.contains_key(&id) {
@@ -65,7 +70,7 @@ impl Sessions {
             }
         };
         by_id.insert(id, Arc::clone(&entry));
-        Registration { sessions: Arc::clone(self), id, entry }
+        Some(Registration { sessions: Arc::clone(self), id, entry })
     }
 
     /// The session of this id, if it is the user's.

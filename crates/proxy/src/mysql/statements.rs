@@ -1,6 +1,7 @@
 //! The prepared statements of a session. The client's ids are the session's own; each connection has others.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use bytes::BytesMut;
 use wire::mysql::answer::Prepared;
@@ -10,8 +11,9 @@ use wire::mysql::codec::Sequence;
 use wire::mysql::command::{self, Command};
 use wire::mysql::execute::{Execute, Parameters, parse_parameters, push_parameters};
 
-use super::channel::{Lost, MESSAGE_MAX};
+use super::channel::MESSAGE_MAX;
 use super::classify::Analysis;
+use super::reject::Refusal;
 use super::server::{Server, Surroundings};
 
 /// The most prepared statements of a session.
@@ -22,7 +24,7 @@ const BYTES_MAX: usize = MESSAGE_MAX;
 /// One statement.
 pub(super) struct Statement {
     pub(super) sql: Vec<u8>,
-    pub(super) analysis: Analysis,
+    pub(super) analysis: Arc<Analysis>,
     /// In what it was prepared.
     pub(super) surroundings: Surroundings,
     parameters: u16,
@@ -56,7 +58,7 @@ impl Statements {
     ) {
         self.last = id;
         self.bytes += sql.len();
-        let (sql, parameters) = (sql.to_vec(), prepared.parameters);
+        let (sql, analysis, parameters) = (sql.to_vec(), Arc::new(analysis), prepared.parameters);
         self.by_id
             .insert(id, Statement { sql, analysis, surroundings, parameters, types: None, long: Vec::new() });
     }
@@ -85,15 +87,15 @@ impl Statements {
     /// Keeps a part of a value. What is too much is left out; the server then finds a value missing.
     pub(super) fn push_long(&mut self, id: u32, parameter: u16, data: &[u8]) {
         let Some(statement) = self.by_id.get_mut(&id) else { return };
-        if self.bytes + data.len() <= BYTES_MAX {
-            self.bytes += data.len();
+        if self.bytes + long_size(data) <= BYTES_MAX {
+            self.bytes += long_size(data);
             statement.long.push((parameter, data.to_vec()));
         }
     }
 
     pub(super) fn forget_long(&mut self, id: u32) {
         let Some(statement) = self.by_id.get_mut(&id) else { return };
-        let bytes: usize = statement.long.drain(..).map(|(_, data)| data.len()).sum();
+        let bytes: usize = statement.long.drain(..).map(|(_, data)| long_size(&data)).sum();
         self.bytes -= bytes;
     }
 
@@ -116,15 +118,18 @@ impl Statements {
         execute: &Execute<'_>,
         statement: u32,
         server: &mut Server,
-    ) -> Result<Sequence, Lost> {
-        let Some(known) = self.by_id.get_mut(&execute.statement) else { return Err(Lost::Closed) };
+    ) -> Result<Sequence, Refusal> {
+        let unknown = || Refusal::unknown_statement(execute.statement);
+        let known = self.by_id.get_mut(&execute.statement).ok_or_else(unknown)?;
         let without = Capabilities::default();
+        let parameters = parse_parameters(execute, known.parameters, without)
+            .map_err(|error| Refusal::malformed(&error.to_string()))?;
         for (parameter, data) in &known.long {
             let long = Command::SendLongData { statement, parameter: *parameter, data };
             command::write(&mut server.channel.output, &long, server.capabilities);
         }
         let mut rest = BytesMut::new();
-        if let Some(parameters) = parse_parameters(execute, known.parameters, without)? {
+        if let Some(parameters) = parameters {
             if let Some(types) = parameters.types {
                 known.types = Some(types.to_vec());
             }
@@ -138,7 +143,12 @@ impl Statements {
     }
 }
 
-/// Appends a message as it came; returns the number of its answer.
+/// What a part of a value takes, in bytes: an empty part takes some, too.
+fn long_size(data: &[u8]) -> usize {
+    data.len() + size_of::<(u16, Vec<u8>)>()
+}
+
+/// Appends a message of the client's; returns the number of its answer.
 pub(super) fn put_message(server: &mut Server, payload: &[u8]) -> Sequence {
     codec::write(&mut server.channel.output, Sequence(0), payload)
 }

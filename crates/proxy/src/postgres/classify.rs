@@ -6,32 +6,24 @@
 //! control. No literal of the text gets into it. A text whose shape can't be told is of the type
 //! `unparsed`.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use admission::RequestType;
 use bytes::Bytes;
 use wire::sql::fingerprint::push_size;
 use wire::sql::lexer::{Lexer, TokenKind};
 use wire::sql::statement::{CopyDirection, Kind, Statement};
 use wire::sql::{Description, Dialect, Pins, describe};
-use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::book::{CARRIED_TEXT_MAX, Effect};
 use super::effect::effect;
 use super::parameters::Reading;
-use crate::observe::TypeName;
+use crate::sql_type::{EMPTY, UNPARSED, label_hash};
 
 /// The type of groups that prepare and describe without running anything.
 const PREPARE: &str = "prepare";
 /// The type of fast-path function calls.
 const FUNCTION_CALL: &str = "function call";
-/// The type of a text without a statement: a ping.
-const EMPTY: &str = "empty";
-/// What the name of a type has before its label if its transactions are explicit.
-const EXPLICIT: &str = "BEGIN; ";
-/// The type of what can't be lexed.
-const UNPARSED: &str = "unparsed";
 
 /// First words of statements that handle rows.
 const ROWS: [&str; 14] = [
@@ -185,7 +177,7 @@ impl Analysis {
     }
 
     fn named(label: &str) -> Self {
-        Self { type_hash: xxh3_64(label.as_bytes()), label: label.to_owned(), ..Self::default() }
+        Self { type_hash: label_hash(label), label: label.to_owned(), ..Self::default() }
     }
 }
 
@@ -249,26 +241,6 @@ fn begins_with(words: &[&str], text: &[u8]) -> bool {
     words.iter().any(|word| word.as_bytes().eq_ignore_ascii_case(first))
 }
 
-/// The request type of a text in a database.
-pub(crate) fn request_type(database: &str, type_hash: u64, explicit: bool) -> RequestType {
-    RequestType(xxh3_64_with_seed(database.as_bytes(), type_hash ^ u64::from(explicit)))
-}
-
-/// Its name: what operators read in tables and metrics.
-pub(crate) fn type_name(database: &str, analysis: &Analysis, explicit: bool) -> TypeName {
-    let transaction = if explicit { EXPLICIT } else { "" };
-    let label: Arc<str> = format!("{database}: {transaction}{}", analysis.label).into();
-    TypeName::new(request_type(database, analysis.type_hash, explicit), label)
-}
-
-/// The key of the type of this name, if it tells all of the type: not where it is cut, and of messages with
-/// so many statements that their number is a part of the type not either.
-pub fn request_type_named(name: &str) -> Option<RequestType> {
-    let (database, label) = name.split_once(": ")?;
-    let (label, explicit) = label.strip_prefix(EXPLICIT).map_or((label, false), |label| (label, true));
-    Some(request_type(database, xxh3_64(label.as_bytes()), explicit))
-}
-
 fn type_of(description: &Description<'_>) -> Analysis {
     if let Some(tag) = description.tags.label() {
         return Analysis::named(&tag);
@@ -299,8 +271,10 @@ fn is_control(statement: &Statement<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::observe::TypeName;
     use crate::postgres::book::Act;
     use crate::postgres::parameters::Parameters;
+    use crate::sql_type::{request_type, request_type_named, type_name};
 
     fn read(sql: &str) -> Analysis {
         analyze(sql.as_bytes(), Parameters::default().reading())
@@ -325,12 +299,17 @@ mod tests {
         );
     }
 
+    fn name(sql: &str, explicit: bool) -> TypeName {
+        let Analysis { type_hash, label, .. } = read(sql);
+        type_name("shop", (type_hash, &label), explicit)
+    }
+
     #[test]
     fn a_type_belongs_to_its_database_and_kind_of_transaction() {
         let hash = read("SELECT 1").type_hash;
         assert_ne!(request_type("shop", hash, false), request_type("blog", hash, false));
         assert_ne!(request_type("shop", hash, false), request_type("shop", hash, true));
-        assert_eq!(&*type_name("shop", &read("SELECT 1"), true).label, "shop: BEGIN; select ?");
+        assert_eq!(&*name("SELECT 1", true).label, "shop: BEGIN; select ?");
     }
 
     #[test]
@@ -345,12 +324,12 @@ mod tests {
             "SELECT 'secret",
         ];
         for (text, explicit) in texts.iter().flat_map(|text| [(text, false), (text, true)]) {
-            let name = type_name("shop", &read(text), explicit);
+            let name = name(text, explicit);
             assert_eq!(request_type_named(&name.label), Some(name.key), "{}", name.label);
         }
         assert_eq!(request_type_named("select ?"), None);
         let long = format!("SELECT {}", "a, ".repeat(300));
-        let name = type_name("shop", &read(&long), false);
+        let name = name(&long, false);
         assert_ne!(request_type_named(&name.label), Some(name.key), "cut, it doesn't");
     }
 

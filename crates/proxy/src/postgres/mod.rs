@@ -30,7 +30,6 @@ use crate::upstream::resolver::Lookup;
 pub use crate::upstream::pool::PoolSnapshot;
 use auth::Authentication;
 pub use ceiling::{CeilingView, FOUND_CONNECTIONS_MAX, Finding};
-pub use classify::request_type_named;
 pub use console::{ConfigRow, Console};
 pub use crowds::Shares;
 use endpoint::Endpoint;

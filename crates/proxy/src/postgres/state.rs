@@ -23,6 +23,7 @@ use super::settings::{ServerState, SessionSettings};
 use crate::gate::Pinned;
 use crate::observe::TypeName;
 use crate::permit::Permit;
+use crate::sql_type;
 
 /// The state of one client's session.
 pub(crate) struct State {
@@ -253,12 +254,12 @@ impl State {
 
     /// The request type of a text, within an explicit transaction or not.
     pub(crate) fn request_type(&self, analysis: &Analysis, explicit: bool) -> RequestType {
-        classify::request_type(&self.database, analysis.type_hash, explicit)
+        sql_type::request_type(&self.database, analysis.type_hash, explicit)
     }
 
     /// Its name.
     pub(crate) fn type_name(&self, analysis: &Analysis, explicit: bool) -> TypeName {
-        classify::type_name(&self.database, analysis, explicit)
+        sql_type::type_name(&self.database, (analysis.type_hash, &analysis.label), explicit)
     }
 }
 

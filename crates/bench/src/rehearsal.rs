@@ -37,6 +37,9 @@ const SESSIONS: u32 = 32;
 const STREAMS: [u32; 2] = [16, 8];
 /// Requests of h2load for each second of a part.
 const EACH_SECOND: f64 = 8_000.0;
+/// Transactions of each of pgbench's clients for each second of a part. A time would count from before the
+/// clients connect, and a slow machine might do nothing in it.
+const EACH_SESSIONS_SECOND: f64 = 250.0;
 /// How long clients ask before anything is counted.
 const WARM_UP: Duration = Duration::from_millis(100);
 
@@ -105,7 +108,8 @@ impl Parts<'_> {
     ) -> Result<(), Error> {
         let name = format!("{name}, {}", self.where_);
         self.display.now(&name);
-        self.report.parts.push((name, part.await?));
+        let rate = part.await.map_err(|error| Error::Experiment(format!("{name}: {error}")))?;
+        self.report.parts.push((name, rate));
         Ok(())
     }
 
@@ -145,7 +149,7 @@ async fn over_http(parts: &mut Parts<'_>, cpu: Option<usize>) -> Result<(), Erro
         let keys = keys.each_ref().map(|(key, value)| (key.as_str(), value.as_str()));
         let gates = [
             Gatekeeper::start_http(origin.port(), &[], cpu)?,
-            Gatekeeper::start_http(origin.port(), &[("connections", LET_IN), ("target", "\"10s\"")], cpu)?,
+            Gatekeeper::start_http(origin.port(), &[("connections", LET_IN), ("target", "\"1h\"")], cpu)?,
             Gatekeeper::start_http(
                 silent,
                 &[("connections", "1"), ("queue_max", "1"), ("queue_timeout", "\"1h\"")],
@@ -235,8 +239,8 @@ async fn over_postgres(parts: &mut Parts<'_>, cpu: Option<usize>) -> Result<(), 
     .await?;
     for (name, gate) in &gates {
         for protocol in Protocol::ALL {
-            let run =
-                Run { protocol, clients: SESSIONS, amount: Amount::Time(parts.options.window), rate: None };
+            let each = EACH_SESSIONS_SECOND * parts.options.window.as_secs_f64();
+            let run = Run { protocol, clients: SESSIONS, amount: Amount::Each(each as u32), rate: None };
             let (server, port) = (std::sync::Arc::clone(&server), gate.port());
             let load = blocking(move || pgbench::run(&server, port, &run).map(|outcome| outcome.tps));
             parts.part(&format!("{name}, {}", protocol.name()), load).await?;

@@ -1,15 +1,16 @@
 //! The real drain rate: completions per second while there was something to complete.
 //!
 //! ```text
-//! rate = (completions + 1) / (busy time + time since the last completion)
+//! rate = (completions + under way) / (busy time + time since the last completion)
 //! ```
 //!
 //! Both sums forget: each completion takes Δ/(τ + Δ) of them off, Δ being the time that it took and τ the
 //! longer of [`MEMORY`] and what [`COMPLETIONS`] of them take (or what a controller asks for), so that the
-//! rate is within about 1/√64 = 12 % however slow the service is. The 1 in front stands for the completion
-//! under way: before the first one the rate is bounded by the time that nothing has completed for, and when
-//! the service stalls it falls while it lasts. A single gap counts for at most [`GAP_MAX`] mean ones, so
-//! that a stall is forgotten within seconds of its end.
+//! rate is within about 1/√64 = 12 % however slow the service is. One completion is under way: when the
+//! service stalls the rate falls while it lasts. Of the first [`SETTLED`] completions all that haven't come
+//! count as under way: a service that works on many at once completes none for a while, and then many. A
+//! single gap counts for at most [`GAP_MAX`] mean ones, so that a stall is forgotten within seconds of its
+//! end.
 //!
 //! When it fails: measured while fewer requests are present than the service could do at once, it is what
 //! they ask for rather than what the service could do: a lower bound, which rises as soon as more are let
@@ -24,7 +25,8 @@ const MEMORY: f64 = 1.0;
 const COMPLETIONS: f64 = 64.0;
 /// A gap counts for at most this many mean gaps. The longest request of the TPC-W mix is 32 means.
 const GAP_MAX: f64 = 100.0;
-/// The rate is used to refuse requests only after this many completions.
+/// Of so many completions the first ones count as under way until they come. A deadline is judged only after
+/// them.
 const SETTLED: u64 = 32;
 /// The shortest time after which a refused client may try again.
 const RETRY_MIN: Duration = Duration::from_secs(1);
@@ -98,7 +100,8 @@ impl Drain {
     /// Completions per second, infinite while nothing was observed at all.
     pub(crate) fn rate(&self, now: Instant) -> f64 {
         let since = self.since.map_or(0.0, |since| now.since(since).as_secs_f64());
-        (self.completions + 1.0) / (self.busy + since)
+        let under_way = SETTLED.saturating_sub(self.seen).max(1);
+        (self.completions + under_way as f64) / (self.busy + since)
     }
 
     /// When so many will have been drained, as far as it is good to say so.
@@ -144,12 +147,17 @@ mod tests {
     }
 
     #[test]
-    fn before_the_first_completion_the_rate_falls_as_time_passes() {
+    fn before_the_first_completions_all_that_settle_the_rate_are_under_way() {
         let mut drain = Drain::new(at(0));
         assert!(drain.rate(at(0)).is_infinite() && drain.retry_after(at(0), 1_000) == RETRY_MIN);
         drain.pass(at(0), 1);
         drain.pass(at(100), 1);
-        assert!((drain.rate(at(100)) - 10.0).abs() < 1e-9);
+        assert!((drain.rate(at(100)) - 320.0).abs() < 1e-9);
+        for ended in 1..=40 {
+            drain.complete(at(100 + 10 * ended));
+        }
+        // From then on it is known: 40 in 500 ms, of which the first 100 are forgotten by and by.
+        assert!((80.0..100.0).contains(&drain.rate(at(500))), "{}", drain.rate(at(500)));
     }
 
     #[test]

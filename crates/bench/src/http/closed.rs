@@ -80,7 +80,8 @@ async fn ask(run: &ClosedRun, number: usize, shared: &Shared) -> Result<(), Stri
     for request in run.requests.iter().cycle().skip(first) {
         let head = connection.exchange(request).await.map_err(|error| error.to_string())?;
         if head.status != run.status || !head.is_kept {
-            return Err(format!("status {}, kept: {}", head.status, head.is_kept));
+            let reason = head.refusal.as_deref().unwrap_or("none");
+            return Err(format!("status {}, kept: {}, reason: {reason}", head.status, head.is_kept));
         }
         shared.answered.set(shared.answered.get() + 1);
     }

@@ -19,14 +19,14 @@ pub(crate) struct Connection {
 }
 
 /// What the head of a response said.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     /// The status.
     pub(crate) status: u16,
     /// Whether the connection can be used again.
     pub(crate) is_kept: bool,
-    /// Whether the gate says that the answer is its own.
-    pub(crate) is_refusal: bool,
+    /// Why the gate answered by itself, if the answer is its own.
+    pub(crate) refusal: Option<String>,
     length: u64,
 }
 
@@ -79,7 +79,7 @@ impl Head {
         let mut lines = text.split("\r\n");
         let status = lines.next().and_then(|line| line.split(' ').nth(1)?.parse().ok());
         let status = status.ok_or_else(|| io::Error::other("a response without a status"))?;
-        let mut head = Self { status, is_kept: true, is_refusal: false, length: u64::MAX };
+        let mut head = Self { status, is_kept: true, refusal: None, length: u64::MAX };
         for line in lines {
             let Some((name, value)) = line.split_once(':') else { continue };
             let value = value.trim();
@@ -88,7 +88,7 @@ impl Head {
             } else if name.eq_ignore_ascii_case("connection") && value.eq_ignore_ascii_case("close") {
                 head.is_kept = false;
             } else if name.eq_ignore_ascii_case("x-gatekeeper") {
-                head.is_refusal = value != "upstream";
+                head.refusal = (value != "upstream").then(|| value.to_owned());
             }
         }
         if head.length == u64::MAX {
@@ -106,10 +106,10 @@ mod tests {
     fn a_head_says_how_long_the_body_is_and_whose_answer_it_is() {
         let head =
             Head::parse(b"HTTP/1.1 503 Busy\r\nX-Gatekeeper: target\r\ncontent-length: 12\r\n\r\n").unwrap();
-        assert_eq!(head, Head { status: 503, is_kept: true, is_refusal: true, length: 12 });
+        assert_eq!(head, Head { status: 503, is_kept: true, refusal: Some("target".to_owned()), length: 12 });
         let closing =
             Head::parse(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n").unwrap();
-        assert!(!closing.is_kept && !closing.is_refusal);
+        assert!(!closing.is_kept && closing.refusal.is_none());
         assert!(Head::parse(b"HTTP/1.1 200 OK\r\n\r\n").is_err());
     }
 }

@@ -42,7 +42,7 @@ const PLACE: &[Field] = &[
         takes: "`\"host:port\"`, a socket directory or `\"unix:/path\"`",
         default: Each("\"127.0.0.1:6432\"", "\"127.0.0.1:6033\"", "\"127.0.0.1:8081\""),
         doc: "Where clients connect. With PostgreSQL the socket in a directory is `.s.PGSQL.6432`, so that `psql -h DIRECTORY -p 6432` finds it.",
-        reason: "Loopback, because who reaches the gate reaches the service. The ports that poolers use; one beside that of many application servers.",
+        reason: "Loopback, because every client that reaches the gate reaches the service. 6432 and 6033 are the ports of poolers; 8081 is beside that of many application servers.",
         reloadable: false,
     },
     Field {
@@ -60,7 +60,7 @@ const PLACE: &[Field] = &[
         takes: "1 to 10000; for PostgreSQL also `\"auto\"`",
         default: Each("20", "20", "200"),
         doc: "For PostgreSQL the budget of server connections of the whole gate, over all users and databases. `\"auto\"` asks the server: of the connections that it allows and others don't hold, a quarter and at least 3 stay free, and the gate has the rest (1,000 at most); it follows as others come and go, and keeps the limits of roles and databases ([how](../guide/operations.md#how-many-connections)). For MySQL a fixed number. For HTTP the most requests that the service has at once, over all endpoints. A client that waits holds none. With PostgreSQL a user of a database with more clients than connections gets one connection beside the budget, at most four in all: texts are prepared on it.",
-        reason: "A few per core keeps a server busy; each more costs it memory and, under contention, throughput. Must stay below the server's `max_connections` (100 by default) less what others use. Where statements alike take times that vary by more than twice their mean (for other reasons than locks) a busy server wants 60: with 20 they wait for longer than without a gate. With HTTP set it to what your application serves at once (processes times threads): then who waits waits in the gate, in a good order. The default is what servers with threads have, and no limit to those without.",
+        reason: "A few per core keeps a server busy; each more costs it memory and, under contention, throughput. Must stay below the server's `max_connections` (100 by default) less what others use. Where statements alike take times that vary by more than twice their mean (for other reasons than locks) a busy server wants 60: with 20 they wait for longer than without a gate. With HTTP set it to what your application serves at once (processes times threads): then requests wait in the gate, in a good order. The default is what servers with threads have, and no limit to those without.",
         reloadable: true,
     },
 ];
@@ -81,7 +81,7 @@ const CONNECTIONS: &[Field] = &[
         form: Form::Any,
         takes: "1 to 1000000",
         default: Value("10000"),
-        doc: "The most clients connected at once; one more is told so and closed. Each takes a file descriptor.",
+        doc: "The most clients connected at once. One more is refused. Each takes a file descriptor.",
         reason: "Connections to the gate are cheap, so this only bounds memory.",
         reloadable: true,
     },
@@ -117,7 +117,7 @@ const CONNECTIONS: &[Field] = &[
         form: Form::Any,
         takes: "`\"disable\"`, `\"prefer\"` (or `\"allow\"`), `\"require\"`, `\"verify-ca\"` or `\"verify-full\"`",
         default: Derived("with a `tls_cert` `\"prefer\"`, or `\"require\"` for HTTP; `\"disable\"` without"),
-        doc: "TLS with clients that come by TCP (for HTTP `\"disable\"`, `\"require\"` or `\"verify-ca\"`, and HTTP/2 for who asks for it by name): none, for who asks for it, for all, for all with a certificate that `tls_client_ca` has signed, or with one whose common name is also the user's name. Cancel requests are taken in the clear in any mode, as older clients send no others.",
+        doc: "TLS with clients that come by TCP (for HTTP `\"disable\"`, `\"require\"` or `\"verify-ca\"`, and HTTP/2 for clients that ask for it by name). In this order: for no client, for clients that ask, for all, for all with a certificate that `tls_client_ca` has signed, for all with one whose common name is also the user's name. Cancel requests are taken in the clear in any mode, because older clients send no others.",
         reason: "A certificate is given to be used, and the clients choose; demand it where the network isn't trusted.",
         reloadable: true,
     },
@@ -136,7 +136,7 @@ const CONNECTIONS: &[Field] = &[
         takes: "a path; for HTTP also a list, as long as that of `tls_cert`",
         default: Derived("none"),
         doc: "The private key of `tls_cert`: a PEM file without a passphrase, which only its owner can read (0600, or 0640 if root owns it). Read again on reload.",
-        reason: "Who reads it can be the gate.",
+        reason: "A thief of the key can pose as the gate.",
         reloadable: true,
     },
     Field {
@@ -144,8 +144,8 @@ const CONNECTIONS: &[Field] = &[
         form: Form::Text,
         takes: "a path",
         default: Derived("none: clients are asked for no certificate"),
-        doc: "Who signs clients' certificates (PEM). A client that shows one is refused unless it is signed by these, whatever the mode; `verify-ca` and `verify-full` refuse clients that show none. Read again on reload.",
-        reason: "Certificates for clients are for those who issue them.",
+        doc: "The authorities that sign clients' certificates (PEM). A client that shows one is refused unless it is signed by these, whatever the mode; `verify-ca` and `verify-full` refuse clients that show none. Read again on reload.",
+        reason: "Few installations issue certificates to clients.",
         reloadable: true,
     },
     Field {
@@ -155,8 +155,8 @@ const CONNECTIONS: &[Field] = &[
         default: Derived(
             "`\"verify-full\"` with an `upstream_tls_ca`; else `\"disable\"` for a server on this machine and for HTTP, and `\"prefer\"` for any other; an `https://` upstream must be told one of both keys",
         ),
-        doc: "TLS with the server (for HTTP `\"disable\"`, `\"require\"`, `\"verify-ca\"` or `\"verify-full\"`), with the meaning of libpq's `sslmode`: only `verify-full` keeps out who can change packets on the way, and `require` only who listens. A login by SCRAM is not relayed from a client with TLS to a server with TLS, unless the client has `channel_binding=disable` or the gate has the server's certificate.",
-        reason: "libpq's own default, save where the bytes don't leave the machine.",
+        doc: "TLS with the server (for HTTP `\"disable\"`, `\"require\"`, `\"verify-ca\"` or `\"verify-full\"`), with the meaning of libpq's `sslmode`: only `verify-full` keeps out an attacker who can change packets on the way; `require` keeps out only one who listens. A login by SCRAM is not relayed from a client with TLS to a server with TLS, unless the client has `channel_binding=disable` or the gate has the server's certificate.",
+        reason: "libpq's own default, except where the bytes don't leave the machine.",
         reloadable: true,
     },
     Field {
@@ -164,7 +164,7 @@ const CONNECTIONS: &[Field] = &[
         form: Form::Text,
         takes: "a path",
         default: Derived("none"),
-        doc: "Who signs the server's certificate (PEM); a certificate in this file is trusted itself, too. With `\"require\"` it makes that `\"verify-ca\"`, as in libpq. Read again on reload.",
+        doc: "The authorities that sign the server's certificate (PEM). A certificate in this file is trusted itself, too. With `\"require\"` it makes that `\"verify-ca\"`, as in libpq. Read again on reload.",
         reason: "The authorities that browsers trust sign few services behind a gate. Where they do: `/etc/ssl/certs/ca-certificates.crt` (Debian's path).",
         reloadable: true,
     },
@@ -210,7 +210,7 @@ const CONNECTIONS: &[Field] = &[
         takes: "an absolute path, or `\"none\"`",
         default: Value("\"none\""),
         doc: "Where each request is written down, for `gatekeeper replay`: when it came, of which type, how long it waited and ran. It holds shapes of statements and paths, never a literal. A file that is there at the start goes to `FILE.1`.",
-        reason: "Some 35 bytes a request are for those who want to look at them.",
+        reason: "A trace takes some 35 bytes a request. Write one when you want to look at it.",
         reloadable: false,
     },
     Field {
@@ -228,7 +228,7 @@ const CONNECTIONS: &[Field] = &[
         takes: "`\"stop\"` or `\"rotate\"`",
         default: Value("\"stop\""),
         doc: "What happens when the `trace_file` is as long as it may be: nothing more is written, or it goes to `FILE.1`, in place of the one before it, and another one begins.",
-        reason: "Who records for an experiment wants its beginning. Rotate to have the latest at hand, at twice the length.",
+        reason: "An experiment needs its beginning. Rotate to have the latest requests at hand, at twice the length.",
         reloadable: false,
     },
     Field {
@@ -237,7 +237,7 @@ const CONNECTIONS: &[Field] = &[
         takes: "1 to 10000",
         default: Value("1000"),
         doc: "The most request types known at once; the least recently used one is counted as `other`. Each takes about 10 KB.",
-        reason: "Applications have some hundred statements or routes; beyond that somebody generates them.",
+        reason: "Applications have some hundred statements or routes; more are usually generated.",
         reloadable: false,
     },
     Field {
@@ -246,7 +246,7 @@ const CONNECTIONS: &[Field] = &[
         takes: "a duration from 0 up to 24 h",
         default: Value("\"1s\""),
         doc: "A transaction that is idle for longer gives its work back (not its connection) until its next statement; a request over HTTP, while its client takes nothing of the response.",
-        reason: "Application code between two statements takes milliseconds; after a second somebody is thinking.",
+        reason: "Application code between two statements takes milliseconds. After a second a person is thinking.",
         reloadable: true,
     },
 ];

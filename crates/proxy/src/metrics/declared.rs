@@ -181,7 +181,7 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         in_seconds: Seconds::Yes,
         kind: Kind::Gauge,
         labels: &[],
-        help: "In how long the queue will have drained, from a second to a minute: what somebody who is refused is told",
+        help: "In how long the queue will have drained, from a second to a minute; a refusal advises it",
         read: |gate, out| out.gauge(&[], gate.snapshot.retry_after.as_secs_f64()),
     },
     Metric {
@@ -253,7 +253,7 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         in_seconds: Seconds::No,
         kind: Kind::Gauge,
         labels: &[],
-        help: "Requests in flight whose clients have left: the server may be busy with what nobody waits for",
+        help: "Requests in flight whose clients have left: the server may work for them in vain",
         read: |gate, out| out.gauge(&[], gate.snapshot.left as f64),
     },
     Metric {
@@ -320,7 +320,7 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         in_seconds: Seconds::No,
         kind: Kind::Gauge,
         labels: &[],
-        help: "With connections = \"auto\": the connections that the server allows all who are no superusers",
+        help: "With connections = \"auto\": the connections that the server allows to ordinary users",
         read: |gate, out| out.number(gate.ceiling.as_ref().and_then(|it| it.allowed)),
     },
     Metric {
@@ -383,7 +383,7 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         in_seconds: Seconds::No,
         kind: Kind::Gauge,
         labels: &[],
-        help: "Clients over whose connection shorts and longs come in turn, as over those of an application's pool (PostgreSQL)",
+        help: "Clients whose connections carry short and long requests, as those of an application's pool do (PostgreSQL)",
         read: |gate, out| out.gauge(&[], f64::from(gate.snapshot.mixing)),
     },
     Metric {

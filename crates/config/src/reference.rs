@@ -92,7 +92,7 @@ pub fn scenario_reference() -> String {
     section(&mut page, "`[sweep]`", sweep, SWEEP, nothing);
     section(&mut page, "`[[type]]`", "A request type.", TYPE, nothing);
     section(&mut page, "`[[source]]`", "Clients that send alike; there may be several.", SOURCE, nothing);
-    let application = "What stands between the clients and the gate: an application that takes the locks of a request (`reads` and `writes` of its type) in the order of the tables' names, and then a connection, and gives all back when the request has ended. At each lock whoever came first goes first, readers too. Without this table clients come straight to the gate.";
+    let application = "What stands between the clients and the gate: an application that takes the locks of a request (`reads` and `writes` of its type) in the order of the tables' names, and then a connection, and gives all back when the request has ended. At each lock the request that came first goes first, readers too. Without this table clients come straight to the gate.";
     section(&mut page, "`[application]`", application, APPLICATION, nothing);
     section(&mut page, "`[upstream]`", "The protected service.", UPSTREAM, nothing);
     let goal = "What every gate has to reach, except the gate that is named `fixed`. Only `make catalogue` judges it.";

@@ -201,7 +201,7 @@ const CONNECTIONS: &[Field] = &[
         takes: "an absolute path, or `\"none\"`",
         default: Value("\"none\""),
         doc: "Where what was learned of request types is kept across restarts: written every minute and at the end, read at the start. It holds shapes of statements and paths, never a literal. A file that can't be used is put aside with a warning.",
-        reason: "Where a service may write is the operator's to say (with systemd: `StateDirectory=gatekeeper` and a file in `/var/lib/gatekeeper`). Without it a restarted gate learns anew, one request of each type at a time.",
+        reason: "The operator decides where a service may write (with systemd: `StateDirectory=gatekeeper` and a file in `/var/lib/gatekeeper`). Without it a restarted gate learns anew, one request of each type at a time.",
         reloadable: false,
     },
     Field {

@@ -137,7 +137,7 @@ pub const HTTP: &[Field] = &[
         takes: "1 to 1099511627776 bytes, or `\"none\"`",
         default: Value("\"none\""),
         doc: "The largest body of a request. A larger one is answered 413, at once if its length is known. Otherwise it is cut off there.",
-        reason: "Bodies pass through in bounded memory; what is too large is the application's to say.",
+        reason: "Bodies pass through in bounded memory; the application decides what is too large.",
         reloadable: true,
     },
     Field {
@@ -173,7 +173,7 @@ pub const HTTP: &[Field] = &[
         takes: "a path, or `\"none\"`",
         default: Value("\"none\""),
         doc: "A file with HTML, at most 1 MB, for refused clients (5xx) that accept HTML. Others get problem details (RFC 9457). Read again on reload.",
-        reason: "What people should see is the site's to say.",
+        reason: "The site decides what people see.",
         reloadable: true,
     },
     Field {

@@ -234,7 +234,7 @@ pub const SOURCE: &[Field] = &[
         "a name",
         Value("\"default\""),
         "The service class of its requests. A gate that has no `[[gate.class]]` of this name takes them for its default class.",
-        "Who asks for classes says so. In a scenario a class of a gate needs no rules.",
+        "A source names its class. In a scenario a class of a gate needs no rules.",
     ),
     field(
         "arrivals",
@@ -491,7 +491,7 @@ pub const UPSTREAM: &[Field] = &[
         "conflicts",
         "points: `[[2, 0.3], [5, 0.6]]`",
         Value("[]"),
-        "Which part of the requests is given up at its end for others, with so many in flight (deadlocks, serialization failures); straight lines between the points. Who is given up hears of it as late as of an answer, and tries again at once.",
+        "Which part of the requests is given up at its end for others, with so many in flight (deadlocks, serialization failures); straight lines between the points. A client learns of that as late as of an answer, and tries again at once.",
         "None is given up.",
     ),
 ];

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, dead_code)]
 
 mod differential;
+mod faults;
 mod garbage;
 mod pitfalls;
 #[path = "../../../wire/tests/mariadb/session.rs"]
@@ -15,6 +16,7 @@ mod support;
 
 use std::process::Command as Process;
 
+use pitfalls::{one, prepare};
 use session::{Secret, Session};
 use stage::{Stage, capabilities};
 use wire::mysql::capabilities::{Capabilities, Status};
@@ -23,11 +25,6 @@ use wire::mysql::command::Command;
 use wire::mysql::execute::{Execute, Parameters, push_parameters};
 use wire::mysql::response::Part;
 use wire::mysql::scramble::native;
-
-/// A gate whose sessions share one connection.
-fn one() -> Stage {
-    Stage::start(&["connections = 1"], "")
-}
 
 #[test]
 fn sessions_that_share_a_connection_keep_their_variables_and_databases() {
@@ -133,11 +130,6 @@ fn what_the_last_statement_left_is_told_only_where_it_is_still_there() {
 fn prepared_statements_follow_their_session() {
     let stage = one();
     let (mut first, mut second) = (stage.client(), stage.client());
-    let prepare = |session: &mut Session, sql: &str| {
-        let answer = session.command(&Command::Prepare { sql: sql.as_bytes() });
-        let Part::Prepared(prepared) = answer.messages[0].0 else { panic!("{answer:?}") };
-        prepared.statement
-    };
     let own = prepare(&mut first, "SELECT ? + 1");
     let other = prepare(&mut second, "SELECT ? * 2");
     let run = |session: &mut Session, statement: u32, types: Option<&[u8]>| {

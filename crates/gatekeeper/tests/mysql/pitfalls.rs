@@ -10,7 +10,7 @@ use crate::session::{Answer, Secret, Session};
 use crate::stage::{Stage, capabilities};
 
 /// A gate whose sessions share one connection.
-fn one() -> Stage {
+pub(crate) fn one() -> Stage {
     Stage::start(&["connections = 1"], "")
 }
 

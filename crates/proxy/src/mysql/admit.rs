@@ -1,6 +1,7 @@
 //! One request: the gate's leave, a connection in the session's state, the command, and what follows its
 //! answer.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use admission::{ClassId, Connection, Entry, Outcome, PoolId, Request};
@@ -10,7 +11,8 @@ use wire::mysql::codec::Sequence;
 use wire::mysql::command::{self, Command};
 
 use super::channel::{Lost, OUTPUT_MAX};
-use super::classify::{Analysis, Pin, analyze, dialect};
+use super::classify::{Analysis, Close, Pin};
+use super::kill::{Taker, Watch};
 use super::pins::Kept;
 use super::reject::Refusal;
 use super::relay::{Answer, Broken, relay};
@@ -52,15 +54,26 @@ impl Session {
             failed.write(&mut self.client.output, due);
             return Ok(Flow::Continue);
         }
-        if let Err(refusal) = self.keep(analysis.pin.or(self.keeps)) {
+        if let Err(refusal) = self.keep(analysis.pin) {
             return Ok(self.decline(&refusal, due).await);
         }
+        // A statement that doesn't need to keep the connection runs, though none may be kept.
+        let _ = self.keep(self.keeps);
         let begun = Instant::now();
         let answer = self.send(analysis, what).await;
         let of_client = answer.as_ref().ok().and_then(|sent| sent.as_ref().ok()).map(|it| it.client_time);
         self.busy += begun.elapsed().saturating_sub(of_client.unwrap_or_default());
         match answer {
-            Ok(Ok(answer)) => self.conclude(analysis, &answer).await,
+            Ok(Ok(answer)) => {
+                if analysis.close == Close::Releases && answer.error.is_none() {
+                    if let Some(permit) = self.permit.take() {
+                        permit.complete(Outcome::Success, self.busy);
+                    }
+                    return Ok(self.abandon());
+                }
+                let flow = self.conclude(analysis, &answer).await?;
+                Ok(if answer.client == Taker::Left { Flow::Close } else { flow })
+            }
             Ok(Err(refusal)) => Ok(self.decline(&refusal, due).await),
             Err(broken) => {
                 if let Broken::Before(lost) = &broken {
@@ -80,7 +93,7 @@ impl Session {
         self.busy = Duration::ZERO;
         let database = String::from_utf8_lossy(&self.carried.database);
         let explicit = self.begin.is_some();
-        let driver = std::sync::Arc::clone(&self.shared.driver);
+        let driver = Arc::clone(&self.shared.driver);
         let request = Request {
             request_type: request_type(&database, analysis.type_hash, explicit),
             class: ClassId::DEFAULT,
@@ -118,7 +131,8 @@ impl Session {
 
     /// Waits for the session's turn, and watches the client, who may leave.
     async fn wait<T>(&mut self, turn: impl Future<Output = T>) -> Result<T, Interrupted> {
-        if self.client.flush().await.is_err() {
+        let limit = self.shared.settings().message_timeout;
+        if self.client.flush_within(limit).await.is_err() {
             return Err(Interrupted::Left);
         }
         tokio::pin!(turn);
@@ -173,11 +187,9 @@ impl Session {
                     }
                     return Ok(server);
                 }
-                Err(Failed::Refused(refusal)) => {
-                    self.shared.give_back(server);
-                    return Err(Failed::Refused(refusal));
-                }
-                Err(failed) => last = failed,
+                Err(Failed::Lost(lost)) => last = Failed::Lost(lost),
+                // The connection is closed: in whose state it is, nobody knows.
+                Err(refused) => return Err(refused),
             }
         }
         Err(last)
@@ -229,7 +241,7 @@ impl Session {
                 };
             }
             What::Message(payload, _) => put_message(server, payload),
-            What::Prepare(sql) => {
+            What::Prepare(sql, _) => {
                 let Some(next) = self.statements.next(sql) else {
                     return Ok(Err(Refusal::too_many_statements()));
                 };
@@ -270,14 +282,22 @@ impl Session {
         server.channel.flush().await.map_err(Broken::Before)?;
         let form = (expected(what), next);
         let own = (self.capabilities, statement);
-        let answer = relay((server, &mut self.client), form, own, &mut self.carried).await?;
-        if let (What::Prepare(sql), Some(prepared)) = (what, &answer.prepared) {
-            server.statements.insert(statement, prepared.statement);
-            let analysis = analyze(sql, dialect(self.status));
-            self.statements.add(statement, (sql, analysis, self.carried.surroundings()), prepared);
-        }
-        if let What::Statement(id, Command::Execute(_)) = what {
-            self.statements.forget_long(id);
+        let watch = Watch {
+            shared: &self.shared,
+            of_user: (&self.key, &self.credential),
+            entry: &self.place.entry,
+            ending: &mut self.ending,
+            limit: self.shared.settings().message_timeout,
+            close: analysis.close,
+        };
+        let parties = (server, &mut self.client);
+        let answer = relay(parties, form, own, (&mut self.carried, &analysis.once), watch).await?;
+        if let (What::Prepare(sql, analysis), Some(prepared)) = (what, &answer.prepared) {
+            if let Some(server) = &mut self.server {
+                server.statements.insert(statement, prepared.statement);
+            }
+            let text = (sql, Arc::clone(analysis), self.carried.surroundings());
+            self.statements.add(statement, text, prepared);
         }
         self.asks_insert_id |= answer.has_insert_id || analysis.names_insert_id;
         Ok(Ok(answer))
@@ -320,7 +340,8 @@ impl Session {
         let lasts = was_read_only && !analysis.ends && !self.status.contains(Status::IN_TRANSACTION);
         let pin = told.or(lasts.then_some(Pin::Other));
         if pin.is_some() && self.keep(pin).is_err() {
-            self.client.flush().await?;
+            let limit = self.shared.settings().message_timeout;
+            self.client.flush_within(limit).await?;
             return Ok(self.abandon());
         }
         if self.status.contains(Status::IN_TRANSACTION) {

@@ -1,9 +1,11 @@
 //! One side's bytes: what has arrived and isn't looked at yet, and what is to be sent.
 
 use std::io;
+use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use tokio::io::AsyncReadExt;
+use tokio::time::timeout;
 use wire::mysql::codec::{self, Sequence};
 use wire::mysql::{Fault, ProtocolError};
 
@@ -27,6 +29,8 @@ pub(super) enum Lost {
     Protocol(#[from] ProtocolError),
     #[error("it took too long")]
     Late,
+    #[error("the connection could not be brought back to the session's database and modes")]
+    Displaced,
 }
 
 /// A connection and its buffers.
@@ -86,6 +90,11 @@ impl Channel {
             }
             self.fill().await?;
         }
+    }
+
+    /// Sends all that waits to be sent, to a client that may be slow in taking it.
+    pub(super) async fn flush_within(&mut self, limit: Duration) -> Result<(), Lost> {
+        timeout(limit, self.flush()).await.unwrap_or(Err(Lost::Late))
     }
 
     /// Sends all that waits to be sent.

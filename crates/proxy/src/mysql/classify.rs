@@ -60,11 +60,34 @@ impl Pin {
     }
 }
 
-/// A KILL that names a session.
+/// A KILL that names one session or thread by its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kill {
     pub(super) id: u64,
     pub(super) connection: bool,
+    /// Only where that is safe (MariaDB).
+    pub(super) soft: bool,
+}
+
+/// Whether a text kills.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Killing {
+    #[default]
+    Nothing,
+    One(Kill),
+    /// A KILL is in the text, in a form that the gate can't translate.
+    Unreadable,
+}
+
+/// What a text does to a transaction and its connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Close {
+    #[default]
+    Nothing,
+    /// It commits the transaction.
+    Commits,
+    /// The server closes the connection behind the answer.
+    Releases,
 }
 
 /// What a text says.
@@ -85,7 +108,10 @@ pub(super) struct Analysis {
     pub(super) begins: bool,
     /// The text only ends a transaction, in the plainest form.
     pub(super) ends: bool,
-    pub(super) kill: Option<Kill>,
+    pub(super) close: Close,
+    pub(super) kills: Killing,
+    /// The variables that the text sets for one statement.
+    pub(super) once: Vec<Vec<u8>>,
 }
 
 impl Analysis {
@@ -117,9 +143,9 @@ pub(super) fn analyze(sql: &[u8], dialect: Dialect) -> Analysis {
     let mut analysis = Analysis { type_hash, label, ..Analysis::default() };
     let mut lexer = Lexer::new(sql, dialect);
     // The first words of the text, and how many tokens there are.
-    let (mut first, mut count): ([&[u8]; 3], usize) = Default::default();
+    let (mut first, mut count): ([&[u8]; 5], usize) = Default::default();
     let mut statement = Statement::default();
-    let mut is_list = false;
+    let (mut is_list, mut kills) = (false, false);
     while let Ok(Some(token)) = lexer.next_token() {
         let text = token.text(sql);
         match token.kind {
@@ -130,6 +156,7 @@ pub(super) fn analyze(sql: &[u8], dialect: Dialect) -> Analysis {
             }
             kind => {
                 is_list |= kind == TokenKind::Comma || count > 0 && statement.count == 0;
+                kills |= statement.is_kill(kind, text);
                 analysis.note(kind, text, &mut statement);
             }
         }
@@ -154,19 +181,32 @@ pub(super) fn analyze(sql: &[u8], dialect: Dialect) -> Analysis {
         2 => (is(0, "commit") || is(0, "rollback")) && is(1, "work"),
         _ => false,
     };
-    if is(0, "kill") {
-        analysis.kill = match count {
-            2 => id(first[1]).map(|id| Kill { id, connection: true }),
-            3 if is(1, "query") => id(first[2]).map(|id| Kill { id, connection: false }),
-            3 if is(1, "connection") => id(first[2]).map(|id| Kill { id, connection: true }),
-            _ => None,
-        };
+    // Statements that are only defined kill by the ids that the server tells them.
+    if kills && !is(0, "create") && !is(0, "alter") {
+        let words = first.get(..count).unwrap_or_default();
+        analysis.kills = kill(words).map_or(Killing::Unreadable, Killing::One);
     }
     analysis
 }
 
-fn id(text: &[u8]) -> Option<u64> {
-    std::str::from_utf8(text).ok()?.parse().ok()
+/// `KILL [HARD | SOFT] [CONNECTION | QUERY] id`.
+fn kill(words: &[&[u8]]) -> Option<Kill> {
+    let is = |word: &[u8], known: &str| word.eq_ignore_ascii_case(known.as_bytes());
+    let (first, mut rest) = words.split_first()?;
+    let (mut soft, mut connection) = (false, true);
+    if let [word, others @ ..] = rest {
+        if is(word, "soft") || is(word, "hard") {
+            (soft, rest) = (is(word, "soft"), others);
+        }
+    }
+    if let [word, others @ ..] = rest {
+        if is(word, "query") || is(word, "connection") {
+            (connection, rest) = (is(word, "connection"), others);
+        }
+    }
+    let [id] = rest else { return None };
+    let id = std::str::from_utf8(id).ok()?.parse().ok()?;
+    is(first, "kill").then_some(Kill { id, connection, soft })
 }
 
 /// What has been read of one statement of a text.
@@ -178,6 +218,8 @@ struct Statement<'a> {
     count: usize,
     /// The two last tokens, the last one first.
     before: [Option<(TokenKind, &'a [u8])>; 2],
+    /// The head of a `SET STATEMENT … FOR` has ended.
+    is_behind_for: bool,
 }
 
 impl<'a> Statement<'a> {
@@ -199,7 +241,31 @@ impl<'a> Statement<'a> {
             if scope.starts_with(b"@@"))
     }
 
+    /// Whether a token is the reserved word KILL. Behind a dot it is a name.
+    fn is_kill(&self, kind: TokenKind, text: &[u8]) -> bool {
+        let is_name = matches!(self.before[0], Some((TokenKind::Dot, _)));
+        kind == TokenKind::Word && text.eq_ignore_ascii_case(b"kill") && !is_name
+    }
+
+    /// Whether an operator assigns a `@@name` without a scope: MariaDB doesn't tell of that.
+    fn sets_unseen(&self, operator: &[u8]) -> bool {
+        let is_variable =
+            matches!(self.before[0], Some((TokenKind::Variable, name)) if name.starts_with(b"@@"));
+        is_variable && matches!(operator, b"=" | b":=") && self.begins_with(&["set"])
+    }
+
+    /// The variable that a `SET STATEMENT` sets, if an operator assigns it.
+    fn set_once(&self, operator: &[u8]) -> Option<Vec<u8>> {
+        let is_head = self.begins_with(&["set"]) && self.words[1].eq_ignore_ascii_case(b"statement");
+        let [Some((_, name)), Some((kind, before))] = self.before else { return None };
+        let is_first = kind == TokenKind::Comma || before.eq_ignore_ascii_case(b"statement");
+        let sets = matches!(operator, b"=" | b":=") && is_head && is_first && !self.is_behind_for;
+        sets.then(|| name.strip_prefix(b"`").and_then(|it| it.strip_suffix(b"`")).unwrap_or(name))
+            .map(<[u8]>::to_ascii_lowercase)
+    }
+
     fn push(&mut self, kind: TokenKind, text: &'a [u8]) {
+        self.is_behind_for |= kind == TokenKind::Word && text.eq_ignore_ascii_case(b"for");
         if let Some(word) = self.words.get_mut(self.count) {
             *word = text;
         }
@@ -245,7 +311,17 @@ impl Analysis {
             TokenKind::Operator if text == b"@" && !statement.names_users() => {
                 self.pin = Some(Pin::UserVariable);
             }
+            TokenKind::Operator => {
+                self.once.extend(statement.set_once(text));
+                if statement.sets_unseen(text) {
+                    self.pin = self.pin.or(Some(Pin::Variable));
+                }
+            }
             TokenKind::Word if statement.count == 0 => {
+                let is = |word: &str| text.eq_ignore_ascii_case(word.as_bytes());
+                if is("commit") || is("xa") {
+                    self.close = Close::Commits;
+                }
                 self.pin = pin_of(&STATEMENTS, text).or(self.pin);
                 self.names_insert_id |=
                     COMPOUND.iter().any(|word| text.eq_ignore_ascii_case(word.as_bytes()));
@@ -309,6 +385,10 @@ impl Analysis {
         } else if statement.begins_with(&["set"]) && is_second && (is("transaction") || is("role")) {
             self.pin = Some(Pin::Other);
         }
+        let is_not = matches!(statement.before[0], Some((_, word)) if word.eq_ignore_ascii_case(b"no"));
+        if is("release") && statement.begins_with(&["commit", "rollback"]) && !is_not {
+            self.close = Close::Releases;
+        }
         self.names_insert_id |=
             is("last_insert_id") || is("returning") && statement.begins_with(&["insert", "replace"]);
     }
@@ -355,6 +435,8 @@ mod tests {
             ("SELECT @@session.warning_count", Some(Pin::Results)),
             ("SET TRANSACTION READ ONLY", Some(Pin::Other)),
             ("SET @@tx_isolation = 'SERIALIZABLE'", Some(Pin::Other)),
+            ("SET @@time_zone = 'SYSTEM'", Some(Pin::Variable)),
+            ("SET time_zone = @@time_zone, @@session.sql_mode = ''", None),
             ("SET SESSION TRANSACTION READ ONLY", None),
             ("SELECT @@tx_isolation, @@session.tx_read_only", None),
             ("SET ROLE admin", Some(Pin::Other)),
@@ -390,8 +472,47 @@ mod tests {
 
     #[test]
     fn a_kill_names_its_session() {
-        assert_eq!(read("KILL QUERY 7").kill, Some(Kill { id: 7, connection: false }));
-        assert_eq!(read("kill 7").kill, Some(Kill { id: 7, connection: true }));
-        assert_eq!(read("KILL SOFT QUERY 7").kill, None);
+        for (sql, connection, soft) in [
+            ("KILL QUERY 7", false, false),
+            ("kill 7;", true, false),
+            ("/*!50000 KILL */ HARD CONNECTION 7", true, false),
+            ("KILL SOFT QUERY 7", false, true),
+        ] {
+            assert_eq!(read(sql).kills, Killing::One(Kill { id: 7, connection, soft }), "{sql}");
+        }
+        for sql in [
+            "KILL 3+4",
+            "KILL (7)",
+            "KILL ?",
+            "KILL",
+            "KILL QUERY ID 7",
+            "KILL USER ann",
+            "KILL 7; SELECT 1",
+            "SELECT 1; KILL 7",
+            "BEGIN NOT ATOMIC KILL 7; END",
+            "KILL HARD QUERY ID 7 + 1",
+        ] {
+            assert_eq!(read(sql).kills, Killing::Unreadable, "{sql}");
+        }
+        for sql in ["SELECT t.kill, 'kill', `kill` FROM t", "CREATE PROCEDURE p() KILL 7"] {
+            assert_eq!(read(sql).kills, Killing::Nothing, "{sql}");
+        }
+    }
+
+    #[test]
+    fn a_text_tells_what_it_sets_once_and_how_its_transaction_ends() {
+        let once =
+            read("SET STATEMENT Max_Statement_Time=1, `sql_mode` = CONCAT('a', 1) FOR UPDATE t SET a=1, b=2");
+        assert_eq!(once.once, [b"max_statement_time".to_vec(), b"sql_mode".to_vec()]);
+        assert!(read("SET time_zone = 'SYSTEM', sql_mode = ''").once.is_empty());
+        for (sql, close) in [
+            ("COMMIT RELEASE", Close::Releases),
+            ("ROLLBACK WORK AND NO CHAIN RELEASE", Close::Releases),
+            ("COMMIT NO RELEASE", Close::Commits),
+            ("RELEASE SAVEPOINT a", Close::Nothing),
+            ("SELECT 1; COMMIT", Close::Commits),
+        ] {
+            assert_eq!(read(sql).close, close, "{sql}");
+        }
     }
 }

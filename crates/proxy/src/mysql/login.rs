@@ -164,9 +164,10 @@ pub(super) async fn authenticate(
 ) -> Result<Proved, Lost> {
     let secret = users.get(user);
     if plugin == caching_sha2::NAME.as_bytes() {
-        if let Some(found) = secret.and_then(|secret| secret.check_sha2(scramble, proof)) {
-            let credential = found
-                .map(|credential| (credential, write_more(&mut client.output, next, &[caching_sha2::FAST])));
+        let credential = secret
+            .and_then(|secret| secret.check_sha2(scramble, proof))
+            .map(|credential| (credential, write_more(&mut client.output, next, &[caching_sha2::FAST])));
+        if credential.is_some() || !users.asks_again() {
             return Ok(Proved { credential, next });
         }
     }

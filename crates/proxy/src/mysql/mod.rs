@@ -34,6 +34,7 @@ use crate::upstream::resolver::Lookup;
 mod admit;
 mod channel;
 mod classify;
+mod kill;
 mod login;
 mod pins;
 mod pool;

@@ -13,6 +13,8 @@
 //! | the gate drains | 1053, 08S01 | the session ends |
 //! | a broken message | 1835, HY000 | the session ends |
 //! | an execution with broken parameters | 1835, HY000 | the session lives on |
+//! | an execution with more long data than may wait | 1105, HY000 | the session lives on |
+//! | a KILL that can't be translated | 1235, 42000 | the session lives on |
 
 use admission::Reason;
 use bytes::BytesMut;
@@ -109,6 +111,18 @@ impl Refusal {
             *b"HY000",
             format!("Unknown prepared statement handler ({statement}) given to gatekeeper"),
         )
+    }
+
+    /// What a server says whose `max_allowed_packet` is exceeded.
+    pub(super) fn long_data_is_too_long() -> Self {
+        let why = "gatekeeper: the long data of the session's statements is longer than 64 MiB";
+        Self::new(1105, *b"HY000", why)
+    }
+
+    pub(super) fn kill_is_unreadable() -> Self {
+        let why = "gatekeeper: of KILL it translates only KILL [HARD | SOFT] [CONNECTION | QUERY] with a \
+                   number, alone in its text";
+        Self::new(1235, *b"42000", why)
     }
 
     pub(super) fn too_many_statements() -> Self {

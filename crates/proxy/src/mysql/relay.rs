@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use wire::mysql::Fault;
 use wire::mysql::ProtocolError;
 use wire::mysql::answer::{OkPacket, Prepared, parse_ok, write_ok, write_prepared};
@@ -14,11 +14,15 @@ use wire::mysql::response::{Expect, Follower, PEEK, Part, Turn};
 
 use super::channel::{Channel, Lost, OUTPUT_MAX};
 use super::classify::Pin;
+use super::kill::{Taker, Watch};
 use super::server::{Carried, Server};
 use super::track;
 
 /// The longest OK packet, in bytes: it may hold the values of many variables.
 const OK_MAX: usize = 1 << 20;
+
+/// How long after a KILL the statement is killed again if it hasn't ended.
+const KILL_AGAIN: Duration = Duration::from_secs(1);
 
 /// What an answer told.
 #[derive(Default)]
@@ -39,6 +43,7 @@ pub(super) struct Answer {
     pub(super) prepared: Option<Prepared>,
     /// How long the client took to take it.
     pub(super) client_time: Duration,
+    pub(super) client: Taker,
 }
 
 /// Why an answer didn't come to its end.
@@ -50,27 +55,32 @@ pub(super) enum Broken {
 }
 
 /// Passes an answer on. A client that takes nothing any more doesn't keep the answer from being read to its
-/// end. `statement` is the id by which the client will know a statement that is prepared.
+/// end, but the statement is killed. `statement` is the id by which the client will know a statement that is
+/// prepared; `once` are the variables that were set for one statement.
 pub(super) async fn relay(
     (server, client): (&mut Server, &mut Channel),
     (expect, due): (Expect, Sequence),
     (capabilities, statement): (Capabilities, u32),
-    carried: &mut Carried,
+    (carried, once): (&mut Carried, &[Vec<u8>]),
+    mut watch: Watch<'_>,
 ) -> Result<Answer, Broken> {
     let mut follower = Follower::new(expect, server.capabilities, due);
     let mut answer = Answer::default();
-    let (mut has_begun, mut client_is_there) = (false, true);
+    let mut has_begun = false;
     let mut passing = 0_usize;
     loop {
         let pass = passing.min(server.channel.input.len());
         client.output.extend_from_slice(&server.channel.input.split_to(pass));
         passing -= pass;
-        if client.output.len() >= OUTPUT_MAX && client_is_there {
+        if client.output.len() >= OUTPUT_MAX && answer.client == Taker::There {
             let begun = Instant::now();
-            client_is_there = client.flush().await.is_ok();
+            answer.client = watch.flush(client).await;
             answer.client_time += begun.elapsed();
+            if answer.client == Taker::Left {
+                watch.kill().await;
+            }
         }
-        if !client_is_there {
+        if answer.client == Taker::Left {
             client.output.clear();
         }
         let broken = move |lost: Lost| if has_begun { Broken::Within } else { Broken::Before(lost) };
@@ -102,7 +112,7 @@ pub(super) async fn relay(
                     } else {
                         let own = server.capabilities;
                         let ok = parse_ok(&packet, own).map_err(|_| Broken::Within)?;
-                        answer.note(&ok, carried);
+                        answer.note(&ok, carried, once);
                         let header = packet.first().copied().unwrap_or_default();
                         let ok = OkPacket { changes: wire::mysql::track::Changes::default(), ..ok };
                         write_ok(&mut client.output, sequence, (header, capabilities), &ok);
@@ -112,16 +122,25 @@ pub(super) async fn relay(
                 }
             }
         }
-        server.channel.fill().await.map_err(broken)?;
+        tokio::select! {
+            biased;
+            filled = server.channel.fill() => filled.map_err(broken)?,
+            () = watch.left(client), if answer.client == Taker::There => {
+                answer.client = Taker::Left;
+                watch.kill().await;
+            }
+            // A KILL that comes before the statement has begun hits nothing.
+            () = sleep(KILL_AGAIN), if answer.client == Taker::Left => watch.kill().await,
+        }
     }
     Ok(answer)
 }
 
 impl Answer {
-    fn note(&mut self, ok: &OkPacket<'_>, carried: &mut Carried) {
+    fn note(&mut self, ok: &OkPacket<'_>, carried: &mut Carried, once: &[Vec<u8>]) {
         self.status = Some(ok.status);
         self.has_insert_id |= ok.last_insert_id > 0;
-        let told = track::apply(ok.changes, carried);
+        let told = track::apply(ok.changes, carried, once);
         self.changed |= told.changed;
         self.tracking |= told.tracking;
         self.collation |= told.collation;

@@ -24,6 +24,7 @@ use wire::mysql::scramble::{caching_sha2, ed25519, native};
 
 use super::Shared;
 use super::channel::{Channel, Lost, MESSAGE_MAX};
+use super::classify::Kill;
 use super::pool::Place;
 use super::reject::Refusal;
 use super::users::Credential;
@@ -252,7 +253,8 @@ impl Server {
         })
     }
 
-    /// Brings the connection to a session's state, and begins its transaction if that was put off.
+    /// Brings the connection to a session's state, and begins its transaction if that was put off. After a
+    /// failure nothing is known of the connection: it must be closed.
     pub(super) async fn restore(
         &mut self,
         carried: &Carried,
@@ -369,10 +371,16 @@ impl Server {
         (id, sql, then): (u32, &[u8], &Surroundings),
         now: &Surroundings,
     ) -> Result<u32, Failed> {
-        self.surround(now, then).await?;
-        let prepared = self.prepare(id, sql).await;
-        self.surround(then, now).await?;
-        prepared
+        let prepared = match self.surround(now, then).await {
+            Ok(()) => self.prepare(id, sql).await,
+            Err(failed) => Err(failed),
+        };
+        match self.surround(then, now).await {
+            Ok(()) => prepared,
+            // Nobody may go on in another database than the session's.
+            Err(Failed::Refused(_)) => Err(Lost::Displaced.into()),
+            Err(lost) => Err(lost),
+        }
     }
 
     /// Goes from one surrounding to another.
@@ -405,9 +413,10 @@ impl Server {
     }
 
     /// Kills a thread of the server, or its statement.
-    pub(super) async fn kill(&mut self, thread: u32, connection: bool) -> Result<(), Failed> {
-        let what = if connection { "CONNECTION" } else { "QUERY" };
-        let sql = format!("KILL {what} {thread}");
+    pub(super) async fn kill(&mut self, thread: u32, kill: Kill) -> Result<(), Failed> {
+        let how = if kill.soft { "SOFT " } else { "" };
+        let what = if kill.connection { "CONNECTION" } else { "QUERY" };
+        let sql = format!("KILL {how}{what} {thread}");
         self.run(&Command::Query(Query { attributes: &[], sql: sql.as_bytes() })).await
     }
 }

@@ -10,17 +10,18 @@ use tokio::time::{Instant, timeout, timeout_at};
 use wire::mysql::capabilities::{Capabilities, Status};
 use wire::mysql::codec::Sequence;
 use wire::mysql::command::{self, ChangeUser, Command};
+use wire::mysql::execute::Execute;
 use wire::mysql::response::Expect;
 use wire::mysql::{Fault, ProtocolError};
 
 use super::Shared;
 use super::channel::{Channel, Lost, MESSAGE_MAX, Message};
-use super::classify::{Analysis, Kill, Pin, analyze, dialect};
+use super::classify::{Analysis, Kill, Killing, Pin, analyze, dialect};
+use super::kill::kill_thread;
 use super::login::{LoggedIn, authenticate, write_own_ok};
 use super::pins::Kept;
-use super::pool::Place;
 use super::reject::Refusal;
-use super::server::{Carried, Failed, Key, Point, Server, Thread, shrink};
+use super::server::{Carried, Key, Point, Server, shrink};
 use super::sessions::{Activity, Registration};
 use super::statements::Statements;
 use super::users::Credential;
@@ -41,7 +42,7 @@ pub(super) enum What<'a> {
     /// A whole message, and what answers it.
     Message(&'a [u8], Expect),
     /// A statement is prepared.
-    Prepare(&'a [u8]),
+    Prepare(&'a [u8], &'a Arc<Analysis>),
     /// A statement that is prepared: its id, and the command.
     Statement(u32, Command<'a>),
     /// Only the session's state is brought to a connection.
@@ -128,10 +129,10 @@ impl Session {
 
     async fn serve(&mut self) -> Result<(), Lost> {
         loop {
-            self.client.flush().await?;
+            let limit = self.shared.settings().message_timeout;
+            self.client.flush_within(limit).await?;
             let is_idle = self.permit.is_none() && self.begin.is_none();
             let phase = if is_idle { Phase::Draining } else { Phase::Aborting };
-            let limit = self.shared.settings().message_timeout;
             let message = tokio::select! {
                 biased;
                 () = self.ending.reached(phase) => {
@@ -165,34 +166,36 @@ impl Session {
                 self.query(&analysis, whole, (query.sql, due)).await
             }
             Command::Prepare { sql } => {
-                self.execute(&Analysis::named("prepare"), What::Prepare(sql), due).await
+                self.statements.forget_latest();
+                let analysis = Arc::new(analyze(sql, dialect(self.status)));
+                if analysis.kills == Killing::Unreadable {
+                    return Ok(self.refuse(&Refusal::kill_is_unreadable(), due));
+                }
+                self.execute(&Analysis::named("prepare"), What::Prepare(sql, &analysis), due).await
             }
             Command::Execute(mut execute) => {
-                // A client of MariaDB that hasn't read the id yet means the statement that it prepared last.
-                if execute.statement == u32::MAX {
-                    execute.statement = self.statements.last();
-                }
-                let command = Command::Execute(execute);
-                let Some(statement) = self.statements.get(execute.statement) else {
-                    return Ok(self.refuse(&Refusal::unknown_statement(execute.statement), due));
-                };
-                let mut analysis = Arc::clone(&statement.analysis);
-                if execute.asks_for_cursor() {
-                    Arc::make_mut(&mut analysis).pin = Some(Pin::Cursor);
-                }
-                self.execute(&analysis, What::Statement(execute.statement, command), due).await
+                execute.statement = self.statements.meant(execute.statement);
+                let flow = self.execute_statement(execute, due).await;
+                // An execution takes the long data, even if it is refused.
+                self.statements.forget_long(execute.statement);
+                flow
             }
             Command::SendLongData { statement, parameter, data } => {
+                let statement = self.statements.meant(statement);
                 self.statements.push_long(statement, parameter, data);
                 Ok(Flow::Continue)
             }
             Command::CloseStatement { statement } => {
+                let statement = self.statements.meant(statement);
                 self.statements.close(statement);
                 Ok(Flow::Continue)
             }
-            Command::ResetStatement { statement } => self.reset_statement(statement, command, due).await,
+            Command::ResetStatement { statement } => {
+                self.reset_statement(self.statements.meant(statement), command, due).await
+            }
             Command::Fetch { statement, .. } => {
-                self.execute(&Analysis::named("fetch"), What::Statement(statement, command), due).await
+                let what = What::Statement(self.statements.meant(statement), command);
+                self.execute(&Analysis::named("fetch"), what, due).await
             }
             Command::InitDb { .. } => self.execute(&Analysis::named("use"), whole, due).await,
             Command::Ping
@@ -205,7 +208,7 @@ impl Session {
                 self.execute(&analysis, whole, due).await
             }
             Command::ProcessKill { connection } => {
-                self.kill(Kill { id: u64::from(connection), connection: true }, due).await
+                self.kill(Kill { id: u64::from(connection), connection: true, soft: false }, due).await
             }
             Command::ResetConnection => Ok(self.reset(due)),
             Command::ChangeUser(change) => self.change_user(&change, due).await,
@@ -223,8 +226,10 @@ impl Session {
         what: What<'_>,
         (sql, due): (&[u8], Sequence),
     ) -> Result<Flow, Lost> {
-        if let Some(kill) = analysis.kill {
-            return self.kill(kill, due).await;
+        match analysis.kills {
+            Killing::One(kill) => return self.kill(kill, due).await,
+            Killing::Unreadable => return Ok(self.refuse(&Refusal::kill_is_unreadable(), due)),
+            Killing::Nothing => {}
         }
         let is_free = self.permit.is_none() && self.server.is_none();
         if is_free && self.status.contains(Status::AUTOCOMMIT) {
@@ -237,6 +242,24 @@ impl Session {
             }
         }
         self.execute(analysis, what, due).await
+    }
+
+    async fn execute_statement(&mut self, execute: Execute<'_>, due: Sequence) -> Result<Flow, Lost> {
+        if let Err(refusal) = self.statements.check(&execute) {
+            return Ok(self.refuse(&refusal, due));
+        }
+        let Some(statement) = self.statements.get(execute.statement) else {
+            return Ok(self.refuse(&Refusal::unknown_statement(execute.statement), due));
+        };
+        if let Killing::One(kill) = statement.analysis.kills {
+            return self.kill(kill, due).await;
+        }
+        let mut analysis = Arc::clone(&statement.analysis);
+        if execute.asks_for_cursor() {
+            Arc::make_mut(&mut analysis).pin = Some(Pin::Cursor);
+        }
+        let what = What::Statement(execute.statement, Command::Execute(execute));
+        self.execute(&analysis, what, due).await
     }
 
     pub(super) fn own_ok(&mut self, due: Sequence) -> Flow {
@@ -318,12 +341,12 @@ impl Session {
         self.enter(next).await
     }
 
-    /// Kills another session's statement, or the session.
+    /// Kills another session's statement, or the self.
     async fn kill(&mut self, kill: Kill, due: Sequence) -> Result<Flow, Lost> {
         let Some(entry) = self.shared.sessions.of_user(kill.id, &self.key.user) else {
             return Ok(self.refuse(&Refusal::no_such_session(kill.id), due));
         };
-        if kill.id == u64::from(self.place.id) {
+        if Arc::ptr_eq(&entry, &self.place.entry) {
             if kill.connection {
                 return Ok(Flow::Close);
             }
@@ -354,27 +377,10 @@ impl Session {
     }
 }
 
-/// Kills what runs on a thread of its server, over a connection beside the budget.
-async fn kill_thread(
-    shared: &Shared,
-    (key, credential): (&Key, &Credential),
-    thread: &Thread,
-    kill: Kill,
-) -> Result<(), Failed> {
-    let limit = shared.settings().login_timeout;
-    let killed = timeout(limit, async {
-        let _place = shared.kills.acquire().await;
-        let way = (shared, &thread.way);
-        let mut server = Server::login(way, key, credential, Place::beside()).await?;
-        server.kill(thread.id, kill.connection).await
-    });
-    killed.await.unwrap_or(Err(Failed::Lost(Lost::Late)))
-}
-
 /// What a server answers to a command.
 pub(super) fn expected(what: What<'_>) -> Expect {
     match what {
-        What::Prepare(_) => Expect::Prepared,
+        What::Prepare(..) => Expect::Prepared,
         What::Nothing => Expect::Nothing,
         What::Statement(_, command) => command.expects().unwrap_or(Expect::Outcome),
         What::Message(_, expect) => expect,

@@ -36,6 +36,10 @@ pub(super) struct Entry {
     pub(super) ended: Notify,
 }
 
+/// The first of as many ids of sessions. Servers count their threads from 1: no thread has such an id, and
+/// a client can kill by either.
+const FIRST: u32 = 1 << 30;
+
 /// All sessions of a gate, at most `max_clients`.
 #[derive(Default)]
 pub(super) struct Sessions {
@@ -48,6 +52,14 @@ pub(super) struct Registration {
     sessions: Arc<Sessions>,
     pub(super) id: u32,
     pub(super) entry: Arc<Entry>,
+}
+
+impl Entry {
+    /// Whether a statement of the session runs on this thread, and nobody kills it just now.
+    fn runs_on(&self, thread: u32) -> bool {
+        let running = self.activity.try_lock();
+        matches!(running.as_deref(), Ok(Activity::Running(it) | Activity::Killed(it)) if it.id == thread)
+    }
 }
 
 impl Sessions {
@@ -64,8 +76,8 @@ impl Sessions {
             return None;
         }
         let id = loop {
-            let id = self.last.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-            if id != 0 && !by_id.contains_key(&id) {
+            let id = FIRST + self.last.fetch_add(1, Ordering::Relaxed) % FIRST;
+            if !by_id.contains_key(&id) {
                 break id;
             }
         };
@@ -73,11 +85,18 @@ impl Sessions {
         Some(Registration { sessions: Arc::clone(self), id, entry })
     }
 
-    /// The session of this id, if it is the user's.
+    /// The session of this id, if it is the user's. An id of a thread of the server's is that of the session
+    /// whose statement runs there.
     pub(super) fn of_user(&self, id: u64, user: &[u8]) -> Option<Arc<Entry>> {
-        let entry = self.by_id.lock().get(&u32::try_from(id).ok()?).cloned()?;
-        let is_own = *entry.user.lock() == user;
-        is_own.then_some(entry)
+        let id = u32::try_from(id).ok()?;
+        let by_id = self.by_id.lock();
+        let is_own = |entry: &&Arc<Entry>| *entry.user.lock() == user;
+        let found = if id >= FIRST {
+            by_id.get(&id).filter(is_own)
+        } else {
+            by_id.values().find(|entry| is_own(entry) && entry.runs_on(id))
+        };
+        found.cloned()
     }
 
     pub(super) fn len(&self) -> usize {

@@ -30,15 +30,25 @@ pub(super) struct Statement {
     parameters: u16,
     /// The types that came with an execution; later ones may leave them out.
     types: Option<Vec<u8>>,
+    long: Long,
+}
+
+/// Long data that waits for an execution.
+enum Long {
     /// Parts of values, in the order in which they came.
-    long: Vec<(u16, Vec<u8>)>,
+    Parts(Vec<(u16, Vec<u8>)>),
+    /// More came than may wait: the execution fails.
+    TooLong,
 }
 
 /// All of a session.
 #[derive(Default)]
 pub(super) struct Statements {
     by_id: HashMap<u32, Statement>,
+    /// The id that was given last.
     last: u32,
+    /// The statement of the last PREPARE; `None`: it failed, or the statement is closed.
+    latest: Option<u32>,
     bytes: usize,
 }
 
@@ -53,19 +63,24 @@ impl Statements {
     pub(super) fn add(
         &mut self,
         id: u32,
-        (sql, analysis, surroundings): (&[u8], Analysis, Surroundings),
+        (sql, analysis, surroundings): (&[u8], Arc<Analysis>, Surroundings),
         prepared: &Prepared,
     ) {
         self.last = id;
+        self.latest = Some(id);
         self.bytes += sql.len();
-        let (sql, analysis, parameters) = (sql.to_vec(), Arc::new(analysis), prepared.parameters);
-        self.by_id
-            .insert(id, Statement { sql, analysis, surroundings, parameters, types: None, long: Vec::new() });
+        let (sql, parameters, long) = (sql.to_vec(), prepared.parameters, Long::Parts(Vec::new()));
+        self.by_id.insert(id, Statement { sql, analysis, surroundings, parameters, types: None, long });
     }
 
-    /// The statement that was prepared last.
-    pub(super) fn last(&self) -> u32 {
-        self.last
+    /// A PREPARE begins: until it has succeeded no statement is the latest.
+    pub(super) fn forget_latest(&mut self) {
+        self.latest = None;
+    }
+
+    /// The id that a client means. A client of MariaDB that hasn't read the id yet sends [`u32::MAX`].
+    pub(super) fn meant(&self, id: u32) -> u32 {
+        if id == u32::MAX { self.latest.unwrap_or(id) } else { id }
     }
 
     pub(super) fn get(&self, id: u32) -> Option<&Statement> {
@@ -74,6 +89,7 @@ impl Statements {
 
     pub(super) fn close(&mut self, id: u32) {
         self.forget_long(id);
+        self.latest = self.latest.filter(|latest| *latest != id);
         if let Some(statement) = self.by_id.remove(&id) {
             self.bytes -= statement.sql.len();
         }
@@ -81,22 +97,44 @@ impl Statements {
 
     pub(super) fn clear(&mut self) {
         self.by_id.clear();
+        self.latest = None;
         self.bytes = 0;
     }
 
-    /// Keeps a part of a value. What is too much is left out; the server then finds a value missing.
+    /// Keeps a part of a value. If it is too much, the execution will fail: a value must not be cut.
     pub(super) fn push_long(&mut self, id: u32, parameter: u16, data: &[u8]) {
         let Some(statement) = self.by_id.get_mut(&id) else { return };
+        let Long::Parts(parts) = &mut statement.long else { return };
         if self.bytes + long_size(data) <= BYTES_MAX {
             self.bytes += long_size(data);
-            statement.long.push((parameter, data.to_vec()));
+            parts.push((parameter, data.to_vec()));
+        } else {
+            self.replace_long(id, Long::TooLong);
         }
     }
 
     pub(super) fn forget_long(&mut self, id: u32) {
+        self.replace_long(id, Long::Parts(Vec::new()));
+    }
+
+    fn replace_long(&mut self, id: u32, long: Long) {
         let Some(statement) = self.by_id.get_mut(&id) else { return };
-        let bytes: usize = statement.long.drain(..).map(|(_, data)| long_size(&data)).sum();
-        self.bytes -= bytes;
+        if let Long::Parts(parts) = std::mem::replace(&mut statement.long, long) {
+            self.bytes -= parts.iter().map(|(_, data)| long_size(data)).sum::<usize>();
+        }
+    }
+
+    /// Whether an execution can be sent. The types of its parameters are kept for later executions, though
+    /// this one may not run.
+    pub(super) fn check(&mut self, execute: &Execute<'_>) -> Result<(), Refusal> {
+        let id = execute.statement;
+        let known = self.by_id.get_mut(&id).ok_or_else(|| Refusal::unknown_statement(id))?;
+        let parameters = parse_parameters(execute, known.parameters, Capabilities::default())
+            .map_err(|error| Refusal::malformed(&error.to_string()))?;
+        if let Some(types) = parameters.and_then(|parameters| parameters.types) {
+            known.types = Some(types.to_vec());
+        }
+        if matches!(known.long, Long::TooLong) { Err(Refusal::long_data_is_too_long()) } else { Ok(()) }
     }
 
     /// Closes on the server what the session has closed meanwhile.
@@ -114,25 +152,23 @@ impl Statements {
     /// Appends an execution for a connection that knows the statement as `statement`; returns the number of
     /// its answer.
     pub(super) fn put_execute(
-        &mut self,
+        &self,
         execute: &Execute<'_>,
         statement: u32,
         server: &mut Server,
     ) -> Result<Sequence, Refusal> {
         let unknown = || Refusal::unknown_statement(execute.statement);
-        let known = self.by_id.get_mut(&execute.statement).ok_or_else(unknown)?;
+        let known = self.by_id.get(&execute.statement).ok_or_else(unknown)?;
         let without = Capabilities::default();
         let parameters = parse_parameters(execute, known.parameters, without)
             .map_err(|error| Refusal::malformed(&error.to_string()))?;
-        for (parameter, data) in &known.long {
+        let Long::Parts(parts) = &known.long else { return Err(Refusal::long_data_is_too_long()) };
+        for (parameter, data) in parts {
             let long = Command::SendLongData { statement, parameter: *parameter, data };
             command::write(&mut server.channel.output, &long, server.capabilities);
         }
         let mut rest = BytesMut::new();
         if let Some(parameters) = parameters {
-            if let Some(types) = parameters.types {
-                known.types = Some(types.to_vec());
-            }
             let types = parameters.types.or(known.types.as_deref());
             push_parameters(&mut rest, &Parameters { types, ..parameters }, without);
         } else {

@@ -116,7 +116,9 @@ pub(super) fn names(variables: &BTreeMap<Vec<u8>, Vec<u8>>) -> Option<String> {
     let [client, connection, results, collation] = OF_NAMES.map(|name| variables.get(name.as_bytes()));
     let (set, collation) = (client?, collation?);
     let is_word = |text: &[u8]| text.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
+    let is_of_set = collation.strip_prefix(&set[..]).is_some_and(|rest| matches!(rest, [] | [b'_', ..]));
     let is_of_names = connection == client && results == client && is_word(set) && is_word(collation);
+    let is_of_names = is_of_names && is_of_set;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     is_of_names.then(|| format!(", NAMES '{}' COLLATE '{}'", text(set), text(collation)))
 }
@@ -132,8 +134,8 @@ pub(super) struct Told {
     pub(super) collation: bool,
 }
 
-/// Takes the changes that a packet tells.
-pub(super) fn apply(changes: Changes<'_>, carried: &mut Carried) -> Told {
+/// Takes the changes that a packet tells. Those of variables that were set for one statement have ended.
+pub(super) fn apply(changes: Changes<'_>, carried: &mut Carried, once: &[Vec<u8>]) -> Told {
     let mut told = Told::default();
     let (mut explained, mut happened) = (false, false);
     for change in changes.iter() {
@@ -145,7 +147,8 @@ pub(super) fn apply(changes: Changes<'_>, carried: &mut Carried) -> Told {
             Change::Variable { name, value } => {
                 explained = true;
                 told.tracking |= name.starts_with(b"session_track_");
-                if FOLLOWING.iter().any(|known| known.as_bytes() == name) {
+                let is_over = once.iter().any(|known| known == name);
+                if is_over || FOLLOWING.iter().any(|known| known.as_bytes() == name) {
                     continue;
                 }
                 told.changed = true;
@@ -181,7 +184,7 @@ mod tests {
         let mut all = BytesMut::new();
         changes.iter().for_each(|change| push(&mut all, *change));
         let mut carried = Carried::default();
-        let told = apply(parse(&all).unwrap(), &mut carried);
+        let told = apply(parse(&all).unwrap(), &mut carried, &[]);
         assert!(told.changed);
         (told.pin, carried)
     }
@@ -195,6 +198,9 @@ mod tests {
         assert_eq!(assignment(b"time_zone", b"+02:00").unwrap(), "time_zone='+02:00'");
         let set = OF_NAMES.map(|name| (name.as_bytes().to_vec(), b"utf8mb4".to_vec()));
         assert_eq!(names(&set.into()).unwrap(), ", NAMES 'utf8mb4' COLLATE 'utf8mb4'");
+        let mixed = [&b"latin1"[..], b"latin1", b"latin1", b"utf8mb4_bin"].map(<[u8]>::to_vec);
+        let mixed = OF_NAMES.map(|name| name.as_bytes().to_vec()).into_iter().zip(mixed);
+        assert_eq!(names(&mixed.collect()), None, "the collation is of another character set");
         assert_eq!(assignment(b"autocommit", b"OFF").unwrap(), "autocommit=0");
         assert_eq!(assignment(b"character_set_results", b"").unwrap(), "character_set_results=NULL");
     }

@@ -18,7 +18,11 @@ use crate::users_file::{self, UsersError};
 
 /// All users of a file.
 #[derive(Debug, Default)]
-pub struct Users(HashMap<String, Option<Secret>>);
+pub struct Users {
+    by_name: HashMap<String, Option<Secret>>,
+    /// Some user's secret is that of `mysql_native_password`.
+    has_native: bool,
+}
 
 /// What is known of a user's password.
 pub(super) enum Secret {
@@ -49,11 +53,19 @@ impl Users {
     /// # Errors
     /// The first thing that is wrong with the file. A secret is never quoted.
     pub fn load(path: &Path) -> Result<Self, UsersError> {
-        users_file::load(path, secret).map(Self)
+        let by_name = users_file::load(path, secret)?;
+        let has_native = by_name.values().any(|secret| matches!(secret, Some(Secret::Native(_))));
+        Ok(Self { by_name, has_native })
     }
 
     pub(super) fn get(&self, name: &[u8]) -> Option<&Secret> {
-        self.0.get(std::str::from_utf8(name).ok()?)?.as_ref()
+        self.by_name.get(std::str::from_utf8(name).ok()?)?.as_ref()
+    }
+
+    /// Whether a client whose proof by `caching_sha2_password` fails is asked for another: for any user or
+    /// for none, so that nobody learns which users there are.
+    pub(super) fn asks_again(&self) -> bool {
+        self.has_native
     }
 }
 
@@ -69,13 +81,12 @@ impl Secret {
         }
     }
 
-    /// What the server is to be shown, if `proof` proves the password by `caching_sha2_password`; `None`
-    /// inside: the file doesn't hold what that takes.
-    pub(super) fn check_sha2(&self, scramble: &[u8], proof: &[u8]) -> Option<Option<Credential>> {
+    /// What the server is to be shown, if `proof` proves the password by `caching_sha2_password`.
+    pub(super) fn check_sha2(&self, scramble: &[u8], proof: &[u8]) -> Option<Credential> {
         let Self::Password(password) = self else { return None };
         let kept = caching_sha2::kept(&caching_sha2::key(password));
         let key = caching_sha2::check(&kept, scramble, proof);
-        Some(key.map(|_| Credential::Password(password.clone())))
+        key.map(|_| Credential::Password(password.clone()))
     }
 }
 
@@ -109,8 +120,8 @@ mod tests {
         let plain = secret("secret").unwrap();
         assert!(plain.check_native(&scramble, &proof).is_some());
         let proof = caching_sha2::prove(&caching_sha2::key(b"secret"), &scramble);
-        assert!(matches!(plain.check_sha2(&scramble, &proof), Some(Some(_))));
-        assert!(matches!(plain.check_sha2(&scramble, b"no"), Some(None)));
+        assert!(matches!(plain.check_sha2(&scramble, &proof), Some(Credential::Password(_))));
+        assert!(plain.check_sha2(&scramble, b"no").is_none());
     }
 
     #[test]

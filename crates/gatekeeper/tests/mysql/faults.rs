@@ -224,6 +224,16 @@ fn a_variable_that_is_set_without_a_scope_stays_the_sessions() {
 }
 
 #[test]
+fn a_begin_that_is_put_off_tells_that_its_transaction_reads_only() {
+    let stage = one();
+    for mut session in [stage.client(), stage.direct()] {
+        session.query("SET SESSION TRANSACTION READ ONLY");
+        let status = session.query("BEGIN").ok(capabilities()).status;
+        assert!(status.contains(Status::IN_READ_ONLY_TRANSACTION));
+    }
+}
+
+#[test]
 fn only_the_statement_that_needs_a_connection_of_its_own_is_refused() {
     let stage = Stage::start(&["connections = 2", "pinned_max = 1"], "");
     let (mut pinned, mut session, mut other) = (stage.client(), stage.client(), stage.client());

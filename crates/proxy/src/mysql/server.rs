@@ -84,6 +84,13 @@ pub(super) struct Surroundings {
 }
 
 impl Carried {
+    /// Whether the session's transactions are read-only if they don't say otherwise.
+    pub(super) fn reads_only(&self) -> bool {
+        let of =
+            |name: &[u8]| self.variables.get(name).is_some_and(|value| matches!(&value[..], b"ON" | b"1"));
+        of(b"tx_read_only") || of(b"transaction_read_only")
+    }
+
     pub(super) fn surroundings(&self) -> Surroundings {
         let mode = self.variables.get(&b"sql_mode"[..]).cloned();
         Surroundings { database: self.database.clone(), mode }

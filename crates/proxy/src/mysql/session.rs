@@ -266,6 +266,9 @@ impl Session {
         let mut status = self.status.0 & Status::OF_SESSION.0;
         if self.begin.is_some() {
             status |= Status::IN_TRANSACTION.0;
+            if self.carried.reads_only() {
+                status |= Status::IN_READ_ONLY_TRANSACTION.0;
+            }
         }
         write_own_ok(&mut self.client.output, due, Status(status));
         Flow::Continue

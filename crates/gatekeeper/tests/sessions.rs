@@ -8,7 +8,7 @@ mod gate;
 mod support;
 
 use gate::Scene;
-use gate::client::{Client, group, parse, query, sync, synced, use_of};
+use gate::client::{Client, group, parse, query, sync, synced, terminate, use_of};
 
 /// Two sessions of one user that share one connection.
 fn pair(user: &str) -> (Scene, Client, Client) {
@@ -134,6 +134,19 @@ fn a_notification_that_comes_while_the_gate_restores_settings_is_told() {
     assert!(answers.contains("D(Europe/Stockholm)"), "{answers}");
     let answers = format!("{answers} {}", second.query("SELECT 1"));
     assert!(answers.starts_with("A ") || answers.contains(" A "), "{answers}");
+}
+
+#[test]
+fn a_notification_of_a_session_that_left_is_told_to_no_other() {
+    let (scene, mut left, mut other) = pair("notified_and_gone");
+    other.run("SET work_mem = 9000");
+    left.run("LISTEN news");
+    left.run("BEGIN; SELECT 1");
+    // The server tells it when the gate ends the transaction.
+    scene.direct().run("NOTIFY news, 'a secret'");
+    assert_eq!(left.ask(&terminate()), "closed");
+    assert_eq!(other.query("SHOW work_mem"), "T D(9000kB) C(SHOW) Z(I)");
+    scene.settled();
 }
 
 #[test]

@@ -266,7 +266,7 @@ impl Local<'_> {
                 if !portal.is_empty() && !refused {
                     return false;
                 }
-                if refused && !portal.is_empty() && !state.portals.keep(key(portal), Arc::clone(&statement)) {
+                if refused && !state.portals.keep(key(portal), Arc::clone(&statement)) {
                     return self.fail(transaction);
                 }
                 self.bound.insert(key(portal).to_vec(), statement);

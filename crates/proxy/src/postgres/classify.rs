@@ -38,13 +38,15 @@ const DESCRIBED_ALIKE: [&str; 8] =
 const WRITES: [&str; 4] = ["delete", "insert", "merge", "update"];
 const RETURNING: &[u8] = b"returning";
 /// First words of statements that have neither parameters nor rows.
-const RETURNS_NOTHING: [&str; 24] = [
+const RETURNS_NOTHING: [&str; 26] = [
     "alter",
     "analyze",
     "checkpoint",
     "close",
     "cluster",
     "comment",
+    "copy",
+    "create",
     "deallocate",
     "discard",
     "do",

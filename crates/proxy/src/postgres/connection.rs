@@ -198,7 +198,7 @@ impl Session {
         let analysis = self.state.analyze(sql);
         let local = analysis.starts_with_control || matches!(self.transaction, Transaction::Refused(_));
         if local && self.defers() {
-            match self.query_locally(sql) {
+            match self.query_locally(sql, analysis.is_control) {
                 Forward::Nothing => return Flow::Continue,
                 Forward::All => {}
                 Forward::From(start) => {
@@ -213,13 +213,18 @@ impl Session {
     }
 
     /// Answers what needs no server.
-    fn query_locally(&mut self, sql: &[u8]) -> Forward {
+    fn query_locally(&mut self, sql: &[u8], is_single: bool) -> Forward {
         let before = self.transaction.clone();
         let refused = matches!(before, Transaction::Refused(_));
         let (mut out, mut undo) = (BytesMut::new(), vec![self.state.statements.set(b"", None)]);
         let (reading, mut left) = (self.state.settings.reported.reading(), Left::Nothing);
         for statement in wire::sql::statements(sql, reading.standard_strings) {
-            match batch::control(&mut self.state, &mut self.transaction, &statement, &mut undo) {
+            // What follows a DEALLOCATE is in one transaction with it, and may mind its snapshot.
+            let control = match is_single || !matches!(statement.kind, wire::sql::Kind::Deallocate { .. }) {
+                true => batch::control(&mut self.state, &mut self.transaction, &statement, &mut undo),
+                false => Control::Forward,
+            };
+            match control {
                 Control::Tag(tag) => backend::write_command_complete(&mut out, tag),
                 Control::TagWithWarning(tag) => {
                     warn_no_transaction(&mut out);
@@ -228,6 +233,9 @@ impl Session {
                 Control::Empty => backend::write_empty_query(&mut out),
                 Control::Error(refusal) => {
                     left = refusal.leaves(self.transaction.left());
+                    if left == Left::Failed {
+                        self.state.portals.take(b"");
+                    }
                     refusal.write(&mut out);
                     break;
                 }

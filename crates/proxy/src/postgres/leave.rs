@@ -336,6 +336,10 @@ impl Session {
             let in_order = timeout(ROUND_TRIP_LIMIT, self.put_in_order()).await.unwrap_or(false);
             if in_order {
                 self.state.pins.hold(Reasons::NONE);
+                if let Some(server) = &mut self.server {
+                    // They were for this session.
+                    server.notified.clear();
+                }
                 self.release().await;
             } else {
                 self.discard_server();

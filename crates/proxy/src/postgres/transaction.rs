@@ -44,6 +44,9 @@ const DEFERRABLE_SETTINGS: [&str; 11] = [
 /// prepared.
 const SETTLED_BY_PREPARING: [&str; 3] = ["repeatable", "serializable", "snapshot"];
 
+/// What makes the server pass on the characteristics of a transaction.
+const CHAIN: &[u8] = b"COMMIT AND CHAIN";
+
 /// Where a session is with its transaction.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Transaction {
@@ -299,9 +302,15 @@ impl Deferred {
     }
 
     /// What the server must be sent before the first real statement, in order.
-    pub(crate) fn statements(&self) -> impl Iterator<Item = (&Bytes, Effect)> {
-        let pending = self.pending.iter().map(|pending| (&pending.sql, pending.effect.clone()));
-        std::iter::once((&self.begin, Effect::default())).chain(pending)
+    pub(crate) fn statements<'a>(&'a self) -> impl Iterator<Item = (&'a [u8], Effect)> {
+        let pending = |part: &'a [Pending]| part.iter().map(|it| (it.sql.as_ref(), it.effect.clone()));
+        let (inherited, own) = self.pending.split_at(self.inherited.saturating_sub(1));
+        // A failure takes back what a transaction was begun with, and leaves it what a chain has passed on.
+        let chain = (self.inherited > 0).then(|| (CHAIN, Effect::default()));
+        std::iter::once((self.begin.as_ref(), Effect::default()))
+            .chain(pending(inherited))
+            .chain(chain)
+            .chain(pending(own))
     }
 
     /// Whether a text may be prepared outside of it with the same outcome: nothing that is pending changes
@@ -529,7 +538,7 @@ mod tests {
     fn a_chain_begins_anew_with_the_same_characteristics() {
         let mut transaction = Transaction::default();
         run(&mut transaction, "BEGIN READ ONLY; SAVEPOINT a; SET LOCAL work_mem = 1; COMMIT AND CHAIN");
-        assert_eq!(replay(&transaction), ["BEGIN READ ONLY"]);
+        assert_eq!(replay(&transaction), ["BEGIN READ ONLY", "COMMIT AND CHAIN"]);
     }
 
     #[test]
@@ -539,10 +548,10 @@ mod tests {
         assert_eq!(replay(&transaction), ["BEGIN"]);
         let mut transaction = Transaction::default();
         run(&mut transaction, "BEGIN READ ONLY; SAVEPOINT a; ROLLBACK TO nothing; COMMIT AND CHAIN");
-        assert_eq!(replay(&transaction), ["BEGIN READ ONLY"]);
+        assert_eq!(replay(&transaction), ["BEGIN READ ONLY", "COMMIT AND CHAIN"]);
         // What a chain has passed on stays.
         run(&mut transaction, "SET TRANSACTION READ WRITE; ROLLBACK TO nothing; COMMIT AND CHAIN");
-        assert_eq!(replay(&transaction), ["BEGIN READ ONLY"]);
+        assert_eq!(replay(&transaction), ["BEGIN READ ONLY", "COMMIT AND CHAIN"]);
     }
 
     #[test]

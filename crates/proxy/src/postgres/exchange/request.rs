@@ -78,7 +78,9 @@ impl Exchange {
             return;
         }
         self.is_query_alone = self.steps.len() == self.prefix;
-        self.lose_portals(scope);
+        if analysis.ends_unseen || analysis.effects.iter().any(|(_, effect)| effect.act == Act::End) {
+            self.lose_portals(scope);
+        }
         if let Err(refusal) = self.pin(scope, &analysis) {
             self.doom(refusal, out);
             frontend::write_sync(out);
@@ -209,7 +211,8 @@ impl Exchange {
         Ok(())
     }
 
-    /// A Query or a FunctionCall outside a transaction block ends its transaction, and the portals with it.
+    /// A FunctionCall outside a transaction block ends its transaction, and the portals with it. So does a
+    /// Query, but with BEGIN, which keeps what was bound before it.
     fn lose_portals(&self, scope: &mut Scope<'_>) {
         if !self.explicit && !scope.session.portals.known.is_empty() {
             scope.session.portals.lose();
@@ -287,20 +290,13 @@ impl Exchange {
             scope.server.statements.unnamed = None;
             return self.steps.push_back(fails(client_name));
         }
-        if let (false, Some(known)) = (name.is_empty(), scope.session.statements.get(name)) {
+        if !name.is_empty() && scope.session.statements.get(name).is_some() {
             if self.in_failed {
                 return self.doom(Refusal::statement_exists(name), out);
             }
-            // The name is taken: let the server say so, of the name that it stands for, if nothing else is
+            // The name is taken: let the server say so, of a name that is taken there, if nothing else is
             // wrong.
-            let known = Arc::clone(known);
-            let taken = match &known.told {
-                None => {
-                    self.ensure(scope, &known, true, out);
-                    known.server_name()
-                }
-                Some(_) => self.write_placeholder(scope.server, out),
-            };
+            let taken = self.write_placeholder(scope.server, out);
             frontend::write_parse(out, taken.as_bytes(), sql, types);
             return self.steps.push_back(fails(client_name));
         }

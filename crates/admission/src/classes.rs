@@ -37,6 +37,7 @@
 use alloc::vec::Vec;
 
 use crate::action::Reason;
+use crate::goals::{Promised, Standing};
 use crate::lanes::Patience;
 use crate::order::Sequence;
 use crate::policy::{ServiceClass, Weight};
@@ -48,6 +49,9 @@ use crate::work::Work;
 
 /// The measured work of one request counts for at most this multiple of its expected work.
 const CORRECTION_MAX: u64 = 16;
+
+/// The least sum of adapted weights.
+const SUM_MIN: f64 = 10.0;
 
 /// The place of the class of all that belong to no other.
 pub(crate) const DEFAULT: u8 = 0;
@@ -74,7 +78,8 @@ impl Lines {
 /// One class.
 #[derive(Debug)]
 pub(crate) struct Class {
-    id: ClassId,
+    chosen: ServiceClass,
+    /// The weight in force: the operator's, or an adapted one.
     weight: Weight,
     /// S: when its next request goes, in virtual time.
     tag: u128,
@@ -95,10 +100,10 @@ pub(crate) struct Class {
 }
 
 impl Class {
-    fn new(ServiceClass { id, weight }: ServiceClass, tag: u128) -> Self {
+    fn new(chosen: ServiceClass, tag: u128) -> Self {
         Self {
-            id,
-            weight,
+            chosen,
+            weight: chosen.weight,
             tag,
             lines: Lines::new(),
             late: Lines::new(),
@@ -165,12 +170,12 @@ impl Classes {
         if id == ClassId::DEFAULT {
             return DEFAULT;
         }
-        let place = self.list.iter().position(|class| class.id == id);
+        let place = self.list.iter().position(|class| class.chosen.id == id);
         place.map_or(DEFAULT, |place| place as u8)
     }
 
     pub(crate) fn id_of(&self, place: u8) -> ClassId {
-        self.at(place).id
+        self.at(place).chosen.id
     }
 
     pub(crate) fn at(&self, place: u8) -> &Class {
@@ -227,7 +232,8 @@ impl Classes {
 
     /// Of these, whose turn it is; it is taken out of them.
     pub(crate) fn next_of(&self, left: &mut Set) -> Option<u8> {
-        let place = left.clone().min_by_key(|&place| self.at(place).tag)?;
+        let place =
+            left.clone().min_by_key(|&place| (self.at(place).chosen.turns.rank(), self.at(place).tag))?;
         left.0 &= !(1 << place);
         Some(place)
     }
@@ -325,13 +331,39 @@ impl Classes {
 
     /// Other weights of the same classes. Whether that is all that changes.
     pub(crate) fn reweigh(&mut self, chosen: &[ServiceClass]) -> bool {
-        let is_same = in_order(chosen).map(|class| class.id).eq(self.list.iter().map(|class| class.id));
+        let is_same =
+            in_order(chosen).map(|class| class.id).eq(self.list.iter().map(|class| class.chosen.id));
         if is_same {
             for (class, chosen) in self.list.iter_mut().zip(in_order(chosen)) {
                 class.weight = chosen.weight;
+                class.chosen = chosen;
             }
         }
         is_same
+    }
+
+    /// What an adapter is told of them, if any has a goal.
+    pub(crate) fn promised(&self) -> Option<Vec<Promised>> {
+        let promised = |class: &Class| Promised {
+            class: class.chosen.id,
+            weight: class.chosen.weight.as_f64(),
+            goal: class.chosen.goal,
+            importance: class.chosen.importance,
+            floor: class.chosen.floor,
+            ceiling: class.chosen.ceiling,
+        };
+        let has_goals = !self.is_one() && self.list.iter().any(|class| class.chosen.goal.is_some());
+        has_goals.then(|| self.list.iter().map(promised).collect())
+    }
+
+    /// Weights by shares of the whole. Their sum stays that of the operator's weights, but at least
+    /// [`SUM_MIN`], so that thousandths of a weight are fine enough.
+    pub(crate) fn adapt(&mut self, share: impl Fn(usize) -> f64) {
+        let sum: f64 = self.list.iter().map(|class| class.chosen.weight.as_f64()).sum();
+        for (place, class) in self.list.iter_mut().enumerate() {
+            let weight = (share(place) * sum.max(SUM_MIN)).min(Weight::MAX.as_f64());
+            class.weight = Weight::new(weight).unwrap_or(Weight::MIN);
+        }
     }
 
     /// Other classes, while nobody is told to wait in any. Returns for each place of before where its
@@ -339,11 +371,11 @@ impl Classes {
     pub(crate) fn change(&mut self, chosen: &[ServiceClass]) -> Vec<u8> {
         let now = self.now;
         let mut before = core::mem::take(&mut self.list);
-        let places: Vec<ClassId> = before.iter().map(|class| class.id).collect();
+        let places: Vec<ClassId> = before.iter().map(|class| class.chosen.id).collect();
         for chosen in in_order(chosen) {
-            let kept = before.iter().position(|old| old.id == chosen.id);
+            let kept = before.iter().position(|old| old.chosen.id == chosen.id);
             self.list.push(match kept {
-                Some(at) => Class { weight: chosen.weight, ..before.swap_remove(at) },
+                Some(at) => Class { weight: chosen.weight, chosen, ..before.swap_remove(at) },
                 None => Class::new(chosen, now),
             });
         }
@@ -361,7 +393,10 @@ impl Classes {
             return Vec::new();
         }
         let of = |class: &Class| ClassSnapshot {
-            class: class.id,
+            goal: class.chosen.goal,
+            observed: None,
+            standing: Standing::InReach,
+            class: class.chosen.id,
             weight: class.weight,
             queued: class.waiting.len(),
             in_flight: class.in_flight,
@@ -379,7 +414,7 @@ impl Classes {
 /// much or twice is left out.
 fn in_order(chosen: &[ServiceClass]) -> impl Iterator<Item = ServiceClass> + '_ {
     let named = chosen.iter().find(|class| class.id == ClassId::DEFAULT).copied();
-    let first = named.unwrap_or(ServiceClass { id: ClassId::DEFAULT, weight: Weight::ONE });
+    let first = named.unwrap_or(ServiceClass::new(ClassId::DEFAULT, Weight::ONE));
     let is_new = |at: usize| chosen[..at].iter().all(|before| before.id != chosen[at].id);
     let others = (0..chosen.len())
         .filter(move |&at| chosen[at].id != ClassId::DEFAULT && is_new(at))
@@ -407,7 +442,7 @@ mod tests {
     use std::vec;
 
     fn class(id: u64, weight: f64) -> ServiceClass {
-        ServiceClass { id: ClassId(id), weight: Weight::new(weight).expect("a weight") }
+        ServiceClass::new(ClassId(id), Weight::new(weight).expect("a weight"))
     }
 
     fn ms(ms: u64) -> Work {

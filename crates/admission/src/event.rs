@@ -1,6 +1,7 @@
 //! What happened, for metrics, logs and replay. The gate never logs.
 
 use crate::action::Reason;
+use crate::goals::GoalNews;
 use crate::request::{Outcome, RequestType, Ticket};
 use crate::time::Duration;
 use crate::work::Work;
@@ -149,6 +150,8 @@ pub enum Event {
         /// How many requests wait behind newcomers from now on.
         late: usize,
     },
+    /// A class's share was adapted to goals, or how a goal stands has changed.
+    ClassGoal(GoalNews),
     /// A type was forgotten: what it did counts for `other` from now on.
     TypeForgotten {
         /// Which.

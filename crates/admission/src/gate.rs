@@ -41,6 +41,7 @@ use crate::clients::Clients;
 use crate::connections::Connections;
 use crate::contention::Contention;
 use crate::event::Event;
+use crate::goals::Adapter;
 use crate::lanes::Lanes;
 use crate::leavers::Leavers;
 use crate::ledger::{Ledger, Meter};
@@ -87,6 +88,8 @@ pub struct Gate {
     immediate: Sequence,
     /// All other lines, but those of types and groups.
     classes: Classes,
+    /// Adapts their weights, if any has a goal.
+    adapter: Option<Adapter>,
     deadlines: Deadlines,
     /// When a busy request will have used its expected work.
     overdue: BTreeSet<(Instant, u32)>,
@@ -111,7 +114,10 @@ impl Gate {
     /// `seed` is the only source of chance, which some rules for refusing need.
     pub fn new(policy: Policy, now: Instant, seed: u64) -> Self {
         let budget = policy.connections.max(1);
+        let classes = Classes::new(&policy.classes);
+        let promised = classes.promised();
         Self {
+            adapter: promised.map(|promised| Adapter::new(now, policy.adaptation, &promised)),
             now,
             tickets: Tickets::default(),
             types: Types::new(policy.types_max, policy.cost),
@@ -129,7 +135,7 @@ impl Gate {
             long_leavers: Leavers::of_longs(),
             late_before: 0,
             immediate: Sequence::new(),
-            classes: Classes::new(&policy.classes),
+            classes,
             deadlines: Deadlines::default(),
             overdue: BTreeSet::new(),
             ages: BTreeSet::new(),
@@ -302,6 +308,7 @@ impl Gate {
         let took = self.teach(slot, &completion);
         let record = self.tickets.at(slot);
         self.classes.correct(record.class, record.meter.work, took);
+        self.observe_class(slot, took, completion.upstream_time);
         self.show_controllers(now, slot, completion, in_flight);
         let record = self.tickets.at(slot);
         let (request_type, work) = (record.request.request_type, record.meter.work);
@@ -405,6 +412,7 @@ impl Gate {
             self.change_contention(now, &policy.contention);
         }
         self.change_classes(&policy.classes);
+        self.change_goals(now, policy.adaptation);
         self.types.change(policy.types_max, policy.cost);
         self.stalls.set(policy.after_stall == AfterStall::NewcomersFirst);
         self.pace.set_progress(policy.cost == Cost::Steady);

@@ -18,6 +18,7 @@ mod cost;
 mod egress;
 mod event;
 mod gate;
+mod goals;
 mod lanes;
 mod learned;
 mod leavers;
@@ -40,12 +41,16 @@ pub use action::{Action, Reason};
 pub use egress::{Cutoffs, Egress, EgressOrder, EgressPolicy, Ending, Grant, Size, Stream};
 pub use event::{Event, Lane};
 pub use gate::{EVENTS_MAX, Gate};
+pub use goals::{
+    Adaptation, Adapter, ClassGoal, GoalNews, Measure, Method, Promised, Reached, Served, Share, ShareMove,
+    Slopes, Standing, Statistic, split,
+};
 pub use learned::{Learned, LearnedSpeed, LearnedType, LearnedVariation};
 pub use outside::{Control, ControlMaker, Maker, Refuse, RefuseMaker, Sample};
 pub use pace::Parallelism;
 pub use policy::{
     AfterStall, Capacity, Contention, Controller, Cost, Given, Goal, LongLimit, Order, Policy, PolicyError,
-    Rejection, ServiceClass, Targets, Tuning, Weight, YakshaSettings,
+    Rejection, ServiceClass, Targets, Tuning, Turns, Weight, YakshaSettings,
 };
 pub use request::{
     ClassId, ClientId, Completion, Connection, Entry, Outcome, Pin, PoolId, PoolSet, Request, RequestType,

@@ -3,6 +3,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
+use crate::goals::{Adaptation, ClassGoal, Share};
 use crate::outside::{ControlMaker, RefuseMaker};
 use crate::request::{ClassId, RequestType};
 use crate::time::Duration;
@@ -264,13 +265,60 @@ impl Weight {
 pub struct ServiceClass {
     /// Which.
     pub id: ClassId,
-    /// What it gets, next to others.
+    /// What it gets, next to others; with goals, what it gets at the beginning.
     pub weight: Weight,
+    /// What it is promised, if anything. Where any class has a goal, weights are adapted.
+    pub goal: Option<ClassGoal>,
+    /// If not all goals can be met, classes of the least importance lose theirs first.
+    pub importance: u8,
+    /// The least share of the service that adaptation leaves it.
+    pub floor: Share,
+    /// The largest share of the service that adaptation gives it.
+    pub ceiling: Share,
+    /// How it takes turns with other classes.
+    pub turns: Turns,
+}
+
+/// How a class takes turns with others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Turns {
+    /// By weights, with all other classes of this kind.
+    #[default]
+    Shared,
+    /// Before all classes of a higher number and all shared ones: to compare with.
+    Priority(u8),
+}
+
+impl Turns {
+    /// Classes of a lower rank go first.
+    pub(crate) const fn rank(self) -> u16 {
+        match self {
+            Self::Priority(number) => number as u16,
+            Self::Shared => 256,
+        }
+    }
 }
 
 impl ServiceClass {
     /// The most classes of a gate, the default one among them.
     pub const MOST: usize = 64;
+
+    /// A class with a weight and no goal.
+    pub const fn new(id: ClassId, weight: Weight) -> Self {
+        Self {
+            id,
+            weight,
+            goal: None,
+            importance: 0,
+            floor: Share::FLOOR,
+            ceiling: Share::ALL,
+            turns: Turns::Shared,
+        }
+    }
+
+    fn is_possible(&self) -> bool {
+        self.floor <= self.ceiling && self.goal.is_none_or(ClassGoal::is_possible)
+    }
 }
 
 /// Everything that the operator chooses for one gate. Units are in the types.
@@ -305,6 +353,8 @@ pub struct Policy {
     /// The service classes that take turns. If empty, there is only the default one. That one has
     /// [`Weight::ONE`] unless it is named here.
     pub classes: Vec<ServiceClass>,
+    /// How weights are adapted to the goals of classes.
+    pub adaptation: Adaptation,
     /// What an experiment leaves out: [`Without::NOTHING`] in every gate that serves clients.
     pub without: Without,
 }
@@ -328,6 +378,7 @@ impl Default for Policy {
             after_stall: AfterStall::InOrder,
             rejection: Rejection::Nobody,
             classes: Vec::new(),
+            adaptation: Adaptation::DEFAULT,
             without: Without::NOTHING,
         }
     }
@@ -365,6 +416,11 @@ impl Policy {
         let others = ids.len() - usize::from(ids.contains(&ClassId::DEFAULT));
         if ids.len() < self.classes.len() || others >= ServiceClass::MOST {
             return Err(PolicyError::Classes);
+        }
+        let floors: f64 = self.classes.iter().map(|class| class.floor.as_f64()).sum();
+        let is_possible = self.classes.iter().all(ServiceClass::is_possible) && floors <= 1.0;
+        if !is_possible || !self.adaptation.is_possible() {
+            return Err(PolicyError::Goals);
         }
         self.rejection.check()
     }
@@ -404,6 +460,8 @@ pub enum PolicyError {
     Rejection,
     /// A class is named twice, or there are more than [`ServiceClass::MOST`].
     Classes,
+    /// A goal or a tick is zero, a floor is above its ceiling, or the floors exceed the whole.
+    Goals,
 }
 
 impl core::fmt::Display for PolicyError {
@@ -416,6 +474,7 @@ impl core::fmt::Display for PolicyError {
             Self::Aging => "aging must be a number that isn't negative",
             Self::Rejection => "the targets and times of the rejection must be above zero",
             Self::Classes => "a class is named twice, or there are more than 64",
+            Self::Goals => "a class's goal, floor or ceiling can't be, or the tick is zero",
         })
     }
 }

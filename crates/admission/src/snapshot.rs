@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::event::Lane;
+use crate::goals::{ClassGoal, Standing};
 use crate::pace::Parallelism;
 use crate::policy::{Goal, Weight};
 use crate::request::{ClassId, PoolId, RequestType, Ticket};
@@ -60,12 +61,18 @@ pub struct Snapshot {
 }
 
 /// One service class.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ClassSnapshot {
     /// Which.
     pub class: ClassId,
     /// Its weight in force.
     pub weight: Weight,
+    /// What it is promised.
+    pub goal: Option<ClassGoal>,
+    /// What the last ticks show of that: seconds, or requests per second.
+    pub observed: Option<f64>,
+    /// How its goal stands.
+    pub standing: Standing,
     /// Its requests that wait.
     pub queued: u32,
     /// Its requests in flight (suspended ones included).

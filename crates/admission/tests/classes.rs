@@ -15,7 +15,7 @@ const GOLD: ClassId = ClassId::named("gold");
 const LEAD: ClassId = ClassId::named("lead");
 
 fn class(id: ClassId, weight: f64) -> ServiceClass {
-    ServiceClass { id, weight: Weight::new(weight).expect("a weight") }
+    ServiceClass::new(id, Weight::new(weight).expect("a weight"))
 }
 
 /// One at a time, in order of arrival; gold gets three parts of four.

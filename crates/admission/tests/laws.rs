@@ -361,6 +361,7 @@ impl World {
                 | Event::GroupDissolved { .. }
                 | Event::LongLimitMoved { .. }
                 | Event::Stalled { .. }
+                | Event::ClassGoal(_)
                 | Event::TypeForgotten { .. } => {}
             }
         }

@@ -275,7 +275,7 @@ impl World {
             pinned_max: 0,
             types_max: 100,
             // What is taught is given to a class that is gone before anything is asked of the others.
-            classes: vec![ServiceClass { id: TAUGHT, weight: Weight::ONE }],
+            classes: vec![ServiceClass::new(TAUGHT, Weight::ONE)],
             ..Policy::default()
         };
         let mut gate = Gate::new(policy.clone(), Instant::ZERO, 1);
@@ -383,9 +383,9 @@ impl World {
 }
 
 fn classes(weights: &[u32]) -> Vec<ServiceClass> {
-    let of = |(place, &weight): (usize, &u32)| ServiceClass {
-        id: ClassId(place as u64),
-        weight: Weight::new(f64::from(weight) / 1e3).expect("a weight"),
+    let of = |(place, &weight): (usize, &u32)| {
+        let weight = Weight::new(f64::from(weight) / 1e3).expect("a weight");
+        ServiceClass::new(ClassId(place as u64), weight)
     };
     weights.iter().enumerate().map(of).collect()
 }

@@ -188,7 +188,7 @@ fn a_second_stall_adds_to_who_is_late_and_other_policies_and_classes_keep_them()
     shell.succeed(stuck[0], 6 * SECOND);
     let all = shell.snapshot().late;
     assert!(all > late, "{all} of {late}");
-    let class = |id, weight| ServiceClass { id, weight: Weight::new(weight).expect("a weight") };
+    let class = |id, weight| ServiceClass::new(id, Weight::new(weight).expect("a weight"));
     let classes = vec![class(ClassId::named("gold"), 2.0)];
     for policy in [
         Policy { order: Order::Fifo, ..newcomers_first() },

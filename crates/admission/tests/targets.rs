@@ -88,7 +88,7 @@ fn who_is_one_too_many_of_its_type_is_refused() {
 #[test]
 fn where_a_type_is_one_too_many_another_class_pays_with_one_of_that_type_or_not_at_all() {
     let (gold, lead) = (ClassId::named("gold"), ClassId::named("lead"));
-    let class = |id, weight| ServiceClass { id, weight: Weight::new(weight).expect("a weight") };
+    let class = |id, weight| ServiceClass::new(id, Weight::new(weight).expect("a weight"));
     let policy = Policy {
         classes: vec![class(gold, 3.0), class(lead, 1.0)],
         ..one_at_a_time(Goal::default(), mean(1))

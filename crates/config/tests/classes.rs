@@ -2,7 +2,7 @@
 
 #![expect(clippy::panic, reason = "a helper of tests fails like a test")]
 
-use admission::{ClassId, ServiceClass, Weight};
+use admission::{ClassId, ServiceClass, Share, Weight};
 use config::{Class, FieldRule, Origin, Service, World, effective, parse, reload};
 
 const GATE: &str = "[[gate]]\nprotocol = \"http\"\nupstream = \"a:1\"\n";
@@ -40,7 +40,7 @@ fn classes(world: &World) -> &[Class] {
 }
 
 fn class(name: &str, weight: f64) -> ServiceClass {
-    ServiceClass { id: ClassId::named(name), weight: Weight::new(weight).expect("a weight") }
+    ServiceClass::new(ClassId::named(name), Weight::new(weight).expect("a weight"))
 }
 
 #[test]
@@ -62,6 +62,30 @@ fn every_key_is_heard_and_the_judge_is_told() {
     assert_eq!(policy.classes, [class("gold", 2.5), class("default", 0.5)]);
     assert_eq!(policy.check(), Ok(()));
     assert!(world(GATE).gates[0].policy.classes.is_empty(), "without tables there is one class");
+}
+
+#[test]
+fn goals_are_read_told_to_the_judge_and_written_as_they_are_read() {
+    let goals = ["50ms", "p95 150ms", "wait 20ms", "wait p9 1500us", "100/s", "0.5/s"];
+    let table = |(at, goal): (usize, &&str)| {
+        let bounds = "importance = 7\nfloor = 0.05\nceiling = 0.6\n";
+        format!("[[gate.class]]\nname = \"c{at}\"\npath = \"/{at}\"\ngoal = \"{goal}\"\n{bounds}")
+    };
+    let tables: String = goals.iter().enumerate().map(table).collect();
+    let read = world(&format!("{GATE}goal_tick = \"2s\"\n{tables}"));
+    let policy = &read.gates[0].policy;
+    assert_eq!(policy.check(), Ok(()));
+    assert_eq!(policy.adaptation.tick, std::time::Duration::from_secs(2));
+    for (class, goal) in policy.classes.iter().zip(goals) {
+        assert_eq!(class.goal.map(|goal| goal.to_string()).as_deref(), Some(goal));
+        assert_eq!((class.importance, class.floor, class.ceiling), (7, share(0.05), share(0.6)));
+    }
+    assert_eq!(policy.classes.len(), goals.len());
+    assert_eq!(world(&effective(&read)).gates, read.gates);
+}
+
+fn share(part: f64) -> Share {
+    Share::new(part).expect("a share")
 }
 
 #[test]
@@ -99,6 +123,15 @@ fn mistakes_are_told_with_their_place_and_what_to_write() {
         ("[[gate.class]]\nname = \"a\"\nheader = \"x tenant\"", "isn't a field; write its name"),
         ("[[gate.class]]\nname = \"a\"\nheader = \"x-tenant:\"", "isn't a field"),
         ("[[gate.class]]\nname = \"a\"\nnetwork = \"10.0.0.1/8\"", "has bits of its own"),
+        ("[[gate.class]]\nname = \"a\"\npath = \"/x\"\ngoal = \"p100 5ms\"", "isn't a goal; write such as"),
+        ("[[gate.class]]\nname = \"a\"\npath = \"/x\"\ngoal = \"0/s\"", "isn't a goal; write such as"),
+        ("[[gate.class]]\nname = \"a\"\npath = \"/x\"\ngoal = \"soon\"", "isn't a goal; write such as"),
+        ("[[gate.class]]\nname = \"a\"\npath = \"/x\"\nfloor = 1.1", "must be from 0.001 to 1"),
+        (
+            "[[gate.class]]\nname = \"a\"\npath = \"/x\"\nfloor = 0.5\nceiling = 0.4",
+            "has a `floor` above its `ceiling`",
+        ),
+        ("[[gate.class]]\nname = \"a\"\npath = \"/x\"\nfloor = 1", "more than the whole"),
         ("[[gate.class]]\nname = \"a\"\npaht = \"/x\"", "paht"),
     ];
     for (lines, expected) in cases {

@@ -24,6 +24,7 @@ tls_cert = ["/etc/site.pem", "/etc/shop.pem"]
 tls_key = ["/etc/site.key", "/etc/shop.key"]
 type_field = "ignore"
 pass_type = true
+goal_tick = "3s"
 upstream_http = "2"
 upstream_timeout = "7s"
 idle_connections = 0
@@ -116,11 +117,16 @@ fn every_key_is_heard() {
         classes: vec![Class {
             name: "export".into(),
             weight: None,
+            goal: None,
+            importance: None,
+            floor: None,
+            ceiling: None,
             paths: vec!["/export/**".into()],
             hosts: Vec::new(),
             fields: Vec::new(),
             networks: Vec::new(),
         }],
+        goal_tick: Duration::from_secs(3),
         type_field: TypeField::Ignore,
         pass_type: true,
         version: HttpVersion::Http2,

@@ -22,8 +22,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use admission::{
-    Action, ClientId, Completion, Instant, Learned, LearnedType, Outcome, Pin, Policy, PoolId, PoolSet,
-    Queued, Reason, Request, RequestType, Snapshot, Ticket,
+    Action, ClassId, ClientId, Completion, Instant, Learned, LearnedType, Outcome, Pin, Policy, PoolId,
+    PoolSet, Queued, Reason, Request, RequestType, Snapshot, Ticket,
 };
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
@@ -201,6 +201,11 @@ impl Driver {
         update(&mut policy);
         let policy = policy.clone();
         self.change(|gate, now| gate.set_policy(now, policy));
+    }
+
+    /// What the classes are called from now on.
+    pub(crate) fn name_classes(&self, names: Vec<(ClassId, Arc<str>)>) {
+        self.inner.lock().observer.name_classes(names);
     }
 
     /// The gate's state now.

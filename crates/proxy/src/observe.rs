@@ -13,11 +13,12 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use admission::{Duration, Event, Lane, Outcome, Reason, RequestType, Work};
+use admission::{ClassId, Duration, Event, Lane, Outcome, Reason, RequestType, Work};
 use lru::LruCache;
 
 use crate::news::Lanes;
 
+mod goals;
 mod times;
 
 use times::Times;
@@ -123,6 +124,8 @@ pub enum Change {
         /// How many requests wait behind newcomers.
         late: usize,
     },
+    /// A class's share was adapted to goals, or a goal can or can't be met: in words.
+    Goal(String),
     /// The long lane became wider or narrower by what was found of the service.
     LongLimit {
         /// How many long requests might be in flight before.
@@ -291,6 +294,7 @@ pub struct Observer {
     other: Entry,
     totals: Totals,
     changes: Vec<Change>,
+    class_names: goals::ClassNames,
 }
 
 /// What is known of one type.
@@ -315,7 +319,13 @@ impl Observer {
             other: Entry::new(OTHER.into()),
             totals: Totals::default(),
             changes: Vec::new(),
+            class_names: goals::ClassNames::default(),
         }
+    }
+
+    /// What the gate's classes are called from now on.
+    pub fn name_classes(&mut self, names: Vec<(ClassId, Arc<str>)>) {
+        self.class_names = goals::ClassNames(names);
     }
 
     /// Whether this type has a row of its own; then it also counts as used. Asking spares making a name in
@@ -429,6 +439,7 @@ impl Observer {
                 self.totals.stalls += 1;
                 self.note(Change::Stalled { lasted, late });
             }
+            Event::ClassGoal(news) => self.note(Change::Goal(self.class_names.text(&news))),
             Event::TypeForgotten { request_type } => self.forget(request_type),
         }
     }
@@ -524,6 +535,7 @@ pub(crate) fn log_changes(gate: &str, lanes: &Lanes, changes: &[Change]) {
                     "the service answered nothing for long; who waited comes after newcomers"
                 );
             }
+            Change::Goal(text) => tracing::info!(gate, "{text}"),
             Change::LongLimit { from, to, parallelism } => {
                 tracing::info!(gate, from, to, parallelism, "another limit of the long lane");
             }

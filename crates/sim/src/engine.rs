@@ -27,7 +27,7 @@ use crate::record::{Outcome, Row, Run, Sample, Trace, What};
 use crate::scenario::{End, Keep, Scenario};
 use crate::sources::Feed;
 use crate::summary::{self, Integrals};
-use crate::upstream::{Load, Server};
+use crate::upstream::{Job, Load, Server};
 
 /// Runs a scenario.
 ///
@@ -55,6 +55,11 @@ pub trait Observer {
         let _ = (at, event, steering);
     }
 
+    /// The service has finished with a request, which may go on to wait for what isn't a core.
+    fn served(&mut self, at: Instant, row: &Row, steering: &mut Steering<'_>) {
+        let _ = (at, row, steering);
+    }
+
     /// A tick of the scenario's interval, after its sample was taken.
     fn tick(&mut self, sample: &Sample, steering: &mut Steering<'_>) {
         let _ = (sample, steering);
@@ -68,6 +73,7 @@ impl Observer for () {}
 #[derive(Debug)]
 pub struct Steering<'a> {
     gate: &'a mut Gate,
+    server: &'a mut Server,
     now: Instant,
 }
 
@@ -77,9 +83,19 @@ impl Steering<'_> {
         self.gate.snapshot()
     }
 
+    /// When it is.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
     /// The gate itself, to be looked at.
     pub fn gate(&self) -> &Gate {
         self.gate
+    }
+
+    /// Another weight of a source at a service that shares its cores by weights.
+    pub fn weigh(&mut self, source: usize, weight: f64) {
+        self.server.weigh(self.now.as_nanos(), source, weight);
     }
 
     /// Another policy from now on.
@@ -257,7 +273,11 @@ impl<'a, O: Observer> Engine<'a, O> {
             }
             let Some(event) = self.gate.poll_event() else { return };
             let now = self.at();
-            self.observer.event(now, &event, &mut Steering { gate: &mut self.gate, now });
+            self.observer.event(
+                now,
+                &event,
+                &mut Steering { gate: &mut self.gate, server: &mut self.server, now },
+            );
             if self.scenario.keep == Keep::All || is_rare(&event) {
                 self.events.push((now, event));
             }
@@ -334,7 +354,8 @@ impl<'a, O: Observer> Engine<'a, O> {
         let now = self.at();
         let row = &mut self.rows[number as usize];
         row.dispatched = Some(now);
-        row.handle = self.server.start(self.now, number, row.kind, row.service_time.as_nanos());
+        let (kind, source, service_time) = (row.kind, row.source, row.service_time.as_nanos());
+        row.handle = self.server.start(self.now, number, Job { kind, source, service_time });
     }
 
     fn reject(&mut self, number: u32, reason: Reason) {
@@ -353,13 +374,17 @@ impl<'a, O: Observer> Engine<'a, O> {
     /// The service has finished one.
     fn serve(&mut self) {
         let Some(number) = self.server.finish(self.now) else { return };
-        self.books.given += self.rows[number as usize].service_time.as_nanos() as f64;
+        let row = self.rows[number as usize];
+        self.books.given += row.service_time.as_nanos() as f64;
+        let now = self.at();
+        let mut steering = Steering { gate: &mut self.gate, server: &mut self.server, now };
+        self.observer.served(now, &row, &mut steering);
         let upstream = &self.scenario.upstream;
+        let ratio = self.scenario.types[row.kind as usize].input_output.unwrap_or(upstream.input_output);
         let part = upstream.given_up(self.in_flight);
         let outcome =
             if part > 0.0 && self.conflicts.unit() < part { Ended::Conflict } else { Ended::Success };
-        let waits =
-            (self.rows[number as usize].service_time.as_nanos() as f64 * upstream.input_output) as u64;
+        let waits = (row.service_time.as_nanos() as f64 * ratio) as u64;
         let away = nanos(upstream.round_trip).saturating_add(waits);
         if away > 0 {
             self.rows[number as usize].handle = UNDER_WAY;
@@ -476,7 +501,7 @@ impl<'a, O: Observer> Engine<'a, O> {
             self.integrals.load += 1.0;
         }
         self.samples.push(sample);
-        self.observer.tick(&sample, &mut Steering { gate: &mut self.gate, now });
+        self.observer.tick(&sample, &mut Steering { gate: &mut self.gate, server: &mut self.server, now });
         self.settle();
         let next = self.now.saturating_add(nanos(self.scenario.tick));
         if next <= self.window.1 {

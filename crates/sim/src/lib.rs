@@ -59,6 +59,7 @@ pub mod controllers;
 mod distribution;
 mod engine;
 mod error;
+pub mod goals;
 mod interval;
 mod laws;
 pub mod plot;

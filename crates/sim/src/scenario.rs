@@ -57,6 +57,9 @@ pub struct Kind {
     pub lock: Option<u32>,
     /// The locks that it needs of an [`Application`], in the order of their tables.
     pub tables: Vec<TableLock>,
+    /// For each unit of work, how long its requests wait for what isn't a core; `None`: as long as the
+    /// service's others ([`Upstream::input_output`]).
+    pub input_output: Option<f64>,
     /// What the gate expects one to take when the run begins, as if it had learned that before.
     pub known: Option<Duration>,
 }
@@ -107,7 +110,15 @@ pub enum Keep {
 impl Kind {
     /// An ordinary type.
     pub fn new(name: impl Into<String>, service_time: Distribution) -> Self {
-        Self { name: name.into(), service_time, weight: 1, lock: None, tables: Vec::new(), known: None }
+        Self {
+            name: name.into(),
+            service_time,
+            weight: 1,
+            lock: None,
+            tables: Vec::new(),
+            input_output: None,
+            known: None,
+        }
     }
 }
 

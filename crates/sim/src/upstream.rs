@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | [`Service::Fifo`] | c at a time, the others in order of arrival | the textbook's server behind a gate that orders |
 //! | [`Service::Sharing`] | all at once, at equal speed | a database; with a [`Collapse`] |
+//! | [`Service::Weighted`] | all at once, each source at its weight | a host with control groups |
 //! | [`Service::ShortestFirst`], [`Service::ShortestRemaining`] | by true service time | yardsticks that see what no gate can |
 //!
 //! Its speed may follow a schedule: drift is many small steps, a stall is a step to 0.
@@ -12,12 +13,14 @@ mod collapse;
 mod heap;
 mod queueing;
 mod sharing;
+mod weighted;
 
 use admission::Duration;
 
 pub use collapse::Collapse;
 use queueing::Queueing;
 use sharing::Sharing;
+use weighted::Weighted;
 
 /// The protected service.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,6 +58,12 @@ pub enum Service {
         cores: u32,
         /// How it collapses.
         collapse: Collapse,
+    },
+    /// All requests at once; sources share the cores by weights, which an observer may change. All weights
+    /// are equal at first.
+    Weighted {
+        /// How many cores.
+        cores: u32,
     },
     /// A fixed number of servers; other requests wait by their true service time. A reference: no gate can
     /// know that time.
@@ -112,7 +121,7 @@ impl Upstream {
             Service::Fifo { servers }
             | Service::ShortestFirst { servers }
             | Service::ShortestRemaining { servers } => servers,
-            Service::Sharing { cores, .. } => cores,
+            Service::Sharing { cores, .. } | Service::Weighted { cores } => cores,
         }
     }
 
@@ -122,7 +131,7 @@ impl Upstream {
             Service::Fifo { servers }
             | Service::ShortestFirst { servers }
             | Service::ShortestRemaining { servers } => *servers = count,
-            Service::Sharing { cores, .. } => *cores = count,
+            Service::Sharing { cores, .. } | Service::Weighted { cores } => *cores = count,
         }
     }
 
@@ -177,6 +186,14 @@ pub(crate) struct Load {
     pub(crate) lock: Option<u32>,
 }
 
+/// What a service is told of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Job {
+    pub(crate) kind: u32,
+    pub(crate) source: u16,
+    pub(crate) service_time: u64,
+}
+
 /// A service at work. Times are nanoseconds; a job is what the service knows of a request.
 #[derive(Debug)]
 pub(crate) struct Server {
@@ -193,6 +210,7 @@ pub(crate) struct Server {
 enum Kind {
     Queueing(Queueing),
     Sharing(Sharing),
+    Weighted(Weighted),
 }
 
 impl Server {
@@ -205,6 +223,7 @@ impl Server {
             Service::ShortestRemaining { servers } => {
                 Kind::Queueing(Queueing::new(*servers, queueing::Next::LeastLeft))
             }
+            Service::Weighted { cores } => Kind::Weighted(Weighted::new(*cores)),
             Service::Sharing { cores, collapse } => {
                 Kind::Sharing(Sharing::new(*cores, collapse, upstream.at_once, loads))
             }
@@ -212,8 +231,17 @@ impl Server {
         Self { kind, rows: Vec::new(), free: Vec::new(), now: 0, done: 0.0 }
     }
 
+    /// Another weight of a source, if sources have weights here.
+    pub(crate) fn weigh(&mut self, now: u64, source: usize, weight: f64) {
+        self.advance(now);
+        if let Kind::Weighted(weighted) = &mut self.kind {
+            weighted.weigh(source, weight);
+        }
+    }
+
     /// A request begins. Its handle.
-    pub(crate) fn start(&mut self, now: u64, row: u32, kind: u32, service_time: u64) -> u32 {
+    pub(crate) fn start(&mut self, now: u64, row: u32, job: Job) -> u32 {
+        let Job { kind, source, service_time } = job;
         self.advance(now);
         let handle = match self.free.pop() {
             Some(handle) => {
@@ -229,6 +257,7 @@ impl Server {
         match &mut self.kind {
             Kind::Queueing(queueing) => queueing.start(handle, work),
             Kind::Sharing(sharing) => sharing.start(handle, kind, work),
+            Kind::Weighted(weighted) => weighted.start(handle, usize::from(source), work),
         }
         handle
     }
@@ -238,6 +267,7 @@ impl Server {
         let left = match &self.kind {
             Kind::Queueing(queueing) => queueing.left(),
             Kind::Sharing(sharing) => sharing.left(),
+            Kind::Weighted(weighted) => weighted.left(),
         };
         // Rounded up: it has really ended then. Longer than there are nanoseconds is never.
         left.map(|left| self.now.saturating_add(libm::ceil(left.max(0.0)) as u64))
@@ -250,6 +280,7 @@ impl Server {
         let (handle, over) = match &mut self.kind {
             Kind::Queueing(queueing) => queueing.finish(),
             Kind::Sharing(sharing) => sharing.finish(),
+            Kind::Weighted(weighted) => weighted.finish(),
         }?;
         // The instant was rounded up: what was done beyond its end isn't work.
         self.done -= over;
@@ -263,6 +294,7 @@ impl Server {
         let left = match &mut self.kind {
             Kind::Queueing(queueing) => queueing.stop(handle),
             Kind::Sharing(sharing) => sharing.stop(handle),
+            Kind::Weighted(weighted) => weighted.stop(handle),
         };
         self.free.push(handle);
         service_time as f64 - left
@@ -274,6 +306,7 @@ impl Server {
         match &mut self.kind {
             Kind::Queueing(queueing) => queueing.set_speed(factor),
             Kind::Sharing(sharing) => sharing.set_speed(factor),
+            Kind::Weighted(weighted) => weighted.set_speed(factor),
         }
     }
 
@@ -292,6 +325,7 @@ impl Server {
         self.done += match &mut self.kind {
             Kind::Queueing(queueing) => queueing.advance(passed as f64),
             Kind::Sharing(sharing) => sharing.advance(passed as f64),
+            Kind::Weighted(weighted) => weighted.advance(passed as f64),
         };
     }
 }

@@ -6,16 +6,24 @@
 //! it befalls the class that has the most above its share: who comes, or in the stead of who comes the
 //! newest of those that wait. Where it is a type's own target that is at stake, that must be one of the
 //! type, and who comes is refused if there is none.
+//!
+//! Weights are adapted to goals (`goals.rs`) at the beginning of the first call after a tick. Nothing can
+//! start by that alone, so no alarm is needed.
 
 use alloc::vec::Vec;
 
 use super::Gate;
 use crate::action::Reason;
 use crate::classes::{Set, Surplus};
+use crate::event::Event;
+use crate::goals::{Adaptation, Adapter, Served};
 use crate::policy::ServiceClass;
 use crate::rejection::TooMany;
 use crate::request::Entry;
+use crate::snapshot::ClassSnapshot;
 use crate::tickets::{Line, Place};
+use crate::time::{Duration, Instant};
+use crate::work::Work;
 
 /// Among so many is looked for one that has more than its class's share of what a type's target allows:
 /// about as many as are present where a target is held. A walk over all that wait would cost every arrival
@@ -171,5 +179,48 @@ impl Gate {
         self.classes.come(class);
         self.tickets.append(&mut self.classes.at_mut(class).waiting, slot);
         self.classes.wait(class);
+    }
+
+    /// A request has ended that took so much work, and so long upstream.
+    pub(super) fn observe_class(&mut self, slot: u32, work: Work, service: Duration) {
+        let Some(adapter) = &mut self.adapter else { return };
+        let record = self.tickets.at(slot);
+        let wait = record.dispatched.since(record.arrived);
+        adapter.observe(usize::from(record.class), Served { arrived: record.arrived, wait, service, work });
+    }
+
+    /// Adapts the weights if a tick has ended.
+    pub(super) fn adapt_weights(&mut self, now: Instant) {
+        let Some(adapter) = self.adapter.as_mut().filter(|adapter| adapter.is_due(now)) else { return };
+        let waits: u64 = self.classes.waits().fold(0, |waits, place| waits | 1 << place);
+        if adapter.pass(now, |place| waits >> place & 1 == 1) {
+            self.classes.adapt(|place| adapter.share(place));
+        }
+        while let Some(news) = self.adapter.as_mut().and_then(Adapter::poll_news) {
+            self.report(Event::ClassGoal(news));
+        }
+    }
+
+    /// The classes or the way of adapting have changed. A class with the weight of before keeps its share.
+    pub(super) fn change_goals(&mut self, now: Instant, adaptation: Adaptation) {
+        match (self.classes.promised(), &mut self.adapter) {
+            (None, adapter) => return *adapter = None,
+            (Some(promised), Some(adapter)) => adapter.change(now, adaptation, &promised),
+            (Some(promised), none) => *none = Some(Adapter::new(now, adaptation, &promised)),
+        }
+        if let Some(adapter) = &self.adapter {
+            self.classes.adapt(|place| adapter.share(place));
+        }
+    }
+
+    pub(super) fn snapshot_of_classes(&self) -> Vec<ClassSnapshot> {
+        let mut classes = self.classes.snapshot();
+        if let Some(adapter) = &self.adapter {
+            for (place, class) in classes.iter_mut().enumerate() {
+                class.observed = adapter.reached(place).map(|reached| reached.observed);
+                class.standing = adapter.standing(place);
+            }
+        }
+        classes
     }
 }

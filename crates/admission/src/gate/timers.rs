@@ -27,6 +27,7 @@ impl Gate {
         let now = self.now;
         self.pace.advance(now);
         self.refusal.pass(now, self.present());
+        self.adapt_weights(now);
         self.charge_overdue();
         self.look_who_is_late(now);
         let changed = [

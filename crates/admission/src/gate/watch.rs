@@ -43,7 +43,7 @@ impl Gate {
             retry_after: self.retry_after(),
             types,
             groups: self.snapshot_of_groups(),
-            classes: self.classes.snapshot(),
+            classes: self.snapshot_of_classes(),
         }
     }
 

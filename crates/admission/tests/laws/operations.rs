@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use admission::{
-    AfterStall, Capacity, ClassId, Contention, Controller, Cost, Duration, Given, Goal, LongLimit, Mechanism,
-    Order, Outcome, Policy, Rejection, RequestType, ServiceClass, Targets, Tuning, Weight, Without, Work,
-    YakshaSettings,
+    Adaptation, AfterStall, Capacity, ClassGoal, ClassId, Contention, Controller, Cost, Duration, Given,
+    Goal, LongLimit, Measure, Mechanism, Order, Outcome, Policy, Rejection, RequestType, ServiceClass,
+    Statistic, Targets, Tuning, Weight, Without, Work, YakshaSettings,
 };
 use proptest::prelude::*;
 
@@ -127,9 +127,12 @@ fn long_limit() -> impl Strategy<Value = LongLimit> {
 /// Mostly none; else some of the ids that requests name.
 fn classes() -> impl Strategy<Value = Vec<ServiceClass>> {
     let weight = prop_oneof![Just(1.0), 0.001..1_000.0_f64];
-    let class = (0..4_u64, weight).prop_map(|(id, weight)| ServiceClass {
-        id: ClassId(id),
-        weight: Weight::new(weight).expect("a weight"),
+    let class = (0..4_u64, weight).prop_map(|(id, weight)| {
+        let most = Duration::from_millis(50);
+        let (measure, statistic) = (Measure::Response, Statistic::Mean);
+        // A class of an odd number has a goal, so that weights are adapted in some histories.
+        let goal = (id % 2 == 1).then_some(ClassGoal::Delay { measure, statistic, most });
+        ServiceClass { goal, ..ServiceClass::new(ClassId(id), Weight::new(weight).expect("a weight")) }
     });
     prop_oneof![Just(Vec::new()), prop::collection::vec(class, 1..4)]
 }
@@ -147,6 +150,7 @@ pub(crate) fn a_policy() -> impl Strategy<Value = Policy> {
             let (capacity, connections, long_limit, queue_max, timeout, pinned_max, types_max) = limits;
             Policy {
                 classes,
+                adaptation: Adaptation::DEFAULT,
                 capacity,
                 contention,
                 connections,

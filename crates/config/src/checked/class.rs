@@ -1,10 +1,11 @@
 //! The service classes of a gate: their weights, and the rules by which requests belong to them.
 
-use admission::{ClassId, ServiceClass, Weight};
+use admission::{ClassGoal, ClassId, Measure, ServiceClass, Share, Statistic, Weight};
 use toml::Spanned;
 use toml::de::DeValue;
 
 use super::http::{Network, networks, route_path};
+use super::number;
 use crate::raw::{self, CLASS, Complaint, Section};
 
 /// The most tables of one gate: rules, of all its classes together.
@@ -24,6 +25,14 @@ pub struct Class {
     pub name: String,
     /// The weight, if it stands here.
     pub weight: Option<Weight>,
+    /// The goal, if it stands here.
+    pub goal: Option<ClassGoal>,
+    /// Its importance, if it stands here.
+    pub importance: Option<u8>,
+    /// Its least share, if it stands here.
+    pub floor: Option<Share>,
+    /// Its largest share, if it stands here.
+    pub ceiling: Option<Share>,
     /// One of these, as they are written; none: any.
     pub paths: Vec<String>,
     /// One of these, in lower case; none: any.
@@ -78,11 +87,15 @@ pub(super) fn policy(classes: &[Class]) -> Vec<ServiceClass> {
         let known = match all.iter_mut().find(|known| known.id == id) {
             Some(known) => known,
             None => {
-                all.push(ServiceClass { id, weight: Weight::ONE });
+                all.push(ServiceClass::new(id, Weight::ONE));
                 all.last_mut().expect("it has just been added")
             }
         };
         known.weight = class.weight.unwrap_or(known.weight);
+        known.goal = class.goal.or(known.goal);
+        known.importance = class.importance.unwrap_or(known.importance);
+        known.floor = class.floor.unwrap_or(known.floor);
+        known.ceiling = class.ceiling.unwrap_or(known.ceiling);
     }
     all
 }
@@ -105,7 +118,24 @@ pub(super) fn read(section: &mut Section<'_>, rules: Rules) -> Vec<Class> {
         let why = format!("there are more than {most} classes, the default one among them");
         section.complain("class", Complaint::new(why).hint("several rules may be of one class"));
     }
+    check_shares(section, &classes);
     classes
+}
+
+/// Floors leave room for one another and for ceilings.
+fn check_shares(section: &mut Section<'_>, classes: &[Class]) {
+    let classes = policy(classes);
+    if classes.iter().any(|class| class.floor > class.ceiling) {
+        section.complain("class", Complaint::new("has a `floor` above its `ceiling`"));
+    }
+    // The default class is there without a table, too.
+    let is_default = |class: &ServiceClass| class.id == ClassId::DEFAULT;
+    let default = if classes.iter().any(is_default) { 0.0 } else { Share::FLOOR.as_f64() };
+    let floors = classes.iter().fold(default, |sum, class| sum + class.floor.as_f64());
+    if !classes.is_empty() && floors > 1.0 {
+        let why = format!("has floors of {floors} together, more than the whole");
+        section.complain("class", Complaint::new(why).hint("a class without a stated floor has 0.01"));
+    }
 }
 
 fn read_one(
@@ -122,6 +152,10 @@ fn read_one(
     let class = Class {
         name: below.read_given("name", super::gate::name).unwrap_or_default(),
         weight: below.read_given("weight", weight),
+        goal: below.read_given("goal", goal),
+        importance: below.read_given("importance", |value| number(value, 0, 255)).map(|it: u32| it as u8),
+        floor: below.read_given("floor", share),
+        ceiling: below.read_given("ceiling", share),
         paths: below.read_given("path", |value| some(raw::texts(value)?, path)).unwrap_or_default(),
         hosts: below.read_given("host", |value| some(raw::texts(value)?, host)).unwrap_or_default(),
         fields: below.read_given("header", |value| some(raw::texts(value)?, field)).unwrap_or_default(),
@@ -139,9 +173,18 @@ fn read_one(
         let hint = "write `path`, `host`, `header` or `network`, or call it \"default\"";
         below.complain("name", Complaint::new(why).hint(hint));
     }
-    if class.weight.is_some() && before.iter().filter(is_same).any(|other| other.weight.is_some()) {
-        let why = format!("another table of {:?} says the weight", class.name);
-        below.complain("weight", Complaint::new(why).hint("leave one of them out"));
+    let others = || before.iter().filter(is_same);
+    for (key, is_twice) in [
+        ("weight", class.weight.is_some() && others().any(|other| other.weight.is_some())),
+        ("goal", class.goal.is_some() && others().any(|other| other.goal.is_some())),
+        ("importance", class.importance.is_some() && others().any(|other| other.importance.is_some())),
+        ("floor", class.floor.is_some() && others().any(|other| other.floor.is_some())),
+        ("ceiling", class.ceiling.is_some() && others().any(|other| other.ceiling.is_some())),
+    ] {
+        if is_twice {
+            let why = format!("another table of {:?} says the {key}", class.name);
+            below.complain(key, Complaint::new(why).hint("leave one of them out"));
+        }
     }
     Some(class)
 }
@@ -149,6 +192,36 @@ fn read_one(
 fn weight(value: &DeValue<'_>) -> Result<Weight, Complaint> {
     let number = raw::amount(value)?;
     Weight::new(number).ok_or_else(|| Complaint::new("must be from 0.001 to 1000"))
+}
+
+fn share(value: &DeValue<'_>) -> Result<Share, Complaint> {
+    Share::new(raw::amount(value)?).ok_or_else(|| Complaint::new("must be from 0.001 to 1"))
+}
+
+/// `50ms`, `p95 150ms`, `wait 20ms` or `100/s`.
+fn goal(value: &DeValue<'_>) -> Result<ClassGoal, Complaint> {
+    const HINT: &str = "write such as \"50ms\" (the mean), \"p95 150ms\", \"wait 20ms\" or \"100/s\"";
+    let text = raw::some_text(value)?;
+    let wrong = || Complaint::new(format!("{text:?} isn't a goal")).hint(HINT);
+    if let Some(rate) = text.strip_suffix("/s") {
+        let millihertz = rate.trim().parse::<f64>().map_err(|_| wrong())? * 1e3;
+        let is_possible = (1.0..=1e12).contains(&millihertz);
+        let goal = ClassGoal::Throughput { millihertz: millihertz.round() as u64 };
+        return if is_possible { Ok(goal) } else { Err(wrong()) };
+    }
+    let (measure, rest) = match text.strip_prefix("wait ") {
+        Some(rest) => (Measure::Wait, rest),
+        None => (Measure::Response, text.as_str()),
+    };
+    let (statistic, time) = match rest.strip_prefix('p').and_then(|rest| rest.split_once(' ')) {
+        Some((part, time)) => {
+            let part = part.parse().ok().filter(|part| (1..=99).contains(part)).ok_or_else(wrong)?;
+            (Statistic::Percentile(part), time)
+        }
+        None => (Statistic::Mean, rest),
+    };
+    let most = raw::some_time(&DeValue::String(time.trim().into())).map_err(|_| wrong())?;
+    Ok(ClassGoal::Delay { measure, statistic, most })
 }
 
 /// At least one, not too many, each read.

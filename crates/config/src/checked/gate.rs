@@ -215,6 +215,7 @@ fn read(section: &mut Section<'_>) -> Gate {
         Protocol::Http => {
             let (http, scheme) = http::read(section);
             policy.classes = class::policy(&http.classes);
+            policy.adaptation.tick = http.goal_tick;
             types::check_named(section, &own_targets, &http);
             let upstream_tls = tls::read_upstream_http(section, &http.upstream, scheme);
             (Service::Http(http), upstream_tls)
@@ -316,6 +317,7 @@ pub(crate) fn read_simulated(
     let (mut policy, ..) = policy::read(section, (protocol, &own_targets), cost_window, aging_floor);
     if protocol == Protocol::Http {
         policy.classes = class::policy(&class::read(section, class::Rules::Optional));
+        policy.adaptation.tick = section.read("goal_tick", raw::some_time);
     }
     (section.read("name", name), types::policy(&policy, &own_targets, key))
 }

@@ -100,6 +100,8 @@ pub struct Http {
     pub routes: Vec<Route>,
     /// The rules by which requests belong to classes, in order.
     pub classes: Vec<Class>,
+    /// How often weights are adapted to goals.
+    pub goal_tick: Duration,
     /// Whether responses name types.
     pub type_field: TypeField,
     /// Whether the service hears of types.
@@ -157,6 +159,7 @@ pub(super) fn read(section: &mut Section<'_>) -> (Http, Option<Scheme>) {
         upstream,
         routes: read_routes(section),
         classes: class::read(section, class::Rules::Needed),
+        goal_tick: section.read("goal_tick", raw::some_time),
         type_field: section.read("type_field", |value| raw::choice(value, TYPE_FIELDS)),
         pass_type: section.read("pass_type", raw::boolean),
         version: section.read("upstream_http", |value| raw::choice(value, VERSIONS)),

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use admission::{AfterStall, Capacity, Contention, Controller, Cost, Order, Policy, Without, Work};
+use admission::{
+    Adaptation, AfterStall, Capacity, Contention, Controller, Cost, Order, Policy, Without, Work,
+};
 
 use toml::de::DeValue;
 
@@ -102,6 +104,7 @@ pub(super) fn read(
         rejection: rejection::read(section, types),
         // The rules of a gate's classes are read elsewhere.
         classes: Vec::new(),
+        adaptation: Adaptation::DEFAULT,
         without: Without::NOTHING,
     };
     let found = Connections::Found { pinned_max: pinned };

@@ -6,6 +6,7 @@ use crate::checked::{Class, EGRESSES, Gate, Http, Route, TYPE_FIELDS, VERSIONS};
 pub(super) fn requests(out: &mut Lines, gate: &Gate, http: &Http) {
     out.value("route", routes(&http.routes));
     out.value("class", classes(&http.classes));
+    out.time("goal_tick", http.goal_tick);
     out.text("type_field", name_of(TYPE_FIELDS, &http.type_field));
     out.value("pass_type", http.pass_type);
     out.value("max_clients", gate.max_clients);
@@ -66,6 +67,10 @@ fn classes(classes: &[Class]) -> toml::Value {
         let keys = [
             Some(("name".to_owned(), class.name.clone().into())),
             class.weight.map(|weight| ("weight".to_owned(), weight.as_f64().into())),
+            class.goal.map(|goal| ("goal".to_owned(), goal.to_string().into())),
+            class.importance.map(|importance| ("importance".to_owned(), i64::from(importance).into())),
+            class.floor.map(|floor| ("floor".to_owned(), floor.as_f64().into())),
+            class.ceiling.map(|ceiling| ("ceiling".to_owned(), ceiling.as_f64().into())),
             list("path", &class.paths),
             list("host", &class.hosts),
             list("header", &class.fields),

@@ -3,7 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use admission::{ClassSnapshot, GroupSnapshot, HeldTarget, Mode, RequestType, Snapshot, TypeSnapshot, Work};
+use admission::{
+    ClassGoal, ClassSnapshot, GroupSnapshot, HeldTarget, Mode, RequestType, Snapshot, Standing, TypeSnapshot,
+    Work,
+};
 use serde::{Deserialize, Serialize};
 
 use super::{GateView, LatenessView, PoolView, UpstreamView};
@@ -118,6 +121,12 @@ pub struct GateStatus {
 pub struct ClassStatus {
     pub class: String,
     pub weight: f64,
+    /// What it is promised, as it is configured.
+    pub goal: Option<String>,
+    /// What was observed of that lately: seconds, or requests per second.
+    pub observed: Option<f64>,
+    /// `kept`, `missed`, or `out of reach` where no shares of the classes can keep it.
+    pub standing: Option<String>,
     pub queued: u32,
     pub in_flight: u32,
     pub dispatched_total: u64,
@@ -370,10 +379,21 @@ pub(crate) fn named_classes(gate: &dyn GateView, snapshot: &Snapshot) -> Vec<(Ar
     snapshot.classes.iter().filter_map(named).collect()
 }
 
+fn standing(goal: ClassGoal, class: &ClassSnapshot) -> &'static str {
+    match class.standing {
+        Standing::OutOfReach | Standing::GivenUp => "out of reach",
+        Standing::InReach if class.observed.is_some_and(|observed| goal.is_missed_by(observed)) => "missed",
+        Standing::InReach => "kept",
+    }
+}
+
 fn classes(gate: &dyn GateView, snapshot: &Snapshot) -> Vec<ClassStatus> {
     let status = |(name, class): (Arc<str>, ClassSnapshot)| ClassStatus {
         class: name.as_ref().to_owned(),
         weight: class.weight.as_f64(),
+        goal: class.goal.map(|goal| goal.to_string()),
+        observed: class.observed,
+        standing: class.goal.map(|goal| standing(goal, &class).to_owned()),
         queued: class.queued,
         in_flight: class.in_flight,
         dispatched_total: class.dispatched,

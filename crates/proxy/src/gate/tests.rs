@@ -29,7 +29,7 @@ fn driver() -> Arc<Driver> {
 fn arrive(driver: &Arc<Driver>) -> Arrival {
     let request = Request {
         request_type: RequestType(1),
-        class: admission::ClassId::DEFAULT,
+        class: ClassId::DEFAULT,
         pool: PoolId::default(),
         connection: Connection::Needed,
         entry: Entry::Queued,

@@ -97,6 +97,13 @@ impl Classes {
         Some(rule.map_or(&known.default, |(_, name)| name).clone())
     }
 
+    /// All classes with their names.
+    pub(crate) fn names(&self) -> Vec<(ClassId, Arc<str>)> {
+        let known = self.0.read();
+        let names = known.rules.iter().map(|(_, name)| name).chain([&known.default]);
+        names.map(|name| (name.id, Arc::clone(&name.name))).collect()
+    }
+
     /// What a class is called.
     pub(crate) fn name(&self, id: ClassId) -> Option<Arc<str>> {
         let known = self.0.read();

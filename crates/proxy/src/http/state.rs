@@ -238,10 +238,12 @@ const GATHERING_MAX: usize = 4_096;
 
 impl Gate {
     pub(crate) fn new(settings: Settings, driver: Arc<Driver>, shutdown: Shutdown) -> Arc<Self> {
+        let classes = Classes::new(settings.classes.clone());
+        driver.name_classes(classes.names());
         Arc::new(Self {
             lateness: Arc::new(Lateness::new(driver.clock())),
             classifier: Classifier::new(settings.types.clone(), settings.type_field),
-            classes: Classes::new(settings.classes.clone()),
+            classes,
             told: RwLock::new(Told::new(&driver, settings, None)),
             driver,
             origins: Origins::new(),
@@ -273,6 +275,7 @@ impl Gate {
         };
         self.classifier.change(settings.types.clone(), settings.type_field);
         self.classes.change(settings.classes.clone());
+        self.driver.name_classes(self.classes.names());
         *place = Told::new(&self.driver, settings, Some(&place));
         drop(place);
         self.driver.update_policy(|running| *running = policy);

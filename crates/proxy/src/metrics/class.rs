@@ -1,5 +1,7 @@
 //! The metrics of service classes: absent where there is but one class.
 
+use admission::{ClassSnapshot, Standing};
+
 use super::declared::work_seconds;
 use super::scrape::GateScrape;
 use super::{Kind, Metric, Seconds};
@@ -14,6 +16,31 @@ pub(super) const CLASS: &[Metric<GateScrape>] = &[
         help: "The weight in force of a service class; absent where there is but one class",
         read: |gate, out| {
             gate.classes.iter().try_for_each(|(name, class)| out.gauge(&[name], class.weight.as_f64()))
+        },
+    },
+    Metric {
+        name: "class_goal_ratio",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &["class"],
+        help: "What was observed of a class over its goal: above 1 a delay is missed, below 1 a throughput",
+        read: |gate, out| {
+            let ratio = |class: &ClassSnapshot| Some(class.goal?.ratio(class.observed?));
+            let known = gate.classes.iter().filter_map(|(name, class)| Some((name, ratio(class)?)));
+            known.into_iter().try_for_each(|(name, ratio)| out.gauge(&[name], ratio))
+        },
+    },
+    Metric {
+        name: "class_goal_out_of_reach",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &["class"],
+        help: "Whether no shares of the classes can keep the goal of a class: 1 or 0",
+        read: |gate, out| {
+            let with_goals = gate.classes.iter().filter(|(_, class)| class.goal.is_some());
+            with_goals.into_iter().try_for_each(|(name, class)| {
+                out.gauge(&[name], f64::from(u8::from(class.standing != Standing::InReach)))
+            })
         },
     },
     Metric {

@@ -90,7 +90,7 @@ fn what_a_gate_tells_is_counted_by_type_and_in_all() {
     let mut observer = Observer::new(10);
     let request = Request {
         request_type: READ,
-        class: admission::ClassId::DEFAULT,
+        class: ClassId::DEFAULT,
         pool: PoolId::default(),
         connection: Connection::Needed,
         entry: admission::Entry::Queued,

@@ -1,0 +1,215 @@
+//! Tests of an adapter with a resource whose delays are given.
+
+use std::vec;
+
+use super::*;
+
+const TICK: Duration = Duration::from_secs(1);
+
+fn delay(statistic: Statistic, seconds: f64) -> Option<ClassGoal> {
+    let most = Duration::from_secs_f64(seconds);
+    Some(ClassGoal::Delay { measure: Measure::Wait, statistic, most })
+}
+
+fn class(id: u64, goal: Option<ClassGoal>) -> Promised {
+    Promised::new(ClassId(id), goal)
+}
+
+/// An adapter and the clock of its resource.
+struct Bench {
+    adapter: Adapter,
+    now: Instant,
+}
+
+impl Bench {
+    fn new(method: Method, interval: u32, classes: &[Promised]) -> Self {
+        let settings = Adaptation { tick: TICK, interval, method };
+        Self { adapter: Adapter::new(Instant::ZERO, settings, classes), now: Instant::ZERO }
+    }
+
+    /// A tick in which each class has so many requests that all wait for so long.
+    fn tick(&mut self, count: u32, waits: &[f64]) -> bool {
+        for (place, &wait) in waits.iter().enumerate() {
+            let wait = Duration::from_secs_f64(wait);
+            for _ in 0..count {
+                let work = Work::from_nanos(1_000_000);
+                let served = Served { arrived: self.now, wait, service: Duration::ZERO, work };
+                self.adapter.observe(place, served);
+            }
+        }
+        self.now = self.now.after(TICK);
+        self.adapter.pass(self.now, |_| true)
+    }
+
+    fn shares(&self) -> Vec<f64> {
+        (0..self.adapter.members.len()).map(|place| self.adapter.share(place)).collect()
+    }
+
+    fn news(&mut self) -> Vec<GoalNews> {
+        core::iter::from_fn(|| self.adapter.poll_news()).collect()
+    }
+}
+
+fn close(found: &[f64], wanted: &[f64]) {
+    let is_close = found.iter().zip(wanted).all(|(found, wanted)| (found - wanted).abs() < 1e-6);
+    assert!(is_close && found.len() == wanted.len(), "{found:?} instead of {wanted:?}");
+}
+
+const PUBLISHED: Method = Method::Slopes(Slopes::PUBLISHED);
+
+#[test]
+fn the_published_step_is_half_of_what_the_slopes_say() {
+    let mean = |seconds| delay(Statistic::Mean, seconds);
+    let mut bench = Bench::new(PUBLISHED, 1, &[class(1, mean(0.1)), class(2, mean(0.3))]);
+    // |m| = 0.2/0.5, so (0.2 − 0.1)/0.4 = 0.25 is needed, and half of it is committed.
+    assert!(bench.tick(10, &[0.2, 0.1]));
+    close(&bench.shares(), &[0.625, 0.375]);
+    // The interval after a change is twice as long; d = 0.25·0.2 + 0.75·0.16 shows |m| = 0.03/0.125.
+    assert!(!bench.tick(10, &[0.16, 0.1]));
+    assert!(bench.tick(10, &[0.16, 0.1]));
+    close(&bench.shares(), &[0.625 + 0.07 / 0.24 / 2.0, 0.375 - 0.07 / 0.24 / 2.0]);
+}
+
+#[test]
+fn a_donation_of_the_published_method_ends_where_the_donor_would_miss_its_goal() {
+    let mean = |seconds| delay(Statistic::Mean, seconds);
+    let mut bench = Bench::new(PUBLISHED, 1, &[class(1, mean(0.1)), class(2, mean(0.12))]);
+    assert!(bench.tick(10, &[0.2, 0.1]));
+    // (0.9 · 0.12 − 0.1)/0.2 = 0.04, and half of it.
+    close(&bench.shares(), &[0.52, 0.48]);
+    let mut balanced = Bench::new(PUBLISHED, 1, &[class(1, mean(0.19)), class(2, mean(0.2))]);
+    assert!(!balanced.tick(10, &[0.2, 0.1]), "within its band a class wants nothing");
+}
+
+#[test]
+fn ours_says_which_class_got_what_from_whom_and_why() {
+    let goals = [class(1, delay(Statistic::Percentile(95), 0.15)), class(2, None), class(3, None)];
+    let goals = [goals[0], goals[1], Promised { weight: 2.0, ..goals[2] }];
+    let mut bench = Bench::new(Method::Ratios, 20, &goals);
+    assert!(!bench.tick(50, &[0.212, 0.05, 0.05]) && !bench.tick(50, &[0.212, 0.05, 0.05]));
+    assert!(bench.tick(50, &[0.212, 0.05, 0.05]));
+    let [GoalNews::Moved(told)] = bench.news()[..] else { panic!("one class got more") };
+    assert_eq!((told.class, told.donor), (ClassId(1), ClassId(3)), "the largest share gives the most");
+    assert!((told.from - 0.25).abs() < 1e-9 && told.to > 0.27, "{told:?}");
+    let why = told.why.expect("a goal was missed");
+    assert!((why.observed / 0.212 - 1.0).abs() < 0.1 && why.goal == goals[0].goal.unwrap(), "{why:?}");
+    let sum: f64 = bench.shares().iter().sum();
+    assert!((sum - 1.0).abs() < 1e-9);
+}
+
+#[test]
+fn requests_that_came_under_former_shares_do_not_count_for_ours() {
+    let mut bench = Bench::new(Method::Ratios, 20, &[class(1, delay(Statistic::Mean, 0.1)), class(2, None)]);
+    while !bench.tick(50, &[0.3, 0.3]) {}
+    let since = bench.now;
+    let work = Work::from_nanos(1_000_000);
+    let late = Served { arrived: Instant::ZERO, wait: TICK * 9, service: Duration::ZERO, work };
+    bench.adapter.observe(0, late);
+    assert_eq!(bench.adapter.reached(0), None, "nothing is known of the new shares");
+    bench.adapter.observe(0, Served { arrived: since, wait: TICK / 10, ..late });
+    bench.now = bench.now.after(TICK);
+    bench.adapter.pass(bench.now, |_| false);
+    let reached = bench.adapter.reached(0).expect("one request");
+    assert!((reached.observed - 0.1).abs() < 1e-9, "{reached:?}");
+}
+
+#[test]
+fn a_throughput_is_a_goal_only_while_its_class_asks_for_more() {
+    let goal = Some(ClassGoal::Throughput { millihertz: 100_000 });
+    let mut bench = Bench::new(Method::Ratios, 20, &[class(1, goal), class(2, None)]);
+    let first = bench.shares()[0];
+    for _ in 0..6 {
+        bench.tick(50, &[0.2, 0.2]);
+    }
+    assert!(bench.shares()[0] > first + 0.1, "50 of 100 requests a second: {:?}", bench.shares());
+    let mut idle = Bench::new(Method::Ratios, 20, &[class(1, goal), class(2, None)]);
+    for _ in 0..60 {
+        idle.now = idle.now.after(TICK);
+        assert!(!idle.adapter.pass(idle.now, |_| false), "it asks for less");
+    }
+}
+
+#[test]
+fn a_share_stays_between_its_floor_and_its_ceiling() {
+    let share = |part| Share::new(part).expect("a share");
+    for method in [Method::Ratios, PUBLISHED] {
+        let missing = Promised { ceiling: share(0.7), ..class(1, delay(Statistic::Mean, 0.01)) };
+        let giving = Promised { floor: share(0.2), ..class(2, delay(Statistic::Mean, 9.0)) };
+        let mut bench = Bench::new(method, 2, &[missing, giving, class(3, delay(Statistic::Mean, 9.0))]);
+        for _ in 0..200 {
+            bench.tick(50, &[1.0, 0.5, 0.5]);
+        }
+        let shares = bench.shares();
+        assert!(shares[0] <= 0.7 + 1e-9 && shares[0] > 0.69, "{method:?}: {shares:?}");
+        assert!(shares[1] >= 0.2 - 1e-9 && shares[2] >= 0.01 - 1e-9, "{method:?}: {shares:?}");
+        assert_eq!(bench.adapter.standing(0), Standing::OutOfReach, "{method:?}: with all that it may have");
+    }
+}
+
+#[test]
+fn of_goals_that_cannot_be_met_the_least_important_goes_within_three_intervals() {
+    let mean = |seconds| delay(Statistic::Mean, seconds);
+    let gold = Promised { importance: 1, ..class(1, mean(0.05)) };
+    let mut bench = Bench::new(Method::Ratios, 10, &[gold, class(2, mean(0.15))]);
+    // Whatever the shares, the sum of both waits is 0.4: twice what the goals allow.
+    for _ in 0..30 {
+        bench.tick(50, &[0.16, 0.24]);
+    }
+    assert_eq!(bench.adapter.standing(1), Standing::GivenUp);
+    assert_eq!(bench.adapter.standing(0), Standing::InReach);
+    let told = |news: &GoalNews| matches!(news, GoalNews::OutOfReach(told, _) if told.class == ClassId(2));
+    assert!(bench.news().iter().any(told));
+    assert!(bench.shares()[0] > 0.6, "the more important class takes from it: {:?}", bench.shares());
+    for _ in 0..30 {
+        bench.tick(50, &[0.02, 0.1]);
+    }
+    assert_eq!(bench.adapter.standing(1), Standing::InReach, "it is met again");
+    assert!(bench.news().iter().any(|news| matches!(news, GoalNews::WithinReach(_))));
+}
+
+#[test]
+fn classes_of_one_importance_are_told_and_nobody_is_given_up() {
+    let mean = |seconds| delay(Statistic::Mean, seconds);
+    let mut bench = Bench::new(Method::Ratios, 10, &[class(1, mean(0.05)), class(2, mean(0.15))]);
+    for _ in 0..30 {
+        bench.tick(50, &[0.16, 0.24]);
+    }
+    for place in 0..2 {
+        assert_eq!(bench.adapter.standing(place), Standing::OutOfReach);
+    }
+}
+
+#[test]
+fn goals_that_can_be_met_are_never_told_to_be_out_of_reach() {
+    let mean = |seconds| delay(Statistic::Mean, seconds);
+    let mut bench = Bench::new(Method::Ratios, 10, &[class(1, mean(0.05)), class(2, mean(0.15))]);
+    for _ in 0..100 {
+        let is_enough = bench.shares()[0] > 0.6;
+        bench.tick(50, if is_enough { &[0.045, 0.135] } else { &[0.09, 0.09] });
+    }
+    assert!(bench.shares()[0] > 0.6);
+    assert!(bench.news().iter().all(|news| matches!(news, GoalNews::Moved(_))));
+}
+
+#[test]
+fn other_goals_keep_the_shares_and_another_weight_does_not() {
+    let mean = |seconds| delay(Statistic::Mean, seconds);
+    let classes = [class(1, mean(0.05)), class(2, mean(0.5))];
+    let mut bench = Bench::new(Method::Ratios, 20, &classes);
+    while !bench.tick(50, &[0.2, 0.2]) {}
+    let found = bench.shares();
+    assert!(found[0] > 0.55);
+    let settings = Adaptation { tick: TICK, interval: 20, method: Method::Ratios };
+    bench.adapter.change(bench.now, settings, &[classes[0], class(2, mean(0.6))]);
+    close(&bench.shares(), &found);
+    let heavier = [Promised { weight: 4.0, ..classes[0] }, Promised { weight: 4.0, ..classes[1] }];
+    bench.adapter.change(bench.now, settings, &heavier);
+    close(&bench.shares(), &[0.5, 0.5]);
+}
+
+#[test]
+fn a_goal_is_split_by_how_much_of_each_resource_a_class_uses() {
+    close(&split(0.2, &[0.3, 0.1]), &[0.15, 0.05]);
+    close(&split(0.2, &[0.0, 0.0]), &[0.2, 0.2]);
+    assert_eq!(split(0.2, &[]), vec![]);
+}

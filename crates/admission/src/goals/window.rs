@@ -1,0 +1,198 @@
+//! What an adapter has seen of one class lately.
+//!
+//! Two averages stand side by side. The published method takes the mean over the ticks of an interval, and
+//! smooths it from interval to interval. Ours forgets exponentially from tick to tick, because a change of
+//! the load should show before an interval is over.
+
+use super::{ClassGoal, LEAST, Measure, Served, Statistic};
+use crate::time::Duration;
+
+/// The buckets of a histogram: eight to each doubling of the time.
+const BUCKETS: usize = 192;
+/// The upper bound of the first bucket, in seconds.
+const FIRST: f64 = 5e-5;
+
+/// The times of one class's requests.
+#[derive(Clone, Debug)]
+pub(super) struct Window {
+    /// In the tick that isn't over: how many, and the sum of their times.
+    tick: (f64, f64),
+    /// Over the last ticks, forgotten exponentially: how many, and the sum of their times.
+    recent: (f64, f64),
+    /// Over the ticks of the interval: how many had requests, and the sum of their means.
+    interval: (f64, f64),
+    /// Of the recent ticks: how many, and of the logarithm of their means beside those of other classes the
+    /// sum and the sum of squares.
+    spread: (f64, f64, f64),
+    /// Recent seconds, and in how many of them somebody waited at the end.
+    seconds: (f64, f64),
+    histogram: Histogram,
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Self {
+            tick: (0.0, 0.0),
+            recent: (0.0, 0.0),
+            interval: (0.0, 0.0),
+            spread: (0.0, 0.0, 0.0),
+            seconds: (0.0, 0.0),
+            histogram: Histogram([0.0; BUCKETS]),
+        }
+    }
+}
+
+impl Window {
+    pub(super) fn observe(&mut self, served: &Served, goal: Option<ClassGoal>, is_new: bool) {
+        if let Some(ClassGoal::Throughput { .. }) = goal {
+            self.tick.0 += 1.0;
+            return;
+        }
+        if !is_new {
+            return;
+        }
+        let time = time_of(served, goal);
+        self.tick.0 += 1.0;
+        self.tick.1 += time;
+        self.histogram.add(time);
+    }
+
+    /// The mean of the tick that is about to end.
+    pub(super) fn tick_mean(&self) -> Option<f64> {
+        (self.tick.0 > 0.0).then(|| self.tick.1 / self.tick.0)
+    }
+
+    /// Notes how the logarithm of this tick's mean differs from that of all classes.
+    pub(super) fn note(&mut self, difference: f64) {
+        self.spread.0 += 1.0;
+        self.spread.1 += difference;
+        self.spread.2 += difference * difference;
+    }
+
+    /// A tick is over that lasted so long. `memory` is in ticks; `None`: nothing is forgotten before the
+    /// interval ends.
+    pub(super) fn end_tick(&mut self, seconds: f64, waits: bool, memory: Option<f64>) {
+        let (count, sum) = core::mem::take(&mut self.tick);
+        let keeps = memory.map_or(1.0, |ticks| 1.0 - 1.0 / ticks.max(1.0));
+        for kept in [&mut self.recent.0, &mut self.recent.1, &mut self.seconds.0, &mut self.seconds.1] {
+            *kept *= keeps;
+        }
+        for kept in [&mut self.spread.0, &mut self.spread.1, &mut self.spread.2] {
+            *kept *= keeps;
+        }
+        self.histogram.scale(keeps);
+        self.recent.0 += count;
+        self.recent.1 += sum;
+        self.seconds.0 += seconds;
+        if waits {
+            self.seconds.1 += seconds;
+        }
+        if count > 0.0 {
+            self.interval.0 += 1.0;
+            self.interval.1 += sum / count;
+        }
+    }
+
+    /// How many requests count recently.
+    pub(super) fn count(&self) -> f64 {
+        self.recent.0
+    }
+
+    /// The recent mean, without regard to a goal.
+    pub(super) fn mean(&self) -> Option<f64> {
+        (self.recent.0 > 0.0).then(|| self.recent.1 / self.recent.0)
+    }
+
+    /// What the goal is compared with, as a time: of a throughput the time from one request to the next. A
+    /// class that asks for less than its throughput goal keeps it.
+    pub(super) fn observed(&self, goal: ClassGoal) -> Option<f64> {
+        match goal {
+            ClassGoal::Delay { statistic: Statistic::Percentile(part), .. } => self.histogram.quantile(part),
+            ClassGoal::Delay { statistic: Statistic::Mean, .. } => self.mean(),
+            ClassGoal::Throughput { .. } => {
+                let (seconds, waited) = self.seconds;
+                if seconds <= 0.0 {
+                    return None;
+                }
+                let is_backlogged = waited * 2.0 > seconds;
+                Some(if is_backlogged { seconds / self.recent.0.max(LEAST) } else { LEAST })
+            }
+        }
+    }
+
+    /// Takes the interval's average: for a mean the mean over its ticks, else what is observed. A new
+    /// interval begins.
+    pub(super) fn take_interval(&mut self, goal: ClassGoal) -> Option<f64> {
+        let (ticks, sum) = core::mem::take(&mut self.interval);
+        let found = match goal {
+            ClassGoal::Delay { statistic: Statistic::Mean, .. } => (ticks > 0.0).then(|| sum / ticks),
+            _ => self.observed(goal),
+        };
+        self.recent = (0.0, 0.0);
+        self.seconds = (0.0, 0.0);
+        self.histogram.scale(0.0);
+        found
+    }
+
+    /// The standard error of the recent mean's logarithm beside those of other classes, with `ticks` of
+    /// memory; `None` while there are fewer than two ticks.
+    pub(super) fn doubt(&self) -> Option<f64> {
+        let (count, sum, squares) = self.spread;
+        if count < 1.5 {
+            return None;
+        }
+        let mean = sum / count;
+        let variance = (squares / count - mean * mean).max(0.0) * count / (count - 1.0);
+        // Neighbouring ticks resemble one another: a quarter of them count.
+        Some(libm::sqrt(4.0 * variance / count))
+    }
+
+    /// Forgets all: other shares are in force.
+    pub(super) fn forget(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// The time of a request that a goal is about; without a goal, its response time.
+pub(super) fn time_of(served: &Served, goal: Option<ClassGoal>) -> f64 {
+    let measured: Duration = match goal {
+        Some(ClassGoal::Delay { measure: Measure::Wait, .. }) => served.wait,
+        _ => served.wait.saturating_add(served.service),
+    };
+    measured.as_secs_f64()
+}
+
+/// How many requests took how long.
+#[derive(Clone, Debug)]
+struct Histogram([f64; BUCKETS]);
+
+impl Histogram {
+    fn add(&mut self, time: f64) {
+        let place = if time <= FIRST { 0.0 } else { libm::ceil(libm::log2(time / FIRST) * 8.0) };
+        self.0[(place as usize).min(BUCKETS - 1)] += 1.0;
+    }
+
+    fn scale(&mut self, factor: f64) {
+        if factor < 1.0 {
+            self.0.iter_mut().for_each(|count| *count *= factor);
+        }
+    }
+
+    /// The time within which this percentage ends, interpolated within a bucket.
+    fn quantile(&self, percentage: u8) -> Option<f64> {
+        let all: f64 = self.0.iter().sum();
+        if all < 1.0 {
+            return None;
+        }
+        let wanted = all * f64::from(percentage.clamp(1, 99)) / 100.0;
+        let mut below = 0.0;
+        for (place, &count) in self.0.iter().enumerate() {
+            if below + count >= wanted && count > 0.0 {
+                let part = (wanted - below) / count;
+                return Some(FIRST * libm::exp2((place as f64 - 1.0 + part) / 8.0));
+            }
+            below += count;
+        }
+        None
+    }
+}

@@ -276,7 +276,8 @@ impl Server {
             }
             let set = settings(carried);
             answers += self.put(&Command::Query(Query { attributes: &[], sql: set.as_bytes() }));
-            if self.database != carried.database {
+            // A reset leaves the database, but not its character set.
+            if !carried.database.is_empty() {
                 answers += self.put(&Command::InitDb { database: &carried.database });
             }
             self.statements.clear();

@@ -18,10 +18,11 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::log::SetLevel;
+use crate::manager::Watchdog;
 use crate::reload::Configuration;
 use crate::signals::{Asked, Signals};
 use crate::state::{self, StateFile};
-use crate::{Failure, memory};
+use crate::{Failure, manager, memory};
 
 mod http;
 mod mysql;
@@ -172,10 +173,12 @@ pub(crate) async fn protect(
     let mut configuration = Configuration { world, source, set_level, admin: Arc::clone(&admin) };
     let ending = Ending { admin: &admin, trigger: &trigger, phase: &phase };
     admin.set_ready();
+    manager::ready();
     tracing::info!("ready");
     let mut result = Ok(());
     let keeping = state::keep(&files);
     tokio::pin!(keeping);
+    let mut watchdog = Watchdog::new();
     loop {
         tokio::select! {
             ended = gates.join_next() => match ended {
@@ -195,6 +198,7 @@ pub(crate) async fn protect(
                 Command::ShutdownNow => ending.abort("SHUTDOWN IMMEDIATE"),
             },
             () = &mut keeping => {}
+            () = watchdog.beat() => {}
         }
     }
     state::write_all(&files).await;
@@ -218,12 +222,14 @@ impl Ending<'_> {
 
     fn drain(&self, why: &str) {
         self.admin.set_draining();
+        manager::stopping();
         tracing::info!(signal = why, "draining: no new clients; a second signal ends at once");
         self.trigger.drain();
     }
 
     fn abort(&self, why: &str) {
         self.admin.set_draining();
+        manager::stopping();
         tracing::warn!(signal = why, "ending at once");
         self.trigger.abort();
     }

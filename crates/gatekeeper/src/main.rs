@@ -14,6 +14,7 @@ mod commands;
 mod descriptors;
 mod files;
 mod log;
+mod manager;
 mod memory;
 mod reload;
 mod remote;

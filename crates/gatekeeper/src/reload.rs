@@ -15,7 +15,7 @@ use crate::assemble::{Running, Told, policy, token, told};
 use crate::commands::check_descriptors;
 use crate::descriptors::Needed;
 use crate::log::SetLevel;
-use crate::{files, memory};
+use crate::{files, manager, memory};
 
 /// What holds, and where it came from.
 pub(crate) struct Configuration {
@@ -37,7 +37,9 @@ impl Configuration {
     /// Reads the file again, and has the gates follow. What was done, or why nothing was, in lines; the log
     /// has it, too.
     pub(crate) fn reload(&mut self, gates: &[Running]) -> Result<String, String> {
+        manager::reloading();
         let result = self.prepare(gates).map(|prepared| self.apply(prepared, gates));
+        manager::ready();
         match &result {
             Ok(_) => self.admin.note_reload(),
             Err(_) => self.admin.note_failed_reload(),

@@ -1,0 +1,83 @@
+//! What a service manager is told, and the unit by which systemd runs a gatekeeper.
+
+// Helpers of tests panic as tests do; clippy only knows functions marked as tests.
+#![allow(clippy::panic)]
+
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// Only a hang takes longer.
+const BOUND: Duration = Duration::from_secs(30);
+
+/// The next message but for signs of life.
+fn next(socket: &UnixDatagram) -> String {
+    loop {
+        let mut buffer = [0; 1024];
+        let length = socket.recv(&mut buffer).expect("a message comes");
+        let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
+        if text.trim_end() != "WATCHDOG=1" {
+            return text;
+        }
+    }
+}
+
+fn signal(process: &Child, name: &str) {
+    let status = Command::new("kill").args([format!("-{name}"), process.id().to_string()]).status();
+    assert!(status.expect("kill runs").success());
+}
+
+#[test]
+fn a_service_manager_hears_of_the_start_a_reload_life_and_the_end() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let (socket_path, config) = (directory.path().join("notify"), directory.path().join("gatekeeper.toml"));
+    // Nothing is asked of the upstream.
+    let gate = "[[gate]]\nprotocol = \"http\"\nlisten = \"127.0.0.1:0\"\nupstream = \"127.0.0.1:1\"\n";
+    std::fs::write(&config, gate).expect("a file is written");
+    let socket = UnixDatagram::bind(&socket_path).expect("a socket");
+    socket.set_read_timeout(Some(BOUND)).expect("a bound");
+    let mut process = Command::new(env!("CARGO_BIN_EXE_gatekeeper"))
+        .args(["run", "--config"])
+        .arg(&config)
+        .env("NOTIFY_SOCKET", &socket_path)
+        .env("WATCHDOG_USEC", "20000")
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("gatekeeper starts");
+    assert_eq!(next(&socket), "READY=1\n");
+    let mut buffer = [0; 64];
+    let length = socket.recv(&mut buffer).expect("a sign of life comes");
+    assert_eq!(&buffer[..length], b"WATCHDOG=1\n");
+    signal(&process, "HUP");
+    assert!(next(&socket).starts_with("RELOADING=1\nMONOTONIC_USEC="));
+    assert_eq!(next(&socket), "READY=1\n");
+    // A file that is wrong changes nothing, and the process goes on.
+    std::fs::write(&config, "nonsense").expect("a file is written");
+    signal(&process, "HUP");
+    assert!(next(&socket).starts_with("RELOADING=1\n"));
+    assert_eq!(next(&socket), "READY=1\n");
+    signal(&process, "TERM");
+    assert_eq!(next(&socket), "STOPPING=1\n");
+    assert!(process.wait().expect("it ends").success());
+}
+
+#[test]
+fn systemd_takes_the_unit_and_finds_little_exposed() {
+    let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/gatekeeper.service");
+    let text = std::fs::read_to_string(unit).expect("the unit is there");
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let here = directory.path().join("gatekeeper.service");
+    // What is verified must exist on this machine.
+    let text = text.replace("/usr/bin/gatekeeper", env!("CARGO_BIN_EXE_gatekeeper"));
+    std::fs::write(&here, text).expect("the unit is written");
+    let analyze = |arguments: &[&str]| {
+        let output = Command::new("systemd-analyze").args(arguments).arg(&here).output();
+        output.expect("systemd-analyze runs; scripts/setup systemd installs it")
+    };
+    let output = analyze(&["verify"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && !said.contains("gatekeeper.service"), "{said}");
+    let output = analyze(&["security", "--offline=true", "--threshold=20"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}

@@ -33,12 +33,13 @@ fn a_service_manager_hears_of_the_start_a_reload_life_and_the_end() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let (socket_path, config) = (directory.path().join("notify"), directory.path().join("gatekeeper.toml"));
     // Nothing is asked of the upstream.
-    let gate = "[[gate]]\nprotocol = \"http\"\nlisten = \"127.0.0.1:0\"\nupstream = \"127.0.0.1:1\"\n";
+    let gate = "[admin]\nlisten = \"127.0.0.1:0\"\n[[gate]]\nprotocol = \"http\"\nlisten = \"127.0.0.1:0\"\nupstream = \"127.0.0.1:1\"\n";
     std::fs::write(&config, gate).expect("a file is written");
     let socket = UnixDatagram::bind(&socket_path).expect("a socket");
     socket.set_read_timeout(Some(BOUND)).expect("a bound");
-    let mut process = Command::new(env!("CARGO_BIN_EXE_gatekeeper"))
-        .args(["run", "--config"])
+    // systemd names the process that is to show signs of life.
+    let mut process = Command::new("sh")
+        .args(["-c", "WATCHDOG_PID=$$ exec \"$0\" run --config \"$1\"", env!("CARGO_BIN_EXE_gatekeeper")])
         .arg(&config)
         .env("NOTIFY_SOCKET", &socket_path)
         .env("WATCHDOG_USEC", "20000")

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use admission::{Order, Policy};
 use config::{Connections, LongLimit, Mode, Service, SocketMode, World};
 use parking_lot::Mutex;
-use proxy::admin::{Admin, AdminSocket, CapacityWords, GateView, Token};
+use proxy::admin::{Admin, AdminSocket, CapacityWords, GateView, Timeline, Token};
 use proxy::command::{Command, Commands};
 use proxy::gate::Driver;
 use proxy::shutdown::{Phase, Shutdown, Trigger, shutdown};
@@ -151,13 +151,14 @@ struct Started {
 pub(crate) async fn protect(
     world: World,
     source: Option<PathBuf>,
-    set_level: SetLevel,
+    (set_level, timeline): (SetLevel, Timeline),
 ) -> Result<(), Failure> {
     let failed = |what: &str, error: &dyn std::fmt::Display| Failure::Runtime(format!("{what}: {error}"));
     let mut signals = Signals::new().map_err(|error| failed("cannot listen to signals", &error))?;
     let (trigger, phase) = shutdown();
     let (commands, mut asked) = mpsc::channel(COMMANDS_MAX);
     let admin = Admin::new(env!("CARGO_PKG_VERSION"));
+    admin.show_timeline(timeline);
     proxy::memory::set_limit(memory::limit(&world));
     tokio::spawn(memory::give_back());
     serve_admin(&world, &admin).await?;
@@ -260,6 +261,9 @@ async fn serve_admin(world: &World, admin: &Arc<Admin>) -> Result<(), Failure> {
         })?;
         tracing::info!(socket = %path.display(), "admin listener, for changes too");
         tokio::spawn(socket.serve(Arc::clone(admin)));
+    }
+    if world.admin.socket.is_some() || world.admin.listen.is_some() {
+        tokio::spawn(proxy::admin::watch(Arc::clone(admin)));
     }
     let Some(address) = &world.admin.listen else { return Ok(()) };
     let bound = TcpListener::bind(address.to_string()).await;

@@ -4,12 +4,14 @@ use std::fmt::{self, Debug, Write as _};
 use std::{io, panic};
 
 use config::{LogFormat, LogLevel};
+use proxy::admin::{Happening, Timeline};
 use tracing::field::{Field, Visit};
-use tracing::{Event, Subscriber};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
-use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, reload};
@@ -17,18 +19,24 @@ use tracing_subscriber::{EnvFilter, reload};
 /// Changes what is written from now on.
 pub(crate) type SetLevel = Box<dyn Fn(LogLevel) + Send + Sync>;
 
-/// Starts the log. What is returned changes its level, unless the environment has the say.
-pub(crate) fn start(config::Log { format, level }: config::Log) -> SetLevel {
+/// Starts the log. What is returned changes its level, unless the environment has the say. The timeline gets
+/// the lines that matter, whatever that level is.
+pub(crate) fn start(config::Log { format, level }: config::Log, timeline: &Timeline) -> SetLevel {
     let of_environment = EnvFilter::try_from_default_env();
     let is_fixed = of_environment.is_ok();
     let filter = of_environment.unwrap_or_else(|_| EnvFilter::new(level_name(level)));
     let (filter, handle) = reload::Layer::new(filter);
-    let log = tracing_subscriber::registry().with(filter);
+    // Also each move of a bound, which the log has at debug level only.
+    let matters = Targets::new().with_default(LevelFilter::INFO).with_target("proxy::observe", Level::DEBUG);
+    let kept = Kept(timeline.clone()).with_filter(matters);
+    let log = tracing_subscriber::registry().with(kept);
     let lines = tracing_subscriber::fmt::layer().with_writer(io::stderr);
     match format {
-        LogFormat::Text => log.with(lines.with_ansi(false).event_format(Logfmt)).init(),
+        LogFormat::Text => {
+            log.with(lines.with_ansi(false).event_format(Logfmt).with_filter(filter)).init();
+        }
         LogFormat::Json => {
-            log.with(lines.json().flatten_event(true)).init();
+            log.with(lines.json().flatten_event(true).with_filter(filter)).init();
             panic::set_hook(Box::new(|fault| tracing::error!(%fault, "a fault of gatekeeper's own")));
         }
     }
@@ -48,6 +56,43 @@ fn level_name(level: LogLevel) -> &'static str {
         LogLevel::Info => "info",
         LogLevel::Debug => "debug",
         LogLevel::Trace => "trace",
+    }
+}
+
+/// Keeps lines for the admin listener's page.
+struct Kept(Timeline);
+
+impl<S: Subscriber> Layer<S> for Kept {
+    fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
+        let mut facts =
+            Facts(Happening { level: level_word(*event.metadata().level()), ..Happening::default() });
+        event.record(&mut facts);
+        self.0.note(facts.0, std::time::SystemTime::now());
+    }
+}
+
+fn level_word(level: Level) -> &'static str {
+    match level {
+        Level::ERROR => "error",
+        Level::WARN => "warn",
+        _ => "info",
+    }
+}
+
+/// The fields of a line, one by one.
+struct Facts(Happening);
+
+impl Visit for Facts {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        match field.name() {
+            "message" => value.clone_into(&mut self.0.text),
+            "gate" => self.0.gate = Some(value.to_owned()),
+            name => self.0.facts.push((name, value.to_owned())),
+        }
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.record_str(field, &format!("{value:?}"));
     }
 }
 

@@ -8,6 +8,7 @@
 //! | `/readyz?upstream` | 503 also while a gate has no upstream that is up; `?upstream=NAME` asks of one gate |
 //! | `/status` | the state of every gate, as JSON ([`Status`]) |
 //! | `/types` | the learned table, as JSON ([`TypesReport`]); `?gate=NAME` for one gate |
+//! | `/` | a page for people, live (`admin/page.rs`) |
 //! | `/gates/NAME` | what can be changed of a gate, as JSON ([`GateSettings`]); `PATCH` changes it (`admin/change.rs`) |
 //!
 //! Over TCP it asks nobody who they are as long as they only look, so it belongs on loopback. Changes are
@@ -38,6 +39,7 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::task::AbortHandle;
 
 use crate::clock::Clock;
+use crate::gate::Driver;
 pub use crate::lateness::LatenessView;
 use crate::listener::{SocketFile, bind_socket};
 use crate::memory;
@@ -48,11 +50,16 @@ use crate::upstream::health::Condition;
 
 mod change;
 mod names;
+mod page;
 mod report;
+mod timeline;
 mod token;
 
 pub use change::{BODY_BYTES_MAX, CapacityWords, GateChange, GateSettings};
 use names::Names;
+use page::Page;
+pub use page::{VIEWERS_MAX, watch};
+pub use timeline::{Happening, Timeline};
 pub use token::{Token, TokenError};
 
 pub(crate) use report::named_classes;
@@ -72,6 +79,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub trait GateView: Send + Sync {
     /// Its name in the config.
     fn name(&self) -> &str;
+    /// Its driver, where there is a real one.
+    fn driver(&self) -> Option<&Driver> {
+        None
+    }
     /// `"enforce"` or `"observe"`. When observing, all that follows is what *would* have been decided.
     fn mode(&self) -> &'static str;
     /// Where clients connect.
@@ -220,6 +231,7 @@ pub struct Admin {
     words: OnceLock<CapacityWords>,
     /// The host names under which it answers over TCP.
     names: OnceLock<Names>,
+    page: Page,
 }
 
 impl Admin {
@@ -236,6 +248,7 @@ impl Admin {
             token: RwLock::new(None),
             words: OnceLock::new(),
             names: OnceLock::new(),
+            page: Page::default(),
         })
     }
 
@@ -247,6 +260,11 @@ impl Admin {
     /// Over TCP it answers under these host names, too. The first call has the say.
     pub fn answer_for(&self, names: impl IntoIterator<Item = String>) {
         let _ = self.names.set(Names::new(names));
+    }
+
+    /// The page shows this timeline. The first call has the say.
+    pub fn show_timeline(&self, timeline: Timeline) {
+        self.page.show_timeline(timeline);
     }
 
     /// Sets the token whose sender may change gates over TCP; with `None` nobody may.
@@ -436,6 +454,7 @@ pub fn router(admin: Arc<Admin>, door: Door) -> Router {
         .route("/status", get(status))
         .route("/types", get(types))
         .route("/gates/{name}", get(change::show).patch(change::change))
+        .merge(page::routes())
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(from_fn_with_state(Desk { admin: Arc::clone(&admin), door }, names::check))
         .with_state(Desk { admin, door })

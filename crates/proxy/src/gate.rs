@@ -30,7 +30,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::clock::Clock;
 use crate::news::Lanes;
-use crate::observe::{Change, Observer, Totals, TypeName, TypeRow, log_changes};
+use crate::observe::{Change, ChangedRows, Observer, Totals, TypeName, TypeRow, log_changes};
 use crate::permit::Permit;
 use crate::trace::Recorder;
 
@@ -216,6 +216,14 @@ impl Driver {
         })
     }
 
+    /// The gate's state now, without the types.
+    pub(crate) fn brief(&self) -> Snapshot {
+        self.change(|gate, now| {
+            gate.handle_timeout(now);
+            gate.brief()
+        })
+    }
+
     /// When somebody who is refused now may try again.
     pub(crate) fn retry_after(&self) -> Duration {
         self.inner.lock().gate.retry_after()
@@ -262,6 +270,11 @@ impl Driver {
     /// The learned table.
     pub fn types(&self) -> Vec<TypeRow> {
         self.inner.lock().observer.table()
+    }
+
+    /// The rows of the types that were used since an earlier look.
+    pub(crate) fn types_since(&self, mark: u64) -> ChangedRows {
+        self.inner.lock().observer.changed(mark)
     }
 
     /// Counts over all types.

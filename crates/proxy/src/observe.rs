@@ -18,9 +18,11 @@ use lru::LruCache;
 
 use crate::news::Lanes;
 
+mod changed;
 mod goals;
 mod times;
 
+pub use changed::{ChangedRow, ChangedRows};
 use times::Times;
 pub use times::{BOUNDS_SECONDS, Buckets, TimeSummary};
 
@@ -295,6 +297,8 @@ pub struct Observer {
     totals: Totals,
     changes: Vec<Change>,
     class_names: goals::ClassNames,
+    /// Raised by each look at what has changed.
+    mark: u64,
 }
 
 /// What is known of one type.
@@ -306,6 +310,8 @@ struct Entry {
     counts: Counts,
     upstream_time: Times,
     queue_wait: Times,
+    /// The observer's mark when the type was first seen, and when it was used last.
+    marks: (u64, u64),
 }
 
 impl Observer {
@@ -320,6 +326,7 @@ impl Observer {
             totals: Totals::default(),
             changes: Vec::new(),
             class_names: goals::ClassNames::default(),
+            mark: 0,
         }
     }
 
@@ -331,7 +338,8 @@ impl Observer {
     /// Whether this type has a row of its own; then it also counts as used. Asking spares making a name in
     /// vain.
     pub fn knows(&mut self, request_type: RequestType) -> bool {
-        self.types.get(&request_type).is_some()
+        let (mark, known) = (self.mark, self.types.get_mut(&request_type));
+        known.map(|entry| entry.marks.1 = mark).is_some()
     }
 
     /// Remembers the name of a type. Call it before the type's request arrives; when the type is known it
@@ -348,7 +356,8 @@ impl Observer {
                 return;
             }
         }
-        let entry = Entry::new(self.unique_label(name));
+        let mut entry = Entry::new(self.unique_label(name));
+        entry.marks = (self.mark, self.mark);
         if let Some((_, forgotten)) = self.types.push(name.row, entry) {
             self.other.absorb(&forgotten);
         }
@@ -474,6 +483,7 @@ impl Observer {
     fn row_of(&mut self, request_type: RequestType) -> (&mut Entry, bool) {
         let row = if self.elsewhere.is_empty() { None } else { self.elsewhere.peek(&request_type) };
         let entry = self.types.get_mut(row.unwrap_or(&request_type)).unwrap_or(&mut self.other);
+        entry.marks.1 = self.mark;
         (entry, row.is_none())
     }
 
@@ -562,6 +572,7 @@ impl Entry {
             counts: Counts::default(),
             upstream_time: Times::new(),
             queue_wait: Times::new(),
+            marks: (0, 0),
         }
     }
 

@@ -209,6 +209,11 @@ impl Shadow {
         self.gate.snapshot()
     }
 
+    /// A snapshot without the types.
+    pub fn brief(&self) -> Snapshot {
+        self.gate.brief()
+    }
+
     /// Something really happened to a request: it will happen in the shadow as long after the dispatch there.
     fn step(&mut self, now: Instant, ticket: Ticket, step: Step) {
         self.advance(now);

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::{env, io, thread};
 
 use config::{LogFormat, World};
+use proxy::admin::Timeline;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::cli::RunArgs;
@@ -14,8 +15,9 @@ use crate::{Failure, assemble, files, log};
 pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let (world, source) = configuration(args)?;
     let format = world.log.format;
-    let level = log::start(world.log);
-    run_world(world, source, level).map_err(|failure| match format {
+    let timeline = Timeline::default();
+    let level = log::start(world.log, &timeline);
+    run_world(world, source, (level, timeline)).map_err(|failure| match format {
         LogFormat::Text => failure,
         // A collector reads JSON to the end.
         LogFormat::Json => {
@@ -25,13 +27,13 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     })
 }
 
-fn run_world(world: World, source: Option<PathBuf>, level: log::SetLevel) -> Result<(), Failure> {
+fn run_world(world: World, source: Option<PathBuf>, log: (log::SetLevel, Timeline)) -> Result<(), Failure> {
     let origin = source.as_ref().map_or("the command line".to_owned(), |path| path.display().to_string());
     tracing::info!(version = env!("CARGO_PKG_VERSION"), configuration = %origin, "gatekeeper starts");
     check_descriptors(Needed::of(&world)).map_err(Failure::Runtime)?;
     let runtime =
         runtime().map_err(|error| Failure::Runtime(format!("cannot start the runtime: {error}")))?;
-    runtime.block_on(assemble::protect(world, source, level))
+    runtime.block_on(assemble::protect(world, source, log))
 }
 
 /// A thread for each processor that we may use. A single one needs none of what several agree by.

@@ -327,7 +327,17 @@ pub struct TimesReport {
 impl GateStatus {
     pub(super) fn of(gate: &dyn GateView) -> Self {
         let snapshot = gate.snapshot();
-        let Totals { counts, types_forgotten, .. } = gate.totals();
+        Self::with(gate, &snapshot, &gate.totals(), snapshot.types.len())
+    }
+
+    /// The status that these figures make.
+    pub(super) fn with(
+        gate: &dyn GateView,
+        snapshot: &Snapshot,
+        totals: &Totals,
+        types_known: usize,
+    ) -> Self {
+        let Totals { counts, types_forgotten, .. } = *totals;
         let clients = gate.clients();
         Self {
             name: gate.name().to_owned(),
@@ -357,7 +367,7 @@ impl GateStatus {
             connections_in_use: snapshot.connections_in_use,
             connections_pinned: snapshot.pinned,
             pinned_by_reason: pinned(gate),
-            types_known: snapshot.types.len(),
+            types_known,
             types_forgotten_total: types_forgotten,
             clients_connected: clients.connected,
             clients_logging_in: clients.logging_in,
@@ -367,8 +377,8 @@ impl GateStatus {
             lateness: gate.lateness().map(LatenessReport::from),
             requests: CountsReport::of(&counts),
             pools: gate.pools().into_iter().map(PoolStatus::from).collect(),
-            groups: groups(gate, &snapshot),
-            classes: classes(gate, &snapshot),
+            groups: groups(gate, snapshot),
+            classes: classes(gate, snapshot),
         }
     }
 }
@@ -406,13 +416,9 @@ fn classes(gate: &dyn GateView, snapshot: &Snapshot) -> Vec<ClassStatus> {
 }
 
 fn groups(gate: &dyn GateView, snapshot: &Snapshot) -> Vec<GroupStatus> {
-    if snapshot.groups.is_empty() {
-        return Vec::new();
-    }
-    let rows = gate.types();
     let name = |key: &RequestType| {
-        let row = rows.iter().find(|row| row.key == Some(*key));
-        row.map_or_else(|| format!("{:016x}", key.0), |row| row.label.to_string())
+        let label = gate.driver().and_then(|driver| driver.label(*key));
+        label.map_or_else(|| format!("{:016x}", key.0), |label| label.to_string())
     };
     let status = |group: &GroupSnapshot| GroupStatus {
         group: group.number,

@@ -210,6 +210,13 @@ impl Decider {
         }
     }
 
+    pub(crate) fn brief(&self) -> Snapshot {
+        match self {
+            Self::Enforcing(gate) => gate.brief(),
+            Self::Observing { shadow, .. } => shadow.brief(),
+        }
+    }
+
     pub(crate) fn snapshot(&self) -> Snapshot {
         match self {
             Self::Enforcing(gate) => gate.snapshot(),

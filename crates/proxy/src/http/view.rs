@@ -7,6 +7,7 @@ use admission::{Capacity, ClassId, Policy, Snapshot};
 
 use super::state::{Gate, Settings};
 use crate::admin::{ClientsView, GateView, LatenessView, PoolView, UpstreamView};
+use crate::gate::Driver;
 use crate::observe::{Totals, TypeRow};
 use crate::upstream::address::Address;
 
@@ -31,6 +32,10 @@ impl Status {
 impl GateView for Status {
     fn name(&self) -> &str {
         self.gate.driver.name()
+    }
+
+    fn driver(&self) -> Option<&Driver> {
+        Some(&self.gate.driver)
     }
 
     fn mode(&self) -> &'static str {

@@ -267,6 +267,10 @@ impl GateView for Status {
         self.0.driver.name()
     }
 
+    fn driver(&self) -> Option<&Driver> {
+        Some(&self.0.driver)
+    }
+
     fn mode(&self) -> &'static str {
         "enforce"
     }

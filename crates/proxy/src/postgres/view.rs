@@ -7,6 +7,7 @@ use admission::{Capacity, Snapshot};
 use super::refusal::Refusal;
 use super::{CeilingView, PoolSnapshot, Status};
 use crate::admin::{ClientsView, GateView, LatenessView, PoolView, UpstreamView};
+use crate::gate::Driver;
 use crate::observe::{Totals, TypeRow};
 
 /// How the logins of a gate ended, since its start.
@@ -72,6 +73,10 @@ impl LoginCounts {
 impl GateView for Status {
     fn name(&self) -> &str {
         self.0.driver.name()
+    }
+
+    fn driver(&self) -> Option<&Driver> {
+        Some(&self.0.driver)
     }
 
     fn mode(&self) -> &'static str {

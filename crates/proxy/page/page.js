@@ -1,0 +1,239 @@
+// The page: takes the stream, and draws what has changed once a frame.
+
+import { Actions } from "./actions.js";
+import { Chart } from "./curves.js";
+import { take, world } from "./model.js";
+import { TypesTable } from "./types.js";
+import { bytes, count, event, found, number, rate, reason, reasonMore, seconds, time, verdict, waitsFor } from "./words.js";
+
+const $ = (id) => document.getElementById(id);
+const TIMELINE_SHOWN = 60;
+let chosen = decodeURIComponent(location.hash.slice(1));
+let isLost = false;
+
+const make = (name, css, text) => {
+  const element = document.createElement(name);
+  if (css) element.className = css;
+  if (text !== undefined) element.textContent = text;
+  return element;
+};
+
+const charts = [
+  { title: "Requests a second", explain: "Served by the service, and refused by the gate", write: rate,
+    lines: [{ name: "served", css: "a", of: (it) => it.served, fill: true }, { name: "refused", css: "d", of: (it) => it.refused }] },
+  { title: "Wait in the queue", explain: "Of ten seconds each; 95 of 100 requests waited at most p95", write: time,
+    lines: [{ name: "p95", css: "c", of: (it) => it.waitP95, fill: true }, { name: "mean", css: "e", of: (it) => it.waitMean }] },
+  { title: "Time in the service", explain: "Of ten seconds each; 95 of 100 requests took at most p95", write: time,
+    lines: [{ name: "p95", css: "b", of: (it) => it.timeP95, fill: true }, { name: "mean", css: "e", of: (it) => it.timeMean }] },
+  { title: "Requests present", explain: "Those that the service works on, those that wait, and how many may be in flight", write: number,
+    lines: [{ name: "in flight", css: "a", of: (it) => it.inFlight, fill: true }, { name: "waiting", css: "c", of: (it) => it.queued }, { name: "bound", css: "f", of: (it) => it.bound }] },
+].map((chart) => new Chart($("curves"), chart));
+const table = new TypesTable();
+const actions = new Actions();
+
+function gateNow() {
+  return world.gates.get(chosen) ?? world.gates.values().next().value;
+}
+
+function drawGates(gate) {
+  const names = [...world.gates.keys()];
+  const key = `${names.join("\n")}\n\n${gate?.name}`;
+  if ($("gates").dataset.key === key) return;
+  $("gates").dataset.key = key;
+  $("gates").replaceChildren(...names.map((name) => {
+    const button = make("button", "", name);
+    button.type = "button";
+    button.setAttribute("aria-pressed", String(name === gate.name));
+    button.addEventListener("click", () => {
+      chosen = name;
+      history.replaceState(null, "", `#${encodeURIComponent(name)}`);
+      draw();
+    });
+    return button;
+  }));
+}
+
+function drawVerdict(gate) {
+  const [css, title, text] = verdict(gate, world.phase, isLost);
+  const mode = gate?.status.mode === "observe" ? " This gate only observes: everything passes, and the figures are what would be." : "";
+  if ($("verdict-title").textContent !== title) $("verdict-title").textContent = title;
+  if ($("verdict-text").textContent !== text + mode) $("verdict-text").textContent = text + mode;
+  $("verdict").className = `verdict ${css}`;
+  document.title = `${css === "good" ? "" : "● "}${title} – Gatekeeper`;
+}
+
+// A number, what it is, and what it means.
+function fact(value, name, help, css = "") {
+  const both = make("div", css);
+  both.title = help;
+  both.append(make("b", "", value), make("span", "", name));
+  return both;
+}
+
+function drawNumbers({ status, samples, waiting }) {
+  const last = samples.at(-1);
+  const recently = samples.slice(-10);
+  const mean = (of) => recently.reduce((sum, it) => sum + of(it), 0) / Math.max(recently.length, 1);
+  const refused = mean((it) => it.refused);
+  const failed = status.requests.failed_total + status.requests.conflicted_total;
+  $("numbers").replaceChildren(
+    fact(rate(mean((it) => it.served)), "served a second", "Requests that ended in the service, over ten seconds"),
+    fact(last ? time(last.timeP95) : "–", "p95 in the service", "95 of 100 requests took at most this long, over ten seconds"),
+    fact(number(status.queued), "waiting", "Requests in the queue now", status.queued > 0 ? "warn" : ""),
+    fact(waiting[0] ? time(waiting[0].longest_ms * 1e3) : "–", "longest wait now", "How long the oldest request in the queue has waited"),
+    fact(`${number(status.in_flight)} / ${number(last?.bound ?? status.connections)}`, "in flight / bound", "Requests that the service works on, and how many there may be"),
+    fact(rate(refused), "refused a second", "Requests that the gate refused, over ten seconds", refused > 0 ? "bad" : ""),
+    fact(number(status.clients_connected), "clients", "Clients that are connected"),
+    fact(number(failed), "failed since start", "Requests that the service answered with an error"),
+  );
+}
+
+function listOf(items, none) {
+  if (items.length === 0) return make("p", "quiet", none);
+  const list = make("ul", "list");
+  list.append(...items);
+  return list;
+}
+
+function item(value, title, more, help = "") {
+  const line = make("li");
+  const text = make("div");
+  text.append(make("span", "name", title));
+  if (more) text.append(make("span", "more", more));
+  if (help) line.title = help;
+  line.append(make("b", "", value), text);
+  return line;
+}
+
+function drawWaiting({ status, waiting }) {
+  const seen = waiting.reduce((sum, it) => sum + it.requests, 0);
+  const items = waiting.slice(0, 6).map((it) =>
+    item(`${number(it.requests)} × ${time(it.longest_ms * 1e3)}`, it.label, `waits for ${waitsFor(status, it.lane)}`, "How many wait, and how long the oldest has"));
+  const list = listOf(items, "Nobody. Requests pass as they come.");
+  const rest = status.queued - seen;
+  const more = waiting.length > 6 ? `${count(waiting.length - 6, "more type waits", "more types wait")}. ` : "";
+  const note = more + (rest > 0 ? `The oldest ${seen} of ${number(status.queued)} are told by type.` : "");
+  $("waiting").replaceChildren(list, ...(note ? [make("p", "quiet", note)] : []));
+}
+
+function drawRefused({ status, samples }) {
+  const sums = new Map();
+  for (const { reasons } of samples) for (const [name, n] of reasons) sums.set(name, (sums.get(name) ?? 0) + n);
+  const items = [...sums].sort((a, b) => b[1] - a[1]).map(([name, n]) => item(number(n), reason(name), reasonMore(name)));
+  const total = status.requests.rejected_total;
+  const none = total > 0 ? "Nothing in the last ten minutes." : "Nothing.";
+  const note = total > 0 ? `${number(total)} since the start${sums.size > 0 ? "; the list is of the last ten minutes" : ""}.` : "";
+  $("refused").replaceChildren(listOf(items, none), ...(note ? [make("p", "quiet", note)] : []));
+}
+
+function drawFound({ status }) {
+  $("found").replaceChildren(listOf(found(status).map(([name, value, why]) => item(value, name, why)), ""));
+}
+
+function drawTimeline(gate) {
+  const mine = [...world.events.values()].filter((it) => it.gate === null || it.gate === gate.name);
+  const shown = mine.sort((a, b) => b.last_ms - a.last_ms || b.id - a.id).slice(0, TIMELINE_SHOWN);
+  const key = shown.map((it) => `${it.id}.${it.lines}`).join();
+  if ($("timeline").dataset.key === key) return;
+  $("timeline").dataset.key = key;
+  $("timeline").replaceChildren(...shown.map((it) => {
+    const line = make("li", it.level);
+    const at = make("time", "", new Date(it.last_ms).toLocaleTimeString());
+    at.dateTime = new Date(it.last_ms).toISOString();
+    const [sentence, more] = event(it);
+    const text = make("div");
+    text.append(make("span", "name", sentence));
+    if (more) text.append(make("span", "more", more));
+    line.append(at, text);
+    return line;
+  }));
+}
+
+function tableOf(caption, heads, rows) {
+  const part = make("div", "scroll");
+  part.tabIndex = 0;
+  part.setAttribute("role", "region");
+  part.setAttribute("aria-label", caption);
+  const grid = make("table");
+  grid.createCaption().textContent = caption;
+  const head = grid.createTHead().insertRow();
+  heads.forEach((name) => { const cell = make("th", "", name); cell.scope = "col"; head.append(cell); });
+  const body = grid.createTBody();
+  rows.forEach((cells) => { const line = body.insertRow(); cells.forEach((it) => line.append(it instanceof Node ? it : make("td", "", it))); });
+  part.append(grid);
+  return part;
+}
+
+function drawUpstream({ status }) {
+  const state = (name) => { const cell = make("td"); cell.append(make("span", `chip state-${name}`, name)); return cell; };
+  const parts = [tableOf("Addresses of the service", ["Address", "State", "Since", "Failures", "Last error"],
+    status.upstreams.map((it) => [it.address, state(it.state), seconds(it.since_seconds), number(it.failures_total),
+      it.last_error ? `${it.last_error}, ${seconds(it.last_error_seconds)} ago` : "–"]))];
+  if (status.upstreams.length === 0) parts.splice(0, 1, make("p", "", `At ${status.upstream}.`));
+  if (status.pools.length > 0) {
+    parts.push(tableOf("Connections to it", ["User", "Database or address", "Open", "Idle"],
+      status.pools.map((it) => [it.user || "–", it.database || "–", number(it.connections), number(it.idle)])));
+  }
+  const pins = Object.entries(status.pinned_by_reason);
+  parts.push(make("p", "", status.connections_pinned > 0 || pins.length > 0
+    ? `${count(status.connections_pinned, "connection is kept", "connections are kept")} by sessions: ${pins.map(([name, n]) => `${n} by ${name.replaceAll("_", " ")}`).join(", ") || "no reason told"}.`
+    : "No session keeps a connection."));
+  if (status.classes.length > 0) {
+    parts.push(tableOf("Service classes", ["Class", "Weight", "Waiting", "In flight", "Sent", "Refused", "Mean wait"],
+      status.classes.map((it) => [it.class, String(it.weight), number(it.queued), number(it.in_flight), number(it.dispatched_total),
+        number(it.rejected_total), it.dispatched_total > 0 ? time(it.queue_wait_seconds_total / it.dispatched_total * 1e6) : "–"])));
+  }
+  parts.push(make("p", "quiet", `Clients connect at ${status.listen}. ${count(status.logins_failed_total, "login has", "logins have")} failed; ${count(status.clients_refused_total, "client was", "clients were")} turned away.`));
+  $("upstream").replaceChildren(...parts);
+}
+
+function drawFoot() {
+  const { limit_bytes: limit, held_bytes: held } = world.memory ?? {};
+  const memory = limit > 0 ? ` Clients' messages take ${bytes(held)} of ${bytes(limit)}.` : "";
+  $("foot").textContent = `Gatekeeper ${world.hello.version}, running for ${seconds(world.uptime)}.${memory}`;
+}
+
+function draw() {
+  const gate = gateNow();
+  drawVerdict(gate);
+  if (!gate || document.hidden) return;
+  drawGates(gate);
+  drawNumbers(gate);
+  charts.forEach((chart) => chart.draw(gate.samples, gate.samples.at(-1)?.at ?? world.at));
+  drawWaiting(gate);
+  drawRefused(gate);
+  drawFound(gate);
+  drawTimeline(gate);
+  drawUpstream(gate);
+  drawFoot();
+  table.draw(gate);
+  actions.draw(gate);
+  document.body.dataset.ready = "yes";
+}
+
+function link(text, css) {
+  $("link").textContent = text;
+  $("link").className = css;
+}
+
+function listen() {
+  const stream = new EventSource("/page/events");
+  const taken = (isHello) => (message) => {
+    isLost = false;
+    take(JSON.parse(message.data), isHello);
+    link("live", "live");
+    draw();
+  };
+  stream.addEventListener("hello", taken(true));
+  stream.addEventListener("frame", taken(false));
+  stream.addEventListener("error", () => {
+    isLost = true;
+    link("not connected", "lost");
+    drawVerdict(gateNow());
+    // The browser doesn't try again after an answer such as "no room".
+    if (stream.readyState === EventSource.CLOSED) setTimeout(listen, 5_000);
+  });
+}
+
+document.addEventListener("visibilitychange", () => !document.hidden && draw());
+listen();

@@ -1,0 +1,103 @@
+//! The rows of those types that were used since an earlier look: their number doesn't depend on how many types
+//! are known.
+//!
+//! Every use of a type moves the type to the front of the observer's list and stamps it with the current mark.
+//! So a look walks from the front and stops at the first type with an older stamp.
+
+use super::{Counts, Observer, TypeRow};
+
+/// A row that has changed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChangedRow {
+    /// The row.
+    pub row: TypeRow,
+    /// Whether the type was unknown at the earlier look.
+    pub is_new: bool,
+}
+
+/// What has changed since an earlier look.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ChangedRows {
+    /// What the next look names, to see what changes from now on.
+    pub mark: u64,
+    /// How many types are known.
+    pub known: usize,
+    /// The rows, the latest used first; `other` comes last.
+    pub rows: Vec<ChangedRow>,
+}
+
+impl Observer {
+    /// The rows of the types that were used since the look that gave `since`; of all types, if that is zero.
+    pub fn changed(&mut self, since: u64) -> ChangedRows {
+        let used = self.types.iter().take_while(|(_, entry)| entry.marks.1 >= since);
+        let row = |(key, entry): (&_, &super::Entry)| ChangedRow {
+            row: entry.row(Some(*key)),
+            is_new: entry.marks.0 >= since,
+        };
+        let mut rows: Vec<_> = used.map(row).collect();
+        if self.other.counts != Counts::default() {
+            rows.push(ChangedRow { row: self.other.row(None), is_new: true });
+        }
+        self.mark += 1;
+        ChangedRows { mark: self.mark, known: self.types.len(), rows }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use admission::{Event, Reason, RequestType};
+
+    use super::*;
+    use crate::observe::TypeName;
+
+    fn told(observer: &mut Observer, since: u64) -> (u64, Vec<(u64, bool)>) {
+        let ChangedRows { mark, rows, .. } = observer.changed(since);
+        let key = |changed: &ChangedRow| (changed.row.key.map_or(0, |key| key.0), changed.is_new);
+        (mark, rows.iter().map(key).collect())
+    }
+
+    #[test]
+    fn a_look_shows_the_types_that_were_used_since_the_last_one_and_tells_which_are_new() {
+        let mut observer = Observer::new(3);
+        let describe = |observer: &mut Observer, key: u64| {
+            observer.describe(&TypeName::new(RequestType(key), format!("t{key}").into()));
+        };
+        (1..=3).for_each(|key| describe(&mut observer, key));
+        let (mark, all) = told(&mut observer, 0);
+        assert_eq!(all, [(3, true), (2, true), (1, true)]);
+        assert_eq!(told(&mut observer, mark).1, []);
+
+        let mark = observer.changed(mark).mark;
+        let (request_type, reason) = (RequestType(2), Reason::QueueFull);
+        observer.record(&Event::Rejected {
+            ticket: ticket(),
+            request_type,
+            reason,
+            queue_wait: Duration::ZERO,
+        });
+        assert!(observer.knows(RequestType(1)));
+        describe(&mut observer, 4);
+        let (mark, some) = told(&mut observer, mark);
+        assert_eq!(some, [(4, true), (1, false), (2, false)]);
+        // All are there for a reader that has just come, and the other reader's mark still holds.
+        assert_eq!(told(&mut observer, 0).1.len(), 4);
+        assert_eq!(told(&mut observer, mark).1, []);
+    }
+
+    /// Any ticket: the observer looks at none.
+    fn ticket() -> admission::Ticket {
+        let mut gate = admission::Gate::new(admission::Policy::default(), admission::Instant::ZERO, 1);
+        let request = admission::Request {
+            request_type: RequestType(1),
+            class: admission::ClassId::DEFAULT,
+            pool: admission::PoolId::default(),
+            connection: admission::Connection::Needed,
+            entry: admission::Entry::Queued,
+            client: None,
+            deadline: None,
+        };
+        gate.arrive(admission::Instant::ZERO, request)
+    }
+}

@@ -231,6 +231,11 @@ impl Types {
         (kind, forgotten)
     }
 
+    /// The place of a type that is known.
+    pub(crate) fn known(&self, key: RequestType) -> Option<u32> {
+        self.by_key.get(&key).copied()
+    }
+
     /// Forgets the least recently used type without any request.
     pub(crate) fn forget(&mut self, now: Instant) -> Option<RequestType> {
         let kind = self.idle_first;

@@ -1,6 +1,5 @@
 // The page: takes the stream, and draws what has changed once a frame.
 
-import { Actions } from "./actions.js";
 import { Chart } from "./curves.js";
 import { take, world } from "./model.js";
 import { TypesTable } from "./types.js";
@@ -29,7 +28,6 @@ const charts = [
     lines: [{ name: "in flight", css: "a", of: (it) => it.inFlight, fill: true }, { name: "waiting", css: "c", of: (it) => it.queued }, { name: "bound", css: "f", of: (it) => it.bound }] },
 ].map((chart) => new Chart($("curves"), chart));
 const table = new TypesTable();
-const actions = new Actions();
 
 function gateNow() {
   return world.gates.get(chosen) ?? world.gates.values().next().value;
@@ -207,7 +205,6 @@ function draw() {
   drawUpstream(gate);
   drawFoot();
   table.draw(gate);
-  actions.draw(gate);
   document.body.dataset.ready = "yes";
 }
 

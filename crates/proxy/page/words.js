@@ -103,7 +103,6 @@ export function verdict(gate, phase, isLost) {
     const why = down[0].last_error ? ` The last error: ${down[0].last_error}.` : "";
     return ["bad", "The service doesn't answer", `${down[0].address} is down since ${seconds(down[0].since_seconds)}.${why}`];
   }
-  if (status.emergency) return ["bad", "Emergency: everything passes", "All bounds that Gatekeeper sets are lifted. The service isn't protected until somebody ends this."];
   if (status.paused.length > 0) {
     const what = status.paused.includes("*") ? "Every request waits" : `Requests for ${status.paused.join(", ")} wait`;
     return ["warn", "Paused", `${what} until somebody resumes. ${count(status.queued, "request waits", "requests wait")} now.`];

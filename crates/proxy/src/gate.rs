@@ -30,7 +30,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::clock::Clock;
 use crate::news::Lanes;
-use crate::observe::{Change, ChangedRows, Observer, Totals, TypeName, TypeRow, log_changes};
+use crate::observe::{Change, ChangedRow, ChangedRows, Observer, Totals, TypeName, TypeRow, log_changes};
 use crate::permit::Permit;
 use crate::trace::Recorder;
 
@@ -274,7 +274,15 @@ impl Driver {
 
     /// The rows of the types that were used since an earlier look.
     pub(crate) fn types_since(&self, mark: u64) -> ChangedRows {
-        self.inner.lock().observer.changed(mark)
+        let Inner { gate, observer, .. } = &mut *self.inner.lock();
+        let mut changed = observer.changed(mark);
+        for ChangedRow { row, .. } in &mut changed.rows {
+            // What the gate knows is newer: the observer hears of a lane only when it changes.
+            if let Some(learned) = row.key.and_then(|key| gate.lane_of(key)) {
+                (row.lane, row.work) = learned;
+            }
+        }
+        changed
     }
 
     /// Counts over all types.

@@ -31,8 +31,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use admission::{
-    Action, ClientId, Completion, Connection, Event, Gate, Instant, Learned, Outcome, Policy, PoolId, Queued,
-    Reason, Request, Snapshot, Ticket,
+    Action, ClientId, Completion, Connection, Event, Gate, Instant, Lane, Learned, Outcome, Policy, PoolId,
+    Queued, Reason, Request, RequestType, Snapshot, Ticket, Work,
 };
 
 /// The most steps kept for one request that waits in the shadow, and so the most of its pauses.
@@ -207,6 +207,11 @@ impl Shadow {
     /// The state of the shadow's gate.
     pub fn snapshot(&self) -> Snapshot {
         self.gate.snapshot()
+    }
+
+    /// The lane and the expected work of a type that is known.
+    pub fn lane_of(&self, request_type: RequestType) -> Option<(Lane, Work)> {
+        self.gate.lane_of(request_type)
     }
 
     /// A snapshot without the types.

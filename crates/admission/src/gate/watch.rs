@@ -5,8 +5,9 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use super::Gate;
+use crate::event::Lane;
 use crate::pace::Parallelism;
-use crate::request::{PoolSet, Ticket};
+use crate::request::{PoolSet, RequestType, Ticket};
 use crate::snapshot::{Queued, Snapshot, TypeSnapshot};
 use crate::time::{Duration, Instant};
 use crate::work::Work;
@@ -50,6 +51,12 @@ impl Gate {
             groups: self.snapshot_of_groups(),
             classes: self.snapshot_of_classes(),
         }
+    }
+
+    /// The lane and the expected work of a type that is known.
+    pub fn lane_of(&self, request_type: RequestType) -> Option<(Lane, Work)> {
+        let kind = self.types.known(request_type)?;
+        Some((self.types.at(kind).lane, self.expected(kind)))
     }
 
     /// When a client that is refused now may try again. The queue will have drained by then, at the rate at

@@ -28,7 +28,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::timeline::Timeline;
-use super::{Admin, Desk, Door};
+use super::{Admin, Desk};
 
 mod frames;
 mod history;
@@ -51,7 +51,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 type Asset = (&'static str, &'static str, &'static str);
 
 const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
-const ASSETS: [Asset; 8] = [
+const ASSETS: [Asset; 7] = [
     ("/", "text/html; charset=utf-8", include_str!("../../page/index.html")),
     ("/page/page.css", "text/css; charset=utf-8", include_str!("../../page/page.css")),
     ("/page/page.js", JAVASCRIPT, include_str!("../../page/page.js")),
@@ -59,7 +59,6 @@ const ASSETS: [Asset; 8] = [
     ("/page/words.js", JAVASCRIPT, include_str!("../../page/words.js")),
     ("/page/curves.js", JAVASCRIPT, include_str!("../../page/curves.js")),
     ("/page/types.js", JAVASCRIPT, include_str!("../../page/types.js")),
-    ("/page/actions.js", JAVASCRIPT, include_str!("../../page/actions.js")),
 ];
 
 /// The page's paths.
@@ -83,8 +82,8 @@ fn asset(kind: &'static str, text: &'static str) -> Response {
 }
 
 /// The stream of one viewer.
-async fn events(State(Desk { admin, door }): State<Desk>) -> Response {
-    let Some(frames) = admin.page.join(&admin, door) else {
+async fn events(State(Desk { admin, .. }): State<Desk>) -> Response {
+    let Some(frames) = admin.page.join(&admin) else {
         let why = format!("{VIEWERS_MAX} people watch already; there is no room for another one\n");
         return (StatusCode::SERVICE_UNAVAILABLE, why).into_response();
     };
@@ -138,7 +137,7 @@ impl Page {
 
     /// One more viewer; `None` where there is no room. The lock is held throughout, so that what is told at
     /// first and the frames afterwards leave no gap.
-    fn join(&self, admin: &Admin, door: Door) -> Option<mpsc::Receiver<Bytes>> {
+    fn join(&self, admin: &Admin) -> Option<mpsc::Receiver<Bytes>> {
         let mut state = self.state.lock();
         state.viewers.retain(|viewer| !viewer.is_closed());
         if state.viewers.len() >= VIEWERS_MAX {
@@ -161,7 +160,7 @@ impl Page {
             Some(GateFrame::new(view, (&snapshot, &totals), rows, Samples::All(known)))
         });
         let events = self.timeline.get().map_or_else(Vec::new, |timeline| timeline.since(0).1);
-        let hello = Hello::new(admin, door, Frame::new(admin, frames.collect(), events));
+        let hello = Hello::new(admin, Frame::new(admin, frames.collect(), events));
         let (sender, receiver) = mpsc::channel(BEHIND_MAX);
         sender.try_send(message("hello", &hello)).ok()?;
         state.viewers.push(sender);

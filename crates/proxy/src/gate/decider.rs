@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use admission::{
-    Action, ClientId, Completion, Event, Gate, Instant, Learned, Pin, Policy, PoolId, PoolSet, Queued,
-    Reason, Request, Snapshot, Ticket, Work,
+    Action, ClientId, Completion, Event, Gate, Instant, Lane, Learned, Pin, Policy, PoolId, PoolSet, Queued,
+    Reason, Request, RequestType, Snapshot, Ticket, Work,
 };
 
 use crate::shadow::{Foreseen, Shadow};
@@ -207,6 +207,13 @@ impl Decider {
         match self {
             Self::Enforcing(gate) => gate.poll_event(),
             Self::Observing { shadow, .. } => shadow.poll_event(),
+        }
+    }
+
+    pub(crate) fn lane_of(&self, request_type: RequestType) -> Option<(Lane, Work)> {
+        match self {
+            Self::Enforcing(gate) => gate.lane_of(request_type),
+            Self::Observing { shadow, .. } => shadow.lane_of(request_type),
         }
     }
 

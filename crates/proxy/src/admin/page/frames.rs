@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 use super::history::Sample;
 use crate::admin::report::{GateStatus, MemoryStatus};
 use crate::admin::timeline::Entry;
-use crate::admin::{Admin, Door, GateView};
+use crate::admin::{Admin, GateView};
 use crate::gate::Driver;
 use crate::memory;
 use crate::metrics::shown::id;
@@ -22,10 +22,8 @@ const WAITING_MAX: usize = 500;
 #[derive(Serialize)]
 pub(super) struct Hello<'a> {
     version: &'static str,
-    /// Where a viewer may change gates: `socket` here, `token` with the token, `nowhere`.
-    changes: &'static str,
     #[serde(flatten)]
-    pub(super) frame: Frame<'a>,
+    frame: Frame<'a>,
 }
 
 /// What is told once a second.
@@ -89,13 +87,8 @@ struct Waiting {
 }
 
 impl<'a> Hello<'a> {
-    pub(super) fn new(admin: &Admin, door: Door, frame: Frame<'a>) -> Self {
-        let changes = match door {
-            Door::Socket => "socket",
-            Door::Network if admin.token.read().is_some() => "token",
-            Door::Network => "nowhere",
-        };
-        Self { version: admin.version(), changes, frame }
+    pub(super) fn new(admin: &Admin, frame: Frame<'a>) -> Self {
+        Self { version: admin.version(), frame }
     }
 }
 

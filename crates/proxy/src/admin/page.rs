@@ -4,8 +4,8 @@
 //! tells is written once for all viewers. A viewer that comes gets everything first, then the changes. One
 //! that doesn't read is dropped; its browser comes again and gets everything anew.
 //!
-//! **Bounds.** [`VIEWERS_MAX`] viewers with [`BEHIND_MAX`] frames each. A look costs what has changed since the
-//! last one, however many types are known.
+//! **Bounds.** [`VIEWERS_MAX`] viewers with [`BEHIND_MAX`] frames each. A look costs what has changed since
+//! the last one, however many types are known.
 
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;

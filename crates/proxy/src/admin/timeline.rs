@@ -19,7 +19,7 @@ const FACTS_MAX: usize = 12;
 const CHARS_MAX: usize = 200;
 /// A line that repeats within this time is the same entry.
 const MERGED_FOR: Duration = Duration::from_secs(60);
-/// So many of the latest entries are compared with a new line.
+/// The number of latest entries that are compared with a new line.
 const COMPARED_MAX: usize = 16;
 
 /// Something that has happened, as the log tells it.

@@ -1,8 +1,8 @@
-//! The rows of those types that were used since an earlier look: their number doesn't depend on how many types
-//! are known.
+//! The rows of those types that were used since an earlier look, whose number doesn't depend on how many
+//! types are known.
 //!
-//! Every use of a type moves the type to the front of the observer's list and stamps it with the current mark.
-//! So a look walks from the front and stops at the first type with an older stamp.
+//! Every use of a type moves the type to the front of the observer's list and stamps it with the current
+//! mark. So a look walks from the front and stops at the first type with an older stamp.
 
 use super::{Counts, Observer, TypeRow};
 

@@ -22,7 +22,7 @@ mod changed;
 mod goals;
 mod times;
 
-pub use changed::{ChangedRow, ChangedRows};
+pub use changed::{ChangedRow, ChangedRows, shares};
 use times::Times;
 pub use times::{BOUNDS_SECONDS, Buckets, TimeSummary};
 
@@ -596,14 +596,6 @@ impl Entry {
         self.upstream_time.add(&forgotten.upstream_time);
         self.queue_wait.add(&forgotten.queue_wait);
     }
-}
-
-/// The share of each row in the work of all, in the order of the rows: of expected work where any was
-/// completed.
-pub fn shares(rows: &[TypeRow]) -> Vec<f64> {
-    let total: f64 = rows.iter().map(|row| row.counts.work.as_millis_f64()).sum();
-    let share = |row: &TypeRow| if total > 0.0 { row.counts.work.as_millis_f64() / total } else { 0.0 };
-    rows.iter().map(share).collect()
 }
 
 #[cfg(test)]

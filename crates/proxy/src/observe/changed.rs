@@ -43,6 +43,14 @@ impl Observer {
     }
 }
 
+/// The share of each row in the work of all, in the order of the rows: of expected work where any was
+/// completed.
+pub fn shares(rows: &[TypeRow]) -> Vec<f64> {
+    let total: f64 = rows.iter().map(|row| row.counts.work.as_millis_f64()).sum();
+    let share = |row: &TypeRow| if total > 0.0 { row.counts.work.as_millis_f64() / total } else { 0.0 };
+    rows.iter().map(share).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;

@@ -453,14 +453,6 @@ impl Observer {
         }
     }
 
-    /// One row for each type, and one for `other` if it counted anything. It reads all histograms, about
-    /// 0.5 µs a type, so ask seldom: the gate's lock is held meanwhile.
-    pub fn table(&self) -> Vec<TypeRow> {
-        let known = self.types.iter().map(|(key, entry)| entry.row(Some(*key)));
-        let other = (self.other.counts != Counts::default()).then(|| self.other.row(None));
-        known.chain(other).collect()
-    }
-
     /// What the whole gate did.
     pub fn totals(&self) -> Totals {
         self.totals.clone()

@@ -11,6 +11,8 @@ use wire::mysql::{Fault, ProtocolError};
 
 use crate::stream::Stream;
 
+/// The length of a packet's header.
+const HEADER: usize = 4;
 /// How many bytes are read at once.
 const READ: usize = 16 * 1024;
 /// The largest message of a client, in bytes: MySQL's own default of `max_allowed_packet`.
@@ -95,6 +97,22 @@ impl Channel {
     /// Sends all that waits to be sent, to a client that may be slow in taking it.
     pub(super) async fn flush_within(&mut self, limit: Duration) -> Result<(), Lost> {
         timeout(limit, self.flush()).await.unwrap_or(Err(Lost::Late))
+    }
+
+    /// Waits for the client's first message, and reads nothing behind it.
+    ///
+    /// A client that asks for TLS begins it without a pause.
+    pub(super) async fn first_message(&mut self, max: usize, due: Sequence) -> Result<Message, Lost> {
+        let mut header = [0; HEADER];
+        self.stream.read_exact(&mut header).await?;
+        let [low, middle, high, _] = header.map(usize::from);
+        let len = low | middle << 8 | high << 16;
+        self.input.extend_from_slice(&header);
+        if len <= max {
+            self.input.resize(HEADER + len, 0);
+            self.stream.read_exact(&mut self.input[HEADER..]).await?;
+        }
+        self.client_message(max, due).await
     }
 
     /// Sends all that waits to be sent.

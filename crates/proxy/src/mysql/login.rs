@@ -50,6 +50,8 @@ pub(super) struct LoggedIn {
     pub(super) key: server::Key,
     pub(super) credential: Credential,
     pub(super) database: Vec<u8>,
+    /// What the client made its proof for.
+    pub(super) scramble: Vec<u8>,
     /// The number of the answer that ends the login.
     pub(super) next: Sequence,
 }
@@ -105,10 +107,10 @@ async fn handshake(
     };
     write_handshake(&mut client.output, Sequence(0), &greeting);
     client.flush().await?;
-    let mut message = client.client_message(MAX_RESPONSE, Sequence(1)).await?;
+    let mut message = client.first_message(MAX_RESPONSE, Sequence(1)).await?;
     if let (First::Tls { .. }, Some(acceptor)) = (parse_first(&message.payload)?, tls) {
         let Stream::Tcp(socket) = client.stream else { return Err(Lost::Closed) };
-        // What came in the clear behind the request is left behind.
+        // Nothing behind the request was read: it belongs to TLS.
         client = Channel::new(acceptor.accept(socket).await?);
         message = client.client_message(MAX_RESPONSE, message.next).await?;
     } else if tls.is_some_and(|acceptor| acceptor.mode() != DownstreamMode::Prefer) {
@@ -125,6 +127,7 @@ async fn handshake(
     Ok(LoggedIn {
         key: key(&response, capabilities),
         database: database(&response),
+        scramble,
         client,
         capabilities,
         credential,

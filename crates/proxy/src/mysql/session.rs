@@ -12,6 +12,7 @@ use wire::mysql::codec::Sequence;
 use wire::mysql::command::{self, ChangeUser, Command};
 use wire::mysql::execute::Execute;
 use wire::mysql::response::Expect;
+use wire::mysql::scramble::native;
 use wire::mysql::{Fault, ProtocolError};
 
 use super::Shared;
@@ -54,6 +55,8 @@ pub(super) struct Session {
     pub(super) shared: Arc<Shared>,
     pub(super) client: Channel,
     pub(super) capabilities: Capabilities,
+    /// What the client made its proof of the login for.
+    scramble: Vec<u8>,
     pub(super) key: Key,
     pub(super) credential: Credential,
     pub(super) carried: Carried,
@@ -83,6 +86,7 @@ impl Session {
         Self {
             client: logged_in.client,
             capabilities: logged_in.capabilities,
+            scramble: logged_in.scramble,
             key: logged_in.key,
             credential: logged_in.credential,
             carried,
@@ -320,11 +324,13 @@ impl Session {
     async fn change_user(&mut self, change: &ChangeUser<'_>, due: Sequence) -> Result<Flow, Lost> {
         self.start_over();
         let users = Arc::clone(&self.shared.settings().users);
-        // No scramble has come since the login, and that one was used: the proof has to be made for another.
-        let asked = (change.user, &b"another"[..], change.proof);
+        // As a server takes it, a proof is for the scramble of the login. Without one the client is asked.
+        let plugin = change.plugin.unwrap_or(native::NAME.as_bytes());
+        let is_proved = !change.proof.is_empty() && plugin == native::NAME.as_bytes();
+        let asked = (change.user, if is_proved { plugin } else { &b"another"[..] }, change.proof);
         let limit = self.shared.settings().login_timeout;
         let proved = tokio::select! {
-            proved = timeout(limit, authenticate(&users, &mut self.client, asked, (&[], due))) => {
+            proved = timeout(limit, authenticate(&users, &mut self.client, asked, (&self.scramble, due))) => {
                 proved.unwrap_or(Err(Lost::Late))?
             }
             () = self.place.entry.ended.notified() => return Ok(Flow::Close),

@@ -18,7 +18,7 @@ help:
 	@echo 'make setup    what the others install by themselves: PostgreSQL, drivers, HTTP clients and peers for the tests'
 
 setup:
-	scripts/setup postgresql mariadb drivers clients pgbouncer pgpool web-proxies peers
+	scripts/setup postgresql mariadb drivers clients pgbouncer systemd pgpool web-proxies peers
 
 # Both are built together and then run as they are: cargo would build what they share again for one of them alone.
 built := $(or $(CARGO_TARGET_DIR),target)/release

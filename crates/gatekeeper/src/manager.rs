@@ -28,7 +28,7 @@ pub(crate) fn stopping() {
 pub(crate) struct Watchdog(Option<Interval>);
 
 impl Watchdog {
-    /// As the service manager asks for it (`WATCHDOG_USEC`).
+    /// The watchdog that the service manager asks for (`WATCHDOG_USEC`), or none.
     pub(crate) fn new() -> Self {
         let mut micros = 0;
         let asked = sd_notify::watchdog_enabled(false, &mut micros) && micros > 1;

@@ -280,6 +280,7 @@ fn a_name_that_is_taken_is_the_servers_error_under_the_clients_name() {
     dialogue.server(done);
     dialogue.begin(None);
     assert_eq!(lettered(&dialogue.client(run(b"s", b"SELECT 2"))), "P#a:ROLLBACK P#a:SELECT 2 B#b E S");
+    dialogue.server(backend::write_parse_complete);
     error("42P05")(&mut dialogue.to_client);
     dialogue.to_client.clear();
     let mut bytes = BytesMut::new();

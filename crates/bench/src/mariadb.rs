@@ -160,6 +160,8 @@ fn install(owner: Option<(u32, u32)>, root: &Path) -> Result<(), Error> {
         .args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"])
         .args(["--skip-name-resolve", "--innodb-log-file-size=8M"])
         .arg(format!("--datadir={}", root.join("data").display()))
+        // In a directory that they share, one server's start removes the other's temporary tables.
+        .env("TMPDIR", root)
         .output()
         .map_err(Error::io("starting mariadb-install-db"))?;
     if output.status.success() {

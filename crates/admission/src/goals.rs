@@ -5,9 +5,9 @@
 //! goals to the class that misses its goal by the most. It knows nothing of the resource: the gate has one
 //! for its queue, the laboratory has another for a simulated processor.
 //!
-//! **Methods.** [`Method::Slopes`] is the published one (`goals/slopes.rs`), [`Method::Ratios`] ours
-//! (`goals/ratios.rs`). Both look at ticks. `goals/window.rs` has what is observed in them, `goals/law.rs`
-//! finds goals that can't be met together, `goals/split.rs` divides a goal between two resources.
+//! **Rooms.** `goals/window.rs` has what is observed in ticks, `goals/ratios.rs` the method that moves
+//! shares, `goals/law.rs` finds goals that can't be met together. The laboratory has the published method, to
+//! compare with (`sim/src/goals/published.rs`).
 //!
 //! **Source.** Chandra, Pradhan, Tewari, Sahu, Shenoy, "An observation-based approach towards self-managing
 //! web servers", Computer Communications 29 (2006), sections 3.4 and 4.
@@ -20,8 +20,6 @@
 
 mod law;
 mod ratios;
-mod slopes;
-mod split;
 mod window;
 
 use alloc::collections::VecDeque;
@@ -31,13 +29,11 @@ use crate::request::ClassId;
 use crate::time::{Duration, Instant};
 use crate::work::Work;
 use law::Law;
-pub use slopes::Slopes;
-pub use split::split;
 use window::Window;
 
 /// The most moves and findings that are kept until they are told; the oldest are lost beyond it.
 const NEWS_MAX: usize = 256;
-/// The least memory of our method, in ticks: fewer say nothing of how they vary.
+/// The least memory, in ticks: fewer say nothing of how they vary.
 const MEMORY_MIN: u32 = 10;
 /// The least time of a goal that a logarithm is taken of, in seconds.
 const LEAST: f64 = 1e-9;
@@ -151,38 +147,21 @@ impl Share {
 }
 
 /// How shares are adapted to goals.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Adaptation {
     /// The time between two looks at what was observed.
     pub tick: Duration,
     /// The number of ticks over which a steady class is judged.
     pub interval: u32,
-    /// How shares are moved.
-    pub method: Method,
 }
 
 impl Adaptation {
-    /// Ours, with a tick of one second.
-    pub const DEFAULT: Self = Self { tick: Duration::from_secs(1), interval: 20, method: Method::Ratios };
+    /// A tick of one second, and an interval of twenty.
+    pub const DEFAULT: Self = Self { tick: Duration::from_secs(1), interval: 20 };
 
     pub(crate) fn is_possible(&self) -> bool {
-        let method = match self.method {
-            Method::Slopes(Slopes { memory, part, band, settling }) => {
-                [memory, part, band].iter().all(|part| (0.0..=1.0).contains(part)) && settling > 0
-            }
-            Method::Ratios => true,
-        };
-        method && !self.tick.is_zero() && self.interval > 0
+        !self.tick.is_zero() && self.interval > 0
     }
-}
-
-/// How shares are moved.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Method {
-    /// The paper's: by slopes of the delay over the share, gradually, waiting for each move to settle.
-    Slopes(Slopes),
-    /// Ours: by ratios of delays, as soon as a difference is beyond chance.
-    Ratios,
 }
 
 /// What an adapter is told of one class.
@@ -279,7 +258,6 @@ struct Member {
     share: f64,
     window: Window,
     standing: Standing,
-    slope: slopes::Slope,
     /// How much a delay falls, in logarithms, for a change of the share.
     elasticity: f64,
 }
@@ -343,8 +321,6 @@ pub struct Adapter {
     since: Instant,
     /// Ticks since the last decision.
     ticks: u32,
-    /// Whether the last decision moved shares.
-    settling: bool,
     ratios: ratios::Ratios,
     law: Law,
     news: VecDeque<GoalNews>,
@@ -359,7 +335,6 @@ impl Adapter {
             next_tick: now.after(settings.tick),
             since: now,
             ticks: 0,
-            settling: false,
             ratios: ratios::Ratios::default(),
             law: Law::default(),
             news: VecDeque::new(),
@@ -368,8 +343,8 @@ impl Adapter {
         adapter
     }
 
-    /// Other goals, weights or bounds, or another method. A class whose weight is as before keeps its share
-    /// and what was observed of it.
+    /// Other goals, weights or bounds, or other ticks. A class whose weight is as before keeps its share, and
+    /// its observations.
     pub fn change(&mut self, now: Instant, settings: Adaptation, classes: &[Promised]) {
         let before = core::mem::take(&mut self.members);
         let known = |class: &Promised| {
@@ -393,7 +368,6 @@ impl Adapter {
                 share: class.weight / sum,
                 window: Window::default(),
                 standing: Standing::InReach,
-                slope: slopes::Slope::default(),
                 elasticity: ratios::ELASTICITY,
             },
         };
@@ -421,10 +395,9 @@ impl Adapter {
 
     /// The resource has served a request of the class in this place.
     pub fn observe(&mut self, place: usize, served: Served) {
-        let since = if self.settings.method == Method::Ratios { self.since } else { Instant::ZERO };
         if let Some(member) = self.members.get_mut(place) {
             self.law.observe(place, &served);
-            let is_new = served.arrived >= since;
+            let is_new = served.arrived >= self.since;
             member.window.observe(&served, member.promised.goal, is_new);
         }
     }
@@ -446,41 +419,16 @@ impl Adapter {
         self.next_tick = self.next_tick.after(self.settings.tick.saturating_mul(ended));
         self.ticks = self.ticks.saturating_add(ended);
         let seconds = self.settings.tick.as_secs_f64() * f64::from(ended);
-        let memory = self.memory();
+        let memory = f64::from(self.settings.interval.max(MEMORY_MIN));
         ratios::note(&mut self.members);
         for (place, member) in self.members.iter_mut().enumerate() {
             member.window.end_tick(seconds, waits(place), memory);
         }
         self.look_at_law(ended);
-        let plan = match self.settings.method {
-            Method::Slopes(settings) => self.by_slopes(settings),
-            Method::Ratios => {
-                let judged = ratios::Judged { ticks: self.ticks, interval: self.settings.interval };
-                self.ratios.plan(&mut self.members, judged)
-            }
-        };
-        let Some(plan) = plan else { return false };
+        let judged = ratios::Judged { ticks: self.ticks, interval: self.settings.interval };
+        let Some(plan) = self.ratios.plan(&mut self.members, judged) else { return false };
         self.commit(now, &plan);
         true
-    }
-
-    /// For how many ticks something is remembered that is averaged exponentially; `None` for the method that
-    /// averages over intervals.
-    fn memory(&self) -> Option<f64> {
-        let ticks = f64::from(self.settings.interval.max(MEMORY_MIN));
-        (self.settings.method == Method::Ratios).then_some(ticks)
-    }
-
-    fn by_slopes(&mut self, settings: Slopes) -> Option<Plan> {
-        let interval = self.settings.interval.max(1);
-        let due = if self.settling { interval.saturating_mul(settings.settling) } else { interval };
-        if self.ticks < due {
-            return None;
-        }
-        self.ticks = 0;
-        let plan = slopes::plan(&mut self.members, settings);
-        self.settling = plan.is_some();
-        plan
     }
 
     fn commit(&mut self, now: Instant, plan: &Plan) {
@@ -494,14 +442,9 @@ impl Adapter {
         }));
         for (member, &share) in self.members.iter_mut().zip(&plan.shares) {
             member.share = share;
+            member.window = Window::default();
         }
-        if self.settings.method == Method::Ratios {
-            self.ticks = 0;
-            self.since = now;
-            for member in &mut self.members {
-                member.window.forget();
-            }
-        }
+        (self.ticks, self.since) = (0, now);
     }
 
     fn look_at_law(&mut self, ended: u32) {

@@ -42,8 +42,8 @@ pub use egress::{Cutoffs, Egress, EgressOrder, EgressPolicy, Ending, Grant, Size
 pub use event::{Event, Lane};
 pub use gate::{EVENTS_MAX, Gate};
 pub use goals::{
-    Adaptation, Adapter, ClassGoal, GoalNews, Measure, Method, Promised, Reached, Served, Share, ShareMove,
-    Slopes, Standing, Statistic, split,
+    Adaptation, Adapter, ClassGoal, GoalNews, Measure, Promised, Reached, Served, Share, ShareMove, Standing,
+    Statistic,
 };
 pub use learned::{Learned, LearnedSpeed, LearnedType, LearnedVariation};
 pub use outside::{Control, ControlMaker, Maker, Refuse, RefuseMaker, Sample};

@@ -3,7 +3,8 @@
 //!
 //! The queue is the real gate with 150 connections, as many as the paper's Apache has workers. A CGI request
 //! blocks a worker and hardly needs the processor, an SSL request needs the processor, which the classes
-//! share by weights. The same [`Adapter`] moves the shares of both. A tick has five seconds.
+//! share by weights. An [`Adapter`] moves the shares of each. A tick has five seconds. Under the published
+//! method the gate adapts nothing: the experiment sets its weights ([`Published`]).
 //!
 //! **Where the paper says too little.** It gives no service times. Those here are calibrated by what it says
 //! without adaptation: 150 workers that serve 850 requests a second meet all of its Table 2 (b); blocking for
@@ -11,9 +12,11 @@
 //! Figs. 4 to 6: each figure has its own. Its regular arrivals have exponential processor times here,
 //! because two clients in step with fixed times would show the phase between them and nothing else.
 
+mod published;
+
 use admission::{
-    Adaptation, Adapter, ClassGoal, ClassId, Duration, Event, Instant, Measure, Method, Order, Policy,
-    Promised, Served, ServiceClass, Statistic, Turns, Weight, split,
+    Adaptation, Adapter, ClassGoal, ClassId, Duration, Event, Instant, Measure, Order, Policy, Promised,
+    Served, ServiceClass, Statistic, Turns, Weight,
 };
 
 use crate::arrivals::{Arrivals, Rate};
@@ -24,6 +27,7 @@ use crate::error::Error;
 use crate::record::{Row, Sample};
 use crate::scenario::{End, Kind, Scenario, Source};
 use crate::upstream::{Service, Upstream};
+pub use published::Published;
 
 /// The paper's tick.
 pub const TICK: Duration = Duration::from_secs(5);
@@ -48,19 +52,27 @@ pub enum Sharing {
     Priority,
 }
 
-/// The mean waits of three classes with these rates, in seconds: one cell of Table 2. Only requests that were
-/// let in count, as in the paper.
+/// How shares are moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// By the published adaptation.
+    Published,
+    /// By the gate's own.
+    Ours,
+}
+
+/// The mean waits of three classes with these rates, in seconds: one cell of Table 2. Only
+/// requests that were let in count, as in the paper.
 ///
 /// # Errors
 /// The errors of [`run`].
 pub fn table2(rates: [f64; 3], sharing: Sharing, seed: u64) -> Result<[f64; 3], Error> {
-    let class = |place: usize| {
-        let (weight, turns) = match sharing {
-            Sharing::Weights(weights) => (f64::from(weights[place]), Turns::Shared),
-            Sharing::Priority => (1.0, Turns::Priority(place as u8)),
-        };
-        let weight = Weight::new(weight).unwrap_or(Weight::ONE);
-        ServiceClass { turns, ..ServiceClass::new(id(place), weight) }
+    let class = |place: usize| match sharing {
+        Sharing::Weights(weights) => ServiceClass::new(id(place), weight(f64::from(weights[place]))),
+        Sharing::Priority => {
+            let turns = Turns::Priority(place as u8);
+            ServiceClass { turns, ..ServiceClass::new(id(place), Weight::ONE) }
+        }
     };
     let mean = f64::from(WORKERS) / TABLE_RATE;
     let kinds = vec![Kind::new("cgi", Distribution::Exponential { mean: Duration::from_secs_f64(mean) })];
@@ -86,6 +98,10 @@ pub fn table2(rates: [f64; 3], sharing: Sharing, seed: u64) -> Result<[f64; 3], 
         }
     }
     Ok([0, 1, 2].map(|place| waits[place] / counts[place].max(1.0)))
+}
+
+fn weight(weight: f64) -> Weight {
+    Weight::new(weight).unwrap_or(Weight::ONE)
 }
 
 fn id(place: usize) -> ClassId {
@@ -200,7 +216,7 @@ impl Experiment {
     /// # Errors
     /// The errors of [`run`].
     pub fn play(&self, method: Method, seed: u64) -> Result<Vec<Seen>, Error> {
-        let adaptation = Adaptation { tick: TICK, interval: self.interval, method };
+        let adaptation = Adaptation { tick: TICK, interval: self.interval };
         let exponential = |mean| Distribution::Exponential { mean: Duration::from_secs_f64(mean) };
         let cgi =
             Kind { input_output: Some(CGI_BLOCKS / CGI_WORK), ..Kind::new("cgi", exponential(CGI_WORK)) };
@@ -232,18 +248,25 @@ impl Experiment {
             tick: TICK,
             ..base
         };
-        let mut watch = Watch::new(self, &scenario.policy);
+        let mut watch = Watch::new(self, method, &scenario.policy);
         run_with(&scenario, &mut watch)?;
         Ok(watch.seen)
     }
 }
 
-/// Watches both resources, splits the goals over them, and adapts the shares of the processor. The gate
-/// adapts those of its queue itself.
+/// What moves shares.
+enum Movers {
+    /// The processor's. The gate adapts the shares of its queue itself.
+    Ours(Adapter),
+    /// The queue's and the processor's.
+    Published { queue: Published, processor: Published },
+}
+
+/// Watches both resources, splits the goals over them, and has the shares adapted.
 struct Watch<'a> {
     experiment: &'a Experiment,
     policy: Policy,
-    processor: Adapter,
+    movers: Movers,
     seen: Vec<Seen>,
     now: Seen,
     tick: u32,
@@ -260,12 +283,17 @@ fn goal(seconds: f64, measure: Measure) -> ClassGoal {
 }
 
 impl<'a> Watch<'a> {
-    fn new(experiment: &'a Experiment, policy: &Policy) -> Self {
+    fn new(experiment: &'a Experiment, method: Method, policy: &Policy) -> Self {
         let promised = [0, 1].map(|place| Promised::new(id(place), None));
+        let published = Published::new(2, experiment.interval);
+        let movers = match method {
+            Method::Ours => Movers::Ours(Adapter::new(Instant::ZERO, policy.adaptation, &promised)),
+            Method::Published => Movers::Published { queue: published.clone(), processor: published },
+        };
         Self {
             experiment,
             policy: policy.clone(),
-            processor: Adapter::new(Instant::ZERO, policy.adaptation, &promised),
+            movers,
             seen: Vec::new(),
             now: Seen::default(),
             tick: 0,
@@ -289,24 +317,68 @@ impl<'a> Watch<'a> {
         self.goals = goals;
         self.since = self.tick;
         let used = std::mem::take(&mut self.used);
-        let local = [0, 1].map(|place| {
-            let parts = split(wanted[place], &[used[place][0], used[place][1] / f64::from(WORKERS)]);
-            [parts[0], parts[1]]
-        });
+        let local =
+            [0, 1].map(|place| split(wanted[place], [used[place][0], used[place][1] / f64::from(WORKERS)]));
         let moved = |a: f64, b: f64| (a - b).abs() > 0.05 * b.max(a);
         let has_moved = (0..2).any(|place| (0..2).any(|at| moved(local[place][at], self.local[place][at])));
         if !(is_new || has_moved) {
             return;
         }
         self.local = local;
-        let processor =
-            [0, 1].map(|place| Promised::new(id(place), Some(goal(local[place][0], Measure::Response))));
-        self.processor.change(steering.now(), self.policy.adaptation, &processor);
-        for (place, class) in self.policy.classes.iter_mut().enumerate() {
-            class.goal = Some(goal(local[place][1], Measure::Wait));
+        match &mut self.movers {
+            Movers::Ours(adapter) => {
+                let promised = [0, 1]
+                    .map(|place| Promised::new(id(place), Some(goal(local[place][0], Measure::Response))));
+                adapter.change(steering.now(), self.policy.adaptation, &promised);
+                for (place, class) in self.policy.classes.iter_mut().enumerate() {
+                    class.goal = Some(goal(local[place][1], Measure::Wait));
+                }
+                steering.set_policy(self.policy.clone());
+            }
+            Movers::Published { queue, processor } => {
+                processor.promise(&local.map(|of| of[0]));
+                queue.promise(&local.map(|of| of[1]));
+            }
         }
-        steering.set_policy(self.policy.clone());
     }
+
+    /// Ends a tick of both resources. The first class's share of the processor.
+    fn end_tick(&mut self, at: Instant, steering: &mut Steering<'_>) -> f64 {
+        let (has_moved, shares) = match &mut self.movers {
+            Movers::Ours(adapter) => {
+                let has_moved = adapter.pass(at, |_| true);
+                while adapter.poll_news().is_some() {}
+                (has_moved, [0, 1].map(|place| adapter.share(place)))
+            }
+            Movers::Published { queue, processor } => {
+                if queue.end_tick() {
+                    self.moves += 1;
+                    for (place, class) in self.policy.classes.iter_mut().enumerate() {
+                        class.weight = weight(queue.share(place) * 1e3);
+                    }
+                    steering.set_policy(self.policy.clone());
+                }
+                (processor.end_tick(), [0, 1].map(|place| processor.share(place)))
+            }
+        };
+        if has_moved {
+            self.moves += 1;
+            for source in 0..4 {
+                steering.weigh(source, shares[source % 2]);
+            }
+        }
+        shares[0]
+    }
+}
+
+/// Divides a goal, in seconds, over resources by how much a class uses each: D_j = D·u_j / Σ u. A resource
+/// that the class hardly uses gets hardly any time; a class that uses none gets the goal for each.
+///
+/// A utilization is what the class takes of a resource over what the resource can give. For a queue of
+/// requests before workers that is the part of the workers that the class occupies.
+fn split(goal: f64, utilizations: [f64; 2]) -> [f64; 2] {
+    let sum: f64 = utilizations.iter().sum();
+    utilizations.map(|used| if sum > 0.0 { goal * used / sum } else { goal })
 }
 
 impl Observer for Watch<'_> {
@@ -316,6 +388,9 @@ impl Observer for Watch<'_> {
                 let place = request_type.0 as usize % 2;
                 self.now.queue[place].0 += 1.0;
                 self.now.queue[place].1 += queue_wait.as_secs_f64();
+                if let Movers::Published { queue, .. } = &mut self.movers {
+                    queue.observe(place, queue_wait.as_secs_f64());
+                }
                 self.used[place][1] += upstream_time.as_secs_f64();
             }
             Event::ClassGoal(admission::GoalNews::Moved(_)) => self.moves += 1,
@@ -329,19 +404,18 @@ impl Observer for Watch<'_> {
         self.used[place][0] += row.service_time.as_millis_f64() / 1e3;
         self.now.processor[place].0 += 1.0;
         self.now.processor[place].1 += service.as_secs_f64();
-        let served = Served { arrived: began, wait: Duration::ZERO, service, work: row.service_time };
-        self.processor.observe(place, served);
+        match &mut self.movers {
+            Movers::Ours(adapter) => {
+                let served = Served { arrived: began, wait: Duration::ZERO, service, work: row.service_time };
+                adapter.observe(place, served);
+            }
+            Movers::Published { processor, .. } => processor.observe(place, service.as_secs_f64()),
+        }
     }
 
     fn tick(&mut self, sample: &Sample, steering: &mut Steering<'_>) {
         self.tick += 1;
-        if self.processor.pass(sample.at, |_| true) {
-            self.moves += 1;
-            for source in 0..4 {
-                steering.weigh(source, self.processor.share(source % 2));
-            }
-        }
-        while self.processor.poll_news().is_some() {}
+        let processor_share = self.end_tick(sample.at, steering);
         self.set_goals(steering);
         let classes = steering.snapshot().classes;
         let weights: Vec<f64> = classes.iter().skip(1).map(|class| class.weight.as_f64()).collect();
@@ -350,9 +424,24 @@ impl Observer for Watch<'_> {
         self.seen.push(Seen {
             tick: self.tick,
             queue_share: weights.first().copied().unwrap_or(0.0) / sum.max(1e-9),
-            processor_share: self.processor.share(0),
+            processor_share,
             moves: self.moves,
             ..seen
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_goal_is_split_by_how_much_of_each_resource_a_class_uses() {
+        let close = |found: [f64; 2], wanted: [f64; 2]| {
+            let is_close = found.iter().zip(wanted).all(|(found, wanted)| (found - wanted).abs() < 1e-9);
+            assert!(is_close, "{found:?} instead of {wanted:?}");
+        };
+        close(split(0.2, [0.3, 0.1]), [0.15, 0.05]);
+        close(split(0.2, [0.0, 0.0]), [0.2, 0.2]);
     }
 }

@@ -1,9 +1,7 @@
 //! Goals of service classes: the paper's tables and figures, simulated, beside its numbers.
 
-use admission::{Method, Slopes};
-use sim::goals::{Experiment, Seen, Sharing, experiments, table2};
+use sim::goals::{Experiment, Method, Seen, Sharing, experiments, table2};
 
-const PUBLISHED: Method = Method::Slopes(Slopes::PUBLISHED);
 const SEEDS: u64 = 8;
 /// A delay is that of a goal if it is at most this multiple.
 const KEPT: f64 = 1.1;
@@ -139,7 +137,7 @@ fn changes() -> Vec<Change> {
 fn ours_settles_at_least_twice_as_fast_as_the_published_adaptation() {
     let (mut ours_sum, mut theirs_sum) = (0, 0);
     for experiment in experiments() {
-        let (ours, theirs) = (runs(&experiment, Method::Ratios), runs(&experiment, PUBLISHED));
+        let (ours, theirs) = (runs(&experiment, Method::Ours), runs(&experiment, Method::Published));
         let moves = |runs: &[Vec<Seen>]| runs.iter().map(|run| run[run.len() - 1].moves).sum::<u32>();
         println!("{}: moves of ours {}, theirs {}", experiment.name, moves(&ours), moves(&theirs));
         for change in changes().iter().filter(|change| change.figure == experiment.name) {

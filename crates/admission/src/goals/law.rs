@@ -1,9 +1,9 @@
 //! Finds goals that no shares can meet together, and which class loses its goal then.
 //!
-//! **Idea.** Shares only decide who waits. Under every order that never idles, doesn't interrupt and doesn't
-//! look at sizes, Σ ρᵢWᵢ is the same, ρ being a class's part of the work and W its mean wait. So what was
-//! observed under today's shares tells the sum under any others, for any arrivals and service times. Goals
-//! whose sum Σ ρᵢDᵢ is less can't all be met.
+//! **Idea.** Shares only decide which class waits. Under every order that never idles, doesn't interrupt
+//! and doesn't look at sizes, Σ ρᵢWᵢ is the same, ρ being a class's part of the work and W its mean wait.
+//! So what was observed under today's shares tells the sum under any others, for any arrivals and service
+//! times. Goals whose sum Σ ρᵢDᵢ is less can't all be met.
 //!
 //! **Formula.** Over an interval, with the work of each class as ρ: the goals are out of reach if
 //! Σ ρᵢDᵢ < (1 − [`BAND`]) Σ ρᵢWᵢ, where all classes that were seen have delay goals. A goal for responses

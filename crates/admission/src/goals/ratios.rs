@@ -1,10 +1,10 @@
-//! Our adaptation: by ratios of delays, as soon as a difference is beyond chance.
+//! The method: shares move by ratios of delays, as soon as a difference is beyond chance.
 //!
-//! **Idea.** Shares can't change how long all wait together, only who waits (`goals/law.rs`). What the load
-//! of the moment adds to the delays of all classes therefore says nothing of the shares, and is most of
-//! what one sees near saturation. So this method compares the class that misses its goal with those that
-//! give to it, and doubts that comparison by how it varies from tick to tick. Requests that arrived under
-//! former shares don't count, so there is nothing to wait for until a change settles.
+//! **Idea.** Shares can't change how long all wait together, only which class waits (`goals/law.rs`). What
+//! the load of the moment adds to the delays of all classes therefore says nothing of the shares, and is
+//! most of what one sees near saturation. So this method compares the class that misses its goal with those
+//! that give to it, and doubts that comparison by how it varies from tick to tick. Requests that arrived
+//! under former shares don't count, so there is nothing to wait for until a change settles.
 //!
 //! **Formula.** With e = ln(d/D) of each class, i the class with the greatest e above [`BAND`] among the
 //! most important, and J the donors:

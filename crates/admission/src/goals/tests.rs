@@ -1,7 +1,5 @@
 //! Tests of an adapter with a resource whose delays are given.
 
-use std::vec;
-
 use super::*;
 
 const TICK: Duration = Duration::from_secs(1);
@@ -22,8 +20,8 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(method: Method, interval: u32, classes: &[Promised]) -> Self {
-        let settings = Adaptation { tick: TICK, interval, method };
+    fn new(interval: u32, classes: &[Promised]) -> Self {
+        let settings = Adaptation { tick: TICK, interval };
         Self { adapter: Adapter::new(Instant::ZERO, settings, classes), now: Instant::ZERO }
     }
 
@@ -55,37 +53,11 @@ fn close(found: &[f64], wanted: &[f64]) {
     assert!(is_close && found.len() == wanted.len(), "{found:?} instead of {wanted:?}");
 }
 
-const PUBLISHED: Method = Method::Slopes(Slopes::PUBLISHED);
-
 #[test]
-fn the_published_step_is_half_of_what_the_slopes_say() {
-    let mean = |seconds| delay(Statistic::Mean, seconds);
-    let mut bench = Bench::new(PUBLISHED, 1, &[class(1, mean(0.1)), class(2, mean(0.3))]);
-    // |m| = 0.2/0.5, so (0.2 − 0.1)/0.4 = 0.25 is needed, and half of it is committed.
-    assert!(bench.tick(10, &[0.2, 0.1]));
-    close(&bench.shares(), &[0.625, 0.375]);
-    // The interval after a change is twice as long; d = 0.25·0.2 + 0.75·0.16 shows |m| = 0.03/0.125.
-    assert!(!bench.tick(10, &[0.16, 0.1]));
-    assert!(bench.tick(10, &[0.16, 0.1]));
-    close(&bench.shares(), &[0.625 + 0.07 / 0.24 / 2.0, 0.375 - 0.07 / 0.24 / 2.0]);
-}
-
-#[test]
-fn a_donation_of_the_published_method_ends_where_the_donor_would_miss_its_goal() {
-    let mean = |seconds| delay(Statistic::Mean, seconds);
-    let mut bench = Bench::new(PUBLISHED, 1, &[class(1, mean(0.1)), class(2, mean(0.12))]);
-    assert!(bench.tick(10, &[0.2, 0.1]));
-    // (0.9 · 0.12 − 0.1)/0.2 = 0.04, and half of it.
-    close(&bench.shares(), &[0.52, 0.48]);
-    let mut balanced = Bench::new(PUBLISHED, 1, &[class(1, mean(0.19)), class(2, mean(0.2))]);
-    assert!(!balanced.tick(10, &[0.2, 0.1]), "within its band a class wants nothing");
-}
-
-#[test]
-fn ours_says_which_class_got_what_from_whom_and_why() {
+fn a_move_says_which_class_got_what_from_whom_and_why() {
     let goals = [class(1, delay(Statistic::Percentile(95), 0.15)), class(2, None), class(3, None)];
     let goals = [goals[0], goals[1], Promised { weight: 2.0, ..goals[2] }];
-    let mut bench = Bench::new(Method::Ratios, 20, &goals);
+    let mut bench = Bench::new(20, &goals);
     assert!(!bench.tick(50, &[0.212, 0.05, 0.05]) && !bench.tick(50, &[0.212, 0.05, 0.05]));
     assert!(bench.tick(50, &[0.212, 0.05, 0.05]));
     let [GoalNews::Moved(told)] = bench.news()[..] else { panic!("one class got more") };
@@ -98,8 +70,8 @@ fn ours_says_which_class_got_what_from_whom_and_why() {
 }
 
 #[test]
-fn requests_that_came_under_former_shares_do_not_count_for_ours() {
-    let mut bench = Bench::new(Method::Ratios, 20, &[class(1, delay(Statistic::Mean, 0.1)), class(2, None)]);
+fn requests_that_came_under_former_shares_do_not_count() {
+    let mut bench = Bench::new(20, &[class(1, delay(Statistic::Mean, 0.1)), class(2, None)]);
     while !bench.tick(50, &[0.3, 0.3]) {}
     let since = bench.now;
     let work = Work::from_nanos(1_000_000);
@@ -116,13 +88,13 @@ fn requests_that_came_under_former_shares_do_not_count_for_ours() {
 #[test]
 fn a_throughput_is_a_goal_only_while_its_class_asks_for_more() {
     let goal = Some(ClassGoal::Throughput { millihertz: 100_000 });
-    let mut bench = Bench::new(Method::Ratios, 20, &[class(1, goal), class(2, None)]);
+    let mut bench = Bench::new(20, &[class(1, goal), class(2, None)]);
     let first = bench.shares()[0];
     for _ in 0..6 {
         bench.tick(50, &[0.2, 0.2]);
     }
     assert!(bench.shares()[0] > first + 0.1, "50 of 100 requests a second: {:?}", bench.shares());
-    let mut idle = Bench::new(Method::Ratios, 20, &[class(1, goal), class(2, None)]);
+    let mut idle = Bench::new(20, &[class(1, goal), class(2, None)]);
     for _ in 0..60 {
         idle.now = idle.now.after(TICK);
         assert!(!idle.adapter.pass(idle.now, |_| false), "it asks for less");
@@ -132,25 +104,23 @@ fn a_throughput_is_a_goal_only_while_its_class_asks_for_more() {
 #[test]
 fn a_share_stays_between_its_floor_and_its_ceiling() {
     let share = |part| Share::new(part).expect("a share");
-    for method in [Method::Ratios, PUBLISHED] {
-        let missing = Promised { ceiling: share(0.7), ..class(1, delay(Statistic::Mean, 0.01)) };
-        let giving = Promised { floor: share(0.2), ..class(2, delay(Statistic::Mean, 9.0)) };
-        let mut bench = Bench::new(method, 2, &[missing, giving, class(3, delay(Statistic::Mean, 9.0))]);
-        for _ in 0..200 {
-            bench.tick(50, &[1.0, 0.5, 0.5]);
-        }
-        let shares = bench.shares();
-        assert!(shares[0] <= 0.7 + 1e-9 && shares[0] > 0.69, "{method:?}: {shares:?}");
-        assert!(shares[1] >= 0.2 - 1e-9 && shares[2] >= 0.01 - 1e-9, "{method:?}: {shares:?}");
-        assert_eq!(bench.adapter.standing(0), Standing::OutOfReach, "{method:?}: with all that it may have");
+    let missing = Promised { ceiling: share(0.7), ..class(1, delay(Statistic::Mean, 0.01)) };
+    let giving = Promised { floor: share(0.2), ..class(2, delay(Statistic::Mean, 9.0)) };
+    let mut bench = Bench::new(2, &[missing, giving, class(3, delay(Statistic::Mean, 9.0))]);
+    for _ in 0..200 {
+        bench.tick(50, &[1.0, 0.5, 0.5]);
     }
+    let shares = bench.shares();
+    assert!(shares[0] <= 0.7 + 1e-9 && shares[0] > 0.69, "{shares:?}");
+    assert!(shares[1] >= 0.2 - 1e-9 && shares[2] >= 0.01 - 1e-9, "{shares:?}");
+    assert_eq!(bench.adapter.standing(0), Standing::OutOfReach, "with all that it may have");
 }
 
 #[test]
 fn of_goals_that_cannot_be_met_the_least_important_goes_within_three_intervals() {
     let mean = |seconds| delay(Statistic::Mean, seconds);
     let gold = Promised { importance: 1, ..class(1, mean(0.05)) };
-    let mut bench = Bench::new(Method::Ratios, 10, &[gold, class(2, mean(0.15))]);
+    let mut bench = Bench::new(10, &[gold, class(2, mean(0.15))]);
     // Whatever the shares, the sum of both waits is 0.4: twice what the goals allow.
     for _ in 0..30 {
         bench.tick(50, &[0.16, 0.24]);
@@ -170,7 +140,7 @@ fn of_goals_that_cannot_be_met_the_least_important_goes_within_three_intervals()
 #[test]
 fn classes_of_one_importance_are_told_and_nobody_is_given_up() {
     let mean = |seconds| delay(Statistic::Mean, seconds);
-    let mut bench = Bench::new(Method::Ratios, 10, &[class(1, mean(0.05)), class(2, mean(0.15))]);
+    let mut bench = Bench::new(10, &[class(1, mean(0.05)), class(2, mean(0.15))]);
     for _ in 0..30 {
         bench.tick(50, &[0.16, 0.24]);
     }
@@ -182,7 +152,7 @@ fn classes_of_one_importance_are_told_and_nobody_is_given_up() {
 #[test]
 fn goals_that_can_be_met_are_never_told_to_be_out_of_reach() {
     let mean = |seconds| delay(Statistic::Mean, seconds);
-    let mut bench = Bench::new(Method::Ratios, 10, &[class(1, mean(0.05)), class(2, mean(0.15))]);
+    let mut bench = Bench::new(10, &[class(1, mean(0.05)), class(2, mean(0.15))]);
     for _ in 0..100 {
         let is_enough = bench.shares()[0] > 0.6;
         bench.tick(50, if is_enough { &[0.045, 0.135] } else { &[0.09, 0.09] });
@@ -195,21 +165,14 @@ fn goals_that_can_be_met_are_never_told_to_be_out_of_reach() {
 fn other_goals_keep_the_shares_and_another_weight_does_not() {
     let mean = |seconds| delay(Statistic::Mean, seconds);
     let classes = [class(1, mean(0.05)), class(2, mean(0.5))];
-    let mut bench = Bench::new(Method::Ratios, 20, &classes);
+    let mut bench = Bench::new(20, &classes);
     while !bench.tick(50, &[0.2, 0.2]) {}
     let found = bench.shares();
     assert!(found[0] > 0.55);
-    let settings = Adaptation { tick: TICK, interval: 20, method: Method::Ratios };
+    let settings = Adaptation { tick: TICK, interval: 20 };
     bench.adapter.change(bench.now, settings, &[classes[0], class(2, mean(0.6))]);
     close(&bench.shares(), &found);
     let heavier = [Promised { weight: 4.0, ..classes[0] }, Promised { weight: 4.0, ..classes[1] }];
     bench.adapter.change(bench.now, settings, &heavier);
     close(&bench.shares(), &[0.5, 0.5]);
-}
-
-#[test]
-fn a_goal_is_split_by_how_much_of_each_resource_a_class_uses() {
-    close(&split(0.2, &[0.3, 0.1]), &[0.15, 0.05]);
-    close(&split(0.2, &[0.0, 0.0]), &[0.2, 0.2]);
-    assert_eq!(split(0.2, &[]), vec![]);
 }

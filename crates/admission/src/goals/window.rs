@@ -1,8 +1,5 @@
-//! What an adapter has seen of one class lately.
-//!
-//! Two averages stand side by side. The published method takes the mean over the ticks of an interval, and
-//! smooths it from interval to interval. Ours forgets exponentially from tick to tick, because a change of
-//! the load should show before an interval is over.
+//! What an adapter has seen of one class lately. It forgets exponentially from tick to tick, because a change
+//! of the load should show before an interval is over.
 
 use super::{ClassGoal, LEAST, Measure, Served, Statistic};
 use crate::time::Duration;
@@ -19,8 +16,6 @@ pub(super) struct Window {
     tick: (f64, f64),
     /// Over the last ticks, forgotten exponentially: how many, and the sum of their times.
     recent: (f64, f64),
-    /// Over the ticks of the interval: how many had requests, and the sum of their means.
-    interval: (f64, f64),
     /// Of the recent ticks: how many, and of the logarithm of their means beside those of other classes the
     /// sum and the sum of squares.
     spread: (f64, f64, f64),
@@ -34,7 +29,6 @@ impl Default for Window {
         Self {
             tick: (0.0, 0.0),
             recent: (0.0, 0.0),
-            interval: (0.0, 0.0),
             spread: (0.0, 0.0, 0.0),
             seconds: (0.0, 0.0),
             histogram: Histogram([0.0; BUCKETS]),
@@ -69,11 +63,10 @@ impl Window {
         self.spread.2 += difference * difference;
     }
 
-    /// A tick is over that lasted so long. `memory` is in ticks; `None`: nothing is forgotten before the
-    /// interval ends.
-    pub(super) fn end_tick(&mut self, seconds: f64, waits: bool, memory: Option<f64>) {
+    /// A tick is over that lasted so long. `memory` is in ticks.
+    pub(super) fn end_tick(&mut self, seconds: f64, waits: bool, memory: f64) {
         let (count, sum) = core::mem::take(&mut self.tick);
-        let keeps = memory.map_or(1.0, |ticks| 1.0 - 1.0 / ticks.max(1.0));
+        let keeps = 1.0 - 1.0 / memory.max(1.0);
         for kept in [&mut self.recent.0, &mut self.recent.1, &mut self.seconds.0, &mut self.seconds.1] {
             *kept *= keeps;
         }
@@ -86,10 +79,6 @@ impl Window {
         self.seconds.0 += seconds;
         if waits {
             self.seconds.1 += seconds;
-        }
-        if count > 0.0 {
-            self.interval.0 += 1.0;
-            self.interval.1 += sum / count;
         }
     }
 
@@ -120,20 +109,6 @@ impl Window {
         }
     }
 
-    /// Takes the interval's average: for a mean the mean over its ticks, else what is observed. A new
-    /// interval begins.
-    pub(super) fn take_interval(&mut self, goal: ClassGoal) -> Option<f64> {
-        let (ticks, sum) = core::mem::take(&mut self.interval);
-        let found = match goal {
-            ClassGoal::Delay { statistic: Statistic::Mean, .. } => (ticks > 0.0).then(|| sum / ticks),
-            _ => self.observed(goal),
-        };
-        self.recent = (0.0, 0.0);
-        self.seconds = (0.0, 0.0);
-        self.histogram.scale(0.0);
-        found
-    }
-
     /// The standard error of the recent mean's logarithm beside those of other classes, with `ticks` of
     /// memory; `None` while there are fewer than two ticks.
     pub(super) fn doubt(&self) -> Option<f64> {
@@ -145,11 +120,6 @@ impl Window {
         let variance = (squares / count - mean * mean).max(0.0) * count / (count - 1.0);
         // Neighbouring ticks resemble one another: a quarter of them count.
         Some(libm::sqrt(4.0 * variance / count))
-    }
-
-    /// Forgets all: other shares are in force.
-    pub(super) fn forget(&mut self) {
-        *self = Self::default();
     }
 }
 
@@ -173,9 +143,7 @@ impl Histogram {
     }
 
     fn scale(&mut self, factor: f64) {
-        if factor < 1.0 {
-            self.0.iter_mut().for_each(|count| *count *= factor);
-        }
+        self.0.iter_mut().for_each(|count| *count *= factor);
     }
 
     /// The time within which this percentage ends, interpolated within a bucket.

@@ -60,6 +60,8 @@ struct Author {
     /// not.
     has_snapshot: Vec<bool>,
     last: usize,
+    /// The texts of all batches so far: a statement is prepared once and executed often.
+    prepared: String,
     statements: Statements,
 }
 
@@ -73,6 +75,7 @@ impl Author {
             in_transaction: vec![false; sessions],
             has_snapshot: vec![false; sessions],
             last: 0,
+            prepared: String::new(),
             statements,
         }
     }
@@ -174,6 +177,10 @@ impl Author {
         let last = turns.len() - 1;
         if !matches!(turns[last].last(), Some(Message::Sync)) {
             turns[last].push(Message::Sync);
+        }
+        self.prepared.extend(turns.iter().flatten().filter_map(Message::sql));
+        if known::shows_another_start(&self.prepared) {
+            turns.iter_mut().for_each(|turn| *turn = each_synced(std::mem::take(turn)));
         }
         turns
     }
@@ -335,6 +342,19 @@ fn texts_together(texts: Vec<String>) -> Vec<Message> {
         return texts.into_iter().map(Message::Query).collect();
     }
     vec![Message::Query(text)]
+}
+
+/// A batch with a Sync behind each Execute.
+fn each_synced(messages: Vec<Message>) -> Vec<Message> {
+    let mut synced = Vec::new();
+    for message in messages {
+        let executes = matches!(message, Message::Execute { .. });
+        synced.push(message);
+        if executes {
+            synced.push(Message::Sync);
+        }
+    }
+    synced
 }
 
 /// A statement as a whole batch.

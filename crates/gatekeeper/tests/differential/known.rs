@@ -33,15 +33,18 @@ pub(crate) fn differs_described(sql: &str) -> bool {
     sql.starts_with("EXECUTE")
 }
 
-/// Whether statements of one text are heard otherwise than each by itself. RESET returns to the start-up
-/// value of the connection, and the session's own is set behind the text. So within the text the session
-/// sees another `application_name`. And where the gate has answered for a failed transaction and its end, the
-/// server hears of what follows only, which is no transaction block by itself.
+/// Whether statements of one text are heard otherwise than each by itself. Where the gate has answered for a
+/// failed transaction and its end, the server hears of what follows only, which is no transaction block by
+/// itself.
 pub(crate) fn differs_in_one_text(text: &str) -> bool {
     let ends = ["ROLLBACK; ", "COMMIT; ", "END; ", "ABORT; "].iter().any(|end| text.contains(end));
-    if ends && (text.contains("SET LOCAL") || text.contains("SET TRANSACTION")) {
-        return true;
-    }
+    ends && (text.contains("SET LOCAL") || text.contains("SET TRANSACTION")) || shows_another_start(text)
+}
+
+/// Whether statements of one text, or of a batch up to its Sync, may see what a RESET leaves. RESET returns
+/// to the start-up value of the connection, and the session's own is set behind the text or the Sync. So
+/// until then the session sees another `application_name`.
+pub(crate) fn shows_another_start(text: &str) -> bool {
     let resets = ["RESET", "DEFAULT", "DISCARD ALL"].iter().any(|word| text.contains(word));
     resets && text.contains("application_name")
 }

@@ -9,6 +9,7 @@
 //!
 //! Its speed may follow a schedule: drift is many small steps, a stall is a step to 0.
 
+mod clock;
 mod collapse;
 mod heap;
 mod queueing;

@@ -127,6 +127,7 @@ mod tests {
     use admission::{Event, Outcome};
 
     use super::*;
+    use crate::observe::tests::ticket;
     use crate::observe::{Observer, TypeName};
 
     /// Ends a number of requests of a type, each after this time.
@@ -144,21 +145,6 @@ mod tests {
                 upstream_time,
             });
         }
-    }
-
-    /// Any ticket: the observer looks at none.
-    fn ticket() -> admission::Ticket {
-        let mut gate = admission::Gate::new(admission::Policy::default(), admission::Instant::ZERO, 1);
-        let request = admission::Request {
-            request_type: RequestType(1),
-            class: admission::ClassId::DEFAULT,
-            pool: admission::PoolId::default(),
-            connection: admission::Connection::Needed,
-            entry: admission::Entry::Queued,
-            client: None,
-            deadline: None,
-        };
-        gate.arrive(admission::Instant::ZERO, request)
     }
 
     fn told(series: &[Series]) -> Vec<(String, u64, u64)> {

@@ -67,6 +67,7 @@ mod tests {
 
     use super::*;
     use crate::observe::TypeName;
+    use crate::observe::tests::ticket;
 
     fn told(observer: &mut Observer, since: u64) -> (u64, Vec<(u64, bool)>) {
         let ChangedRows { mark, rows, .. } = observer.changed(since);
@@ -100,20 +101,5 @@ mod tests {
         // All are there for a reader that has just come, and the other reader's mark still holds.
         assert_eq!(told(&mut observer, 0).1.len(), 4);
         assert_eq!(told(&mut observer, mark).1, []);
-    }
-
-    /// Any ticket: the observer looks at none.
-    fn ticket() -> admission::Ticket {
-        let mut gate = admission::Gate::new(admission::Policy::default(), admission::Instant::ZERO, 1);
-        let request = admission::Request {
-            request_type: RequestType(1),
-            class: admission::ClassId::DEFAULT,
-            pool: admission::PoolId::default(),
-            connection: admission::Connection::Needed,
-            entry: admission::Entry::Queued,
-            client: None,
-            deadline: None,
-        };
-        gate.arrive(admission::Instant::ZERO, request)
     }
 }

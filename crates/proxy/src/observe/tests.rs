@@ -36,6 +36,24 @@ fn busy_as(observer: &mut Observer, name: &TypeName) {
     entry.upstream_time.record(ms(20));
 }
 
+fn request() -> Request {
+    Request {
+        request_type: READ,
+        class: ClassId::DEFAULT,
+        pool: PoolId::default(),
+        connection: Connection::Needed,
+        entry: admission::Entry::Queued,
+        client: None,
+        deadline: None,
+    }
+}
+
+/// Any ticket: the observer looks at none.
+pub(crate) fn ticket() -> admission::Ticket {
+    let mut gate = Gate::new(Policy::default(), Instant::ZERO, 1);
+    gate.arrive(Instant::ZERO, request())
+}
+
 fn row<'a>(rows: &'a [TypeRow], label: &str) -> &'a TypeRow {
     rows.iter().find(|row| &*row.label == label).unwrap()
 }
@@ -88,18 +106,9 @@ fn what_a_gate_tells_is_counted_by_type_and_in_all() {
     let mut gate = Gate::new(policy, at(0), 1);
     gate.set_pool(at(0), PoolId::default(), 1);
     let mut observer = Observer::new(10);
-    let request = Request {
-        request_type: READ,
-        class: ClassId::DEFAULT,
-        pool: PoolId::default(),
-        connection: Connection::Needed,
-        entry: admission::Entry::Queued,
-        client: None,
-        deadline: None,
-    };
     observer.describe(&named(READ, "read"));
     // One runs for 60 ms; behind it one leaves after 10 ms, one is refused after 50 ms, one at once.
-    let [first, leaving, _waiting, _full] = [(); 4].map(|()| gate.arrive(at(0), request));
+    let [first, leaving, _waiting, _full] = [(); 4].map(|()| gate.arrive(at(0), request()));
     gate.cancel(at(10), leaving);
     gate.handle_timeout(at(50));
     gate.complete(at(60), first, Completion { outcome: Outcome::Success, upstream_time: ms(60) });

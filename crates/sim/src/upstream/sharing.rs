@@ -14,6 +14,7 @@
 //! collapse.
 
 use super::Load;
+use super::clock::{self, Clock};
 use super::collapse::{Collapse, Efficiency};
 use super::heap::Heap;
 
@@ -41,16 +42,6 @@ pub(super) struct Sharing {
     count: usize,
     weight: u64,
     factor: f64,
-}
-
-#[derive(Debug, Default)]
-struct Clock {
-    /// What each of its requests has been given.
-    shows: f64,
-    /// How fast it runs.
-    rate: f64,
-    /// Its requests, by what it shows at their end.
-    ends: Heap,
 }
 
 impl Sharing {
@@ -109,23 +100,17 @@ impl Sharing {
     }
 
     fn serve(&mut self, handle: u32, work: f64) {
-        let clock = &mut self.clocks[self.clock_of[self.kinds[handle as usize] as usize]];
-        if clock.ends.is_empty() {
-            clock.shows = 0.0;
-        }
-        clock.ends.insert(handle, clock.shows + work);
+        self.clocks[self.clock_of[self.kinds[handle as usize] as usize]].start(handle, work);
     }
 
     /// How long until the next one ends.
     pub(super) fn left(&self) -> Option<f64> {
-        self.clocks.iter().filter_map(Clock::left).min_by(f64::total_cmp)
+        clock::next(&self.clocks).map(|(left, _)| left)
     }
 
     /// Takes out the one that ends first, and how far its clock is beyond its end.
     pub(super) fn finish(&mut self) -> Option<(u32, f64)> {
-        let running = self.clocks.iter().filter(|clock| clock.rate > 0.0);
-        let first = running.filter_map(|clock| Some((clock.left()?, clock.ends.first()?.1)));
-        let (_, handle) = first.min_by(|a, b| a.0.total_cmp(&b.0))?;
+        let (_, handle) = clock::next(&self.clocks)?;
         let left = self.stop(handle);
         Some((handle, -left))
     }
@@ -138,9 +123,7 @@ impl Sharing {
         let left = if self.waiting.remove(handle).is_some() {
             self.waiting_work[handle as usize]
         } else {
-            let clock = &mut self.clocks[self.clock_of[kind]];
-            let end = clock.ends.remove(handle).unwrap_or(clock.shows);
-            let left = end - clock.shows;
+            let left = self.clocks[self.clock_of[kind]].stop(handle);
             if let Some((_, next)) = self.waiting.first() {
                 self.waiting.remove(next);
                 self.serve(next, self.waiting_work[next as usize]);
@@ -163,32 +146,19 @@ impl Sharing {
             self.clocks[0].rate = if served == 0 { 0.0 } else { speed / served as f64 };
             return;
         };
-        let lengths = self.clocks[1..].iter().map(|clock| clock.ends.len()).filter(|&len| len > 0);
+        let lengths = self.clocks[1..].iter().map(Clock::len).filter(|&len| len > 0);
         let burning: f64 = lengths.map(|len| 1.0 + burn * (len - 1) as f64).sum();
-        let units = self.clocks[0].ends.len() as f64 + burning;
+        let units = self.clocks[0].len() as f64 + burning;
         let share = self.factor * (self.cores / units).min(1.0);
         self.clocks[0].rate = share;
         for clock in &mut self.clocks[1..] {
-            let waiting = clock.ends.len().saturating_sub(1) as f64;
+            let waiting = clock.len().saturating_sub(1) as f64;
             clock.rate = share / (1.0 + handover * waiting) / (1.0 + waiting);
         }
     }
 
     /// Advances all clocks by `passed`. Returns the work done in that time.
     pub(super) fn advance(&mut self, passed: f64) -> f64 {
-        let mut done = 0.0;
-        for clock in &mut self.clocks {
-            let given = clock.rate * passed;
-            clock.shows += given;
-            done += given * clock.ends.len() as f64;
-        }
-        done
-    }
-}
-
-impl Clock {
-    fn left(&self) -> Option<f64> {
-        let (end, _) = self.ends.first().filter(|_| self.rate > 0.0)?;
-        Some((end - self.shows) / self.rate)
+        clock::advance(&mut self.clocks, passed)
     }
 }

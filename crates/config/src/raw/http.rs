@@ -154,7 +154,7 @@ pub const HTTP: &[Field] = &[
         form: Form::Text,
         takes: "a list of networks, as `[\"10.0.0.0/8\", \"::1\"]` or `\"10.0.0.0/8, ::1\"`",
         default: Value("[]"),
-        doc: "The proxies that may name the client for whom they ask. From all others the gate removes `X-Forwarded-For`, `-Proto` and `-Host` and `Forwarded`. It adds its own values in any case, but to `Forwarded` only where that is there. Other spellings of the three, such as `X_Forwarded_For`, and all of these in trailers are always removed. No other field of the family is touched: `X-Forwarded-Port`, `-Prefix` and `-Server`, `X-Real-IP`, `True-Client-IP`, `CF-Connecting-IP`, `X-Client-IP` and `X-Original-URL` pass as they came. A service that believes one of these needs a proxy in front of it that sets the field. Who comes by a Unix socket is trusted: anybody of the machine who may enter its directory.",
+        doc: "The proxies that may name the client for whom they ask. From all others the gate removes `X-Forwarded-For`, `-Proto` and `-Host` and `Forwarded`. It adds its own values in any case, but to `Forwarded` only where that is there. Other spellings of the three, such as `X_Forwarded_For`, and all of these in trailers are always removed. No other field of the family is touched: `X-Forwarded-Port`, `-Prefix` and `-Server`, `X-Real-IP`, `True-Client-IP`, `CF-Connecting-IP`, `X-Client-IP` and `X-Original-URL` pass as they came. A service that believes one of these needs a proxy in front of it that sets the field. A client that connects through a Unix socket is trusted: any program of the machine that may enter the socket's directory.",
         reason: "Anybody can write these fields; the service believes them.",
         reloadable: true,
     },

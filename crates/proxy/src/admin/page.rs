@@ -182,7 +182,7 @@ impl Page {
             let known = followed.entry(gate.name().to_owned()).or_default();
             let (snapshot, totals) = (driver.brief(), driver.totals());
             known.history.note((at, elapsed), (&snapshot, &totals), gate.own_answers());
-            // Without viewers nobody knows the types, and who comes asks for all.
+            // Without viewers nobody knows the types. A viewer that comes asks for all of them.
             let rows = (!viewers.is_empty()).then(|| driver.types_since(known.mark));
             if let Some(rows) = rows {
                 known.mark = rows.mark;

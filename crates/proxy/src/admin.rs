@@ -252,7 +252,7 @@ impl Admin {
         })
     }
 
-    /// Gates may be changed, from now on and in these words. Who first says which has the say.
+    /// Gates may be changed, from now on and in these words. The first call has the say.
     pub fn allow_changes(&self, words: CapacityWords) {
         let _ = self.words.set(words);
     }
@@ -346,7 +346,7 @@ impl Admin {
 /// Where a request came in, which decides whether it may change anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Door {
-    /// The Unix socket: who may open it may change gates.
+    /// The Unix socket: a program that may open it may change gates.
     Socket,
     /// TCP: it takes the token.
     Network,

@@ -1,8 +1,8 @@
-//! What a console asks of the whole process: whoever assembled it receives it, and answers.
+//! What a console asks of the whole process: the code that assembled the process receives it, and answers.
 
 use tokio::sync::{mpsc, oneshot};
 
-/// The way to the process. Bounded; who finds it full waits.
+/// The way to the process. Bounded; a console that finds it full waits.
 pub type Commands = mpsc::Sender<Command>;
 
 /// What a console asks for.

@@ -4,7 +4,7 @@
 //!
 //! # Concurrency
 //!
-//! One mutex guards the gate, the observer and the table of those who wait. It is held for the few
+//! One mutex guards the gate, the observer and the table of waiting requests. It is held for the few
 //! microseconds of one decision and never across an await. Wake-ups are collected under the lock and sent
 //! after it. A ticket has one owner at any time: the `Waiting` future while it is queued, then the
 //! `Permit`; both give it back when dropped, so that a session that ends in any way leaks neither capacity
@@ -224,7 +224,7 @@ impl Driver {
         })
     }
 
-    /// When somebody who is refused now may try again.
+    /// When a client that is refused now may try again.
     pub(crate) fn retry_after(&self) -> Duration {
         self.inner.lock().gate.retry_after()
     }
@@ -440,8 +440,8 @@ impl Drop for Waiting {
             return;
         }
         // The verdict is under way to a receiver that nobody polls any more. The send follows the lock's
-        // release, so closing the channel decides who owns a dispatched ticket: what arrived is ours to
-        // end.
+        // release, so closing the channel decides which side owns a dispatched ticket: what arrived is ours
+        // to end.
         self.verdict.close();
         if !matches!(self.verdict.try_recv(), Ok(Err(_))) {
             self.driver.change(|gate, now| gate.complete(now, ticket, UNUSED));

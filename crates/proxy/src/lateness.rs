@@ -3,7 +3,7 @@
 //! A gate whose processor is short reads what has waited too long, and answers clients that have gone.
 //! Refusing doesn't help: to read a head and to answer it is half of what passing it on takes. So what
 //! can't be served has to cost nearly nothing, and is left where it is: newcomers in the kernel's queue,
-//! which is made short meanwhile and turns the rest away by itself. Of those who are there already some are
+//! which is made short meanwhile and turns the rest away by itself. Of the clients that are there some are
 //! answered for the last time, so that they become newcomers; and where they ask for far too much,
 //! connections are closed before anything is read of what they ask (one for every [`ANSWERED`] that are
 //! served is answered instead). A gate for PostgreSQL closes no session: what begins outside of a
@@ -33,7 +33,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// One of what is left out is answered for so many that are served: an answer takes about half of what
 /// passing a request on takes, so that they take a twentieth of the processor together.
 const ANSWERED: u64 = 10;
-/// At most one line in the log per this time, and in time again is only who was it for so long.
+/// At most one line in the log per this time, and only a gate that was in time for so long is in time again.
 const LOG_PERIOD: Duration = Duration::from_secs(10);
 
 /// What becomes of something that a client asks.
@@ -86,10 +86,10 @@ struct Inner {
 /// What is shown of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LatenessView {
-    /// Whether the gate is late: who asked lately had to wait for longer than 20 ms on average until they
-    /// were read.
+    /// Whether the gate is late: clients that asked lately had to wait for longer than 20 ms on average until
+    /// they were read.
     pub is_late: bool,
-    /// How long those who asked lately waited until they were read, on average.
+    /// How long clients that asked lately waited until they were read, on average.
     pub delay: Duration,
     /// How many newcomers the kernel keeps meanwhile, before it turns them away.
     pub backlog: Option<u32>,
@@ -165,8 +165,8 @@ impl Lateness {
     }
 
     /// Whether a request is answered with an error instead of being passed on, where its connection is too
-    /// dear to be closed: whoever loses a session of a database logs in again, which costs more than the
-    /// request.
+    /// dear to be closed: a client that loses a session of a database logs in again, which costs more than
+    /// the request.
     pub(crate) fn refuses(&self) -> bool {
         let part = self.left_out.load(Ordering::Relaxed);
         let refuses = part != 0 && rand::random::<u32>() < part;

@@ -42,7 +42,7 @@ pub(crate) struct Bounds {
     pub(crate) sockets_max: usize,
     /// How long clients may take to finish once the gate drains.
     pub(crate) drain_timeout: Duration,
-    /// What becomes of those who have connected then, and were not accepted yet.
+    /// What becomes of clients that have connected then, and were not accepted yet.
     pub(crate) backlog: Backlog,
 }
 
@@ -129,7 +129,7 @@ impl Listener {
         let (mut at_once, mut kept) = (0, BACKLOG);
         loop {
             // Nothing of this is counted by the runtime where a socket is ready at once: as long as
-            // newcomers are there who aren't let in, nobody else would have a turn on this thread. (Not
+            // newcomers are there that aren't let in, nobody else would have a turn on this thread. (Not
             // within `next`, which would tell that there are none.)
             consume_budget().await;
             if at_once >= self.lateness.at_once() {
@@ -183,7 +183,7 @@ impl Listener {
         clients.shutdown().await;
     }
 
-    /// Those who have connected until now. The listener is closed then. (The kernel is asked, and not the
+    /// Clients that have connected until now. The listener is closed then. (The kernel is asked, and not the
     /// runtime, which may not have heard of the last ones yet.)
     fn backlog(self) -> Vec<Stream> {
         let mut streams = Vec::new();
@@ -285,7 +285,7 @@ async fn bind_tcp(address: &Address, keepalive: &Keepalive) -> io::Result<net::T
         // Lets a restarted gatekeeper listen although old connections linger; it doesn't let two listen at
         // once.
         socket.set_reuseaddr(true)?;
-        // Before it listens: who connects in between would take nothing over.
+        // Before it listens: a client that connects in between would take nothing over.
         keepalive.set(&SockRef::from(&socket))?;
         match socket.bind(local).and_then(|()| socket.listen(BACKLOG)) {
             Ok(listener) => return listener.into_std(),

@@ -271,7 +271,7 @@ pub struct Totals {
     pub lane_changes: u64,
     /// Moves of a capacity that a controller finds.
     pub capacity_moves: u64,
-    /// Stalls of the service after which who had waited yielded to newcomers.
+    /// Stalls of the service after which the requests that had waited yielded to newcomers.
     pub stalls: u64,
     /// Groups of types that contend with one another that were found.
     pub groups_formed: u64,
@@ -534,7 +534,7 @@ pub(crate) fn log_changes(gate: &str, lanes: &Lanes, changes: &[Change]) {
                     gate,
                     lasted_s,
                     late,
-                    "the service answered nothing for long; who waited comes after newcomers"
+                    "the service answered nothing for long; requests that waited come after newcomers"
                 );
             }
             Change::Goal(text) => tracing::info!(gate, "{text}"),

@@ -1,7 +1,7 @@
 //! Spans on their way to a collector: OTLP over HTTP, in its JSON form (opentelemetry.io, OTLP
 //! specification 1.x).
 //!
-//! Whoever serves a request never waits for the collector: a span for which there is no room is lost, and
+//! A task that serves a request never waits for the collector: a span without room for it is lost, and
 //! counted in the log. What has gathered for `EVERY`, or `BATCH_MAX` spans, goes out as one message over a
 //! connection of its own; a message that isn't taken within `SEND_MAX` is lost as a whole. Nothing is sent
 //! again: a collector that is down shall not find a backlog.
@@ -61,7 +61,7 @@ pub(crate) struct Span {
 
 enum Item {
     Span(Box<Span>),
-    /// Whoever says so waits until all before it are sent, or lost.
+    /// The task that sends this waits until all before it are sent, or lost.
     Flush(oneshot::Sender<()>),
 }
 
@@ -100,7 +100,7 @@ impl Exporter {
     pub(crate) async fn flush(&self) {
         let (done, flushed) = oneshot::channel();
         if self.items.send(Item::Flush(done)).await.is_ok() {
-            // Without an answer there is nobody who could send any more.
+            // Without an answer there is no task that could send any more.
             let _ = flushed.await;
         }
     }
@@ -142,7 +142,7 @@ impl Sender {
                 Some(Item::Flush(done)) => {
                     self.send(&mut batch).await;
                     due = None;
-                    // Who asked may have gone.
+                    // The task that asked may have gone.
                     let _ = done.send(());
                 }
                 None => return self.send(&mut batch).await,

@@ -2,7 +2,7 @@
 //!
 //! A semaphore and the account of how many permits there are. More places are there at once. Fewer are
 //! taken away as they become free: nobody loses the place that he has, and nobody new comes in until enough
-//! have left. Whoever waits is served in the order of asking.
+//! have left. Tasks that wait are served in the order of asking.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
-//! A waker that wakes whoever is there now.
+//! A waker that wakes the task that is there now.
 //!
 //! What is woken by a connection may change from request to request. Where a waker is kept, it is better
-//! one that stays: it isn't cloned and given back each time, and who had the connection before isn't called
-//! for what concerns him no longer.
+//! one that stays: it isn't cloned and given back each time, and the task that had the connection before is
+//! not called for what concerns it no longer.
 
 use std::mem;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ impl Relay {
         let mut known = self.to.lock();
         if !known.will_wake(waker) {
             let before = mem::replace(&mut *known, waker.clone());
-            // Who held it last may end with it: not under the lock.
+            // The task that held it last may end with it: not under the lock.
             drop(known);
             drop(before);
         }
@@ -60,7 +60,7 @@ impl Relay {
 
     /// Wakes it.
     pub(crate) fn call(&self) {
-        // Who hushes it is told of the call, and if it listens by now, the call is passed on.
+        // The task that hushes it is told of the call, and if it listens by now, the call is passed on.
         if self.mood.load(Ordering::Relaxed) != LISTENS
             && self.mood.fetch_update(Ordering::AcqRel, Ordering::Relaxed, called).is_ok()
         {

@@ -59,7 +59,7 @@ impl Shutdown {
         *self.0.borrow()
     }
 
-    /// Waits until draining (or more) begins. Waits forever if nobody is left who could begin it.
+    /// Waits until draining (or more) begins. Waits forever if nothing is left that could begin it.
     pub async fn draining(&self) {
         self.reached(Phase::Draining).await;
     }
@@ -124,7 +124,7 @@ impl Ending {
     }
 }
 
-/// Waits for another phase than the receiver has seen. Waits forever if nobody is left who could begin it.
+/// Waits for another phase than the receiver has seen. Waits forever if nothing is left that could begin it.
 async fn changed(mut phase: watch::Receiver<Phase>) {
     if phase.changed().await.is_err() {
         std::future::pending::<()>().await;

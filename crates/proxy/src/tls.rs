@@ -41,7 +41,7 @@ const HTTP_1: &[u8] = b"http/1.1";
 /// machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DownstreamMode {
-    /// TLS for who asks for it.
+    /// TLS for clients that ask for it.
     Prefer,
     /// TLS for everybody.
     Require,
@@ -59,7 +59,7 @@ pub enum UpstreamMode {
     Allow,
     /// TLS if the server has it.
     Prefer,
-    /// TLS, whoever the server is.
+    /// TLS, with any server.
     Require,
     /// TLS with a certificate that `ca` has signed.
     VerifyCa,

@@ -1,10 +1,10 @@
 //! Places that no single address can keep to itself.
 //!
-//! Somebody who opens connections and then says nothing holds a place with each until its time is up. Two
-//! rules keep him from holding up everybody else:
+//! A client that opens connections and then says nothing holds a place with each until its time is up. Two
+//! rules keep it from holding up everybody else:
 //!
-//! * of those that wait, the next is who comes from where fewest places are held; among equals, who came
-//!   first;
+//! * of those that wait, the next one comes from the address that holds the fewest places; among equals, the
+//!   one that came first;
 //! * a quarter of the places (from four on) is out of reach for an address that holds the other three, so
 //!   that somebody from elsewhere needn't wait until one of those ends.
 //!
@@ -36,7 +36,7 @@ struct State {
     arrivals: u64,
     /// Of each source that holds a place, or waits for one.
     lines: HashMap<Source, Line>,
-    /// The sources of those that wait, by what they hold and who came first.
+    /// The sources of those that wait, by what they hold and which came first.
     order: BTreeSet<(u32, u64, Source)>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Turn {
     source: Source,
 }
 
-/// Somebody who waits.
+/// One that waits.
 struct InLine<'a> {
     state: &'a Mutex<State>,
     source: Source,
@@ -77,7 +77,7 @@ impl Turns {
             state.call();
             InLine { state: &self.0, source, arrival, has_come: false }
         };
-        // It fails only if nobody is left who could call, and whoever waits holds the line.
+        // It fails only if nobody is left to call, and each that waits holds the line.
         let _ = called.await;
         in_line.has_come = true;
         Turn { state: Arc::clone(&self.0), source }
@@ -115,14 +115,14 @@ impl State {
     fn call(&mut self) {
         let share = self.places - self.places / KEPT;
         while self.held < self.places {
-            // Whoever is behind the first one in the order holds no less.
+            // Every source behind the first one in the order holds no less.
             let Some(&(held, arrival, source)) = self.order.first().filter(|(held, ..)| *held < share) else {
                 return;
             };
             self.held += 1;
             self.change(source, |line| {
                 line.held = held + 1;
-                // Who isn't there any more gives the place back.
+                // One that isn't there any more gives the place back.
                 let _ = line.waiting.remove(&arrival).map(|call| call.send(()));
             });
         }
@@ -180,7 +180,7 @@ mod tests {
             self.take(source).now_or_never()
         }
 
-        /// Somebody who has taken his place in the line.
+        /// One that has taken its place in the line.
         fn wait(&self, source: Source) -> Waiting<'_> {
             let mut waiting: Waiting<'_> = Box::pin(self.take(source));
             assert!((&mut waiting).now_or_never().is_none(), "there is a place");

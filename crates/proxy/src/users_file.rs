@@ -6,7 +6,7 @@
 //! "tom" ""
 //! ```
 //!
-//! An empty secret is no password: nobody logs in with it. Whoever may read the file may log in as others.
+//! An empty secret is no password: nobody logs in with it. A user who may read the file may log in as others.
 //! Therefore a file that everybody may read is refused.
 
 use std::collections::HashMap;

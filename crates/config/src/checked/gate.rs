@@ -279,7 +279,7 @@ impl Gate {
         }
     }
 
-    /// The policy with the targets of types, whose keys are known to who names requests by their protocol.
+    /// The policy with the targets of types, whose keys the code knows that names requests by their protocol.
     /// A type without one is left out.
     pub fn policy_of(&self, key: impl Fn(&str) -> Option<RequestType>) -> Policy {
         types::policy(&self.policy, &self.own_targets, key)

@@ -380,7 +380,7 @@ fn network(text: &str) -> Result<Network, Complaint> {
         IpAddr::V4(address) => u128::from(address.to_bits()) << 96,
         IpAddr::V6(address) => address.to_bits(),
     };
-    // Who writes bits behind the mask has meant something else.
+    // An operator who writes bits behind the mask has meant something else.
     if bits < 128 && ours << bits != 0 {
         return Err(Complaint::new(format!("{text:?} has bits of its own beyond the first {bits}"))
             .hint("write the network's first address, or the address alone"));

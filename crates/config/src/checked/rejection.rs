@@ -1,4 +1,4 @@
-//! Who is refused: the rule, and the keys that it alone reads.
+//! What is refused: the rule, and the keys that it alone reads.
 
 use std::collections::BTreeMap;
 
@@ -79,7 +79,7 @@ pub(super) fn read(section: &mut Section<'_>, types: &[OwnTarget]) -> Rejection 
     }
 }
 
-/// A target and who holds it belong together.
+/// A target and the rule that holds it belong together.
 fn check_targets(section: &mut Section<'_>, rule: Rule, (has_target, types): (bool, &[OwnTarget])) {
     let unheld = |key: &str| {
         let hint = format!("leave out `rejection`, and {key} is held; or leave it out");

@@ -13,7 +13,7 @@ use crate::raw::{self, Complaint, Section};
 pub enum TlsMode {
     /// No TLS.
     Disable,
-    /// TLS for who asks for it.
+    /// TLS for clients that ask for it.
     Prefer,
     /// TLS for all.
     Require,

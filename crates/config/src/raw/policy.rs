@@ -1,4 +1,4 @@
-//! The keys of a gate's policy: what may be in flight, in which order, and who is refused.
+//! The keys of a gate's policy: what may be in flight, in which order, and what is refused.
 
 use super::FieldDefault::{Derived, Each, Required, Value};
 use super::{Field, Form};

@@ -11,7 +11,7 @@ use toml::de::DeValue;
 use super::Before;
 use crate::checked::LongLimit;
 
-/// No time-out is longer: who means "never" should say what he waits for.
+/// No time-out is longer: an operator who means "never" should say what he waits for.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// No simulation lasts longer: its clock has room for 584 years.
 const LONG_TIME_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 60 * 60);
@@ -272,7 +272,7 @@ fn duration(value: &DeValue<'_>) -> Result<Duration, Complaint> {
     }
 }
 
-/// Which unit is meant, only who wrote the number knows.
+/// Which unit is meant, only the author of the number knows.
 fn units(number: &str) -> String {
     format!("write \"{number}ms\", \"{number}s\" or \"{number}m\", as you mean it")
 }
@@ -290,7 +290,7 @@ pub(crate) fn laboratory(instead: &str) -> Complaint {
     Complaint::new("went to the laboratory, since it only serves to compare").hint(hint)
 }
 
-/// Work, written as a duration; who finds how many requests; or nothing.
+/// Work, written as a duration; the controller that finds how many requests; or nothing.
 pub(crate) fn capacity(value: &DeValue<'_>, before: Before) -> Result<Capacity, Complaint> {
     let DeValue::String(text) = value else {
         return some_time(value).map(|time| Capacity::Fixed(time.into()));

@@ -15,7 +15,7 @@ use proxy::otlp::Exporter;
 use super::{address, keepalive};
 use crate::files;
 
-/// The longest page, in bytes: it is kept, and sent to everybody who is refused.
+/// The longest page, in bytes: it is kept, and sent to every client that is refused.
 const PAGE_BYTES_MAX: u64 = 1 << 20;
 
 /// To be called within the runtime.
@@ -103,7 +103,7 @@ fn rule(route: &config::Route) -> TypeRule {
     TypeRule { method: route.method.clone(), path: rule_segments(&route.path), name: route.name.clone() }
 }
 
-/// The page for people who are refused.
+/// The page for visitors who are refused.
 ///
 /// # Errors
 /// It can't be read, or is too long.

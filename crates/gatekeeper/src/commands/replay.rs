@@ -26,7 +26,7 @@ const DEMAND_FALLBACK: f64 = 0.001;
 /// The cores of a service that nobody knows.
 const CORES_FALLBACK: u32 = 4;
 
-/// How many cores the service has, and who says so.
+/// How many cores the service has, and the source of this number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cores {
     /// `--cores`.

@@ -73,7 +73,7 @@ pub(super) async fn change(
     headers: HeaderMap,
     body: Bytes,
 ) -> Answer {
-    // First of all, so that nobody learns anything here who may not change anything.
+    // First of all, so that a client that may not change anything learns nothing here.
     may_change(&desk, &headers)?;
     let words = words(&desk.admin)?;
     let gate = gate(&desk.admin, &name)?;
@@ -94,7 +94,7 @@ pub(super) async fn change(
     Ok(Json(after))
 }
 
-/// Whether who asks may change anything.
+/// Whether the client that asks may change anything.
 fn may_change(desk: &Desk, headers: &HeaderMap) -> Result<(), Refused> {
     if desk.door == Door::Socket {
         return Ok(());

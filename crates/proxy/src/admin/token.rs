@@ -45,8 +45,8 @@ impl Token {
         if !metadata.is_file() {
             return Err(wrong("is not a file".to_owned()));
         }
-        // The rule for private keys: it belongs to who runs the gate, or to root, who may let a group read
-        // it.
+        // The rule for private keys: the file belongs to the user that runs the gate, or to root, who may let
+        // a group read it.
         let allowed = if metadata.uid() == 0 { 0o640 } else { 0o600 };
         let mode = metadata.permissions().mode() & 0o777;
         if mode & !allowed != 0 {

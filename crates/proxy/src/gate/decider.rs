@@ -95,7 +95,7 @@ impl Decider {
         }
     }
 
-    /// When somebody who is refused now may try again. Observing, nobody is refused.
+    /// When a client that is refused now may try again. Observing, nobody is refused.
     pub(crate) fn retry_after(&self) -> Duration {
         match self {
             Self::Enforcing(gate) => gate.retry_after(),

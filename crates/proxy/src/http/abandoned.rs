@@ -3,7 +3,7 @@
 //! To close a connection tells the service that nobody waits any more, but then nothing comes back: whether
 //! it goes on computing nobody sees. A service that doesn't look at its connections while it computes (a
 //! process or a thread for each request, mostly) goes on to the end, and takes its share of the processor
-//! from those who are let in meanwhile. So only our direction of the connection is closed. That tells the
+//! from requests that are let in meanwhile. So only our direction of the connection is closed. That tells the
 //! service as much, and what comes back tells when it is done: the end of the connection where it has
 //! noticed, or the beginning of a response. Until then the request keeps its place
 //! (`docs/decisions/refusals.md`).

@@ -10,7 +10,7 @@
 //! where the gate answered by itself (`reject.rs`), and then `status` is the gate's own. The type stands
 //! for the path: nothing that few have asked for is written, no field's value, no address.
 //!
-//! Whoever serves a request never waits for the disk: a line for which there is no room is lost, and
+//! A task that serves a request never waits for the disk: a line for which there is no room is lost, and
 //! counted in `lost` of the next one.
 
 use std::fs::OpenOptions;
@@ -89,7 +89,7 @@ impl AccessLog {
                 let written = serde_json::to_writer(&mut writer, &line)
                     .map_err(std::io::Error::from)
                     .and_then(|()| writer.write_all(b"\n"))
-                    // Whoever reads along sees a line when nothing more is to be written.
+                    // A program that reads along sees a line when nothing more is to be written.
                     .and_then(|()| if waiting.is_empty() { writer.flush() } else { Ok(()) });
                 if let Err(error) = written {
                     tracing::error!(file = shown, %error, "the access log ends here");

@@ -86,7 +86,7 @@ pub(crate) struct ToService {
 }
 
 impl ToService {
-    /// What a client sends, who may pause for so long and send so much.
+    /// What a client sends, which may pause for so long and send so much.
     pub(crate) fn new(
         incoming: Incoming,
         client: Option<&Watched>,

@@ -258,20 +258,20 @@ async fn pass(
     // From now on, however slowly the client sends its body.
     let time_out = present.has(Field::TimeOut).then(|| super::classify::time_out(request.headers()));
     let deadline = time_out.flatten().map(|time_out| gate.driver.clock().now().after(time_out));
-    // Who waits to be asked for his body sends none before.
+    // A client that waits to be asked for its body sends none before.
     if !expects
         && let Some(length) = request.body().to_be_gathered()
         && let Ok(_room) = gate.gathering.try_acquire()
     {
         gather(request.body_mut(), length).await?;
     }
-    // Who doesn't tell it needn't look at the clock.
+    // A gate that tells the time to nobody needn't look at the clock.
     let arrived = (record.is_some() || told.settings.server_timing).then(Instant::now);
     let elapsed = || arrived.map_or(Duration::ZERO, |arrived| arrived.elapsed());
     let asked = admission::Request {
         request_type: classified.name.key,
         class,
-        // Its connection is the visitor's own: who waits with it takes it from nobody.
+        // Its connection is the visitor's own: a request that waits with it takes it from nobody.
         client: None,
         pool: PoolId::default(),
         connection: Connection::Needed,
@@ -282,7 +282,7 @@ async fn pass(
         Arrival::Dispatched(permit) => permit,
         Arrival::Rejected(reason) => return Err(rejected(&gate.driver, reason).into()),
         Arrival::Waiting(waiting) => {
-            // Large, and not needed by who needn't wait.
+            // Large, and not needed by a request that needn't wait.
             Box::pin(wait(gate, waiting, request.body_mut(), Ahead::unless(expects))).await?
         }
     };

@@ -1,11 +1,11 @@
-//! A connection to the service over HTTP/1.1, driven by whoever uses it.
+//! A connection to the service over HTTP/1.1, driven by the request that uses it.
 //!
 //! hyper hands a connection over as a future that somebody has to poll. Polled in a task of its own, as it
 //! usually is, each request and each part of a response would hop from task to task, with several workers
 //! from processor to processor. Here the request that uses a connection polls it, and while nobody does,
 //! nobody does: what has happened to an idle connection is seen when it is looked at. What the connection
-//! wakes is who uses it: it keeps one waker ([`Relay`]), and who used it before isn't called because the
-//! next request is given to it.
+//! wakes is the request that uses it: it keeps one waker ([`Relay`]), and the request before isn't called
+//! because the next one is given to it.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -43,7 +43,7 @@ pub(crate) struct Driven {
     connection: Option<Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>>,
     /// Goes off when the request on it has taken for too long.
     alarm: Alarm,
-    /// To who uses it.
+    /// To the task that uses it.
     user: Arc<Relay>,
     /// Of `user`.
     waker: Waker,
@@ -147,14 +147,14 @@ impl Driven {
         sent
     }
 
-    /// Reads and writes what can be. How it ends, who waits for the response hears.
+    /// Reads and writes what can be. How it ends, the task that waits for the response hears.
     pub(crate) fn drive(&mut self, context: &mut Context<'_>) {
         self.user.to(context.waker());
         poll(&mut self.connection, &self.waker);
     }
 
-    /// Polls what the connection gives, which tells it so: that calls nobody if there is something, for who
-    /// gets that comes back.
+    /// Polls what the connection gives, which tells it so: that calls nobody if there is something, for the
+    /// task that gets that comes back.
     pub(crate) fn take<T>(
         &self,
         context: &mut Context<'_>,

@@ -144,7 +144,7 @@ async fn status(endpoint: &Arc<Endpoint>, check: &HealthCheck) -> Option<StatusC
         .ok()?;
     let answer = match lease.sender.as_mut()? {
         Sender::Http1(connection) => {
-            // Who asks for it waits for less.
+            // The task that asks for it waits for less.
             let deadline = Instant::now() + 2 * check.timeout;
             connection.send(request, deadline, None, &mut None).await.ok()?.map_err(|(error, _)| error)
         }

@@ -27,8 +27,8 @@ use crate::permit::Permit;
 /// A client that takes nothing for so long isn't the service's work.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// A client that has let the service wait for so long, altogether, and for half of the time, takes its
-/// place from nobody else. Who takes nearly as fast as the service sends comes to a second, too, in a long
-/// response; but there it is the service that the place is for.
+/// place from nobody else. A client that takes nearly as fast as the service sends comes to a second, too, in
+/// a long response; but there it is the service that the place is for.
 const SLOW_AFTER: Duration = Duration::from_secs(1);
 /// A response that goes on for so long, and doesn't say for how long, is a stream.
 const STREAM_AFTER: Duration = Duration::from_secs(10);
@@ -147,7 +147,7 @@ impl Flight {
 
 impl State {
     fn end(&mut self) {
-        // The connection first: who is dispatched next takes it.
+        // The connection first: the request that is dispatched next takes it.
         if let Some(lease) = self.lease.take() {
             lease.give_back();
         }
@@ -172,7 +172,7 @@ impl State {
         self.untaken + self.untaken_since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// What the clock alone says. Whether there is more to look at: who holds no place needs none.
+    /// What the clock alone says. Whether there is more to look at: a request without a place needs none.
     fn look(&mut self) -> bool {
         if self.streams_since.is_some_and(|since| since.elapsed() >= STREAM_AFTER) {
             // Given up, and not completed: it teaches nothing.

@@ -8,9 +8,9 @@
 //! hyper has nothing left to write; the response itself waits until that is done. So nothing comes into the
 //! middle of anything, and everything belongs to the request that is answered next.
 //!
-//! `100 Continue` isn't passed on: the gate answers who expects it, and never asks the service for it.
-//! `101` is a response. Bounds: [`HEADS_MAX`] and [`BYTES_MAX`] for each request; what is beyond is left
-//! out, as is what isn't plainly a head.
+//! `100 Continue` isn't passed on: the gate sends it to clients that expect it, and never asks the service
+//! for it. `101` is a response. Bounds: [`HEADS_MAX`] and [`BYTES_MAX`] for each request; what is beyond is
+//! left out, as is what isn't plainly a head.
 
 use std::io::{self, IoSlice, Write as _};
 use std::mem;
@@ -226,8 +226,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Overheard<S> {
     }
 }
 
-/// What a client is told before the response to its request. Those who add to it, write it and wait for
-/// that are one task.
+/// What a client is told before the response to its request. One task adds to it, writes it and waits for
+/// that.
 #[derive(Debug, Default)]
 pub(crate) struct Announced {
     /// Something isn't written yet.

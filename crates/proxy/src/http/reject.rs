@@ -12,7 +12,7 @@
 //! | the service didn't answer in time | 504 | `upstream_timeout` |
 //!
 //! The field tells these from the service's own errors. Bodies are problem details (RFC 9457), or the
-//! operator's page for those who accept HTML. gRPC hears of it in its own way: `grpc-status` 14
+//! operator's page for clients that accept HTML. gRPC hears of it in its own way: `grpc-status` 14
 //! (UNAVAILABLE), 8 (RESOURCE_EXHAUSTED) over a share or 4 (DEADLINE_EXCEEDED), and
 //! `grpc-retry-pushback-ms`.
 
@@ -38,8 +38,8 @@ const GRPC_PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-m
 /// Of a service that has less to give for a while (draft-ietf-httpapi-ratelimit-headers).
 const REDUCED: &str = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
 
-/// When who met a late gate may try again at the earliest; at most three times as late, so that not all
-/// come at once.
+/// When a client that met a late gate may try again at the earliest; at most three times as late, so that
+/// not all come at once.
 const LATE_RETRY: Duration = Duration::from_secs(1);
 
 /// What the gate answers by itself without having asked the judge, or after it: the names of these refusals.

@@ -259,7 +259,7 @@ impl Socket {
             self.lateness.gone();
             return Err(io::ErrorKind::ConnectionReset.into());
         }
-        // A newcomer was let in to be served: the listener keeps out those who can't be.
+        // A newcomer was let in to be served: the listener keeps out those that can't be.
         if self.talk.begun.load(Ordering::Relaxed) == 0 {
             return Ok(());
         }

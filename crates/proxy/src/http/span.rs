@@ -11,7 +11,7 @@ use http::header::{HeaderName, HeaderValue};
 use crate::otlp::Exporter;
 
 pub(crate) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
-/// The last flag: who asks records it.
+/// The last flag: the caller records the trace.
 const SAMPLED: u8 = 1;
 
 /// What is told of requests to a collector.

@@ -206,7 +206,7 @@ impl Told {
 
     /// Whether a client may say for whom it asks.
     pub(crate) fn trusts(&self, address: Option<IpAddr>) -> bool {
-        // Through a Unix socket comes only who may write to it.
+        // Through a Unix socket come only programs that may write to it.
         address.is_none_or(|address| {
             self.settings.trusted_proxies.iter().any(|network| network.contains(address))
         })
@@ -216,7 +216,7 @@ impl Told {
 /// One gate.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    /// Swapped as a whole; who does several things by it takes it once.
+    /// Swapped as a whole; a caller that does several things by it takes it once.
     told: RwLock<Arc<Told>>,
     pub(crate) driver: Arc<Driver>,
     pub(crate) classifier: Classifier,

@@ -8,8 +8,8 @@
 //! connections end connects again, which costs as much as two requests, and that would make of a burst an
 //! overload that stays) too many are there by `1 − BOUND / d`, and half of that part of the responses end
 //! their connections, since a look shows only a part of what the last one did. Nobody loses anything, and
-//! whoever asks again is a newcomer. Newcomers come in one at a time, each behind all that is ready. Only
-//! where that isn't enough, because those who are there already ask for far more than it can do, nobody is
+//! clients that ask again are newcomers. Newcomers come in one at a time, each behind all that is ready. Only
+//! where that isn't enough, because the clients that are there ask for far more than it can do, nobody is
 //! let in and `1 − LIMIT / d` of what is asked next is left out.
 //!
 //! Newcomers wait in the kernel's queue, in order of arrival. A queue in which most have gone when it is
@@ -35,7 +35,7 @@
 
 use std::time::Duration;
 
-/// What clients who ask are read within on average, in a gate that isn't late.
+/// What clients that ask are read within on average, in a gate that isn't late.
 const BOUND: Duration = Duration::from_millis(20);
 /// With this many looks in a row, a burst counts as a queue.
 pub(super) const STANDING: u32 = 5;
@@ -66,7 +66,7 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// Of all who asked.
+    /// Of all clients that asked.
     pub(crate) fn mean(&self) -> Duration {
         let mean = self.waited.as_nanos().checked_div(u128::from(self.asked)).unwrap_or(0);
         Duration::from_nanos(u64::try_from(mean).unwrap_or(u64::MAX))
@@ -156,7 +156,7 @@ mod tests {
 
     /// Clients that ask again as soon as they are answered, before a gate that answers `rate` of them
     /// between two looks (100 ms); a third of the time of each request is the delay of its first reading.
-    /// Those who are left out or whose connection ends are newcomers, of whom 20 come in between two looks.
+    /// Clients that are left out or whose connection ends are newcomers; 20 come in between two looks.
     fn closed_loop(rate: u64, begin: usize, looks: usize) -> Vec<(usize, u64, Course)> {
         let (mut controller, mut connected, mut all) = (Controller::default(), begin, Vec::new());
         for _ in 0..looks {

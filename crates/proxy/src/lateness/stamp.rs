@@ -60,8 +60,8 @@ impl Wake for Told {
 
     fn wake_by_ref(self: &Arc<Self>) {
         let now = self.clock.now().as_nanos().max(NEVER + 1);
-        // The first call counts. Who runs at this moment may see it a moment later: that is a delay of
-        // nothing.
+        // The first call counts. A task that runs at this moment may see it a moment later: that is a delay
+        // of nothing.
         let _ = self.at.compare_exchange(NEVER, now, Ordering::Relaxed, Ordering::Relaxed);
         self.task.call();
     }

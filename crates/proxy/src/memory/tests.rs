@@ -1,4 +1,4 @@
-//! The budget by itself: what is counted, and who gives up.
+//! The budget by itself: what is counted, and what gives up.
 
 use super::*;
 

@@ -161,7 +161,7 @@ mod tests {
         let first = shown.of("shop", &observer.table(), 1);
         assert_eq!(told(&first), [("other".to_owned(), 2, 2), (id(1), 3, 3)]);
 
-        // The second has more work now, but whoever has series keeps them.
+        // The second has more work now, but a type that has series keeps them.
         serve(&mut observer, 2, 100, 10);
         let second = shown.of("shop", &observer.table(), 1);
         assert_eq!(told(&second), [("other".to_owned(), 102, 102), (id(1), 3, 3)]);

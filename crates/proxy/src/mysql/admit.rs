@@ -26,7 +26,7 @@ use crate::sql_type::{request_type, type_name};
 
 /// How often another connection is taken after one was found dead.
 const ATTACH_TRIES: usize = 3;
-/// What InnoDB says to who waited for a lock: the wait took too long, or it was a deadlock.
+/// What InnoDB says to a session that waited for a lock: the wait took too long, or it was a deadlock.
 const CONFLICTS: [u16; 2] = [1205, 1213];
 
 /// Why a session stopped waiting for its turn.
@@ -129,7 +129,7 @@ impl Session {
         Ok(Ok(()))
     }
 
-    /// Waits for the session's turn, and watches the client, who may leave.
+    /// Waits for the session's turn, and watches the client, which may leave.
     async fn wait<T>(&mut self, turn: impl Future<Output = T>) -> Result<T, Interrupted> {
         let limit = self.shared.settings().message_timeout;
         if self.client.flush_within(limit).await.is_err() {

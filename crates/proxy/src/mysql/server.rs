@@ -150,7 +150,7 @@ fn unreachable(why: &impl ToString) -> Failed {
     Failed::Refused(Refusal::unreachable(&why.to_string()))
 }
 
-/// Asks the server who it is. The connection isn't used for a login.
+/// Asks the server what it is. The connection isn't used for a login.
 pub(super) async fn look(shared: &Shared) -> Result<Known, Failed> {
     let (_, greeting) = greeted(shared, &shared.way()).await?;
     let Greeting::Handshake(handshake) = parse_greeting(&greeting)? else {

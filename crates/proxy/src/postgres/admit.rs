@@ -137,7 +137,7 @@ impl Session {
         Refusal::rejected(&self.state.gate, reason, times, request_type.and_then(cause))
     }
 
-    /// Waits for the session's turn, and watches the client, who may cancel or leave.
+    /// Waits for the session's turn, and watches the client, which may cancel or leave.
     pub(super) async fn watching<T>(&mut self, turn: impl Future<Output = T>) -> Result<T, Interrupted> {
         self.client.flush().await;
         let shared = Arc::clone(&self.shared);

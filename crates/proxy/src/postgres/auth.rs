@@ -25,7 +25,7 @@ pub(crate) mod users;
 
 pub use crate::users_file::UsersError;
 
-/// The query that finds a user's secret unless another is configured. Whoever can't log in, or can't any
+/// The query that finds a user's secret unless another is configured. A user that can't log in, or can't any
 /// more, has none.
 pub const AUTH_QUERY: &str = "SELECT rolname, CASE WHEN rolvaliduntil OPERATOR(pg_catalog.<=) pg_catalog.now() \
                               THEN NULL ELSE rolpassword END FROM pg_catalog.pg_authid \

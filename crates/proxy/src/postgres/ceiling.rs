@@ -118,7 +118,7 @@ enum Knowledge {
 pub(crate) struct Ceiling {
     knowledge: Mutex<Knowledge>,
     pub(crate) ours: Arc<Ours>,
-    /// Held while bounds are told to all who keep them, and has what the log was told last.
+    /// Held while bounds are told to all pools that keep them, and has what the log was told last.
     applying: Mutex<Option<u32>>,
     refused: tokio::sync::Notify,
 }

@@ -447,8 +447,8 @@ impl Session {
 
     /// Ends the request in flight, if there is one.
     pub(super) fn end_request(&mut self) {
-        // Who cancels has left, though the connection stays; what is rolled back then was of no use to
-        // anybody.
+        // A client that cancels has left, though the connection stays; what is rolled back then was of no use
+        // to anybody.
         let is_given_up = self.cancel.take_given_up() && !self.is_killed;
         let (failed, busy) = (std::mem::take(&mut self.failed), std::mem::take(&mut self.busy));
         let conflicted = std::mem::take(&mut self.conflicted);

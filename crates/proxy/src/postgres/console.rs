@@ -3,8 +3,8 @@
 //!
 //! There is one if somebody may use it (`admin_users`, `stats_users`); else a database of that name is the
 //! server's. A visitor logs in as anybody does: the server says whether he is who he says, over a login to
-//! a database that it has, which is closed at once. Who comes by a Unix socket from a process of our own
-//! user, or root's, isn't asked: he could end us anyway, and the server may be what is in trouble. Visitors
+//! a database that it has, which is closed at once. A visitor by a Unix socket, from a process of our own
+//! user or root's, isn't asked: he could end us anyway, and the server may be what is in trouble. Visitors
 //! count neither as clients nor as requests, so a full gate doesn't keep its operator out.
 
 use crate::command::Commands;
@@ -66,7 +66,7 @@ pub(crate) enum Role {
     Stats,
 }
 
-/// Somebody who has been let in.
+/// A user who has been let in.
 pub(crate) struct Visitor {
     pub(crate) user: String,
     pub(crate) application: String,

@@ -25,7 +25,7 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// Whether nobody has asked yet; he who hears so is the one to do it.
+    /// Whether nobody has asked yet; the login that hears so is the one to do it.
     pub(crate) fn is_first_to_ask(&self) -> bool {
         !self.asked.swap(true, Ordering::Relaxed)
     }

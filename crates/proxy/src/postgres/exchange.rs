@@ -286,7 +286,7 @@ pub(crate) struct Aside {
     pub(crate) epoch: Epoch,
     /// Whether the client has sent its Sync.
     pub(crate) is_whole: bool,
-    /// The server has given a notice, which whoever prepares the same text is to hear, too.
+    /// The server has given a notice, which every client that prepares the same text is to hear, too.
     pub(crate) has_notice: bool,
 }
 

@@ -84,7 +84,7 @@ impl Session {
         }
         match self.take_spare(until.is_whole()).await {
             Ok(true) => {
-                // Somebody who had it before may have asked the same.
+                // A session that had it before may have asked the same.
                 if let Some(answered) = self.recall(length, &batch) {
                     self.release().await;
                     return self.answered(&answered);

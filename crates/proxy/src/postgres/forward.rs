@@ -104,7 +104,7 @@ pub(crate) struct Relay<'a> {
 }
 
 impl Relay<'_> {
-    /// Runs to the end of the exchange. Not cancel-safe: whoever gives up must close the server connection.
+    /// Runs to the end of the exchange. Not cancel-safe: a caller that gives up must close the connection.
     pub(crate) async fn run(&mut self) -> End {
         loop {
             if let Err(end) = self.take_server() {
@@ -283,7 +283,7 @@ impl Relay<'_> {
                 return Ok(());
             }
             let Some(frame) = frontend_frame(&self.client.input).map_err(End::ClientErred)? else {
-                // Who has left sends no more.
+                // A client that has left sends no more.
                 self.client.is_gone |= self.client.has_left;
                 return Ok(());
             };

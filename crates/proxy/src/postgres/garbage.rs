@@ -45,8 +45,9 @@ struct Scene {
     to_client: BytesMut,
 }
 
-/// One dialogue after another over one server connection. Each step is a byte that chooses who says what, a
-/// length, and so many bytes for a body. Whatever is said, both sides must get nothing but whole messages.
+/// One dialogue after another over one server connection. Each step is a byte that chooses the side and the
+/// message, a length, and so many bytes for a body. Whatever is said, both sides must get nothing but whole
+/// messages.
 pub fn exchange(data: &[u8]) {
     let Some((first, mut rest)) = data.split_first() else { return };
     let mut scene = Scene::new(first & 1 == 0);

@@ -93,9 +93,9 @@ const HAS_TEMPORARY: &str = "SELECT EXISTS (SELECT FROM pg_catalog.pg_depend \
     AND refobjid OPERATOR(pg_catalog.=) pg_catalog.pg_my_temp_schema())";
 
 impl Session {
-    /// The client has left, and nothing of it runs. Who says good-bye within a transaction rolls it back,
-    /// for reasons of its own. Who doesn't waits no longer for the rest of it, and what is rolled back then
-    /// was of no use to anybody.
+    /// The client has left, and nothing of it runs. A client that says good-bye within a transaction rolls it
+    /// back, for reasons of its own. A client that doesn't waits no longer for the rest of it, and what is
+    /// rolled back then was of no use to anybody.
     pub(super) fn left_between_statements(&mut self) {
         if self.transaction.is_open() && !self.terminated {
             self.failed = true;
@@ -232,8 +232,8 @@ impl Session {
         }
         let autocommit = matches!(self.transaction, Transaction::Idle);
         let finish = match self.shared.settings().on_disconnect {
-            // Who ends a session wants its statement ended, too; only what is about to be durable isn't
-            // touched.
+            // An operator who ends a session wants its statement ended, too; only what is about to be durable
+            // isn't touched.
             _ if self.is_killed => exchange.commits,
             OnDisconnect::Finish => true,
             OnDisconnect::Cancel => false,

@@ -87,10 +87,10 @@ struct Said {
     message: String,
 }
 
-/// Whether the server refused a login for who asked for it.
+/// Whether the server refused a login because of the user that asked for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Blame {
-    /// A wrong password, an unknown user, one who may not log in.
+    /// A wrong password, an unknown user, one that may not log in.
     Credentials,
     /// Anything else.
     Other,
@@ -211,7 +211,7 @@ fn note_failure(shared: &Shared, peer: Peer) {
     shared.failures.note(Instant::now(), peer, shared.settings().auth.settings.failures_max);
 }
 
-/// Says the last words and closes, within a bound; who doesn't listen doesn't hear them.
+/// Says the last words and closes, within a bound; a client that doesn't listen doesn't hear them.
 async fn farewell(mut client: Stream, words: &[u8]) {
     let _ = timeout(FAREWELL_LIMIT, async {
         client.write_all(words).await?;
@@ -298,7 +298,7 @@ impl<'a> Login<'a> {
         let late = |_| End::from(Refusal::Timeout);
         // Held until the session stands: fresh connections that wait to join are bounded by it, too.
         let _login_place = timeout_at(deadline, self.wait_for_turn()).await.map_err(late)??;
-        // Those who were before us in the line may have opened what we need.
+        // Logins that were before us in the line may have opened what we need.
         if let Some(footing) = known(&credentials) {
             return Ok(footing);
         }

@@ -156,7 +156,7 @@ pub struct Settings {
     /// TCP keepalive, on both sides.
     pub keepalive: Keepalive,
     /// Accept clients from other machines although the server asks nobody for a password. Default no: the
-    /// server would trust whoever reaches the gate, because it only sees the gate's address.
+    /// server would trust everybody who reaches the gate, because it only sees the gate's address.
     pub allow_trust_relay: bool,
     /// Ask the server for its number of cores at the first login. Default yes (no where `long_limit` is set).
     pub ask_cores: bool,
@@ -252,7 +252,7 @@ pub enum StartError {
 
 /// What all sessions of a gate share.
 pub(crate) struct Shared {
-    /// Swapped as a whole by a reload; who does several things by them takes them once.
+    /// Swapped as a whole by a reload; a caller that does several things by them takes them once.
     settings: RwLock<Arc<Settings>>,
     /// The server, as the settings have it.
     endpoint: RwLock<Arc<Endpoint>>,

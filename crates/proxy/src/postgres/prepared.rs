@@ -7,7 +7,7 @@
 //! unnamed statement (the server plans it anew each time, which clients rely on) and is prepared again
 //! where another session's has taken its place.
 //!
-//! What a text means is settled when it is prepared, by the settings of whoever prepares it: which tables
+//! What a text means is settled when it is prepared, by that session's settings: which tables
 //! its names are of, where a literal ends, what time `timestamptz '2026-01-01'` is. So only clients with
 //! the same such settings share.
 //!
@@ -142,13 +142,13 @@ impl Prepared {
         self.is_stale.load(Ordering::Relaxed)
     }
 
-    /// Its result has become another one. Whoever prepares the text again gets another statement.
+    /// Its result has become another one. A session that prepares the text again gets another statement.
     pub(crate) fn expire(&self) {
         self.is_stale.store(true, Ordering::Relaxed);
         self.void_description();
     }
 
-    /// What was told of it may not hold any more: whoever prepares the text again, the server is asked.
+    /// What was told of it may not hold any more: when the text is prepared again, the server is asked.
     pub(crate) fn void_description(&self) {
         self.told.iter().for_each(|told| told.void());
     }

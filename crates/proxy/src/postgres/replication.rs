@@ -40,7 +40,7 @@ pub(super) async fn serve(shared: Arc<Shared>, logged_in: LoggedIn) {
         }
     };
     tokio::select! {
-        // Whoever ended it has been heard; who is still there learns by the end of the connection.
+        // The side that ended it has been heard; the other side learns by the end of the connection.
         _ = carry => {}
         () = shared.shutdown.draining() => {}
     }

@@ -175,7 +175,7 @@ impl Server {
     /// Runs a statement whose answer no client sees, to its ReadyForQuery.
     ///
     /// # Errors
-    /// See [`QueryError`]. Not cancel-safe: whoever gives up on it must close the connection.
+    /// See [`QueryError`]. Not cancel-safe: a caller that gives up on it must close the connection.
     pub(crate) async fn simple_query(&mut self, sql: &str, limit: Duration) -> Result<Answer, QueryError> {
         // It ends the unnamed statement.
         self.session_state.statements.unnamed = None;

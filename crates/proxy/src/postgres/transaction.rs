@@ -253,7 +253,7 @@ impl Transaction {
         match kind {
             Kind::Empty => Control::Empty,
             Kind::Commit { .. } if refused.untold.is_some() => {
-                // Whoever commits must hear that nothing was.
+                // A client that commits must hear that nothing was committed.
                 let why = self.failure();
                 *self = Self::Idle;
                 Control::Error(why)

@@ -101,7 +101,7 @@ fn read(settings: &Upstream, protocols: &[&[u8]]) -> Result<Arc<ClientConfig>, F
     let provider = provider();
     let algorithms = provider.signature_verification_algorithms;
     let verifier = match &settings.ca {
-        // Such a connection keeps out who only listens.
+        // Such a connection keeps out an attacker who only listens.
         None => Verifier::lenient(algorithms),
         Some(path) => {
             let name = if settings.mode == UpstreamMode::VerifyFull { Name::Verified } else { Name::Ignored };

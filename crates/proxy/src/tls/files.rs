@@ -57,7 +57,7 @@ fn key(path: &Path) -> Result<PrivateKeyDer<'static>, FileFault> {
     let fault = |why: String| FileFault::new(File::Key, why);
     let mut source = fs::File::open(path).map_err(|error| unreadable(File::Key, &error))?;
     let metadata = source.metadata().map_err(|error| unreadable(File::Key, &error))?;
-    // The server's own rule: the key belongs to who runs it, or to root, who may let a group read it.
+    // The server's own rule: the key belongs to the user that runs it or to root, which may let a group read.
     let allowed = if metadata.uid() == 0 { 0o640 } else { 0o600 };
     let mode = metadata.permissions().mode() & 0o777;
     if metadata.is_file() && mode & !allowed != 0 {

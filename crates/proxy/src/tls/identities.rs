@@ -1,4 +1,4 @@
-//! Who the gate is towards clients: one certificate, or of several the one that is for the name that a
+//! What the gate is towards clients: one certificate, or of several the one that is for the name that a
 //! client asks for.
 
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl Identities {
         Ok(Self { first: all.next().ok_or_else(none)??, others: all.collect::<Result<_, _>>()? })
     }
 
-    /// What whoever asks for no other name is shown.
+    /// What a client is shown that asks for no other name.
     pub(super) fn certificate(&self) -> CertificateDer<'static> {
         // One without certificates is a fault of its file.
         self.first.cert.first().cloned().unwrap_or_else(|| Vec::new().into())

@@ -63,7 +63,7 @@ pub(crate) enum Lack {
 
 /// What is known of one address.
 pub struct Health {
-    /// It is up and has no failures: whoever finds that need look no further.
+    /// It is up and has no failures: a caller that finds that need look no further.
     is_well: AtomicBool,
     /// It has answered since the last look.
     was_heard: AtomicBool,

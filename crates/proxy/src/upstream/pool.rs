@@ -231,7 +231,7 @@ impl Pools {
         }
     }
 
-    /// Other bounds from now on, and perhaps a newer generation (an older one comes from somebody who was
+    /// Other bounds from now on, and perhaps a newer generation (an older one comes from a caller that was
     /// overtaken). Idle connections beyond them are closed; the others go as they are given back.
     pub(crate) fn change(&self, connections: u32, spares_max: usize, waiting_max: u32, generation: u64) {
         let mut state = self.state.lock();

@@ -29,7 +29,7 @@ type Ask = dyn Fn(&str, u16) -> Answer + Send + Sync;
 #[derive(Clone)]
 pub struct Lookup {
     ask: Arc<Ask>,
-    /// The name that was last asked for: who connects, and who follows it, know the same.
+    /// The name that was last asked for: the task that connects and the task that follows it know the same.
     latest: Arc<Mutex<Option<Arc<Resolver>>>>,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! For `mysql_native_password` and `caching_sha2_password` a server keeps the hash of a key, and the key is a
 //! hash of the password. A proof is the key, hidden by a hash of the scramble and of what the server keeps.
-//! Whoever knows what the server keeps therefore gets the *key* from a valid proof, and can log in elsewhere
+//! One who knows what the server keeps therefore gets the *key* from a valid proof, and can log in elsewhere
 //! with it. `ed25519` signs the scramble, so that nothing can be gained from its proofs.
 //!
 //! An empty password is proved by an empty proof everywhere but in `ed25519`.

@@ -29,8 +29,8 @@ enum Call {
     Writes,
 }
 
-/// Settings whose every change every supported server reports, lowercase: the session's are known, whoever
-/// makes them.
+/// Settings whose every change every supported server reports, lowercase: the session's are known, by
+/// whatever they are changed.
 const REPORTED: [&[u8]; 6] = [
     b"application_name",
     b"client_encoding",

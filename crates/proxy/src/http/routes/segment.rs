@@ -1,4 +1,4 @@
-//! The segments of a path, and which of them look like data, whoever asks for them.
+//! The segments of a path, and which of them look like data, whichever client asks for them.
 
 /// A longer segment is data.
 const SEGMENT_MAX: usize = 40;
@@ -35,7 +35,7 @@ pub(super) fn look_at(segment: &str) -> Segment<'_> {
     known.map_or(Segment::Any, |known| Segment::File(known))
 }
 
-/// Whether a segment looks like an identifier, whoever asks for it.
+/// Whether a segment looks like an identifier, whichever client asks for it.
 fn is_data(segment: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~' | b'+');
     if segment.len() > SEGMENT_MAX || !segment.bytes().all(allowed) {

@@ -268,7 +268,7 @@ impl Tree {
         }
         place.shown += 1;
         self.at_mut(word).is_shown = true;
-        // Whoever lies below it has its label, too; parents come before their children.
+        // Every place below it has its label, too; parents come before their children.
         let mut renamed = vec![false; self.places.len()];
         for at in word as usize..self.places.len() {
             if at == word as usize || renamed[self.places[at].parent as usize] {

@@ -8,7 +8,7 @@
 //! signature = HMAC(ServerKey, everything that was said)
 //! ```
 //!
-//! Who verifies knows StoredKey, so that a right proof *gives it ClientKey*: and with that (and ServerKey,
+//! The verifier knows StoredKey, so that a right proof *gives it ClientKey*: and with that (and ServerKey,
 //! to check the server) it can log in itself wherever the same salt and iterations are stored. This is how
 //! the gate logs in as its clients without any of their passwords. It can't forge anything before the first
 //! right proof.
@@ -234,7 +234,7 @@ impl<'a> Verification<'a> {
 pub(crate) enum Channel<'a> {
     /// It has none, or none that a login could be bound to.
     None,
-    /// It could be bound to, but the server doesn't offer it: who has taken the offer away is found out.
+    /// It could be bound to, but the server doesn't offer it: an attacker who took the offer away is found.
     Unoffered,
     /// The login is bound to it by these data.
     Bound(&'a [u8]),

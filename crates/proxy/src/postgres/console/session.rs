@@ -103,7 +103,7 @@ pub(super) struct Session<'a> {
     _place: OwnedSemaphorePermit,
 }
 
-/// Serves a visitor who has been let in, until he leaves or the gate ends.
+/// Serves a visitor that has been let in, until he leaves or the gate ends.
 pub(crate) async fn serve(shared: &Arc<Shared>, client: Stream, input: BytesMut, visitor: Visitor) {
     let Visitor { user, application, role, place } = visitor;
     let cancel = shared.cancel.register(KeyLength::Short);

@@ -347,7 +347,7 @@ fn a_begin_that_fails_answers_the_first_statement_which_does_not_run() {
     assert_eq!(dialogue.server(error("0A000")), "E0A000");
     // The server skips the query as well, up to this Sync.
     assert_eq!(dialogue.take_to_server(), "S");
-    // Its ReadyForQuery says idle; the client is told of a failed transaction by whoever ends the exchange.
+    // Its ReadyForQuery says idle; the client is told of a failed transaction when the exchange is ended.
     assert_eq!(dialogue.server(ready(Status::Idle)), "");
     assert!(dialogue.exchange.is_done() && dialogue.exchange.prefix_failed);
 }

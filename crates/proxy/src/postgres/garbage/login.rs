@@ -28,7 +28,7 @@ fn parts<const N: usize>(mut data: &[u8]) -> [&[u8]; N] {
     })
 }
 
-/// Both sides of a SCRAM exchange with somebody who says anything: nobody is let in who doesn't know the
+/// Both sides of a SCRAM exchange with a client that says anything: none is let in that doesn't know the
 /// keys.
 pub fn scram(data: &[u8]) {
     let Some((choice, rest)) = data.split_first() else { return };
@@ -49,7 +49,7 @@ fn verify(channel: Option<&[u8]>, mechanism: &str, first: &[u8], last: &[u8]) {
     let Ok(verification) = begun else { return };
     let read = parse_client_first(first).expect("an exchange begins with a message of SCRAM");
     assert_eq!(matches!(read.binding, ChannelBinding::Bound(_)), mechanism == SCRAM_SHA_256_PLUS);
-    // Who knows the keys, and says the same about the channel, gets in.
+    // A client that knows the keys, and says the same about the channel, gets in.
     let said = match (read.binding, channel) {
         (ChannelBinding::Bound(_), Some(data)) => Channel::Bound(data),
         (ChannelBinding::Unused, _) => Channel::Unoffered,

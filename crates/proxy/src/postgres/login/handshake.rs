@@ -55,7 +55,7 @@ pub(crate) struct Handshake {
 }
 
 impl Handshake {
-    /// Connects, with TLS as the endpoint has it, and says who wants in.
+    /// Connects, with TLS as the endpoint has it, and names the user and the database.
     pub(crate) async fn open<N: AsRef<str>, V: AsRef<str>>(
         settings: &Settings,
         parameters: &[(N, V)],

@@ -3,8 +3,8 @@
 //!
 //! Whatever the server asks for is answered from what is known: a password answers everything, an md5 hash
 //! an md5 challenge, keys that were taken over from a proof a SCRAM challenge with the same salt. The
-//! server has to prove itself, too: who doesn't know the SCRAM secret can't sign. A password in clear text
-//! goes only where nobody can listen, unless `allow_cleartext` says otherwise.
+//! server has to prove itself, too: without the SCRAM secret it can't sign. A password in clear text goes
+//! only where nobody can listen, unless `allow_cleartext` says otherwise.
 
 use std::sync::Arc;
 

@@ -170,7 +170,7 @@ impl<'a> Opening<'a> {
         }
         self.demand_tls(user(&parameters))?;
         let options = protocol_options(&parameters);
-        // 3.1 was never given out: who asks for it gets what was before. The console is the gate's own.
+        // 3.1 was never given out: a client that asks for it gets 3.0. The console is the gate's own.
         let newest = match minor {
             0 | 1 => PROTOCOL_3_0,
             _ if knocks => PROTOCOL_3_2,

@@ -46,7 +46,7 @@ impl Login<'_> {
                     _ => {
                         let derived = derive(&known, &mock_salt(user), ITERATIONS).await;
                         let keys = derived.ok_or_else(|| self.denied(user, &Doomed::NoSecret))?;
-                        // Whoever knows the password itself needs no keys of it.
+                        // A gate that knows the password itself needs no keys of it.
                         self.prove_by_scram(user, &keys.verifier(), Ok(())).await?;
                         None
                     }
@@ -74,7 +74,7 @@ impl Login<'_> {
         let accepts = match known.as_deref().and_then(|known| known.secret.as_ref()) {
             Some(Secret::Md5(hash)) => hash.accepts(salt, answer),
             Some(Secret::Plain(password)) => Md5Hash::new(user, password.as_str()).accepts(salt, answer),
-            // As much work as for those who have one.
+            // This takes as much work as for users with a secret for md5.
             Some(Secret::Scram(_)) | None => {
                 Md5Hash::new(user, "").accepts(salt, answer);
                 false

@@ -130,7 +130,7 @@ fn verifies_users(settings: &Settings) -> bool {
 /// (`tls-server-end-point`) can't be relayed to a client that sees another one, or none.
 ///
 /// A gate that shows the server's own certificate passes on everything: what the client binds to is then
-/// the same, and so is, to whoever issued the certificate, the name behind it.
+/// the same, and so is, to the certificate's issuer, the name behind it.
 fn without_binding(challenge: &Authentication<'_>, client: &Stream, server: &Stream) -> Option<BytesMut> {
     let Authentication::Sasl { mechanisms } = challenge else { return None };
     if !mechanisms.iter().any(|name| name.ends_with(BOUND)) {

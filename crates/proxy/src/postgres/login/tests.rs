@@ -474,7 +474,7 @@ async fn in_session_mode_a_login_waits_for_a_connection_and_then_hears_why_not()
     assert!(session.as_ref().is_some_and(|session| session.server.is_some() && session.lease.is_none()));
     let words = startup(3 << 16, &[("user", "bob")]);
     assert_eq!(fatal(&world.heard(&words).await), "53300");
-    // Who waits gets the place of who leaves.
+    // The client that waits gets the place of the client that leaves.
     let (_, waiting) = tokio::join!(biased; async { drop(session) }, world.log_in("bob"));
     assert!(waiting.1.is_some());
 }

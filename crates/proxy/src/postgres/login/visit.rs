@@ -1,7 +1,7 @@
 //! The login of a visitor of the console.
 //!
-//! Who he is the same authority says as for everybody: the gate, where it authenticates clients; otherwise
-//! the server, over a relayed login to a database that it has, whose connection is closed at once. A
+//! The visitor proves his name as every client does: to the gate, where it authenticates clients; otherwise
+//! to the server, over a relayed login to a database that it has, whose connection is closed at once. A
 //! process of our own user, or of root, that comes by a Unix socket isn't asked. His rights are
 //! looked up afterwards, so that a stranger doesn't learn which users are named.
 
@@ -16,7 +16,7 @@ use super::handshake::Accepted;
 use super::{End, Login};
 
 impl Login<'_> {
-    /// Finds out who wants to visit, and whether he may.
+    /// Finds out which user wants to visit, and whether he may.
     pub(super) async fn visit(
         &mut self,
         parameters: &[(String, String)],

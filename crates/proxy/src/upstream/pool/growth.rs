@@ -266,7 +266,7 @@ impl Opening {
             // A login in the meantime may have brought others.
             Failure::Credentials => {
                 pool.credentials.take_if(|known| Arc::ptr_eq(known, &self.credentials));
-                // If it is empty, too, whoever waits for it waits in vain.
+                // If it is empty, too, a task that waits for it waits in vain.
                 self.pools.emptied.notify_waiters();
             }
             Failure::Passing => {
@@ -284,7 +284,7 @@ impl Drop for Opening {
         if let Some(pool) = state.pool(self.pool) {
             pool.opening = pool.opening.saturating_sub(1);
             if self.is_spare && matches!(pool.spare.state, SpareState::Opening) {
-                // Who waits for it may want another one.
+                // A session that waits for it may want another one.
                 pool.spare.state = SpareState::None;
                 self.pools.spare_opened.notify_waiters();
             }

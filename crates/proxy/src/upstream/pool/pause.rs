@@ -1,6 +1,6 @@
 //! Pausing: whose requests are held up, by database, and which pools that is at the moment.
 //!
-//! The gate knows pools, an operator knows databases; who logs in to a paused database while it is paused
+//! The gate knows pools, an operator knows databases. A client that logs in to a database while it is paused
 //! makes a pool that is held up as well. So every change of what is paused, and of which pools there are,
 //! tells the gate anew.
 

@@ -191,7 +191,7 @@ impl State {
         if may_stay { self.keep_spare(id, server) } else { server.close() }
     }
 
-    /// A spare connection was closed by whoever had it, or was never opened.
+    /// A spare connection was closed by the session that had it, or was never opened.
     pub(super) fn lose_spare(&mut self, id: PoolId) {
         if let Some(pool) = self.pool(id).filter(|pool| !matches!(pool.spare.state, SpareState::Idle(_))) {
             pool.spare.state = SpareState::None;

@@ -1,4 +1,4 @@
-//! Places among the logins: who says nothing holds up his own address, and nobody else.
+//! Places among the logins: a client that says nothing holds up its own address, and nobody else.
 
 use tokio::net::{TcpListener, TcpStream};
 

@@ -10,7 +10,7 @@
 //! and loads are multiples of that: on a machine that others use as well it is less than a processor.
 //! Goodput is the work of those that were answered, as a part of that. Counting requests would say less:
 //! one of them takes up to ten thousand times as long as another. Because what others leave of the
-//! processor changes, it is also told for how much of the time anybody was there who had been let in
+//! processor changes, it is also told for how much of the time any request was there that had been let in
 //! ([`Step::occupied`]): so long the origin had work.
 
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ pub const SETTLED: Duration = Duration::from_secs(10);
 pub const LOADS: [f64; 3] = [1.5, 3.0, 10.0];
 /// The load before each of them.
 const CALM: f64 = 0.5;
-/// How long a client waits. Who isn't answered is charged this.
+/// How long a client waits. A client that isn't answered is charged this.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Clients that are never idle, while the peak is measured.
 const BUSY_CLIENTS: usize = 32;
@@ -90,7 +90,7 @@ pub enum Promise {
     P95(f64),
 }
 
-/// Whoever stands before the origin.
+/// What stands before the origin.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Variant {
     name: &'static str,
@@ -166,7 +166,7 @@ pub struct Step {
     pub p95: f64,
     /// Work that was answered in time once settled, in processors.
     pub work: f64,
-    /// The part of the time in which anybody was there who hadn't been refused, once settled.
+    /// The part of the time in which any request was there that hadn't been refused, once settled.
     pub occupied: f64,
     /// Seconds until the mean of five seconds was within twice the target for the first time, for good.
     pub settle: Option<f64>,
@@ -412,7 +412,7 @@ impl Report {
         self.variants.iter().map(|variant| variant.variant.to_owned()).collect()
     }
 
-    /// The steps of those who have promised something, and what.
+    /// The steps of variants that have promised something, and what.
     fn promised(&self) -> impl Iterator<Item = (Promise, &Step)> {
         self.variants.iter().flat_map(|variant| variant.steps.iter().map(|step| (variant.promise, step)))
     }

@@ -161,7 +161,7 @@ async fn run(
     let (form_name, form) = if arguments.short { short } else { full };
     let part = Part {
         variants: arguments.only.clone(),
-        // Who has no multiplication sign at hand writes a letter.
+        // A person without a multiplication sign at hand writes a letter.
         loads: arguments.loads.iter().map(|load| load.replace('x', "×")).collect(),
         repetitions: arguments.repetitions,
     };

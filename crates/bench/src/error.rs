@@ -1,4 +1,4 @@
-//! What can go wrong in the witness, named for who erred.
+//! What can go wrong in the witness, named for the side that erred.
 
 use std::io;
 

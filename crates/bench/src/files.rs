@@ -1,4 +1,4 @@
-//! What an experiment leaves behind: its figures as JSON, for whoever draws or compares them, and lines
+//! What an experiment leaves behind: its figures as JSON, for code that draws or compares them, and lines
 //! that are written one by one while it runs.
 
 use std::fs::{self, File, OpenOptions};

@@ -6,7 +6,7 @@
 //! **Method.** First a closed loop over 4 to 32 direct clients finds the best that the database can do. Then
 //! the same Poisson arrivals at 1.3 times that meet every variant, in alternation, each from a drained server
 //! with the same table state. Response times run from the scheduled arrival and cover all requests;
-//! whoever wasn't answered is charged the full time-out. At last a quiet load, to see what a gate costs when
+//! one that wasn't answered is charged the full time-out. At last a quiet load, to see what a gate costs when
 //! nothing is wrong.
 //!
 //! **Where it is unfair, and to whom.** The direct connections stay open (idle) while a gate is measured,

@@ -171,8 +171,8 @@ pub(crate) fn load(admin_port: u16) -> Option<f64> {
     value_in(&admin_page(admin_port, "/metrics")?, "gatekeeper_load_seconds")
 }
 
-/// Clients that a late gate with this admin listener left unread since it began: whom it closed, and who
-/// had gone.
+/// Clients that a late gate with this admin listener left unread since it began: those that it
+/// closed, and those that had gone.
 pub(crate) fn left_unread(admin_port: u16) -> Option<(f64, f64)> {
     let metrics = admin_page(admin_port, "/metrics")?;
     let how = |how: &str| {

@@ -57,7 +57,7 @@ pub(crate) async fn on_one_thread<T: Send + 'static>(
     .await
 }
 
-/// The statuses of the same request so many times over one connection. For tests of who stands in between.
+/// The statuses of the same request so many times over one connection. For tests of what stands in between.
 #[cfg(test)]
 pub(crate) async fn ask(port: u16, request: &[u8], times: usize) -> std::io::Result<Vec<u16>> {
     let mut connection = connection::Connection::open(port).await?;

@@ -86,7 +86,7 @@ struct BoundedResponseArguments {
     /// Steps of 20 s instead of 70: shows what happens, and is too short for the mean to be judged by
     #[arg(long)]
     short: bool,
-    /// Only who is called so, or something with that in it, such as p95
+    /// Only variants with this in their names, such as p95
     #[arg(long, default_value = "")]
     only: String,
     /// What is asked for: the 95th percentile jumps in the shopping mix, and doesn't in that of browsers
@@ -131,7 +131,7 @@ struct PeersArguments {
     /// How long each setting of a peer is tried, in seconds
     #[arg(long, default_value_t = 20.0)]
     tried: f64,
-    /// Only who is called so, or something with that in it, such as gate
+    /// Only variants with this in their names, such as gate
     #[arg(long, default_value = "")]
     only: String,
     /// What the arrivals are drawn from

@@ -8,8 +8,8 @@
 //!
 //! A gate has what it comes with. Every peer has the best of [`TRIES`] settings ([`variant`]), each tried
 //! once for the same time at [`TRIED_AT`] times the capacity, before the rounds begin. The best has the
-//! least mean of the short pages among those whose goodput is within a twentieth of the most: whoever
-//! serves next to nobody is fast.
+//! least mean of the short pages among those whose goodput is within a twentieth of the most: a
+//! program that serves next to nobody is fast.
 //!
 //! Every turn meets a fresh origin and a fresh process in between, and every variant the same requests in
 //! the same round. What was measured is on the disk before the next turn begins (`book`), so that an
@@ -44,7 +44,7 @@ pub const TRIED_AT: f64 = 3.0;
 const CALM: f64 = 0.5;
 /// A step has settled after this time, or after half of it.
 const SETTLED: Duration = Duration::from_secs(10);
-/// How long a client waits. Who isn't answered is charged this.
+/// How long a client waits. A client that isn't answered is charged this.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// For how long the origin's peak is measured.
 const PEAK_LASTS: Duration = Duration::from_secs(10);
@@ -136,7 +136,7 @@ pub async fn run(options: &Options, display: &Display) -> Result<Report, Error> 
     Ok(report)
 }
 
-/// Starts everybody once: who isn't installed is said to be missing now, and not after an hour.
+/// Starts every program once: one that isn't installed is said to be missing now, and not after an hour.
 async fn check(variants: &[Variant]) -> Result<(), Error> {
     let all: Vec<(Way, Setting)> = variants
         .iter()

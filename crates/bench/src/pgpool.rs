@@ -3,8 +3,9 @@
 //!
 //! It only pools here: one server, `raw` mode, no load balancing, no health checks. A client has one of its
 //! processes for its whole session, and with it a server connection that is kept for the next client.
-//! Clients beyond wait to be accepted, in the kernel's queue: who stays connected keeps them there for
-//! ever. To the databases `postgres`, `template0`, `template1` and `regression` it keeps no connections.
+//! Clients beyond wait to be accepted, in the kernel's queue: a client that stays connected keeps them
+//! there for ever. To the databases `postgres`, `template0`, `template1` and `regression` it keeps no
+//! connections.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};

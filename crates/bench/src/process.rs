@@ -27,7 +27,7 @@ const PORT_TRIES: usize = 1_000;
 /// A TCP port of the loopback interface that was free a moment ago, and that nobody in this process was
 /// given before: it may be free still, because it isn't used yet.
 ///
-/// Somebody else may take it before it is used: whoever starts a server on it tries again with another one.
+/// Somebody else may take it before it is used: code that starts a server on it tries again with another one.
 ///
 /// # Errors
 /// If the operating system has no free port.
@@ -150,7 +150,7 @@ pub(crate) fn end(child: &mut Child, steps: &[(Signal, Duration)]) -> Option<Exi
     child.wait().ok()
 }
 
-/// Whether the kernel says that a process isn't there any more, to who reads its files or puts it into a
+/// Whether the kernel says that a process isn't there any more, when its files are read or it is put into a
 /// group. (Where its directory under `/proc` is gone as well, no file is found.)
 pub(crate) fn is_gone(error: &std::io::Error) -> bool {
     error.raw_os_error() == Some(Errno::SRCH.raw_os_error())

@@ -49,7 +49,7 @@ pub struct Options {
     pub output: PathBuf,
 }
 
-/// Whoever stands in between.
+/// What stands in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Variant {

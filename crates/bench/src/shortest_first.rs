@@ -2,7 +2,7 @@
 //! time.
 //!
 //! The origin and the pages of [`crate::bounded_response`], at nine tenths of the capacity in an open loop:
-//! nobody is refused, and whoever is short waits behind whoever is long or doesn't. The same requests meet
+//! nobody is refused, and a short request waits behind a long one or doesn't. The same requests meet
 //! every variant, in rounds with other seeds. Both gates let as many in at once, so that they differ in
 //! nothing but the order.
 
@@ -44,7 +44,7 @@ pub struct Options {
     pub output: PathBuf,
 }
 
-/// Whoever stands before the origin, with the keys of the gate.
+/// What stands before the origin, with the keys of the gate.
 type Variant = (&'static str, Option<&'static [(&'static str, &'static str)]>);
 
 /// The variants that are compared. Where they differ in the order only, two requests are in the service at
@@ -73,7 +73,7 @@ pub struct Turned {
     pub arrived: usize,
     /// Of them, those that were refused, failed or gave up.
     pub lost: usize,
-    /// Mean response time in seconds; who was lost counts the whole patience.
+    /// Mean response time in seconds; a request that was lost counts the whole patience.
     pub mean: f64,
     /// Median, in seconds.
     pub p50: f64,

@@ -1,4 +1,4 @@
-//! A site that answers nothing for a minute, and goes on: when is it as fast as before for those who come
+//! A site that answers nothing for a minute, and goes on: when is it as fast as before for those that come
 //! afterwards?
 //!
 //! The origin and the pages of [`crate::bounded_response`], each page a half as long, in an open loop below
@@ -38,7 +38,7 @@ const CALM_LASTS: f64 = 10.0;
 const BEFORE: f64 = 40.0;
 /// and for how long the site is watched after it.
 const AFTER: f64 = 90.0;
-/// Percentiles are of those who come within such windows.
+/// Percentiles are of requests that come within such windows.
 const WINDOW: f64 = 2.0;
 /// The site is back where the percentile is at most so many times that of the same requests without a
 /// stall, in the window and over as long as this.
@@ -66,7 +66,7 @@ pub struct Options {
     pub output: PathBuf,
 }
 
-/// Whoever stands before the origin.
+/// What stands before the origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Variant {
     name: &'static str,
@@ -94,7 +94,7 @@ pub fn called(part: &str) -> Vec<Variant> {
 pub struct Turned {
     /// After how many seconds it is as without a stall; `None`: not while it was watched.
     pub back: Option<f64>,
-    /// The 95th percentile of those who came within the first two seconds after the stall, in seconds.
+    /// The 95th percentile of requests that came within the first two seconds after the stall, in seconds.
     pub first: f64,
     /// The part of all that were served, from the stall's beginning on.
     pub served: f64,
@@ -171,7 +171,7 @@ async fn one(
     Ok(outcome.records.into_iter().map(|(record, _)| record).collect())
 }
 
-/// The 95th percentile of those who came between these, in seconds.
+/// The 95th percentile of requests that came between these, in seconds.
 fn p95(records: &[Record], begin: f64, end: f64) -> f64 {
     let came = records.iter().filter(|record| (begin..end).contains(&record.due.as_secs_f64()));
     let took: Vec<f64> = came.map(|record| record.charged(PATIENCE).as_secs_f64()).collect();

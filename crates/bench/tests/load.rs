@@ -160,7 +160,7 @@ fn request(text: &str) -> RequestType {
 async fn a_crowd_thinks_and_has_groups_of_its_own() {
     let server = server();
     let outcome = crowd(&server, request("SELECT 1"), |crowd| {
-        // Somebody who thinks for hours asks for nothing in between, but for once in a thousand years.
+        // A client that thinks for hours asks for nothing in between, but for once in a thousand years.
         let thinking = Group { clients: 2, think: Duration::from_secs(360_000), ..crowd.groups[0].clone() };
         crowd.groups.push(thinking);
     })

@@ -39,7 +39,7 @@ async fn more_clients_than_processes_are_served_in_turn() {
     assert!(records.len() >= 6, "{}", records.len());
     let lost = records.iter().filter(|record| record.outcome != Outcome::Completed).count();
     assert_eq!((lost, outcome.first_failure), (0, None));
-    // Its two server connections are kept for whoever comes next.
+    // Its two server connections are kept for the next client.
     let kept = server
         .psql("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()")
         .unwrap();

@@ -1,5 +1,5 @@
-//! Names and numbers that the shop's data and its visitors have in common: who fills the database and who
-//! fills a form must mean the same customer, the same subject and the same book.
+//! Names and numbers that the shop's data and its visitors have in common: the code that fills the
+//! database and the code that fills a form must mean the same customer, the same subject and the same book.
 //!
 //! All from TPC-W 1.8: the scale from clause 4.3, names from clauses 4.6 and 4.7, NURand from 2.1.13, its
 //! constants from 2.3.2 (customers) and 2.10.5.1 (search strings).

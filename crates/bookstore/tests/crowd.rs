@@ -264,14 +264,14 @@ fn every_way_of_locking_locks_what_it_says() {
     let release = || runtime.block_on(other.batch_execute("COMMIT")).expect("the lock is released");
     let row = "SELECT i_id FROM item WHERE i_id = 7 FOR UPDATE";
     for locking in ["none", "rows", "tables", "application"] {
-        // Only who waits for the application is to lose patience.
+        // Only a request that waits for the application is to lose patience.
         let patience = if locking == "application" { "1s" } else { "60s" };
         let arguments = ["--locking", locking, "--connection-timeout", patience];
         let site = Site::start(&server.url(), &arguments);
         let mut buyer = site.browser();
         until("the shop has a connection", || buyer.post("/cart", &[("add", "7")]).status == 200);
         buyer.sign_in(5).is("BUYR");
-        // Plain reading doesn't mind who writes; a lock on the whole table does.
+        // Plain reading doesn't mind writers; a lock on the whole table does.
         hold("LOCK TABLE author IN ROW EXCLUSIVE MODE");
         let mut reader = site.browser();
         let reading = thread::spawn(move || reader.get("/books/9"));
@@ -291,7 +291,7 @@ fn every_way_of_locking_locks_what_it_says() {
             "tables" => assert!(statement.starts_with("LOCK TABLE item IN EXCLUSIVE MODE"), "{statement}"),
             _ => assert!(statement.starts_with("UPDATE item"), "{statement}"),
         }
-        // Meanwhile whoever reads about books waits for the application, if that is who locks them.
+        // Meanwhile a page about books waits for the application, if the application locks them.
         let mut reader = site.browser();
         match locking {
             "application" => reader.get("/books/9").fails(503, "busy"),

@@ -186,7 +186,7 @@ impl Window<'_> {
         let (mut clients, mut thinking) = (0.0, 0.0);
         for source in &self.scenario.sources {
             let Arrivals::Closed { clients: count, think, think_max } = &source.arrivals else { return None };
-            // Who comes later isn't there all the time.
+            // A client that comes later isn't there all the time.
             if source.from > self.scenario.warm_up {
                 return None;
             }

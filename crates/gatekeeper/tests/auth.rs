@@ -1,4 +1,4 @@
-//! Who gets in: by relay, by a users file, by `auth_query`, and what the gate does in their name
+//! Users that get in: by relay, by a users file, by `auth_query`, and what the gate does in their name
 //! afterwards. Each against a real server, with wrong, expired, renamed and unknown users:
 //!
 //! | who decides | wrong password | expired | renamed | unknown |
@@ -291,7 +291,7 @@ async fn a_reload_swaps_the_users_and_a_broken_file_changes_nothing() {
     stage.write_users("\"rl_new\" \"right\"\n");
     stage.hang_up();
     support::until("the new user is let in", async || stage.client("rl_new", "right").await.is_ok()).await;
-    // Who isn't in the file any more can't log in; who is in stays.
+    // A user that isn't in the file any more can't log in; a session that is open stays.
     assert_eq!(stage.refused("rl_ann", "right").await, DENIED);
     assert_eq!(auth_stage::who_is(&session).await, "rl_ann");
 }
@@ -349,7 +349,7 @@ async fn an_address_that_fails_too_often_waits_and_nobody_else_does() {
     }
     assert_eq!(stage.refused("l_ann", "wrong").await, "53300");
     assert_eq!(stage.refused("l_ann", "right").await, "53300");
-    // Other addresses, and who is in, don't notice.
+    // Other addresses, and sessions that are open, don't notice.
     assert_eq!(stage.who_from("127.0.0.2", "l_ann", "right").await, "l_ann");
     assert_eq!(auth_stage::who_is(&session).await, "l_ann");
     assert_eq!(stage.metric("login_failures_total{gate=\"postgres\",reason=\"denied\"}") as u32, 3);
@@ -377,7 +377,7 @@ async fn a_login_that_never_ends_holds_up_nobody_and_is_ended() {
         halves
     };
     let stage = Stage::with_secrets("h", &[SCRAM, "logins_max = 1"]);
-    // Who had to wait for the end of these would wait for good.
+    // A client that had to wait for the end of these would wait for good.
     let patient = stage.gate(&["login_timeout = \"1h\""]);
     let unfinished = halves(&patient);
     assert_eq!(patient.who("h_ann", "right").await, "h_ann");

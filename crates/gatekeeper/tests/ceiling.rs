@@ -38,7 +38,7 @@ fn gate(server: &PrivateServer, more: &[&str]) -> Gate {
     Gate::start(server.port(), &lines)
 }
 
-/// A superuser beside the gate, who may use what is reserved.
+/// A superuser beside the gate, which may use what is reserved.
 fn administrator(server: &PrivateServer) -> Client {
     Client::login(server.port(), "postgres", DATABASE)
 }
@@ -230,7 +230,7 @@ fn a_refused_connection_lowers_the_ceiling_at_once() {
         },
     );
     assert!(gate.log().contains("the server has no connection left"), "{}", gate.log());
-    // And there is room for a login, beside the gate and through it.
+    // There is room for a login, too, beside the gate and through it.
     until("surplus is closed", &gate, || {}, |_| processes(&mut watcher, "true") <= 19 - left);
     Client::login(server.port(), "bob", DATABASE).run("SELECT 1");
     ann(gate.port()).run("SELECT 1");
@@ -320,7 +320,7 @@ fn a_number_stays_a_number() {
     clients.iter_mut().for_each(|client| client.run("SELECT 1"));
     assert_eq!(found(&gate), (4, "nothing was found".to_owned()));
     let mut watcher = administrator(&server);
-    // And one to prepare on.
+    // Another one is to prepare on.
     until("five are the gate's", &gate, || {}, |_| processes(&mut watcher, "usename = 'ann'") == 5);
 }
 

@@ -86,7 +86,7 @@ fn a_login_is_bound_to_the_certificate_that_the_gate_shows() {
         for binding in ["require", "prefer", "disable"] {
             let settings = format!("sslmode=verify-full channel_binding={binding}");
             assert_eq!(says(USER, &settings), "in as ann", "{binding}\n{}", gate.log_tail());
-            // Who isn't known, or doesn't know the password, goes through the same.
+            // A user that isn't known, or has no password, goes through the same.
             tells(&says("nobody", &settings), "password authentication failed for user \"nobody\"");
             let wrong = format!("{settings} password=wrong");
             tells(&says(USER, &wrong), "password authentication failed for user \"ann\"");
@@ -199,7 +199,7 @@ fn who_takes_the_offer_away_or_shows_another_certificate_is_found_out() {
     let last = client_final(&client_final_without_proof(&seen, &nonce), &[0; 32]);
     let heard = error(dialogue.say(|out| write_sasl_response(out, last.as_bytes())));
     assert_eq!(heard, ("08P01".to_owned(), "SCRAM channel binding check failed".to_owned()));
-    // Who can't bind, and says so, comes as far as the challenge.
+    // A client that can't bind, and says so, comes as far as the challenge.
     let (mut dialogue, _) = Dialogue::begin(&authority, &gate);
     assert_eq!(dialogue.first(plain, "n,,n=,r=abc").0, b'R');
 }

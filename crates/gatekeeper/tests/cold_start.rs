@@ -43,7 +43,7 @@ fn reports_hold_nobody_up(user: &str, report: &[u8]) {
     assert_eq!(status["queued"].as_u64(), Some((REPORTS - running) as u64), "{status:#}");
     assert_eq!(status["requests"]["rejected_total"], 0, "{status:#}");
 
-    // Whoever waits is canceled first, so that no other report starts; then whatever still runs.
+    // A request that waits is canceled first, so that no other report starts; then whatever still runs.
     for client in &clients {
         client.cancel(scene.gate.port());
     }

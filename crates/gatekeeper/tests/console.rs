@@ -110,7 +110,7 @@ fn psql_sees_every_list_and_pgbouncers_columns() {
     assert_eq!(header("SHOW STATS")[..3], ["database", "total_xact_count", "total_query_count"]);
     assert_eq!(header("SHOW CONFIG"), ["key", "value", "default", "changeable"]);
 
-    // Who may come, and what he may do.
+    // The users that may come, and what they may do.
     let said = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
     let refused = psql(port, ("watcher", "w"), CONSOLE, "PAUSE");
     assert!(said(&refused).contains("PAUSE is for the users in admin_users"), "{refused:?}");
@@ -378,8 +378,8 @@ fn sessions_of_their_own_can_be_paused_and_ended_and_who_only_observes_pauses_no
     }
 }
 
-/// Under a load of many sessions: pauses and ends, round after round. Whoever isn't ended never hears an
-/// error.
+/// Under a load of many sessions: pauses and ends, round after round. A session that isn't ended never
+/// hears an error.
 #[test]
 fn pauses_and_ends_under_load_leak_nothing() {
     let scene = scene("loaded", &["connections = 3"]);

@@ -13,7 +13,7 @@ fn scene(user: &str, settings: &[&str]) -> Scene {
     scene
 }
 
-/// A session beside the gate that holds the table, so that whoever writes to it waits.
+/// A session beside the gate that holds the table, so that all that write to it wait.
 fn locked(scene: &Scene) -> Client {
     let mut lock = scene.direct();
     lock.run("BEGIN");

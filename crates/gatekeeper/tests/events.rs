@@ -40,7 +40,7 @@ fn what_the_server_gives_up_for_others_is_counted_as_a_conflict() {
     first.send(&update(2));
     scene.until_blocked();
     second.send(&update(1));
-    // Who is chosen hangs on who looks first.
+    // The session that looks first is the victim.
     let mut answers = [second.answers(), first.answers()];
     answers.sort();
     assert_eq!(answers, ["C(UPDATE 1) Z(T)", "E(40P01) Z(E)"]);
@@ -108,7 +108,7 @@ fn a_notification_reaches_who_listens_unasked_and_nobody_after_it() {
     );
     assert_eq!(other.query("NOTIFY channel, 'three'"), "C(NOTIFY) Z(I)");
     assert_eq!(listener.query("COMMIT"), "C(COMMIT) A Z(I)");
-    // Whoever gets its connection next doesn't listen.
+    // The session that gets its connection next doesn't listen.
     drop(listener);
     scene.until("its connection is free", || scene.figure("connections_pinned") == 0);
     let mut clients = [scene.client(), scene.client()];
@@ -204,7 +204,7 @@ fn who_waits_for_the_last_connection_hears_that_it_is_gone() {
     waiting.send(&query("SELECT 1"));
     scene.until_queued(1);
     scene.terminate("true");
-    // Nobody who is logged in could bring another one, so there is nothing to wait for.
+    // No client that is logged in could bring another one, so there is nothing to wait for.
     assert_eq!(waiting.answers(), "F(57P01) closed");
     assert_eq!(holder.query("SELECT 1"), "E(08006) Z(E)");
     assert_eq!(holder.query("ROLLBACK"), "C(ROLLBACK) Z(I)");
@@ -272,7 +272,7 @@ fn a_setting_that_changes_by_a_reload_is_told_to_whom_it_changes_for() {
     admin.run("ALTER SYSTEM SET timezone = 'Europe/Berlin'");
     admin.run("SELECT pg_reload_conf()");
     scene.until("the server has read it", || scene.see("SHOW TimeZone") == ["Europe/Berlin"]);
-    // Each is told whatever it finds, in whatever order they come; who has set it for itself keeps it.
+    // Each is told whatever it finds, in whatever order they come; a session that has set it itself keeps it.
     for _ in 0..3 {
         for told in &mut sessions {
             told.is();

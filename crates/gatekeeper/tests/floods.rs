@@ -168,7 +168,7 @@ async fn ten_thousand_logins_that_never_end_cost_little_and_hold_up_nobody() {
         let unfinished = "connections_unfinished{gate=\"postgres\"}";
         stage.until("all of them are there", || stage.metric(unfinished) as usize == FLOOD).await;
         witness.is_served().await;
-        // There is room for those who do log in.
+        // There is room for clients that do log in.
         assert_eq!(stage.who("hf_ann", "right").await, "hf_ann");
         peaks.push(resident_bytes(stage.pid()));
         drop(flood);

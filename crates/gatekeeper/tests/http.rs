@@ -143,7 +143,7 @@ async fn what_is_too_much_is_refused_and_the_admin_listener_answers_meanwhile() 
     origin.let_go(2);
     let told: Vec<Told> = first.all().await.into_iter().chain(second.all().await).collect();
     assert!(told.iter().all(|told| told.status == 200), "{told:?}");
-    assert_eq!(origin.asked(), 2, "who is refused costs the site nothing");
+    assert_eq!(origin.asked(), 2, "a refused request costs the site nothing");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -158,7 +158,7 @@ async fn who_waits_takes_no_descriptor_beside_that_of_the_connection() {
     until_there_are(&gate, 40, 1).await;
     // Some more or fewer are the admin listener's.
     let taken = descriptors() - before;
-    assert!((30..60).contains(&taken), "{taken} descriptors for 40 who wait");
+    assert!((30..60).contains(&taken), "{taken} descriptors for 40 that wait");
     origin.let_go(41);
     let told: Vec<Told> = first.all().await.into_iter().chain(waiting.all().await).collect();
     assert!(told.iter().all(|told| told.status == 200), "{told:?}");

@@ -103,7 +103,7 @@ async fn who_asks_for_more_than_its_share_is_told_so_while_others_are_served() {
     for served in [first, second, gold] {
         assert_eq!(served.await.unwrap().status, 200);
     }
-    assert_eq!(origin.asked(), 3, "who is refused costs the site nothing");
+    assert_eq!(origin.asked(), 3, "a refused request costs the site nothing");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -185,7 +185,7 @@ async fn weights_and_rules_change_in_a_running_gate() {
     gate.reconfigure(&lines(&["connections = 1", &other]));
     gate.signal("HUP");
     until("the weight is another", async || of(&gate, "gold", "weight") == Some(7.0)).await;
-    assert_eq!(of(&gate, "gold", "queued"), Some(1.0), "who waits goes on waiting");
+    assert_eq!(of(&gate, "gold", "queued"), Some(1.0), "what waits goes on waiting");
     assert_eq!((of(&gate, "lead", "weight"), of(&gate, "default", "in_flight")), (None, Some(1.0)));
     let third = start(&gate, "/held/lead", None);
     until("it is of the new class", async || of(&gate, "tin", "queued") == Some(1.0)).await;

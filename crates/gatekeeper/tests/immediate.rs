@@ -1,6 +1,6 @@
-//! Who holds what others wait for is charged but never queued: a session that is pinned by an advisory
-//! lock, and whoever ends a prepared transaction. Each answer here comes while others provably wait, and
-//! who would have waited with them would have waited for good.
+//! A session that holds what others wait for is charged but never queued: one that is pinned by an advisory
+//! lock, and one that ends a prepared transaction. Each answer here comes while others provably wait. A
+//! session that would have waited with them would have waited for good.
 
 mod gate;
 mod support;
@@ -16,7 +16,7 @@ fn waiting(scene: &Scene) -> Vec<Client> {
     let before = scene.figure("queued");
     let waiting = (1..=WAITING).map(|number| {
         let mut client = scene.client();
-        // Once it is let in it keeps its connection: whoever comes behind it waits on.
+        // Once it is let in it keeps its connection: a session behind it waits on.
         client.send(&[query("BEGIN"), query(&format!("SELECT 'waited', {number}"))].concat());
         assert_eq!(client.answers(), "C(BEGIN) Z(T)");
         scene.until_queued(before + number);
@@ -88,7 +88,7 @@ fn a_session_with_an_advisory_lock_goes_on_while_the_capacity_is_full() {
     // A session that is pinned by what nobody waits for waits for its turn like anybody else.
     pinned.send(&query("SELECT count(*) FROM mine"));
     scene.until_queued(1);
-    // Who holds the lock is let in, and can let it go.
+    // The session that holds the lock is let in, and can let it go.
     assert_eq!(locked.query("SELECT 1"), "T D(1) C(SELECT 1) Z(I)");
     assert_eq!((scene.figure("queued"), lock()), (1, 1));
     assert_eq!(locked.ask(&synced("SELECT pg_advisory_unlock(12)")), "1 2 D(t) C(SELECT 1) Z(I)");

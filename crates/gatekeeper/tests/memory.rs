@@ -69,7 +69,7 @@ fn a_message_longer_than_the_budget_is_refused_at_its_header_and_the_session_goe
     assert_eq!(client.ask(&message[..5]), format!("{REFUSED} Z(E)"));
     client.send(&message[5..]);
     assert_eq!(client.query("rollback"), "C(ROLLBACK) Z(I)");
-    // And behind a BEGIN that the gate has answered.
+    // The same holds behind a BEGIN that the gate has answered.
     assert_eq!(client.query("begin"), "C(BEGIN) Z(T)");
     assert_eq!(client.ask(&message), format!("{REFUSED} Z(E)"));
     assert_eq!(client.query("rollback"), "C(ROLLBACK) Z(I)");

@@ -50,7 +50,7 @@ fn a_session_of_its_own_is_its_server_process_and_its_statements_are_the_servers
     let batch = [use_of("b"), synced("SELECT 1")].concat();
     assert_eq!(client.ask(&batch), "2 C(BEGIN) 1 2 D(1) C(SELECT 1) Z(T)");
     client.run("ROLLBACK");
-    // And so it is without a name, though the Parse alone needs no server.
+    // It is so without a name, too, though the Parse alone needs no server.
     assert_eq!(client.ask(&[parse("", "BEGIN"), sync()].concat()), "1 Z(I)");
     let batch = [use_of(""), synced("SELECT 1")].concat();
     assert_eq!(client.ask(&batch), "2 C(BEGIN) 1 2 D(1) C(SELECT 1) Z(T)");

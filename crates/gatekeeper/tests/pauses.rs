@@ -155,7 +155,7 @@ fn what_comes_later_in_a_paused_batch_means_what_it_says() {
     assert_eq!(client.next(3), "1 2 C(INSERT 0 1)");
     assert_eq!(client.query("SELECT 'simple'"), "T D(simple) C(SELECT 1) Z(I)");
     assert_eq!(client.ask(&sync()), "Z(I)");
-    // And a COPY goes its way.
+    // A COPY goes its way.
     client.send(&insert(5));
     assert_eq!(client.next(3), "1 2 C(INSERT 0 1)");
     client.send(&group("COPY t FROM STDIN"));

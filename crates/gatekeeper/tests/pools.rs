@@ -77,7 +77,7 @@ fn who_sends_shorts_and_longs_over_one_connection_is_counted_while_it_waits_with
     }
     let mut worker = scene.client();
     (0..3).for_each(|_| worker.run("SELECT pg_sleep(0.3)"));
-    scene.until("they mix, and who sends nothing but longs doesn't", || figure("clients_mixing") == 6.0);
+    scene.until("they mix, and a client of longs alone doesn't", || figure("clients_mixing") == 6.0);
     worker.send(&query("SELECT pg_sleep(600)"));
     scene.until_runs("pg_sleep(600)");
     for session in &mut sessions {

@@ -317,7 +317,7 @@ fn a_reload_shows_the_new_certificate_and_a_mistake_keeps_the_old() {
     secure.scene.gate.signal("HUP");
     gate::until("the new certificate is shown", || secure.shown() != first);
     let second = secure.shown();
-    assert_eq!(old.query("SELECT 1"), "T D(1) C(SELECT 1) Z(I)", "who is connected stays");
+    assert_eq!(old.query("SELECT 1"), "T D(1) C(SELECT 1) Z(I)", "a client that is connected stays");
 
     let third = secure.authority.issue("gate", &["localhost"]);
     secure.authority.file("gate.key", &third.key, 0o644);

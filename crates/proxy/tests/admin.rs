@@ -563,6 +563,6 @@ async fn changes_over_tcp_take_the_token() {
     assert_eq!(gate.capacity(), Capacity::Unlimited);
     assert_eq!(code(&ask(&right).await).0, "200");
     assert_eq!(gate.capacity(), Capacity::Fixed(Work::from(Duration::from_secs(20))));
-    // Who only looks needs none.
+    // A client that only looks needs none.
     assert_eq!(get(address, "/gates/shop").await.0, "HTTP/1.1 200 OK");
 }

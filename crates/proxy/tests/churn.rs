@@ -134,7 +134,7 @@ async fn many_lasting_clients_share_few_connections() {
         let mode = format!("--protocol={mode}");
         let report = world.pgbench(20, &[&file, &mode, "--transactions=20"]).await;
         assert!(report.contains("number of transactions actually processed: 400/400"), "{report}");
-        // And the pool's spare one.
+        // The pool's spare one is there, too.
         assert!(world.processes() <= CONNECTIONS + 1);
     }
     world.end().await;

@@ -1,4 +1,4 @@
-//! A server's name that comes to mean another server: who stays, who moves, and when.
+//! A server's name that comes to mean another server: which clients stay, which move, and when.
 
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a helper of tests fails like a test")]
 

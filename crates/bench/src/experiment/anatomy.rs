@@ -117,7 +117,7 @@ impl Look {
     /// All but what isn't a difference.
     fn since(&self, before: &Self) -> Anatomy {
         let seconds = self.at.saturating_duration_since(before.at).as_secs_f64().max(1e-9);
-        // Who has come since began with nothing.
+        // A process that has come since began with nothing.
         let of = |pid: &u32| before.processes.get(pid).copied().unwrap_or_default();
         let rate = |count: fn(&Counters) -> u64| {
             let all = self.processes.iter().map(|(pid, now)| count(now).saturating_sub(count(&of(pid))));

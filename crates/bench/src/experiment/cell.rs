@@ -38,8 +38,8 @@ pub struct Figures {
     pub throughput: f64,
     /// Mean response time of those, in seconds: the papers' metric.
     pub in_time_seconds: f64,
-    /// Mean response time of every request that was under way in the window, in seconds; who wasn't
-    /// answered is charged the full time-out.
+    /// Mean response time of every request that was under way in the window, in seconds; one that
+    /// wasn't answered is charged the full time-out.
     pub all_seconds: f64,
     /// Median of the same.
     pub p50_seconds: f64,
@@ -198,7 +198,7 @@ impl Measured {
         share > CLIENT_BUSY || self.late_seconds > CLIENT_LATE.as_secs_f64()
     }
 
-    /// Whether requests waited in the client, where nobody who stands before the server sees them.
+    /// Whether requests waited in the client, where nothing that stands before the server sees them.
     pub fn is_queued_in_client(&self) -> bool {
         self.client_queue_seconds.is_some_and(|waited| waited > CLIENT_QUEUED.as_secs_f64())
     }

@@ -156,7 +156,7 @@ fn check_form(plan: &Plan, (name, form): (&str, &Form), most: Duration, judge: &
         let is_overloaded = form.overload.iter().any(|&factor| form.offers(variant, Load::Overload(factor)));
         if has_sessions(variant) && is_overloaded {
             let why =
-                format!("doesn't go with `{variant}`: who stays connected keeps a process of pgpool-II");
+                format!("doesn't go with `{variant}`: a client that stays keeps a process of pgpool-II");
             let hint = "take it away, and write numbers of clients";
             judge.complain(&at("overload"), why, Some(hint));
         }

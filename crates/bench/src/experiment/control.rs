@@ -1,4 +1,4 @@
-//! Who stands before the server: nobody, PgBouncer, pgpool-II, a gate. Started for each cell anew, so that
+//! What stands before the server: nothing, PgBouncer, pgpool-II, a gate. Started for each cell anew, so that
 //! cells don't depend on one another: a gate knows nothing when its warm-up begins.
 
 use std::io::Write as _;
@@ -132,8 +132,8 @@ impl Control {
         }
     }
 
-    /// When clients connect: as the plan says, but for each request where whoever stays connected would
-    /// keep all others out.
+    /// When clients connect: as the plan says, but for each request where a client that stays
+    /// connected would keep all others out.
     pub(super) fn connect(&self, planned: Connect) -> Connect {
         if self.sessions.is_some() { Connect::ForEachRequest } else { planned }
     }

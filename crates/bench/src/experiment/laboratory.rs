@@ -121,7 +121,7 @@ impl Statements {
     }
 
     async fn end_and_reset(&self) -> Result<(), Error> {
-        // Whoever the last cell left behind: clients that gave up are gone, but their transactions may
+        // Sessions that the last cell left behind: clients that gave up are gone, but their transactions may
         // still wait.
         let others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                       WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";

@@ -111,7 +111,7 @@ pub struct Workload {
     pub bystanders: Option<Bystanders>,
 }
 
-/// The bookstore over the server, and who visits it.
+/// The bookstore over the server, and its visitors.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Site {
@@ -131,7 +131,7 @@ pub struct Site {
     /// How long a visit lasts on average, before that; the specification's length if it isn't said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_mean: Option<Time>,
-    /// Where whoever is compared stands.
+    /// Where the compared program stands.
     #[serde(default, skip_serializing_if = "Place::is_database")]
     pub place: Place,
     /// When its books must balance.

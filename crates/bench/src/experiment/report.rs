@@ -1,4 +1,4 @@
-//! What came out, for somebody who runs a database: one page that needs nothing beside itself, pictures, and
+//! What came out, for people who run a database: one page that needs nothing beside itself, pictures, and
 //! each experiment's tables in Markdown.
 
 mod anatomy;

@@ -321,7 +321,7 @@ mod tests {
             second.asked.iter().filter(|asked| asked.1.is_none()).map(|asked| asked.0.clone()).collect();
         assert!(order(&again).ends_with(&order(&all[written..])[all.len() - written - 1..]));
         assert!(!again.contains(&all[0]));
-        // And once more: nothing is left.
+        // Once more: nothing is left.
         let mut third = Scripted::default();
         run(&plan, &plan.full, &Part::default(), &mut third, &mut open(&path), &display).await.unwrap();
         assert!(third.asked.is_empty());

@@ -17,13 +17,13 @@ pub const PHASES_MAX: usize = 20;
 /// The longest that a schedule may last: each second of it is kept.
 pub const LASTS_MAX: Duration = Duration::from_secs(60 * 60);
 
-/// A part of a schedule: it begins with browsers that join those who are there.
+/// A part of a schedule: it begins with browsers that join those that are there.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Phase {
     /// How many join at its beginning.
     pub join: u32,
-    /// Where those go, who keep to it: `browsing`, `shopping` or `ordering`; as the site says, if it isn't
+    /// Where those go, which keep to it: `browsing`, `shopping` or `ordering`; as the site says, if it isn't
     /// said.
     pub mix: Option<String>,
     /// How long it lasts.

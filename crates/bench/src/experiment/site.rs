@@ -1,5 +1,5 @@
-//! The bookstore's process, and whoever is compared: between the site and its database, or between its
-//! visitors and the site.
+//! The bookstore's process, and the program that is compared: between the site and its database, or between
+//! its visitors and the site.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -84,7 +84,7 @@ impl OpenSite {
         self.serving.child.id()
     }
 
-    /// The process of whoever is compared.
+    /// The process of the program that is compared.
     pub(super) fn proxy(&self) -> Option<u32> {
         let before = self.before.as_ref().map(Gatekeeper::pid);
         before.or_else(|| self.behind.as_ref().and_then(Control::pid))

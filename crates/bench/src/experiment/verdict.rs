@@ -173,7 +173,7 @@ fn value(goal: &Goal, form: &Form, results: &Results, load: Load) -> Option<Inte
 }
 
 /// What a variant's peak before a load is the largest of: its means under this load and lighter ones, and
-/// what was calibrated through it. Who does even more under a heavier load has kept what it did. None as
+/// what was calibrated through it. One that does even more under a heavier load has kept what it did. None as
 /// long as nothing but the goal's own loads was measured: the peak of those says that they are alike, not
 /// that they are near it.
 fn own_peaks(

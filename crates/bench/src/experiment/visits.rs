@@ -1,7 +1,7 @@
 //! The laboratory of experiments whose load is visits: the bookstore's site over a private PostgreSQL, and
 //! emulated browsers.
 //!
-//! Site and browsers are processes of the `bookstore` binary, on the client's processor; whoever is
+//! Site and browsers are processes of the `bookstore` binary, on the client's processor; what is
 //! compared stands where the plan says (`site`). After each cell, or after the last, the shop's books must
 //! balance (`bookstore check`).
 
@@ -36,7 +36,7 @@ const BINARY_VARIABLE: &str = "BOOKSTORE_BIN";
 const STOP_BOUND: Duration = Duration::from_secs(10);
 /// How much longer than its cell a crowd of browsers may take.
 const BROWSE_BOUND: Duration = Duration::from_secs(120);
-/// How long the visits of somebody are on average who doesn't think, in seconds.
+/// How long the visits of a visitor are on average who doesn't think, in seconds.
 const ALONE_VISIT: f64 = 2.5;
 /// The longest visit, in mean ones, as in the specification (TPC-W 1.8, clause 6.1.9).
 const VISIT_CAP: u32 = 4;
@@ -44,7 +44,7 @@ const VISIT_CAP: u32 = 4;
 /// (Flags that it doesn't know end it with 2, too, and leave none.)
 const TOLD: [i32; 3] = [0, 2, 3];
 
-/// A site, and who visits it.
+/// A site, and its visitors.
 pub struct Visits {
     plan: Plan,
     form: Form,
@@ -65,7 +65,7 @@ enum Crowd {
     Steady(usize),
     /// By the form's schedule.
     Scheduled,
-    /// A single one who doesn't think.
+    /// A single visitor who doesn't think.
     Alone,
 }
 
@@ -275,7 +275,7 @@ fn succeed(command: &mut Command, program: &str) -> Result<(), Error> {
 /// How long a visit lasts on average, before it is scaled; `None`: as long as the specification says.
 fn visit_lasts(site: &Site, crowd: Crowd) -> Option<Duration> {
     match crowd {
-        // About as many pages as those of who thinks: carts are as full.
+        // About as many pages as those of a visitor who thinks: carts are as full.
         Crowd::Alone => {
             let lasts = Duration::try_from_secs_f64(ALONE_VISIT / site.think_scale);
             Some(lasts.unwrap_or(Duration::MAX))

@@ -1,8 +1,8 @@
 //! What a site's pages take alone and how much of that work it does at most: what its throughput is
 //! measured by.
 //!
-//! Pages differ by a factor of a hundred in what they take. Who refuses the large ones serves more of them
-//! a second; so what a gate lets through is told as work, each page counted by what it takes a single
+//! Pages differ by a factor of a hundred in what they take. A gate that refuses the large ones serves more of
+//! them a second; so what a gate lets through is told as work, each page counted by what it takes a single
 //! visitor who doesn't think. The most work that was seen, with browsers enough to keep the site busy and
 //! few enough not to overload it, is what it can do.
 //!

@@ -70,7 +70,7 @@ pub(crate) struct OpenRun {
     pub(crate) patience: Duration,
     /// The most connections at once.
     pub(crate) connections_max: usize,
-    /// What becomes of who finds none.
+    /// What becomes of a request that finds none.
     pub(crate) beyond: Beyond,
     /// Whose processor time is measured, from the first arrival to the last end.
     pub(crate) measured: Vec<u32>,

@@ -118,7 +118,7 @@ pub fn serve(port: u16) -> Result<(), Error> {
         let thread = std::thread::Builder::new().stack_size(STACK);
         // Without a thread the connection is closed.
         let _ = thread.spawn(move || {
-            // Whoever breaks off has ended.
+            // A client that breaks off has ended.
             let _ = connection(&stream);
             drop(place);
         });

@@ -1,4 +1,4 @@
-//! The pages of a shop, what each takes, and who asks for which when.
+//! The pages of a shop, what each takes, and which client asks for which when.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -141,7 +141,7 @@ fn haproxy_configuration(role: HaProxyRole, port: u16) -> String {
         HaProxyRole::Proxy(origin) => {
             (2_000, format!("default_backend origin\n\nbackend origin\n  server only 127.0.0.1:{origin}\n"))
         }
-        // Without `abortonclose` those who gave up keep their places in the queue.
+        // Without `abortonclose` clients that gave up keep their places in the queue.
         HaProxyRole::Limited { origin, maxconn, queue } => (
             CLIENTS_MAX,
             format!(

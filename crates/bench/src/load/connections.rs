@@ -71,7 +71,7 @@ impl Target {
         self.connect_with(NoTls).await
     }
 
-    /// Opens one connection with TLS to who shows this certificate.
+    /// Opens one connection with TLS to a server that shows this certificate.
     ///
     /// # Errors
     /// As [`Target::connect`].

@@ -3,7 +3,7 @@
 //!
 //! Every client sends its next request when the last one was answered and it has thought. Its response time
 //! runs from the moment it first wanted the request, through every retry, until the answer; a client that
-//! gives up is charged the full time-out, and cancels. Whoever was refused, or met an error that isn't
+//! gives up is charged the full time-out, and cancels. A client that was refused, or met an error that isn't
 //! retried, waits for a second before its next request: never a storm of refusals. After the window nobody
 //! sends any more, and what is under way may still end; what hasn't by the end of the drain is charged the
 //! full time-out as well.
@@ -124,8 +124,8 @@ impl Shared {
 impl Crowd {
     /// Opens the connections, tells `begun` when counting will begin, and runs to the end of the drain.
     ///
-    /// Who can't connect tries again with its first request: a server may have too little memory for
-    /// everybody. Dropping the future ends every client.
+    /// A client that can't connect tries again with its first request: a server may have too little memory
+    /// for everybody. Dropping the future ends every client.
     ///
     /// # Errors
     /// If nobody can connect.
@@ -274,7 +274,7 @@ impl Member {
                 Err(error) => return refused(&error),
             },
         };
-        // In its place while the request runs, so that whoever gives the request up finds it.
+        // In its place while the request runs, so that the code that gives the request up finds it.
         let client = self.client.insert(client);
         let execution = execute(client, mix.get(number), seed).await;
         if self.shared.crowd.connecting == Connecting::ForEach || client.is_closed() {

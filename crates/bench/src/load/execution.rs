@@ -24,8 +24,8 @@ impl Execution {
 
 /// Sends a request's statements, each after the answer to the last, and says how it went.
 ///
-/// After an error that the type retries, all of it is sent again at once, as frameworks do; whoever waits
-/// for it bounds how often.
+/// After an error that the type retries, all of it is sent again at once, as frameworks do; the caller
+/// that waits for it bounds how often.
 pub(super) async fn execute(client: &Client, request_type: &RequestType, seed: u64) -> Execution {
     let script = request_type.script(seed);
     let mut retries = 0;

@@ -43,8 +43,8 @@ pub struct OpenOutcome {
     pub reopened: usize,
     /// What the server said to the first failed request, if any failed.
     pub first_failure: Option<String>,
-    /// How long each scheduled request waited here for a connection, in order of arrival; who never got
-    /// one: until it gave up.
+    /// How long each scheduled request waited here for a connection, in order of arrival; without one:
+    /// until it gave up.
     pub waits: Vec<Duration>,
 }
 

@@ -1,4 +1,4 @@
-//! Who arrives when: drawn before the run, so that every variant meets the same arrivals.
+//! What arrives when: drawn before the run, so that every variant meets the same arrivals.
 
 use std::time::Duration;
 

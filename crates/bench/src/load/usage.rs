@@ -66,15 +66,15 @@ impl FamilyMeter {
     }
 }
 
-/// Time on a processor of those that live and of those that have ended: who ends in between goes from the
-/// one to the other.
+/// Time on a processor of those that live and of those that have ended: a process that ends in between goes
+/// from the one to the other.
 fn used_by_family(root: u32) -> Duration {
     of_both(|| family(root).into_iter().map(used).sum(), || ended(root))
 }
 
-/// What the living have used and what those had that ended, looked at one after the other. Who was reaped
-/// in between would be in both, or in neither; it shows by the ended having more afterwards, and then it is
-/// looked again.
+/// What the living have used and what those had that ended, looked at one after the other. A process that
+/// was reaped in between would be in both, or in neither; it shows by the ended having more afterwards, and
+/// then it is looked again.
 fn of_both(mut living: impl FnMut() -> Duration, mut ended: impl FnMut() -> Duration) -> Duration {
     let (mut before, mut sum) = (ended(), Duration::ZERO);
     for _ in 0..LOOKS {
@@ -109,7 +109,7 @@ fn used(pid: u32) -> Duration {
         .sum()
 }
 
-/// Measures how busy one processor is, whoever uses it.
+/// Measures how busy one processor is, whatever uses it.
 #[derive(Clone, Copy, Debug)]
 pub struct ProcessorMeter {
     cpu: usize,
@@ -191,8 +191,8 @@ mod tests {
         after_go("gone");
         let at_last = meter.used();
         assert_eq!(family(shell.id()).len(), 1);
-        // Who has ended is counted in hundredths of a second.
-        assert!(at_last + work > of_both, "who lived and ended is missing: {of_both:?}, {at_last:?}");
+        // A process that has ended is counted in hundredths of a second.
+        assert!(at_last + work > of_both, "a process that ended is missing: {of_both:?}, {at_last:?}");
 
         input.write_all(b"go\n").unwrap();
         shell.wait().unwrap();

@@ -1,4 +1,4 @@
-//! Whoever stands before the origin, started.
+//! What stands before the origin, started.
 
 use super::variant::{Setting, Way};
 use crate::Error;

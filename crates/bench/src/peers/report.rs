@@ -78,7 +78,7 @@ impl Report {
         std::fs::write(&path, self.markdown()).map_err(Error::io(format!("writing {}", path.display())))
     }
 
-    /// The rows of a load: who, and a text for each column.
+    /// The rows of a load: the variant, and a text for each column.
     fn rows(&self, number: usize) -> impl Iterator<Item = (&Turns, [String; COLUMNS.len()])> {
         self.variants.iter().filter(move |turns| !turns.by_load[number].is_empty()).map(move |turns| {
             let cell = |(_, figure, show): Column| {

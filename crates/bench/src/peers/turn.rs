@@ -18,8 +18,8 @@ pub struct Turned {
     pub arrived: usize,
     /// Work of those that were answered in time, as a part of the peak.
     pub goodput: f64,
-    /// Mean response time of those that weren't refused, in seconds; who wasn't answered in time, or
-    /// failed, is charged the whole patience.
+    /// Mean response time of those that weren't refused, in seconds; one that wasn't answered in
+    /// time, or failed, is charged the whole patience.
     pub mean: f64,
     /// Mean response time of the short pages that weren't refused, in seconds. A page that wasn't answered in
     /// time, or failed, counts with the whole patience.
@@ -155,7 +155,7 @@ pub(super) mod tests {
         };
         let turned = Turned::of(&outcome, &[0.1, 0.2, 0.3, 0.4, 0.5, 0.6], 0.5, 1.0..2.0);
         assert_eq!(turned.arrived, 5);
-        // What ended within the second, also of who came before: 0.1, 0.2 and 0.4 s.
+        // What ended within the second, also of requests that came before: 0.1, 0.2 and 0.4 s.
         assert!((turned.goodput - 1.4).abs() < 1e-9, "{turned:?}");
         assert!((turned.mean - (0.1 + 0.3 + 10.0 + 0.2) / 4.0).abs() < 1e-9, "{turned:?}");
         assert!((turned.short_mean - 5.05).abs() < 1e-9, "{turned:?}");

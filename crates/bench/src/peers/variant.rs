@@ -1,4 +1,4 @@
-//! Who stands before the origin, and with what: gates as they are, peers with the settings among which
+//! What stands before the origin, and with what: gates as they are, peers with the settings among which
 //! their best is looked for.
 
 use std::fmt;

@@ -24,7 +24,7 @@ use crate::names::Scale;
 /// How long a browser that waits for a page when all is over goes on waiting: the site shall not be left in
 /// the middle of it.
 pub(super) const LEAVE_BOUND: Duration = Duration::from_secs(5);
-/// In the course of what time those who are sent away close their connections.
+/// In the course of what time browsers that are sent away close their connections.
 const LEAVING: Duration = Duration::from_secs(1);
 
 /// How things stand.
@@ -73,7 +73,7 @@ pub(super) struct Browser {
     visits: u64,
 }
 
-/// One visit: who, over which connections, and until when.
+/// One visit: the visitor, the connections, and the end.
 struct Visit {
     visitor: Visitor,
     lines: Lines,
@@ -155,8 +155,8 @@ impl Browser {
         }
     }
 
-    /// Closes the connections, in the course of a second: a phase sends away thousands at once, and those
-    /// who stay shall not wait for it.
+    /// Closes the connections, in the course of a second: a phase sends away thousands at once, and browsers
+    /// that stay shall not wait for it.
     fn leave(&self, visit: Visit, way: &mut StdRng) {
         if !self.hear.borrow().is_over {
             let wait = LEAVING.mul_f64(way.random::<f64>());

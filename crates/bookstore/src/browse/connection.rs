@@ -2,8 +2,8 @@
 //! waiting.
 //!
 //! States of a line: without a connection; with one that is idle; in an exchange, which owns the connection
-//! until the answer's last byte. Who drops the exchange (a time-out does) drops the connection with it, and
-//! that closes it at once.
+//! until the answer's last byte. Code that drops the exchange (a time-out does) drops the connection with it,
+//! and that closes it at once.
 
 use std::fmt;
 use std::future::Future;
@@ -207,7 +207,7 @@ impl Connection {
             .handshake(TokioIo::new(stream))
             .await
             .map_err(|error| format!("connecting: {error}"))?;
-        // What becomes of it is told to who asks over it.
+        // What becomes of it is told to the request that uses it.
         let driver = tokio::spawn(async move { drop(connection.await) }).abort_handle();
         Ok(Self { sender, driver })
     }

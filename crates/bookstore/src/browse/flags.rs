@@ -41,7 +41,7 @@ pub struct Options {
     /// Where visitors go, if their phase doesn't say
     #[arg(long, value_enum, default_value_t)]
     mix: Mix,
-    /// Browsers keep the mix of the phase in which they came: a phase's mix is that of those who join in it
+    /// Browsers keep the mix of the phase in which they came: a phase's mix is that of those that join in it
     #[arg(long)]
     keep_mix: bool,
     /// Multiplies think times and lengths of visits: at 0.1 it is the same visit, ten times as fast

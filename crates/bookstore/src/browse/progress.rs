@@ -38,7 +38,7 @@ pub(super) async fn show(phases: Vec<Phase>, record: Arc<Record>) {
     }
 }
 
-/// Where the run is, who is there, and how the last second went.
+/// Where the run is, how many visitors are there, and how the last second went.
 fn line(phases: &[Phase], record: &Record) -> String {
     let counted = record.lock();
     let age = counted.age();

@@ -1,4 +1,4 @@
-//! Who visits: a customer with a cart, who fills forms and follows links as TPC-W says (1.8, clause 2).
+//! A visitor: a customer with a cart, who fills forms and follows links as TPC-W says (1.8, clause 2).
 //!
 //! No I/O: from the page on which a visitor is and the one that it wants comes a request, and from the page
 //! that was shown what it knows. Its chance is its own, apart from that of its way through the shop: so the

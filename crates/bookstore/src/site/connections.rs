@@ -1,6 +1,6 @@
 //! Connections to the database: a pool of so many, or one for each interaction.
 //!
-//! Whoever finds none free waits, for a bounded time and behind a bounded number of others.
+//! A request that finds none free waits, for a bounded time and behind a bounded number of others.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Who may do what at the same time: three ways to lock, and none.
+//! What requests may do at the same time: three ways to lock, and none.
 //!
 //! | way | what is locked, when |
 //! |---|---|

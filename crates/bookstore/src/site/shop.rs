@@ -100,7 +100,7 @@ impl Shop {
                     Err(Failure::Collision(reason)) if attempt < shop.retries => {
                         attempt += 1;
                         tracing::debug!(reason, attempt, "tried again");
-                        // Those who collided don't do so again at the same instant.
+                        // Requests that collided don't do so again at the same instant.
                         let pause = rand::random_range(0..=5_u64 << attempt.min(6));
                         tokio::time::sleep(Duration::from_millis(pause)).await;
                     }

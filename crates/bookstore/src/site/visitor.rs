@@ -1,8 +1,8 @@
-//! What a request brings and a page takes back: who asks, by cookies; the fields of a form or of the
+//! What a request brings and a page takes back: the customer, by cookies; the fields of a form or of the
 //! address; and the page with the cookies that it sets.
 //!
-//! Customers and carts are known by plain numbers, as TPC-W's sessions are: whoever changes a cookie is
-//! another customer. It's a shop for measurements.
+//! Customers and carts are known by plain numbers, as TPC-W's sessions are: a visitor who changes a
+//! cookie is another customer. It's a shop for measurements.
 
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Request};

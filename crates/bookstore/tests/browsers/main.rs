@@ -182,8 +182,8 @@ async fn who_is_rejected_stays_away_and_asks_from_the_page_that_it_is_on() {
             assert!(from_home.contains(&two[1].page.unwrap()), "{two:?}");
         }
     }
-    // Whoever thinks longer than 20 s goes on thinking: 20 s plus the rest of the distribution, e^(-20/7)
-    // of the times.
+    // A browser that thinks longer than 20 s goes on thinking: 20 s plus the rest of the distribution,
+    // e^(-20/7) of the times.
     assert!(summary.total.little.think > 20.0 && summary.total.little.think < 21.0);
     assert!(summary.total.little.residual.abs() < 0.02, "{}", summary.total.little.residual);
 }
@@ -240,7 +240,7 @@ async fn half_a_page_is_none() {
     assert!(
         summary.complaints.iter().all(|complaint| complaint.what.starts_with("SHOP: the body broke off"))
     );
-    // Nobody who stopped waiting keeps the connection.
+    // No browser that stopped waiting keeps the connection.
     let closed: BTreeMap<_, _> = shop.closed().into_iter().collect();
     for seen in shop.pages().iter().filter(|seen| seen.page == Some(Interaction::SearchRequest)).take(100) {
         assert!(closed[&seen.connection] - seen.at < PATIENCE + Duration::from_millis(10));
@@ -394,7 +394,7 @@ async fn what_is_told_is_what_the_shop_saw() {
     assert!(!warm_up.is_counted && (summary.total.duration - 500.0).abs() < 0.1);
     assert_eq!((warm_up.figures.present.most, second.figures.present.most), (40, 80));
     assert!(third.figures.present.mean < 25.0, "{}", third.figures.present.mean);
-    // Those who think when they are sent away close their connections one after the other.
+    // Browsers that think when they are sent away close their connections one after the other.
     let sent_away = start + Duration::from_secs(400);
     let closings: BTreeSet<Instant> = shop
         .closed()
@@ -413,7 +413,7 @@ async fn what_is_told_is_what_the_shop_saw() {
 
 #[tokio::test(start_paused = true)]
 async fn what_the_shop_itself_turns_away_is_told_apart() {
-    // The shop's own page says what is wrong; who stands before the shop doesn't know its pages.
+    // The shop's own page says what is wrong; a proxy before the shop doesn't know its pages.
     let shop = Shop::new(|seen| match seen.connection % 3 {
         0 => Act::Reject(503, 1),
         1 => Act::Fail(503),

@@ -16,7 +16,7 @@ use tokio_postgres::{Client, Config, Error, NoTls};
 
 use crate::support::{Gate, until};
 
-/// What everybody hears who can't prove to be the user, for whatever reason.
+/// What a client hears that can't prove to be the user, for whatever reason.
 pub(crate) const DENIED: &str = "28P01";
 
 /// One server for the tests that run at the same time, gone with the last of them.
@@ -210,7 +210,7 @@ impl Stage {
         who_is(&client).await
     }
 
-    /// The SQLSTATE that somebody hears who doesn't get in.
+    /// The SQLSTATE that a client hears that doesn't get in.
     pub(crate) async fn refused(&self, user: &str, password: &str) -> String {
         self.refused_with(user, password, "").await
     }

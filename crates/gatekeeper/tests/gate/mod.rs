@@ -107,7 +107,7 @@ impl Looks {
     }
 }
 
-/// A gatekeeper in front of the server, and a user who has a schema to itself.
+/// A gatekeeper in front of the server, and a user with a schema to itself.
 pub(crate) struct Scene {
     // Dropped in this order: the gatekeeper lets go of the server first.
     pub(crate) gate: Gate,

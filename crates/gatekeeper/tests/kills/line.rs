@@ -265,7 +265,7 @@ impl Line {
             }
             Authentication::SaslFinal(data) => {
                 let mut scram = self.scram.take().expect("an exchange has begun");
-                scram.finish(data).expect("the signature of who knows the secret");
+                scram.finish(data).expect("the signature of a server with the secret");
             }
             Authentication::Ok => {}
             other => panic!("asked for {other:?}"),

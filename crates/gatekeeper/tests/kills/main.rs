@@ -1,8 +1,8 @@
 //! Clients, server connections, servers and gatekeepers that end at any moment, under load, in seeded
 //! rounds. After each round the gate owes nobody anything, its pool is whole, no acknowledged transaction
 //! is missing, none was repeated, and nobody has seen what was another's. Rounds differ in the gate's mode
-//! (who authenticates, whose server connections are, whether those have TLS), and clients in whether they
-//! come with TLS; of all modes there are equally many rounds.
+//! (which side authenticates, whose server connections are, whether those have TLS), and clients in whether
+//! they come with TLS; of all modes there are equally many rounds.
 
 // Helpers of tests panic as tests do; clippy only knows functions marked as tests.
 #![allow(clippy::panic)]

@@ -135,7 +135,7 @@ impl State {
         }
         for stream in severed.into_values().flat_map(|(gate, server)| [gate, server]) {
             if cut.resets {
-                // The reset goes out with the last descriptor; who reads at the moment lets go of his now.
+                // The reset goes out with the last descriptor; a thread that reads now lets go of its own.
                 let _ = set_socket_linger(&stream, Some(Duration::ZERO));
                 let _ = stream.shutdown(Shutdown::Read);
             } else {

@@ -33,7 +33,7 @@ pub(crate) struct Stage {
     mode: Mode,
 }
 
-/// Starts a server with a ledger, which asks the workers for their password, and has TLS for who wants it.
+/// Starts a server with a ledger, which asks workers for their password, and has TLS for those that want it.
 pub(crate) fn server() -> PrivateServer {
     let certificate = Authority::new("the server's authority").issue("the server", &["localhost"]);
     let setting = |name: &str, value: &str| (name.to_owned(), value.to_owned());

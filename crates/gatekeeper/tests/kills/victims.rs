@@ -82,8 +82,8 @@ impl State {
         matches!(self, Self::CopyingInAMessage | Self::AnyByte)
     }
 
-    /// How a client dies there. What a client said before its good-bye is done, so that nobody says it who
-    /// sleeps long.
+    /// How a client dies there. What a client said before its good-bye is done, so that no client says it
+    /// that sleeps long.
     pub(crate) fn death(self, chance: &mut Chance) -> Death {
         match self {
             Self::Sleeping => *chance.choose(&[Death::Reset, Death::Close]),

@@ -81,7 +81,7 @@ fn a_type_that_is_not_to_be_shown_counts_in_the_row_of_another_one() {
     assert_eq!(self::row(&rows, "GET /report").counts.dispatched, 1);
     assert_eq!(observer.own_label(REPORT), Some("GET /report".into()));
 
-    // And nothing is left of it when it is forgotten.
+    // Nothing is left of it when it is forgotten.
     busy_as(&mut observer, &TypeName { key: RequestType(3), ..hidden });
     observer.record(&Event::TypeForgotten { request_type: RequestType(3) });
     assert_eq!(observer.label(RequestType(3)), None);

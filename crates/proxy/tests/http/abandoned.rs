@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::site::{Client, PATIENCE, Site, gate, one_at_a_time};
 
-/// A service that computes until it may answer, whoever is still there.
+/// A service that computes until it may answer, whether the client is still there or not.
 #[derive(Default)]
 struct Deaf {
     computing: AtomicUsize,

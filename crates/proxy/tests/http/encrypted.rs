@@ -231,8 +231,8 @@ async fn each_client_is_shown_the_certificate_of_the_name_that_it_asks_for() {
             assert_eq!(connected.is_ok(), number == shown, "{host} {number}: {connected:?}");
         }
     }
-    // Who connects by address asks for no name, and is shown the first; for a name that none is for, this
-    // client takes none.
+    // A client that connects by address asks for no name, and is shown the first; for a name that none is
+    // for, this client takes none.
     for (number, identity) in identities.iter().enumerate() {
         let connected = connect_to("127.0.0.1", &site, identity, b"http/1.1").await;
         assert_eq!(connected.is_ok(), number == 0, "{number}: {connected:?}");
@@ -265,7 +265,7 @@ async fn of_several_certificates_for_one_name_a_client_is_shown_one_that_it_can_
         assert!(connected.is_ok(), "{scheme:?}: {connected:?}");
     }
     let first = connect_to("shop.example", &site, &identities[0], b"http/1.1").await;
-    assert!(first.is_ok(), "who can verify both: {first:?}");
+    assert!(first.is_ok(), "a client that can verify both: {first:?}");
 }
 
 #[test]

@@ -40,7 +40,7 @@ async fn what_a_service_says_before_its_response_comes_before_it() {
     let hop = "Connection: X-Hop\r\nX-Hop: 1\r\nKeep-Alive: timeout=5\r\nContent-Length: 9\r\nX-Gatekeeper-Type: t\r\n";
     for (before, wanted) in [
         ("HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\n".to_owned(), vec![(103, "link: </a.css>; rel=preload")]),
-        // The gate has answered who expected it, and asked the service for none.
+        // The gate has answered a client that expected it, and asked the service for none.
         ("HTTP/1.1 100 Continue\r\n\r\n".to_owned(), vec![]),
         ("HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 a\r\nLink: <a>\r\n\r\nHTTP/1.1 103 b\r\nLink: <b>\r\nLink: <c>\r\n\r\n".to_owned(),
             vec![(102, ""), (103, "link: <a>"), (103, "link: <b>\nlink: <c>")]),
@@ -73,7 +73,7 @@ async fn who_knows_of_no_interim_response_gets_none() {
         assert_eq!((response.status().as_u16(), response.headers().contains_key("link")), (200, false));
         assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "ok");
     }
-    // And whoever comes next over the same connection to the service gets its own.
+    // The next request over the same connection to the service gets its own.
     let mut client = Client::connect(&site).await;
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
     assert_eq!(heard(&mut client).await.0.len(), 1);
@@ -150,7 +150,7 @@ async fn it_comes_while_the_response_is_still_awaited() {
         go.add_permits(1);
         assert_eq!(client.response().await.unwrap().text(), path);
     }
-    // Who expects 100 hears it from the gate, beside the hint.
+    // A client that expects 100 hears it from the gate, beside the hint.
     client.send("POST /c HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n").await;
     let mut both = [client.head().await.unwrap().status, client.head().await.unwrap().status];
     both.sort_unstable();

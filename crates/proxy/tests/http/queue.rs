@@ -1,4 +1,4 @@
-//! Who waits, who leaves, who is refused.
+//! Requests that wait, that leave, and that are refused.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -199,7 +199,7 @@ const LEAVING: usize = 200;
 /// gate's.
 fn emptied(site: &Site, left: Instant) -> Duration {
     while site.status.snapshot().queued > 0 {
-        assert!(left.elapsed() < PATIENCE, "who has left still waits");
+        assert!(left.elapsed() < PATIENCE, "a request whose client has left still waits");
         std::thread::sleep(Duration::from_micros(50));
     }
     left.elapsed()
@@ -393,7 +393,7 @@ async fn who_sends_a_short_body_slowly_keeps_nobody_else_waiting() {
     assert_eq!(slow.response().await.unwrap().text(), "/first");
     let mut other = Client::connect(&site).await;
     assert_eq!(other.get("/small").await.text(), "/small");
-    assert_eq!(site.status.totals().counts.dispatched, 2, "who hasn't sent what he asks isn't in line");
+    assert_eq!(site.status.totals().counts.dispatched, 2, "a request that isn't sent whole isn't in line");
     slow.send("de").await;
     assert_eq!(slow.response().await.unwrap().text(), "/slow");
     site.reaches(0, 0).await;
@@ -515,7 +515,7 @@ async fn a_stream_of_events_is_admitted_once_and_holds_no_place() {
             return Response::new(full("a page"));
         }
         let first = stream::iter([Ok(Frame::data(bytes::Bytes::from("data: 1\n\n")))]);
-        // And then none for as long as somebody listens.
+        // None follows for as long as somebody listens.
         let events = StreamBody::new(first.chain(stream::pending()));
         Response::builder().header("content-type", "text/event-stream").body(BodyExt::boxed(events)).unwrap()
     };

@@ -1,4 +1,4 @@
-//! Responses that share an uplink: who goes first, at what pace, and that nothing is lost.
+//! Responses that share an uplink: which goes first, at what pace, and that nothing is lost.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -89,7 +89,7 @@ async fn serve(options: Options) -> Result<(), String> {
     }
 }
 
-/// Whoever leaves takes its request with it: the future that waits or is served is dropped.
+/// A client that leaves takes its request with it: the future that waits or is served is dropped.
 async fn connection(stream: TcpStream, limited: Limited, upstream: Authority) {
     if stream.set_nodelay(true).is_err() {
         return;

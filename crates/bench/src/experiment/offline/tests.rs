@@ -153,7 +153,7 @@ async fn the_best_capacity_is_found_once_under_the_most_clients_and_shared() {
         assert_eq!(measured(name).len(), 4);
         assert!(measured(name).iter().all(|asked| asked.keys[CAPACITY].as_str() == Some(&found)), "{name}");
     }
-    // Nothing is looked for in the name of who has another's.
+    // Nothing is looked for in the name of a variant that has another's.
     assert_eq!(laboratory.of("second").len(), 4);
     let told = told(&plan(), &plan().full, &results);
     assert!(told[0].starts_with("The capacity of `first` was looked for with 50 clients: 10ms "), "{told:?}");

@@ -53,7 +53,7 @@ pub enum Metric {
     /// Requests completed per second of processor time that the server itself used. Where the processor is
     /// the bottleneck, a shared machine disturbs this figure less.
     ThroughputPerProcessor,
-    /// Mean response time of all requests, who gave up at the full time-out.
+    /// Mean response time of all requests, those that gave up at the full time-out.
     Response,
     /// Mean response time of those that completed: the papers' metric.
     ResponseInTime,

@@ -156,7 +156,7 @@ fn what_a_gate_learned_of_pages_stands_beside_the_papers_figures() {
         "<td>gate</td><td>Home</td><td>40</td><td>20.0 ms</td><td>3.0 s</td><td>3.0 s</td><td>6</td><td>3.0 s</td>"
     ]));
     assert!(page.contains("1 of 1 pages within 10 % in under 50 s"));
-    // And among all types: how much it varies.
+    // Among all types: how much it varies.
     assert!(
         page.contains("<th>CV (gate)</th>") && row(&["<td>HOME</td>", "20.0 ms (0.20)</td><td>0.35</td>"])
     );

@@ -126,7 +126,7 @@ fn address(fields: &Fields) -> Result<Address, Failure> {
     })
 }
 
-/// Somebody who says who it is, and wants to see the order.
+/// A customer, who says who it is, and wants to see the order.
 struct Request {
     who: Who,
     cart: i32,

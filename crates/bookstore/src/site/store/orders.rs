@@ -67,8 +67,8 @@ const TAKE: &str =
 
 /// Places the order of what is in a cart, for a customer (the servlets' `doBuyConfirm`).
 ///
-/// Whatever is locked, an order is placed for exactly what is taken out of the cart: who finds other lines
-/// there at the end than at the beginning has collided with another order or change, and begins anew.
+/// Whatever is locked, an order is placed for exactly what is taken out of the cart: a request that finds
+/// other lines there at the end than at the beginning has collided with another one, and begins anew.
 pub(in super::super) async fn place(
     db: &Session,
     cart: i32,

@@ -2,7 +2,7 @@
 //
 // Server and client are the development kit's own, everything is on 127.0.0.1:
 // --listen PORT --upstream PORT --limit vegas|gradient2|aimd --wait none|lifo [--min N] [--timeout MILLISECONDS]
-// Without --min and --timeout the limits are as they come. Who is refused gets 429, as from the library's own filter for servlets.
+// Without --min and --timeout the limits are as they come. A refused client gets 429, as from the library's own filter for servlets.
 
 import com.netflix.concurrency.limits.Limit;
 import com.netflix.concurrency.limits.Limiter;

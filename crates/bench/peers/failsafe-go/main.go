@@ -2,7 +2,7 @@
 // measured beside.
 //
 // Everything is on 127.0.0.1. The limiter compares recent response times with a baseline; with -queue it lets as many wait as
-// twice to three times its limit, as its documentation suggests. Who is refused gets 429 (the library's own handler).
+// twice to three times its limit, as its documentation suggests. A refused client gets 429 (the library's own handler).
 package main
 
 import (

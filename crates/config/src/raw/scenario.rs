@@ -300,7 +300,7 @@ pub const SOURCE: &[Field] = &[
         "sessions",
         "a table: `{ first = \"home\", lasts = \"exponential 15m\", next = { home = { search = 2, home = 1 }, … } }`, or a file with these three keys, relative to this one",
         Derived("none: each request is drawn from `mix`"),
-        "What a client of a closed loop sends next depends on what it sent last: for each type the weights of those that may follow. A session begins with `first`, and anew with the next request after it has lasted for `lasts` (for ever, if that is left out). With `stays = true` who got no answer is still where it was; else it goes on as if it had got one.",
+        "What a client of a closed loop sends next depends on what it sent last: for each type the weights of those that may follow. A session begins with `first`, and anew with the next request after it has lasted for `lasts` (for ever, if that is left out). With `stays = true` a client that got no answer is still where it was; else it goes on as if it had got one.",
         "Clients that go from page to page aren't independent draws.",
     ),
     field(

@@ -51,7 +51,7 @@ func main() {
 	go func() { log.Fatal(server.Serve(plain)) }()
 	go func() { log.Fatal(server.ServeTLS(encrypted, "", "")) }()
 	fmt.Println(port(plain), port(encrypted))
-	// Whoever started it is gone when nothing more can come.
+	// The test that started it is gone when nothing more can come.
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 

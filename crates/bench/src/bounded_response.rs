@@ -374,7 +374,7 @@ impl Report {
         Plot {
             title: "Response times held on a real site".to_owned(),
             subtitle: format!(
-                "means of {STEP} s by arrival, of everybody who wasn't refused; who isn't answered counts {} s",
+                "means of {STEP} s by arrival, of all that weren't refused; one that isn't answered counts {} s",
                 PATIENCE.as_secs()
             ),
             variants: self.names(),

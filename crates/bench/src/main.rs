@@ -75,7 +75,7 @@ enum OverHttp {
     Peers(PeersArguments),
     /// Short requests first on a real site that is busy: mean response times against FIFO
     ShortestFirst(ShortestFirstArguments),
-    /// A site that stands still for a minute: when is it as fast as before for those who come afterwards?
+    /// A site that stands still for a minute: when is it as fast as before for requests that come afterwards?
     Stall(StallArguments),
     /// A gate with a tenth of a processor, offered up to ten times what it can pass on
     OwnOverload(OwnOverloadArguments),

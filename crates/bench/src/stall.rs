@@ -223,7 +223,7 @@ impl Report {
         Plot {
             title: format!("A site that has answered nothing for {} s", self.stall),
             subtitle: format!(
-                "95th percentiles of {WINDOW} s by arrival, at {} of what it can do; who isn't served counts {} s",
+                "95th percentiles of {WINDOW} s by arrival, at {} of what it can do; one not served counts {} s",
                 self.load,
                 PATIENCE.as_secs()
             ),

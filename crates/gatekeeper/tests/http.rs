@@ -219,8 +219,8 @@ async fn a_reload_brings_another_certificate() {
         say(&mut authority.connect(socket, Some("http/1.1"), None), "/", &[])
     };
     assert_eq!(through(&first).expect("a response").body, "site / 0");
-    assert!(through(&second).is_none(), "who trusts somebody else isn't served");
-    assert_eq!(ask(gate.port(), "/", &[]).map(|told| told.status), None, "nor who speaks without TLS");
+    assert!(through(&second).is_none(), "a client that trusts another isn't served");
+    assert_eq!(ask(gate.port(), "/", &[]).map(|told| told.status), None, "nor one without TLS");
 
     let issued = second.issue("site", &["localhost"]);
     std::fs::write(&certificate, &issued.certificate).unwrap();

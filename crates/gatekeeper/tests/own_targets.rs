@@ -1,4 +1,4 @@
-//! Targets of single types: what the file says of a type reaches who decides about its requests, over HTTP
+//! Targets of single types: what the file says of a type reaches the rule for its requests, over HTTP
 //! and in front of a real PostgreSQL, and changes while the gate runs.
 
 // Helpers of tests panic as tests do; clippy only knows functions marked as tests.

@@ -1,5 +1,5 @@
 //! The driver of one gate: it owns an [`admission::Gate`] (or, observing, the shadow of one), tells it the
-//! time, wakes those whom it dispatches or refuses, and hands its events to the observer. It decides
+//! time, wakes the requests that it dispatches or refuses, and hands its events to the observer. It decides
 //! nothing.
 //!
 //! # Concurrency

@@ -97,7 +97,7 @@ impl Listener {
         Ok(Self { socket, lateness: Arc::new(Lateness::new(Clock::start())) })
     }
 
-    /// Lets in whom this says, and tells it of them.
+    /// Lets in the clients that this allows, and tells it of them.
     pub(crate) fn minding(self, lateness: Arc<Lateness>) -> Self {
         Self { lateness, ..self }
     }
@@ -300,7 +300,7 @@ async fn bind_unix(path: &Path) -> io::Result<Socket> {
     Ok(Socket::Unix(listener, file))
 }
 
-/// Listens on a Unix socket that those may open whom `mode` allows. One that nobody listens on any more is
+/// Listens on a Unix socket that users may open whom `mode` allows. One that nobody listens on any more is
 /// replaced.
 pub(crate) async fn bind_socket(path: &Path, mode: u32) -> io::Result<(UnixListener, SocketFile)> {
     let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None)?;

@@ -36,7 +36,7 @@ const BINARY_VARIABLE: &str = "BOOKSTORE_BIN";
 const STOP_BOUND: Duration = Duration::from_secs(10);
 /// How much longer than its cell a crowd of browsers may take.
 const BROWSE_BOUND: Duration = Duration::from_secs(120);
-/// How long the visits of a visitor are on average who doesn't think, in seconds.
+/// How long visits without thinking are on average, in seconds.
 const ALONE_VISIT: f64 = 2.5;
 /// The longest visit, in mean ones, as in the specification (TPC-W 1.8, clause 6.1.9).
 const VISIT_CAP: u32 = 4;

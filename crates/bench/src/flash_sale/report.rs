@@ -147,7 +147,7 @@ impl Report {
         let mut text = format!("\n  The sale at {}/s\n", table::count(self.sale.rate));
         text.push_str(&indented(&self.sale_table()));
         text.push_str(
-            "  Medians of the rounds (lowest … highest). All requests count; whoever wasn't answered is\n  \
+            "  Medians of the rounds (lowest … highest). All requests count; one that wasn't answered is\n  \
              charged the full time-out. Answered: while requests were still arriving.\n",
         );
         text.push_str(&format!("\n  A quiet load of {}/s\n", table::count(self.quiet.rate)));

@@ -1,4 +1,4 @@
-//! Who decides: a gate that means it, or one that only says what it would have decided.
+//! The decider: a gate that means it, or one that only says what it would have decided.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -2,7 +2,7 @@
 //!
 //! * **Hop by hop**: fields for one connection end here: those that `Connection` names, and the usual ones.
 //! * **Host**: exactly one, the target's if the target has one. It passes unchanged.
-//! * **Who asked**: `X-Forwarded-For`, `-Proto`, `-Host`, and `Forwarded` (RFC 7239) if the request has one.
+//! * **The client**: `X-Forwarded-For`, `-Proto`, `-Host`, and `Forwarded` (RFC 7239) if the request has one.
 //!   What an untrusted client says of itself is dropped.
 //! * **Misspelled**: many services read `X_Forwarded_For` as `X-Forwarded-For` (CGI, WSGI, PHP). Such names
 //!   are always dropped, since trusted proxies pass them on unseen; so are all of these fields in trailers.

@@ -1,4 +1,4 @@
-//! The PROXY protocol, versions 1 and 2: a load balancer says in front of everything else for whom it
+//! The PROXY protocol, versions 1 and 2: a load balancer says in front of everything else for which client it
 //! connects (haproxy.org, proxy-protocol.txt).
 //!
 //! Where it is expected it has to come: a connection without it is closed, or anybody could say to be anyone.

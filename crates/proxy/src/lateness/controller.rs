@@ -3,7 +3,7 @@
 //! The idea is that of CoDel (RFC 8289): a delay that comes and goes is a burst, one that stays is a queue.
 //! Looked at is how long clients that have sent something wait until they are read; not how long the
 //! service takes, nor how long the process stood still before it was told of them. If the mean `d` of one
-//! look is above [`BOUND`], the gate is late. By Little's law those whom it serves within a time are in
+//! look is above [`BOUND`], the gate is late. By Little's law those that it serves within a time are in
 //! proportion to that time. So from the fifth look in a row on (until then it may be a burst: whose
 //! connections end connects again, which costs as much as two requests, and that would make of a burst an
 //! overload that stays) too many are there by `1 − BOUND / d`, and half of that part of the responses end

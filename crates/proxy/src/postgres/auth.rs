@@ -1,4 +1,4 @@
-//! Who a client is, where the gate itself has to know: the configured alternative to login by relay.
+//! A client's identity, where the gate itself has to know it: the configured alternative to login by relay.
 //!
 //! ```text
 //!                      users file ─┐

@@ -13,7 +13,7 @@
 //!
 //! The session's task owns the client's socket and, while a transaction is open or the session is pinned,
 //! one server connection. The permit is held from dispatch to the end of the transaction. The connection
-//! goes back to its pool *before* the permit ends, so that whom the gate dispatches next finds it there.
+//! goes back to its pool *before* the permit ends, so that the request that goes next finds it there.
 //! Everything is given back by drop on any other way out; a server connection that is dropped in
 //! mid-exchange is closed, and its pool told.
 

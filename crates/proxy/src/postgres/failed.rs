@@ -1,4 +1,4 @@
-//! What the log says of logins that failed: who asked, from where, and why.
+//! What the log says of logins that failed: the user, the address, and why.
 //!
 //! A flood of them must not become a flood of lines. So there are at most [`LINES_MAX`] in a second, and
 //! one line with the number of the others.

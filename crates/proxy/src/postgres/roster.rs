@@ -1,4 +1,4 @@
-//! Who is connected, and what each is doing: for the console, which shows it and ends sessions.
+//! The connected sessions, and what each is doing: for the console, which shows it and ends sessions.
 //!
 //! Each session has a card; it notes its changes there without a lock (a few stores for each statement),
 //! and the card leaves the roster when the session ends in whatever way. A card that is read while its

@@ -70,7 +70,7 @@ fn text(shown: &Shown) -> String {
         text += &format!("\n{note}\n");
     }
     if let Some(types) = types::types(shown) {
-        text += "\nEach type of request: mean response time, in brackets as a multiple of direct (of who completed 30 at least); CV: standard deviation over mean of what its executions take, as that gate measures it:\n";
+        text += "\nEach type of request: mean response time, in brackets as a multiple of direct (of variants that completed 30 at least); CV: standard deviation over mean of what its executions take, as that gate measures it:\n";
         text += &format!("\n| {} |\n|{}\n", types.header.join(" | "), "---|".repeat(types.header.len()));
         for row in &types.rows {
             text += &format!("| {} |\n", row.join(" | "));

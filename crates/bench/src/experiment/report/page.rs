@@ -15,7 +15,7 @@ const FIGURES: &str = "<h2 id=\"figures\">How the figures are computed</h2>\
 nothing when its warm-up begins. A value is the mean of the repetitions, ± is half of its 90 % confidence interval (Student's t). A ratio \
 is the mean of the ratios of cells that were measured one after the other.</p>\
 <p><b>Completed per second</b> counts what was completed within the window. <b>In time</b> is the papers' metric: the mean response time \
-of those only. <b>All</b> is the mean over every request that was under way in the window: whoever gave up, was refused or failed is \
+of those only. <b>All</b> is the mean over every request that was under way in the window: one that gave up, was refused or failed is \
 charged the full time-out, and retries are part of the time. <b>Per CPU second</b> is for each second of processor time that the \
 server itself used: on a shared machine hundreds of its processes win more of a processor than twenty. <b>N − X(R+Z)</b> is the part of the clients that the papers' metric \
 doesn't account for (Little's law): where it is large, <em>in time</em> tells of survivors only.</p>";

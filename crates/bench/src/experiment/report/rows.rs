@@ -136,7 +136,7 @@ pub(super) fn rows(shown: &Shown) -> Rows {
     if queued > 0.0 {
         notes.push(format!(
             "§: all of the client's own connections were taken, and one request in twenty waited there for one for more than 100 ms \
-             (for {} at most): a queue in order of arrival that nobody sees who stands before the server.",
+             (for {} at most): a queue in order of arrival that nothing sees that stands before the server.",
             seconds(queued)
         ));
     }

@@ -1,4 +1,4 @@
-//! Who is asked for what, and that nobody can tell who exists.
+//! What clients are asked for, and that nobody can tell which users exist.
 
 use super::secret::scram_secret;
 use super::*;

@@ -1,4 +1,4 @@
-//! Who somebody is: what clients prove, what servers ask, and what is stored of users.
+//! Identities: what clients prove, what servers ask, and what is stored of users.
 
 use std::sync::LazyLock;
 
@@ -61,7 +61,7 @@ fn verify(channel: Option<&[u8]>, mechanism: &str, first: &[u8], last: &[u8]) {
     let (honest, signature) = prover.answer(challenge, &KEYS).expect("the keys fit");
     if prover.client_first().as_bytes() == first {
         let (taken, signed) = verification.finish(honest.as_bytes()).expect("the proof is right");
-        signature.check(signed.as_bytes()).expect("who verifies knows the secret");
+        signature.check(signed.as_bytes()).expect("the verifier knows the secret");
         assert!(taken.verifier() == *VERIFIER, "the keys that are taken over are the user's");
     }
     assert!(verification.finish(last).is_err() || last == honest.as_bytes());

@@ -14,7 +14,7 @@ mod support;
 use std::path::PathBuf;
 use std::process::Command;
 
-use support::{Stack, build, java_files, python, target_directory, tests_directory};
+use support::{Stack, python, tests_directory};
 
 /// Runs a driver's checks on each server, in each way of getting there.
 fn check(program: impl Fn() -> Command) {
@@ -32,20 +32,6 @@ fn sources(driver: &str) -> PathBuf {
 fn go(checks: &str) {
     let executable = support::go(&sources(checks), &format!("{checks}-checks"));
     check(|| Command::new(&executable));
-}
-
-/// Compiles with the jars that `make setup` has fetched; both checks of Java share one virtual machine.
-fn java(checks: &str) {
-    let jars = format!("{}/*", target_directory().join("java").display());
-    let classes = target_directory().join("tmp").join(format!("{checks}-classes"));
-    let mut compiler = Command::new("javac");
-    compiler.args(["-Werror", "-Xlint:all,-processing", "-proc:none", "-cp", &jars, "-d"]).arg(&classes);
-    build(compiler.args(java_files(&sources(checks))));
-    check(|| {
-        let mut program = Command::new("java");
-        program.args(["-cp", &format!("{}:{jars}", classes.display()), "Main"]);
-        program
-    });
 }
 
 #[test]
@@ -80,15 +66,10 @@ fn lib_pq_works_through_the_gate() {
 
 #[test]
 fn pgjdbc_and_hibernate_on_it_work_through_the_gate() {
-    java("java");
+    check(support::java(&sources("java"), &[], "java-classes"));
 }
 
 #[test]
 fn node_postgres_works_through_the_gate() {
-    check(|| {
-        let mut program = Command::new("node");
-        program.env("NODE_PATH", target_directory().join("node/node_modules"));
-        program.arg(sources("node-postgres").join("main.cjs"));
-        program
-    });
+    check(|| support::node("node-postgres/main.cjs"));
 }

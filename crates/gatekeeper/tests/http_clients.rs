@@ -16,7 +16,7 @@ use std::process::Command;
 use bench::postgres::free_port;
 use support::certificates::Authority;
 use support::server_of_go::Server;
-use support::{Gate, build, direct, java_files, run_to_its_end, target_directory, tests_directory, until};
+use support::{Gate, direct, run_to_its_end, target_directory, tests_directory, until};
 
 /// Few, so that clients wait for one another.
 const CONNECTIONS: u32 = 4;
@@ -124,12 +124,6 @@ async fn net_http_works_through_the_gate() {
 
 #[tokio::test]
 async fn java_net_http_works_through_the_gate() {
-    let classes = target_directory().join("tmp/http-client-classes");
-    let mut compiler = Command::new("javac");
-    compiler.args(["-Werror", "-Xlint:all,-processing", "-proc:none", "-d"]).arg(&classes);
-    compiler.args(java_files(&sources("java"))).arg(tests_directory().join("drivers/java/Harness.java"));
-    build(&mut compiler);
-    let mut program = Command::new("java");
-    program.args(["-cp", &classes.display().to_string(), "Main"]);
-    Site::start().check(program).await;
+    let program = support::java(&sources("java"), &["Harness.java"], "http-client-classes");
+    Site::start().check(program()).await;
 }

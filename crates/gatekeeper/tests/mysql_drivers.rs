@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use bench::mariadb::PrivateMariadb;
 use bytes::BytesMut;
 use support::certificates::Authority;
-use support::{CONNECTIONS, Gate, build, java_files, run_to_its_end, target_directory, tests_directory};
+use support::{CONNECTIONS, Gate, run_to_its_end, tests_directory};
 use wire::mysql::capabilities::Capabilities;
 use wire::mysql::codec::Sequence;
 use wire::mysql::handshake::write_tls_request;
@@ -205,27 +205,13 @@ fn go_sql_driver_works_through_the_gate() {
 
 #[test]
 fn mysql2_works_through_the_gate() {
-    check("mysql2", || {
-        let mut program = Command::new("node");
-        program.env("NODE_PATH", target_directory().join("node/node_modules"));
-        program.arg(sources("node").join("main.cjs"));
-        program
-    });
+    check("mysql2", || support::node("mysql/node/main.cjs"));
 }
 
 #[test]
 fn connector_j_and_mariadbs_and_hibernate_on_it_work_through_the_gate() {
-    let jars = format!("{}/*", target_directory().join("java").display());
-    let classes = target_directory().join("tmp/mysql-java-classes");
-    let mut compiler = Command::new("javac");
-    compiler.args(["-Werror", "-Xlint:all,-processing", "-proc:none", "-cp", &jars, "-d"]).arg(&classes);
-    compiler.arg(tests_directory().join("drivers/java/Harness.java"));
-    build(compiler.args(java_files(&sources("java"))));
-    check("java", || {
-        let mut program = Command::new("java");
-        program.args(["-cp", &format!("{}:{jars}", classes.display()), "Main"]);
-        program
-    });
+    let shared = ["Harness.java", "HibernateChecks.java"];
+    check("java", support::java(&sources("java"), &shared, "mysql-java-classes"));
 }
 
 #[test]

@@ -210,11 +210,31 @@ pub(crate) fn go(directory: &Path, name: &str) -> PathBuf {
     executable
 }
 
-/// The sources of a program in Java.
-pub(crate) fn java_files(directory: &Path) -> Vec<PathBuf> {
+/// Compiles the Java program in a directory, with the jars that `make setup` has fetched and with these files
+/// of `drivers/java`. Returns how the program is started.
+pub(crate) fn java(directory: &Path, shared: &[&str], name: &str) -> impl Fn() -> Command + use<> {
     let entries = std::fs::read_dir(directory).expect("the sources are there");
     let files = entries.map(|entry| entry.expect("an entry is readable").path());
-    files.filter(|path| path.extension().is_some_and(|extension| extension == "java")).collect()
+    let files = files.filter(|path| path.extension().is_some_and(|extension| extension == "java"));
+    let jars = format!("{}/*", target_directory().join("java").display());
+    let classes = target_directory().join("tmp").join(name);
+    let mut compiler = Command::new("javac");
+    compiler.args(["-Werror", "-Xlint:all,-processing", "-proc:none", "-cp", &jars, "-d"]).arg(&classes);
+    compiler.args(files).args(shared.iter().map(|file| tests_directory().join("drivers/java").join(file)));
+    build(&mut compiler);
+    move || {
+        let mut program = Command::new("java");
+        program.args(["-cp", &format!("{}:{jars}", classes.display()), "Main"]);
+        program
+    }
+}
+
+/// The program of a driver's checks in Node.js: a file under `drivers`.
+pub(crate) fn node(checks: &str) -> Command {
+    let mut program = Command::new("node");
+    program.env("NODE_PATH", target_directory().join("node/node_modules"));
+    program.arg(tests_directory().join("drivers").join(checks));
+    program
 }
 
 /// A private server as it is without settings.

@@ -1,40 +1,54 @@
-// Hibernate on pgjdbc: the schema, batches of entities, queries with comments, scrolling, locks, versions, savepoints.
+// Hibernate: the schema, batches of entities, queries with comments, scrolling, locks, versions, savepoints, isolation.
+//
+// Both databases' programs have these checks. Each hands in what differs by its database.
 
 import jakarta.persistence.CascadeType;
+import jakarta.persistence.Column;
 import jakarta.persistence.Entity;
 import jakarta.persistence.GeneratedValue;
+import jakarta.persistence.GenerationType;
 import jakarta.persistence.Id;
 import jakarta.persistence.LockModeType;
 import jakarta.persistence.ManyToOne;
 import jakarta.persistence.OneToMany;
 import jakarta.persistence.OptimisticLockException;
-import jakarta.persistence.PersistenceException;
+import jakarta.persistence.QueryTimeoutException;
 import jakarta.persistence.Table;
 import jakarta.persistence.Version;
 import java.sql.Connection;
 import java.sql.Savepoint;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Locale;
+import java.util.Properties;
 import org.hibernate.ScrollMode;
 import org.hibernate.Session;
 import org.hibernate.SessionFactory;
 import org.hibernate.cfg.Configuration;
 import org.hibernate.exception.ConstraintViolationException;
 
-final class HibernateChecks {
-    private static final int ORDERS = 500;
+/**
+ * The checks of one database.
+ *
+ * @param url where it is
+ * @param connection the driver's properties
+ * @param doubleKey the SQLSTATE of a unique value that comes twice
+ * @param isolation a query that shows the transaction's isolation level
+ * @param endless a query that takes longer than the time-out
+ */
+record HibernateChecks(String url, Properties connection, String doubleKey, String isolation, String endless) {
+    private static final int CUSTOMERS = 500;
     private static SessionFactory factory;
-
-    private HibernateChecks() {}
 
     @Entity(name = "Customer")
     @Table(name = "hibernate_customers")
     static class Customer {
+        /** Made by the table, so that each INSERT tells it. An order's id comes from a sequence, so that INSERTs are batched. */
         @Id
-        @GeneratedValue
+        @GeneratedValue(strategy = GenerationType.IDENTITY)
         Long id;
 
-        @jakarta.persistence.Column(unique = true)
+        @Column(unique = true)
         String name;
 
         @Version
@@ -59,24 +73,21 @@ final class HibernateChecks {
         Customer customer;
     }
 
-    static void register() {
-        Harness.check("Hibernate: a schema is made, and entities are written by batches", HibernateChecks::schema);
+    void register() {
+        Harness.check("Hibernate: a schema is made, and entities are written by batches", this::schema);
         Harness.check("Hibernate: queries of many sessions", HibernateChecks::queries);
         Harness.check("Hibernate: results are scrolled and streamed", HibernateChecks::scroll);
         Harness.check("Hibernate: a row changed by another session is noticed", HibernateChecks::versions);
         Harness.check("Hibernate: rows are locked, by many threads", HibernateChecks::locks);
-        Harness.check("Hibernate: a savepoint undoes what breaks a constraint", HibernateChecks::savepoints);
-        Harness.check("Hibernate: isolation, read-only sessions, and time-outs", HibernateChecks::isolation);
+        Harness.check("Hibernate: a savepoint undoes what breaks a constraint", this::savepoints);
+        Harness.check("Hibernate: isolation, read-only sessions, and time-outs", this::checkIsolation);
     }
 
-    private static void schema() throws Exception {
+    private void schema() {
         java.util.logging.Logger.getLogger("org.hibernate").setLevel(java.util.logging.Level.SEVERE);
         Configuration configuration = new Configuration().addAnnotatedClass(Customer.class).addAnnotatedClass(Order.class);
-        configuration.setProperty("jakarta.persistence.jdbc.url", Harness.url());
-        configuration.setProperty("jakarta.persistence.jdbc.user", System.getenv("PGUSER"));
-        configuration.setProperty("jakarta.persistence.jdbc.password", System.getenv("PGPASSWORD"));
-        Harness.tls().forEach((name, value) -> configuration.setProperty("hibernate.connection." + name, value));
-        configuration.setProperty("hibernate.connection.prepareThreshold", "2");
+        configuration.setProperty("jakarta.persistence.jdbc.url", url);
+        connection.forEach((name, value) -> configuration.setProperty("hibernate.connection." + name, value.toString()));
         configuration.setProperty("hibernate.connection.pool_size", String.valueOf(8 * Harness.CONNECTIONS));
         configuration.setProperty("hibernate.hbm2ddl.auto", "create-drop");
         configuration.setProperty("hibernate.jdbc.batch_size", "50");
@@ -84,7 +95,7 @@ final class HibernateChecks {
         configuration.setProperty("hibernate.connection.autocommit", "false");
         factory = configuration.buildSessionFactory();
         factory.inTransaction(session -> {
-            for (int number = 0; number < ORDERS; number++) {
+            for (int number = 0; number < CUSTOMERS; number++) {
                 Customer customer = new Customer();
                 customer.name = "customer " + number;
                 for (int index = 0; index < 3; index++) {
@@ -98,7 +109,10 @@ final class HibernateChecks {
         });
         long count = factory.fromSession(session ->
             session.createSelectionQuery("select count(*) from Order", Long.class).getSingleResult());
-        Harness.expect("orders", count, 3L * ORDERS);
+        Harness.expect("orders", count, 3L * CUSTOMERS);
+        long last = factory.fromSession(session ->
+            session.createSelectionQuery("select max(id) from Customer", Long.class).getSingleResult());
+        Harness.expect("the last id", last, (long) CUSTOMERS);
     }
 
     private static Customer named(Session session, String name) {
@@ -130,7 +144,7 @@ final class HibernateChecks {
                     count++;
                 }
             }
-            Harness.expect("scrolled", count, 3 * ORDERS);
+            Harness.expect("scrolled", count, 3 * CUSTOMERS);
             try (var stream = query.getResultStream()) {
                 Harness.expect("streamed", stream.limit(120).count(), 120L);
             }
@@ -169,7 +183,7 @@ final class HibernateChecks {
         Harness.expect("the credit", credit, 5 * threads);
     }
 
-    private static void savepoints() {
+    private void savepoints() {
         factory.inTransaction(session -> {
             session.doWork(connection -> {
                 for (int round = 0; round < Harness.CONNECTIONS; round++) {
@@ -178,7 +192,7 @@ final class HibernateChecks {
                         Harness.execute(connection, "INSERT INTO hibernate_customers (id, version, credit, name) VALUES (-1, 0, 0, 'customer 1')");
                         throw new AssertionError("a name twice");
                     } catch (java.sql.SQLException error) {
-                        Harness.expect("the SQLSTATE", error.getSQLState(), "23505");
+                        Harness.expect("the SQLSTATE", error.getSQLState(), doubleKey);
                         connection.rollback(before);
                     }
                 }
@@ -194,29 +208,30 @@ final class HibernateChecks {
             });
             throw new AssertionError("a name twice");
         } catch (ConstraintViolationException error) {
-            Harness.expect("the SQLSTATE", error.getSQLState(), "23505");
+            Harness.expect("the SQLSTATE", error.getSQLState(), doubleKey);
         }
     }
 
-    private static void isolation() {
+    private void checkIsolation() {
         factory.inSession(session -> {
-            session.doWork(connection -> connection.setTransactionIsolation(Connection.TRANSACTION_SERIALIZABLE));
+            session.doWork(jdbc -> jdbc.setTransactionIsolation(Connection.TRANSACTION_SERIALIZABLE));
             session.beginTransaction();
-            var shown = session.createNativeQuery("SHOW transaction_isolation", String.class).getSingleResult();
-            Harness.expect("the isolation", shown, "serializable");
+            String shown = session.createNativeQuery(isolation, String.class).getSingleResult();
+            Harness.expect("the isolation", shown.toLowerCase(Locale.ROOT), "serializable");
             session.getTransaction().commit();
-            session.doWork(connection -> connection.setTransactionIsolation(Connection.TRANSACTION_READ_COMMITTED));
+            session.doWork(jdbc -> jdbc.setTransactionIsolation(Connection.TRANSACTION_READ_COMMITTED));
             session.setDefaultReadOnly(true);
             session.beginTransaction();
             named(session, "customer 2").credit = 99;
             session.getTransaction().commit();
         });
-        Harness.expect("unchanged", factory.fromSession(session -> named(session, "customer 2").credit) == 99, false);
+        int credit = factory.fromSession(session -> named(session, "customer 2").credit);
+        Harness.expect("the credit, unchanged", credit, 1);
         try {
-            factory.inTransaction(session -> session.createNativeQuery("SELECT 1 FROM pg_sleep(600)", Integer.class)
+            factory.inTransaction(session -> session.createNativeQuery(endless, Integer.class)
                 .setTimeout(1).getSingleResult());
             throw new AssertionError("the time-out was lost");
-        } catch (PersistenceException expected) {
+        } catch (QueryTimeoutException expected) {
             factory.close();
         }
     }

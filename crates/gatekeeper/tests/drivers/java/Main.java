@@ -6,7 +6,12 @@ final class Main {
     public static void main(String[] arguments) {
         JdbcStatements.register();
         JdbcTransactions.register();
-        HibernateChecks.register();
+        new HibernateChecks(
+            Harness.url(),
+            Harness.properties("prepareThreshold", "2"),
+            "23505",
+            "SHOW transaction_isolation",
+            "SELECT 1 FROM pg_sleep(600)").register();
         Harness.run();
     }
 }

@@ -46,7 +46,12 @@ final class Main {
         for (Driver driver : new Driver[] {CONNECTOR_J, MARIADB}) {
             new JdbcChecks(driver).register();
         }
-        HibernateChecks.register();
+        new HibernateChecks(
+            MARIADB.url("useServerPrepStmts=true"),
+            MARIADB.login(),
+            "23000",
+            "SELECT @@tx_isolation",
+            "SELECT 1 FROM seq_1_to_10 WHERE SLEEP(600) = 0").register();
         Harness.run();
     }
 }

@@ -1,30 +1,14 @@
-"""Connections as Django opens and closes them, transactions, isolation, errors, cursors, COPY, cancel."""
+"""Logins, settings of sessions, errors, COPY, cancel."""
 
 import os
 import threading
 
 import psycopg
-from django.db import DatabaseError, IntegrityError, OperationalError, connections, transaction
+from django.db import DatabaseError, OperationalError, connections, transaction
 from django.db.utils import ProgrammingError
 
-from checks import CONNECTIONS, check, together, until, upstream
-
-ALIASES = ("default", "prepared", "serializable", "pooled")
-
-
-def value(alias, query, *parameters):
-    with connections[alias].cursor() as cursor:
-        cursor.execute(query, parameters)
-        return cursor.fetchone()[0]
-
-
-def fails(call, kind, cause):
-    try:
-        call()
-    except kind as error:
-        assert isinstance(error.__cause__, cause), error
-        return error
-    raise AssertionError(f"{kind.__name__} was due")
+from checks import CONNECTIONS, check, until, upstream
+from django_checks import ALIASES, fails, value
 
 
 @check("every kind of connection logs in; a wrong password is refused")
@@ -33,20 +17,6 @@ def login():
         assert value(alias, "SELECT current_user::text") == os.environ["PGUSER"]
     error = fails(lambda: value("wrong", "SELECT 1"), OperationalError, psycopg.OperationalError)
     assert "password authentication failed" in str(error)
-
-
-@check("a connection for each request, from many threads")
-def requests():
-    def request(number):
-        try:
-            alias = ALIASES[number % len(ALIASES)]
-            assert value(alias, "SELECT %s::int + 1", number) == number + 1
-            with transaction.atomic(using=alias):
-                assert value(alias, "SELECT %s::text", "it's") == "it's"
-        finally:
-            connections.close_all()
-
-    together(20 * CONNECTIONS, request)
 
 
 @check("the isolation level that the settings ask for, the time zone, and the encoding")
@@ -58,29 +28,6 @@ def settings_of_a_session():
             assert value("default", "SHOW transaction_isolation") == "read committed"
         assert value("default", "SHOW timezone") == value("prepared", "SHOW timezone") == "Europe/Berlin"
         connections.close_all()
-
-
-@check("atomic blocks within atomic blocks are savepoints")
-def atomic():
-    for alias in ALIASES:
-        with connections[alias].cursor() as cursor:
-            cursor.execute("DROP TABLE IF EXISTS django_atomic")
-            cursor.execute("CREATE TABLE django_atomic (a int UNIQUE)")
-            with transaction.atomic(using=alias):
-                cursor.execute("INSERT INTO django_atomic VALUES (%s)", [1])
-                for _ in range(CONNECTIONS):
-                    try:
-                        with transaction.atomic(using=alias):
-                            cursor.execute("INSERT INTO django_atomic VALUES (%s)", [2])
-                            cursor.execute("INSERT INTO django_atomic VALUES (%s)", [1])
-                    except IntegrityError as error:
-                        assert isinstance(error.__cause__, psycopg.errors.UniqueViolation)
-                    else:
-                        raise AssertionError("a value twice")
-                cursor.execute("INSERT INTO django_atomic VALUES (%s)", [4])
-            cursor.execute("SELECT sum(a) FROM django_atomic")
-            assert cursor.fetchone() == (5,)
-            cursor.execute("DROP TABLE django_atomic")
 
 
 @check("an error outside a transaction leaves the connection usable, one inside fails it")

@@ -13,6 +13,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -97,6 +98,24 @@ func Perform(check Check) (problem error) {
 	}()
 	check.Run(ctx)
 	return nil
+}
+
+// Together calls work with 0, 1 and so on at the same time, and ends the check with the first failure.
+func Together(count int, work func(number int)) {
+	var group sync.WaitGroup
+	problems := make(chan error, count)
+	for number := range count {
+		group.Add(1)
+		go func() {
+			defer group.Done()
+			problems <- Perform(Check{"one of many", func(context.Context) { work(number) }})
+		}()
+	}
+	group.Wait()
+	close(problems)
+	for problem := range problems {
+		Must(problem)
+	}
 }
 
 // Main runs the checks, and ends the process.

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"sync"
 
+	"gatekeeper.test/harness"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -275,28 +275,15 @@ func manyClients(ctx context.Context) {
 	got(setup.Exec(ctx, "CREATE TABLE golden (id int PRIMARY KEY, n int)"))
 	got(setup.Exec(ctx, "INSERT INTO golden SELECT id, 0 FROM generate_series(0, 9) id"))
 	clients, steps := 10*connections, 10
-	problems := make(chan error, clients)
-	var group sync.WaitGroup
-	for seed := 0; seed < clients; seed++ {
-		group.Add(1)
-		go func(seed int) {
-			defer group.Done()
-			problems <- perform(check{"a client", func(context.Context) {
-				connection := connect(ctx, mode(modes[seed%len(modes)]))
-				for step := 0; step < steps; step++ {
-					transaction := got(connection.Begin(ctx))
-					got(transaction.Exec(ctx, "UPDATE golden SET n = n + 1 WHERE id = $1", (seed+step)%10))
-					must(transaction.Commit(ctx))
-				}
-				must(connection.Close(ctx))
-			}})
-		}(seed)
-	}
-	group.Wait()
-	close(problems)
-	for problem := range problems {
-		must(problem)
-	}
+	harness.Together(clients, func(seed int) {
+		connection := connect(ctx, mode(modes[seed%len(modes)]))
+		for step := 0; step < steps; step++ {
+			transaction := got(connection.Begin(ctx))
+			got(transaction.Exec(ctx, "UPDATE golden SET n = n + 1 WHERE id = $1", (seed+step)%10))
+			must(transaction.Commit(ctx))
+		}
+		must(connection.Close(ctx))
+	})
 	expect("the sum", scalar[int](ctx, setup, "SELECT sum(n) FROM golden"), clients*steps)
 	got(setup.Exec(ctx, "DROP TABLE golden"))
 	must(setup.Close(ctx))

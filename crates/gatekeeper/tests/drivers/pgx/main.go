@@ -24,7 +24,6 @@ var (
 	envInt      = harness.EnvInt
 	fail        = harness.Fail
 	must        = harness.Must
-	perform     = harness.Perform
 	until       = harness.Until
 )
 

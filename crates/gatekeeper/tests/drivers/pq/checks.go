@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"sync"
 	"time"
 
 	"gatekeeper.test/harness"
@@ -121,25 +120,11 @@ func prepared(ctx context.Context) {
 	db := open()
 	db.SetMaxIdleConns(3 * connections)
 	shared := got(db.PrepareContext(ctx, "SELECT $1::int + 1"))
-	var group sync.WaitGroup
-	problems := make(chan error, 200)
-	for number := 0; number < cap(problems); number++ {
-		group.Add(1)
-		go func() {
-			defer group.Done()
-			var value int
-			err := shared.QueryRowContext(ctx, number).Scan(&value)
-			if err == nil && value != number+1 {
-				err = fmt.Errorf("%d + 1 was %d", number, value)
-			}
-			problems <- err
-		}()
-	}
-	group.Wait()
-	close(problems)
-	for problem := range problems {
-		must(problem)
-	}
+	harness.Together(200, func(number int) {
+		var value int
+		must(shared.QueryRowContext(ctx, number).Scan(&value))
+		expect("the sum", value, number+1)
+	})
 	must(shared.Close())
 	must(db.Close())
 }
@@ -420,23 +405,15 @@ func manyClients(ctx context.Context) {
 	do(ctx, db, "CREATE TABLE pqolden (id int PRIMARY KEY, n int)")
 	do(ctx, db, "INSERT INTO pqolden SELECT id, 0 FROM generate_series(0, 9) id")
 	clients, steps := 10*connections, 10
-	problems := make(chan error, clients)
-	for seed := 0; seed < clients; seed++ {
-		go func() {
-			problems <- perform(check{"a client", func(context.Context) {
-				one := session(ctx, []string{"", binary}[seed%2])
-				for step := 0; step < steps; step++ {
-					transaction := got(one.BeginTx(ctx, nil))
-					do(ctx, transaction, "UPDATE pqolden SET n = n + 1 WHERE id = $1", (seed+step)%10)
-					must(transaction.Commit())
-				}
-				must(one.Close())
-			}})
-		}()
-	}
-	for client := 0; client < clients; client++ {
-		must(<-problems)
-	}
+	harness.Together(clients, func(seed int) {
+		one := session(ctx, []string{"", binary}[seed%2])
+		for step := 0; step < steps; step++ {
+			transaction := got(one.BeginTx(ctx, nil))
+			do(ctx, transaction, "UPDATE pqolden SET n = n + 1 WHERE id = $1", (seed+step)%10)
+			must(transaction.Commit())
+		}
+		must(one.Close())
+	})
 	expect("the sum", scalar[int](ctx, db, "SELECT sum(n) FROM pqolden"), clients*steps)
 	do(ctx, db, "DROP TABLE pqolden")
 	must(db.Close())

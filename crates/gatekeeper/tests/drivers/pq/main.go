@@ -18,10 +18,10 @@ import (
 // What the checks call by short names.
 var (
 	connections = harness.Connections
+	do          = harness.Do
 	envInt      = harness.EnvInt
 	fail        = harness.Fail
 	must        = harness.Must
-	perform     = harness.Perform
 	until       = harness.Until
 )
 
@@ -63,23 +63,8 @@ func upstream() string {
 	return fmt.Sprintf("sslmode=disable port=%d", envInt("UPSTREAM_PORT", envInt("PGPORT", 5432)))
 }
 
-type queryer interface {
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
-}
-
-// scalar runs a query that returns one value.
-func scalar[T any](ctx context.Context, on queryer, query string, arguments ...any) T {
-	var value T
-	if err := on.QueryRowContext(ctx, query, arguments...).Scan(&value); err != nil {
-		fail("%s: %v", query, err)
-	}
-	return value
-}
-
-// do runs a statement that must succeed.
-func do(ctx context.Context, on queryer, query string, arguments ...any) {
-	got(on.ExecContext(ctx, query, arguments...))
+func scalar[T any](ctx context.Context, on harness.Queryer, query string, arguments ...any) T {
+	return harness.Scalar[T](ctx, on, query, arguments...)
 }
 
 func main() {

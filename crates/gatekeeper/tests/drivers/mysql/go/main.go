@@ -13,7 +13,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"gatekeeper.test/harness"
@@ -22,6 +21,7 @@ import (
 
 var (
 	connections = harness.Connections
+	do          = harness.Do
 	fail        = harness.Fail
 	must        = harness.Must
 )
@@ -69,21 +69,8 @@ func upstream() *sql.DB {
 	return open(func(config *mysql.Config) { config.Addr, config.TLS = "127.0.0.1:"+port, nil })
 }
 
-type queryer interface {
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
-}
-
-func scalar[T any](ctx context.Context, on queryer, query string, arguments ...any) T {
-	var value T
-	if err := on.QueryRowContext(ctx, query, arguments...).Scan(&value); err != nil {
-		fail("%s: %v", query, err)
-	}
-	return value
-}
-
-func do(ctx context.Context, on queryer, query string, arguments ...any) sql.Result {
-	return got(on.ExecContext(ctx, query, arguments...))
+func scalar[T any](ctx context.Context, on harness.Queryer, query string, arguments ...any) T {
+	return harness.Scalar[T](ctx, on, query, arguments...)
 }
 
 func expectError(err error, number uint16) {
@@ -126,25 +113,13 @@ func values(ctx context.Context) {
 func prepared(ctx context.Context) {
 	db := open(nil)
 	statement := got(db.PrepareContext(ctx, "SELECT ? + 1"))
-	var group sync.WaitGroup
-	problems := make(chan error, 3*connections)
-	for worker := 0; worker < 3*connections; worker++ {
-		group.Add(1)
-		go func() {
-			defer group.Done()
-			for round := 0; round < 10; round++ {
-				var sum int
-				if err := statement.QueryRowContext(ctx, round).Scan(&sum); err != nil || sum != round+1 {
-					problems <- fmt.Errorf("%d: %w", sum, err)
-				}
-			}
-		}()
-	}
-	group.Wait()
-	close(problems)
-	for problem := range problems {
-		fail("%v", problem)
-	}
+	harness.Together(3*connections, func(int) {
+		for round := 0; round < 10; round++ {
+			var sum int
+			must(statement.QueryRowContext(ctx, round).Scan(&sum))
+			expect("the sum", sum, round+1)
+		}
+	})
 	must(statement.Close())
 	must(db.Close())
 }
@@ -265,32 +240,13 @@ func many(ctx context.Context) {
 	db := open(func(config *mysql.Config) { config.InterpolateParams = true })
 	do(ctx, db, "CREATE OR REPLACE TABLE counted (id INT PRIMARY KEY, n INT)")
 	do(ctx, db, "INSERT INTO counted VALUES (1, 0)")
-	var group sync.WaitGroup
-	problems := make(chan error, 8*connections)
-	for worker := 0; worker < 8*connections; worker++ {
-		group.Add(1)
-		go func() {
-			defer group.Done()
-			for round := 0; round < 5; round++ {
-				tx, err := db.BeginTx(ctx, nil)
-				if err == nil {
-					_, err = tx.ExecContext(ctx, "UPDATE counted SET n = n + ? WHERE id = 1", 1)
-				}
-				if err == nil {
-					err = tx.Commit()
-				}
-				if err != nil {
-					problems <- err
-					return
-				}
-			}
-		}()
-	}
-	group.Wait()
-	close(problems)
-	for problem := range problems {
-		fail("%v", problem)
-	}
+	harness.Together(8*connections, func(int) {
+		for round := 0; round < 5; round++ {
+			tx := got(db.BeginTx(ctx, nil))
+			do(ctx, tx, "UPDATE counted SET n = n + ? WHERE id = 1", 1)
+			must(tx.Commit())
+		}
+	})
 	fmt.Println(scalar[int](ctx, db, "SELECT n FROM counted"))
 	must(db.Close())
 }

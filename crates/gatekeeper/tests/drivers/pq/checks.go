@@ -119,6 +119,10 @@ func prepared(ctx context.Context) {
 	}
 	db := open()
 	db.SetMaxIdleConns(3 * connections)
+	if !harness.ThroughGate {
+		// PostgreSQL itself takes no more than 100 sessions.
+		db.SetMaxOpenConns(50)
+	}
 	shared := got(db.PrepareContext(ctx, "SELECT $1::int + 1"))
 	harness.Together(200, func(number int) {
 		var value int

@@ -47,7 +47,10 @@ func open(options ...string) *sql.DB {
 
 // session is one session, outside any pool.
 func session(ctx context.Context, options ...string) *sql.Conn {
-	return got(open(options...).Conn(ctx))
+	db := open(options...)
+	// A session that is closed leaves no connection behind.
+	db.SetMaxIdleConns(0)
+	return got(db.Conn(ctx))
 }
 
 // tls is what PGSSLMODE asks for; without it nothing.

@@ -8,6 +8,7 @@ mod differential;
 mod faults;
 mod garbage;
 mod pitfalls;
+mod routines;
 #[path = "../../../wire/tests/mariadb/session.rs"]
 mod session;
 mod stage;

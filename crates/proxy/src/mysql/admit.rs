@@ -11,11 +11,12 @@ use wire::mysql::codec::Sequence;
 use wire::mysql::command::{self, Command};
 
 use super::channel::{Lost, OUTPUT_MAX};
-use super::classify::{Analysis, Close, Pin};
+use super::classify::{Analysis, Close, Explains, Pin};
 use super::kill::{Taker, Watch};
 use super::pins::Kept;
 use super::reject::Refusal;
 use super::relay::{Answer, Broken, relay};
+use super::results::Results;
 use super::server::{Failed, Server};
 use super::session::{Flow, Session, What, expected};
 use super::sessions::Activity;
@@ -46,13 +47,17 @@ impl Session {
         if let Err(refusal) = self.admit(analysis).await? {
             return Ok(self.refuse(&refusal, due));
         }
-        if let Err(failed) = self.attach(analysis).await {
+        if let Err(failed) = self.attach().await {
             // Nothing was sent.
             if let Some(permit) = self.permit.take() {
                 permit.give_up(Duration::ZERO);
             }
             failed.write(&mut self.client.output, due);
             return Ok(Flow::Continue);
+        }
+        if analysis.asks.meets(self.lost) {
+            self.keeps = Some(Pin::Results);
+            return Ok(self.decline(&Refusal::results_are_gone(), due).await);
         }
         if let Err(refusal) = self.keep(analysis.pin) {
             return Ok(self.decline(&refusal, due).await);
@@ -158,10 +163,10 @@ impl Session {
 
     /// Sees to it that the session has a connection in its state. A session that holds one left its state
     /// there; if that one is lost, the session ends.
-    async fn attach(&mut self, analysis: &Analysis) -> Result<(), Failed> {
+    async fn attach(&mut self) -> Result<(), Failed> {
         let server = match self.server.take() {
             Some(server) => server,
-            None => self.restored(analysis).await?,
+            None => self.restored().await?,
         };
         let server = self.server.insert(server);
         self.statements.close_closed(server);
@@ -170,15 +175,13 @@ impl Session {
     }
 
     /// Takes a connection, and brings it to the session's state.
-    async fn restored(&mut self, analysis: &Analysis) -> Result<Server, Failed> {
+    async fn restored(&mut self) -> Result<Server, Failed> {
         let mut last = Failed::Lost(Lost::Closed);
         for _ in 0..ATTACH_TRIES {
             let mut server = self.take().await?;
-            let are_here = server.at == self.at || self.at.commands == 0;
-            if analysis.asks_for_results && !are_here {
-                self.keeps = Some(Pin::Results);
-                self.shared.give_back(server);
-                return Err(Failed::Refused(Refusal::results_are_gone()));
+            // The first command of a session is its login, which leaves nothing.
+            if server.at != self.at && self.at.commands > 1 {
+                self.lost = Results::ALL;
             }
             match server.restore(&self.carried, self.at, self.begin.as_deref()).await {
                 Ok(()) => {
@@ -200,7 +203,10 @@ impl Session {
         let has_database = !self.carried.database.is_empty();
         let connections = self.shared.settings().connections as usize;
         while let Some(mut server) = self.shared.pool.take(&self.key, self.at.session, has_database) {
-            // A server says something only if it ends the connection.
+            // If no answer is due, a server says something only if it ends the connection.
+            if server.due > 0 {
+                return Ok(server);
+            }
             let is_there = server.channel.stream.try_read(&mut [0]);
             if matches!(is_there, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock) {
                 return Ok(server);
@@ -291,7 +297,7 @@ impl Session {
             close: analysis.close,
         };
         let parties = (server, &mut self.client);
-        let answer = relay(parties, form, own, (&mut self.carried, &analysis.once), watch).await?;
+        let answer = relay(parties, form, own, (&mut self.carried, analysis), watch).await?;
         if let (What::Prepare(sql, analysis), Some(prepared)) = (what, &answer.prepared) {
             if let Some(server) = &mut self.server {
                 server.statements.insert(statement, prepared.statement);
@@ -306,13 +312,21 @@ impl Session {
     /// What follows an answer: the transaction goes on, or the connection is given back.
     async fn conclude(&mut self, analysis: &Analysis, answer: &Answer) -> Result<Flow, Lost> {
         self.at.commands += 1;
-        self.at.version += u64::from(answer.changed);
+        self.at.version += u64::from(answer.told.changed);
         let Some(server) = &mut self.server else { return Ok(Flow::Close) };
-        if answer.collation {
-            let Ok(collation) = server.value("SELECT @@collation_connection").await else {
+        self.lost = self.lost.without(answer.renewed(analysis));
+        if answer.told.collation {
+            let Ok(collation) = server.value("@@collation_connection").await else {
                 return Ok(self.abandon());
             };
             self.carried.variables.insert(b"collation_connection".to_vec(), collation);
+            self.lost = self.lost.with(Results::OF_QUERIES);
+        }
+        // A routine of another database, or with modes of its own, told where it was as the error came.
+        if answer.error.is_some() && answer.told.changed {
+            let Ok(database) = server.value("DATABASE()").await else { return Ok(self.abandon()) };
+            self.carried.database = database;
+            self.lost = self.lost.with(Results::OF_QUERIES);
         }
         let at = self.at;
         server.at = at;
@@ -326,7 +340,7 @@ impl Session {
                 Err(_) => return Ok(self.abandon()),
             },
         }
-        if (answer.tracking || analysis.tracking) && server.track().await.is_err() {
+        if (answer.told.tracking || analysis.tracking) && server.track().await.is_err() {
             return Ok(self.abandon());
         }
         let outcome = match answer.error {
@@ -335,10 +349,13 @@ impl Session {
             Some(_) => Outcome::Failure,
         };
         // What the server tells of only behind the answer binds the session as well.
-        let told = answer.pin.filter(|pin| !analysis.tracking || *pin != Pin::Other);
+        let told = answer.told.pin.filter(|pin| !analysis.tracking || *pin != Pin::Other);
         // In MariaDB the next transaction is read-only, too, if `SET autocommit = 1` has ended this one.
         let lasts = was_read_only && !analysis.ends && !self.status.contains(Status::IN_TRANSACTION);
-        let pin = told.or(lasts.then_some(Pin::Other));
+        // What a routine has left before it failed isn't told.
+        let is_untold =
+            answer.error.is_some() && (analysis.explains == Explains::Routine || answer.told.variable);
+        let pin = told.or(lasts.then_some(Pin::Other)).or(is_untold.then_some(Pin::Routine));
         if pin.is_some() && self.keep(pin).is_err() {
             let limit = self.shared.settings().message_timeout;
             self.client.flush_within(limit).await?;
@@ -387,9 +404,8 @@ impl Session {
                         Ok(id) => {
                             self.carried.insert_id = id;
                             self.at.version += 1;
-                            // The state is there, but not what the last statement left.
                             server.at = self.at;
-                            self.at.commands += 1;
+                            self.lost = self.lost.with(Results::OF_QUERIES);
                         }
                         Err(_) => is_usable = false,
                     }

@@ -9,6 +9,7 @@ use wire::sql::fingerprint::fingerprint;
 use wire::sql::lexer::{Lexer, TokenKind};
 use wire::sql::{Backslashes, Dialect, DoubleQuotes};
 
+use super::results::Results;
 use crate::sql_type::{EMPTY, UNPARSED, label_hash};
 
 /// Why a session keeps its connection.
@@ -25,12 +26,14 @@ pub(super) enum Pin {
     Cursor,
     /// A system variable that can't be set again on another connection.
     Variable,
+    /// What a routine, a trigger or a compound statement may have left.
+    Routine,
     /// State that the server tells of, and the text doesn't.
     Other,
 }
 
 impl Pin {
-    pub(super) const ALL: [Self; 10] = [
+    pub(super) const ALL: [Self; 11] = [
         Self::UserVariable,
         Self::TemporaryTable,
         Self::TableLock,
@@ -40,6 +43,7 @@ impl Pin {
         Self::Results,
         Self::Cursor,
         Self::Variable,
+        Self::Routine,
         Self::Other,
     ];
 
@@ -55,6 +59,7 @@ impl Pin {
             Self::Results => "results of the last statement",
             Self::Cursor => "cursor",
             Self::Variable => "system variable",
+            Self::Routine => "state of a routine",
             Self::Other => "other state",
         }
     }
@@ -90,6 +95,18 @@ pub(super) enum Close {
     Releases,
 }
 
+/// What a change of state that the server tells comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Explains {
+    /// The text sets nothing by itself. A function or a trigger may.
+    #[default]
+    Nothing,
+    /// The text sets variables or the database, and runs no routine.
+    Settings,
+    /// The text calls a procedure, or is a compound statement.
+    Routine,
+}
+
 /// What a text says.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Analysis {
@@ -98,8 +115,11 @@ pub(super) struct Analysis {
     pub(super) label: String,
     /// The text leaves state behind that can't be followed.
     pub(super) pin: Option<Pin>,
-    /// The text asks for results of the statement before.
-    pub(super) asks_for_results: bool,
+    /// What of earlier texts' results the text asks for.
+    pub(super) asks: Results,
+    /// The results that the text replaces by its own.
+    pub(super) renews: Results,
+    pub(super) explains: Explains,
     /// The text may change LAST_INSERT_ID() without the answer telling it.
     pub(super) names_insert_id: bool,
     /// The text sets only what the server tells of the session.
@@ -151,6 +171,7 @@ pub(super) fn analyze(sql: &[u8], dialect: Dialect) -> Analysis {
         match token.kind {
             TokenKind::Comment => continue,
             TokenKind::Semicolon => {
+                analysis.end(&statement);
                 statement = Statement::default();
                 continue;
             }
@@ -165,6 +186,7 @@ pub(super) fn analyze(sql: &[u8], dialect: Dialect) -> Analysis {
         }
         count += 1;
     }
+    analysis.end(&statement);
     if analysis.tracking && is_list {
         analysis.tracking = false;
         analysis.pin = Some(Pin::Other);
@@ -175,7 +197,9 @@ pub(super) fn analyze(sql: &[u8], dialect: Dialect) -> Analysis {
         2 => is(0, "begin") && is(1, "work") || is(0, "start") && is(1, "transaction"),
         _ => false,
     };
-    analysis.names_insert_id &= !analysis.begins;
+    if analysis.begins {
+        (analysis.names_insert_id, analysis.explains) = (false, Explains::Nothing);
+    }
     analysis.ends = match count {
         1 => is(0, "commit") || is(0, "rollback"),
         2 => (is(0, "commit") || is(0, "rollback")) && is(1, "work"),
@@ -218,13 +242,32 @@ struct Statement<'a> {
     count: usize,
     /// The two last tokens, the last one first.
     before: [Option<(TokenKind, &'a [u8])>; 2],
-    /// The head of a `SET STATEMENT … FOR` has ended.
-    is_behind_for: bool,
+    /// How many parentheses are open.
+    depth: usize,
+    /// A table may be read.
+    has_from: bool,
 }
 
 impl<'a> Statement<'a> {
     fn begins_with(&self, words: &[&str]) -> bool {
         words.iter().any(|word| self.words[0].eq_ignore_ascii_case(word.as_bytes()))
+    }
+
+    /// Whether a word or sign ends the head of a statement, so that another statement follows: the FOR of a
+    /// SET STATEMENT, a label, and what blocks of compound statements begin with.
+    fn is_head(&self, (kind, text): (TokenKind, &[u8]), explains: Explains) -> bool {
+        let is = |words: &[&str]| words.iter().any(|word| text.eq_ignore_ascii_case(word.as_bytes()));
+        match kind {
+            TokenKind::Word if is(&["for"]) => self.sets_once(),
+            TokenKind::Word if explains == Explains::Routine => is(&HEADS),
+            TokenKind::Operator => self.count == 1 && text == b":",
+            _ => false,
+        }
+    }
+
+    /// Whether it is a `SET STATEMENT … FOR`.
+    fn sets_once(&self) -> bool {
+        self.begins_with(&["set"]) && self.words[1].eq_ignore_ascii_case(b"statement")
     }
 
     /// Whether an `@` stands between a user's name and a host.
@@ -256,16 +299,19 @@ impl<'a> Statement<'a> {
 
     /// The variable that a `SET STATEMENT` sets, if an operator assigns it.
     fn set_once(&self, operator: &[u8]) -> Option<Vec<u8>> {
-        let is_head = self.begins_with(&["set"]) && self.words[1].eq_ignore_ascii_case(b"statement");
         let [Some((_, name)), Some((kind, before))] = self.before else { return None };
         let is_first = kind == TokenKind::Comma || before.eq_ignore_ascii_case(b"statement");
-        let sets = matches!(operator, b"=" | b":=") && is_head && is_first && !self.is_behind_for;
+        let sets = matches!(operator, b"=" | b":=") && self.sets_once() && is_first;
         sets.then(|| name.strip_prefix(b"`").and_then(|it| it.strip_suffix(b"`")).unwrap_or(name))
             .map(<[u8]>::to_ascii_lowercase)
     }
 
     fn push(&mut self, kind: TokenKind, text: &'a [u8]) {
-        self.is_behind_for |= kind == TokenKind::Word && text.eq_ignore_ascii_case(b"for");
+        match kind {
+            TokenKind::Open => self.depth += 1,
+            TokenKind::Close => self.depth = self.depth.saturating_sub(1),
+            _ => self.has_from |= self.depth == 0 && text.eq_ignore_ascii_case(b"from"),
+        }
         if let Some(word) = self.words.get_mut(self.count) {
             *word = text;
         }
@@ -275,7 +321,8 @@ impl<'a> Statement<'a> {
 }
 
 /// Statements that leave something behind, by their first word.
-const STATEMENTS: [(&str, Pin); 6] = [
+const STATEMENTS: [(&str, Pin); 7] = [
+    ("backup", Pin::TableLock),
     ("lock", Pin::TableLock),
     ("flush", Pin::TableLock),
     ("handler", Pin::Handler),
@@ -283,16 +330,22 @@ const STATEMENTS: [(&str, Pin); 6] = [
     ("execute", Pin::SqlPrepare),
     ("xa", Pin::Other),
 ];
-/// Functions that leave something behind, or tell what another statement has left.
-const FUNCTIONS: [(&str, Pin); 5] = [
-    ("get_lock", Pin::NamedLock),
-    ("found_rows", Pin::Results),
-    ("row_count", Pin::Results),
-    ("lastval", Pin::Results),
-    ("last_value", Pin::Results),
+/// Functions that tell what another statement has left.
+const FUNCTIONS: [(&str, Results); 4] = [
+    ("found_rows", Results::ROWS),
+    ("row_count", Results::COUNT),
+    ("lastval", Results::SEQUENCE),
+    ("last_value", Results::SEQUENCE),
 ];
-/// The first words of statements that may generate an id, though their answer doesn't tell it.
-const COMPOUND: [&str; 7] = ["call", "begin", "if", "case", "loop", "while", "for"];
+/// The first words of statements that run others.
+const COMPOUND: [&str; 8] = ["call", "begin", "if", "case", "loop", "while", "for", "repeat"];
+/// The words of compound statements that others follow.
+const HEADS: [&str; 8] = ["atomic", "begin", "then", "else", "do", "loop", "repeat", "declare"];
+/// The first words of other statements that may generate an id, though their answer doesn't tell it.
+const GENERATE: [&str; 2] = ["analyze", "load"];
+/// The first words of statements that replace the warnings.
+const CHANGE: [&str; 9] =
+    ["insert", "replace", "update", "delete", "load", "create", "alter", "drop", "truncate"];
 /// The variables that hold for one transaction if no scope is named.
 const ONE_TRANSACTION: [&str; 4] =
     ["@@tx_isolation", "@@transaction_isolation", "@@tx_read_only", "@@transaction_read_only"];
@@ -305,7 +358,46 @@ fn pin_of(words: &[(&str, Pin)], word: &[u8]) -> Option<Pin> {
 }
 
 impl Analysis {
+    /// A statement of the text has ended: later ones of the text find its results.
+    fn end(&mut self, statement: &Statement<'_>) {
+        let reads = statement.begins_with(&["select", "with", "values", "("]);
+        let changes = statement.begins_with(&CHANGE);
+        let mut renewed = if statement.count > 0 { Results::COUNT } else { Results::default() };
+        if reads {
+            renewed = renewed.with(Results::ROWS);
+        }
+        if changes || reads && statement.has_from {
+            renewed = renewed.with(Results::WARNINGS);
+        }
+        self.renews = self.renews.with(renewed);
+    }
+
+    /// The text asks for results, which keeps the connection.
+    fn ask(&mut self, results: Results) {
+        self.pin = Some(Pin::Results);
+        self.asks = self.asks.with(results.without(self.renews));
+    }
+
+    /// A statement begins with this word.
+    fn begin(&mut self, word: &[u8]) {
+        let is = |words: &[&str]| words.iter().any(|known| word.eq_ignore_ascii_case(known.as_bytes()));
+        if is(&["commit", "xa"]) {
+            self.close = Close::Commits;
+        }
+        self.pin = pin_of(&STATEMENTS, word).or(self.pin);
+        if is(&COMPOUND) {
+            self.explains = Explains::Routine;
+        } else if is(&["set", "use"]) && self.explains == Explains::Nothing {
+            self.explains = Explains::Settings;
+        }
+        self.names_insert_id |= is(&COMPOUND) || is(&GENERATE);
+    }
+
     fn note<'a>(&mut self, kind: TokenKind, text: &'a [u8], statement: &mut Statement<'a>) {
+        if statement.is_head((kind, text), self.explains) {
+            *statement = Statement::default();
+            return;
+        }
         match kind {
             TokenKind::Variable => self.note_variable(text, statement),
             TokenKind::Operator if text == b"@" && !statement.names_users() => {
@@ -317,15 +409,7 @@ impl Analysis {
                     self.pin = self.pin.or(Some(Pin::Variable));
                 }
             }
-            TokenKind::Word if statement.count == 0 => {
-                let is = |word: &str| text.eq_ignore_ascii_case(word.as_bytes());
-                if is("commit") || is("xa") {
-                    self.close = Close::Commits;
-                }
-                self.pin = pin_of(&STATEMENTS, text).or(self.pin);
-                self.names_insert_id |=
-                    COMPOUND.iter().any(|word| text.eq_ignore_ascii_case(word.as_bytes()));
-            }
+            TokenKind::Word if statement.count == 0 => self.begin(text),
             TokenKind::Word => self.note_word(text, statement),
             TokenKind::Open => {
                 if let Some((TokenKind::Word | TokenKind::QuotedIdentifier, name)) = statement.before[0] {
@@ -357,14 +441,14 @@ impl Analysis {
         } else if is("last_insert_id") || is("identity") || is("insert_id") {
             self.names_insert_id = true;
         } else if is("warning_count") || is("error_count") {
-            self.pin = Some(Pin::Results);
-            self.asks_for_results = true;
+            self.ask(Results::WARNINGS);
         }
     }
 
     fn note_word(&mut self, word: &[u8], statement: &Statement<'_>) {
         let is = |known: &str| word.eq_ignore_ascii_case(known.as_bytes());
         let is_second = statement.count == 1;
+        let is_behind = |known: &str| matches!(statement.before[0], Some((_, word)) if word.eq_ignore_ascii_case(known.as_bytes()));
         let is_behind_count = matches!(statement.before[0], Some((TokenKind::Close, _)));
         if statement.is_in_a_scope() || statement.begins_with(&["set"]) {
             self.note_system(word);
@@ -377,16 +461,21 @@ impl Analysis {
             && (is("warnings") || is("errors"))
             && (is_second || is_behind_count)
             || statement.begins_with(&["get"]) && is("diagnostics")
-            || is("value")
-                && matches!(statement.before[0], Some((_, word)) if word.eq_ignore_ascii_case(b"previous"))
         {
-            self.pin = Some(Pin::Results);
-            self.asks_for_results = true;
+            self.ask(Results::WARNINGS);
+        } else if is("value") && is_behind("previous") {
+            self.ask(Results::SEQUENCE);
+        } else if is("value") && is_behind("next") {
+            self.renews = self.renews.with(Results::SEQUENCE);
+        } else if is("database") || is("schema") {
+            let explains = is_second && statement.begins_with(&["create", "drop", "alter"]);
+            if explains && self.explains == Explains::Nothing {
+                self.explains = Explains::Settings;
+            }
         } else if statement.begins_with(&["set"]) && is_second && (is("transaction") || is("role")) {
             self.pin = Some(Pin::Other);
         }
-        let is_not = matches!(statement.before[0], Some((_, word)) if word.eq_ignore_ascii_case(b"no"));
-        if is("release") && statement.begins_with(&["commit", "rollback"]) && !is_not {
+        if is("release") && statement.begins_with(&["commit", "rollback"]) && !is_behind("no") {
             self.close = Close::Releases;
         }
         self.names_insert_id |=
@@ -396,123 +485,17 @@ impl Analysis {
     /// A function of this name is called.
     fn note_call(&mut self, name: &[u8]) {
         let name = name.strip_prefix(b"`").and_then(|name| name.strip_suffix(b"`")).unwrap_or(name);
-        if let Some(pin) = pin_of(&FUNCTIONS, name) {
-            self.pin = Some(pin);
-            self.asks_for_results |= pin == Pin::Results;
+        let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
+        if is("get_lock") {
+            self.pin = Some(Pin::NamedLock);
+        } else if is("nextval") {
+            self.renews = self.renews.with(Results::SEQUENCE);
+        } else if let Some((_, results)) = FUNCTIONS.iter().find(|(known, _)| is(known)) {
+            self.ask(*results);
         }
         self.names_insert_id |= name.eq_ignore_ascii_case(b"last_insert_id");
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(sql: &str) -> Analysis {
-        analyze(sql.as_bytes(), Dialect::MYSQL)
-    }
-
-    #[test]
-    fn what_binds_a_session_is_told_by_tokens_and_not_by_characters() {
-        for (sql, pin) in [
-            ("SELECT 'a@b.c', @@version", None),
-            ("SELECT @a := 1", Some(Pin::UserVariable)),
-            ("/* @a */ SELECT 1", None),
-            ("create temporary table t (a int)", Some(Pin::TemporaryTable)),
-            ("SELECT 1; LOCK TABLES t READ", Some(Pin::TableLock)),
-            ("SELECT * FROM t LOCK IN SHARE MODE", None),
-            ("SELECT GET_LOCK('x', 1)", Some(Pin::NamedLock)),
-            ("HANDLER t OPEN", Some(Pin::Handler)),
-            ("SHOW WARNINGS", Some(Pin::Results)),
-            ("SELECT SQL_CALC_FOUND_ROWS * FROM t", Some(Pin::Results)),
-            ("SELECT errors, warnings, temporary, found_rows FROM log", None),
-            ("SHOW COUNT(*) ERRORS", Some(Pin::Results)),
-            ("SHOW COLUMNS FROM errors", None),
-            ("SELECT `get_lock` ('x', 1)", Some(Pin::NamedLock)),
-            ("SELECT @'a' := 1", Some(Pin::UserVariable)),
-            ("GRANT ALL ON a.* TO 'ann'@'%', bob@localhost", None),
-            ("CREATE OR REPLACE TEMPORARY TABLE t (a INT)", Some(Pin::TemporaryTable)),
-            ("SELECT @@session.warning_count", Some(Pin::Results)),
-            ("SET TRANSACTION READ ONLY", Some(Pin::Other)),
-            ("SET @@tx_isolation = 'SERIALIZABLE'", Some(Pin::Other)),
-            ("SET @@time_zone = 'SYSTEM'", Some(Pin::Variable)),
-            ("SET time_zone = @@time_zone, @@session.sql_mode = ''", None),
-            ("SET SESSION TRANSACTION READ ONLY", None),
-            ("SELECT @@tx_isolation, @@session.tx_read_only", None),
-            ("SET ROLE admin", Some(Pin::Other)),
-            ("SELECT PREVIOUS VALUE FOR s", Some(Pin::Results)),
-        ] {
-            assert_eq!(read(sql).pin, pin, "{sql}");
-        }
-        assert!(!read("SELECT SQL_CALC_FOUND_ROWS * FROM t").asks_for_results);
-        assert!(read("SELECT FOUND_ROWS()").asks_for_results);
-        assert!(read("SET session_track_system_variables = 'a,b'").tracking);
-        assert_eq!(read("SET session_track_schema = 1, time_zone = 'SYSTEM'").pin, Some(Pin::Other));
-        for sql in [
-            "SELECT LAST_INSERT_ID(5)",
-            "SET @@session.identity = 5",
-            "INSERT INTO t VALUES (1) RETURNING id",
-            "CALL p()",
-            "BEGIN NOT ATOMIC INSERT INTO t VALUES (1); END",
-        ] {
-            assert!(read(sql).names_insert_id, "{sql}");
-        }
-    }
-
-    #[test]
-    fn only_the_plainest_begin_is_put_off() {
-        for sql in ["BEGIN", "begin work;", "/* a */ START TRANSACTION"] {
-            assert!(read(sql).begins, "{sql}");
-        }
-        for sql in ["START TRANSACTION READ ONLY", "BEGIN; SELECT 1", "BEGIN NOT ATOMIC"] {
-            assert!(!read(sql).begins, "{sql}");
-        }
-        assert!(read("COMMIT").ends && read("rollback work").ends && !read("ROLLBACK TO a").ends);
-    }
-
-    #[test]
-    fn a_kill_names_its_session() {
-        for (sql, connection, soft) in [
-            ("KILL QUERY 7", false, false),
-            ("kill 7;", true, false),
-            ("/*!50000 KILL */ HARD CONNECTION 7", true, false),
-            ("KILL SOFT QUERY 7", false, true),
-        ] {
-            assert_eq!(read(sql).kills, Killing::One(Kill { id: 7, connection, soft }), "{sql}");
-        }
-        for sql in [
-            "KILL 3+4",
-            "KILL (7)",
-            "KILL ?",
-            "KILL",
-            "KILL QUERY ID 7",
-            "KILL USER ann",
-            "KILL 7; SELECT 1",
-            "SELECT 1; KILL 7",
-            "BEGIN NOT ATOMIC KILL 7; END",
-            "KILL HARD QUERY ID 7 + 1",
-        ] {
-            assert_eq!(read(sql).kills, Killing::Unreadable, "{sql}");
-        }
-        for sql in ["SELECT t.kill, 'kill', `kill` FROM t", "CREATE PROCEDURE p() KILL 7"] {
-            assert_eq!(read(sql).kills, Killing::Nothing, "{sql}");
-        }
-    }
-
-    #[test]
-    fn a_text_tells_what_it_sets_once_and_how_its_transaction_ends() {
-        let once =
-            read("SET STATEMENT Max_Statement_Time=1, `sql_mode` = CONCAT('a', 1) FOR UPDATE t SET a=1, b=2");
-        assert_eq!(once.once, [b"max_statement_time".to_vec(), b"sql_mode".to_vec()]);
-        assert!(read("SET time_zone = 'SYSTEM', sql_mode = ''").once.is_empty());
-        for (sql, close) in [
-            ("COMMIT RELEASE", Close::Releases),
-            ("ROLLBACK WORK AND NO CHAIN RELEASE", Close::Releases),
-            ("COMMIT NO RELEASE", Close::Commits),
-            ("RELEASE SAVEPOINT a", Close::Nothing),
-            ("SELECT 1; COMMIT", Close::Commits),
-        ] {
-            assert_eq!(read(sql).close, close, "{sql}");
-        }
-    }
-}
+mod tests;

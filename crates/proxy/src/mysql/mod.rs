@@ -40,6 +40,8 @@ mod pins;
 mod pool;
 mod reject;
 mod relay;
+mod renew;
+mod results;
 mod server;
 mod session;
 mod sessions;

@@ -78,6 +78,13 @@ impl Pool {
         }
     }
 
+    /// A session has ended, or begins anew: what it has left on idle connections is gone at once, locks above
+    /// all. The next user of such a connection reads the answer.
+    pub(super) fn release(&self, session: u64) {
+        let mut idle = self.idle.lock();
+        idle.retain_mut(|server| server.at.session != session || server.release().is_ok());
+    }
+
     /// How many exist, and how many of them are idle.
     pub(super) fn counts(&self) -> (usize, usize) {
         let idle = self.idle.lock().len();

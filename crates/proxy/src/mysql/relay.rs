@@ -13,8 +13,9 @@ use wire::mysql::codec::{self, HEADER_LEN, Sequence};
 use wire::mysql::response::{Expect, Follower, PEEK, Part, Turn};
 
 use super::channel::{Channel, Lost, OUTPUT_MAX};
-use super::classify::Pin;
+use super::classify::Analysis;
 use super::kill::{Taker, Watch};
+use super::results::Results;
 use super::server::{Carried, Server};
 use super::track;
 
@@ -31,13 +32,9 @@ pub(super) struct Answer {
     pub(super) status: Option<Status>,
     /// The code of the error that ended it.
     pub(super) error: Option<u16>,
-    /// The session's state has changed.
-    pub(super) changed: bool,
-    pub(super) pin: Option<Pin>,
-    /// The session has changed what the server tells of it.
-    pub(super) tracking: bool,
-    /// The connection has another collation, which the server hasn't told.
-    pub(super) collation: bool,
+    pub(super) told: track::Told,
+    /// There are warnings to be shown, or an error.
+    pub(super) warned: bool,
     /// An id was generated.
     pub(super) has_insert_id: bool,
     pub(super) prepared: Option<Prepared>,
@@ -56,12 +53,12 @@ pub(super) enum Broken {
 
 /// Passes an answer on. A client that takes nothing any more doesn't keep the answer from being read to its
 /// end, but the statement is killed. `statement` is the id by which the client will know a statement that is
-/// prepared; `once` are the variables that were set for one statement.
+/// prepared; `analysis` is of the text that is answered.
 pub(super) async fn relay(
     (server, client): (&mut Server, &mut Channel),
     (expect, due): (Expect, Sequence),
     (capabilities, statement): (Capabilities, u32),
-    (carried, once): (&mut Carried, &[Vec<u8>]),
+    (carried, analysis): (&mut Carried, &Analysis),
     mut watch: Watch<'_>,
 ) -> Result<Answer, Broken> {
     let mut follower = Follower::new(expect, server.capabilities, due);
@@ -93,8 +90,14 @@ pub(super) async fn relay(
                 Step::Pass(length, part) => {
                     has_begun = true;
                     match part {
-                        Part::Error { code } => (answer.error, answer.status) = (Some(code), None),
-                        Part::Eof(status) => answer.status = Some(status),
+                        Part::Error { code } => {
+                            (answer.error, answer.status, answer.warned) = (Some(code), None, true);
+                        }
+                        Part::Eof(status) => {
+                            answer.status = Some(status);
+                            let warnings = server.channel.input.get(HEADER_LEN + 1..HEADER_LEN + 3);
+                            answer.warned |= warnings.is_some_and(|count| count != [0, 0]);
+                        }
                         Part::File | Part::Switch | Part::More => {
                             return Err(Broken::Within);
                         }
@@ -112,7 +115,7 @@ pub(super) async fn relay(
                     } else {
                         let own = server.capabilities;
                         let ok = parse_ok(&packet, own).map_err(|_| Broken::Within)?;
-                        answer.note(&ok, carried, once);
+                        answer.note(&ok, carried, analysis);
                         let header = packet.first().copied().unwrap_or_default();
                         let ok = OkPacket { changes: wire::mysql::track::Changes::default(), ..ok };
                         write_ok(&mut client.output, sequence, (header, capabilities), &ok);
@@ -137,14 +140,17 @@ pub(super) async fn relay(
 }
 
 impl Answer {
-    fn note(&mut self, ok: &OkPacket<'_>, carried: &mut Carried, once: &[Vec<u8>]) {
+    /// The results that a text has replaced. Warnings and errors replace those before.
+    pub(super) fn renewed(&self, analysis: &Analysis) -> Results {
+        let own = if self.error.is_some() { Results::default() } else { analysis.renews };
+        if self.warned { own.with(Results::WARNINGS) } else { own }
+    }
+
+    fn note(&mut self, ok: &OkPacket<'_>, carried: &mut Carried, analysis: &Analysis) {
         self.status = Some(ok.status);
         self.has_insert_id |= ok.last_insert_id > 0;
-        let told = track::apply(ok.changes, carried, once);
-        self.changed |= told.changed;
-        self.tracking |= told.tracking;
-        self.collation |= told.collation;
-        self.pin = told.pin.or(self.pin);
+        self.warned |= ok.warnings > 0;
+        self.told.add(&track::apply(ok.changes, carried, analysis));
     }
 }
 

@@ -123,6 +123,8 @@ pub(super) struct Server {
     pub(super) database: Vec<u8>,
     /// The prepared statements of the session at `at`: the session's ids and the server's.
     pub(super) statements: HashMap<u32, u32>,
+    /// The answers to commands of the gate's own that haven't been read yet.
+    pub(super) due: usize,
     pub(super) place: Place,
 }
 
@@ -256,6 +258,7 @@ impl Server {
             at: Point::default(),
             database: Vec::new(),
             statements: HashMap::new(),
+            due: 0,
             place,
         })
     }
@@ -268,7 +271,7 @@ impl Server {
         at: Point,
         begin: Option<&[u8]>,
     ) -> Result<(), Failed> {
-        let mut answers = 0;
+        let mut answers = std::mem::take(&mut self.due);
         let is_there = self.at.session == at.session && self.at.version == at.version;
         if !is_there {
             if self.at != Point::default() {
@@ -304,7 +307,7 @@ impl Server {
     }
 
     /// Appends a command of the gate's own, which has one answer.
-    fn put(&mut self, command: &Command<'_>) -> usize {
+    pub(super) fn put(&mut self, command: &Command<'_>) -> usize {
         command::write(&mut self.channel.output, command, self.capabilities);
         1
     }
@@ -323,7 +326,7 @@ impl Server {
     }
 
     /// Runs a command of the gate's own, which has one answer.
-    async fn run(&mut self, command: &Command<'_>) -> Result<(), Failed> {
+    pub(super) async fn run(&mut self, command: &Command<'_>) -> Result<(), Failed> {
         self.put(command);
         self.channel.flush().await?;
         let message = self.channel.server_message(OWN_ANSWER_MAX).await?;
@@ -332,14 +335,15 @@ impl Server {
 
     /// `LAST_INSERT_ID()`, for the day when the session goes on elsewhere.
     pub(super) async fn insert_id(&mut self) -> Result<u64, Failed> {
-        let digits = self.value("SELECT LAST_INSERT_ID()").await?;
-        Ok(std::str::from_utf8(&digits).ok().and_then(|digits| digits.parse().ok()).unwrap_or(0))
+        let digits = self.value("LAST_INSERT_ID()").await?;
+        let id = std::str::from_utf8(&digits).ok().and_then(|digits| digits.parse().ok());
+        id.ok_or_else(|| unreachable(&"the server has told no number"))
     }
 
-    /// The one value that a query of the gate's own selects: a short one. The session's `sql_select_limit`
-    /// doesn't hold for a query with a limit of its own.
-    pub(super) async fn value(&mut self, sql: &str) -> Result<Vec<u8>, Failed> {
-        let sql = format!("{sql} LIMIT 1");
+    /// A short value, in UTF-8 whatever the session's character sets are; empty if it is NULL. The session's
+    /// `sql_select_limit` doesn't hold for a query with a limit of its own.
+    pub(super) async fn value(&mut self, of: &str) -> Result<Vec<u8>, Failed> {
+        let sql = format!("SELECT CAST(CONVERT({of} USING utf8mb4) AS BINARY) LIMIT 1");
         self.put(&Command::Query(Query { attributes: &[], sql: sql.as_bytes() }));
         let mut found = None;
         self.follow(Expect::Results, Sequence(1), |part, payload| {

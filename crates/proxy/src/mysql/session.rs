@@ -17,11 +17,12 @@ use wire::mysql::{Fault, ProtocolError};
 
 use super::Shared;
 use super::channel::{Channel, Lost, MESSAGE_MAX, Message};
-use super::classify::{Analysis, Kill, Killing, Pin, analyze, dialect};
+use super::classify::{Analysis, Explains, Kill, Killing, Pin, analyze, dialect};
 use super::kill::kill_thread;
 use super::login::{LoggedIn, authenticate, write_own_ok};
 use super::pins::Kept;
 use super::reject::Refusal;
+use super::results::Results;
 use super::server::{Carried, Key, Point, Server, shrink};
 use super::sessions::{Activity, Registration};
 use super::statements::Statements;
@@ -63,6 +64,8 @@ pub(super) struct Session {
     pub(super) at: Point,
     /// What the server told last.
     pub(super) status: Status,
+    /// What the server told at login: a reset goes back there.
+    status_at_login: Status,
     pub(super) statements: Statements,
     pub(super) server: Option<Server>,
     pub(super) permit: Option<Permit>,
@@ -73,6 +76,8 @@ pub(super) struct Session {
     pub(super) begin: Option<Vec<u8>>,
     /// How long the server was busy with the present request.
     pub(super) busy: Duration,
+    /// Results of earlier statements that aren't on the connection any more.
+    pub(super) lost: Results,
     /// The connection has generated an id that the session doesn't know yet.
     pub(super) asks_insert_id: bool,
     pub(super) at_gate: Client,
@@ -92,6 +97,7 @@ impl Session {
             carried,
             at: Point { session: u64::from(place.id) | shared.next_epoch(), version: 1, commands: 0 },
             status: Status::AUTOCOMMIT,
+            status_at_login: Status::AUTOCOMMIT,
             statements: Statements::default(),
             server: None,
             permit: None,
@@ -99,6 +105,7 @@ impl Session {
             keeps: None,
             begin: None,
             busy: Duration::ZERO,
+            lost: Results::default(),
             asks_insert_id: false,
             at_gate: shared.driver.connect(),
             ending: Ending::new(&shared.shutdown),
@@ -118,6 +125,7 @@ impl Session {
         }
         let _ = self.client.flush().await;
         self.drop_server();
+        self.shared.pool.release(self.at.session);
     }
 
     /// Ends a login, which the server may refuse.
@@ -127,6 +135,7 @@ impl Session {
         if self.at.commands == before {
             return Ok(Flow::Close);
         }
+        self.status_at_login = Status(self.status.0 & Status::OF_SESSION.0);
         self.own_ok(next);
         Ok(flow)
     }
@@ -201,7 +210,10 @@ impl Session {
                 let what = What::Statement(self.statements.meant(statement), command);
                 self.execute(&Analysis::named("fetch"), what, due).await
             }
-            Command::InitDb { .. } => self.execute(&Analysis::named("use"), whole, due).await,
+            Command::InitDb { .. } => {
+                let analysis = Analysis { explains: Explains::Settings, ..Analysis::named("use") };
+                self.execute(&analysis, whole, due).await
+            }
             Command::Ping
             | Command::Statistics
             | Command::FieldList { .. }
@@ -313,12 +325,15 @@ impl Session {
     fn start_over(&mut self) {
         // An open transaction ends with its connection.
         self.drop_server();
+        self.shared.pool.release(self.at.session);
         self.begin = None;
         self.keeps = None;
         self.asks_insert_id = false;
         self.statements.clear();
-        self.status = Status::AUTOCOMMIT;
+        self.lost = Results::default();
+        self.status = self.status_at_login;
         self.at.version += 1;
+        self.at.commands = 0;
     }
 
     async fn change_user(&mut self, change: &ChangeUser<'_>, due: Sequence) -> Result<Flow, Lost> {

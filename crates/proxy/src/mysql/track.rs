@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use wire::mysql::track::{Change, Changes};
 
-use super::classify::Pin;
+use super::classify::{Analysis, Explains, Pin};
 use super::server::Carried;
 
 /// The longest value that is set again, in bytes.
@@ -132,10 +132,25 @@ pub(super) struct Told {
     pub(super) tracking: bool,
     /// The connection's character set has changed, and the server doesn't tell with which collation.
     pub(super) collation: bool,
+    /// A variable is among the changes.
+    pub(super) variable: bool,
 }
 
-/// Takes the changes that a packet tells. Those of variables that were set for one statement have ended.
-pub(super) fn apply(changes: Changes<'_>, carried: &mut Carried, once: &[Vec<u8>]) -> Told {
+impl Told {
+    /// Adds what a later packet of the same answer told.
+    pub(super) fn add(&mut self, later: &Self) {
+        self.changed |= later.changed;
+        self.tracking |= later.tracking;
+        self.collation |= later.collation;
+        self.variable |= later.variable;
+        self.pin = later.pin.or(self.pin);
+    }
+}
+
+/// Takes the changes that a packet tells of a text. Those of variables that were set for one statement have
+/// ended. A variable or a database explains a change of state only in a text that sets one by itself: a
+/// routine may have left more.
+pub(super) fn apply(changes: Changes<'_>, carried: &mut Carried, analysis: &Analysis) -> Told {
     let mut told = Told::default();
     let (mut explained, mut happened) = (false, false);
     for change in changes.iter() {
@@ -147,16 +162,13 @@ pub(super) fn apply(changes: Changes<'_>, carried: &mut Carried, once: &[Vec<u8>
             Change::Variable { name, value } => {
                 explained = true;
                 told.tracking |= name.starts_with(b"session_track_");
-                let is_over = once.iter().any(|known| known == name);
+                let is_over = analysis.once.iter().any(|known| known == name);
                 if is_over || FOLLOWING.iter().any(|known| known.as_bytes() == name) {
                     continue;
                 }
-                told.changed = true;
-                match name {
-                    b"character_set_connection" => told.collation = true,
-                    b"collation_connection" => told.collation = false,
-                    _ => {}
-                }
+                (told.changed, told.variable) = (true, true);
+                // The order of both varies, and the collation may be that of an earlier set.
+                told.collation |= matches!(name, b"character_set_connection" | b"collation_connection");
                 if assignment(name, value).is_none() {
                     told.pin = Some(Pin::Variable);
                 }
@@ -166,9 +178,10 @@ pub(super) fn apply(changes: Changes<'_>, carried: &mut Carried, once: &[Vec<u8>
             Change::Gtids(_) | Change::Characteristics(_) | Change::Transaction(_) | Change::Other(_) => {}
         }
     }
-    if happened && !explained {
+    if happened && !(explained && analysis.explains == Explains::Settings) {
         told.changed = true;
-        told.pin = Some(told.pin.unwrap_or(Pin::Other));
+        let pin = if analysis.explains == Explains::Nothing { Pin::Other } else { Pin::Routine };
+        told.pin = Some(told.pin.unwrap_or(if explained { pin } else { Pin::Other }));
     }
     told
 }
@@ -184,7 +197,8 @@ mod tests {
         let mut all = BytesMut::new();
         changes.iter().for_each(|change| push(&mut all, *change));
         let mut carried = Carried::default();
-        let told = apply(parse(&all).unwrap(), &mut carried, &[]);
+        let set = Analysis { explains: Explains::Settings, ..Analysis::default() };
+        let told = apply(parse(&all).unwrap(), &mut carried, &set);
         assert!(told.changed);
         (told.pin, carried)
     }

@@ -7,6 +7,7 @@
 mod differential;
 mod faults;
 mod garbage;
+mod logins;
 mod pitfalls;
 mod routines;
 #[path = "../../../wire/tests/mariadb/session.rs"]

@@ -17,7 +17,7 @@ use super::pins::Kept;
 use super::reject::Refusal;
 use super::relay::{Answer, Broken, relay};
 use super::results::Results;
-use super::server::{Failed, Server};
+use super::server::{Carried, Failed, Proof, Server};
 use super::session::{Flow, Session, What, expected};
 use super::sessions::Activity;
 use super::statements::put_message;
@@ -29,6 +29,9 @@ use crate::sql_type::{request_type, type_name};
 const ATTACH_TRIES: usize = 3;
 /// What InnoDB says to a session that waited for a lock: the wait took too long, or it was a deadlock.
 const CONFLICTS: [u16; 2] = [1205, 1213];
+
+/// The flags of a status that tell how texts are read.
+const MODES: u16 = Status::ANSI_QUOTES.0 | Status::NO_BACKSLASH_ESCAPES.0;
 
 /// Why a session stopped waiting for its turn.
 enum Interrupted {
@@ -183,8 +186,12 @@ impl Session {
             if server.at != self.at && self.at.commands > 1 {
                 self.lost = Results::ALL;
             }
-            match server.restore(&self.carried, self.at, self.begin.as_deref()).await {
+            match self.restore(&mut server).await {
                 Ok(()) => {
+                    if self.proof == Proof::Due && !self.carried.database.is_ascii() {
+                        self.carried.database = server.value("DATABASE()").await?;
+                    }
+                    self.proof = Proof::Given;
                     if self.begin.take().is_some() {
                         self.status = Status(self.status.0 | Status::IN_TRANSACTION.0);
                     }
@@ -196,6 +203,24 @@ impl Session {
             }
         }
         Err(last)
+    }
+
+    /// Brings a connection to the session's state. Where the session's database is gone, or closed to its
+    /// user, the session goes on without one.
+    async fn restore(&mut self, server: &mut Server) -> Result<(), Failed> {
+        let limit = self.shared.settings().login_timeout;
+        if self.proof == Proof::Due {
+            server.prove(&self.credential, limit).await?;
+        }
+        let (at, begin) = (self.at, self.begin.as_deref());
+        match server.restore((&self.carried, self.proof), at, begin).await {
+            Err(Failed::Refused(refusal)) if self.proof == Proof::Given && refusal.is_of_database() => {
+                server.change_user(&self.credential, limit).await?;
+                let without = Carried { database: Vec::new(), ..self.carried.clone() };
+                server.restore((&without, self.proof), at, begin).await
+            }
+            restored => restored,
+        }
     }
 
     /// An idle connection, or another.
@@ -333,6 +358,10 @@ impl Session {
         server.database.clone_from(&self.carried.database);
         let was_read_only = self.status.contains(Status::IN_READ_ONLY_TRANSACTION);
         match answer.status {
+            // The modes of one statement have ended with it.
+            Some(status) if analysis.once.iter().any(|name| name == b"sql_mode") => {
+                self.status = Status(status.0 & !MODES | self.status.0 & MODES);
+            }
             Some(status) => self.status = status,
             // An error tells nothing of the transaction.
             None => match server.status().await {

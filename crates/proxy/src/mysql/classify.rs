@@ -139,6 +139,15 @@ impl Analysis {
     pub(super) fn named(label: &str) -> Self {
         Self { type_hash: label_hash(label), label: label.to_owned(), ..Self::default() }
     }
+
+    /// A text whose statements can't be told. A server runs those before the place where it fails itself.
+    pub(super) fn unparsed(sql: &[u8]) -> Self {
+        let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+        let mut words = sql.split(|byte| !is_word(byte));
+        let kills = words.any(|word| word.eq_ignore_ascii_case(b"kill"));
+        let kills = if kills { Killing::Unreadable } else { Killing::Nothing };
+        Self { pin: Some(Pin::Other), kills, explains: Explains::Routine, ..Self::named(UNPARSED) }
+    }
 }
 
 /// How the session's texts are read, by the status that the server told last.
@@ -155,7 +164,7 @@ pub(super) fn dialect(status: Status) -> Dialect {
 pub(super) fn analyze(sql: &[u8], dialect: Dialect) -> Analysis {
     let mut label = String::new();
     let Ok(type_hash) = fingerprint(sql, dialect, &mut label) else {
-        return Analysis { pin: Some(Pin::Other), ..Analysis::named(UNPARSED) };
+        return Analysis::unparsed(sql);
     };
     if label.is_empty() {
         return Analysis::named(EMPTY);

@@ -12,17 +12,18 @@ use wire::mysql::scramble::{SCRAMBLE_LEN, caching_sha2, native};
 use super::Shared;
 use super::channel::{Channel, Lost};
 use super::reject::Refusal;
-use super::server::{self, Failed, Known};
+use super::server::{self, Failed, IGNORE_SPACE, Known};
 use super::sessions::Registration;
 use super::users::{Credential, Secret, Users};
 use crate::stream::Stream;
 use crate::tls::DownstreamMode;
 
-/// Every column flag (`CLIENT_LONG_FLAG`), and spaces before parentheses (`CLIENT_IGNORE_SPACE`).
-const PLAIN: Capabilities = Capabilities(1 << 2 | 1 << 8);
+/// Every column flag (`CLIENT_LONG_FLAG`).
+const LONG_FLAG: Capabilities = Capabilities(1 << 2);
 /// What changes the layout of packets or the meaning of answers: both sides must have the same of these.
 const LAYOUT: Capabilities = Capabilities(
-    PLAIN.0
+    LONG_FLAG.0
+        | IGNORE_SPACE.0
         | Capabilities::MYSQL.0
         | Capabilities::FOUND_ROWS.0
         | Capabilities::TRANSACTIONS.0

@@ -38,6 +38,7 @@ mod kill;
 mod login;
 mod pins;
 mod pool;
+mod readings;
 mod reject;
 mod relay;
 mod renew;

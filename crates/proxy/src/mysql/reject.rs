@@ -57,6 +57,11 @@ impl Refusal {
         Self::new(1205, *b"HY000", message)
     }
 
+    /// Whether the server doesn't let a user into a database, or doesn't have it.
+    pub(super) fn is_of_database(&self) -> bool {
+        matches!(self.code, 1044 | 1049)
+    }
+
     pub(super) fn canceled_in_queue() -> Self {
         Self::new(1317, *b"70100", "Query execution was interrupted (in gatekeeper's queue)")
     }

@@ -26,6 +26,11 @@ impl Results {
         Self(self.0 & !others.0)
     }
 
+    /// Those of both sets.
+    pub(super) const fn common(self, others: Self) -> Self {
+        Self(self.0 & others.0)
+    }
+
     /// Whether both sets have one in common.
     pub(super) const fn meets(self, others: Self) -> bool {
         self.0 & others.0 != 0

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
+use tokio::time::Instant;
 use wire::mysql::ProtocolError;
 use wire::mysql::answer;
 use wire::mysql::authentication::{MAX_STEP, Step, parse_step};
@@ -34,10 +35,13 @@ use crate::upstream::dial::Dial;
 use crate::upstream::resolver::Resolver;
 
 /// The largest answer to a command of the gate's own, in bytes.
-const OWN_ANSWER_MAX: usize = 1 << 20;
+pub(super) const OWN_ANSWER_MAX: usize = 1 << 20;
 /// What has the server tell every change of a session.
 const TRACK: &str = "SET SESSION session_track_system_variables='*', session_track_schema=1, \
                      session_track_state_change=1";
+
+/// Spaces before parentheses (`CLIENT_IGNORE_SPACE`). A server makes a mode of it at login only.
+pub(super) const IGNORE_SPACE: Capabilities = Capabilities(1 << 8);
 
 /// What connections have in common that can stand in for one another.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -97,6 +101,14 @@ impl Carried {
     }
 }
 
+/// Whether the server has taken a session's user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Proof {
+    /// The session logs in: the server has to say whether the user may.
+    Due,
+    Given,
+}
+
 /// How a server is reached.
 #[derive(Clone, Debug)]
 pub(super) struct Way {
@@ -125,6 +137,8 @@ pub(super) struct Server {
     pub(super) statements: HashMap<u32, u32>,
     /// The answers to commands of the gate's own that haven't been read yet.
     pub(super) due: usize,
+    /// When the server took the user's proof last.
+    pub(super) proved: Instant,
     pub(super) place: Place,
 }
 
@@ -255,10 +269,12 @@ impl Server {
             key: key.clone(),
             capabilities,
             thread,
-            at: Point::default(),
+            // `init_connect` has run: a reset undoes what it has set, here as on a used connection.
+            at: Point { session: u64::MAX, ..Point::default() },
             database: Vec::new(),
             statements: HashMap::new(),
             due: 0,
+            proved: Instant::now(),
             place,
         })
     }
@@ -267,22 +283,31 @@ impl Server {
     /// failure nothing is known of the connection: it must be closed.
     pub(super) async fn restore(
         &mut self,
-        carried: &Carried,
+        (carried, proof): (&Carried, Proof),
         at: Point,
         begin: Option<&[u8]>,
     ) -> Result<(), Failed> {
-        let mut answers = std::mem::take(&mut self.due);
         let is_there = self.at.session == at.session && self.at.version == at.version;
+        // A client names its database at login in its own character set. Servers tell names in UTF-8.
+        let is_utf8 = is_there || carried.database.is_ascii() || proof == Proof::Due;
+        let login = if is_utf8 { None } else { Some(self.names_of_login().await?) };
+        let mut answers = std::mem::take(&mut self.due);
         if !is_there {
             if self.at != Point::default() {
                 answers += self.put(&Command::ResetConnection);
             }
-            let set = settings(carried);
-            answers += self.put(&Command::Query(Query { attributes: &[], sql: set.as_bytes() }));
+            if login.is_some() {
+                answers += self.put(&Command::Query(Query { attributes: &[], sql: b"SET NAMES utf8mb4" }));
+            }
             // A reset leaves the database, but not its character set.
             if !carried.database.is_empty() {
                 answers += self.put(&Command::InitDb { database: &carried.database });
             }
+            if let Some(names) = login {
+                answers += self.put(&Command::Query(Query { attributes: &[], sql: names.as_bytes() }));
+            }
+            let set = settings(carried, &self.key);
+            answers += self.put(&Command::Query(Query { attributes: &[], sql: set.as_bytes() }));
             self.statements.clear();
         }
         if let Some(begin) = begin {
@@ -403,7 +428,7 @@ impl Server {
         }
         if from.mode != to.mode {
             let mode = to.mode.as_ref().and_then(|mode| super::track::assignment(b"sql_mode", mode));
-            let sql = format!("SET SESSION {}", mode.as_deref().unwrap_or("sql_mode=DEFAULT"));
+            let sql = format!("SET SESSION {}", mode.as_deref().unwrap_or(modes_at_login(&self.key)));
             self.run(&Command::Query(Query { attributes: &[], sql: sql.as_bytes() })).await?;
         }
         Ok(())
@@ -433,9 +458,22 @@ impl Server {
     }
 }
 
+/// The assignment that gives a session the modes of its login, which a reset has changed.
+fn modes_at_login(key: &Key) -> &'static str {
+    if key.layout.contains(IGNORE_SPACE) {
+        "sql_mode=CONCAT(@@global.sql_mode, ',IGNORE_SPACE')"
+    } else {
+        "sql_mode=DEFAULT"
+    }
+}
+
 /// The statement that sets what a session has set.
-fn settings(carried: &Carried) -> String {
+fn settings(carried: &Carried, key: &Key) -> String {
     let mut set = TRACK.to_owned();
+    if key.layout.contains(IGNORE_SPACE) && !carried.variables.contains_key(&b"sql_mode"[..]) {
+        set.push_str(", ");
+        set.push_str(modes_at_login(key));
+    }
     let names = super::track::names(&carried.variables);
     set.push_str(names.as_deref().unwrap_or_default());
     for (name, value) in &carried.variables {
@@ -499,7 +537,7 @@ fn prove(credential: &Credential, (plugin, scramble): (&[u8], &[u8])) -> Option<
 }
 
 /// The rest of the login, up to OK.
-async fn steps(channel: &mut Channel, key: &Key, credential: &Credential) -> Result<(), Failed> {
+pub(super) async fn steps(channel: &mut Channel, key: &Key, credential: &Credential) -> Result<(), Failed> {
     /// The most steps of a login.
     const STEPS_MAX: usize = 8;
     for _ in 0..STEPS_MAX {

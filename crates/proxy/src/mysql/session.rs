@@ -17,13 +17,14 @@ use wire::mysql::{Fault, ProtocolError};
 
 use super::Shared;
 use super::channel::{Channel, Lost, MESSAGE_MAX, Message};
-use super::classify::{Analysis, Explains, Kill, Killing, Pin, analyze, dialect};
+use super::classify::{Analysis, Explains, Kill, Killing, Pin, dialect};
 use super::kill::kill_thread;
 use super::login::{LoggedIn, authenticate, write_own_ok};
 use super::pins::Kept;
+use super::readings::{self, Wide};
 use super::reject::Refusal;
 use super::results::Results;
-use super::server::{Carried, Key, Point, Server, shrink};
+use super::server::{Carried, Key, Point, Proof, Server, shrink};
 use super::sessions::{Activity, Registration};
 use super::statements::Statements;
 use super::users::Credential;
@@ -66,6 +67,7 @@ pub(super) struct Session {
     pub(super) status: Status,
     /// What the server told at login: a reset goes back there.
     status_at_login: Status,
+    pub(super) proof: Proof,
     pub(super) statements: Statements,
     pub(super) server: Option<Server>,
     pub(super) permit: Option<Permit>,
@@ -98,6 +100,7 @@ impl Session {
             at: Point { session: u64::from(place.id) | shared.next_epoch(), version: 1, commands: 0 },
             status: Status::AUTOCOMMIT,
             status_at_login: Status::AUTOCOMMIT,
+            proof: Proof::Due,
             statements: Statements::default(),
             server: None,
             permit: None,
@@ -131,6 +134,7 @@ impl Session {
     /// Ends a login, which the server may refuse.
     async fn enter(&mut self, next: Sequence) -> Result<Flow, Lost> {
         let before = self.at.commands;
+        self.proof = Proof::Due;
         let flow = self.execute(&Analysis::named("login"), What::Nothing, next).await?;
         if self.at.commands == before {
             return Ok(Flow::Close);
@@ -175,12 +179,12 @@ impl Session {
             Command::Quit => Ok(Flow::Close),
             Command::Ping if self.server.is_none() => Ok(self.own_ok(due)),
             Command::Query(query) => {
-                let analysis = analyze(query.sql, dialect(self.status));
+                let analysis = self.read(query.sql);
                 self.query(&analysis, whole, (query.sql, due)).await
             }
             Command::Prepare { sql } => {
                 self.statements.forget_latest();
-                let analysis = Arc::new(analyze(sql, dialect(self.status)));
+                let analysis = Arc::new(self.read(sql));
                 if analysis.kills == Killing::Unreadable {
                     return Ok(self.refuse(&Refusal::kill_is_unreadable(), due));
                 }
@@ -233,6 +237,13 @@ impl Session {
                 Ok(self.refuse(&Refusal::unknown_command(code), due))
             }
         }
+    }
+
+    /// Reads a text as the server will.
+    fn read(&self, sql: &[u8]) -> Analysis {
+        let set = self.carried.variables.get(&b"character_set_client"[..]);
+        let wide = set.map_or_else(|| Wide::of_collation(self.key.collation), |name| Wide::named(name));
+        readings::analyze(sql, dialect(self.status), wide)
     }
 
     /// What of queries the gate answers by itself, and the others.

@@ -1,0 +1,137 @@
+//! What the server has to say at each login, and what a login gives its session for good.
+
+use wire::mysql::capabilities::Capabilities;
+use wire::mysql::command::{Command, Query};
+
+use crate::pitfalls::one;
+use crate::session::{Secret, Session};
+use crate::stage::{Stage, capabilities};
+
+/// Spaces before parentheses (`CLIENT_IGNORE_SPACE`).
+const IGNORE_SPACE: Capabilities = Capabilities(1 << 8);
+
+#[test]
+fn a_user_whom_the_server_has_shut_out_cannot_log_in_on_an_idle_connection() {
+    let stage = Stage::start(&[], "\"shut_out\" \"secret\"\n");
+    let create = "CREATE OR REPLACE USER shut_out@'%' IDENTIFIED BY 'secret'; \
+                  GRANT ALL ON witness.* TO shut_out@'%'";
+    for (change, codes) in [
+        ("ALTER USER shut_out@'%' ACCOUNT LOCK", &[4151][..]),
+        ("ALTER USER shut_out@'%' IDENTIFIED BY 'another'", &[1045]),
+        // While the proof counts, the database is closed to the user.
+        ("DROP USER shut_out@'%'", &[1044, 1045]),
+    ] {
+        stage.server.query(create).unwrap();
+        assert_eq!(stage.login("shut_out", "secret").unwrap().query("SELECT 1").rows(), "1");
+        stage.server.query(change).unwrap();
+        let mut told = 0;
+        // A proof counts for a while.
+        stage.until_holds("the login fails", || match stage.login("shut_out", "secret") {
+            Ok(_) => false,
+            Err(error) => {
+                told = error.code;
+                true
+            }
+        });
+        assert!(codes.contains(&told), "{change}: {told}");
+    }
+    // Another user's login goes on as before.
+    assert_eq!(stage.client().query("SELECT 1").rows(), "1");
+}
+
+#[test]
+fn spaces_before_parentheses_are_ignored_for_good() {
+    let stage = one();
+    let user = (stage.server.user(), Secret::Password(stage.server.password()));
+    let wanted = capabilities() | IGNORE_SPACE;
+    let mut sessions = [(); 2].map(|()| Session::login(&stage.socket(), user, wanted).unwrap());
+    for _ in 0..2 {
+        for session in &mut sessions {
+            assert_eq!(session.query("SELECT COUNT (*) FROM DUAL").rows(), "1");
+        }
+    }
+}
+
+#[test]
+fn what_a_server_runs_at_the_login_of_a_connection_is_no_sessions() {
+    let stage = Stage::start(&["connections = 1"], "\"plain\" \"secret\"\n");
+    let create =
+        "CREATE OR REPLACE USER plain@'%' IDENTIFIED BY 'secret'; GRANT ALL ON witness.* TO plain@'%'";
+    stage.server.query(create).unwrap();
+    stage.server.query("SET GLOBAL init_connect = \"SET time_zone = '+07:00'\"").unwrap();
+    let mut sessions = [(); 2].map(|()| stage.login("plain", "secret").unwrap());
+    stage.server.query("SET GLOBAL init_connect = ''").unwrap();
+    for _ in 0..2 {
+        for session in &mut sessions {
+            assert_eq!(session.query("SELECT @@time_zone").rows(), "SYSTEM");
+        }
+    }
+}
+
+#[test]
+fn a_session_whose_database_is_gone_goes_on_without_one() {
+    let stage = one();
+    stage.server.query("CREATE OR REPLACE DATABASE gone").unwrap();
+    let (mut session, mut other) = (stage.client(), stage.client());
+    for back in ["USE witness", "CREATE DATABASE gone"] {
+        stage.server.query("CREATE OR REPLACE DATABASE gone").unwrap();
+        session.query("USE gone").ok(capabilities());
+        other.query("SELECT 1");
+        stage.server.query("DROP DATABASE gone").unwrap();
+        for _ in 0..2 {
+            session.ping();
+            assert_eq!(session.query("SELECT 1").rows(), "1");
+            assert_eq!(session.query("SELECT * FROM nowhere").error().code, 1046);
+            assert_eq!(session.query("USE gone").error().code, 1049);
+            assert_eq!(other.query("SELECT DATABASE()").rows(), "witness");
+        }
+        session.query(back).ok(capabilities());
+        other.query("SELECT 1");
+        assert_ne!(session.query("SELECT DATABASE()").rows(), "NULL", "{back}");
+    }
+    session.command(&Command::InitDb { database: b"witness" }).ok(capabilities());
+    assert_eq!(other.query("SELECT DATABASE()").rows(), "witness");
+}
+
+#[test]
+fn a_database_is_found_by_its_name_in_any_character_set() {
+    let stage = one();
+    let (mut session, mut other) = (stage.client(), stage.client());
+    session.query("CREATE OR REPLACE DATABASE `wé`");
+    session.query("SET NAMES latin1");
+    session.command(&Command::Query(Query { attributes: &[], sql: b"USE `w\xe9`" })).ok(capabilities());
+    let asked = "SELECT HEX(CONVERT(DATABASE() USING utf8mb4)), @@collation_connection";
+    for _ in 0..2 {
+        other.query("SELECT 1");
+        assert_eq!(session.query(asked).rows(), "77C3A9\tlatin1_swedish_ci");
+    }
+    session.query("SET NAMES utf8mb4");
+    other.query("SELECT 1");
+    assert_eq!(session.query("SELECT DATABASE()").rows(), "wé");
+    session.query("DROP DATABASE `wé`").ok(capabilities());
+}
+
+#[test]
+fn a_text_is_read_with_the_character_set_and_the_modes_of_its_session() {
+    let stage = one();
+    let mut session = stage.client();
+    for (set, text) in [
+        (&["SET NAMES sjis"][..], &b"SELECT '\x95\x5c' , GET_LOCK('sjis',0) -- '"[..]),
+        (
+            &["SET sql_mode = 'NO_BACKSLASH_ESCAPES'", "SET STATEMENT sql_mode = '' FOR DO 1"],
+            b"SELECT '\\' , GET_LOCK('modes',0) -- '",
+        ),
+        (&[], b"SELECT 1 /*!999999 ' */ , GET_LOCK('skipped',0) /* ' */"),
+    ] {
+        set.iter().for_each(|sql| drop(session.query(sql)));
+        assert_eq!(stage.gate.status()["connections_pinned"], 0);
+        session.command(&Command::Query(Query { attributes: &[], sql: text }));
+        assert_eq!(stage.gate.status()["connections_pinned"], 1, "{}", text.escape_ascii());
+        session.command(&Command::ResetConnection);
+        stage.until("connections_pinned", 0);
+    }
+    let thread = session.query("SELECT CONNECTION_ID()").rows();
+    for sql in [format!("SELECT 1 /*!999999 ' */; KILL {thread}; -- '"), format!("KILL {thread}; SELECT '")] {
+        assert_eq!(session.query(&sql).error().code, 1235, "{sql}");
+    }
+}

@@ -1,0 +1,187 @@
+//! The ways in which a server may read a text.
+//!
+//! A comment such as `/*!80000 … */` is skipped by some servers and run by others, and what stands in it may
+//! change how the rest is read. Such a text is read both ways. In some character sets the second byte of a
+//! character may be a backslash or a backquote, which is none there.
+
+use std::borrow::Cow;
+
+use memchr::memmem;
+use wire::sql::Dialect;
+use wire::sql::lexer::{Lexer, TokenKind};
+
+use super::classify::{Analysis, Close, Killing, Pin, analyze as read};
+
+/// The first version that not every server with session tracking has.
+const VERSION_MIN: u32 = 50_700;
+/// The most comments of a text that are left out in turn.
+const COMMENTS_MAX: usize = 8;
+
+/// A character set whose second bytes may be ASCII.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wide {
+    /// sjis and cp932: bytes from 0xa0 to 0xdf are characters of their own.
+    Japanese,
+    /// gbk, gb18030 and big5.
+    Chinese,
+}
+
+impl Wide {
+    pub(super) fn named(set: &[u8]) -> Option<Self> {
+        match set {
+            b"sjis" | b"cp932" => Some(Self::Japanese),
+            b"gbk" | b"gb18030" | b"big5" => Some(Self::Chinese),
+            _ => None,
+        }
+    }
+
+    /// By the number of a collation.
+    pub(super) fn of_collation(collation: u8) -> Option<Self> {
+        match collation {
+            13 | 88 | 95 | 96 => Some(Self::Japanese),
+            1 | 28 | 84 | 87 | 248..=250 => Some(Self::Chinese),
+            _ => None,
+        }
+    }
+
+    fn leads(self, byte: u8) -> bool {
+        match self {
+            Self::Japanese => matches!(byte, 0x81..=0x9f | 0xe0..=0xfc),
+            Self::Chinese => matches!(byte, 0x81..=0xfe),
+        }
+    }
+
+    /// The text with bytes for characters of two bytes that only a word can have.
+    fn flatten(self, sql: &[u8]) -> Vec<u8> {
+        let mut flat = Vec::with_capacity(sql.len());
+        let mut rest = sql;
+        loop {
+            rest = match rest {
+                [] => return flat,
+                [lead, 0x40..=0x7e | 0x80..=0xfe, behind @ ..] if self.leads(*lead) => {
+                    flat.extend_from_slice(&[0xff, 0xff]);
+                    behind
+                }
+                [byte, behind @ ..] => {
+                    flat.push(*byte);
+                    behind
+                }
+            }
+        }
+    }
+}
+
+/// Reads a text in all its ways.
+pub(super) fn analyze(sql: &[u8], dialect: Dialect, wide: Option<Wide>) -> Analysis {
+    let sql = wide.map_or(Cow::Borrowed(sql), |wide| wide.flatten(sql).into());
+    let analysis = read(&sql, dialect);
+    if memmem::find(&sql, b"/*!").is_none() && memmem::find(&sql, b"/*M!").is_none() {
+        return analysis;
+    }
+    match left_out(&sql, dialect) {
+        Some(Cow::Borrowed(_)) => analysis,
+        Some(Cow::Owned(without)) => both(analysis, &read(&without, dialect)),
+        None => Analysis::unparsed(&sql),
+    }
+}
+
+/// What holds whichever way the server reads.
+fn both(one: Analysis, other: &Analysis) -> Analysis {
+    let kills = if one.kills == other.kills { one.kills } else { Killing::Unreadable };
+    let is_alike = (one.pin, one.tracking, one.explains, one.close, &one.once)
+        == (other.pin, other.tracking, other.explains, other.close, &other.once);
+    Analysis {
+        pin: if is_alike { one.pin } else { Some(one.pin.or(other.pin).unwrap_or(Pin::Other)) },
+        asks: one.asks.with(other.asks),
+        renews: one.renews.common(other.renews),
+        names_insert_id: one.names_insert_id || other.names_insert_id,
+        tracking: is_alike && one.tracking,
+        begins: one.begins && other.begins,
+        ends: one.ends && other.ends,
+        close: if one.close == other.close { one.close } else { Close::Commits },
+        kills,
+        ..one
+    }
+}
+
+/// The text without the comments that servers may skip; borrowed if there are none. `None`: there are more
+/// than two ways to read it.
+fn left_out(sql: &[u8], dialect: Dialect) -> Option<Cow<'_, [u8]>> {
+    let mut text = Cow::Borrowed(sql);
+    let mut mark: Option<Vec<u8>> = None;
+    for _ in 0..COMMENTS_MAX {
+        let Some((start, end)) = optional(&text, dialect) else { return Some(text) };
+        let found = text.get(start..end)?;
+        let len = memmem::find(&text[end..], b"*/")?;
+        let inside = &text[end..end + len];
+        // The ways of a comment within one differ from server to server.
+        if memmem::find(inside, b"/*").is_some() || mark.as_ref().is_some_and(|mark| mark != found) {
+            return None;
+        }
+        mark = Some(found.to_vec());
+        text.to_mut()[start..end + len + 2].fill(b' ');
+    }
+    None
+}
+
+/// Where the first comment begins that a server may skip, and where its mark ends.
+fn optional(text: &[u8], dialect: Dialect) -> Option<(usize, usize)> {
+    let mut lexer = Lexer::new(text, dialect);
+    while let Ok(Some(token)) = lexer.next_token() {
+        let mark = token.text(text);
+        if token.kind != TokenKind::Comment {
+            continue;
+        }
+        let version = mark.strip_prefix(b"/*!").filter(|rest| rest.iter().all(u8::is_ascii_digit));
+        let version = version.and_then(|digits| std::str::from_utf8(digits).ok());
+        let is_optional = version.and_then(|digits| digits.parse().ok()) >= Some(VERSION_MIN);
+        if is_optional || mark.starts_with(b"/*M!") {
+            return Some((token.start, token.end));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pin(sql: &[u8], wide: Option<Wide>) -> Option<Pin> {
+        analyze(sql, Dialect::MYSQL, wide).pin
+    }
+
+    #[test]
+    fn a_comment_that_a_server_may_skip_hides_nothing() {
+        for sql in [
+            "SELECT 1 /*!999999 ' */ , GET_LOCK('K',0) /* ' */",
+            "SELECT 1 /*!50701 ' */ , GET_LOCK('K',0) -- '",
+            "SELECT 1 /*M! ' */ , GET_LOCK('K',0) -- '",
+            "SELECT 1 /*!80000 ' /* */ */ , GET_LOCK('K',0) -- '",
+            "/*!80000 SET x = 1, */ /*!80001 a = */ /*!90000 2 */ SELECT 1",
+        ] {
+            assert!(pin(sql.as_bytes(), None).is_some(), "{sql}");
+        }
+        for sql in ["/*!40101 SET NAMES utf8 */", "SELECT /*!99999 STRAIGHT_JOIN */ 1", "SELECT '/*!99999 x'"]
+        {
+            assert_eq!(pin(sql.as_bytes(), None), None, "{sql}");
+        }
+        for sql in [
+            "SELECT 1 /*!999999 ' */; KILL 3321; -- '",
+            "/*!50701 ' */ KILL CONNECTION 3329 -- '",
+            "/*!80000 CREATE TABLE a */ KILL 5",
+            "KILL 5; SELECT '",
+        ] {
+            assert_eq!(analyze(sql.as_bytes(), Dialect::MYSQL, None).kills, Killing::Unreadable, "{sql}");
+        }
+    }
+
+    #[test]
+    fn the_second_byte_of_a_character_is_no_backslash() {
+        let sql = b"SELECT '\x95\x5c' , GET_LOCK('K',0) -- '";
+        assert_eq!(pin(sql, None), None);
+        assert_eq!(pin(sql, Wide::named(b"sjis")), Some(Pin::NamedLock));
+        assert_eq!(pin(sql, Wide::of_collation(28)), Some(Pin::NamedLock));
+        // In sjis the first byte is a character by itself.
+        assert_eq!(pin(b"SELECT '\xb1\x5c' , GET_LOCK('K',0) -- '", Wide::named(b"sjis")), None);
+    }
+}

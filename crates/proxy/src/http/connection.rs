@@ -19,8 +19,8 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use tokio::sync::Notify;
-use tokio::time::{Instant, sleep};
+use tokio::sync::SetOnce;
+use tokio::time::{Instant, sleep, timeout};
 
 use super::alarm::HeadTimer;
 use super::body::{Broken, ToClient, ToService};
@@ -62,10 +62,13 @@ pub(crate) struct Gone;
 
 /// Serves one connection to its end.
 pub(crate) async fn serve(gate: Arc<Gate>, socket: Socket, watched: Watched, from: From) {
-    let builder = builder(&gate.told());
-    let (asked, from) = (Notify::new(), Arc::new(from));
+    let told = gate.told();
+    let (builder, header_timeout) = (builder(&told), told.settings.header_timeout);
+    drop(told);
+    let (asked, from) = (SetOnce::new(), Arc::new(from));
     let service = service_fn(|request| {
-        asked.notify_one();
+        // Only the first request sets it.
+        let _ = asked.set(());
         respond(&gate, &watched, &from, request)
     });
     let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(socket), service));
@@ -77,7 +80,7 @@ pub(crate) async fn serve(gate: Arc<Gate>, socket: Socket, watched: Watched, fro
             // Its first request may be on its way: a new client knows nothing of a connection that ends.
             tokio::select! {
                 _ = connection.as_mut() => return,
-                () = asked.notified() => {}
+                _ = asked.wait() => {}
                 () = sleep(FIRST_REQUEST_MAX) => {}
                 () = gate.aborting() => {}
             }
@@ -87,6 +90,10 @@ pub(crate) async fn serve(gate: Arc<Gate>, socket: Socket, watched: Watched, fro
                 () = gate.aborting() => Ok(()),
             }
         }
+        () = silent(&asked, header_timeout) => {
+            tracing::debug!(gate = gate.driver.name(), "a client has asked for nothing in header_timeout");
+            Ok(())
+        }
     };
     if let Err(error) = ended {
         // hyper has answered what is no request by itself.
@@ -94,6 +101,14 @@ pub(crate) async fn serve(gate: Arc<Gate>, socket: Socket, watched: Watched, fro
             gate.has_refused("bad_request");
         }
         tracing::debug!(gate = gate.driver.name(), %error, "a client's connection ended");
+    }
+}
+
+/// Resolves when a connection's first request has not come within `header_timeout`. hyper's own timer begins
+/// only once hyper knows the version of HTTP, which a client may keep to itself.
+async fn silent(asked: &SetOnce<()>, header_timeout: Duration) {
+    if timeout(header_timeout, asked.wait()).await.is_ok() {
+        std::future::pending::<()>().await;
     }
 }
 

@@ -208,6 +208,19 @@ async fn a_client_that_never_ends_its_head_is_cut_off() {
 }
 
 #[tokio::test]
+async fn a_client_that_never_says_which_http_it_speaks_is_cut_off() {
+    let change = |settings: &mut proxy::http::Settings| settings.header_timeout = Duration::from_millis(100);
+    let site = gate(one_at_a_time(), &[service(echo).await], change).await;
+    let preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    for beginning in ["", "P", &preface[..8], &preface[..23], preface] {
+        let mut client = Client::connect(&site).await;
+        client.send(beginning).await;
+        // An HTTP/2 client gets the gate's settings before.
+        client.ends().await;
+    }
+}
+
+#[tokio::test]
 async fn a_client_that_never_ends_its_body_holds_nothing() {
     let change = |settings: &mut proxy::http::Settings| settings.body_timeout = Duration::from_millis(100);
     let site = gate(one_at_a_time(), &[service(echo).await], change).await;

@@ -194,6 +194,11 @@ impl Client {
         self.buffer.is_empty() && !self.more().await
     }
 
+    /// Reads until the other side ends the connection.
+    pub(crate) async fn ends(&mut self) {
+        while self.more().await {}
+    }
+
     async fn up_to(&mut self, end: &[u8]) -> Option<Vec<u8>> {
         loop {
             if let Some(at) = self.buffer.windows(end.len()).position(|window| window == end) {

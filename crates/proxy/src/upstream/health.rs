@@ -96,6 +96,15 @@ struct Lost {
     said: Option<String>,
 }
 
+impl Lost {
+    /// What the log hasn't heard of: busy ones, idle ones, and what the server said. `idle` is how many idle
+    /// ones were ever lost.
+    fn take(&mut self, idle: u64) -> (u64, u64, Option<String>) {
+        let before = std::mem::replace(&mut self.idle_told, idle);
+        (std::mem::take(&mut self.busy), idle.saturating_sub(before), self.said.take())
+    }
+}
+
 /// Whose address it is, for the log.
 #[derive(Clone, Copy)]
 pub(crate) struct Named<'a> {
@@ -218,10 +227,7 @@ impl Health {
     /// Tells of connections that the server has ended since the last call. `idle` is how many idle ones it
     /// ever has.
     pub(crate) fn tell_lost(&self, Named { gate, address }: Named<'_>, idle: u64) {
-        let lost = &mut self.state.lock().lost;
-        let Lost { busy, said, .. } = std::mem::take(lost);
-        let before = std::mem::replace(&mut lost.idle_told, idle);
-        let idle = idle.saturating_sub(before);
+        let (busy, idle, said) = self.state.lock().lost.take(idle);
         if busy + idle > 0 {
             tracing::warn!(gate, upstream = %address, busy, idle, said, "the server has ended connections");
         }
@@ -314,6 +320,17 @@ mod tests {
         assert_eq!(pause(&health), Some(Duration::from_secs(16)));
         health.reached(named);
         assert_eq!((health.condition(), pause(&health)), (Condition::Up, None));
+    }
+
+    #[test]
+    fn connections_that_the_server_has_ended_are_told_once() {
+        let health = Health::default();
+        let untold = |idle| health.state.lock().lost.take(idle);
+        health.lost(Some("57P01"));
+        assert_eq!(untold(2), (1, 2, Some("57P01".to_owned())));
+        assert_eq!(untold(2), (0, 0, None));
+        assert_eq!(untold(2), (0, 0, None));
+        assert_eq!(untold(5), (0, 3, None));
     }
 
     #[test]

@@ -1,7 +1,11 @@
 //! What the service manager (systemd) is told: that the process is ready, reloads, ends, and lives. Without
 //! one (no `NOTIFY_SOCKET` in the environment) nothing is told.
 
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
+use std::{env, io};
 
 use sd_notify::NotifyState;
 use tokio::time::{Interval, MissedTickBehavior, interval};
@@ -30,10 +34,9 @@ pub(crate) struct Watchdog(Option<Interval>);
 impl Watchdog {
     /// The watchdog that the service manager asks for (`WATCHDOG_USEC`), or none.
     pub(crate) fn new() -> Self {
-        let mut micros = 0;
-        let asked = sd_notify::watchdog_enabled(false, &mut micros) && micros > 1;
-        Self(asked.then(|| {
-            let mut interval = interval(Duration::from_micros(micros / 2));
+        let half = sd_notify::watchdog_enabled().map(|limit| limit / 2);
+        Self(half.filter(|half| *half >= Duration::from_micros(1)).map(|half| {
+            let mut interval = interval(half);
             interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
             interval
         }))
@@ -50,7 +53,19 @@ impl Watchdog {
 }
 
 fn tell(states: &[NotifyState<'_>]) {
-    if let Err(error) = sd_notify::notify(false, states) {
+    if let Err(error) = send(states) {
         tracing::warn!(%error, "the service manager can't be told");
     }
+}
+
+fn send(states: &[NotifyState<'_>]) -> io::Result<()> {
+    let Some(path) = env::var_os("NOTIFY_SOCKET") else { return Ok(()) };
+    // sd_notify(3): a leading @ stands for the zero byte of an abstract socket.
+    let address = match path.as_bytes().strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name)?,
+        None => SocketAddr::from_pathname(&path)?,
+    };
+    let text: String = states.iter().map(|state| format!("{state}\n")).collect();
+    UnixDatagram::unbound()?.send_to_addr(text.as_bytes(), &address)?;
+    Ok(())
 }

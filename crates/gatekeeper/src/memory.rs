@@ -34,7 +34,18 @@ pub(crate) async fn give_back() {
 pub(crate) fn limit(world: &World) -> usize {
     let bytes = match world.memory_max {
         Some(megabytes) => u64::from(megabytes) << 20,
-        None => share(available(Path::new("/"))),
+        None => {
+            let available = available(Path::new("/"));
+            if available.is_none() {
+                tracing::warn!(
+                    limit = share(None),
+                    "neither /proc/meminfo nor a control group says how much memory there is: clients' messages \
+                     get the least that memory_max = \"auto\" gives; set memory_max, or let the process read \
+                     /proc/meminfo (a systemd unit hides it with ProcSubset=pid)"
+                );
+            }
+            share(available)
+        }
     };
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }

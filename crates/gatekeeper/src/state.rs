@@ -19,6 +19,9 @@ use std::time::{Duration, SystemTime};
 use admission::Learned;
 use proxy::gate::Driver;
 use proxy::learned::{self, NoDocument};
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::io::Errno;
+use rustix::process::geteuid;
 
 /// How often what was learned is written. A crash costs at most so much learning.
 const PERIOD: Duration = Duration::from_secs(60);
@@ -49,6 +52,9 @@ impl StateFile {
     pub(crate) fn open(path: PathBuf, driver: Arc<Driver>) -> Self {
         let gate = driver.name();
         let shown = path.display();
+        if let Err(why) = can_be_kept(&path) {
+            tracing::warn!(gate, file = %shown, "what is learned won't be kept: {why}");
+        }
         match read(&path) {
             Ok((learned, labels)) => {
                 driver.recall(&learned, &labels);
@@ -119,6 +125,26 @@ pub(crate) async fn write_all(files: &Arc<parking_lot::Mutex<Vec<StateFile>>>) {
     if let Err(error) = tokio::task::spawn_blocking(write).await {
         tracing::error!(%error, "writing what was learned ended by a fault of gatekeeper's own");
     }
+}
+
+/// Whether this process can write a state file there, as far as its directory tells. If not: why, and what
+/// to do.
+pub(crate) fn can_be_kept(path: &Path) -> Result<(), String> {
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    let shown = directory.display();
+    let access = Access::WRITE_OK | Access::EXEC_OK;
+    accessat(CWD, directory, access, AtFlags::EACCESS).map_err(|error| match error {
+        Errno::NOENT | Errno::NOTDIR => format!(
+            "there is no directory {shown}; make it, owned by the user that runs gatekeeper (a systemd unit \
+             makes one with StateDirectory=)"
+        ),
+        error => format!(
+            "user {} can't write into the directory {shown} ({}); give it to the user that runs gatekeeper \
+             (in a systemd unit: StateDirectory=)",
+            geteuid(),
+            io::Error::from(error)
+        ),
+    })
 }
 
 fn read(path: &Path) -> Result<(Learned, Vec<Arc<str>>), Unusable> {

@@ -48,6 +48,24 @@ fn check_prints_what_holds_and_that_is_a_configuration_itself() {
 }
 
 #[test]
+fn check_and_run_say_that_a_state_file_has_no_directory() {
+    let directory = with_config(MINIMAL);
+    let nowhere = directory.path().join("nowhere");
+    let file = nowhere.join("shop.json");
+    let listen = "listen = \"127.0.0.1:0\"\n";
+    let text = format!("[admin]\n{listen}{MINIMAL}{listen}state_file = \"{}\"\n", file.display());
+    fs::write(directory.path().join("gatekeeper.toml"), text).unwrap();
+    let why = format!("what is learned won't be kept: there is no directory {}; make it", nowhere.display());
+    let (code, printed, said) = ran(directory.path(), &["check"]);
+    assert!(code == 0 && printed.contains("shop.json"), "{printed}");
+    assert!(said.starts_with(&format!("gate \"postgres\": state_file: {why}")), "{said}");
+    let said = Running::start(directory.path(), &["run"]).line_with(&why);
+    assert!(said.contains("level=warn"), "{said}");
+    fs::create_dir(nowhere).unwrap();
+    assert_eq!(ran(directory.path(), &["check"]).2, "");
+}
+
+#[test]
 fn check_without_a_file_takes_the_one_that_run_would_find() {
     let directory = with_config(MINIMAL);
     let named = ran(directory.path(), &["check", "gatekeeper.toml"]);

@@ -3,7 +3,8 @@
 // Helpers of tests panic as tests do; clippy only knows functions marked as tests.
 #![allow(clippy::panic)]
 
-use std::os::unix::net::UnixDatagram;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -64,9 +65,39 @@ fn a_service_manager_hears_of_the_start_a_reload_life_and_the_end() {
 }
 
 #[test]
+fn a_manager_with_an_abstract_socket_and_a_watchdog_for_nobody_in_particular_is_told() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let config = directory.path().join("gatekeeper.toml");
+    let gate = "[[gate]]\nprotocol = \"http\"\nlisten = \"127.0.0.1:0\"\nupstream = \"127.0.0.1:1\"\n[admin]\nlisten = \"127.0.0.1:0\"\n";
+    std::fs::write(&config, gate).expect("a file is written");
+    let name = format!("gatekeeper-{}", directory.path().display());
+    let address = SocketAddr::from_abstract_name(&name).expect("a name");
+    let socket = UnixDatagram::bind_addr(&address).expect("a socket");
+    socket.set_read_timeout(Some(BOUND)).expect("a bound");
+    let mut process = Command::new(env!("CARGO_BIN_EXE_gatekeeper"))
+        .args(["run", "--config"])
+        .arg(&config)
+        .env("NOTIFY_SOCKET", format!("@{name}"))
+        .env("WATCHDOG_USEC", "20000")
+        .env_remove("WATCHDOG_PID")
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("gatekeeper starts");
+    assert_eq!(next(&socket), "READY=1\n");
+    let mut buffer = [0; 64];
+    let length = socket.recv(&mut buffer).expect("a sign of life comes");
+    assert_eq!(&buffer[..length], b"WATCHDOG=1\n");
+    signal(&process, "TERM");
+    assert_eq!(next(&socket), "STOPPING=1\n");
+    assert!(process.wait().expect("it ends").success());
+}
+
+#[test]
 fn systemd_takes_the_unit_and_finds_little_exposed() {
     let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/gatekeeper.service");
     let text = std::fs::read_to_string(unit).expect("the unit is there");
+    // It would hide /proc/meminfo, by which memory_max = "auto" is chosen.
+    assert!(!text.lines().any(|line| line.starts_with("ProcSubset=")));
     let directory = tempfile::tempdir().expect("a temporary directory");
     let here = directory.path().join("gatekeeper.service");
     // What is verified must exist on this machine.

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use super::run::find;
-use crate::{Failure, assemble, files};
+use crate::{Failure, assemble, files, state};
 
 /// The effective configuration.
 pub(crate) fn check(file: Option<PathBuf>) -> Result<String, Failure> {
@@ -18,6 +18,10 @@ pub(crate) fn check(file: Option<PathBuf>) -> Result<String, Failure> {
             config::Service::Http(_) => Ok(()),
         };
         loaded.map_err(|error| Failure::Usage(format!("gate {:?}: {error}", gate.name)))?;
+        // A warning: the user that checks may be another one than the user that runs the gate.
+        if let Some(Err(why)) = gate.state_file.as_deref().map(state::can_be_kept) {
+            eprintln!("gate {:?}: state_file: what is learned won't be kept: {why}", gate.name);
+        }
     }
     Ok(config::effective(&world))
 }

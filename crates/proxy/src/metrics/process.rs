@@ -108,7 +108,7 @@ impl Figures {
         let limit = getrlimit(Resource::Nofile).current;
         Self {
             cpu: ticks(11) + ticks(12),
-            started: boot() + ticks(19),
+            started: started(boot(), ticks(19)),
             resident: kilobytes("VmRSS:") * 1024.0,
             virtual_size: kilobytes("VmSize:") * 1024.0,
             // The directory itself is open while it is read.
@@ -119,12 +119,17 @@ impl Figures {
     }
 }
 
-/// When the machine was started, in seconds since 1970.
-fn boot() -> f64 {
-    let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
-    let seconds = stat.lines().find_map(|line| line.strip_prefix("btime "));
-    let seconds = seconds.and_then(|seconds| seconds.trim().parse().ok()).map(Duration::from_secs);
-    seconds.unwrap_or_default().as_secs_f64()
+/// When the process was started, in seconds since 1970: so long after the machine. Zero where nothing tells
+/// when that was.
+fn started(boot: Option<Duration>, after: f64) -> f64 {
+    boot.map_or(0.0, |boot| boot.as_secs_f64() + after)
+}
+
+/// When the machine was started, as time since 1970.
+fn boot() -> Option<Duration> {
+    let stat = fs::read_to_string("/proc/stat").ok()?;
+    let seconds = stat.lines().find_map(|line| line.strip_prefix("btime "))?;
+    seconds.trim().parse().ok().map(Duration::from_secs)
 }
 
 const fn gauge(
@@ -165,6 +170,11 @@ pub(super) const SYSTEM: &[Metric<Figures>] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_start_is_not_told_where_that_of_the_machine_is_hidden() {
+        assert_eq!((started(Some(Duration::from_secs(1_000)), 2.5), started(None, 2.5)), (1_002.5, 0.0));
+    }
 
     #[test]
     fn the_system_knows_of_this_process() {

@@ -39,9 +39,9 @@ pub(crate) fn limit(world: &World) -> usize {
             if available.is_none() {
                 tracing::warn!(
                     limit = share(None),
-                    "neither /proc/meminfo nor a control group says how much memory there is: clients' messages \
-                     get the least that memory_max = \"auto\" gives; set memory_max, or let the process read \
-                     /proc/meminfo (a systemd unit hides it with ProcSubset=pid)"
+                    "neither /proc/meminfo nor a control group says how much memory there is, and clients' \
+                     messages get the least that memory_max = \"auto\" gives: set memory_max, or let the \
+                     process read /proc/meminfo (a systemd unit hides it with ProcSubset=pid)"
                 );
             }
             share(available)

@@ -7,8 +7,14 @@ import { bytes, count, event, found, number, rate, reason, reasonMore, seconds, 
 
 const $ = (id) => document.getElementById(id);
 const TIMELINE_SHOWN = 60;
-let chosen = decodeURIComponent(location.hash.slice(1));
-let isLost = false;
+let chosen = named(location.hash.slice(1));
+// Why nothing comes, in words for the verdict; null while frames come.
+let lost = null;
+
+// The gate that the fragment names; none where that can't be decoded.
+function named(fragment) {
+  try { return decodeURIComponent(fragment); } catch { return ""; }
+}
 
 const make = (name, css, text) => {
   const element = document.createElement(name);
@@ -52,7 +58,7 @@ function drawGates(gate) {
 }
 
 function drawVerdict(gate) {
-  const [css, title, text] = verdict(gate, world.phase, isLost);
+  const [css, title, text] = verdict(gate, world.phase, lost);
   const mode = gate?.status.mode === "observe" ? " This gate only observes: everything passes, and the figures are what would be." : "";
   if ($("verdict-title").textContent !== title) $("verdict-title").textContent = title;
   if ($("verdict-text").textContent !== text + mode) $("verdict-text").textContent = text + mode;
@@ -216,20 +222,34 @@ function link(text, css) {
 function listen() {
   const stream = new EventSource("/page/events");
   const taken = (isHello) => (message) => {
-    isLost = false;
+    lost = null;
     take(JSON.parse(message.data), isHello);
     link("live", "live");
     draw();
   };
   stream.addEventListener("hello", taken(true));
   stream.addEventListener("frame", taken(false));
-  stream.addEventListener("error", () => {
-    isLost = true;
+  stream.addEventListener("error", async () => {
+    // The browser doesn't try again after an answer such as "no room".
+    const isRefused = stream.readyState === EventSource.CLOSED;
+    lost = isRefused ? await refusal() : "";
     link("not connected", "lost");
     drawVerdict(gateNow());
-    // The browser doesn't try again after an answer such as "no room".
-    if (stream.readyState === EventSource.CLOSED) setTimeout(listen, 5_000);
+    if (isRefused) setTimeout(listen, 5_000);
   });
+}
+
+// What the gate says instead of a stream: an EventSource doesn't tell. Nothing where it isn't reached.
+async function refusal() {
+  const stop = new AbortController();
+  try {
+    const answer = await fetch("/page/events", { signal: stop.signal });
+    return answer.status === 503 ? (await answer.text()).trim() : "";
+  } catch {
+    return "";
+  } finally {
+    stop.abort();
+  }
 }
 
 document.addEventListener("visibilitychange", () => !document.hidden && draw());

@@ -89,8 +89,9 @@ export function waitsFor(status, lane) {
 }
 
 // Is it well? A word for its look, a line, and what to know about it.
-export function verdict(gate, phase, isLost) {
-  if (isLost) return ["bad", "No connection to Gatekeeper", "What you see is old. The page tries again by itself."];
+export function verdict(gate, phase, lost) {
+  if (lost) return ["bad", "No room for another viewer", `${lost[0].toUpperCase()}${lost.slice(1)}. The page tries again by itself.`];
+  if (lost !== null) return ["bad", "No connection to Gatekeeper", "What you see is old. The page tries again by itself."];
   if (phase === "draining") return ["warn", "Gatekeeper is ending", "It takes no new clients. Open transactions may end."];
   if (!gate) return ["warn", "Gatekeeper is starting", "No gate listens yet."];
   const { status, samples } = gate;

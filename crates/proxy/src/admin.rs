@@ -14,6 +14,8 @@
 //! Over TCP it asks nobody who they are as long as they only look, so it belongs on loopback. Changes are
 //! taken over a Unix socket, whose file says who may open it, or with a token. At most [`CONNECTIONS_MAX`]
 //! connections are served at once at each of both; one that sends no request for [`IDLE_MAX`] is closed.
+//! What looks at every type is built for one asker at a time, on none of the runtime's workers
+//! (`Admin::build`).
 
 use std::collections::VecDeque;
 use std::io;
@@ -34,9 +36,10 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use parking_lot::{Mutex, RwLock};
 use serde::Deserialize;
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, spawn_blocking};
 
 use crate::clock::Clock;
 use crate::gate::Driver;
@@ -72,6 +75,8 @@ pub use report::{
 pub const CONNECTIONS_MAX: usize = 64;
 /// How long a connection may wait for the whole head of a request.
 pub const IDLE_MAX: Duration = Duration::from_secs(120);
+/// How long a program may leave bytes of its answer unacknowledged, or its receive window closed.
+const UNREAD_MAX: Duration = Duration::from_secs(30);
 /// After an accept that failed (no file descriptor left), the pause before the next.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -211,6 +216,9 @@ pub(crate) struct ReloadsView {
     pub(crate) failed_last: bool,
 }
 
+/// The lock of the task that builds an answer.
+type Building = tokio::sync::Mutex<()>;
+
 /// What the process is doing, for `/readyz`.
 const STARTING: u8 = 0;
 const READY: u8 = 1;
@@ -232,6 +240,8 @@ pub struct Admin {
     /// The host names under which it answers over TCP.
     names: OnceLock<Names>,
     page: Page,
+    /// Held while an answer is built that looks at every type.
+    building: Arc<Building>,
 }
 
 impl Admin {
@@ -249,6 +259,7 @@ impl Admin {
             words: OnceLock::new(),
             names: OnceLock::new(),
             page: Page::default(),
+            building: Arc::default(),
         })
     }
 
@@ -334,6 +345,21 @@ impl Admin {
         self.gates.read().clone()
     }
 
+    /// Builds an answer that looks at every type. One is built at a time, and on none of the runtime's
+    /// workers, which serve the gates. An answer whose asker has gone is built to its end.
+    async fn build(self: Arc<Self>, build: impl FnOnce(&Self) -> Response + Send + 'static) -> Response {
+        let turn = Arc::clone(&self.building).lock_owned().await;
+        let built = spawn_blocking(move || {
+            let built = build(&self);
+            drop(turn);
+            built
+        });
+        built.await.unwrap_or_else(|error| {
+            tracing::error!(%error, "an answer of the admin listener could not be built");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        })
+    }
+
     fn phase_name(&self) -> &'static str {
         match self.phase.load(Ordering::Acquire) {
             STARTING => "starting",
@@ -393,7 +419,11 @@ impl Entrance for TcpListener {
     type Stream = TcpStream;
 
     async fn next(&self) -> io::Result<TcpStream> {
-        self.accept().await.map(|(stream, _)| stream)
+        let (stream, _) = self.accept().await?;
+        // A viewer that reads nothing, or whose machine sleeps, gives its place back.
+        let bounded = SockRef::from(&stream).set_tcp_user_timeout(Some(UNREAD_MAX));
+        bounded.unwrap_or_else(|error| tracing::warn!(%error, "an admin connection has no bound"));
+        Ok(stream)
     }
 }
 
@@ -461,14 +491,15 @@ pub fn router(admin: Arc<Admin>, door: Door) -> Router {
 }
 
 async fn metrics(State(Desk { admin, .. }): State<Desk>) -> Response {
-    match crate::metrics::encode(&admin) {
+    let encode = |admin: &Admin| match crate::metrics::encode(admin) {
         Ok(text) => ([(header::CONTENT_TYPE, crate::metrics::CONTENT_TYPE)], text).into_response(),
         Err(error) => {
             let error = io::Error::other(error);
             tracing::error!(%error, "the metrics could not be written");
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
         }
-    }
+    };
+    admin.build(encode).await
 }
 
 #[derive(Deserialize)]
@@ -499,14 +530,18 @@ async fn ready(
     }
 }
 
-async fn status(State(Desk { admin, .. }): State<Desk>) -> Json<Status> {
-    Json(Status {
-        version: admin.version.to_owned(),
-        phase: admin.phase_name().to_owned(),
-        uptime_seconds: admin.uptime().as_secs_f64(),
-        memory: memory::view().into(),
-        gates: admin.gates().iter().map(|gate| GateStatus::of(&**gate)).collect(),
-    })
+async fn status(State(Desk { admin, .. }): State<Desk>) -> Response {
+    let tell = |admin: &Admin| {
+        let status = Status {
+            version: admin.version.to_owned(),
+            phase: admin.phase_name().to_owned(),
+            uptime_seconds: admin.uptime().as_secs_f64(),
+            memory: memory::view().into(),
+            gates: admin.gates().iter().map(|gate| GateStatus::of(&**gate)).collect(),
+        };
+        Json(status).into_response()
+    };
+    admin.build(tell).await
 }
 
 #[derive(Deserialize)]
@@ -515,14 +550,31 @@ struct TypesQuery {
 }
 
 async fn types(State(Desk { admin, .. }): State<Desk>, Query(query): Query<TypesQuery>) -> Response {
-    let gates = admin.gates();
-    let is_asked = |name: &str| query.gate.as_deref().is_none_or(|asked| asked == name);
-    let gates: Vec<_> =
-        gates.iter().filter(|gate| is_asked(gate.name())).map(|gate| GateTypes::of(&**gate)).collect();
-    match query.gate {
-        Some(asked) if gates.is_empty() => {
-            (StatusCode::NOT_FOUND, format!("there is no gate {asked:?}\n")).into_response()
+    let tell = move |admin: &Admin| {
+        let gates = admin.gates();
+        let is_asked = |name: &str| query.gate.as_deref().is_none_or(|asked| asked == name);
+        let gates: Vec<_> =
+            gates.iter().filter(|gate| is_asked(gate.name())).map(|gate| GateTypes::of(&**gate)).collect();
+        match query.gate {
+            Some(asked) if gates.is_empty() => {
+                (StatusCode::NOT_FOUND, format!("there is no gate {asked:?}\n")).into_response()
+            }
+            _ => Json(TypesReport { gates }).into_response(),
         }
-        _ => Json(TypesReport { gates }).into_response(),
+    };
+    admin.build(tell).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_viewer_that_reads_nothing_is_dropped_within_a_bound() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (viewer, stream) = tokio::join!(TcpStream::connect(address), Entrance::next(&listener));
+        assert!(viewer.is_ok());
+        assert_eq!(SockRef::from(&stream.unwrap()).tcp_user_timeout().unwrap(), Some(UNREAD_MAX));
     }
 }

@@ -4,7 +4,7 @@
 
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -26,6 +26,8 @@ const READ: RequestType = RequestType(1);
 struct Fake {
     capacity: Mutex<Option<Capacity>>,
     is_there: AtomicBool,
+    /// Called whenever the types are asked for.
+    asked: Option<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl Fake {
@@ -104,6 +106,7 @@ impl GateView for Fake {
     }
 
     fn types(&self) -> Vec<TypeRow> {
+        self.asked.iter().for_each(|asked| asked());
         let strange = "select \"x\\y\"\nfrom t";
         vec![row(None, "other", 1, 10), row(Some(READ), strange, 3, 10)]
     }
@@ -361,6 +364,50 @@ async fn the_table_joins_what_was_learned_with_what_was_counted() {
 
     assert_eq!(get(address, "/types?gate=nobody").await.0, "HTTP/1.1 404 Not Found");
     assert_eq!(get(address, "/types").await.0, "HTTP/1.1 200 OK");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_of_all_types_are_built_one_at_a_time_and_hold_nobody_up() {
+    /// Only a hang takes longer.
+    const BOUND: Duration = Duration::from_secs(30);
+    let (inside, most, is_open) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
+    let counts = Arc::new((inside, most, is_open));
+    let seen = Arc::clone(&counts);
+    let asked = move || {
+        let (inside, most, is_open) = &*seen;
+        most.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        let began = std::time::Instant::now();
+        while !is_open.load(Ordering::SeqCst) && began.elapsed() < BOUND {
+            std::thread::park_timeout(Duration::from_millis(1));
+        }
+        inside.fetch_sub(1, Ordering::SeqCst);
+    };
+    let admin = Admin::new("1.2.3");
+    admin.add_gate(Arc::new(Fake { asked: Some(Box::new(asked)), ..Fake::default() }));
+    admin.answer_for(["gate".to_owned()]);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(serve(listener, admin));
+    let mut asking = Vec::new();
+    for path in ["/types", "/metrics", "/types", "/metrics", "/types?gate=shop"] {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: gate\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        asking.push(stream);
+    }
+    let (inside, most, is_open) = &*counts;
+    while inside.load(Ordering::SeqCst) == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(get(address, "/healthz").await.0, "HTTP/1.1 200 OK");
+    assert_eq!(inside.load(Ordering::SeqCst), 1);
+    is_open.store(true, Ordering::SeqCst);
+    for mut stream in asking {
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+    }
+    assert_eq!(most.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test]

@@ -2,7 +2,8 @@
 //!
 //! A task looks at every gate once a second and keeps the last minutes, also while nobody watches. What it
 //! tells is written once for all viewers. A viewer that comes gets everything first, then the changes. One
-//! that doesn't read is dropped; its browser comes again and gets everything anew.
+//! that doesn't read is dropped: by [`BEHIND_MAX`], or by the kernel once its window has been closed for half
+//! a minute. Its browser comes again and gets everything anew.
 //!
 //! **Bounds.** [`VIEWERS_MAX`] viewers with [`BEHIND_MAX`] frames each. A look costs what has changed since
 //! the last one, however many types are known.
@@ -25,6 +26,7 @@ use http_body::Frame as BodyFrame;
 use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::mpsc;
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::timeline::Timeline;
@@ -83,12 +85,15 @@ fn asset(kind: &'static str, text: &'static str) -> Response {
 
 /// The stream of one viewer.
 async fn events(State(Desk { admin, .. }): State<Desk>) -> Response {
-    let Some(frames) = admin.page.join(&admin) else {
-        let why = format!("{VIEWERS_MAX} people watch already; there is no room for another one\n");
-        return (StatusCode::SERVICE_UNAVAILABLE, why).into_response();
+    let join = |admin: &Admin| {
+        let Some(frames) = admin.page.join(admin) else {
+            let why = format!("{VIEWERS_MAX} viewers watch already; there is no room for another one\n");
+            return (StatusCode::SERVICE_UNAVAILABLE, why).into_response();
+        };
+        let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")];
+        (headers, Body::new(Frames(frames))).into_response()
     };
-    let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")];
-    (headers, Body::new(Frames(frames))).into_response()
+    admin.build(join).await
 }
 
 /// A body of frames as they come.
@@ -217,6 +222,10 @@ pub async fn watch(admin: Arc<Admin>) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        admin.page.look(&admin);
+        // A viewer that joins holds the page's lock: no worker of the runtime waits for that.
+        let looking = Arc::clone(&admin);
+        if let Err(error) = spawn_blocking(move || looking.page.look(&looking)).await {
+            tracing::error!(%error, "the page could not look at the gates");
+        }
     }
 }

@@ -3,18 +3,13 @@
 import { Chart } from "./curves.js";
 import { take, world } from "./model.js";
 import { TypesTable } from "./types.js";
-import { bytes, count, event, found, number, rate, reason, reasonMore, seconds, time, verdict, waitsFor } from "./words.js";
+import { bytes, count, event, found, named, number, rate, reason, reasonMore, seconds, time, verdict, waitsFor } from "./words.js";
 
 const $ = (id) => document.getElementById(id);
 const TIMELINE_SHOWN = 60;
 let chosen = named(location.hash.slice(1));
 // Why nothing comes, in words for the verdict; null while frames come.
 let lost = null;
-
-// The gate that the fragment names; none where that can't be decoded.
-function named(fragment) {
-  try { return decodeURIComponent(fragment); } catch { return ""; }
-}
 
 const make = (name, css, text) => {
   const element = document.createElement(name);
@@ -88,7 +83,7 @@ function drawNumbers({ status, samples, waiting }) {
     fact(`${number(status.in_flight)} / ${number(last?.bound ?? status.connections)}`, "in flight / bound", "Requests that the service works on, and how many there may be"),
     fact(rate(refused), "refused a second", "Requests that the gate refused, over ten seconds", refused > 0 ? "bad" : ""),
     fact(number(status.clients_connected), "clients", "Clients that are connected"),
-    fact(number(failed), "failed since start", "Requests that the service answered with an error"),
+    fact(number(failed), "failed since start", "Requests that the service answered with an error, or not at all"),
   );
 }
 

@@ -88,6 +88,11 @@ export function waitsFor(status, lane) {
   return "its turn";
 }
 
+// The gate that the address's fragment names; none where it can't be decoded.
+export function named(fragment) {
+  try { return decodeURIComponent(fragment); } catch { return ""; }
+}
+
 // Is it well? A word for its look, a line, and what to know about it.
 export function verdict(gate, phase, lost) {
   if (lost) return ["bad", "No room for another viewer", `${lost[0].toUpperCase()}${lost.slice(1)}. The page tries again by itself.`];

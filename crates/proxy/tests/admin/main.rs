@@ -11,13 +11,14 @@ use std::time::Duration;
 use admission::{Capacity, Event, Goal, HeldTarget, Lane, RequestType, Snapshot, TypeSnapshot, Work};
 use proxy::Condition;
 use proxy::admin::{
-    Admin, AdminSocket, BODY_BYTES_MAX, CONNECTIONS_MAX, CapacityWords, ClientsView, GateView, Happening,
-    PoolView, Status, TargetReport, Timeline, Token, TypesReport, UpstreamView, VIEWERS_MAX, serve, watch,
+    Admin, AdminSocket, BODY_BYTES_MAX, CONNECTIONS_MAX, CapacityWords, ClientsView, GateView, PoolView,
+    Status, TargetReport, Token, TypesReport, UpstreamView, serve,
 };
-use proxy::gate::Driver;
 use proxy::observe::{Observer, Totals, TypeName, TypeRow};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
+
+mod page;
 
 const READ: RequestType = RequestType(1);
 
@@ -177,112 +178,6 @@ async fn health_is_ok_from_the_start_and_readiness_follows_the_gates() {
     assert_eq!(get(address, "/readyz").await.2, "draining\n", "draining is never taken back");
     assert_eq!(get(address, "/healthz").await.0, "HTTP/1.1 200 OK");
     assert_eq!(get(address, "/nothing").await.0, "HTTP/1.1 404 Not Found");
-}
-
-/// What a viewer of the page is sent, up to this text.
-async fn watched(address: SocketAddr, until: &str) -> (TcpStream, String) {
-    let mut stream = TcpStream::connect(address).await.unwrap();
-    stream.write_all(b"GET /page/events HTTP/1.1\r\nHost: gate\r\n\r\n").await.unwrap();
-    let (mut told, mut buffer) = (String::new(), [0; 4096]);
-    while !told.contains(until) {
-        let count = stream.read(&mut buffer).await.unwrap();
-        assert_ne!(count, 0, "it ended after: {told}");
-        told += &String::from_utf8_lossy(&buffer[..count]);
-    }
-    (stream, told)
-}
-
-/// A gate with a real driver and nothing else.
-struct Driven(Arc<Driver>);
-
-impl GateView for Driven {
-    fn name(&self) -> &str {
-        "shop"
-    }
-    fn driver(&self) -> Option<&Driver> {
-        Some(&self.0)
-    }
-    fn mode(&self) -> &'static str {
-        "enforce"
-    }
-    fn listen(&self) -> String {
-        "here".to_owned()
-    }
-    fn upstream(&self) -> String {
-        "there".to_owned()
-    }
-    fn snapshot(&self) -> Snapshot {
-        self.0.snapshot()
-    }
-    fn capacity(&self) -> Capacity {
-        Capacity::Unlimited
-    }
-    fn set_capacity(&self, _: Capacity) {}
-    fn types(&self) -> Vec<TypeRow> {
-        self.0.types()
-    }
-    fn totals(&self) -> Totals {
-        self.0.totals()
-    }
-    fn pools(&self) -> Vec<PoolView> {
-        Vec::new()
-    }
-    fn clients(&self) -> ClientsView {
-        ClientsView::default()
-    }
-}
-
-#[tokio::test]
-async fn the_page_and_its_files_come_from_here_alone_and_are_small() {
-    let (address, _admin) = listening().await;
-    let (_, head, page) = get(address, "/").await;
-    assert!(head.contains("default-src 'none'; script-src 'self'"), "{head}");
-    let mut bytes = page.len();
-    for name in ["page.css", "page.js", "model.js", "words.js", "curves.js", "types.js"] {
-        let (status, head, text) = get(address, &format!("/page/{name}")).await;
-        assert_eq!(status, "HTTP/1.1 200 OK", "{name}");
-        assert!(head.contains("nosniff"), "{head}");
-        let imports = text.lines().filter(|line| line.starts_with("import "));
-        assert!(imports.into_iter().all(|line| line.contains(" from \"./")), "{name}");
-        bytes += text.len();
-    }
-    assert!(bytes < 200_000, "{bytes} bytes");
-}
-
-#[tokio::test]
-async fn a_viewer_is_told_everything_at_first_and_then_what_changes() {
-    let (address, admin) = listening().await;
-    let driver = Driver::new("shop", admission::Policy::default(), 1);
-    admin.add_gate(Arc::new(Driven(driver)));
-    let timeline = Timeline::default();
-    admin.show_timeline(timeline.clone());
-    let happening = |text: &str| Happening { level: "info", text: text.to_owned(), ..Happening::default() };
-    timeline.note(happening("ready"), std::time::SystemTime::now());
-    let (mut stream, told) = watched(address, "\"text\":\"ready\"").await;
-    assert!(told.contains("text/event-stream") && told.contains("event: hello"), "{told}");
-    assert!(told.contains("\"name\":\"shop\"") && told.contains("\"queued\":0"), "{told}");
-
-    timeline.note(happening("another thing"), std::time::SystemTime::now());
-    tokio::spawn(watch(Arc::clone(&admin)));
-    let (mut told, mut buffer) = (String::new(), [0; 4096]);
-    while !told.contains("another thing") {
-        let count = stream.read(&mut buffer).await.unwrap();
-        assert_ne!(count, 0, "it ended after: {told}");
-        told += &String::from_utf8_lossy(&buffer[..count]);
-    }
-    assert!(told.contains("event: frame"), "{told}");
-}
-
-#[tokio::test]
-async fn viewers_have_a_bound() {
-    let (address, _admin) = listening().await;
-    let mut viewers = Vec::new();
-    for _ in 0..VIEWERS_MAX {
-        viewers.push(watched(address, "event: hello").await.0);
-    }
-    let (status, _, body) = get(address, "/page/events").await;
-    assert_eq!(status, "HTTP/1.1 503 Service Unavailable");
-    assert!(body.contains("no room"), "{body}");
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@ mod fixed;
 mod incremental_steps;
 mod interval;
 mod parabola;
+mod search;
 
 use alloc::boxed::Box;
 
@@ -130,7 +131,7 @@ impl Room {
 
 fn control(controller: Controller, top: u32) -> Box<dyn Control> {
     match controller {
-        Controller::Auto => Box::new(auto::Auto::new(top)),
+        Controller::Auto => Box::new(search::Search::new(top)),
         Controller::IncrementalSteps => Box::new(incremental_steps::IncrementalSteps::new(top)),
         Controller::Parabola => Box::new(parabola::Parabola::new(top)),
         Controller::Other(maker) => (maker.make)(top),

@@ -157,12 +157,17 @@ impl Lanes {
     /// service busy, more longs than cores only slow it down.
     pub(crate) fn may_hurry(&self, now: Instant) -> bool {
         match self.stated {
-            Some(LongLimit::Found { prior }) => {
-                let cores = self.width.found().or(prior).unwrap_or(u32::MAX);
-                self.in_flight < cores && self.may_hurry_among_shorts(now)
+            Some(LongLimit::Found { .. }) => {
+                self.cores().is_none_or(|cores| self.in_flight < cores) && self.may_hurry_among_shorts(now)
             }
             Some(LongLimit::Fixed(_)) | None => true,
         }
+    }
+
+    /// The cores of the service, as far as they are known.
+    fn cores(&self) -> Option<u32> {
+        let Some(LongLimit::Found { prior }) = self.stated else { return None };
+        self.width.found().or(prior)
     }
 
     /// Whether a request that waits among the shorts may go before the others after it was overtaken by its
@@ -171,10 +176,11 @@ impl Lanes {
         now >= self.rests_until
     }
 
-    /// A request has gone before shorts, and will take `work`. Then shorts have the service for `times` as
-    /// long.
+    /// A request has gone before shorts, and will take `work` of one core. Then shorts have `times` as much
+    /// of the service.
     pub(crate) fn hurry(&mut self, now: Instant, work: Work, times: f64) {
-        let rest = work.as_nanos() as f64 * (1.0 + times);
+        let cores = self.cores().unwrap_or(1);
+        let rest = work.as_nanos() as f64 * (1.0 + times) / f64::from(cores);
         self.rests_until = now.after(Duration::from_nanos(rest as u64));
     }
 

@@ -302,13 +302,11 @@ fn the_capacity_is_an_amount_or_found_or_none() {
 }
 
 #[test]
-fn a_capacity_is_found_unless_there_are_more_connections_than_where_it_begins() {
-    let with = |lines: &str| effective(&world(&format!("{MINIMAL}\n{lines}\n")));
-    assert!(with("connections = 20").contains("capacity = \"auto\"\n"));
-    let none =
-        "capacity = \"none\"\n# no capacity: only connections and the long lane limit what is in flight\n";
-    assert!(with("connections = 21").contains(none));
-    assert!(with("connections = 21\ncapacity = \"auto\"").contains("capacity = \"auto\"\n"));
+fn a_capacity_is_found_whatever_the_protocol_and_the_connections() {
+    let http = "[[gate]]\nprotocol = \"http\"\nupstream = \"app:80\"\n";
+    for text in [MINIMAL.to_owned(), format!("{MINIMAL}\nconnections = 1000\n"), http.to_owned()] {
+        assert_eq!(world(&text).gates[0].policy.capacity, Capacity::Found(Controller::Auto), "{text}");
+    }
 }
 
 #[test]
@@ -323,11 +321,11 @@ fn what_is_printed_as_effective_means_the_same_world() {
 fn the_effective_configuration_tells_what_was_derived() {
     let printed = effective(&world(MINIMAL));
     for expected in [
-        "connections = 20\npinned_max = 10\n",
+        "connections = \"auto\"\n",
         "capacity = \"auto\"\n",
         "# the unit of work and of capacity: the mean upstream time of a type's last 32 executions\n",
         "long_limit = \"auto\"\n",
-        "# at most 36 server connections: connections + logins_max\n",
+        "# stay free. 20 where the server doesn't tell\n",
         "queue_timeout = \"2m\"\n",
         "after_stall = \"newcomers-first\"\n",
     ] {

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 pub use cell::Cell;
 pub use mechanisms::{Loss, without};
 pub use page::page;
-pub use row::{LABORATORY_GATE, Row, Seeds, Variant, rows_of};
+pub use row::{Row, Seeds, Variant, rows_of};
 pub use search::{Found, search};
 pub use trajectory::trajectory;
 pub use verdict::{Miss, misses};

@@ -1,4 +1,4 @@
-//! The laboratory's controllers: published methods, to compare with, and one that is to become the default.
+//! The laboratory's controllers: published methods, to compare with.
 //!
 //! A scenario's gate takes them by name; no gate that stands before a service does. `capacity` takes those of
 //! [`CAPACITIES`], and `rejection` takes [`CODEL`].
@@ -6,13 +6,9 @@
 mod aimd;
 mod codel;
 mod gradient2;
-mod search;
 mod vegas;
 
 use admission::{ControlMaker, Duration, Maker, Refuse, RefuseMaker};
-
-/// Ours, before it is the default: a free rise in bursts, and comparisons where saturation lasts.
-pub const SEARCH: ControlMaker = Maker { name: "search", make: |top| Box::new(search::Search::new(top)) };
 
 /// TCP Vegas for requests, as in Netflix's concurrency-limits.
 pub const VEGAS: ControlMaker = Maker { name: "vegas", make: |top| Box::new(vegas::Vegas::new(top)) };
@@ -25,7 +21,7 @@ pub const GRADIENT2: ControlMaker =
 pub const AIMD: ControlMaker = Maker { name: "aimd", make: |top| Box::new(aimd::Aimd::new(top)) };
 
 /// Everything here that finds how many requests may be in flight.
-pub const CAPACITIES: [ControlMaker; 4] = [SEARCH, VEGAS, GRADIENT2, AIMD];
+pub const CAPACITIES: [ControlMaker; 3] = [VEGAS, GRADIENT2, AIMD];
 
 /// CoDel (RFC 8289) with its published target and interval.
 pub const CODEL: RefuseMaker =

@@ -158,6 +158,7 @@ pub(crate) struct Auto {
 
 impl Auto {
     /// Up to `top`.
+    #[cfg(test)]
     pub(crate) fn new(top: u32) -> Self {
         Self::at(Instant::ZERO, top.min(HOME), top)
     }

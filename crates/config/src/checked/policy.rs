@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use admission::{
-    Adaptation, AfterStall, Capacity, Contention, Controller, Cost, Order, Policy, Without, Work,
-};
+use admission::{Adaptation, AfterStall, Contention, Cost, Order, Policy, Without, Work};
 
 use toml::de::DeValue;
 
@@ -55,10 +53,11 @@ const AFTER_STALLS: &[(&str, AfterStall)] =
     &[("newcomers-first", AfterStall::NewcomersFirst), ("in-order", AfterStall::InOrder)];
 const ORDERS: &[(&str, bool)] = &[("fifo", true), ("shortest-first", false)];
 
-/// Where the search for a capacity begins: with so many connections it bounds nothing by itself.
-const FOUND_BY_DEFAULT: u32 = 20;
 /// How many connections a gate begins with that finds their number, and has where the server doesn't tell.
 const BEGINS_WITH: u32 = 20;
+/// What `connections = "auto"` finds in a scenario: as before a PostgreSQL without settings, which allows
+/// 100 connections.
+const SIMULATED: u32 = 72;
 
 /// Reads what a gate decides by.
 pub(super) fn read(
@@ -83,9 +82,9 @@ pub(super) fn read(
         section.complain("pinned_max", Complaint::new(why).hint("leave it out for half of them"));
     }
     let long_limit = section.read("long_limit", raw::long_limit);
-    let capacity = section.read_given("capacity", |value| raw::capacity(value, before));
+    let capacity = section.read("capacity", |value| raw::capacity(value, before));
     let policy = Policy {
-        capacity: capacity.unwrap_or(default_capacity(connections)),
+        capacity,
         contention: read_contention(section),
         connections,
         long_limit: match long_limit {
@@ -128,7 +127,8 @@ fn read_connections(
                 let complaint = Complaint::new("a gate for MySQL doesn't ask the server yet");
                 Err(complaint.hint("write a whole number below the server's max_connections"))
             }
-            (Protocol::Postgres | Protocol::Mysql, Before::Simulation) => {
+            (Protocol::Postgres, Before::Simulation) => Ok(Some(SIMULATED)),
+            (Protocol::Mysql, Before::Simulation) => {
                 Err(Complaint::new("there is no server to ask in a scenario").hint("write a whole number"))
             }
         },
@@ -137,11 +137,6 @@ fn read_connections(
         }
         value => number(value, 1, 10_000).map(Some),
     }
-}
-
-/// What is found, where it begins with all connections.
-fn default_capacity(connections: u32) -> Capacity {
-    if connections <= FOUND_BY_DEFAULT { Capacity::Found(Controller::Auto) } else { Capacity::Unlimited }
 }
 
 fn read_contention(section: &mut Section<'_>) -> Contention {

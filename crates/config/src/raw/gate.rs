@@ -57,10 +57,10 @@ const PLACE: &[Field] = &[
     Field {
         key: "connections",
         form: Form::Any,
-        takes: "1 to 10000; for PostgreSQL also `\"auto\"`",
-        default: Each("20", "20", "200"),
+        takes: "1 to 10000; for PostgreSQL also `\"auto\"`, which is 72 in a scenario",
+        default: Each("\"auto\"", "20", "200"),
         doc: "For PostgreSQL the budget of server connections of the whole gate, over all users and databases. `\"auto\"` asks the server: of the connections that it allows and others don't hold, a quarter and at least 3 stay free, and the gate has the rest (1,000 at most); it follows as others come and go, and keeps the limits of roles and databases ([how](../guide/operations.md#how-many-connections)). For MySQL a fixed number. For HTTP the most requests that the service has at once, over all endpoints. A client that waits holds none. With PostgreSQL a user of a database with more clients than connections gets one connection beside the budget, at most four in all: texts are prepared on it.",
-        reason: "A few per core keeps a server busy; each more costs it memory and, under contention, throughput. Must stay below the server's `max_connections` (100 by default) less what others use. Where statements alike take times that vary by more than twice their mean (for other reasons than locks) a busy server wants 60: with 20 they wait for longer than without a gate. With HTTP set it to what your application serves at once (processes times threads): then requests wait in the gate, in a good order. The default is what servers with threads have, and no limit to those without.",
+        reason: "A connection that is missing makes requests wait although the server is idle: 20 before 64 cores took a thousand times as long as no gate. One too many costs little, because `capacity` finds how many requests may be in flight. A number must stay below the server's `max_connections` (100 by default) less what others use. With HTTP set it to what your application serves at once (processes times threads): then requests wait in the gate, in a good order. The default is what servers with threads have, and no limit to those without.",
         reloadable: true,
     },
 ];

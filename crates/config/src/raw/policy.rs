@@ -40,9 +40,9 @@ pub(super) const POLICY: &[Field] = &[
         key: "capacity",
         form: Form::Any,
         takes: "an amount of work as a duration, `\"none\"`, or the method that finds it: `\"auto\"`, `\"incremental-steps\"`, `\"parabola\"`",
-        default: Derived("`\"auto\"` with up to 20 `connections`, else `\"none\"`"),
-        doc: "How much may be in flight, beside the connections and the long lane. An amount: the sum of what the requests in flight are expected to take, in the unit of the estimator (`cost`); a request that is larger runs when nothing else is in flight. `\"auto\"`: so many requests as complete the most work, found by trials while requests wait; below saturation it bounds nothing. `\"incremental-steps\"` and `\"parabola\"` are published methods (Heiss and Wagner, VLDB 1991), for the papers' experiments. A gate of `gatekeeper simulate` also takes `\"vegas\"`, `\"gradient2\"`, `\"aimd\"` and `\"search\"`, to compare with.",
-        reason: "Where a service collapses (locks, deadlocks, memory) a lower bound completes several times as much, and which one isn't known beforehand. `auto` begins at 20: with no more connections than that it bounds nothing until a lower bound has shown to complete more. With more connections more than 20 are in flight at once unless you ask for `auto`: requests that vary very much within their type are served sooner so, and a server of dozens of cores from the first second.",
+        default: Value("\"auto\""),
+        doc: "How much may be in flight, beside the connections and the long lane. An amount: the sum of what the requests in flight are expected to take, in the unit of the estimator (`cost`); a request that is larger runs when nothing else is in flight. `\"auto\"`: so many requests as complete the most work, found by trials while requests wait; below saturation it bounds nothing. `\"incremental-steps\"` and `\"parabola\"` are published methods (Heiss and Wagner, VLDB 1991), for the papers' experiments. A gate of `gatekeeper simulate` also takes `\"vegas\"`, `\"gradient2\"` and `\"aimd\"`, to compare with.",
+        reason: "Where a service collapses (locks, deadlocks, memory) a lower bound completes several times as much, and which one isn't known beforehand. `auto` begins at 8. In a burst it rises as long as more is answered, up to four times the number beyond which no gain was seen; below saturation no request waits for it. Where saturation lasts it compares numbers in turn.",
         reloadable: true,
     },
     Field {

@@ -6,17 +6,16 @@ use config::FIXED_GATE;
 
 use super::cell::Cell;
 use super::mechanisms::{Loss, MECHANISMS};
-use super::row::{LABORATORY_GATE, Row};
+use super::row::Row;
 use super::verdict::{Miss, misses};
 
 /// The columns: a gate's name in the files, and its heading.
-const COLUMNS: [(&str, &str); 6] = [
+const COLUMNS: [(&str, &str); 5] = [
     (config::WITHOUT_GATE, "no gate"),
     (FIXED_GATE, "best fixed"),
-    ("postgres", "before PostgreSQL (20)"),
+    ("postgres", "before PostgreSQL (72)"),
     ("http", "before HTTP (200)"),
     ("target", "with a target"),
-    (LABORATORY_GATE, "laboratory (1,000)"),
 ];
 /// The smallest loss that is named.
 const LOSS_MIN: f64 = 1.05;
@@ -193,9 +192,8 @@ the mean over all requests and the answers per second. A request that is refused
 mean with its client's wait. An answer to a client that has left doesn't count. Bold cells miss a goal.
 
 *Best fixed*: the default gate with the best known pool size, which it doesn't change; in row 10 with a fixed
-limit on long requests. *Before PostgreSQL*, *before HTTP*: the gate without settings. *With a target*: with
-the `target` of the row's file. *Laboratory*: the gate before PostgreSQL with 1,000 connections and a
-controller that is [no default yet](../decisions/capacity.md).
+limit on long requests. *Before PostgreSQL*, *before HTTP*: the gate without settings, with the connections
+that are in brackets. *With a target*: with the `target` of the row's file.
 
 Nothing is tuned on these seeds. A goal is met when these seeds and the file's seeds meet it
 ([what each goal means](../reference/scenario.md#goal)). In every row the mean of each type must be at most

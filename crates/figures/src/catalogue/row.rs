@@ -2,21 +2,14 @@
 
 use std::path::Path;
 
-use admission::{Capacity, Controller, Policy};
+use admission::{Capacity, Policy};
 use config::{Experiment, FIXED_GATE, Goal, load_scenario};
-use sim::{Scenario, controllers};
+use sim::Scenario;
 
 use crate::error::Error;
 
 /// The first of the held-out seeds.
 const HELD_OUT: u64 = 1_000;
-
-/// The name of the gate with the laboratory's controller. Every row has it.
-pub const LABORATORY_GATE: &str = "search";
-/// The connections of that gate: enough to bound nothing.
-const LABORATORY_CONNECTIONS: u32 = 1_000;
-/// The name of the default gate before PostgreSQL in the files.
-const POSTGRES_GATE: &str = "postgres";
 
 /// A row.
 #[derive(Clone, Debug)]
@@ -93,8 +86,7 @@ impl Row {
 /// # Errors
 /// What is wrong with it.
 pub fn rows_of(file: &Path) -> Result<Vec<Row>, Error> {
-    let mut experiment = load_scenario(file).map_err(Error::Scenario)?;
-    experiment.variants.extend(laboratory(&experiment));
+    let experiment = load_scenario(file).map_err(Error::Scenario)?;
     let text = std::fs::read_to_string(file).map_err(|source| Error::file("read", file, source))?;
     let comment = text.lines().map_while(|line| line.strip_prefix('#')).map(str::trim);
     let about = comment.collect::<Vec<_>>().join(" ");
@@ -112,13 +104,4 @@ pub fn rows_of(file: &Path) -> Result<Vec<Row>, Error> {
         }
     };
     Ok((0..experiment.points()).map(row).collect())
-}
-
-/// The gate before PostgreSQL, with the laboratory's controller (`docs/decisions/capacity.md`) in place of
-/// `auto` and with enough connections for any row.
-fn laboratory(experiment: &Experiment) -> Option<(String, Scenario)> {
-    let (_, scenario) = experiment.variants.iter().find(|(name, _)| name == POSTGRES_GATE)?;
-    let capacity = Capacity::Found(Controller::Other(controllers::SEARCH));
-    let policy = Policy { connections: LABORATORY_CONNECTIONS, capacity, ..scenario.policy.clone() };
-    Some((LABORATORY_GATE.to_owned(), Scenario { policy, ..scenario.clone() }))
 }

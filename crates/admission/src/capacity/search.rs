@@ -1,14 +1,14 @@
-//! Ours, until it takes the place of `auto`: a free rise in bursts, and comparisons where saturation lasts.
-//! `docs/decisions/capacity.md` says what it reaches and what it lacks.
+//! Ours, the default: a free rise in bursts, and comparisons where saturation lasts.
 //!
 //! **Idea.** Neither a response time nor a processor's utilization shows that a service does too much at
 //! once. What counts is the work of the requests that are answered in a second. An answer to a client that
 //! has left counts as nothing. There are two cases:
 //!
 //! * *A burst.* Requests wait, but not yet for [`LASTS`] and [`MANY`] answers. The bound rises after each
-//!   stretch: twofold while each step gains half of what it could, else by [`CLIMB`]. A rise needs no proof.
-//!   Only a huge loss against the best stretch ends it, and the bound returns to where the best was. That
-//!   number is a ceiling until the loss is made up for.
+//!   stretch: twofold while each step gains half of what it could, else by [`CLIMB`]. A rise needs no proof,
+//!   up to [`FAR`] times the number that no larger one has surely beaten. Only a huge loss against the best
+//!   stretch ends it, in work as well as in answers, and the bound returns to where the best was. That number
+//!   is a ceiling until the loss is made up for.
 //! * *Saturation that lasts.* The bound A is compared with one other number B at a time, in stretches A B A
 //!   B … Each pair gives ln B − (ln A + ln A′)/2, and the mean of the pairs is judged. Its error is the
 //!   larger of two: the spread of the pairs, and the noise of the counts. A larger number must gain 2 % at
@@ -16,17 +16,18 @@
 //!   below 2 %: the order of the queue has more to choose from then. A huge difference is believed at once.
 //!   The other number is the one from before the burst, or a step of [`STEP`] down or up, or at times a
 //!   short look at 2, 4, 8 … or 1. A look crosses valleys, and frees a service that recovers only when it
-//!   has little to do.
+//!   has little to do. The number from before the burst follows it at once: what is free now may serve that.
 //!
 //! A request that is refused for a target counts as one that waits. The search then starts from the number
 //! in flight, since the bound isn't reached.
 //!
-//! **When it fails.** A burst may reach a cliff from which no smaller number leads back. A peak narrower
-//! than a factor of two behind a valley is missed. A service whose speed swings in the rhythm of the
-//! comparison deceives it. At a few requests a second a comparison takes minutes. Where fewer than [`UNIT`]
-//! requests end, as where all are long, nothing rises.
+//! **When it fails.** A burst may reach a cliff from which no smaller number leads back, within [`FAR`].
+//! A peak narrower than a factor of two behind a valley is missed. A service whose speed swings in the
+//! rhythm of the comparison deceives it. At a few requests a second a comparison takes minutes. Where
+//! fewer than [`UNIT`] requests end, as where all are long, nothing rises.
 
-use admission::{Control, Duration, Instant, Sample};
+use crate::outside::{Control, Sample};
+use crate::time::{Duration, Instant};
 
 /// The search begins with this bound.
 const START: u32 = 8;
@@ -49,6 +50,10 @@ const MANY: u32 = 200;
 const STEP: f64 = 1.5;
 /// A burst whose last step gained little goes on by this factor.
 const CLIMB: f64 = 1.25;
+/// A stretch of a burst is better than the best one beyond this many standard errors.
+const BETTER: f64 = 2.0;
+/// A burst rises up to this multiple of the number that no larger one has surely beaten.
+const FAR: u32 = 4;
 /// A comparison has at most this many pairs.
 const PAIRS_MAX: u32 = 24;
 /// The stretches of a comparison become at most this many times as long as the first.
@@ -85,11 +90,24 @@ struct Stretch {
     in_flight: f64,
 }
 
-/// The logarithm of the work answered in a second, and the variance that it has by chance.
+/// The logarithms of the work answered in a second and of the answers, and the variances that they have by
+/// chance.
 #[derive(Clone, Copy, Debug, Default)]
 struct Yield {
     rate: f64,
     noise: f64,
+    answers: f64,
+    answers_noise: f64,
+}
+
+impl Yield {
+    /// Whether hugely less is answered than `before`, in work as well as in number. A stretch that by chance
+    /// has many long requests answers fewer, one that has few of them answers less work.
+    fn is_hugely_below(&self, before: &Self) -> bool {
+        let is_huge = |lost: f64, noise: f64| lost > HUGE.max(SURE * libm::sqrt(noise));
+        is_huge(before.rate - self.rate, before.noise + self.noise)
+            && is_huge(before.answers - self.answers, before.answers_noise + self.answers_noise)
+    }
 }
 
 impl Stretch {
@@ -101,8 +119,13 @@ impl Stretch {
     fn measure(&self) -> Yield {
         let mean = if self.answered > 0 { self.work / f64::from(self.answered) } else { self.last };
         let work = self.work + mean / 2.0;
-        let noise = (self.squares + mean * mean) / (work * work);
-        Yield { rate: libm::log(work / self.seconds.max(1e-9)), noise }
+        let (seconds, answered) = (self.seconds.max(1e-9), f64::from(self.answered) + 0.5);
+        Yield {
+            rate: libm::log(work / seconds),
+            noise: (self.squares + mean * mean) / (work * work),
+            answers: libm::log(answered / seconds),
+            answers_noise: 1.0 / answered,
+        }
     }
 }
 
@@ -136,7 +159,7 @@ struct Trial {
 impl Trial {
     /// A pair of stretches ends with `here`, under the bound.
     fn add(&mut self, there: Yield, here: Yield) {
-        let before = std::mem::replace(&mut self.before, here);
+        let before = core::mem::replace(&mut self.before, here);
         let difference = there.rate - f64::midpoint(before.rate, here.rate);
         self.pairs += 1;
         self.sum += difference;
@@ -206,7 +229,7 @@ impl Due {
 
 /// The state of the search.
 #[derive(Debug, Default)]
-pub(super) struct Search {
+pub(crate) struct Search {
     top: u32,
     /// The number found, the number that is in force now, and the number found before the burst.
     bound: u32,
@@ -239,7 +262,7 @@ pub(super) struct Search {
 
 impl Search {
     /// Up to `top`.
-    pub(super) fn new(top: u32) -> Self {
+    pub(crate) fn new(top: u32) -> Self {
         let start = START.min(top);
         let numbers =
             Self { top, bound: start, in_force: start, former: start, ceiling: top, ..Self::default() };
@@ -265,7 +288,7 @@ impl Search {
 
     /// Saturation is over, and the next burst may rise. It knows the best of a burst a moment ago.
     fn calm_down(&mut self, now: Instant) {
-        (self.waited, self.answered) = (0.0, 0);
+        (self.waited, self.answered, self.octave) = (0.0, 0, 0);
         if let Phase::Trying(Trial { way: Way::Up, other, .. }) = self.phase
             && self.in_force == other
         {
@@ -330,7 +353,7 @@ impl Search {
         let here = self.stretch.measure();
         if let Some(best) = *best
             && self.bound > best.bound
-            && best.end.rate - here.rate > HUGE.max(SURE * libm::sqrt(best.end.noise + here.noise))
+            && here.is_hugely_below(&best.end)
         {
             (self.bound, self.ceiling) = (best.bound, best.bound);
             self.rise.rest(now, now.since(began));
@@ -340,7 +363,8 @@ impl Search {
         if ended < enough {
             return;
         }
-        if best.is_none_or(|best| here.rate > best.end.rate) {
+        let error = |best: &Best| libm::sqrt(here.noise + best.end.noise);
+        if best.is_none_or(|best| here.rate - best.end.rate > BETTER * error(&best)) {
             let pace = f64::from(ended) / seconds.max(1e-9);
             *best = Some(Best { bound: self.bound, end: here, pace, at: now });
         }
@@ -351,6 +375,7 @@ impl Search {
             self.rise = Due::now(now);
         }
         let most = if now < self.rise.at { self.ceiling.max(self.bound) } else { self.top };
+        let most = most.min(best.map_or(most, |best| best.bound.saturating_mul(FAR))).max(self.bound);
         self.bound = larger(self.bound, *step).min(most).min(self.top);
         self.in_force = self.bound;
         // The next stretch begins at once: if the service becomes slower, that is seen soon enough.
@@ -383,6 +408,10 @@ impl Search {
         } else {
             return;
         };
+        self.begin(way, other, before);
+    }
+
+    fn begin(&mut self, way: Way, other: u32, before: Yield) {
         self.trials += 1;
         self.phase = Phase::Trying(Trial { way, other, before, ..Trial::default() });
     }
@@ -398,7 +427,14 @@ impl Search {
             let difference = here.rate - trial.before.rate;
             let error = libm::sqrt(here.noise + trial.before.noise);
             if trial.way == Way::Look {
-                return self.conclude(now, difference > LOOK.max(2.0 * error), difference);
+                let (before, gains) = (trial.before, difference > LOOK.max(2.0 * error));
+                self.conclude(now, gains, difference);
+                // Few may have freed the service for the number from before the burst.
+                if !gains && (other + 1..bound).contains(&self.former) {
+                    self.begin(Way::Former, self.former, before);
+                    self.put(now, self.former);
+                }
+                return;
             }
             if difference.abs() > HUGE.max(SURE * error) {
                 return self.conclude(now, difference > 0.0, difference);
@@ -421,7 +457,9 @@ impl Search {
         if !is_over {
             return self.put(now, other);
         }
-        let gains = mean > ALIKE && mean > SURE * chance.max(spread.unwrap_or(0.0));
+        // A step up behind one that gained is likely to gain as well.
+        let sure = if trial.way == Way::Up && self.up.tries == 0 { BETTER } else { SURE };
+        let gains = mean > ALIKE && mean > sure * chance.max(spread.unwrap_or(0.0));
         let is_alike = is_lower && error < ALIKE && mean > self.given_up - ALIKE;
         if gains {
             self.given_up = 0.0;
@@ -432,7 +470,7 @@ impl Search {
     }
 
     fn conclude(&mut self, now: Instant, accepted: bool, difference: f64) {
-        let Phase::Trying(trial) = std::mem::replace(&mut self.phase, Phase::Watching) else { return };
+        let Phase::Trying(trial) = core::mem::replace(&mut self.phase, Phase::Watching) else { return };
         if accepted {
             self.bound = trial.other;
             self.gain = Some(libm::exp(difference) - 1.0);

@@ -1,10 +1,10 @@
-//! The controller that is to take the place of `auto` (`docs/decisions/capacity.md`), against no gate and the
-//! best fixed number, under a ceiling of 1,000 connections.
+//! `capacity = "auto"` under a ceiling of 1,000 connections, against no gate and the best fixed number
+//! (`docs/decisions/capacity.md`).
 
 use admission::{AfterStall, Capacity, Controller, Duration, Instant, LongLimit, Order, Policy, Work};
 use sim::{
     Abandoned, Arrivals, Collapse, Distribution, End, Kind, Mix, Outcome, Patience, Rate, Scenario, Source,
-    Upstream, controllers, run,
+    Upstream, run,
 };
 
 fn seconds(seconds: f64) -> Duration {
@@ -45,7 +45,7 @@ fn gate(connections: u32, capacity: Capacity) -> Policy {
 }
 
 fn searching() -> Policy {
-    gate(1_000, Capacity::Found(Controller::Other(controllers::SEARCH)))
+    gate(1_000, Capacity::Found(Controller::Auto))
 }
 
 fn open(kinds: Vec<Kind>, shares: Vec<f64>, upstream: Upstream, load: f64, patience: Patience) -> Scenario {

@@ -32,11 +32,16 @@ pub(crate) struct Seldom {
 
 impl Default for Seldom {
     fn default() -> Self {
-        Self { period: ONCE_IN, state: Mutex::default() }
+        Self::every(ONCE_IN)
     }
 }
 
 impl Seldom {
+    /// A line that is written once in this time.
+    pub(crate) fn every(period: Duration) -> Self {
+        Self { period, state: Mutex::default() }
+    }
+
     /// Whether the line may be written now. Then it is how many were withheld since the last one.
     pub(crate) fn may(&self) -> Option<u64> {
         let (now, mut state) = (Instant::now(), self.state.lock());

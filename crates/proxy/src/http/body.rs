@@ -4,7 +4,9 @@
 //! body may have a beginning that was read while the request waited.
 
 use std::collections::VecDeque;
+use std::error::Error as _;
 use std::future::{Future, poll_fn};
+use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
@@ -61,6 +63,14 @@ pub(crate) enum Broken {
     /// Its upload had given its place back, and gets none for its end.
     #[error("the gate has no place for the end of an upload")]
     Refused(Refusal),
+}
+
+/// Whether an error of hyper's says that a client's bytes are no body, rather than that none come. The kinds
+/// are those of hyper's decoder of chunks.
+pub(crate) fn is_malformed(error: &hyper::Error) -> bool {
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
+    cause
+        .is_some_and(|cause| matches!(cause.kind(), io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput))
 }
 
 /// A request's body.

@@ -23,7 +23,7 @@ use tokio::sync::SetOnce;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::alarm::HeadTimer;
-use super::body::{Broken, ToClient, ToService};
+use super::body::{Broken, ToClient, ToService, is_malformed};
 use super::classify::{Classified, TYPE};
 use super::fields::{self, FIELDS_MAX, Fault, From};
 use super::forward::{Upgrading, forward};
@@ -237,6 +237,19 @@ impl std::convert::From<Refusal> for Ended {
     }
 }
 
+impl std::convert::From<Broken> for Ended {
+    fn from(broken: Broken) -> Self {
+        match broken {
+            Broken::Late(_) => Refusal::LateBody.into(),
+            Broken::Large => Refusal::Fault(Fault::LargeBody).into(),
+            Broken::Refused(refusal) => refusal.into(),
+            // Its client listens: it has sent something that is no body.
+            Broken::Http(error) if is_malformed(&error) => Refusal::Fault(Fault::Body).into(),
+            Broken::Http(_) | Broken::Left => Self::Gone,
+        }
+    }
+}
+
 async fn pass(
     (gate, told): (&Arc<Gate>, &Told),
     watched: &Watched,
@@ -372,12 +385,7 @@ impl Ahead {
 
 /// Has a short body there before its request stands in line.
 async fn gather(body: &mut ToService, length: usize) -> Result<(), Ended> {
-    body.gather(length).await.map_err(|broken| match broken {
-        Broken::Late(_) => Refusal::LateBody.into(),
-        Broken::Large => Refusal::Fault(Fault::LargeBody).into(),
-        Broken::Refused(refusal) => refusal.into(),
-        Broken::Http(_) | Broken::Left => Ended::Gone,
-    })
+    body.gather(length).await.map_err(Ended::from)
 }
 
 /// Waits for the verdict, and reads on meanwhile.
@@ -393,8 +401,7 @@ async fn wait(gate: &Gate, waiting: Waiting, body: &mut ToService, ahead: Ahead)
         verdict = waiting => verdict.map_err(|reason| rejected(&gate.driver, reason).into()),
         broken = reading => match broken {
             Ok(never) => match never {},
-            Err(Broken::Large) => Err(Refusal::Fault(Fault::LargeBody).into()),
-            Err(_) => Err(Ended::Gone),
+            Err(broken) => Err(broken.into()),
         },
     }
 }

@@ -149,7 +149,7 @@ async fn exchange(
                     return Err(Refusal::LargeAnswer);
                 }
                 let Some(copied) = repeated.take().filter(|_| lease.is_kept) else {
-                    endpoint.failed(Lack::Answer, &error);
+                    endpoint.failed(Lack::Response, &error);
                     return Err(Refusal::Unreachable);
                 };
                 tracing::debug!(endpoint = %endpoint.address, %error, "a request may be repeated, and is");

@@ -2,11 +2,12 @@
 //! it.
 //!
 //! Nothing is known of an address at first. An answer, or a connection, finds it up. A failure finds it
-//! down. Requests avoid it for a pause that doubles with each failure in a row. An answer ends the pause. A
-//! connection ends it only where no connection could be had before, since a service may take connections
-//! and serve nobody.
+//! down; of requests without a response it takes several in a row. Requests avoid the address for a pause
+//! that doubles with each failure in a row. An answer ends the pause. A connection ends it only where no
+//! connection could be had before, since a service may take connections and serve nobody.
 //!
-//! The log has one warning when an address goes, and one when it comes back.
+//! The log has one warning when an address goes, and one when it comes back. An address that goes again and
+//! again is told of once a second at most.
 
 use std::fmt::{self, Display};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,6 +27,8 @@ pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(2);
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 /// The longest pause after failures of an address.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// How many requests in a row without a response find an address down.
+const UNANSWERED_MAX: u32 = 3;
 /// The most bytes of an error that are kept.
 const ERROR_BYTES_MAX: usize = 500;
 
@@ -59,6 +62,9 @@ pub(crate) enum Lack {
     Connection,
     /// It took a connection, and gave no answer or one of a service that isn't well.
     Answer,
+    /// It took a connection and a request, and gave no response that can be read. The fault may be that of
+    /// one request alone.
+    Response,
 }
 
 /// What is known of one address.
@@ -70,6 +76,8 @@ pub struct Health {
     state: Mutex<State>,
     /// What the log was told of a server that takes no more connections.
     crowded: Seldom,
+    /// What the log was told of when it went.
+    falls: Seldom,
 }
 
 struct State {
@@ -84,6 +92,14 @@ struct State {
     /// When the server was started, as it says itself.
     started: Option<String>,
     lost: Lost,
+    fall: Fall,
+}
+
+/// Whether the log has heard that an address went the last time: only then it hears that it came back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fall {
+    Told,
+    Withheld,
 }
 
 /// Connections that the server has ended, and the log hasn't heard of.
@@ -123,12 +139,14 @@ impl Default for Health {
             last_error: None,
             started: None,
             lost: Lost::default(),
+            fall: Fall::Told,
         };
         Self {
             is_well: AtomicBool::new(false),
             was_heard: AtomicBool::new(false),
             state: Mutex::new(state),
             crowded: Seldom::default(),
+            falls: Seldom::every(Duration::from_secs(1)),
         }
     }
 }
@@ -164,8 +182,12 @@ impl Health {
         state.in_a_row = state.in_a_row.saturating_add(1);
         let pause = PAUSE_MIN.saturating_mul(1 << (state.in_a_row - 1).min(10)).min(PAUSE_MAX);
         state.paused = Some((lack, now + pause));
-        if state.condition != Condition::Down {
-            (state.condition, state.since) = (Condition::Down, now);
+        let is_down = lack != Lack::Response || state.in_a_row >= UNANSWERED_MAX;
+        if is_down && state.condition != Condition::Down {
+            (state.condition, state.since, state.fall) = (Condition::Down, now, Fall::Withheld);
+        }
+        if is_down && state.fall == Fall::Withheld && self.falls.may().is_some() {
+            state.fall = Fall::Told;
             let Named { gate, address } = named;
             tracing::warn!(gate, upstream = %address, reason = %error, "an upstream is down");
         }
@@ -193,7 +215,7 @@ impl Health {
         }
         let mut state = self.state.lock();
         match state.pause() {
-            Some((Lack::Answer, _)) => return,
+            Some((Lack::Answer | Lack::Response, _)) => return,
             Some((Lack::Connection, _)) => (state.in_a_row, state.paused) = (0, None),
             None => {}
         }
@@ -258,7 +280,7 @@ impl State {
     }
 
     fn rise(&mut self, Named { gate, address }: Named<'_>) {
-        if self.condition == Condition::Down {
+        if self.condition == Condition::Down && self.fall == Fall::Told {
             let down_seconds = self.since.elapsed().as_secs_f64();
             tracing::warn!(gate, upstream = %address, down_seconds, "an upstream is up again");
         }
@@ -320,6 +342,30 @@ mod tests {
         assert_eq!(pause(&health), Some(Duration::from_secs(16)));
         health.reached(named);
         assert_eq!((health.condition(), pause(&health)), (Condition::Up, None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_request_without_a_response_does_not_find_an_address_down() {
+        let (health, address) = (Health::default(), Address::inet("site", 80));
+        let named = Named { gate: "shop", address: &address };
+        health.answered(named);
+        let fails = || {
+            health.failed(named, Lack::Response, &"closed");
+            health.condition()
+        };
+        for _ in 0..10 {
+            assert_eq!((fails(), fails()), (Condition::Up, Condition::Up));
+            assert!(health.down_until().is_some(), "other addresses are tried first");
+            health.answered(named);
+        }
+        assert_eq!((fails(), fails(), fails()), (Condition::Up, Condition::Up, Condition::Down));
+        health.answered(named);
+        health.failed(named, Lack::Connection, &"refused");
+        assert_eq!(health.condition(), Condition::Down);
+        assert_eq!(health.state.lock().fall, Fall::Withheld, "the log has heard of the first just now");
+        tokio::time::advance(Duration::from_secs(1)).await;
+        health.failed(named, Lack::Connection, &"refused");
+        assert_eq!(health.state.lock().fall, Fall::Told, "it stays down, and the log hears of it");
     }
 
     #[test]

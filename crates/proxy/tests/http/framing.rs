@@ -293,3 +293,16 @@ async fn a_response_in_a_transfer_coding_that_ends_at_the_gate_is_none() {
         site.reaches(0, 0).await;
     }
 }
+
+#[tokio::test]
+async fn a_chunk_that_cannot_be_read_is_answered() {
+    let site = gate(one_at_a_time(), &[service(echo).await], |_| {}).await;
+    for body in ["5\nabcde\r\n0\r\n\r\n", "-1\r\n", "FFFFFFFFFFFFFFFF1\r\n", "2\r\nabcde\r\n0\r\n\r\n"] {
+        let mut client = Client::connect(&site).await;
+        client.send(&format!("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{body}")).await;
+        let told = client.response().await.unwrap_or_else(|| panic!("{body:?} has no answer"));
+        assert_eq!((told.status, told.field("x-gatekeeper")), (400, Some("bad_request")), "{body:?}");
+        client.ends().await;
+    }
+    site.reaches(0, 0).await;
+}

@@ -67,6 +67,9 @@ struct Seen {
     own: Vec<(&'static str, u64)>,
 }
 
+/// The gate's own answers to requests that the judge had let through: the service gave none.
+const UNANSWERED: [&str; 2] = ["upstream", "upstream_timeout"];
+
 impl History {
     /// Adds a sample: what has been counted in `elapsed`, since the last one. The first call only begins.
     pub(super) fn note(
@@ -81,9 +84,12 @@ impl History {
             let a_second =
                 |count: u64| (count as f64 / elapsed.as_secs_f64().max(0.001) * 10.0).round() / 10.0;
             let reasons = reasons(&now, last);
+            // Of a request that the gate sent on and answered by itself, the judge hears that it has failed.
+            let is_unanswered = |name: &str| UNANSWERED.contains(&name);
+            let unanswered = reasons.iter().filter(|it| is_unanswered(it.0)).map(|it| it.1).sum();
             let sample = Sample {
                 at,
-                served: a_second(counts.completed()),
+                served: a_second(counts.completed().saturating_sub(unanswered)),
                 refused: a_second(reasons.iter().map(|(_, count)| count).sum()),
                 left: a_second(counts.left),
                 wait: times(&waits(&now.totals).since(&waits(&oldest.totals))),
@@ -181,6 +187,18 @@ mod tests {
         // All lie between 25 and 50 ms.
         assert_eq!(sample.upstream, Times { mean: 30_000, p95: 48_750 });
         assert_eq!(sample.wait, Times::default());
+    }
+
+    #[test]
+    fn a_request_that_the_service_did_not_answer_is_refused_and_not_served() {
+        let (mut history, mut totals) = (History::default(), Totals::default());
+        let mut noted = |at, own| {
+            let seen = (&Snapshot::default(), &totals);
+            history.note((at, Duration::from_secs(1)), seen, vec![("upstream", own)]);
+            totals.counts.failed += 5;
+            history.samples().back().map(|sample| (sample.served, sample.refused))
+        };
+        assert_eq!((noted(1, 0), noted(2, 4)), (None, Some((1.0, 4.0))));
     }
 
     #[test]

@@ -15,6 +15,10 @@
 //! **Bounds.** At most [`ServiceClass::MOST`](crate::ServiceClass::MOST) classes. A share stays between the
 //! class's floor and ceiling. The shares of all classes together are 1.
 //!
+//! **Idle classes.** A class that nobody asked for over an interval has no observation and no error. Floors
+//! and ceilings are then of what the other classes have together. A class that asks again finds its share as
+//! it left it.
+//!
 //! **When it fails.** Shares differ in effect only where requests wait. Where nobody waits and a class
 //! still misses its goal, the class reaches its ceiling and is reported as out of reach.
 
@@ -249,15 +253,29 @@ pub enum Standing {
     OutOfReach,
     /// It can't be met beside those of more important classes, and isn't pursued.
     GivenUp,
+    /// Nothing is known of it: its class had no request over the last interval, or never.
+    Idle,
+}
+
+impl Standing {
+    /// Whether shares are moved for the goal.
+    pub(crate) fn is_pursued(self) -> bool {
+        matches!(self, Self::InReach | Self::OutOfReach)
+    }
 }
 
 /// One class of an adapter.
 #[derive(Clone, Debug)]
 struct Member {
     promised: Promised,
+    /// Its share of what the classes that aren't idle have together.
     share: f64,
     window: Window,
     standing: Standing,
+    /// The standing that was told last.
+    told: Standing,
+    /// The number of ticks since its last request.
+    quiet: u32,
     /// How much a delay falls, in logarithms, for a change of the share.
     elasticity: f64,
 }
@@ -265,7 +283,7 @@ struct Member {
 impl Member {
     /// What is observed and what is wanted, both as times; `None` without a goal or without observations.
     fn reached(&self) -> Option<(f64, f64)> {
-        let goal = self.promised.goal.filter(|_| self.standing != Standing::GivenUp)?;
+        let goal = self.promised.goal.filter(|_| self.standing.is_pursued())?;
         Some((self.window.observed(goal)?, wanted(goal)))
     }
 
@@ -276,11 +294,36 @@ impl Member {
     }
 
     fn told(&self) -> Option<Reached> {
-        let goal = self.promised.goal?;
+        let goal = self.promised.goal.filter(|_| self.standing != Standing::Idle)?;
         let observed = self.window.observed(goal)?;
         let is_rate = matches!(goal, ClassGoal::Throughput { .. });
         let observed = if is_rate { 1.0 / observed.max(LEAST) } else { observed };
         Some(Reached { class: self.promised.class, goal, observed })
+    }
+
+    /// Ticks have ended. Whether the class has become idle, or isn't idle any more.
+    fn rest(&mut self, ended: u32, waits: bool, longest: u32) -> bool {
+        self.quiet = if waits { 0 } else { self.quiet.saturating_add(ended) };
+        let is_idle = self.quiet > longest;
+        if is_idle {
+            self.window = Window::default();
+        }
+        if is_idle == (self.standing == Standing::Idle) {
+            return false;
+        }
+        (self.standing, self.told) =
+            (if is_idle { Standing::Idle } else { Standing::InReach }, Standing::InReach);
+        true
+    }
+
+    /// What it can give to a class of this importance: to one of less, only what its own goal leaves.
+    fn spare(&self, importance: u8) -> f64 {
+        let above = (self.share - self.floor()).max(0.0);
+        let is_more = self.promised.importance > importance;
+        let error = self.error().filter(|_| is_more);
+        error.map_or(above, |error| {
+            above.min(self.share * (1.0 - libm::exp(error.min(0.0) / self.elasticity)))
+        })
     }
 
     fn floor(&self) -> f64 {
@@ -347,9 +390,11 @@ impl Adapter {
     /// its observations.
     pub fn change(&mut self, now: Instant, settings: Adaptation, classes: &[Promised]) {
         let before = core::mem::take(&mut self.members);
+        let all: f64 = before.iter().map(|member| member.share).sum();
         let known = |class: &Promised| {
             let old = before.iter().find(|old| old.promised.class == class.class)?;
-            ((old.promised.weight - class.weight).abs() < f64::EPSILON).then(|| old.clone())
+            let is_kept = (old.promised.weight - class.weight).abs() < f64::EPSILON;
+            is_kept.then(|| Member { share: old.share / all, ..old.clone() })
         };
         self.set_members(classes, known);
         self.law = Law::default();
@@ -362,25 +407,49 @@ impl Adapter {
     fn set_members(&mut self, classes: &[Promised], known: impl Fn(&Promised) -> Option<Member>) {
         let sum: f64 = classes.iter().map(|class| class.weight).sum();
         let member = |class: &Promised| match known(class) {
-            Some(old) => Member { promised: *class, standing: Standing::InReach, ..old },
+            Some(old) if old.standing == Standing::Idle => Member { promised: *class, ..old },
+            Some(old) => {
+                let (standing, told) = Default::default();
+                Member { promised: *class, standing, told, ..old }
+            }
             None => Member {
                 promised: *class,
                 share: class.weight / sum,
                 window: Window::default(),
-                standing: Standing::InReach,
+                standing: Standing::Idle,
+                told: Standing::InReach,
+                quiet: u32::MAX,
                 elasticity: ratios::ELASTICITY,
             },
         };
         self.members = classes.iter().map(member).collect();
-        let sum: f64 = self.members.iter().map(|member| member.share).sum();
-        for member in &mut self.members {
-            member.share /= sum;
-        }
+        self.rescale();
     }
 
-    /// The share of the class in this place, as the classes were given.
+    /// Makes the shares of the classes that aren't idle 1 together, and none of these less than its floor.
+    /// Whether any was less.
+    fn rescale(&mut self) -> bool {
+        let asking = || self.members.iter().filter(|member| member.standing != Standing::Idle);
+        let sum: f64 = asking().map(|member| member.share).sum();
+        if sum <= 0.0 {
+            return false;
+        }
+        let above = |member: &Member| member.share / sum - member.floor();
+        let lacks: f64 = asking().map(|member| (-above(member)).max(0.0)).sum();
+        let spare: f64 = asking().map(|member| above(member).max(0.0)).sum();
+        for member in &mut self.members {
+            member.share = match member.standing {
+                Standing::Idle => member.share / sum,
+                _ => member.floor() + above(member).max(0.0) * (1.0 - lacks / spare.max(LEAST)).max(0.0),
+            };
+        }
+        lacks > 0.0
+    }
+
+    /// The share of the class in this place, as the classes were given, of what all have together.
     pub fn share(&self, place: usize) -> f64 {
-        self.members.get(place).map_or(0.0, |member| member.share)
+        let all: f64 = self.members.iter().map(|member| member.share).sum();
+        self.members.get(place).map_or(0.0, |member| member.share / all)
     }
 
     /// How the goal of the class in this place stands.
@@ -396,7 +465,8 @@ impl Adapter {
     /// The resource has served a request of the class in this place.
     pub fn observe(&mut self, place: usize, served: Served) {
         if let Some(member) = self.members.get_mut(place) {
-            self.law.observe(place, &served);
+            member.quiet = 0;
+            self.law.observe(place, &served, member.promised.goal);
             let is_new = served.arrived >= self.since;
             member.window.observe(&served, member.promised.goal, is_new);
         }
@@ -419,24 +489,28 @@ impl Adapter {
         self.next_tick = self.next_tick.after(self.settings.tick.saturating_mul(ended));
         self.ticks = self.ticks.saturating_add(ended);
         let seconds = self.settings.tick.as_secs_f64() * f64::from(ended);
-        let memory = f64::from(self.settings.interval.max(MEMORY_MIN));
+        let memory = self.settings.interval.max(MEMORY_MIN);
         ratios::note(&mut self.members);
+        let mut rests = false;
         for (place, member) in self.members.iter_mut().enumerate() {
-            member.window.end_tick(seconds, waits(place), memory);
+            member.window.end_tick(seconds, waits(place), f64::from(memory));
+            rests |= member.rest(ended, waits(place), memory);
         }
+        let is_other = rests && self.rescale();
         self.look_at_law(ended);
         let judged = ratios::Judged { ticks: self.ticks, interval: self.settings.interval };
-        let Some(plan) = self.ratios.plan(&mut self.members, judged) else { return false };
+        let Some(plan) = self.ratios.plan(&mut self.members, judged) else { return is_other };
         self.commit(now, &plan);
         true
     }
 
     fn commit(&mut self, now: Instant, plan: &Plan) {
         let (to, donor) = (&self.members[plan.to], &self.members[plan.donor]);
+        let all: f64 = self.members.iter().map(|member| member.share).sum();
         self.tell(GoalNews::Moved(ShareMove {
             class: to.promised.class,
-            from: to.share,
-            to: plan.shares[plan.to],
+            from: to.share / all,
+            to: plan.shares[plan.to] / all,
             donor: donor.promised.class,
             why: to.told().filter(|_| to.standing != Standing::GivenUp),
         }));
@@ -448,13 +522,18 @@ impl Adapter {
     }
 
     fn look_at_law(&mut self, ended: u32) {
-        let Some(verdict) = self.law.look(ended, self.settings.interval, &self.members) else { return };
-        for (place, standing) in verdict.into_iter().enumerate() {
+        let verdict = self.law.look(ended, self.settings.interval, &self.members).unwrap_or_default();
+        for (member, standing) in self.members.iter_mut().zip(verdict) {
+            member.standing = standing;
+        }
+        for place in 0..self.members.len() {
             let member = &mut self.members[place];
-            let before = core::mem::replace(&mut member.standing, standing);
-            let Some(told) = member.told().filter(|_| before != standing) else { continue };
+            let standing = member.standing;
+            // Right after a move nothing is observed: a later tick tells it.
+            let Some(told) = member.told().filter(|_| member.told != standing) else { continue };
+            member.told = standing;
             self.tell(match standing {
-                Standing::InReach => GoalNews::WithinReach(told),
+                Standing::InReach | Standing::Idle => GoalNews::WithinReach(told),
                 Standing::OutOfReach | Standing::GivenUp => GoalNews::OutOfReach(told, standing),
             });
         }

@@ -406,7 +406,9 @@ impl Observer for Watch<'_> {
         self.now.processor[place].1 += service.as_secs_f64();
         match &mut self.movers {
             Movers::Ours(adapter) => {
-                let served = Served { arrived: began, wait: Duration::ZERO, service, work: row.service_time };
+                let alone = Duration::from_nanos(row.service_time.as_nanos()).min(service);
+                let wait = service.saturating_sub(alone);
+                let served = Served { arrived: began, wait, service: alone, work: row.service_time };
                 adapter.observe(place, served);
             }
             Movers::Published { processor, .. } => processor.observe(place, service.as_secs_f64()),

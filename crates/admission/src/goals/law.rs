@@ -6,10 +6,12 @@
 //! times. Goals whose sum Σ ρᵢDᵢ is less can't all be met.
 //!
 //! **Formula.** Over an interval, with the work of each class as ρ: the goals are out of reach if
-//! Σ ρᵢDᵢ < (1 − [`BAND`]) Σ ρᵢWᵢ, where all classes that were seen have delay goals. A goal for responses
-//! leaves D less the mean service time for waiting, a percentile as much of the mean as was observed of
-//! both. Goals are out of reach, too, if every class that was seen misses its own. A single goal is out of
-//! reach if its class misses it with the largest share that it can get.
+//! Σ ρᵢDᵢ < (1 − [`BAND`]) Σ ρᵢWᵢ over the classes with delay goals, and one of them misses its goal. A class
+//! without a goal may wait for as long as it takes: beside it the sum is least where it has its floor, and
+//! only then goals are too much. A goal for responses leaves D less the mean service time for waiting, a
+//! percentile as much of the mean as was observed of both. Goals are out of reach, too, if every class that
+//! was seen misses its own. A single goal is out of reach if its class misses it with the largest share that
+//! it can get, and after one interval already if the service alone takes longer.
 //!
 //! **What follows.** After [`PROOFS`] such intervals the classes of the least importance lose their goals:
 //! they aren't pursued, and their shares may be taken. Among classes of one importance nobody loses the
@@ -30,6 +32,8 @@ const BAND: f64 = 0.1;
 const PROOFS: u32 = 2;
 /// The classes with fewer requests in an interval aren't judged.
 const LEAST_COUNT: f64 = 8.0;
+/// A share so near a bound counts as at it.
+const AT_BOUND: f64 = 0.005;
 
 /// What the law is told of one class in an interval.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,6 +42,22 @@ struct Sums {
     work: f64,
     wait: f64,
     service: f64,
+    /// How many took longer in the service alone than their goal allows.
+    late: f64,
+}
+
+impl Sums {
+    /// Whether no share can keep the goal, since the service alone takes longer.
+    fn is_too_long_for(&self, goal: Option<ClassGoal>) -> bool {
+        let Some(ClassGoal::Delay { measure: Measure::Response, statistic, most }) = goal else {
+            return false;
+        };
+        let is_too_long = match statistic {
+            Statistic::Mean => self.service > most.as_secs_f64() * self.count,
+            Statistic::Percentile(part) => self.late > self.count * (1.0 - f64::from(part) / 100.0),
+        };
+        self.count >= LEAST_COUNT && is_too_long
+    }
 }
 
 /// How many intervals in a row have shown what.
@@ -64,7 +84,7 @@ pub(super) struct Law {
 }
 
 impl Law {
-    pub(super) fn observe(&mut self, place: usize, served: &Served) {
+    pub(super) fn observe(&mut self, place: usize, served: &Served, goal: Option<ClassGoal>) {
         if place >= self.sums.len() {
             self.sums.resize(place + 1, Sums::default());
         }
@@ -73,6 +93,8 @@ impl Law {
         sums.work += served.work.as_nanos() as f64 * 1e-9;
         sums.wait += served.wait.as_secs_f64();
         sums.service += served.service.as_secs_f64();
+        let is_late = matches!(goal, Some(ClassGoal::Delay { most, .. }) if served.service > most);
+        sums.late += f64::from(u8::from(is_late));
     }
 
     /// Ticks have ended. At the end of an interval: how each class stands from now on.
@@ -92,17 +114,19 @@ impl Law {
             let is_missed = error.is_some_and(|error| error > BAND);
             let is_kept = error.is_some_and(|error| error < 0.0);
             proofs.note(is_missed && is_at_most(members, place), is_kept);
+            if sums[place].is_too_long_for(members[place].promised.goal) {
+                *proofs = Proofs { short: PROOFS, enough: 0 };
+            }
         }
         Some((0..members.len()).map(|place| self.standing(members, place)).collect())
     }
 
     fn standing(&self, members: &[Member], place: usize) -> Standing {
         let member = &members[place];
-        if member.promised.goal.is_none() {
-            return Standing::InReach;
+        if member.promised.goal.is_none() || member.standing == Standing::Idle {
+            return member.standing;
         }
-        let of_kept = members.iter().filter(|it| it.promised.goal.is_some());
-        let of_kept = of_kept.filter(|it| it.standing != Standing::GivenUp);
+        let of_kept = members.iter().filter(|it| it.promised.goal.is_some() && it.standing.is_pursued());
         let importances = || of_kept.clone().map(|it| it.promised.importance);
         let (least, most) = (importances().min(), importances().max());
         // Those of the next importance are given up only after as many further intervals.
@@ -131,12 +155,17 @@ impl Law {
 /// Whether all goals together are too much for what was observed, and whether they surely aren't.
 fn judge_all(sums: &[Sums], members: &[Member]) -> (bool, bool) {
     let (mut observed, mut wanted, mut missed, mut seen) = (0.0, 0.0, 0, 0);
+    let (mut is_least, mut is_needed) = (true, false);
     for (sums, member) in sums.iter().zip(members) {
         if sums.count < LEAST_COUNT {
             continue;
         }
-        let Some(goal) = member.promised.goal else { return (false, true) };
+        let Some(goal) = member.promised.goal else {
+            is_least &= member.share <= member.floor() + AT_BOUND;
+            continue;
+        };
         seen += 1;
+        is_needed |= member.standing.is_pursued() && member.error().is_none_or(|error| error > BAND);
         let time = member.window.observed(goal);
         missed += u32::from(time.is_some_and(|time| time > super::wanted(goal) * (1.0 + BAND)));
         let Some(longest) = longest_wait(sums, member, goal) else {
@@ -148,7 +177,8 @@ fn judge_all(sums: &[Sums], members: &[Member]) -> (bool, bool) {
         wanted += sums.work * longest;
     }
     let all_miss = seen > 1 && missed == seen;
-    (seen > 1 && (wanted < observed * (1.0 - BAND) || all_miss), wanted >= observed && !all_miss)
+    let is_short = wanted < observed * (1.0 - BAND) || all_miss;
+    (seen > 1 && is_least && is_needed && is_short, wanted >= observed && !all_miss)
 }
 
 /// The mean wait that a goal allows.
@@ -170,6 +200,7 @@ fn longest_wait(sums: &Sums, member: &Member, goal: ClassGoal) -> Option<f64> {
 /// Whether a class has the largest share that it can get.
 fn is_at_most(members: &[Member], place: usize) -> bool {
     let others = members.iter().enumerate().filter(|&(other, _)| other != place);
-    let floors: f64 = others.map(|(_, member)| member.floor()).sum();
-    members[place].share >= members[place].ceiling().min(1.0 - floors) - 0.005
+    let asking = others.filter(|(_, member)| member.standing != Standing::Idle);
+    let floors: f64 = asking.map(|(_, member)| member.floor()).sum();
+    members[place].share >= members[place].ceiling().min(1.0 - floors) - AT_BOUND
 }

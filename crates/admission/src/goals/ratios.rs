@@ -15,14 +15,14 @@
 //! s := √(s · |Δy/Δx|)                                          after each step, between S_MIN and S_MAX
 //! ```
 //!
-//! A donor is a class without a goal, or one whose e is less than e_i by twice the band, and which is below
-//! zero if it is more important than i. α_j is its part of what is given. A step is made when e_i exceeds
-//! [`DOUBTS`] standard errors, after an interval one. Classes without a goal get back what others don't
-//! need, up to the shares of their weights, if every goal is kept with [`SPARE`] to spare.
+//! A donor has no goal, is less important than i, or has an e less than e_i by twice the band. One more
+//! important than i gives until its own e would be zero; one less important counts with at most e = 0. α_j is
+//! its part of what is given. A step is made when e_i exceeds [`DOUBTS`] standard errors, after an interval
+//! one. Classes without a goal get back what others don't need, up to the shares of their weights, if every
+//! goal is kept with [`SPARE`] to spare.
 //!
 //! **Parameters.** They were chosen by simulation (`sim/tests/goals.rs`).
-//! **When it fails.** Where waits are rare, a delay hardly depends on the share: the elasticity falls to its
-//! least, and the share goes to its ceiling in steps.
+//! **When it fails.** Where waits are rare, the share hardly matters and goes to its ceiling in steps.
 
 use alloc::vec::Vec;
 
@@ -136,8 +136,7 @@ impl Ratios {
         let wanted = ((own + others) * ratio / (1.0 + ratio)).min(members[to].ceiling()) - own;
         let mut given = 0.0;
         for &(place, part) in &from {
-            let spare = (shares[place] - members[place].floor()).max(0.0);
-            let gives = (wanted * part).clamp(0.0, spare);
+            let gives = (wanted * part).clamp(0.0, members[place].spare(members[to].promised.importance));
             shares[place] -= gives;
             given += gives;
         }
@@ -159,9 +158,12 @@ impl Ratios {
         if !all_spare || judged.ticks < judged.interval {
             return None;
         }
-        let sum: f64 = members.iter().map(|member| member.promised.weight).sum();
+        let asks = |member: &Member| member.standing != Standing::Idle;
+        let asking = members.iter().filter(|member| asks(member));
+        let sum: f64 = asking.map(|member| member.promised.weight).sum();
         let lacks = |member: &Member| member.promised.weight / sum - member.share;
-        let without = members.iter().enumerate().filter(|(_, member)| member.error().is_none());
+        let without =
+            members.iter().enumerate().filter(|(_, member)| asks(member) && member.error().is_none());
         let to = without.filter(|(_, member)| lacks(member) > 0.01);
         let (to, _) = to.max_by(|a, b| lacks(a.1).total_cmp(&lacks(b.1)))?;
         let with = errors.iter().enumerate().filter_map(|(place, error)| Some((place, (*error)?)));
@@ -200,15 +202,17 @@ fn most_missed(members: &[Member], errors: &[Option<f64>], judged: Judged) -> Op
 fn donors(members: &[Member], errors: &[Option<f64>], to: usize, e: f64) -> Vec<(usize, f64, f64)> {
     let importance = members[to].promised.importance;
     let all = members.iter().enumerate().filter(|&(place, _)| place != to);
-    let could = all.filter(|(_, member)| member.share > member.floor() + 1e-3);
+    let could = all.filter(|(_, it)| it.share > it.floor() + 1e-3 && it.standing != Standing::Idle);
     could
         .filter_map(|(place, member)| {
             let has_goal = member.promised.goal.is_some() && member.standing != Standing::GivenUp;
             if !has_goal {
                 return (member.window.count() > 0.0).then_some((place, member.share * e, -ERROR_MAX));
             }
-            let error = errors[place]?;
-            let may = error < e - 2.0 * BAND && (error < -BAND || member.promised.importance <= importance);
+            let is_less = member.promised.importance < importance;
+            let error = if is_less { errors[place].map_or(0.0, |e| e.min(0.0)) } else { errors[place]? };
+            let is_more = member.promised.importance > importance;
+            let may = is_less || (error < e - 2.0 * BAND && (error < -BAND || !is_more));
             may.then_some((place, member.share * (e - error), error))
         })
         .collect()

@@ -28,15 +28,41 @@ impl Bench {
     /// A tick in which each class has so many requests that all wait for so long.
     fn tick(&mut self, count: u32, waits: &[f64]) -> bool {
         for (place, &wait) in waits.iter().enumerate() {
-            let wait = Duration::from_secs_f64(wait);
-            for _ in 0..count {
-                let work = Work::from_nanos(1_000_000);
-                let served = Served { arrived: self.now, wait, service: Duration::ZERO, work };
-                self.adapter.observe(place, served);
-            }
+            self.serve(place, count, wait, 0.0);
         }
+        self.end()
+    }
+
+    fn serve(&mut self, place: usize, count: u32, wait: f64, service: f64) {
+        let [wait, service] = [wait, service].map(Duration::from_secs_f64);
+        for _ in 0..count {
+            let served = Served { arrived: self.now, wait, service, work: Work::from_nanos(1_000_000) };
+            self.adapter.observe(place, served);
+        }
+    }
+
+    fn end(&mut self) -> bool {
         self.now = self.now.after(TICK);
         self.adapter.pass(self.now, |_| true)
+    }
+
+    /// Ticks of ten workers that serve each request for 50 ms. Of each class so many clients ask at any time.
+    fn play(&mut self, ticks: u32, clients: [u32; 3]) {
+        for _ in 0..ticks {
+            let asking: f64 = self.asking(clients).map(|place| self.adapter.share(place)).sum();
+            for place in self.asking(clients) {
+                let rate = 200.0 * self.adapter.share(place) / asking;
+                let response = (f64::from(clients[place]) / rate).max(0.05);
+                let count = f64::from(clients[place]) / response;
+                self.serve(place, count as u32, response - 0.05, 0.05);
+            }
+            self.now = self.now.after(TICK);
+            self.adapter.pass(self.now, |place| clients[place] > 0);
+        }
+    }
+
+    fn asking(&self, clients: [u32; 3]) -> impl Iterator<Item = usize> + use<> {
+        (0..3).filter(move |&place| clients[place] > 0)
     }
 
     fn shares(&self) -> Vec<f64> {
@@ -123,7 +149,8 @@ fn of_goals_that_cannot_be_met_the_least_important_goes_within_three_intervals()
     let mut bench = Bench::new(10, &[gold, class(2, mean(0.15))]);
     // Whatever the shares, the sum of both waits is 0.4: twice what the goals allow.
     for _ in 0..30 {
-        bench.tick(50, &[0.16, 0.24]);
+        let is_enough = bench.shares()[0] > 0.8;
+        bench.tick(50, if is_enough { &[0.05, 0.35] } else { &[0.16, 0.24] });
     }
     assert_eq!(bench.adapter.standing(1), Standing::GivenUp);
     assert_eq!(bench.adapter.standing(0), Standing::InReach);
@@ -175,4 +202,78 @@ fn other_goals_keep_the_shares_and_another_weight_does_not() {
     let heavier = [Promised { weight: 4.0, ..classes[0] }, Promised { weight: 4.0, ..classes[1] }];
     bench.adapter.change(bench.now, settings, &heavier);
     close(&bench.shares(), &[0.5, 0.5]);
+}
+
+fn response(id: u64, importance: u8, seconds: f64) -> Promised {
+    let most = Duration::from_secs_f64(seconds);
+    let goal = ClassGoal::Delay { measure: Measure::Response, statistic: Statistic::Mean, most };
+    Promised { importance, ..class(id, Some(goal)) }
+}
+
+fn is_told_out_of_reach(news: &[GoalNews], id: u64) -> bool {
+    news.iter().any(|news| matches!(news, GoalNews::OutOfReach(told, _) if told.class == ClassId(id)))
+}
+
+#[test]
+fn a_goal_shorter_than_the_service_is_told_after_an_interval_and_costs_no_important_goal() {
+    let mut bench = Bench::new(20, &[response(1, 10, 0.2), response(2, 1, 0.001), class(3, None)]);
+    bench.play(25, [20, 5, 60]);
+    assert!(is_told_out_of_reach(&bench.news(), 2));
+    for _ in 0..200 {
+        bench.play(1, [20, 5, 60]);
+        let gold = bench.adapter.reached(0);
+        assert!(gold.is_none_or(|gold| gold.observed < 0.22), "{gold:?} {:?}", bench.shares());
+    }
+    assert_ne!(bench.adapter.standing(1), Standing::InReach);
+    assert_eq!(bench.adapter.standing(0), Standing::InReach);
+    assert!(!is_told_out_of_reach(&bench.news(), 1));
+}
+
+#[test]
+fn goals_are_too_much_together_beside_a_class_without_one_at_its_floor() {
+    // Of 200 requests a second gold needs 100, silver 125.
+    let mut bench = Bench::new(10, &[response(1, 10, 0.2), response(2, 1, 0.16), class(3, None)]);
+    bench.play(100, [20, 20, 60]);
+    assert_eq!([0, 1].map(|place| bench.adapter.standing(place)), [Standing::InReach, Standing::GivenUp]);
+    assert!(is_told_out_of_reach(&bench.news(), 2));
+    let gold = 20.0 / 200.0 / bench.shares()[0];
+    assert!(gold < 0.22, "gold keeps its goal: {gold}");
+}
+
+#[test]
+fn a_more_important_class_that_misses_its_goal_takes_from_a_less_important_one_that_misses_more() {
+    let mut bench = Bench::new(20, &[response(1, 10, 0.15), response(2, 1, 0.06), class(3, None)]);
+    // The law gives up the other goal only after two intervals.
+    bench.play(39, [20, 20, 0]);
+    let gold = 20.0 / 200.0 / bench.shares()[0] * (bench.shares()[0] + bench.shares()[1]);
+    assert!(gold < 0.15 * 1.11, "{gold} {:?}", bench.shares());
+}
+
+#[test]
+fn a_class_takes_from_a_more_important_one_only_what_that_has_to_spare() {
+    let mut bench = Bench::new(20, &[response(1, 10, 0.25), response(2, 1, 0.06), class(3, None)]);
+    for _ in 0..100 {
+        bench.play(1, [20, 20, 0]);
+        let gold = 20.0 / 200.0 / bench.shares()[0] * (bench.shares()[0] + bench.shares()[1]);
+        assert!(gold < 0.25 * 1.05, "{gold} {:?}", bench.shares());
+    }
+}
+
+#[test]
+fn a_class_without_requests_is_idle_and_the_others_move_what_they_have() {
+    let mut bench = Bench::new(20, &[response(1, 10, 0.2), response(2, 20, 0.06), class(3, None)]);
+    bench.play(60, [0, 20, 60]);
+    assert_eq!(bench.adapter.standing(0), Standing::Idle, "nobody ever asked for it");
+    bench.play(20, [20, 0, 60]);
+    let large = bench.shares()[1];
+    assert!(large > 0.5, "{:?}", bench.shares());
+    bench.play(60, [20, 0, 60]);
+    assert_eq!((bench.adapter.standing(1), bench.adapter.reached(1)), (Standing::Idle, None));
+    let gold = bench.adapter.reached(0).expect("it is asked for");
+    assert!(gold.observed < 0.22, "{gold:?} {:?}", bench.shares());
+    assert!((bench.shares()[1] - large).abs() < 0.02, "its share is as it left it: {:?}", bench.shares());
+    bench.play(1, [20, 20, 60]);
+    assert_eq!(bench.adapter.standing(1), Standing::InReach);
+    assert!(bench.shares().iter().all(|&share| share >= 0.01 - 1e-9), "{:?}", bench.shares());
+    assert!((bench.shares()[1] - large).abs() < 0.02, "it has its share again: {:?}", bench.shares());
 }

@@ -125,7 +125,8 @@ pub struct ClassStatus {
     pub goal: Option<String>,
     /// What was observed of that lately: seconds, or requests per second.
     pub observed: Option<f64>,
-    /// `kept`, `missed`, or `out of reach` where no shares of the classes can keep it.
+    /// `kept`, `missed`, `out of reach` where no shares of the classes can keep it, or `idle` where nobody
+    /// has asked for the class lately. Nothing right after a move, until a request shows its effect.
     pub standing: Option<String>,
     pub queued: u32,
     pub in_flight: u32,
@@ -389,12 +390,13 @@ pub(crate) fn named_classes(gate: &dyn GateView, snapshot: &Snapshot) -> Vec<(Ar
     snapshot.classes.iter().filter_map(named).collect()
 }
 
-fn standing(goal: ClassGoal, class: &ClassSnapshot) -> &'static str {
-    match class.standing {
+fn standing(goal: ClassGoal, class: &ClassSnapshot) -> Option<&'static str> {
+    Some(match class.standing {
+        Standing::Idle => "idle",
         Standing::OutOfReach | Standing::GivenUp => "out of reach",
-        Standing::InReach if class.observed.is_some_and(|observed| goal.is_missed_by(observed)) => "missed",
+        Standing::InReach if goal.is_missed_by(class.observed?) => "missed",
         Standing::InReach => "kept",
-    }
+    })
 }
 
 fn classes(gate: &dyn GateView, snapshot: &Snapshot) -> Vec<ClassStatus> {
@@ -403,7 +405,7 @@ fn classes(gate: &dyn GateView, snapshot: &Snapshot) -> Vec<ClassStatus> {
         weight: class.weight.as_f64(),
         goal: class.goal.map(|goal| goal.to_string()),
         observed: class.observed,
-        standing: class.goal.map(|goal| standing(goal, &class).to_owned()),
+        standing: class.goal.and_then(|goal| standing(goal, &class)).map(str::to_owned),
         queued: class.queued,
         in_flight: class.in_flight,
         dispatched_total: class.dispatched,

@@ -39,7 +39,8 @@ pub(super) const CLASS: &[Metric<GateScrape>] = &[
         read: |gate, out| {
             let with_goals = gate.classes.iter().filter(|(_, class)| class.goal.is_some());
             with_goals.into_iter().try_for_each(|(name, class)| {
-                out.gauge(&[name], f64::from(u8::from(class.standing != Standing::InReach)))
+                let is_out = matches!(class.standing, Standing::OutOfReach | Standing::GivenUp);
+                out.gauge(&[name], f64::from(u8::from(is_out)))
             })
         },
     },

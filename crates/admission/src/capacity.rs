@@ -8,7 +8,6 @@
 //! `auto` is ours. The method of incremental steps and the parabola are here for the papers' experiments;
 //! whatever else serves to compare comes from [outside](crate::outside).
 
-pub(crate) mod auto;
 mod fixed;
 mod incremental_steps;
 mod interval;

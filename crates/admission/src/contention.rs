@@ -15,7 +15,7 @@
 //!   [`PATIENCE`] of waiting, the types that most of what is in flight is of, if together they make up half
 //!   of it.
 //!
-//! **Trial.** A suspected group is tried by the controller of the capacity (`capacity/auto.rs`): as many as
+//! **Trial.** A suspected group is tried by a search of its own (`contention/bound.rs`): as many as
 //! are in flight now and few of them in alternation, by the work that is completed. It becomes a group only
 //! if more is completed with fewer of it, and if its own time fell and not only all times alike
 //! (`group.rs`). Otherwise these types rest, from [`REST_MIN`] to [`REST_MAX`]. If nothing could be
@@ -38,17 +38,18 @@
 //! the same instant the types are held back together, unless the trial tells them apart. Requests that
 //! contend only for some values of their parameters are one type, and held back as one.
 
+mod bound;
 mod group;
 mod slope;
 
 use alloc::vec::Vec;
 
 pub(crate) use group::Group;
+use bound::Bound;
 use group::{Hold, is_member};
 use slope::Slope;
 
-use crate::capacity::auto::Auto;
-use crate::outside::{Control, Sample};
+use crate::outside::Sample;
 use crate::policy;
 use crate::request::RequestType;
 use crate::time::{Duration, Instant};
@@ -336,15 +337,15 @@ impl Contention {
         for place in 0..GROUPS_MAX {
             let Some(group) = &mut self.groups[place] else { continue };
             let own: u32 = group.kinds.iter().map(|&(kind, _)| types.at(kind).queued).sum();
-            let (was_comparing, ended) = (group.is_comparing(), group.auto().map_or(0, Auto::ended));
+            let (was_comparing, ended) = (group.is_comparing(), group.bound().map_or(0, Bound::ended));
             let settles = group.formed && now.since(group.began) < SETTLED;
             let held = settles || capacity_compares || compares && !was_comparing;
-            if let Some(auto) = group.auto_mut() {
-                auto.hold(held);
+            if let Some(bound) = group.bound_mut() {
+                bound.hold(held);
             }
             group.observe(now, all, own > 0, waiting > own);
             self.comparisons += u64::from(group.is_comparing() && !was_comparing);
-            let concluded = group.auto().is_some_and(|auto| auto.ended() > ended);
+            let concluded = group.bound().is_some_and(|bound| bound.ended() > ended);
             if let Some(turn) = group.turn(now, concluded) {
                 // Who was suspected wrongly leaves the turn to the capacity.
                 match (group.formed, turn) {
@@ -556,15 +557,15 @@ impl Group {
 
     /// What has become of it; `concluded`: a comparison has just ended.
     fn turn(&mut self, now: Instant, concluded: bool) -> Option<Turn> {
-        let auto = self.auto()?;
-        let (most, gain) = (auto.found(), auto.gain());
-        let is_home = most >= auto.home();
+        let bound = self.bound()?;
+        let (most, gain) = (bound.found(), bound.gain());
+        let is_home = most >= bound.home();
         if !self.formed {
             let late = now.since(self.began) >= UNDECIDED && !self.is_comparing();
             return match gain {
                 Some(gain) if concluded && !is_home && self.is_evident(gain) => {
                     (self.formed, self.began) = (true, now);
-                    let from = self.auto()?.home();
+                    let from = self.bound()?.home();
                     self.told = most;
                     Some(Turn::Formed { from, to: most, gain })
                 }

@@ -57,11 +57,6 @@ pub trait Control: Debug + Send {
         let _ = now;
     }
 
-    /// The service was seen to work on `works_on` requests at once or more, and surely on `surely`.
-    fn suit(&mut self, works_on: u32, surely: u32) {
-        let _ = (works_on, surely);
-    }
-
     /// The number that the controller has found. [`Control::most`] differs while another number is tried.
     fn found(&self) -> u32 {
         self.most()
@@ -100,8 +95,6 @@ pub struct Sample {
     pub success: bool,
     /// Whether it was served to a client that is still there.
     pub answered: bool,
-    /// Whether the service gave it up for others in flight, as the victim of a deadlock.
-    pub conflict: bool,
     /// How many requests were in flight, this one included.
     pub in_flight: u32,
     /// Whether it is one of those whose number in flight the controller finds.

@@ -78,17 +78,8 @@ impl Pace {
         self.speeds.parallelism()
     }
 
-    /// On how many it works at once at least, as far as that was seen, and as far as it is sure; told once
-    /// in a while, for who need not know at once.
-    pub(crate) fn works_on(&self) -> Option<(u32, u32)> {
-        if self.learned % LOOKED != 0 {
-            return None;
-        }
-        Some((self.works_on_now()?, self.speeds.surely_fastest().unwrap_or(1)))
-    }
-
-    /// The former, for who has to know now.
-    pub(crate) fn works_on_now(&self) -> Option<u32> {
+    /// On how many it works at once at least, as far as that was seen.
+    pub(crate) fn works_on(&self) -> Option<u32> {
         self.speeds.nearly_fastest().map(|(requests, _)| requests)
     }
 

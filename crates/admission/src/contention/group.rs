@@ -1,6 +1,6 @@
 //! One group of types that contend: how many of its requests may be in flight, and what speaks for it.
 //!
-//! Its number is found by the controller of `capacity/auto.rs`, whose home is the number that were in
+//! Its number is found by `contention/bound.rs`, whose home is the number that were in
 //! flight when the group was suspected: there it does nothing. What it observes are the group's own
 //! requests, what it judges by is the work that all types complete, and what the group's complete.
 //!
@@ -28,10 +28,10 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use super::bound::Bound;
 use super::{KINDS_MAX, Type};
-use crate::capacity::auto::Auto;
 use crate::classes::Lines;
-use crate::outside::{Control, Sample};
+use crate::outside::Sample;
 use crate::request::RequestType;
 use crate::time::{Duration, Instant};
 
@@ -55,7 +55,7 @@ pub(super) enum Hold {
     /// A fixed number of requests, set by the operator of an experiment.
     Fixed(u32),
     /// A number of requests that a search finds.
-    Found(Box<Auto>),
+    Found(Box<Bound>),
     /// Nothing any more: those that wait aside go on, then the group is gone.
     Released,
 }
@@ -137,14 +137,14 @@ impl Group {
         in_flight: u32,
     ) -> Self {
         let first = (in_flight / 4).clamp(1, FIRST);
-        Self::new(now, number, kinds, Hold::Found(Box::new(Auto::of_some(now, in_flight, first))))
+        Self::new(now, number, kinds, Hold::Found(Box::new(Bound::new(now, in_flight, first))))
     }
 
     /// The most of its requests that may be in flight.
     pub(crate) fn most(&self) -> u32 {
         match &self.hold {
             Hold::Fixed(most) => *most,
-            Hold::Found(auto) => auto.most(),
+            Hold::Found(bound) => bound.most(),
             Hold::Released => u32::MAX,
         }
     }
@@ -152,7 +152,7 @@ impl Group {
     /// What was found.
     pub(crate) fn found(&self) -> u32 {
         match &self.hold {
-            Hold::Found(auto) => auto.found(),
+            Hold::Found(bound) => bound.found(),
             Hold::Fixed(_) | Hold::Released => self.most(),
         }
     }
@@ -185,28 +185,28 @@ impl Group {
         matches!(self.hold, Hold::Released)
     }
 
-    pub(super) fn auto(&self) -> Option<&Auto> {
+    pub(super) fn bound(&self) -> Option<&Bound> {
         match &self.hold {
-            Hold::Found(auto) => Some(auto),
+            Hold::Found(bound) => Some(bound),
             Hold::Fixed(_) | Hold::Released => None,
         }
     }
 
-    pub(super) fn auto_mut(&mut self) -> Option<&mut Auto> {
+    pub(super) fn bound_mut(&mut self) -> Option<&mut Bound> {
         match &mut self.hold {
-            Hold::Found(auto) => Some(auto),
+            Hold::Found(bound) => Some(bound),
             Hold::Fixed(_) | Hold::Released => None,
         }
     }
 
     /// Whether a trial of it has come to an end that says anything.
     pub(crate) fn is_judged(&self) -> bool {
-        self.auto().is_some_and(Auto::has_judged)
+        self.bound().is_some_and(Bound::has_judged)
     }
 
     /// Whether it compares two bounds now.
     pub(crate) fn is_comparing(&self) -> bool {
-        self.auto().is_some_and(Control::is_comparing)
+        self.bound().is_some_and(Bound::is_comparing)
     }
 
     /// Records what is in flight from now on, of this group and of all types. `waits` and `others_wait` say
@@ -217,13 +217,13 @@ impl Group {
         }
         (self.waits, self.until) = (waits, now);
         let (in_flight, weight) = (self.in_flight, self.weight());
-        if let Some(auto) = self.auto_mut() {
-            auto.weigh(weight);
-            auto.crowd(others_wait);
-            auto.observe(now, in_flight, waits);
+        if let Some(bound) = self.bound_mut() {
+            bound.weigh(weight);
+            bound.crowd(others_wait);
+            bound.observe(now, in_flight, waits);
         }
         if !self.formed {
-            let phase = self.auto().and_then(Auto::measures_other).map(usize::from);
+            let phase = self.bound().and_then(Bound::measures_other).map(usize::from);
             self.evidence.pass(now, phase, in_flight, all);
         }
     }
@@ -237,8 +237,8 @@ impl Group {
             let log = libm::log((share / sample.work.max(1e-9)).max(1e-9));
             self.evidence.add(member.unwrap_or(OTHERS), log);
         }
-        if let Some(auto) = self.auto_mut() {
-            auto.complete(now, &Sample { own, ..*sample });
+        if let Some(bound) = self.bound_mut() {
+            bound.complete(now, &Sample { own, ..*sample });
         }
     }
 

@@ -152,15 +152,11 @@ impl Gate {
             upstream_time: ended.upstream_time,
             success: ended.outcome == Outcome::Success,
             answered: ended.outcome == Outcome::Success && !self.tickets.at(slot).canceled,
-            conflict: ended.outcome == Outcome::Conflict,
             in_flight,
             own: true,
         };
         if let Some(found) = self.room.found() {
             found.control().complete(now, &sample);
-            if let Some((works_on, surely)) = self.pace.works_on() {
-                found.control().suit(works_on, surely);
-            }
         }
         if looks {
             let beside = self.contention.beside(now, slot, self.tickets.at(slot).dispatched);

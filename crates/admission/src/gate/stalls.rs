@@ -137,7 +137,7 @@ impl Gate {
 
     /// On how many the service works at once, as far as that is known.
     fn works_on(&self) -> u32 {
-        self.lanes.width.found().or_else(|| self.pace.works_on_now()).unwrap_or(1)
+        self.lanes.width.found().or_else(|| self.pace.works_on()).unwrap_or(1)
     }
 
     /// When the next may be sent to a service that stands still, if anybody waits for that.

@@ -124,8 +124,6 @@ pub(crate) struct Speeds {
     met: [bool; LEVELS],
     /// How many executions, or parts of them, were there.
     seen: [f64; LEVELS],
-    /// How many executions began with so many in flight, or more, but fewer than at the next level.
-    began: [u32; LEVELS],
     /// By what it is multiplied at all levels.
     common: f64,
     /// The mean square of the surprises: about the variance of the logarithms within types.
@@ -140,7 +138,6 @@ impl Speeds {
             learned: [0.0; LEVELS],
             met: [false; LEVELS],
             seen: [0.0; LEVELS],
-            began: [0; LEVELS],
             common: 1.0,
             noise: 0.0,
             surprises: 0.0,
@@ -192,8 +189,6 @@ impl Speeds {
                 self.learn_level(level, share, surprise);
             }
         }
-        let began = &mut self.began[lap.began.below];
-        *began = began.saturating_add(1);
         for (level, share) in lap.began.shares() {
             if self.learned[level] >= KNOWN {
                 self.learn_level(level, share * center.stay, surprise);
@@ -297,18 +292,6 @@ impl Speeds {
         Some((self.fastest_up_to(top)?, at(top)))
     }
 
-    /// The fastest number in flight, up to the highest level at which, or above which, executions began. A
-    /// level between two others may never be reached (24 and 32 are around 25). Such a level is guessed to be
-    /// faster, and executions below it say little of it.
-    pub(crate) fn surely_fastest(&self) -> Option<u32> {
-        let mut so_many = 0_u32;
-        let is_reached = |level: &usize| {
-            so_many = so_many.saturating_add(self.began[*level]);
-            f64::from(so_many) >= JUDGED
-        };
-        self.fastest_up_to((0..LEVELS).rev().find(is_reached)?)
-    }
-
     fn fastest_up_to(&self, top: usize) -> Option<u32> {
         let noise = |level: usize| libm::sqrt(self.noise / self.learned[level]);
         let levels = || (0..=top).filter(|&level| self.learned[level] >= JUDGED);
@@ -345,7 +328,6 @@ impl Speeds {
                 self.speeds[level] = known.speed;
                 self.learned[level] = (known.executions as f64).min(KEPT);
                 self.seen[level] = SEEN + 4.0 * f64::from(known.in_flight);
-                self.began[level] = self.learned[level] as u32;
                 self.met[level] = true;
             }
         }
@@ -365,27 +347,4 @@ impl Speeds {
 /// exp(x), where x is nearly always small.
 fn grown(x: f64) -> f64 {
     if x.abs() < 0.05 { 1.0 + x * (1.0 + x / 2.0 * (1.0 + x / 3.0)) } else { libm::exp(x) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The service is as fast with one request as with more, up to 32 in flight. There it was guessed to be
-    /// faster.
-    #[test]
-    fn a_level_that_was_never_reached_is_not_sure() {
-        let mut speeds = Speeds::new();
-        let upper = (0..LEVELS).find(|&level| at(level) == 32).expect("a level of 32");
-        for level in 0..=upper {
-            speeds.speeds[level] = if level == upper { libm::sqrt(32.0 / 24.0) } else { 1.0 };
-            speeds.learned[level] = 200.0;
-        }
-        // At 25 in flight, which is the levels of 24 and 32.
-        speeds.began[upper - 1] = 1_000;
-        assert_eq!(speeds.surely_fastest(), Some(1));
-        assert!(speeds.nearly_fastest().is_some_and(|(requests, top)| requests > 24 && top == 32));
-        speeds.began[upper] = 1_000;
-        assert!(speeds.surely_fastest().is_some_and(|requests| requests > 24));
-    }
 }

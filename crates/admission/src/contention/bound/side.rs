@@ -6,11 +6,6 @@ use crate::time::{Duration, Instant};
 pub(super) const REST_MIN: Duration = Duration::from_secs(2);
 /// The longest rest that repeated growth reaches.
 const REST_MAX: Duration = Duration::from_secs(60);
-/// A rest lasts this many times as long as the time that the last look lost, so that looks lose 2 %.
-const WORTH: u32 = 50;
-/// The longest rest that follows from a look's loss.
-const REST_LONGEST: Duration = Duration::from_secs(300);
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
     Down,
@@ -31,10 +26,9 @@ impl Side {
         Self { step, due: Instant::ZERO, rest: REST_MIN }
     }
 
-    /// Nothing was to be gained, and what was completed in so much time was lost.
-    pub(super) fn rest(&mut self, now: Instant, lost: Duration, times: u32) {
-        let worth = lost.saturating_mul(WORTH).min(REST_LONGEST);
-        self.due = now.after(self.rest.max(worth));
-        self.rest = (self.rest * times).min(REST_MAX);
+    /// Nothing was to be gained.
+    pub(super) fn rest(&mut self, now: Instant) {
+        self.due = now.after(self.rest);
+        self.rest = (self.rest * 2).min(REST_MAX);
     }
 }

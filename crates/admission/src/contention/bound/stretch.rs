@@ -1,6 +1,5 @@
 //! What was completed in one stretch of time, under one bound.
 
-use super::conflicts::Lost;
 use crate::outside::Sample;
 use crate::time::{Duration, Instant};
 
@@ -9,19 +8,11 @@ const COMPLETIONS: u32 = 32;
 /// The fewest completions of a stretch for each request that may be in flight. With these, few of them began
 /// under another bound.
 const TURNS: u32 = 3;
-/// The shortest stretch. A shorter one shows the scheduling of processes, and long requests that begin within
-/// it don't end in it. At some thousand completions a second this length also makes differences of a few
-/// percent visible.
-const SHORTEST: Duration = Duration::from_millis(200);
-/// The shortest stretch where only some types are bounded. In a shorter one most completions would be chance
-/// arrivals of the other types, or what those had in the queue.
-const SHORTEST_OF_SOME: Duration = Duration::from_millis(300);
-const LONGEST_OF_SOME: Duration = Duration::from_secs(2);
-/// From this length on, [`FEW`] completions end a stretch.
-const LONG: Duration = Duration::from_secs(3);
-const FEW: u32 = 8;
+/// The shortest stretch. In a shorter one most completions would be chance arrivals of the other types, or
+/// what those had in the queue.
+const SHORTEST: Duration = Duration::from_millis(300);
 /// A stretch of this length ends without any completion.
-const LONGEST: Duration = Duration::from_secs(10);
+const LONGEST: Duration = Duration::from_secs(2);
 /// A stretch says something of capacity only if requests waited for room during at least this part of it.
 const SATURATED: f64 = 0.8;
 
@@ -33,8 +24,6 @@ pub(super) struct Stretch {
     /// Of those whose number in flight is looked for.
     own: Tally,
     waited_for: Duration,
-    /// What was given up for others, of those whose number is looked for.
-    lost: Lost,
     /// The integral of what was in flight of those, in seconds.
     in_flight: f64,
 }
@@ -62,8 +51,6 @@ pub(super) struct Yield {
     pub(super) saturated: bool,
     /// How many were in flight, on average, of those whose number is looked for.
     pub(super) in_flight: f64,
-    /// What was given up for others of those.
-    pub(super) lost: Lost,
 }
 
 impl Stretch {
@@ -73,7 +60,6 @@ impl Stretch {
             all: Tally::default(),
             own: Tally::default(),
             waited_for: Duration::ZERO,
-            lost: Lost::default(),
             in_flight: 0.0,
         }
     }
@@ -85,9 +71,6 @@ impl Stretch {
         }
         if sample.own && sample.success {
             self.own.add(sample.work);
-        }
-        if sample.own {
-            self.lost.add(sample);
         }
     }
 
@@ -102,15 +85,11 @@ impl Stretch {
         self.in_flight += time.as_secs_f64() * f64::from(in_flight);
     }
 
-    /// Whether it ends, with so many that may be in flight. It isn't to be shorter than this, as far as it
-    /// may be long.
-    pub(super) fn is_over(&self, now: Instant, most: u32, partly: bool, at_least: Duration) -> bool {
+    /// Whether it ends, with so many that may be in flight.
+    pub(super) fn is_over(&self, now: Instant, most: u32) -> bool {
         let elapsed = now.since(self.since);
-        let (shortest, longest) =
-            if partly { (SHORTEST_OF_SOME, LONGEST_OF_SOME) } else { (SHORTEST, LONGEST) };
-        let shortest = shortest.max(at_least.min(LONG));
         let many = self.own.completions >= COMPLETIONS.max(most.saturating_mul(TURNS));
-        many && elapsed >= shortest || self.own.completions >= FEW && elapsed >= LONG || elapsed >= longest
+        many && elapsed >= SHORTEST || elapsed >= LONGEST
     }
 
     /// What came of it until now.
@@ -135,7 +114,6 @@ impl Stretch {
             pace: (f64::from(tally.completions) + 0.5) / seconds,
             saturated: self.waited_for.as_secs_f64() >= SATURATED * seconds,
             in_flight: self.in_flight / seconds,
-            lost: self.lost,
         }
     }
 }

@@ -13,7 +13,6 @@
 
 use alloc::vec::Vec;
 
-use super::conflicts::Lost;
 use super::stretch::Yield;
 
 /// The most pairs.
@@ -30,11 +29,6 @@ const LOSS: f64 = 0.02;
 const ERROR_MIN: f64 = 0.002;
 /// Pairs with fewer completions tell nothing by their spread: a service that stands still looks steady.
 const COMPLETIONS: u32 = 16;
-/// What is so many times as good as two stretches before it ends a collapse.
-pub(super) const RESCUE: f64 = 4.0;
-/// In a collapse something is completed in each stretch, as in one that was at a standstill for a while
-/// only nothing is.
-const ALIVE: u32 = 3;
 /// Fewer pairs may lie close together by chance.
 const SPREAD: usize = 4;
 /// Student's t for 99 % on two sides, by degrees of freedom from 1.
@@ -53,69 +47,29 @@ pub(super) enum Verdict {
     Same,
 }
 
-/// What came of a stretch: of all, and of those that are bounded if that isn't all.
+/// What came of a stretch: of all, and of those that are bounded.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Yields {
     pub(super) all: Yield,
-    pub(super) own: Option<Yield>,
+    pub(super) own: Yield,
 }
 
-/// Which part of the service's time went to what was given up for others, under both bounds.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Parts {
-    pub(super) present: f64,
-    pub(super) other: f64,
-}
-
-/// A trial of a bound on all types, or on some: what all complete, and beside it what those complete that
-/// are bounded.
+/// A trial of a bound on some types: what all complete, and beside it what those complete that are bounded.
 ///
 /// What the others complete follows what arrives for them, whose chance hides a change in the few that are
 /// bounded. But who completes more when fewer of it are in flight takes nothing from anybody, so that a
 /// gain of its own is a gain. What its work counts for may become known during the trial, so that the
 /// stretches are kept, and judged anew each time.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Pairs {
     /// A B A B … A
     stretches: Vec<Yields>,
-    /// How many were completed in a second of the stretch before the first.
-    before: f64,
 }
 
 impl Pairs {
-    /// To begin after a stretch under the present bound in which so many were completed in a second.
-    pub(super) fn after(before: f64) -> Self {
-        Self { stretches: Vec::new(), before }
-    }
-
-    /// Whether the first stretch under the other bound ends a collapse, and by which share more is
-    /// completed then. Under the present bound it would begin again, and drain slowly once more.
-    pub(super) fn rescue(&self) -> Option<f64> {
-        let [first, other] = &self.stretches[..] else { return None };
-        let (first, other) = (first.all, other.all);
-        let is_told = first.completions >= ALIVE && other.completions >= 2 * COMPLETIONS;
-        let times = other.rate / first.rate;
-        (is_told && times >= RESCUE && other.pace >= RESCUE * self.before.max(first.pace))
-            .then_some(times - 1.0)
-    }
-
-    /// Whether nothing is known of the other bound yet.
-    pub(super) fn is_new(&self) -> bool {
-        self.stretches.len() == 1
-    }
-
     /// Another stretch has ended, under the other bound or, in turn, under the present one.
     pub(super) fn add(&mut self, stretch: Yields) {
         self.stretches.push(stretch);
-    }
-
-    /// Which part of the service's time went to what was given up for others.
-    pub(super) fn lost(&self) -> Parts {
-        let part = |from: usize| {
-            let stretches = self.stretches.iter().skip(from).step_by(2);
-            stretches.fold(Lost::default(), |sum, yields| sum.with(yields.all.lost)).part()
-        };
-        Parts { present: part(0), other: part(1) }
     }
 
     /// What came of the last one.
@@ -126,8 +80,8 @@ impl Pairs {
     /// What can be said by now of a bound that is lower than the present one, or not; `None`: go on. The
     /// work of those that are bounded counts for `weight` of what it is said to be.
     pub(super) fn verdict(&self, lower: bool, weight: f64) -> Option<Verdict> {
-        let all = self.trial(|yields| Some(yields.weighed(weight)))?;
-        let Some(own) = self.trial(|yields| yields.own) else { return all.verdict() };
+        let all = self.trial(|yields| yields.weighed(weight))?;
+        let own = self.trial(|yields| yields.own)?;
         match (all.verdict(), own.verdict()) {
             // More room for those that contend helps nobody else: then it is chance, or a backlog.
             (Some(Verdict::Better(_)), Some(Verdict::Worse)) if !lower => Some(Verdict::Worse),
@@ -141,17 +95,11 @@ impl Pairs {
         }
     }
 
-    /// Which part of what is completed under the present bound isn't under the other one.
-    pub(super) fn loss(&self, weight: f64) -> f64 {
-        let loss = self.trial(|yields| Some(yields.weighed(weight))).map_or(0.0, |trial| -trial.gain());
-        if loss > 0.0 { loss.min(1.0) } else { 0.0 }
-    }
-
-    fn trial(&self, of: impl Fn(&Yields) -> Option<Yield>) -> Option<Trial> {
-        let mut trial = Trial::new(of(self.stretches.first()?)?);
+    fn trial(&self, of: impl Fn(&Yields) -> Yield) -> Option<Trial> {
+        let mut trial = Trial::new(of(self.stretches.first()?));
         for pair in self.stretches[1..].chunks_exact(2) {
-            trial.tried(of(&pair[0])?);
-            trial.returned(of(&pair[1])?);
+            trial.tried(of(&pair[0]));
+            trial.returned(of(&pair[1]));
         }
         Some(trial)
     }
@@ -160,9 +108,9 @@ impl Pairs {
 impl Yields {
     /// What all completed, if the work of those that are bounded counts for so much of what it is said to be.
     fn weighed(&self, weight: f64) -> Yield {
-        let Some(own) = self.own.filter(|_| weight < 1.0) else { return self.all };
+        let own = self.own;
         let rate = self.all.rate - (1.0 - weight) * own.rate;
-        if rate <= 0.0 {
+        if weight >= 1.0 || rate <= 0.0 {
             return self.all;
         }
         // Variances of work a second: what is taken off the own part is taken off its variance squared.
@@ -272,15 +220,7 @@ mod tests {
     use super::*;
 
     fn a(rate: f64) -> Yield {
-        Yield {
-            rate,
-            noise: 0.03,
-            completions: 32,
-            pace: rate,
-            saturated: true,
-            in_flight: 20.0,
-            lost: Lost::default(),
-        }
+        Yield { rate, noise: 0.03, completions: 32, pace: rate, saturated: true, in_flight: 20.0 }
     }
 
     /// The verdict after `pairs` pairs with these rates.
@@ -307,23 +247,6 @@ mod tests {
         assert!(matches!(after_pairs(6, 100.0, 110.0), Some(Verdict::Better(_))));
         assert_eq!(after_pairs(6, 100.0, 90.0), Some(Verdict::Worse));
         assert_eq!(after_pairs(6, 100.0, 100.0), Some(Verdict::NoWorse));
-    }
-
-    #[test]
-    fn what_ends_a_collapse_is_told_by_its_first_stretch_unless_the_service_stood_still() {
-        let told = |before: f64, first: (f64, u32), other: (f64, u32)| {
-            let mut pairs = Pairs::after(before);
-            for (rate, completions) in [first, other] {
-                assert_eq!(pairs.rescue(), None);
-                pairs.add(Yields { all: Yield { completions, ..a(rate) }, own: None });
-            }
-            pairs.rescue()
-        };
-        assert_eq!(told(2.0, (2.0, 8), (50.0, 32)), Some(24.0));
-        assert_eq!(told(2.0, (2.0, 8), (7.0, 32)), None, "not so much better");
-        assert_eq!(told(20.0, (2.0, 8), (50.0, 32)), None, "better a stretch ago");
-        assert_eq!(told(0.1, (0.1, 0), (50.0, 32)), None, "it stood still");
-        assert_eq!(told(2.0, (2.0, 8), (50.0, 8)), None, "too few to tell");
     }
 
     #[test]

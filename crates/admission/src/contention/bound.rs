@@ -88,7 +88,7 @@ pub(super) struct Bound {
 }
 
 impl Bound {
-    /// So many are in flight now: that is home, and as far as it looks. It tries `first` to begin with.
+    /// A bound with `home` requests in flight now, which is as far as it looks. It tries `first` to begin with.
     pub(super) fn new(now: Instant, home: u32, first: u32) -> Self {
         Self {
             home,

@@ -44,8 +44,8 @@ mod slope;
 
 use alloc::vec::Vec;
 
-pub(crate) use group::Group;
 use bound::Bound;
+pub(crate) use group::Group;
 use group::{Hold, is_member};
 use slope::Slope;
 

@@ -275,9 +275,7 @@ impl Bound {
         let base = f64::from(self.base);
         match direction {
             Direction::Down => (libm::round(base / self.down.step) as u32).min(self.base - 1).max(1),
-            Direction::Up => {
-                (libm::round(base * self.up.step) as u32).max(self.base + 1).min(self.home)
-            }
+            Direction::Up => (libm::round(base * self.up.step) as u32).max(self.base + 1).min(self.home),
         }
     }
 

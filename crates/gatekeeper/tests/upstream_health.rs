@@ -63,10 +63,9 @@ impl Told<'_> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_endpoint_over_http_that_goes_is_told_of_though_nobody_asks_for_it() {
-    let port = free_port().expect("a free port");
     // Connections are there once the kernel has them; nobody need accept them.
-    let listen = || TcpListener::bind(("127.0.0.1", port)).expect("the port is still free");
-    let site = listen();
+    let site = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    let port = site.local_addr().expect("its address").port();
     let listens = format!("127.0.0.1:{}", free_port().expect("a free port"));
     let address = format!("127.0.0.1:{port}");
     let gate = Gate::start_between(&listens, &address, &["protocol = \"http\"".to_owned()]);
@@ -74,7 +73,7 @@ async fn an_endpoint_over_http_that_goes_is_told_of_though_nobody_asks_for_it() 
     told.is_up().await;
     drop(site);
     told.is_down().await;
-    let _site = listen();
+    let _site = TcpListener::bind(("127.0.0.1", port)).expect("the port is still free");
     told.is_up().await;
     told.has_warned_once_of_each();
 }

@@ -29,6 +29,19 @@ fn signal(process: &Child, name: &str) {
     assert!(status.expect("kill runs").success());
 }
 
+fn starts_and_shows_life(socket: &UnixDatagram) {
+    assert_eq!(next(socket), "READY=1\n");
+    let mut buffer = [0; 64];
+    let length = socket.recv(&mut buffer).expect("a sign of life comes");
+    assert_eq!(&buffer[..length], b"WATCHDOG=1\n");
+}
+
+fn stops(socket: &UnixDatagram, mut process: Child) {
+    signal(&process, "TERM");
+    assert_eq!(next(socket), "STOPPING=1\n");
+    assert!(process.wait().expect("it ends").success());
+}
+
 #[test]
 fn a_service_manager_hears_of_the_start_a_reload_life_and_the_end() {
     let directory = tempfile::tempdir().expect("a temporary directory");
@@ -39,7 +52,7 @@ fn a_service_manager_hears_of_the_start_a_reload_life_and_the_end() {
     let socket = UnixDatagram::bind(&socket_path).expect("a socket");
     socket.set_read_timeout(Some(BOUND)).expect("a bound");
     // systemd names the process that is to show signs of life.
-    let mut process = Command::new("sh")
+    let process = Command::new("sh")
         .args(["-c", "WATCHDOG_PID=$$ exec \"$0\" run --config \"$1\"", env!("CARGO_BIN_EXE_gatekeeper")])
         .arg(&config)
         .env("NOTIFY_SOCKET", &socket_path)
@@ -47,10 +60,7 @@ fn a_service_manager_hears_of_the_start_a_reload_life_and_the_end() {
         .stderr(Stdio::null())
         .spawn()
         .expect("gatekeeper starts");
-    assert_eq!(next(&socket), "READY=1\n");
-    let mut buffer = [0; 64];
-    let length = socket.recv(&mut buffer).expect("a sign of life comes");
-    assert_eq!(&buffer[..length], b"WATCHDOG=1\n");
+    starts_and_shows_life(&socket);
     signal(&process, "HUP");
     assert!(next(&socket).starts_with("RELOADING=1\nMONOTONIC_USEC="));
     assert_eq!(next(&socket), "READY=1\n");
@@ -59,9 +69,7 @@ fn a_service_manager_hears_of_the_start_a_reload_life_and_the_end() {
     signal(&process, "HUP");
     assert!(next(&socket).starts_with("RELOADING=1\n"));
     assert_eq!(next(&socket), "READY=1\n");
-    signal(&process, "TERM");
-    assert_eq!(next(&socket), "STOPPING=1\n");
-    assert!(process.wait().expect("it ends").success());
+    stops(&socket, process);
 }
 
 #[test]
@@ -74,7 +82,7 @@ fn a_manager_with_an_abstract_socket_and_a_watchdog_for_nobody_in_particular_is_
     let address = SocketAddr::from_abstract_name(&name).expect("a name");
     let socket = UnixDatagram::bind_addr(&address).expect("a socket");
     socket.set_read_timeout(Some(BOUND)).expect("a bound");
-    let mut process = Command::new(env!("CARGO_BIN_EXE_gatekeeper"))
+    let process = Command::new(env!("CARGO_BIN_EXE_gatekeeper"))
         .args(["run", "--config"])
         .arg(&config)
         .env("NOTIFY_SOCKET", format!("@{name}"))
@@ -83,13 +91,8 @@ fn a_manager_with_an_abstract_socket_and_a_watchdog_for_nobody_in_particular_is_
         .stderr(Stdio::null())
         .spawn()
         .expect("gatekeeper starts");
-    assert_eq!(next(&socket), "READY=1\n");
-    let mut buffer = [0; 64];
-    let length = socket.recv(&mut buffer).expect("a sign of life comes");
-    assert_eq!(&buffer[..length], b"WATCHDOG=1\n");
-    signal(&process, "TERM");
-    assert_eq!(next(&socket), "STOPPING=1\n");
-    assert!(process.wait().expect("it ends").success());
+    starts_and_shows_life(&socket);
+    stops(&socket, process);
 }
 
 #[test]

@@ -66,7 +66,7 @@ pub(crate) enum Role {
     Stats,
 }
 
-/// A user who has been let in.
+/// A user at the console.
 pub(crate) struct Visitor {
     pub(crate) user: String,
     pub(crate) application: String,

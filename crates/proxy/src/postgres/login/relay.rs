@@ -129,8 +129,8 @@ fn verifies_users(settings: &Settings) -> bool {
 /// The server's challenge as the client may hear it, if it differs: SCRAM bound to the server's certificate
 /// (`tls-server-end-point`) can't be relayed to a client that sees another one, or none.
 ///
-/// A gate that shows the server's own certificate passes on everything: what the client binds to is then
-/// the same, and so is, to the certificate's issuer, the name behind it.
+/// A gate that shows the server's own certificate passes on everything. The client binds to that certificate
+/// then, and its issuer takes gate and server for one name.
 fn without_binding(challenge: &Authentication<'_>, client: &Stream, server: &Stream) -> Option<BytesMut> {
     let Authentication::Sasl { mechanisms } = challenge else { return None };
     if !mechanisms.iter().any(|name| name.ends_with(BOUND)) {

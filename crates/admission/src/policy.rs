@@ -70,7 +70,7 @@ pub enum Capacity {
 /// does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Controller {
-    /// Ours: trials in alternation, near saturation only, judged by the work that is completed.
+    /// Ours: a free rise in bursts, and comparisons where saturation lasts, by the work that is answered.
     Auto,
     /// The method of incremental steps (Heiss and Wagner, VLDB 1991), for the papers' experiments.
     IncrementalSteps,

@@ -5,10 +5,10 @@
 //! has left counts as nothing. There are two cases:
 //!
 //! * *A burst.* Requests wait, but not yet for [`LASTS`] and [`MANY`] answers. The bound rises after each
-//!   stretch: twofold while each step gains half of what it could, else by [`CLIMB`]. A rise needs no proof,
-//!   up to [`FAR`] times the number that no larger one has surely beaten. Only a huge loss against the best
-//!   stretch ends it, in work as well as in answers, and the bound returns to where the best was. That number
-//!   is a ceiling until the loss is made up for.
+//!   stretch: twofold while each step gains half of what it could, else by [`CLIMB`]. A rise needs no
+//!   proof, up to [`FAR`] times the number that no larger one has surely beaten; then it falls back to
+//!   [`NEAR`] times. Only a huge loss against the best stretch ends it, in work as well as in answers,
+//!   and the bound returns to where the best was. That number is a ceiling until the loss is made up for.
 //! * *Saturation that lasts.* The bound A is compared with one other number B at a time, in stretches A B A
 //!   B … Each pair gives ln B − (ln A + ln A′)/2, and the mean of the pairs is judged. Its error is the
 //!   larger of two: the spread of the pairs, and the noise of the counts. A larger number must gain 2 % at
@@ -54,6 +54,8 @@ const CLIMB: f64 = 1.25;
 const BETTER: f64 = 2.0;
 /// A burst rises up to this multiple of the number that no larger one has surely beaten.
 const FAR: u32 = 4;
+/// From there it falls back to this multiple.
+const NEAR: u32 = 2;
 /// A comparison has at most this many pairs.
 const PAIRS_MAX: u32 = 24;
 /// The stretches of a comparison become at most this many times as long as the first.
@@ -355,10 +357,7 @@ impl Search {
             && self.bound > best.bound
             && here.is_hugely_below(&best.end)
         {
-            (self.bound, self.ceiling) = (best.bound, best.bound);
-            self.rise.rest(now, now.since(began));
-            self.phase = Phase::Rising { best: Some(best), last: Some(best.end), step: CLIMB };
-            return self.put(now, self.bound);
+            return self.fall_back(now, best, best.bound, now.since(began));
         }
         if ended < enough {
             return;
@@ -374,12 +373,25 @@ impl Search {
         if self.bound > 2 * self.ceiling {
             self.rise = Due::now(now);
         }
+        let far = best.map_or(self.top, |best| best.bound.saturating_mul(FAR));
+        if let Some(best) = *best
+            && self.bound >= far
+        {
+            return self.fall_back(now, best, best.bound.saturating_mul(NEAR), Duration::ZERO);
+        }
         let most = if now < self.rise.at { self.ceiling.max(self.bound) } else { self.top };
-        let most = most.min(best.map_or(most, |best| best.bound.saturating_mul(FAR))).max(self.bound);
-        self.bound = larger(self.bound, *step).min(most).min(self.top);
+        self.bound = larger(self.bound, *step).min(most).min(far).min(self.top);
         self.in_force = self.bound;
         // The next stretch begins at once: if the service becomes slower, that is seen soon enough.
         self.stretch = Stretch::new(now, 0);
+    }
+
+    /// A rise ends, and `bound` is its ceiling for a while.
+    fn fall_back(&mut self, now: Instant, best: Best, bound: u32, lost: Duration) {
+        (self.bound, self.ceiling) = (bound, bound);
+        self.rise.rest(now, lost);
+        self.phase = Phase::Rising { best: Some(best), last: Some(best.end), step: CLIMB };
+        self.put(now, self.bound);
     }
 
     /// Saturation lasts, and the bound was measured: it is compared with another number if one is due.

@@ -109,6 +109,8 @@ enum Step {
     Describe {
         statement: Option<Arc<Prepared>>,
     },
+    /// A Describe of a statement whose result has changed: its client hears of the parameters, then an error.
+    Parameters,
     /// A Describe of ours: whether a statement is what its client was told. `parameters` have been answered.
     Verify {
         statement: Arc<Prepared>,

@@ -52,6 +52,10 @@ impl Exchange {
             b'n' | b'T' if matches!(self.steps.front(), Some(Step::Describe { .. })) => {
                 self.steps.pop_front();
             }
+            b'n' | b'T' if matches!(self.steps.front(), Some(Step::Parameters)) => {
+                self.steps.pop_front();
+                visible = false;
+            }
             b'C' => visible = self.answered_command(scope, body)?,
             b'I' | b's' if !matches!(self.steps.front(), Some(Step::Query { .. })) => {
                 self.steps.pop_front();

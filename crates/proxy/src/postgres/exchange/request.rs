@@ -462,6 +462,9 @@ impl Exchange {
                     return self.local(backend::write_no_data, None);
                 }
                 if !name.is_empty() && statement.is_stale() {
+                    self.ensure(scope, &statement, true, out);
+                    frontend::write_describe(out, target, statement.server_name().as_bytes());
+                    self.steps.push_back(Step::Parameters);
                     return self.doom(Refusal::stale_plan(), out);
                 }
                 if let Some(told) = statement.told.as_ref().filter(|_| self.aside.is_some()) {

@@ -54,6 +54,10 @@ path = "/cart/*"
 name = "static"
 path = "/static/**"
 
+[[gate.route]]
+path = "/assets/**"
+static = "/srv/assets"
+
 [[gate.class]]
 name = "export"
 path = "/export/**"
@@ -111,8 +115,19 @@ fn every_key_is_heard() {
     let expected = Http {
         upstream: vec![inet("a.example", 443), inet("::1", 8443)],
         routes: vec![
-            Route { name: "POST /cart/*".into(), method: Some("POST".into()), path: "/cart/*".into() },
-            Route { name: "static".into(), method: None, path: "/static/**".into() },
+            Route {
+                name: "POST /cart/*".into(),
+                method: Some("POST".into()),
+                path: "/cart/*".into(),
+                files: None,
+            },
+            Route { name: "static".into(), method: None, path: "/static/**".into(), files: None },
+            Route {
+                name: "/assets/**".into(),
+                method: None,
+                path: "/assets/**".into(),
+                files: Some("/srv/assets".into()),
+            },
         ],
         classes: vec![Class {
             name: "export".into(),
@@ -257,6 +272,12 @@ fn values_that_mean_nothing_are_refused_with_what_to_write() {
         ("[[gate.route]]\npath = \"/**/x\"", "has ** before its end"),
         ("[[gate.route]]\npath = \"/x*\"", "is neither a segment nor all of one"),
         ("[[gate.route]]\npath = \"/x\"\nmethod = \"get\"", "isn't a method"),
+        ("[[gate.route]]\npath = \"/x\"\nstatic = \"/srv\"", "needs a `path` that ends with /**"),
+        ("[[gate.route]]\npath = \"/*/x/**\"\nstatic = \"/srv\"", "has no other *"),
+        (
+            "[[gate.route]]\npath = \"/**\"\nmethod = \"GET\"\nstatic = \"/srv\"",
+            "can't stand beside `method`",
+        ),
         ("[[gate.route]]\npath = \"/x\"\nname = \"ä\"", "can't be a name"),
     ];
     for (line, expected) in cases {

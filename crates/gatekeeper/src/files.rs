@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use config::{Errors, Fault, Gate, Protocol, Service, World};
+use proxy::http::Files;
 use proxy::tls::{
     Acceptor, Connector, Downstream, DownstreamMode, File, FileFault, Identity, Upstream, UpstreamMode,
 };
@@ -29,7 +30,18 @@ pub(crate) fn examine(gate: &Gate) -> Vec<Fault> {
         .into_iter()
         .filter_map(|(examined, keys)| Some(fault(examined?.err()?, keys)))
         .chain(examine_page(gate))
+        .chain(examine_routes(gate))
         .collect()
+}
+
+fn examine_routes(gate: &Gate) -> Vec<Fault> {
+    let Service::Http(http) = &gate.service else { return Vec::new() };
+    let wrong = |route: &config::Route| {
+        let error = Files::examine(route.files.as_deref()?).err()?;
+        let why = format!("`static` of {:?} can't be served: {error}", route.path);
+        Some(Fault { key: "route", why, hint: Some("write the path of a directory".to_owned()) })
+    };
+    http.routes.iter().filter_map(wrong).collect()
 }
 
 fn examine_page(gate: &Gate) -> Option<Fault> {

@@ -207,6 +207,37 @@ async fn a_reload_moves_to_other_endpoints_and_loses_no_request() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_reload_has_files_served_from_another_directory_and_refuses_one_that_is_missing() {
+    let origin = Origin::start("site").await;
+    let files = tempfile::TempDir::new().unwrap();
+    for name in ["old", "new"] {
+        std::fs::create_dir(files.path().join(name)).unwrap();
+        std::fs::write(files.path().join(name).join("page.html"), name).unwrap();
+    }
+    let route = |name: &str| {
+        let directory = format!("static = {:?}", files.path().join(name));
+        lines(&["[[gate.route]]", "path = \"/files/**\"", &directory])
+    };
+    let port = origin.address.port();
+    let gate = Gate::start(port, &route("old"));
+    let page = || ask(gate.port(), "/files/page.html", &[]).unwrap();
+    assert_eq!((page().status, page().body.as_str()), (200, "old"));
+    assert!(ask(gate.port(), "/page", &[]).unwrap().body.starts_with("site "));
+    gate.reconfigure_upstream(port, &route("new"));
+    gate.signal("HUP");
+    until("the new file is served", async || page().body == "new").await;
+    gate.reconfigure_upstream(port, &route("none"));
+    gate.signal("HUP");
+    until("the mistake is told", async || gate.log().contains("nothing has changed")).await;
+    let log = gate.log();
+    assert!(log.contains("can't be served: ") && log.contains("No such file"), "{log}");
+    assert_eq!(page().body, "new");
+    gate.reconfigure_upstream(port, &lines(&[]));
+    gate.signal("HUP");
+    until("the site answers", async || page().body.starts_with("site ")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_reload_brings_another_certificate() {
     let origin = Origin::start("site").await;
     let (first, second) = (Authority::new("the first"), Authority::new("the second"));

@@ -89,6 +89,8 @@ pub struct Route {
     pub method: Option<String>,
     /// The path as it is written: `*` stands for one segment, `**` at the end for any number.
     pub path: String,
+    /// The directory whose files answer the requests; `None`: the service does.
+    pub files: Option<PathBuf>,
 }
 
 /// A gate for HTTP, beside what every gate has.
@@ -267,7 +269,23 @@ fn read_route(section: &mut Section<'_>, table: &Spanned<DeValue<'_>>) -> Option
         }
         None => described(),
     };
-    Some(Route { name, method, path })
+    let files = files(&mut below, &path, method.is_some());
+    Some(Route { name, method, path, files })
+}
+
+/// The directory of a route with files.
+fn files(route: &mut Section<'_>, path: &str, has_method: bool) -> Option<PathBuf> {
+    let files = route.read_given("static", |value| raw::some_text(value).map(PathBuf::from))?;
+    let fixed = path.strip_suffix("/**");
+    if fixed.is_none_or(|fixed| fixed.split('/').any(|segment| segment == "*")) {
+        let complaint = Complaint::new("needs a `path` that ends with /** and has no other *");
+        route.complain("static", complaint.hint("** stands for the name of the file"));
+    }
+    if has_method {
+        let complaint = Complaint::new("can't stand beside `method`");
+        route.complain("static", complaint.hint("files are for GET and HEAD; leave `method` out"));
+    }
+    Some(files)
 }
 
 fn method(value: &DeValue<'_>) -> Result<String, Complaint> {

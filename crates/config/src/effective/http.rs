@@ -52,7 +52,8 @@ fn routes(routes: &[Route]) -> toml::Value {
         let method = route.method.iter().map(|method| ("method".to_owned(), method.clone().into()));
         let keys =
             [("path".to_owned(), route.path.clone().into()), ("name".to_owned(), route.name.clone().into())];
-        toml::Value::Table(method.chain(keys).collect())
+        let files = route.files.iter().map(|files| ("static".to_owned(), files.display().to_string().into()));
+        toml::Value::Table(method.chain(keys).chain(files).collect())
     };
     toml::Value::Array(routes.iter().map(route).collect())
 }

@@ -261,6 +261,15 @@ pub const ROUTE: &[Field] = &[
         reason: "Most rules are for what a path stands for.",
         reloadable: true,
     },
+    Field {
+        key: "static",
+        form: Form::Text,
+        takes: "a directory, as `\"/srv/site\"`",
+        default: Derived("none: the service answers"),
+        doc: "The directory whose files the gate serves to such requests, for a `path` without `*` that ends with `/**`: what `**` stands for is the file's name. With ranges, validators, `index.html`, and a file with `.br` or `.gz` at the end of its name in the place of the file itself for clients that take it. GET and HEAD only. Such requests need no place at the service. Names that begin with a dot aren't found, but for `.well-known`; nor is what a symbolic link leads to outside of the directory.",
+        reason: "A site's files need no other server.",
+        reloadable: true,
+    },
 ];
 
 /// The keys of a `[[gate.class]]`.

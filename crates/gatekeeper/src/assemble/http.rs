@@ -3,11 +3,12 @@
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
+use std::sync::Arc;
 
 use admission::{ClassId, Cutoffs, EgressOrder};
 use config::{HttpVersion, Mode};
 use proxy::http::{
-    AccessLog, ClassRule, HealthCheck, Network, Settings, Speaks, Traces, TypeField, TypeRule,
+    AccessLog, ClassRule, Files, HealthCheck, Network, Settings, Speaks, Traces, TypeField, TypeRule,
     UplinkSettings, rule_segments,
 };
 use proxy::otlp::Exporter;
@@ -100,7 +101,12 @@ fn class_rule(class: &config::Class) -> Option<ClassRule> {
 }
 
 fn rule(route: &config::Route) -> TypeRule {
-    TypeRule { method: route.method.clone(), path: rule_segments(&route.path), name: route.name.clone() }
+    let path = rule_segments(&route.path);
+    let files = route.files.clone().map(|directory| {
+        let prefix = path.iter().filter(|segment| *segment != "**").cloned().collect();
+        Arc::new(Files { directory, prefix })
+    });
+    TypeRule { method: route.method.clone(), path, name: route.name.clone(), files }
 }
 
 /// The page for visitors who are refused.

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::error::Error as _;
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
@@ -19,6 +19,7 @@ use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::fields::strip_trailers;
+use super::files::FileBody;
 use super::flight::Flight;
 use super::record::Record;
 use super::reject::Refusal;
@@ -26,6 +27,10 @@ use super::socket::{UnderWay, Watched};
 use super::uplink::Share;
 use super::upload::Upload;
 use crate::memory::Held;
+
+mod leaving;
+
+use leaving::{End, Leaving};
 
 /// What is read of a request's body while the request waits: it tells that its client has gone, if that
 /// stands behind it.
@@ -63,6 +68,9 @@ pub(crate) enum Broken {
     /// Its upload had given its place back, and gets none for its end.
     #[error("the gate has no place for the end of an upload")]
     Refused(Refusal),
+    /// A file can't be read to its end.
+    #[error("a file can't be read: {0}")]
+    File(io::Error),
 }
 
 /// Whether an error of hyper's says that a client's bytes are no body, rather than that none come. The kinds
@@ -380,57 +388,13 @@ pub(crate) struct ToClient {
     share: Option<Share>,
 }
 
-/// How it is noticed that the client has gone, while nothing can be written to it.
-#[derive(Default)]
-enum Leaving {
-    /// Its stream is reset, or all of it is there: nobody looks.
-    #[default]
-    Unwatched,
-    /// Nothing had to be waited for until now.
-    Unlooked(Watched, End),
-    Watched(Pin<Box<dyn Future<Output = ()> + Send>>),
-}
-
-/// What the end of a client's stream says while its response is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    /// Nothing: it may wait for the rest.
-    Waits,
-    /// It has left: a stream of events has no rest to wait for.
-    Leaves,
-}
-
-impl Leaving {
-    /// Whether the client has gone.
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        if let Self::Unlooked(watched, end) = self {
-            let (watched, end) = (watched.clone(), *end);
-            *self = Self::Watched(Box::pin(async move {
-                match end {
-                    End::Waits => watched.lost().await,
-                    End::Leaves => watched.ended().await,
-                }
-            }));
-        }
-        match self {
-            Self::Watched(leaving) => leaving.as_mut().poll(context),
-            Self::Unwatched | Self::Unlooked(..) => Poll::Pending,
-        }
-    }
-}
-
-impl std::fmt::Debug for Leaving {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("Leaving")
-    }
-}
-
 #[derive(Debug)]
 enum Source {
     /// The gate's own words.
     Own(Full<Bytes>),
     /// What the service sends, and what ends when that does.
     Passed(Incoming, Flight),
+    File(FileBody),
 }
 
 impl ToClient {
@@ -442,6 +406,14 @@ impl ToClient {
     /// What the service sends.
     pub(crate) fn passed(incoming: Incoming, flight: Flight) -> Self {
         Self::from(Source::Passed(incoming, flight))
+    }
+
+    pub(crate) fn file(file: FileBody) -> Self {
+        Self::from(Source::File(file))
+    }
+
+    pub(crate) fn is_file(&self) -> bool {
+        matches!(self.source, Source::File(_))
     }
 
     fn from(source: Source) -> Self {
@@ -492,6 +464,9 @@ impl Source {
                 }
                 Poll::Ready(frame.map(|frame| frame.map_err(Broken::from)))
             }
+            Self::File(body) => body
+                .poll_data(context)
+                .map(|data| data.map(|data| data.map(Frame::data).map_err(Broken::File))),
         }
     }
 }
@@ -548,6 +523,7 @@ impl Body for ToClient {
         match &self.source {
             Source::Own(body) => body.is_end_stream(),
             Source::Passed(incoming, _) => incoming.is_end_stream(),
+            Source::File(body) => body.left() == 0,
         }
     }
 
@@ -555,6 +531,7 @@ impl Body for ToClient {
         let mut hint = match &self.source {
             Source::Own(body) => body.size_hint(),
             Source::Passed(incoming, _) => incoming.size_hint(),
+            Source::File(body) => SizeHint::with_exact(body.left()),
         };
         if let Some(share) = &self.share {
             let held = share.held() as u64;

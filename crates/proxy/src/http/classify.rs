@@ -21,6 +21,7 @@ use lru::LruCache;
 use parking_lot::{Mutex, RwLock};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
+use super::files::Files;
 use super::routes::Routes;
 use crate::observe::TypeName;
 
@@ -47,6 +48,8 @@ pub struct TypeRule {
     pub path: Vec<String>,
     /// What requests of the type are called.
     pub name: String,
+    /// The files that the gate answers them with; `None`: the service answers.
+    pub files: Option<Arc<Files>>,
 }
 
 /// What becomes of `x-gatekeeper-type` in a response.
@@ -168,7 +171,7 @@ fn is_name(name: &str) -> bool {
 }
 
 impl TypeRule {
-    fn fits(&self, method: &Method, path: &str) -> bool {
+    pub(super) fn fits(&self, method: &Method, path: &str) -> bool {
         if self.method.as_deref().is_some_and(|wanted| wanted != method.as_str()) {
             return false;
         }
@@ -275,6 +278,7 @@ mod tests {
             method: method.map(str::to_owned),
             path: path.iter().map(|&segment| segment.to_owned()).collect(),
             name: name.to_owned(),
+            files: None,
         };
         let rules = vec![
             rule(Some("POST"), &["cart", "*"], "cart"),

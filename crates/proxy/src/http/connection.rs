@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use admission::{ClassId, Connection, Entry, PoolId};
-use http::header::{self, HeaderName, HeaderValue};
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Request, Response, StatusCode, Version};
 use http_body::Body;
 use hyper::body::Incoming;
@@ -26,6 +26,7 @@ use super::alarm::HeadTimer;
 use super::body::{Broken, ToClient, ToService, is_malformed};
 use super::classify::{Classified, TYPE};
 use super::fields::{self, FIELDS_MAX, Fault, From};
+use super::files::Asked;
 use super::forward::{Upgrading, forward};
 use super::origins::Asker;
 use super::path::normal;
@@ -156,12 +157,13 @@ fn respond<'a>(
         let path = normal(request.uri().path());
         let classified = gate.classifier.classify(request.method(), &path);
         let class = gate.classes.of(&request, &path, &from, &told.settings.trusted_proxies);
+        let file = told.settings.file(&request, &path);
         drop(path);
         let asker = if present.has(Field::Origin) { Asker::of(&request, &classified) } else { None };
         let whose = (gate.driver.name(), &classified.name.label, class.as_ref());
         let mut record = Record::begin(&told.settings, whose, request.method(), request.headers());
         let what = (&classified, class.map_or(ClassId::DEFAULT, |class| class.id));
-        let asked = (request, present);
+        let asked = (request, present, file);
         let by_itself = (version != Version::HTTP_2).then_some(&watched);
         let passed = tokio::select! {
             biased;
@@ -170,7 +172,10 @@ fn respond<'a>(
         };
         watched.answers();
         let (mut response, reason) = match passed {
-            Ok(response) => {
+            Ok(mut response) => {
+                if response.body().is_file() {
+                    answer_early(&watched, has_body, response.headers_mut());
+                }
                 if let Some(asker) = &asker {
                     gate.origins.learn(asker, response.status(), response.headers());
                 }
@@ -183,13 +188,7 @@ fn respond<'a>(
                 if let Some(asker) = &asker {
                     gate.origins.allow(asker, response.headers_mut());
                 }
-                // hyper doesn't read the rest of a body to serve the next request behind it.
-                if watched.is_answered_early() {
-                    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-                }
-                if has_body {
-                    watched.answered_early();
-                }
+                answer_early(&watched, has_body, response.headers_mut());
                 (response, Some(refusal.name()))
             }
         };
@@ -213,6 +212,17 @@ fn respond<'a>(
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         Ok(response)
+    }
+}
+
+/// The gate answers by itself, whatever still comes of the request.
+fn answer_early(watched: &Watched, has_body: bool, fields: &mut HeaderMap) {
+    // hyper doesn't read the rest of a body to serve the next request behind it.
+    if watched.is_answered_early() {
+        fields.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    if has_body {
+        watched.answered_early();
     }
 }
 
@@ -245,7 +255,7 @@ impl std::convert::From<Broken> for Ended {
             Broken::Refused(refusal) => refusal.into(),
             // Its client listens: it has sent something that is no body.
             Broken::Http(error) if is_malformed(&error) => Refusal::Fault(Fault::Body).into(),
-            Broken::Http(_) | Broken::Left => Self::Gone,
+            Broken::Http(_) | Broken::Left | Broken::File(_) => Self::Gone,
         }
     }
 }
@@ -254,7 +264,7 @@ async fn pass(
     (gate, told): (&Arc<Gate>, &Told),
     watched: &Watched,
     from: &From,
-    (mut request, mut present): (Request<Incoming>, Present),
+    (mut request, mut present, file): (Request<Incoming>, Present, Option<Asked>),
     (classified, class): (&Classified, ClassId),
     mut record: Option<&mut Record>,
 ) -> Result<Response<ToClient>, Ended> {
@@ -274,6 +284,9 @@ async fn pass(
         present = Present::of(request.headers());
     }
     refuse_large(&told.settings, &request, present)?;
+    if let Some(file) = file {
+        return Ok(file.respond(request).await.map(ToClient::file));
+    }
     let upgrading = fields::upgrade(&request, present)
         .map(|to| Upgrading { to, client: hyper::upgrade::on(&mut request) });
     if is_http2 || upgrading.is_some() {

@@ -304,7 +304,7 @@ fn of_client(error: &hyper::Error) -> Option<Refusal> {
                 Broken::Late(_) => Refusal::LateBody,
                 Broken::Large => Refusal::Fault(Fault::LargeBody),
                 Broken::Refused(refusal) => refusal.clone(),
-                Broken::Http(_) | Broken::Left => Refusal::Fault(Fault::Body),
+                Broken::Http(_) | Broken::Left | Broken::File(_) => Refusal::Fault(Fault::Body),
             });
         }
         source = cause.source();

@@ -78,7 +78,8 @@ pub fn said_before<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
 /// # Panics
 /// If that isn't so.
 pub fn request_types(data: &[u8]) {
-    let rule = TypeRule { method: None, path: vec!["static".into(), "**".into()], name: "static".into() };
+    let path = vec!["static".into(), "**".into()];
+    let rule = TypeRule { method: None, path, name: "static".into(), files: None };
     let classifier = Classifier::new(vec![rule], TypeField::Use);
     let mut asked: HashMap<String, u32> = HashMap::new();
     for line in data.split(|&byte| byte == b'\n').take(PATHS_MAX) {

@@ -13,7 +13,8 @@
 //! it, `alarm` when something has taken for too long, `abandoned` what becomes of a request whose client
 //! has left. `fields` (with `present`) and `sniffer` know what a proxy must not pass on, `socket` and
 //! `body` carry bytes, `interim` what comes before a response, `word` asks whether a client still listens,
-//! `preamble` is the PROXY protocol, `uplink` whose bytes go next. `record` is what is known of a request
+//! `preamble` is the PROXY protocol, `uplink` whose bytes go next, `files` what the gate
+//! serves by itself. `record` is what is known of a request
 //! for the log (`access`) and its trace (`span`).
 
 mod abandoned;
@@ -27,6 +28,7 @@ mod driven;
 mod endpoint;
 mod endpoints;
 mod fields;
+mod files;
 mod flight;
 mod foreseen;
 mod forward;
@@ -62,6 +64,7 @@ pub use class::ClassRule;
 pub use classify::{TypeField, TypeRule, request_type};
 pub use endpoint::Speaks;
 pub use endpoints::HealthCheck;
+pub use files::Files;
 pub use path::rule_segments;
 pub use span::Traces;
 pub use state::{Network, Settings};

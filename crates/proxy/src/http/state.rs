@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use admission::Policy;
 use bytes::Bytes;
+use http::Request;
 use parking_lot::RwLock;
 use tokio::sync::Semaphore;
 
@@ -16,6 +17,7 @@ use super::classify::{Classifier, TypeField, TypeRule};
 use super::endpoint::{Reach, Speaks};
 use super::endpoints::{Endpoints, HealthCheck};
 use super::fields::FIELDS_MAX;
+use super::files::Asked;
 use super::flight::Flights;
 use super::origins::Origins;
 use super::reject::OWN;
@@ -139,6 +141,19 @@ impl Settings {
             keepalive: Keepalive::default(),
             observe: false,
         }
+    }
+
+    /// The file that a request asks for whose path has this normal form, if a route serves it.
+    pub(crate) fn file<B>(&self, request: &Request<B>, path: &str) -> Option<Asked> {
+        if !self.serves_files() {
+            return None;
+        }
+        let rule = self.types.iter().find(|rule| rule.fits(request.method(), path))?;
+        rule.files.as_ref().map(|files| files.asked(request.uri(), path))
+    }
+
+    fn serves_files(&self) -> bool {
+        self.types.iter().any(|rule| rule.files.is_some())
     }
 }
 

@@ -5,6 +5,7 @@ mod abandoned;
 mod conformance;
 mod dial;
 mod encrypted;
+mod files;
 mod framing;
 mod halves;
 mod http2;

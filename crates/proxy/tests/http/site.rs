@@ -199,6 +199,11 @@ impl Client {
         while self.more().await {}
     }
 
+    /// How much has come that nobody has taken.
+    pub(crate) fn held(&self) -> usize {
+        self.buffer.len()
+    }
+
     async fn up_to(&mut self, end: &[u8]) -> Option<Vec<u8>> {
         loop {
             if let Some(at) = self.buffer.windows(end.len()).position(|window| window == end) {

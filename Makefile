@@ -5,8 +5,8 @@
 help:
 	@echo 'make demo     a flash sale before a private PostgreSQL, and an overloaded site, with and without the gatekeeper (150 seconds)'
 	@echo 'make release  the gatekeeper as it is meant to run for good, guided by a profile of its own work: target/guided/gatekeeper (ten minutes)'
-	@echo 'make figures  the figures of the papers, simulated: docs/guide/figures.md (a few minutes)'
-	@echo 'make uplink   response bytes on a simulated uplink: docs/guide/uplink.md (a few minutes)'
+	@echo 'make figures  the figures of the papers, simulated: docs/results/figures (a few minutes)'
+	@echo 'make uplink   response bytes on a simulated uplink: docs/results/figures (a few minutes)'
 	@echo 'make catalogue  every scenario of the catalogue, simulated: docs/results/catalogue.md (less than ten minutes)'
 	@echo 'make test     every test: unit, laws, dialogues, real PostgreSQL and its drivers in five languages, a site and real clients'
 	@echo 'make conformance  only the own suites of pgx and lib/pq, with what they print'

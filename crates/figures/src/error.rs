@@ -1,4 +1,4 @@
-//! What can go wrong: a scenario, a file, or the page's template.
+//! What can go wrong: a scenario, a file, or a drawing.
 
 use std::path::Path;
 
@@ -29,9 +29,6 @@ pub enum Error {
     /// A figure can't be drawn.
     #[error(transparent)]
     Undrawn(#[from] sim::plot::Undrawn),
-    /// The page's template asks for a figure that isn't there, or leaves one out.
-    #[error("the page and the figures don't agree on {0}")]
-    Page(String),
 }
 
 impl Error {

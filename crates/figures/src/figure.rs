@@ -1,6 +1,7 @@
 //! A figure: what is drawn, and the same as a table, by both metrics.
 
 use std::fmt::Write as _;
+use std::fs;
 use std::path::Path;
 
 use sim::plot::{Curve, Mark, Panel, Plot, Scale};
@@ -14,7 +15,7 @@ use sim::Interval;
 /// A figure.
 #[derive(Clone, Debug)]
 pub struct Figure {
-    /// The name of its file, by which the page refers to it, such as `gatekeeper-05`.
+    /// The name of the figure's files, such as `gatekeeper-05`.
     pub id: String,
     /// The drawing, if there is one.
     pub drawing: Option<Drawing>,
@@ -32,26 +33,33 @@ pub enum Drawing {
 }
 
 impl Figure {
-    /// Writes its picture below this directory, if it has one.
-    pub(crate) fn draw(&self, directory: &Path) -> Result<(), Error> {
+    /// Writes the picture and the table that the figure has into this directory.
+    pub(crate) fn write(&self, directory: &Path) -> Result<(), Error> {
         let path = directory.join(format!("{}.svg", self.id));
         match &self.drawing {
-            None => Ok(()),
-            Some(Drawing::Plot(plot)) => Ok(plot.write(&path)?),
+            None => {}
+            Some(Drawing::Plot(plot)) => plot.write(&path)?,
             Some(Drawing::Bars(bars)) => {
-                std::fs::write(&path, bars.svg()).map_err(|source| Error::file("write", &path, source))
+                fs::write(&path, bars.svg()).map_err(|source| Error::file("write", &path, source))?;
             }
         }
+        if self.table.is_empty() {
+            return Ok(());
+        }
+        let path = directory.join(format!("{}.csv", self.id));
+        fs::write(&path, csv(&self.table)).map_err(|source| Error::file("write", &path, source))
     }
+}
 
-    /// How it stands on the page.
-    pub(crate) fn text(&self) -> String {
-        let picture = match &self.drawing {
-            None => String::new(),
-            Some(_) => format!("![{0}](figures/{0}.svg)\n\n", self.id),
-        };
-        picture + self.table.trim_end()
-    }
+/// A table in Markdown as CSV, without the line below the headings. No cell has a bar or a quotation mark.
+fn csv(table: &str) -> String {
+    let rows = table.lines().enumerate().filter(|&(line, _)| line != 1).map(|(_, row)| {
+        let cells = row.trim().trim_start_matches('|').trim_end_matches('|').split('|').map(str::trim);
+        let quoted =
+            cells.map(|cell| if cell.contains(',') { format!("\"{cell}\"") } else { cell.to_owned() });
+        quoted.collect::<Vec<_>>().join(",") + "\n"
+    });
+    rows.collect()
 }
 
 /// One of the curves of a figure.
@@ -247,6 +255,12 @@ pub(crate) fn short_seconds(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_table_becomes_csv_with_quotes_where_a_cell_has_a_comma() {
+        let table = "| | p, from–to | N |\n|---|---:|---:|\n| FIFO | 0–1 | |\n";
+        assert_eq!(csv(table), ",\"p, from–to\",N\nFIFO,0–1,\n");
+    }
 
     #[test]
     fn values_are_shown_with_three_digits_and_their_unit() {

@@ -1,10 +1,9 @@
 //! The figures of the papers that Gatekeeper is built after, from scenario files, with the papers' own
 //! numbers drawn in.
 //!
-//! [`generate`] runs every scenario below `scenarios/figures`, draws each figure, and writes the page that
-//! sets ours beside theirs (`docs/guide/figures.md`). The prose of that page is `page.md`; what was
-//! measured is put into it. Nothing is fitted here: what a service is calibrated with stands in its
-//! scenario file.
+//! [`generate`] runs every scenario below `scenarios/figures` and writes each figure into
+//! `docs/results/figures`: a picture, and its values as CSV. The pages of `docs/results` compare them with the
+//! papers. Nothing is fitted here: a service's calibration is in its scenario file.
 
 mod bars;
 pub mod catalogue;
@@ -12,19 +11,18 @@ mod digest;
 mod error;
 mod figure;
 mod gatekeeper;
-mod page;
 mod results;
 mod series;
 mod shop;
 pub mod uplink;
 mod yaksha;
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 pub use digest::{Digest, Kind, Measured, Metric, Moment};
 pub use error::Error;
 pub use figure::{Drawing, Figure};
-pub use page::TEMPLATE;
 pub use results::{Length, Progress, Results};
 pub use sim::Interval;
 
@@ -33,17 +31,22 @@ pub use sim::Interval;
 pub struct Places {
     /// The scenario files.
     pub scenarios: PathBuf,
-    /// The page; the figures go into `figures/` beside it.
-    pub page: PathBuf,
+    /// The directory of the figures.
+    pub figures: PathBuf,
 }
 
-/// Runs everything, and writes the figures and the page.
+/// Runs everything, and writes the figures.
 ///
 /// # Errors
 /// What is wrong with a scenario, or with a file that can't be written.
 pub fn generate(places: &Places, length: Length, progress: &Progress) -> Result<(), Error> {
-    let figures = figures(&places.scenarios, length, progress)?;
-    page::write(&places.page, TEMPLATE, &figures)
+    write(&places.figures, &figures(&places.scenarios, length, progress)?)
+}
+
+/// Writes the figures into this directory.
+fn write(directory: &Path, figures: &[Figure]) -> Result<(), Error> {
+    fs::create_dir_all(directory).map_err(|source| Error::file("make", directory, source))?;
+    figures.iter().try_for_each(|figure| figure.write(directory))
 }
 
 /// All figures.

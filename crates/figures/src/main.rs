@@ -1,4 +1,4 @@
-//! `figures`: runs the scenarios of the papers' figures, draws them and writes the page.
+//! `figures`: runs the scenarios of the papers' figures, and writes pictures and tables.
 
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
@@ -14,23 +14,23 @@ struct Arguments {
     /// Directory of the scenario files
     #[arg(long, default_value = "scenarios/figures")]
     scenarios: PathBuf,
-    /// The page to write; the figures go into `figures/` beside it
-    #[arg(long, default_value = "docs/guide/figures.md")]
-    page: PathBuf,
+    /// Directory that the figures are written into
+    #[arg(long, default_value = "docs/results/figures")]
+    figures: PathBuf,
     /// One seed and every other point, to see whether everything works
     #[arg(long)]
     short: bool,
 }
 
 fn main() -> ExitCode {
-    let Arguments { scenarios, page, short } = Arguments::parse();
+    let Arguments { scenarios, figures, short } = Arguments::parse();
     let progress = if std::io::stderr().is_terminal() { Progress::shown() } else { Progress::hidden() };
     let length = if short { Length::Short } else { Length::Whole };
-    let done = generate(&Places { scenarios, page: page.clone() }, length, &progress);
+    let done = generate(&Places { scenarios, figures: figures.clone() }, length, &progress);
     progress.finish();
     match done {
         Ok(()) => {
-            println!("{}", page.display());
+            println!("{}", figures.display());
             ExitCode::SUCCESS
         }
         Err(error) => {

@@ -1,8 +1,7 @@
-//! The experiments of *Web servers under overload* (TOIT 2006) on a simulated uplink, and the page that sets
-//! ours beside the paper's.
+//! The experiments of *Web servers under overload* (TOIT 2006) on a simulated uplink; `docs/results/uplink.md`
+//! compares them with the paper.
 //!
-//! A case is a setup, loads, and a trace; its digest is what the page shows. The page's prose is
-//! `uplink.md`.
+//! A case is a setup, loads, and a trace; its digest is what the figures show.
 
 mod overload;
 mod run;
@@ -18,13 +17,10 @@ use sim::uplink::{Bytes, Download, Queue, poisson};
 
 use crate::error::Error;
 use crate::figure::{Drawing, Figure};
-use crate::page;
 use crate::results::Progress;
 
 pub(crate) use run::{Case, Digest, play};
 
-/// The prose. A line `{{id}}` is the place of a figure.
-const TEMPLATE: &str = include_str!("uplink.md");
 /// Requests of a generated trace.
 const REQUESTS: usize = 100_000;
 
@@ -78,15 +74,15 @@ fn plotted(id: &str, said: [&str; 2], (axis, seconds): (&'static str, f64), pane
     Figure { id: id.to_owned(), drawing: Some(Drawing::Plot(plot)), table: String::new() }
 }
 
-/// Runs everything, and writes the page and its figures beside it.
+/// Runs everything, and writes the figures.
 ///
 /// # Errors
 /// What is wrong with a file that can't be written.
-pub fn write_page(plan: &Plan, path: &Path) -> Result<(), Error> {
+pub fn generate(plan: &Plan, directory: &Path) -> Result<(), Error> {
     let mut figures: Vec<Figure> = overload::figures(plan);
     figures.extend(workloads::figures(plan));
     figures.extend(setups::figures(plan));
-    page::write(path, TEMPLATE, &figures)
+    crate::write(directory, &figures)
 }
 
 /// A trace as a file of lines `seconds,bytes[,status…]` behind a heading; answers other than 200 are left

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use config::{Experiment, WITHOUT_GATE, load_scenario};
-use figures::{Digest, Length, Moment, Places, Progress, TEMPLATE, generate};
+use figures::{Digest, Length, Moment, Places, Progress, generate};
 use sim::{Mix, Observer, Sample, Scenario, Steering, run, run_with};
 
 fn root() -> PathBuf {
@@ -29,42 +29,48 @@ fn ids() -> Vec<String> {
 const SHOP: [&str; 4] =
     ["shop-throughput", "shop-response", "shop-database-throughput", "shop-database-response"];
 
-#[test]
-fn the_page_has_every_figure_of_both_papers() {
-    for id in ids() {
-        assert_eq!(TEMPLATE.lines().filter(|line| *line == format!("{{{{{id}}}}}")).count(), 1, "{id}");
-    }
+/// The names of the files of a directory.
+fn names(directory: &Path) -> Vec<String> {
+    let files = fs::read_dir(directory).unwrap().map(|file| file.unwrap().file_name());
+    files.map(|name| name.into_string().unwrap()).collect()
 }
 
 #[test]
-fn the_page_on_disk_has_the_prose_and_every_picture() {
-    let page = fs::read_to_string(root().join("docs/guide/figures.md")).unwrap();
-    let mut rest = page.lines();
-    for line in TEMPLATE.lines().filter(|line| !line.starts_with("{{")) {
-        assert!(rest.any(|found| found == line), "`make figures` writes docs/guide/figures.md anew: {line}");
+fn the_pages_show_every_figure_that_is_on_disk() {
+    let results = root().join("docs/results");
+    let pages = names(&results).into_iter().filter(|name| name.ends_with(".md"));
+    let text: String = pages.map(|page| fs::read_to_string(results.join(page)).unwrap()).collect();
+    let on_disk = names(&results.join("figures"));
+    for name in &on_disk {
+        assert!(text.contains(&format!("(figures/{name})")), "no page shows {name}");
     }
     let ids: Vec<String> = ids().into_iter().chain(SHOP.map(str::to_owned)).collect();
     for id in ids.iter().filter(|id| *id != "gatekeeper-table-2") {
-        assert!(page.contains(&format!("figures/{id}.svg")), "{id}");
-        assert!(root().join("docs/guide/figures").join(format!("{id}.svg")).exists(), "{id}");
+        assert!(on_disk.contains(&format!("{id}.svg")), "{id}");
     }
 }
 
 #[test]
-fn every_scenario_runs_in_a_short_form_and_fills_the_page() {
+fn every_scenario_runs_in_a_short_form_and_writes_the_figures_that_are_on_disk() {
     let directory = tempfile::tempdir().unwrap();
-    let page = directory.path().join("figures.md");
-    let places = Places { scenarios: root().join("scenarios/figures"), page: page.clone() };
+    let places =
+        Places { scenarios: root().join("scenarios/figures"), figures: directory.path().to_owned() };
     generate(&places, Length::Short, &Progress::hidden()).unwrap();
-    let text = fs::read_to_string(page).unwrap();
-    assert!(!text.contains("{{") && !text.contains("NaN"), "{text}");
     for id in ids().iter().filter(|id| *id != "gatekeeper-table-2") {
-        let picture = fs::read_to_string(directory.path().join(format!("figures/{id}.svg"))).unwrap();
+        let picture = fs::read_to_string(directory.path().join(format!("{id}.svg"))).unwrap();
         assert!(picture.starts_with("<svg") && picture.contains("Fig. "), "{id}");
     }
-    for id in SHOP {
-        assert!(directory.path().join(format!("figures/{id}.svg")).exists(), "{id}");
+    let mut written = names(directory.path());
+    for table in written.iter().filter(|name| name.ends_with(".csv")) {
+        let text = fs::read_to_string(directory.path().join(table)).unwrap();
+        assert!(!text.contains('|') && !text.contains("NaN"), "{table}: {text}");
     }
+    // `make uplink` writes the others.
+    let mut on_disk = names(&root().join("docs/results/figures"));
+    on_disk.retain(|name| !name.starts_with("srpt-"));
+    written.sort();
+    on_disk.sort();
+    assert_eq!(written, on_disk);
 }
 
 /// The mean over two seeds of what a gate comes to with so many clients.

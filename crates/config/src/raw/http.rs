@@ -227,7 +227,7 @@ pub const HTTP: &[Field] = &[
         takes: "`\"srpt\"`, `\"fair\"` or `\"bands\"`",
         default: Value("\"srpt\""),
         doc: "With an `uplink`: the response whose bytes go next. `\"srpt\"`: the response with the fewest bytes remaining; a response that a fair link would have sent by now gets every second turn. `\"fair\"`: all in turn. `\"bands\"`: five bands of remaining bytes, whose ends are learned. The size is the response's length, or what responses of its type had.",
-        reason: "Small responses don't wait behind large ones, and the large ones hardly pay for it ([simulated](../guide/uplink.md)).",
+        reason: "Small responses don't wait behind large ones, and the large ones hardly pay for it ([simulated](../results/uplink.md)).",
         reloadable: true,
     },
 ];

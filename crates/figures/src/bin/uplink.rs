@@ -1,4 +1,4 @@
-//! `uplink`: runs the experiments of the simulated uplink and writes their page.
+//! `uplink`: runs the experiments of the simulated uplink and writes their figures.
 
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
@@ -6,15 +6,15 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use figures::Progress;
-use figures::uplink::{Plan, read_trace, write_page};
+use figures::uplink::{Plan, generate, read_trace};
 
 /// The experiments of *Web servers under overload* on a simulated uplink.
 #[derive(Debug, Parser)]
 #[command(name = "uplink")]
 struct Arguments {
-    /// The page to write; the figures go into `figures/` beside it
-    #[arg(long, default_value = "docs/guide/uplink.md")]
-    page: PathBuf,
+    /// Directory that the figures are written into
+    #[arg(long, default_value = "docs/results/figures")]
+    figures: PathBuf,
     /// Simulated seconds of each run, at least 300; the paper's are 1800
     #[arg(long, default_value_t = 300)]
     seconds: u64,
@@ -24,16 +24,16 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    let Arguments { page, seconds, trace } = Arguments::parse();
+    let Arguments { figures, seconds, trace } = Arguments::parse();
     let progress = if std::io::stderr().is_terminal() { Progress::shown() } else { Progress::hidden() };
     let done = trace
         .as_deref()
         .map(read_trace)
         .transpose()
-        .and_then(|trace| write_page(&Plan { seconds: seconds.max(300), trace, progress }, &page));
+        .and_then(|trace| generate(&Plan { seconds: seconds.max(300), trace, progress }, &figures));
     match done {
         Ok(()) => {
-            println!("{}", page.display());
+            println!("{}", figures.display());
             ExitCode::SUCCESS
         }
         Err(error) => {

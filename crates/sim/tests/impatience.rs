@@ -179,7 +179,7 @@ fn a_shop_of_short_and_long_pages_does_what_it_can_for_those_who_are_still_there
 /// What PostgreSQL was measured to do with orders that deadlock, over so many connections ([conflicts]), in
 /// a second.
 ///
-/// [conflicts]: ../../../docs/decisions/conflicts.md
+/// [conflicts]: ../../../docs/decisions/capacity.md
 const DEADLOCKS: [(u32, f64); 5] = [(1, 388.0), (2, 110.0), (4, 35.0), (7, 14.0), (20, 3.0)];
 
 /// An application with a thousand connections sends them, for clients who wait for ten seconds in all.

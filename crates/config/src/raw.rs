@@ -100,7 +100,7 @@ pub const ADMIN: &[Field] = &[
         takes: "`\"host:port\"` or `\"none\"`",
         default: Value("\"127.0.0.1:6433\""),
         doc: "Where `/metrics`, `/healthz`, `/readyz`, `/status` and `/types` are served over HTTP. Changes are refused there without a `token_file`.",
-        reason: "Loopback, because it asks for no password: request types tell the shape of your statements, though never a literal. The port after the gate's.",
+        reason: "Loopback, since it asks for no password, and request types show the shape of your statements (never a literal).",
         reloadable: false,
     },
     Field {
@@ -109,7 +109,7 @@ pub const ADMIN: &[Field] = &[
         takes: "a list of host names, as `[\"gatekeeper.internal\"]`",
         default: Value("[]"),
         doc: "The host names under which `listen` answers, beside every IP address, `localhost` and the name in `listen`. A request for another name gets 421.",
-        reason: "A page that a browser has open can give its own name the listener's address, and then read the answers. An address can't be had so.",
+        reason: "A web page can point its own name at the listener's address and read the answers (DNS rebinding).",
         reloadable: false,
     },
     Field {
@@ -126,7 +126,7 @@ pub const ADMIN: &[Field] = &[
         form: Form::Text,
         takes: "an absolute path, as `\"/run/gatekeeper/admin.sock\"` or `\"unix:/path\"`, or `\"none\"`",
         default: Value("\"none\""),
-        doc: "A Unix socket where the same is served, and changes are taken too (`gatekeeper calibrate`): a program that may open it may change a gate.",
+        doc: "A Unix socket with the same pages, where changes are taken too (`gatekeeper calibrate`). A program that may open it may change a gate.",
         reason: "The operator decides where a service may write (with systemd: `RuntimeDirectory=gatekeeper`).",
         reloadable: false,
     },
@@ -144,8 +144,8 @@ pub const ADMIN: &[Field] = &[
         form: Form::Text,
         takes: "a path, or `\"none\"`",
         default: Value("\"none\""),
-        doc: "A file with a token of 16 to 1024 characters without spaces: a change over `listen` is taken with it (`Authorization: Bearer …`). Refused if others can read the file. Read again on reload.",
-        reason: "Without one nobody on the network can change anything. What is sent isn't encrypted: beyond loopback put something in between that is.",
+        doc: "A file with a token of 16 to 1024 characters without spaces. A change over `listen` needs it (`Authorization: Bearer …`). Refused if others can read the file. Read again on reload.",
+        reason: "Without one nobody on the network can change anything. The listener has no TLS: beyond loopback put a proxy with TLS in front.",
         reloadable: true,
     },
 ];
@@ -162,7 +162,7 @@ pub const LOG: &[Field] = &[
         form: Form::Any,
         takes: "`\"text\"` or `\"json\"`",
         default: Value("\"text\""),
-        doc: "How a line of the log is written (to standard error): `key=value`, or JSON.",
+        doc: "The form of a line of the log: `key=value`, or JSON.",
         reason: "A person reads it first; a collector asks for JSON.",
         reloadable: false,
     },
@@ -183,8 +183,8 @@ pub const PROCESS: &[Field] = &[Field {
     form: Form::Any,
     takes: "16 to 1000000 megabytes, or `\"auto\"`",
     default: Value("\"auto\""),
-    doc: "The most memory that all clients' messages, prepared statements' texts and bodies that wait may take together, at all gates. What is short (up to 4 KiB for each client) isn't counted. Where there is no room, the largest is refused first: with SQLSTATE 53200, or 503 over HTTP. `auto` is an eighth of the memory that the process may use (the machine's, or its control group's), at least 64 and at most 1024.",
-    reason: "A single message may take 256 MB, and a few clients could take all memory. A gate that the system ends for lack of memory serves nobody.",
+    doc: "The most memory for clients' messages, prepared statements' texts and waiting bodies, at all gates together. Up to 4 KiB of each client aren't counted. Where there is no room, the largest is refused first: with SQLSTATE 53200, or 503 over HTTP. `auto` is an eighth of the machine's or control group's memory, at least 64 and at most 1024.",
+    reason: "A single message may take 256 MB, so a few clients could take all memory.",
     reloadable: true,
 }];
 

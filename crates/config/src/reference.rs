@@ -30,16 +30,16 @@ protocol = \"http\"
 upstream = \"127.0.0.1:8000\"
 ```
 
-`gatekeeper check FILE` prints what holds, with every default and everything derived, or all that is wrong with it. Without
-a file it looks where `run` looks. The
-keys of a gate are also flags of `gatekeeper run`, with `-` for `_`; the admin listener's address is `--admin`.
+`gatekeeper check FILE` prints what is in force, with every default and everything derived, or every error. Without a file
+it looks where `run` looks. The keys of a gate are also flags of `gatekeeper run`, with `-` for `_`; the admin listener's
+address is `--admin`.
 
 Durations are strings with a unit: `\"250ms\"`, `\"1s\"`, `\"2m\"`, `\"1h 30m\"`. Work is written as a duration too: the time
 for which a request is expected to occupy the service.
 
 On SIGHUP, or `RELOAD` in the console, Gatekeeper reads its file again. If anything in it is wrong nothing changes, and the
-log has every error. *Reload* says whether a key takes its new value then; for one that doesn't, the log says that it stays
-as it is until a restart.
+log has every error. A key takes its new value then, unless it says *Reload: no*: it keeps its value until a restart, and
+the log says so.
 ";
 
 const SCENARIO_HEAD: &str = "\
@@ -47,9 +47,12 @@ const SCENARIO_HEAD: &str = "\
 
 <!-- Generated from crates/config/src/raw/scenario.rs. To write it anew: `UPDATE_REFERENCE=1 cargo test -p config --test reference` -->
 
-What `gatekeeper simulate FILE` reads; [the guide](../guide/simulate.md) says how. TOML, with at least one `[[type]]` and
-one `[[source]]`. Below a `[[gate]]` stand the [keys of a configuration](config.md); `upstream` isn't required, and what
-has nothing to do with admission is read and not used.
+What `gatekeeper simulate FILE` reads ([guide](../guide/simulate.md)). TOML, with at least one `[[type]]` and one
+`[[source]]`. A `[[gate]]` has the [keys of a configuration](config.md); `upstream` isn't required, and keys that have
+nothing to do with admission aren't used.
+
+A *distribution of times* is `\"5ms\"` (always that), `\"exponential 5ms\"`, `\"lognormal 5ms cv 0.5\"`,
+`\"hyperexponential 5ms cv 3\"`, `\"uniform 1ms to 9ms\"` or `\"pareto 1.1 from 1ms to 10s\"`.
 ";
 
 /// The page of a configuration's keys.
@@ -57,7 +60,7 @@ pub fn reference() -> String {
     let mut page = HEAD.to_owned();
     section(&mut page, "`[admin]`", "The listener for metrics, health and commands.", ADMIN, reload);
     section(&mut page, "`[log]`", "What the process writes to standard error.", LOG, reload);
-    section(&mut page, "`[process]`", "What the process may take.", PROCESS, reload);
+    section(&mut page, "`[process]`", "Limits of the whole process.", PROCESS, reload);
     section(
         &mut page,
         "`[[gate]]`",
@@ -92,7 +95,7 @@ pub fn scenario_reference() -> String {
     section(&mut page, "`[sweep]`", sweep, SWEEP, nothing);
     section(&mut page, "`[[type]]`", "A request type.", TYPE, nothing);
     section(&mut page, "`[[source]]`", "Clients that send alike; there may be several.", SOURCE, nothing);
-    let application = "What stands between the clients and the gate: an application that takes the locks of a request (`reads` and `writes` of its type) in the order of the tables' names, and then a connection, and gives all back when the request has ended. At each lock the request that came first goes first, readers too. Without this table clients come straight to the gate.";
+    let application = "An application between the clients and the gate. It takes the locks of a request (`reads` and `writes` of its type) in the order of the tables' names, then a connection, and gives all back at the end. At each lock requests go in order of arrival, readers too. Without this table clients come straight to the gate.";
     section(&mut page, "`[application]`", application, APPLICATION, nothing);
     section(&mut page, "`[upstream]`", "The protected service.", UPSTREAM, nothing);
     let goal = "What every gate has to reach, except the gate that is named `fixed`. Only `make catalogue` judges it.";
@@ -100,9 +103,9 @@ pub fn scenario_reference() -> String {
     page
 }
 
-/// Whether a running gate takes a new value.
+/// Says of a key that a running gate doesn't take its new value.
 fn reload(field: &Field) -> String {
-    format!("- Reload: {}\n", if field.reloadable { "yes" } else { "no" })
+    if field.reloadable { String::new() } else { "- Reload: no\n".to_owned() }
 }
 
 fn section<'a>(
@@ -126,13 +129,18 @@ fn section<'a>(
             FieldDefault::Derived(words) => words.to_owned(),
             FieldDefault::Required => "none: required".to_owned(),
         };
+        let reason = match field.default {
+            FieldDefault::Required => "",
+            _ => field.reason,
+        };
+        let default = format!("{default}. {reason}");
         let _ = write!(
             page,
-            "\n### `{}`\n\n{}\n\n- Takes: {}\n- Default: {default}\n- Why: {}\n{}",
+            "\n### `{}`\n\n{}\n\n- Takes: {}\n- Default: {}\n{}",
             field.key,
             field.doc,
             field.takes,
-            field.reason,
+            default.trim_end(),
             more(field)
         );
     }

@@ -1,8 +1,8 @@
-//! Scenario files: text in, experiments that can be run out, or every error.
+//! Scenario files: text in; out come experiments, or every error.
 //!
-//! The gates of a scenario are read by the code that reads those of a configuration (and may be a
-//! configuration, as it is), so that what was simulated is what runs. Here alone other files are read than
-//! the one that was named: the configuration and the recorded requests that it names, relative to it.
+//! A configuration's reader reads a scenario's gates, and a scenario may name a configuration, so that what
+//! was simulated is what runs. A scenario may name other files: a configuration and recorded requests,
+//! relative to the scenario. Only this module reads such files.
 
 mod application;
 mod distribution;
@@ -35,17 +35,17 @@ use application::Tables;
 pub use goal::{FIXED_GATE, Goal};
 pub use sweep::Sweep;
 
-/// What the service is called when no gate stands before it.
+/// The name of the variant without a gate.
 pub const WITHOUT_GATE: &str = "without a gate";
 /// The most types, sources or gates of a file.
 const TABLES_MAX: usize = 1000;
 
-/// Experiments that differ in their gate: the same requests meet each of them.
+/// One experiment with several gates, which all meet the same requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Experiment {
     /// The gates by name, in the order of the file (the service without one first, if it is run).
     pub variants: Vec<(String, Scenario)>,
-    /// How many runs each has, with this many seeds from the scenario's on.
+    /// How many runs each gate has: one for each seed, from the scenario's on.
     pub seeds: u64,
     /// What is varied from point to point, if anything.
     pub sweep: Option<Sweep>,
@@ -79,7 +79,7 @@ pub fn load_scenario(path: &Path) -> Result<Experiment, Errors> {
     }
 }
 
-/// A file as text, if it isn't longer than this.
+/// Reads a file as text, if it isn't longer than this.
 fn read_file(path: &Path, most: u64) -> Result<String, Complaint> {
     let mut text = String::new();
     let read = File::open(path).and_then(|file| file.take(most + 1).read_to_string(&mut text));
@@ -96,7 +96,7 @@ struct Reader<'a> {
     errors: &'a mut Vec<Error>,
 }
 
-/// One of several tables, and where it stands.
+/// One of several tables, and its place in the text.
 type Table<'d> = (&'d DeTable<'d>, usize);
 
 impl<'a> Reader<'a> {
@@ -150,7 +150,7 @@ impl<'a> Reader<'a> {
         let variants = variants.into_iter().map(with).collect();
         let experiment = Experiment { variants, seeds, sweep, goal };
         if self.errors.is_empty() {
-            // What no single key is to blame for.
+            // An error that no single key causes.
             for (variant, point) in experiment.places() {
                 if let Err(error) = experiment.scenario(variant, point, 0).check() {
                     self.errors.push(Error::new(error.to_string()));
@@ -317,7 +317,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A gate that isn't there.
+/// A gate that bounds nothing, for the variant without a gate.
 fn no_gate() -> Policy {
     Policy {
         capacity: admission::Capacity::Unlimited,
@@ -333,7 +333,7 @@ fn no_gate() -> Policy {
     }
 }
 
-/// How errors call a table: by its name, else by its number.
+/// The title of a table in errors: its name, else its number.
 fn titled(what: &str, number: usize, table: &DeTable<'_>) -> String {
     match table.get("name").map(Spanned::get_ref) {
         Some(DeValue::String(name)) => format!("{what} {name:?}"),
@@ -389,7 +389,7 @@ fn read_mix(section: &mut Section<'_>, types: &[(Kind, Option<String>)]) -> Vec<
     shares
 }
 
-/// What clients ask for together after their first answer.
+/// Reads the requests that clients send together after their first answer.
 fn read_then(section: &mut Section<'_>, names: &[&str]) -> Vec<(u32, u32)> {
     let mut then = Vec::new();
     for (name, count) in section.read_given("then", raw::counts).unwrap_or_default() {
@@ -404,7 +404,8 @@ fn read_then(section: &mut Section<'_>, names: &[&str]) -> Vec<(u32, u32)> {
     then
 }
 
-/// `full`: how many a second the service can do. `None`: there are errors.
+/// Reads the arrivals. `full` is the number of requests per second that the service can do. `None`: there are
+/// errors.
 fn read_arrivals(
     section: &mut Section<'_>,
     full: f64,

@@ -1,9 +1,8 @@
 //! Service classes: each has lines of its own, and the classes take turns by their weights.
 //!
 //! **Idea.** A class that asks for more than its share must not make others wait. So each class has its own
-//! queue, in which the gate's order of service holds; whose head goes next is decided between the classes,
-//! by what each has been given so far. What a class leaves is shared by those who want it: the service
-//! never idles for fairness.
+//! queue in the gate's order of service. The class that has been given least for its weight sends its next
+//! request. Other classes get what a class leaves: the service never idles for fairness.
 //!
 //! **Formula.** Start-time fair queueing. The request that class i sends next has the start tag S_i; when
 //! it is sent, the virtual time v becomes S_i, and
@@ -14,11 +13,11 @@
 //! S_i := max(S_i, v)                    when the class begins to wait
 //! ```
 //!
-//! The class with the least tag goes next, of those that have a request that could start (a connection, a
-//! seat in the long lane, room in its group). One that had none when it was its turn is passed over, and
-//! isn't owed: its tag becomes that of the one that went. So nobody has credit for the past, neither for
-//! idling nor for waiting for something else. A head that doesn't fit the capacity isn't passed over: it
-//! waits for its room, as without classes.
+//! Of the classes that have a request that could start (a connection, a seat in the long lane, room in its
+//! group), the one with the least tag goes next. A class without such a request at its turn is passed over
+//! and owed nothing: its tag becomes that of the class that went. So no class has credit for the past,
+//! neither for idling nor for waiting. A head that doesn't fit the capacity isn't passed over: it waits for
+//! room, as without classes.
 //!
 //! **Source.** Goyal, Vin, Cheng, "Start-time Fair Queueing", SIGCOMM 1996, section 2; with many requests
 //! in flight and charges by estimate: Jin, Chase, Kaur, "Interposed Proportional Sharing for a Storage
@@ -27,12 +26,11 @@
 //! flight.
 //!
 //! **Parameters.** The weights are the operator's. What a request took counts for at most
-//! [`CORRECTION_MAX`] times what was expected: an outage in the service would else keep its class waiting
-//! for as long again.
+//! [`CORRECTION_MAX`] times what was expected. Otherwise an outage of the service would keep its class
+//! waiting for as long again.
 //!
-//! **When it fails.** The first requests of a type that nobody knows are charged the mean, and no
-//! correction beyond the bound. Where the capacity isn't bounded nobody waits, and there are no turns to
-//! take: the service shares itself.
+//! **When it fails.** The first requests of an unknown type are charged the mean, with a bounded correction.
+//! Where the capacity isn't bounded, no request waits and no class takes turns: the service shares itself.
 
 use alloc::vec::Vec;
 
@@ -53,10 +51,10 @@ const CORRECTION_MAX: u64 = 16;
 /// The least sum of adapted weights.
 const SUM_MIN: f64 = 10.0;
 
-/// The place of the class of all that belong to no other.
+/// The place of the class of all requests that belong to no other.
 pub(crate) const DEFAULT: u8 = 0;
 
-/// Two lines of waiting requests: what passes freely, and what shares the long lane.
+/// Two lines of waiting requests: those that pass freely, and those that share the long lane.
 #[derive(Debug)]
 pub(crate) struct Lines {
     pub(crate) short: Sequence,
@@ -64,7 +62,7 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// Nobody waits.
+    /// Two empty lines.
     pub(crate) fn new() -> Self {
         Self { short: Sequence::new(), long: Sequence::new() }
     }
@@ -84,13 +82,13 @@ pub(crate) struct Class {
     /// S: when its next request goes, in virtual time.
     tag: u128,
     pub(crate) lines: Lines,
-    /// Those who waited through a stall, or for too long, behind all newcomers.
+    /// Requests that waited through a stall, or for too long: they go behind all newcomers.
     pub(crate) late: Lines,
     pub(crate) patience: Patience,
-    /// All of it that wait, in order of arrival.
+    /// All waiting requests of the class, in order of arrival.
     pub(crate) waiting: List,
     in_flight: u32,
-    /// Of those, how many the service is busy with.
+    /// Requests in flight that the service is busy with.
     pub(crate) busy: u32,
     dispatched: u64,
     rejected: u64,
@@ -119,7 +117,7 @@ impl Class {
         }
     }
 
-    /// How many wait, or the service is busy with.
+    /// How many requests wait or are being served.
     pub(crate) fn present(&self) -> u32 {
         self.waiting.len().saturating_add(self.busy)
     }
@@ -160,12 +158,12 @@ impl Classes {
         Self { list, now: 0, waits: 0, waiting: 0 }
     }
 
-    /// Whether there is but one: then nobody takes turns.
+    /// Whether there is only one class, so that no class takes turns.
     pub(crate) fn is_one(&self) -> bool {
         self.list.len() == 1
     }
 
-    /// The place of a class; of one that isn't known: that of [`DEFAULT`].
+    /// The place of a class; [`DEFAULT`] for an unknown one.
     pub(crate) fn find(&self, id: ClassId) -> u8 {
         if id == ClassId::DEFAULT {
             return DEFAULT;
@@ -191,7 +189,7 @@ impl Classes {
         self.waiting
     }
 
-    /// The classes in which somebody waits, one bit each.
+    /// The classes in which requests wait, one bit each.
     pub(crate) fn waits(&self) -> Set {
         Set(self.waits)
     }
@@ -206,8 +204,8 @@ impl Classes {
         self.list.iter().map(|class| class.late.len()).sum()
     }
 
-    /// One of this class is about to wait, or to go at once: a class of which nobody waited has no claim
-    /// from before.
+    /// Notes that a request of this class is about to wait or to go at once. A class without waiting
+    /// requests has no claim from before.
     pub(crate) fn come(&mut self, place: u8) {
         if self.waits >> place & 1 == 0 {
             let now = self.now;
@@ -216,13 +214,13 @@ impl Classes {
         }
     }
 
-    /// One of this class waits from now on: its list was told.
+    /// Counts a waiting request of this class, which its list has already.
     pub(crate) fn wait(&mut self, place: u8) {
         self.waits |= 1 << place;
         self.waiting += 1;
     }
 
-    /// It waits no longer.
+    /// Takes back [`Self::wait`] for a request that waits no longer.
     pub(crate) fn stop_waiting(&mut self, place: u8) {
         self.waiting -= 1;
         if self.at(place).waiting.is_empty() {
@@ -230,7 +228,7 @@ impl Classes {
         }
     }
 
-    /// Of these, whose turn it is; it is taken out of them.
+    /// Takes the class whose turn it is out of these.
     pub(crate) fn next_of(&self, left: &mut Set) -> Option<u8> {
         let place =
             left.clone().min_by_key(|&place| (self.at(place).chosen.turns.rank(), self.at(place).tag))?;
@@ -238,14 +236,14 @@ impl Classes {
         Some(place)
     }
 
-    /// A class has had its turn: one of it starts that is expected to take so much.
+    /// Gives a class its turn: one of its requests starts, with this expected work.
     pub(crate) fn take_turn(&mut self, place: u8, work: Work) {
         if self.is_one() {
             return;
         }
         let tag = self.at(place).tag;
         self.now = self.now.max(tag);
-        // Who would have been next, and had nobody who could start, was passed over.
+        // A class with a smaller tag had no request that could start: it was passed over.
         for passed in self.waits() {
             let class = self.at_mut(passed);
             class.tag = class.tag.max(tag);
@@ -253,7 +251,7 @@ impl Classes {
         self.charge(place, work);
     }
 
-    /// One of it starts out of turn.
+    /// Charges a class for a request that starts out of turn.
     pub(crate) fn charge(&mut self, place: u8, work: Work) {
         if self.is_one() {
             return;
@@ -262,7 +260,7 @@ impl Classes {
         class.tag = class.tag.saturating_add(class.virtual_of(work));
     }
 
-    /// One of it has ended, for which so much was charged: what it took counts.
+    /// Replaces the charge for a request that has ended by the work that it took.
     pub(crate) fn correct(&mut self, place: u8, charged: Work, took: Work) {
         if self.is_one() {
             return;
@@ -274,7 +272,7 @@ impl Classes {
         class.tag = class.tag.saturating_add(class.virtual_of(more)).saturating_sub(class.virtual_of(less));
     }
 
-    /// One of it is in flight from now on, after so long a wait.
+    /// Counts a request that is in flight from now on, after this wait.
     pub(crate) fn start(&mut self, place: u8, queue_wait: Duration) {
         let class = self.at_mut(place);
         class.in_flight += 1;
@@ -282,12 +280,12 @@ impl Classes {
         class.queue_wait = class.queue_wait.saturating_add(queue_wait);
     }
 
-    /// It isn't any more.
+    /// Takes back [`Self::start`] for a request that has left the service.
     pub(crate) fn land(&mut self, place: u8) {
         self.at_mut(place).in_flight -= 1;
     }
 
-    /// One of it is refused.
+    /// Counts a refused request.
     pub(crate) fn reject(&mut self, place: u8, reason: Reason) {
         let class = self.at_mut(place);
         class.rejected += 1;
@@ -315,8 +313,8 @@ impl Classes {
         most.map_or(Surplus::All, Surplus::Other)
     }
 
-    /// How many requests will go before the next of this class is served, if so many of its own do: the
-    /// others take their turns meanwhile, if they wait for any.
+    /// How many requests go before the next of this class, if so many of its own do: classes with waiting
+    /// requests take their turns meanwhile.
     pub(crate) fn ahead(&self, place: u8, own: usize) -> usize {
         if self.is_one() {
             return own;
@@ -329,7 +327,7 @@ impl Classes {
         })
     }
 
-    /// Other weights of the same classes. Whether that is all that changes.
+    /// Takes other weights of the same classes. `false`: these are other classes, and nothing has changed.
     pub(crate) fn reweigh(&mut self, chosen: &[ServiceClass]) -> bool {
         let is_same =
             in_order(chosen).map(|class| class.id).eq(self.list.iter().map(|class| class.chosen.id));
@@ -342,7 +340,7 @@ impl Classes {
         is_same
     }
 
-    /// What an adapter is told of them, if any has a goal.
+    /// What the adapter of weights needs to know of the classes, if any has a goal.
     pub(crate) fn promised(&self) -> Option<Vec<Promised>> {
         let promised = |class: &Class| Promised {
             class: class.chosen.id,
@@ -366,8 +364,8 @@ impl Classes {
         }
     }
 
-    /// Other classes, while nobody is told to wait in any. Returns for each place of before where its
-    /// requests are from now on. A class that goes on keeps its share; a new class has no claim.
+    /// Takes other classes, while no class has waiting requests. Returns the new place of each old one. A
+    /// class that stays keeps its share; a new class has no claim.
     pub(crate) fn change(&mut self, chosen: &[ServiceClass]) -> Vec<u8> {
         let now = self.now;
         let mut before = core::mem::take(&mut self.list);

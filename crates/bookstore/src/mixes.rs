@@ -1,5 +1,4 @@
-//! The three mixes of TPC-W: where a visitor goes from each page, and how large each page's share becomes
-//! by that.
+//! The three mixes of TPC-W: where a visitor goes from each page, and the share of each page that follows.
 
 mod thresholds;
 
@@ -57,7 +56,7 @@ impl Mix {
         shares
     }
 
-    /// The shares of the pages that follow on pages of these shares.
+    /// The shares of the next pages, given the shares of the present ones.
     fn step(self, shares: [f64; 14]) -> [f64; 14] {
         let mut next = [0.0; 14];
         for (from, share) in Interaction::ALL.into_iter().zip(shares) {
@@ -145,7 +144,7 @@ mod tests {
 
     #[test]
     fn visitors_who_came_together_ask_for_the_mix_from_their_seventh_page_on() {
-        // What a warm-up has to cover: everybody's second page is Best Sellers six times as often as a
+        // A warm-up has to cover this: a visitor's second page is Best Sellers six times as often as a
         // later one.
         let best_sellers = Interaction::BestSellers as usize;
         let stationary = Mix::Shopping.stationary();

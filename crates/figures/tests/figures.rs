@@ -53,8 +53,7 @@ fn the_pages_show_every_figure_that_is_on_disk() {
 #[test]
 fn every_scenario_runs_in_a_short_form_and_writes_the_figures_that_are_on_disk() {
     let directory = tempfile::tempdir().unwrap();
-    let places =
-        Places { scenarios: root().join("scenarios/figures"), figures: directory.path().to_owned() };
+    let places = Places { scenarios: root().join("scenarios/figures"), figures: directory.path().to_owned() };
     generate(&places, Length::Short, &Progress::hidden()).unwrap();
     for id in ids().iter().filter(|id| *id != "gatekeeper-table-2") {
         let picture = fs::read_to_string(directory.path().join(format!("{id}.svg"))).unwrap();

@@ -1,8 +1,7 @@
 //! Observing without touching: a gate in virtual time that says what would have waited and been refused.
 //!
-//! Every request really runs at once. The shadow is told of it, decides as a gate with the same policy
-//! would, and keeps a life of its own for it: what really happened `x` after the request's arrival happens
-//! in the shadow `x` after the shadow dispatched it.
+//! Every request really runs at once. The shadow decides as a gate with the same policy would. An event that
+//! really happens `x` after a request's arrival happens in the shadow `x` after the shadow's dispatch.
 //!
 //! ```text
 //!             arrives      idle  resumes    ends
@@ -15,13 +14,13 @@
 //! transaction's pauses included. A client that leaves while its request still waits in the shadow leaves
 //! the shadow's queue at that moment.
 //!
-//! **Virtual time is exact.** Whatever is due is done at the instant when it was due, in order, before
-//! anything newer; how late a timer is or how often anybody looks changes nothing.
+//! **Virtual time is exact.** Events happen in order, each at the instant when it was due. Late timers and
+//! frequent looks change nothing.
 //!
 //! **Where it errs.** Upstream times are those of the uncontrolled service: under overload the gate would
-//! have shortened them, so the shadow waits too long rather than too short. It doesn't know which answers
-//! its clients would have given up on. Sessions that would have been pinned, or would have waited for a
-//! connection of their own user, aren't modeled: every connection can serve everybody.
+//! have shortened them, so the shadow's waits are rather too long. It doesn't know which clients would have
+//! given up. Pinned sessions and pools of several users aren't modeled: every connection serves every
+//! request.
 //!
 //! **Bounds.** A request that would have been refused is remembered as long as it really runs. Any other is
 //! held as long as the shadow's gate holds it (`queue_max`, `connections`) or it really runs; at most
@@ -38,17 +37,17 @@ use admission::{
 /// The most steps kept for one request that waits in the shadow, and so the most of its pauses.
 pub const STEPS_MAX: usize = 64;
 
-/// After everything: five centuries from the origin.
+/// An instant after all others: five centuries from the origin.
 const NEVER: Instant = Instant::from_nanos(u64::MAX);
 
 /// What the shadow knows of a request that really runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Foreseen {
-    /// It would have been dispatched after so long.
+    /// The request would have been dispatched after this time.
     Dispatched(Duration),
-    /// It would still wait, by now for so long.
+    /// The request would still wait, by now for this time.
     Waiting(Duration),
-    /// It would have been refused.
+    /// The request would have been refused.
     Rejected(Reason),
 }
 
@@ -57,9 +56,9 @@ pub enum Foreseen {
 pub struct Shadow {
     gate: Gate,
     requests: HashMap<Ticket, Life>,
-    /// Those that were refused here, and really run still.
+    /// Requests that the shadow refused and that still really run.
     refused: HashMap<Ticket, Reason>,
-    /// What will happen in the shadow, in order; the number keeps the order of what is due at once.
+    /// Future events of the shadow, in order; the number orders events of one instant.
     due: BTreeMap<(Instant, u64), (Ticket, Step)>,
     next_number: u64,
 }
@@ -70,11 +69,11 @@ struct Life {
     arrived: Instant,
     /// When the shadow dispatched it.
     dispatched: Option<Instant>,
-    /// What really happened to it while it waited in the shadow, and how long after its arrival.
+    /// Real events while the request waited in the shadow, each with its time since the arrival.
     steps: Vec<(Duration, Step)>,
     /// How many steps there were, waiting or not.
     step_count: usize,
-    /// It is really idle, and the shadow knows or will know.
+    /// Whether the request is really idle, as the shadow knows or will know.
     is_idle: bool,
 }
 
@@ -110,16 +109,16 @@ impl Shadow {
         self.gate.connect()
     }
 
-    /// It has left.
+    /// A client has left.
     pub(crate) fn disconnect(&mut self, now: Instant, client: ClientId) {
         self.advance(now);
         self.gate.disconnect(now, client);
         self.act(now);
     }
 
-    /// It is really idle in its transaction.
+    /// A request is really idle in its transaction.
     pub fn idle(&mut self, now: Instant, ticket: Ticket) {
-        // The last two places are kept for what must not be lost: the end of this pause, and the end.
+        // The last two places are kept for the end of this pause and the end of the request.
         let is_new = |life: &&mut Life| !life.is_idle && life.step_count + 2 < STEPS_MAX;
         if let Some(life) = self.requests.get_mut(&ticket).filter(is_new) {
             life.is_idle = true;
@@ -127,7 +126,7 @@ impl Shadow {
         }
     }
 
-    /// Its next statement really goes upstream.
+    /// A request's next statement really goes upstream.
     pub fn resume(&mut self, now: Instant, ticket: Ticket) {
         if let Some(life) = self.requests.get_mut(&ticket).filter(|life| life.is_idle) {
             life.is_idle = false;
@@ -135,7 +134,7 @@ impl Shadow {
         }
     }
 
-    /// It has really ended. Call it exactly once.
+    /// A request has really ended. Call this exactly once.
     pub fn finished(&mut self, now: Instant, ticket: Ticket, completion: Completion) {
         self.advance(now);
         match self.requests.get(&ticket) {
@@ -150,7 +149,7 @@ impl Shadow {
         self.refused.remove(&ticket);
     }
 
-    /// What would have become of a request that has not really ended.
+    /// What would have become of a request that still really runs.
     pub fn foresee(&mut self, now: Instant, ticket: Ticket) -> Option<Foreseen> {
         self.advance(now);
         let of_life = |life: &Life| match life.dispatched {
@@ -173,14 +172,14 @@ impl Shadow {
         self.gate.learned()
     }
 
-    /// Knows from now on what another gate had learned.
+    /// Takes over what another gate had learned.
     pub fn recall(&mut self, now: Instant, learned: &Learned) {
         self.advance(now);
         self.gate.recall(now, learned);
         self.act(now);
     }
 
-    /// Those that would wait.
+    /// The requests that would wait.
     pub fn queue(&self, most: usize) -> Vec<Queued> {
         self.gate.queue(most)
     }
@@ -219,7 +218,7 @@ impl Shadow {
         self.gate.brief()
     }
 
-    /// Something really happened to a request: it will happen in the shadow as long after the dispatch there.
+    /// Records a real event of a request. In the shadow it happens as long after the dispatch there.
     fn step(&mut self, now: Instant, ticket: Ticket, step: Step) {
         self.advance(now);
         // The shadow may just have refused it.

@@ -1,6 +1,5 @@
-//! The search behind `gatekeeper calibrate`, in front of the six services: with a request as its unit and
-//! with a second of work, as the Gatekeeper paper has it. Each measurement is a run of its own, with
-//! arrivals of its own.
+//! The search behind `gatekeeper calibrate`, in front of six services, for a capacity in requests and in
+//! work, as the Gatekeeper paper has it. Each measurement is a run with arrivals of its own.
 
 mod common;
 
@@ -9,7 +8,8 @@ use common::capacity::{policy, scenario, service};
 use sim::search::{Found, Measurement, Plan, Rounding, Search, Step};
 use sim::{End, Scenario, run};
 
-/// A measurement: so long until the service is what the setting makes of it, and then so long.
+/// Seconds of a measurement that don't count, until the service is what the setting makes of it; then those
+/// that count.
 const WARM_UP: u64 = 3;
 const WINDOW: u64 = 5;
 /// Connections that bind nothing.

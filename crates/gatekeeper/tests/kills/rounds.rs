@@ -1,4 +1,4 @@
-//! Rounds with seeds, and what to do to have one again.
+//! Rounds with seeds; a failed round prints the command that repeats it.
 
 use crate::support::chance::Chance;
 
@@ -9,7 +9,7 @@ pub(crate) fn rounds(test: &'static str, count: u64) -> impl Iterator<Item = Rou
     (first..first + given("KILL_ROUNDS").unwrap_or(count)).map(move |seed| Round { test, seed })
 }
 
-/// One round; a failure within it prints how to begin with it.
+/// One round. A panic within it prints the command that begins with it.
 pub(crate) struct Round {
     test: &'static str,
     pub(crate) seed: u64,

@@ -1,8 +1,8 @@
 //! A client's socket with its buffers, and what they count for in the process's budget.
 //!
 //! A message that is held whole counts while it comes, while its request waits, and until the server has it.
-//! One that has no room is refused as soon as its header, or the budget, says so; what still comes of it is
-//! read and dropped.
+//! A message without room is refused as soon as its header, or the budget, says so. The rest of it is read
+//! and dropped.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -19,7 +19,7 @@ use crate::lateness::{Lateness, Stamp};
 use crate::memory::Held;
 use crate::stream::Stream;
 
-/// The most that one read takes: a buffer that has grown for a long message isn't filled for its own sake.
+/// The most that one read takes, even if a buffer that has grown for a long message has more room.
 const READ_MAX: usize = 64 * 1024;
 
 /// Room in a buffer from which a read goes there directly. With less it goes through the thread's scratch
@@ -27,8 +27,7 @@ const READ_MAX: usize = 64 * 1024;
 const DIRECT_READ_MIN: usize = 16 * 1024;
 
 thread_local! {
-    /// Where reads of unknown length end first. One for each thread that serves sessions, and not one for
-    /// each session.
+    /// The first buffer of reads of unknown length: one for each thread, not for each session.
     static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_MAX]);
 }
 
@@ -36,32 +35,32 @@ thread_local! {
 #[derive(Debug)]
 pub(crate) struct Channel {
     stream: Stream,
-    /// Read and not yet consumed.
+    /// Bytes that were read and not yet consumed.
     pub(crate) input: BytesMut,
-    /// To be written.
+    /// Bytes that wait to be written.
     pub(crate) output: BytesMut,
     /// The client has closed its side, or its socket failed.
     pub(crate) is_gone: bool,
-    /// The client had said good-bye before it closed its side. What it sent before is still to be done, for
-    /// nobody to read.
+    /// The client had said good-bye before it closed its side. What it sent before is still carried out,
+    /// though no one reads the answers.
     pub(super) has_left: bool,
-    /// Its socket failed while it was written to: what is still on the way will not arrive.
+    /// Writing to the socket has failed: bytes on the way will not arrive.
     is_cut: bool,
-    /// What a client had sent before its good-bye counts as much as if it hadn't: it is canceled.
+    /// Whether statements sent before a good-bye are canceled, too.
     cancels_leavers: bool,
-    /// The gate's lateness, which hears how long what the client sent waited until it was read.
+    /// The gate's lateness, which learns how long the client's bytes waited until they were read.
     lateness: Arc<Lateness>,
     /// The client has asked the server for nothing since its login.
     is_newcomer: bool,
     /// Notes when the poller calls this session's task because the client has sent something.
     stamp: Stamp,
-    /// What the client's messages count for.
+    /// The client's part of the process's budget of memory.
     held: Held,
     /// Bytes that were taken off the input for the request that is served.
     taken: usize,
-    /// Bytes still to come of a message that was refused.
+    /// Bytes still to come of a refused message.
     dropping: usize,
-    /// There is no room for what has come.
+    /// The budget has no room for what has come.
     is_over: bool,
 }
 
@@ -102,7 +101,7 @@ impl Channel {
         }
     }
 
-    /// Puts back what was taken last.
+    /// Puts the bytes that were taken last back into the input.
     pub(crate) fn put_back(&mut self, mut bytes: BytesMut) {
         if !bytes.is_empty() {
             // Without a copy, as long as both are parts of one buffer.
@@ -129,7 +128,7 @@ impl Channel {
         self.taken
     }
 
-    /// What was taken off the input is no more.
+    /// Forgets the bytes that were taken off the input: they are written or dropped.
     pub(super) fn release_taken(&mut self) {
         self.taken = 0;
         self.count(0);
@@ -154,7 +153,7 @@ impl Channel {
         self.count(0);
     }
 
-    /// The message that the input begins with is to give up its room.
+    /// Marks the message that the input begins with: it gives up its room.
     pub(super) fn give_up(&mut self) {
         self.is_over = true;
     }
@@ -186,7 +185,7 @@ impl Channel {
         })
     }
 
-    /// Reads what is there.
+    /// Reads what the socket has.
     pub(super) fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let read = ready!(poll_fill(&mut self.stream, &mut self.input, context));
         self.drop_refused();
@@ -215,14 +214,14 @@ impl Channel {
         self.is_gone |= !self.has_left;
     }
 
-    /// It failed while it was written to: nobody reads the rest.
+    /// Notes that writing to the socket failed, and drops the rest.
     pub(super) fn cut(&mut self) {
         self.is_cut = true;
         self.output.clear();
         self.ended();
     }
 
-    /// Whether something is to be written, or was and hasn't left.
+    /// Whether bytes wait to be written, or were written and haven't left.
     pub(super) fn has_output(&self) -> bool {
         !self.output.is_empty() || (!self.is_cut && self.stream.has_unsent())
     }

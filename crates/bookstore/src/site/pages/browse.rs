@@ -1,4 +1,4 @@
-//! Looking around: the first page, a subject's newest and best sold books, and one book.
+//! Pages to browse: the first page, a subject's newest and best sold books, and one book.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::interaction::Interaction;
 use crate::names::SUBJECTS;
 use crate::schema::Table;
 
-/// What the first page wants to know.
+/// The parameters of the first page.
 struct Home {
     customer: Option<i32>,
 }
@@ -36,7 +36,7 @@ impl Work for Home {
     }
 }
 
-/// `GET /`: perhaps with `customer`, by whom it is visited from now on.
+/// `GET /`, perhaps with `customer`: the visitor's customer from now on.
 pub(in super::super) async fn home(
     State(shop): State<Arc<Shop>>,
     visitor: Visitor,

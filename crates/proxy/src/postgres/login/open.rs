@@ -1,10 +1,10 @@
 //! The gate logs in to the server itself, in the name of a client that it has authenticated (or of
 //! `auth_user`).
 //!
-//! Whatever the server asks for is answered from what is known: a password answers everything, an md5 hash
-//! an md5 challenge, keys that were taken over from a proof a SCRAM challenge with the same salt. The
-//! server has to prove itself, too: without the SCRAM secret it can't sign. A password in clear text goes
-//! only where nobody can listen, unless `allow_cleartext` says otherwise.
+//! A known password answers every challenge, an md5 hash an md5 challenge. Keys taken over from a client's
+//! proof answer a SCRAM challenge with the same salt. The server has to prove itself, too: without the SCRAM
+//! secret it can't sign. A password in clear text goes only over TLS or loopback, unless `allow_cleartext`
+//! says otherwise.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ use crate::tls;
 /// Why a server connection could not be had.
 #[derive(Debug)]
 pub(crate) enum OpenError {
-    /// Our own reason.
+    /// The gate's own reason.
     Refused(Refusal),
     /// The server's error, to be passed on.
     Said(Message),
@@ -53,7 +53,7 @@ impl From<ExchangeError> for OpenError {
 }
 
 impl OpenError {
-    /// Whether these credentials will never do: the server doesn't like them, or wants others.
+    /// Whether the server refuses these credentials or wants others, so that a new try can't succeed.
     pub(crate) fn is_about_credentials(&self) -> bool {
         match self {
             Self::Refused(refusal) => matches!(refusal, Refusal::ServerLogin(_)),
@@ -175,9 +175,9 @@ fn unbound() -> OpenError {
     Refusal::ServerLogin(why.to_owned()).into()
 }
 
-/// The whole SCRAM exchange, up to the server's signature. Returns whether it was bound to the TLS channel:
-/// where both sides can it is, and else the server hears so, so that nobody in the middle can take its
-/// offer away.
+/// Does the whole SCRAM exchange, up to the server's signature. Returns whether it was bound to the TLS
+/// channel, as it is where both sides can. Otherwise the server hears that no binding was offered, so that
+/// an attacker in the middle can't take its offer away.
 async fn prove(
     server: &mut Handshake,
     offered: &[&str],
@@ -234,8 +234,8 @@ fn sasl(message: &Message) -> Result<Authentication<'_>, OpenError> {
     }
 }
 
-/// The keys of a user's password for a salt, computed beside the threads that others wait for. `None`:
-/// there is no password.
+/// The keys of a user's password for a salt, computed on a thread for blocking work. `None`: there is no
+/// password.
 pub(crate) async fn derive(user: &Arc<User>, salt: &[u8], iterations: u32) -> Option<Arc<Keys>> {
     if let Some(Secret::Plain(password)) = &user.secret {
         if let Some(keys) = password.known_keys().filter(|keys| keys.fit(salt, iterations)) {
@@ -250,7 +250,7 @@ pub(crate) async fn derive(user: &Arc<User>, salt: &[u8], iterations: u32) -> Op
     derived.await.ok().flatten()
 }
 
-/// Writes an answer, and forgets it.
+/// Writes an answer, and erases it from memory.
 async fn answer(server: &mut Handshake, write: impl FnOnce(&mut BytesMut)) -> Result<(), OpenError> {
     let mut out = BytesMut::with_capacity(512);
     write(&mut out);

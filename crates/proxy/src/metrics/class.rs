@@ -89,7 +89,7 @@ pub(super) const CLASS: &[Metric<GateScrape>] = &[
         in_seconds: Seconds::No,
         kind: Kind::Counter,
         labels: &["class"],
-        help: "Of those, the ones that were refused because the class had more than its share",
+        help: "Requests of a service class that were refused because it had more than its share",
         read: |gate, out| {
             gate.classes.iter().try_for_each(|(name, class)| out.counter(&[name], class.over_share))
         },

@@ -17,7 +17,7 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         in_seconds: Seconds::No,
         kind: Kind::Gauge,
         labels: &["mode"],
-        help: "Always 1; with mode observe, every other metric of the gate is what would have been decided",
+        help: "Always 1; with mode observe every other metric of the gate shows what would have been decided",
         read: |gate, out| out.gauge(&[gate.mode], 1.0),
     },
     Metric {
@@ -99,7 +99,7 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         in_seconds: Seconds::No,
         kind: Kind::Gauge,
         labels: &[],
-        help: "The most requests that may be in flight, where a controller finds that; absent where none does",
+        help: "The most requests that may be in flight, where a controller finds the number; absent without one",
         read: |gate, out| match gate.snapshot.capacity_found {
             Some(capacity) => out.gauge(&[], f64::from(capacity)),
             None => Ok(()),
@@ -110,7 +110,7 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         in_seconds: Seconds::No,
         kind: Kind::Gauge,
         labels: &[],
-        help: "On how many requests the server works at once, about its cores; absent until that was seen",
+        help: "Requests that the server works on at once, about its cores; absent until it was seen",
         read: |gate, out| match gate.snapshot.parallelism {
             Some(learned) => out.gauge(&[], f64::from(learned.requests)),
             None => Ok(()),
@@ -148,7 +148,7 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         in_seconds: Seconds::No,
         kind: Kind::Gauge,
         labels: &[],
-        help: "With which probability a request is refused on arrival, where that is by chance; absent where it isn't",
+        help: "The probability with which a request is refused on arrival, where chance decides; absent elsewhere",
         read: |gate, out| match gate.snapshot.refusing.probability {
             Some(probability) => out.gauge(&[], probability),
             None => Ok(()),
@@ -159,7 +159,7 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         in_seconds: Seconds::No,
         kind: Kind::Gauge,
         labels: &["gain"],
-        help: "By how much that probability moves with each second that the response time is above the target: A of now, B of a step before (rejection = \"yaksha\"); absent without them",
+        help: "Change of that probability for each second of response time above the target: A of now, B of a step before (rejection = \"yaksha\"); absent without them",
         read: |gate, out| match gate.snapshot.refusing.gains {
             Some((a, b)) => out.gauge(&["A"], a).and_then(|()| out.gauge(&["B"], b)),
             None => Ok(()),
@@ -170,7 +170,7 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         in_seconds: Seconds::No,
         kind: Kind::Gauge,
         labels: &[],
-        help: "How many requests may wait or be in flight before the next is refused, to hold a target; where types have targets of their own, of those that have none; absent without one",
+        help: "The most requests that may wait or be in flight, to hold a target; types with targets of their own aren't counted; absent without one",
         read: |gate, out| match gate.snapshot.refusing.bound {
             Some(bound) => out.gauge(&[], bound),
             None => Ok(()),
@@ -181,7 +181,7 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         in_seconds: Seconds::Yes,
         kind: Kind::Gauge,
         labels: &[],
-        help: "In how long the queue will have drained, from a second to a minute; a refusal advises it",
+        help: "The time in which the queue will drain, from a second to a minute: the pause that refusals advise",
         read: |gate, out| out.gauge(&[], gate.snapshot.retry_after.as_secs_f64()),
     },
     Metric {
@@ -205,7 +205,7 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         in_seconds: Seconds::No,
         kind: Kind::Gauge,
         labels: &["group"],
-        help: "Requests that had their turn and wait for room in such a group",
+        help: "Requests whose turn has come and that wait for room in such a group",
         read: |gate, out| groups(gate, out, |group| group.aside as f64),
     },
     Metric {
@@ -391,7 +391,7 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         in_seconds: Seconds::No,
         kind: Kind::Gauge,
         labels: &[],
-        help: "How many of them wait with a long; from an eighth on longs that have waited for two seconds go first",
+        help: "Such clients that wait with a long request; from an eighth on long ones that have waited for two seconds go first",
         read: |gate, out| out.gauge(&[], f64::from(gate.snapshot.mixing_waiting)),
     },
     Metric {
@@ -410,7 +410,7 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         in_seconds: Seconds::Yes,
         kind: Kind::Gauge,
         labels: &[],
-        help: "How long clients that had sent something waited lately until the gate read it, on average",
+        help: "The mean time that clients' data waited lately until the gate read them",
         read: |gate, out| match gate.lateness {
             Some(lateness) => out.gauge(&[], lateness.delay.as_secs_f64()),
             None => Ok(()),
@@ -421,7 +421,7 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         in_seconds: Seconds::No,
         kind: Kind::Gauge,
         labels: &[],
-        help: "How many newcomers the kernel keeps before it turns them away, while the gate is late or newcomers wait all the time, or lately were and did; absent else",
+        help: "New connections that the kernel keeps before it turns others away, while the gate is or was lately late or newcomers wait all the time; absent else",
         read: |gate, out| match gate.lateness.and_then(|lateness| lateness.backlog) {
             Some(most) => out.gauge(&[], f64::from(most)),
             None => Ok(()),

@@ -50,7 +50,7 @@ pub(super) const PROCESS: &[Metric<ProcessScrape>] = &[
         in_seconds: Seconds::No,
         kind: Kind::Gauge,
         labels: &[],
-        help: "0 if what was read last was wrong, so that what holds isn't what the file says; else 1",
+        help: "0 if the last reload found errors, so that the configuration in force isn't the file's; else 1",
         read: |process, out| out.gauge(&[], f64::from(u8::from(!process.reloads.failed_last))),
     },
     Metric {
@@ -66,7 +66,7 @@ pub(super) const PROCESS: &[Metric<ProcessScrape>] = &[
         in_seconds: Seconds::No,
         kind: Kind::Gauge,
         labels: &[],
-        help: "Bytes that clients' messages take; what is short isn't counted",
+        help: "Bytes that clients' messages take; up to 4 KiB of each client aren't counted",
         read: |process, out| out.gauge(&[], process.memory.held as f64),
     },
     Metric {
@@ -156,7 +156,7 @@ pub(super) const SYSTEM: &[Metric<Figures>] = &[
     gauge("process_resident_memory_bytes", Seconds::No, "Memory of the process", |figures, out| {
         out.gauge(&[], figures.resident)
     }),
-    gauge("process_virtual_memory_bytes", Seconds::No, "Addresses of the process", |figures, out| {
+    gauge("process_virtual_memory_bytes", Seconds::No, "Virtual memory of the process", |figures, out| {
         out.gauge(&[], figures.virtual_size)
     }),
     gauge("process_open_fds", Seconds::No, "Files and sockets that are open", |figures, out| {

@@ -32,7 +32,7 @@ pub(super) const TYPES: &[Metric<GateScrape>] = &[
         in_seconds: Seconds::No,
         kind: Kind::Gauge,
         labels: &["type", "text"],
-        help: "Always 1; what people know a type by",
+        help: "Always 1; the label has the type's text",
         read: |gate, out| gate.types.iter().try_for_each(|row| out.gauge(&[&row.id, &row.text], 1.0)),
     },
     Metric {
@@ -97,7 +97,7 @@ pub(super) const TYPES: &[Metric<GateScrape>] = &[
         in_seconds: Seconds::No,
         kind: Kind::Gauge,
         labels: &["type"],
-        help: "How many of them may, before the next is refused to hold the type's target; absent while nothing limits them",
+        help: "The most such requests before the next is refused to hold the type's target; absent while nothing limits them",
         read: |gate, out| own_targets(gate, out, |target| target.bound),
     },
 ];

@@ -2,8 +2,8 @@
 //! numbers drawn in.
 //!
 //! [`generate`] runs every scenario below `scenarios/figures` and writes each figure into
-//! `docs/results/figures`: a picture, and its values as CSV. The pages of `docs/results` compare them with the
-//! papers. Nothing is fitted here: a service's calibration is in its scenario file.
+//! `docs/results/figures`: a picture, and its values as CSV. The pages of `docs/results` compare them with
+//! the papers. Nothing is fitted here: a service's calibration is in its scenario file.
 
 mod bars;
 pub mod catalogue;

@@ -1,5 +1,5 @@
-//! The experiments of *Web servers under overload* (TOIT 2006) on a simulated uplink; `docs/results/uplink.md`
-//! compares them with the paper.
+//! The experiments of *Web servers under overload* (TOIT 2006) on a simulated uplink. The page
+//! `docs/results/uplink.md` compares them with the paper.
 //!
 //! A case is a setup, loads, and a trace; its digest is what the figures show.
 

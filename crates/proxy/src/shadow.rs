@@ -14,13 +14,11 @@
 //! transaction's pauses included. A client that leaves while its request still waits in the shadow leaves
 //! the shadow's queue at that moment.
 //!
-//! **Virtual time is exact.** Events happen in order, each at the instant when it was due. Late timers and
-//! frequent looks change nothing.
+//! **Virtual time is exact.** Events happen in order, each at the instant when it was due.
 //!
 //! **Where it errs.** Upstream times are those of the uncontrolled service: under overload the gate would
 //! have shortened them, so the shadow's waits are rather too long. It doesn't know which clients would have
-//! given up. Pinned sessions and pools of several users aren't modeled: every connection serves every
-//! request.
+//! given up. Pinned sessions and pools aren't modeled: every connection serves every request.
 //!
 //! **Bounds.** A request that would have been refused is remembered as long as it really runs. Any other is
 //! held as long as the shadow's gate holds it (`queue_max`, `connections`) or it really runs; at most

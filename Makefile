@@ -1,12 +1,13 @@
 # The entry points. `make test` and `make demo` do their own set-up, on a fresh machine too.
 
-.PHONY: help demo release figures uplink catalogue experiments test conformance conformance-psycopg lint bench fuzz setup
+.PHONY: help demo release figures uplink proofs catalogue experiments test conformance conformance-psycopg lint bench fuzz setup
 
 help:
 	@echo 'make demo     a flash sale before a private PostgreSQL, and an overloaded site, with and without the gatekeeper (150 seconds)'
 	@echo 'make release  the gatekeeper as it is meant to run for good, guided by a profile of its own work: target/guided/gatekeeper (ten minutes)'
 	@echo 'make figures  the figures of the papers, simulated: docs/results/figures (a few minutes)'
 	@echo 'make uplink   response bytes on a simulated uplink: docs/results/figures (a few minutes)'
+	@echo 'make proofs   what the papers leave open, simulated: two pages of docs/results (two minutes)'
 	@echo 'make catalogue  every scenario of the catalogue, simulated: docs/results/catalogue.md (less than ten minutes)'
 	@echo 'make test     every test: unit, laws, dialogues, real PostgreSQL and its drivers in five languages, a site and real clients'
 	@echo 'make conformance  only the own suites of pgx and lib/pq, with what they print'
@@ -38,6 +39,10 @@ figures:
 uplink:
 	cargo build --release --locked -p figures
 	$(built)/uplink
+
+proofs:
+	cargo build --release --locked -p figures
+	$(built)/proofs
 
 catalogue:
 	cargo build --release --locked -p figures

@@ -15,12 +15,14 @@ pub enum Mechanism {
     NewcomersFirst,
     /// The scouts: all requests of an unknown type wait among the shorts, not behind one of them.
     Scouts,
+    /// The charge of a request for the time by which it has outlived its expected work (`ledger.rs`).
+    Overruns,
 }
 
 impl Mechanism {
     /// All mechanisms.
-    pub const ALL: [Self; 5] =
-        [Self::Bypass, Self::Leavers, Self::Hoarding, Self::NewcomersFirst, Self::Scouts];
+    pub const ALL: [Self; 6] =
+        [Self::Bypass, Self::Leavers, Self::Hoarding, Self::NewcomersFirst, Self::Scouts, Self::Overruns];
 }
 
 /// A set of mechanisms that a gate goes without. Empty outside of experiments.

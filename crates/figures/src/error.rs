@@ -29,6 +29,9 @@ pub enum Error {
     /// A figure can't be drawn.
     #[error(transparent)]
     Undrawn(#[from] sim::plot::Undrawn),
+    /// A scenario lacks a gate at a swept value that a proof needs.
+    #[error("the scenario has no gate {0}")]
+    Missing(String),
 }
 
 impl Error {

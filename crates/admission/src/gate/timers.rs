@@ -17,6 +17,7 @@ use crate::event::{Event, Lane};
 use crate::rejection::queue_timeout;
 use crate::tickets::{Alarm, Place};
 use crate::time::Instant;
+use crate::without::Mechanism;
 use crate::work::Work;
 
 impl Gate {
@@ -62,6 +63,9 @@ impl Gate {
     }
 
     fn charge_overdue(&mut self) {
+        if self.policy.without.has(Mechanism::Overruns) {
+            return;
+        }
         let reading = self.pace.reading();
         while let Some(&(due, slot)) = self.overdue.first()
             && due <= reading

@@ -24,7 +24,7 @@ mod types;
 
 pub use auth::{Auth, AuthMethod, AuthQuery, ChannelBinding};
 pub(crate) use auth::{CHANNEL_BINDINGS, METHODS};
-pub use class::{Class, FieldRule};
+pub use class::{Class, FieldRule, TagRule};
 pub use gate::{Gate, Mode, Protocol, Service, Trace, TraceFull};
 pub(crate) use gate::{MODES, PROTOCOLS, TRACE_FULL, read_simulated};
 pub(crate) use http::{EGRESSES, TYPE_FIELDS, VERSIONS};

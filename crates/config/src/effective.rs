@@ -16,6 +16,7 @@ use crate::checked::{
 };
 use crate::raw::CONTROLLERS;
 
+mod class;
 mod http;
 
 /// The effective configuration as TOML.
@@ -181,6 +182,8 @@ fn admission(out: &mut Lines, gate: &Gate) {
     out.text("after_stall", after_stall);
     rejection(out, &gate.policy.rejection);
     out.value("type", own_targets(&gate.own_targets));
+    out.value("class", class::classes(&gate.classes));
+    out.time("goal_tick", gate.policy.adaptation.tick);
     out.value("types_max", gate.policy.types_max);
     out.time("suspend_after", gate.policy.suspend_after);
 }

@@ -10,6 +10,7 @@ use toml::de::DeValue;
 
 use crate::checked::Protocol;
 
+mod class;
 mod gate;
 mod http;
 mod policy;
@@ -18,8 +19,10 @@ mod scenario;
 mod section;
 mod values;
 
+pub use class::CLASS;
+pub(crate) use class::is_class_key_of;
 pub use gate::{COMMON, GATE};
-pub use http::{CLASS, HTTP, ROUTE};
+pub use http::{HTTP, ROUTE};
 pub use policy::OWN_TARGET;
 pub use postgres::POSTGRES;
 pub(crate) use postgres::is_of_mysql;

@@ -77,7 +77,7 @@ pub fn reference() -> String {
     let route =
         "Below a gate for HTTP: which requests have a type of this name. There may be several, at most 1000.";
     section(&mut page, "`[[gate.route]]`", route, ROUTE, reload);
-    let class = "Below a gate for HTTP: which requests belong to a service class, and its weight. At most 64 classes, and 1000 tables.";
+    let class = "Below a gate: which requests belong to a service class, and its weight. For a database a request is a transaction, or a statement outside one. At most 64 classes, and 1000 tables.";
     section(&mut page, "`[[gate.class]]`", class, CLASS, reload);
     let laboratory = "Keys of a `[[gate]]` for published methods. They serve to compare with, as in the papers' experiments. A gate that protects a service needs none of them.";
     let fields = COMMON.iter().filter(|field| is_of_laboratory(field.key));

@@ -3,7 +3,7 @@
 #![expect(clippy::panic, reason = "a helper of tests fails like a test")]
 
 use admission::{ClassId, ServiceClass, Share, Weight};
-use config::{Class, FieldRule, Origin, Service, World, effective, parse, reload};
+use config::{FieldRule, Origin, TagRule, World, effective, parse, reload};
 
 const GATE: &str = "[[gate]]\nprotocol = \"http\"\nupstream = \"a:1\"\n";
 const FULL: &str = r#"
@@ -32,13 +32,6 @@ fn world(text: &str) -> World {
     read(text).unwrap_or_else(|errors| panic!("{errors}"))
 }
 
-fn classes(world: &World) -> &[Class] {
-    match &world.gates[0].service {
-        Service::Http(http) => &http.classes,
-        Service::Mysql(_) | Service::Postgres(_) => panic!("another gate"),
-    }
-}
-
 fn class(name: &str, weight: f64) -> ServiceClass {
     ServiceClass::new(ClassId::named(name), Weight::new(weight).expect("a weight"))
 }
@@ -46,7 +39,7 @@ fn class(name: &str, weight: f64) -> ServiceClass {
 #[test]
 fn every_key_is_heard_and_the_judge_is_told() {
     let full = world(&format!("{GATE}{FULL}"));
-    let [gold, again, default] = classes(&full) else { panic!("three tables") };
+    let [gold, again, default] = &full.gates[0].classes[..] else { panic!("three tables") };
     assert_eq!((gold.name.as_str(), gold.weight), ("gold", Weight::new(2.5)));
     assert_eq!(
         (&gold.paths[..], &gold.hosts[..]),
@@ -147,10 +140,56 @@ fn mistakes_are_told_with_their_place_and_what_to_write() {
 }
 
 #[test]
-fn a_gate_for_postgresql_refuses_them() {
-    let said = read("[[gate]]\nupstream = \"db:5432\"\n[[gate.class]]\nname = \"gold\"\npath = \"/x\"\n")
-        .unwrap_err();
-    assert!(said.contains("class = [[gate.class]]: belongs to a gate for HTTP"), "{said}");
+fn a_gate_for_a_database_has_rules_of_its_own() {
+    let full = r#"
+[[gate.class]]
+name = "reports"
+user = ["report", "batch_*"]
+database = "shop"
+application = "psql"
+network = "10.0.0.0/8"
+type = "shop: select a, b from report where id = ?"
+tag = ["route=/report", "job=nightly"]
+"#;
+    for protocol in ["postgres", "mysql\"\nusers_file = \"/etc/users"] {
+        let text = format!("[[gate]]\nprotocol = \"{protocol}\"\nupstream = \"db:1\"\n{full}");
+        let full = world(&text);
+        let [reports] = &full.gates[0].classes[..] else { panic!("one table") };
+        assert_eq!(reports.users, ["report", "batch_*"]);
+        assert_eq!(
+            (&reports.databases[..], &reports.applications[..]),
+            (&["shop".into()][..], &["psql".into()][..])
+        );
+        assert_eq!(reports.types, ["shop: select a, b from report where id = ?"], "a comma doesn't end it");
+        let tag = |key: &str, value: &str| TagRule { key: key.into(), value: value.into() };
+        assert_eq!(reports.tags, [tag("route", "/report"), tag("job", "nightly")]);
+        assert_eq!(full.gates[0].policy.classes, [class("reports", 1.0)]);
+        assert_eq!(world(&effective(&full)).gates[0].classes, full.gates[0].classes);
+    }
+}
+
+#[test]
+fn what_is_wrong_before_a_database_is_told() {
+    let table = "[[gate.class]]\nname = \"gold\"\n";
+    for (lines, expected) in [
+        ("path = \"/x\"", "gate: class: path = \"/x\": belongs to a class of a gate for HTTP"),
+        ("", "nothing says which requests \"gold\" is for; write `user`, `database`"),
+        ("usr = \"x\"", "usr"),
+        ("user = \"a*b\"", "has a * before its end"),
+        ("user = []", "is empty, so it fits nothing"),
+        ("type = \"select ?\"", "doesn't say of which database it is"),
+        ("tag = \"report\"", "isn't a tag; write a key and a value"),
+        ("tag = \"traceparent=00\"", "differs with every request"),
+        (
+            "user = \"a\"\n[[gate.class]]\nname = \"tin\"\nuser = \"a\"\ndatabase = \"shop\"",
+            "gate: class: name = \"tin\": never decides: a table of \"gold\" before it fits all that it fits",
+        ),
+    ] {
+        let said = read(&format!("[[gate]]\nupstream = \"db:5432\"\n{table}{lines}\n")).expect_err(lines);
+        assert!(said.contains(expected), "{lines}\n{said}");
+    }
+    let said = read(&format!("{GATE}{table}user = \"x\"\n")).unwrap_err();
+    assert!(said.contains("user = \"x\": belongs to a class of a gate for a database"), "{said}");
 }
 
 #[test]

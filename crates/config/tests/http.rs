@@ -129,19 +129,6 @@ fn every_key_is_heard() {
                 files: Some("/srv/assets".into()),
             },
         ],
-        classes: vec![Class {
-            name: "export".into(),
-            weight: None,
-            goal: None,
-            importance: None,
-            floor: None,
-            ceiling: None,
-            paths: vec!["/export/**".into()],
-            hosts: Vec::new(),
-            fields: Vec::new(),
-            networks: Vec::new(),
-        }],
-        goal_tick: Duration::from_secs(3),
         type_field: TypeField::Ignore,
         pass_type: true,
         version: HttpVersion::Http2,
@@ -168,7 +155,10 @@ fn every_key_is_heard() {
         egress: Egress::Bands,
     };
     assert_eq!(*http(&world), expected);
-    for field in HTTP.iter().filter(|field| !matches!(field.key, "route" | "class")) {
+    let export = Class { name: "export".into(), paths: vec!["/export/**".into()], ..Class::default() };
+    assert_eq!(gate.classes, [export]);
+    assert_eq!(gate.policy.adaptation.tick, Duration::from_secs(3));
+    for field in HTTP.iter().filter(|field| field.key != "route") {
         assert!(FULL.contains(&format!("\n{} = ", field.key)), "{}", field.key);
     }
 }

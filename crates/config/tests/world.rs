@@ -79,6 +79,7 @@ upstream_channel_binding = "require"
 on_disconnect = "cancel"
 drain_timeout = "0s"
 types_max = 5
+goal_tick = "3s"
 suspend_after = "0s"
 rejection = "yaksha"
 target = "150ms"
@@ -94,6 +95,10 @@ trace_full = "rotate"
 admin_users = ["ann", "bob"]
 stats_users = "exporter, prober"
 admin_database = "shop"
+
+[[gate.class]]
+name = "batch"
+user = "batch"
 
 [[gate]]
 name = "reports"
@@ -262,7 +267,9 @@ fn every_key_is_heard() {
 #[test]
 fn the_full_file_names_every_key() {
     for field in COMMON.iter().chain(POSTGRES) {
-        assert!(FULL.contains(&format!("\n{} = ", field.key)), "{}", field.key);
+        let written =
+            if field.key == "class" { "\n[[gate.class]]".to_owned() } else { format!("\n{} = ", field.key) };
+        assert!(FULL.contains(&written), "{}", field.key);
     }
 }
 

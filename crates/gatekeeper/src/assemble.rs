@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use admission::{Order, Policy};
+use admission::{ClassId, Order, Policy};
 use config::{Connections, LongLimit, Mode, Service, SocketMode, World};
 use parking_lot::Mutex;
 use proxy::admin::{Admin, AdminSocket, CapacityWords, GateView, Timeline, Token};
@@ -383,6 +383,7 @@ fn announce(gate: &config::Gate, bound: &Bound) {
         queue_timeout = ?policy.queue_timeout,
         rejection = config::rejection_name(&policy.rejection),
         types_with_targets = gate.own_targets.len(),
+        classes = policy.classes.len().max(1),
         max_clients = gate.max_clients,
         "limits"
     );
@@ -413,6 +414,26 @@ fn address(configured: &config::Address) -> proxy::Address {
         config::Address::Inet { host, port } => proxy::Address::inet(host, *port),
         config::Address::Unix(path) => proxy::Address::Unix(path.clone()),
     }
+}
+
+fn network(network: &config::Network) -> proxy::Network {
+    proxy::Network { address: network.address, bits: network.bits }
+}
+
+/// The rules of a gate for SQL; a table without one says only the weight of the default class.
+fn sql_classes(gate: &config::Gate) -> Vec<proxy::SqlClassRule> {
+    let rules = gate.classes.iter().filter(|class| class.name != ClassId::DEFAULT_NAME);
+    rules
+        .map(|class| proxy::SqlClassRule {
+            name: class.name.clone(),
+            users: class.users.clone(),
+            databases: class.databases.clone(),
+            applications: class.applications.clone(),
+            networks: class.networks.iter().map(network).collect(),
+            types: class.types.iter().filter_map(|name| proxy::request_type_named(name)).collect(),
+            tags: class.tags.iter().map(|tag| (tag.key.clone(), tag.value.clone())).collect(),
+        })
+        .collect()
 }
 
 fn keepalive(gate: &config::Gate) -> proxy::Keepalive {

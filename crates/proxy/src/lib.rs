@@ -1,6 +1,7 @@
 //! The data planes of Gatekeeper: sockets, pools and timers around the judge.
 
 pub mod admin;
+mod classes;
 mod clock;
 pub mod command;
 pub mod gate;
@@ -11,6 +12,7 @@ mod listener;
 pub mod memory;
 pub mod metrics;
 pub mod mysql;
+mod network;
 mod news;
 pub mod observe;
 pub mod otlp;
@@ -21,6 +23,7 @@ mod relay;
 pub mod shadow;
 pub mod shutdown;
 mod source;
+mod sql_class;
 mod sql_type;
 mod stream;
 pub mod tls;
@@ -29,6 +32,8 @@ mod turns;
 mod upstream;
 mod users_file;
 
+pub use network::Network;
+pub use sql_class::SqlClassRule;
 pub use sql_type::request_type_named;
 pub use stream::Keepalive;
 pub use upstream::address::{Address, ConnectError};

@@ -5,8 +5,11 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use super::http::{Network, networks, route_path};
-use super::number;
-use crate::raw::{self, CLASS, Complaint, Section};
+use super::types::statement_name;
+use super::{Protocol, number};
+use crate::raw::{self, CLASS, Complaint, Section, is_class_key_of};
+
+mod cover;
 
 /// The most tables of one gate: rules, of all its classes together.
 const TABLES_MAX: usize = 1000;
@@ -14,12 +17,17 @@ const TABLES_MAX: usize = 1000;
 const LIST_MAX: usize = 100;
 /// The longest host, in bytes.
 const HOST_BYTES_MAX: usize = 253;
-/// The longest field with its value, in bytes.
+/// The longest field or tag with its value, in bytes.
 const FIELD_BYTES_MAX: usize = 1000;
-const HINT: &str = "write [[gate.class]] with a `name` below, and such as path = \"/api/**\"";
+/// The longest name of a user, a database or an application, in bytes.
+const NAME_BYTES_MAX: usize = 256;
+/// The longest value of a tag, in bytes: what is longer is cut when it is read.
+const TAG_BYTES_MAX: usize = 128;
+const HINT: &str =
+    "write [[gate.class]] with a `name` below, and such as path = \"/api/**\" or user = \"reports\"";
 
 /// A table of a class: a rule for it, or the weight of the default class.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Class {
     /// Whose rule it is; several may have the same.
     pub name: String,
@@ -41,6 +49,31 @@ pub struct Class {
     pub fields: Vec<FieldRule>,
     /// One of these; none: any.
     pub networks: Vec<Network>,
+    /// One of these users; none: any. Here and in the next two lists a `*` at the end stands for anything.
+    pub users: Vec<String>,
+    /// One of these databases; none: any.
+    pub databases: Vec<String>,
+    /// One of these applications; none: any.
+    pub applications: Vec<String>,
+    /// One of these types; none: any.
+    pub types: Vec<String>,
+    /// One of these tags; none: any.
+    pub tags: Vec<TagRule>,
+}
+
+/// A tag that a statement has to have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TagRule {
+    /// Its key.
+    pub key: String,
+    /// Its value.
+    pub value: String,
+}
+
+impl std::fmt::Display for TagRule {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}={}", self.key, self.value)
+    }
 }
 
 /// A field that a request has to have.
@@ -66,17 +99,29 @@ impl Class {
         !(self.paths.is_empty()
             && self.hosts.is_empty()
             && self.fields.is_empty()
-            && self.networks.is_empty())
+            && self.networks.is_empty()
+            && self.users.is_empty()
+            && self.databases.is_empty()
+            && self.applications.is_empty()
+            && self.types.is_empty()
+            && self.tags.is_empty())
     }
 }
 
-/// Whether classes need rules.
+/// Whether classes need rules, and of which gates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rules {
     /// They say which requests belong to a class.
-    Needed,
+    Needed(Protocol),
     /// In a scenario the sources say it.
-    Optional,
+    Optional(Protocol),
+}
+
+impl Rules {
+    fn protocol(self) -> Protocol {
+        let (Self::Needed(protocol) | Self::Optional(protocol)) = self;
+        protocol
+    }
 }
 
 /// What the judge is told of them.
@@ -160,7 +205,13 @@ fn read_one(
         hosts: below.read_given("host", |value| some(raw::texts(value)?, host)).unwrap_or_default(),
         fields: below.read_given("header", |value| some(raw::texts(value)?, field)).unwrap_or_default(),
         networks: below.read_given("network", some_networks).unwrap_or_default(),
+        users: below.read_given("user", names).unwrap_or_default(),
+        databases: below.read_given("database", names).unwrap_or_default(),
+        applications: below.read_given("application", names).unwrap_or_default(),
+        types: below.read_given("type", types).unwrap_or_default(),
+        tags: below.read_given("tag", |value| some(raw::texts(value)?, tag)).unwrap_or_default(),
     };
+    refuse_keys_of_others(&mut below, rules.protocol());
     if below.error_count() > errors_before {
         return None;
     }
@@ -168,9 +219,14 @@ fn read_one(
     if class.name == ClassId::DEFAULT_NAME && class.has_rule() {
         let why = "is the class of all that no rule fits, and has none itself";
         below.complain("name", Complaint::new(why).hint("give it another name, or only a weight"));
-    } else if class.name != ClassId::DEFAULT_NAME && !class.has_rule() && rules == Rules::Needed {
+    } else if class.name != ClassId::DEFAULT_NAME && !class.has_rule() && matches!(rules, Rules::Needed(_)) {
         let why = format!("nothing says which requests {:?} is for", class.name);
-        let hint = "write `path`, `host`, `header` or `network`, or call it \"default\"";
+        let hint = match rules.protocol() {
+            Protocol::Http => "write `path`, `host`, `header` or `network`, or call it \"default\"",
+            Protocol::Postgres | Protocol::Mysql => {
+                "write `user`, `database`, `application`, `network`, `type` or `tag`, or call it \"default\""
+            }
+        };
         below.complain("name", Complaint::new(why).hint(hint));
     }
     let others = || before.iter().filter(is_same);
@@ -186,7 +242,28 @@ fn read_one(
             below.complain(key, Complaint::new(why).hint("leave one of them out"));
         }
     }
+    if let Some(earlier) = before.iter().find(|earlier| earlier.covers(&class)) {
+        let why = format!("never decides: a table of {:?} before it fits all that it fits", earlier.name);
+        below.complain(
+            "name",
+            Complaint::new(why).hint("write the narrower table first, or leave this one out"),
+        );
+    }
     Some(class)
+}
+
+fn refuse_keys_of_others(below: &mut Section<'_>, protocol: Protocol) {
+    let (service, name) = match protocol {
+        Protocol::Http => ("a database", "postgres"),
+        Protocol::Postgres | Protocol::Mysql => ("HTTP", "http"),
+    };
+    for key in CLASS.iter().map(|field| field.key).filter(|key| !is_class_key_of(protocol, key)) {
+        if below.has(key) {
+            let complaint = Complaint::new(format!("belongs to a class of a gate for {service}"));
+            let hint = format!("leave it out; only with such as protocol = {name:?} it has a meaning");
+            below.complain(key, complaint.hint(hint));
+        }
+    }
 }
 
 fn weight(value: &DeValue<'_>) -> Result<Weight, Complaint> {
@@ -244,6 +321,51 @@ fn some_networks(value: &DeValue<'_>) -> Result<Vec<Network>, Complaint> {
     } else {
         Ok(all)
     }
+}
+
+/// Names, with a `*` at most at the end.
+fn names(value: &DeValue<'_>) -> Result<Vec<String>, Complaint> {
+    some(raw::texts(value)?, |text| {
+        if text.len() > NAME_BYTES_MAX || text.contains('\0') {
+            return Err(Complaint::new(format!("has a name of more than {NAME_BYTES_MAX} bytes")));
+        }
+        if text.strip_suffix('*').unwrap_or(text).contains('*') {
+            let hint = "* stands for the rest of a name, and only at its end";
+            return Err(Complaint::new(format!("{text:?} has a * before its end")).hint(hint));
+        }
+        Ok(text.to_owned())
+    })
+}
+
+/// Names of types, which may have commas.
+fn types(value: &DeValue<'_>) -> Result<Vec<String>, Complaint> {
+    let texts = match value {
+        DeValue::Array(values) => {
+            values.iter().map(|value| raw::some_text(value.get_ref())).collect::<Result<_, _>>()?
+        }
+        one => vec![raw::some_text(one)?],
+    };
+    some(texts, |text| statement_name(text.to_owned()))
+}
+
+fn tag(text: &str) -> Result<TagRule, Complaint> {
+    let hint = "write a key and a value, such as \"route=/report\"";
+    let wrong = || Complaint::new(format!("{text:?} isn't a tag")).hint(hint);
+    let (key, value) =
+        text.split_once('=').map(|(key, value)| (key.trim(), value.trim())).ok_or_else(wrong)?;
+    let is_key = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.%".contains(&byte);
+    if key.is_empty() || value.is_empty() || !key.bytes().all(is_key) || text.len() > FIELD_BYTES_MAX {
+        return Err(wrong());
+    }
+    if value.len() > TAG_BYTES_MAX {
+        return Err(Complaint::new(format!(
+            "has a value of more than {TAG_BYTES_MAX} bytes, of which no more are read"
+        )));
+    }
+    if matches!(key, "traceparent" | "tracestate") {
+        return Err(Complaint::new(format!("{key} differs with every request")).hint(hint));
+    }
+    Ok(TagRule { key: key.to_owned(), value: value.to_owned() })
 }
 
 fn path(text: &str) -> Result<String, Complaint> {

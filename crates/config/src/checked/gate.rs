@@ -10,7 +10,8 @@ use toml::de::{DeTable, DeValue};
 use super::policy::{self, Connections, LongLimit};
 use super::types::{self, Names};
 use super::{
-    Admin, Http, Mysql, OwnTarget, Postgres, Tls, UpstreamTls, class, http, mysql, number, postgres, tls,
+    Admin, Class, Http, Mysql, OwnTarget, Postgres, Tls, UpstreamTls, class, http, mysql, number, postgres,
+    tls,
 };
 use crate::address::Address;
 use crate::error::{Error, Position};
@@ -87,6 +88,8 @@ pub struct Gate {
     pub policy: Policy,
     /// How many connections it may have. The policy holds the number that it begins with.
     pub connections: Connections,
+    /// The rules by which requests belong to classes, in order. The policy has the classes.
+    pub classes: Vec<Class>,
     /// The types with targets of their own.
     pub own_targets: Vec<OwnTarget>,
     /// Where the long lane's limit comes from.
@@ -201,6 +204,8 @@ fn read(section: &mut Section<'_>) -> Gate {
     let own_targets = types::read(section, Names::Of(protocol));
     let (mut policy, long_limit, connections) =
         policy::read(section, (protocol, &own_targets), cost_window, aging_floor);
+    let classes = class::read(section, class::Rules::Needed(protocol));
+    policy.classes = class::policy(&classes);
     let (service, upstream_tls) = match protocol {
         Protocol::Postgres => {
             let postgres = postgres::read(section, listen.is_local());
@@ -214,8 +219,6 @@ fn read(section: &mut Section<'_>) -> Gate {
         }
         Protocol::Http => {
             let (http, scheme) = http::read(section);
-            policy.classes = class::policy(&http.classes);
-            policy.adaptation.tick = http.goal_tick;
             types::check_named(section, &own_targets, &http);
             let upstream_tls = tls::read_upstream_http(section, &http.upstream, scheme);
             (Service::Http(http), upstream_tls)
@@ -227,6 +230,7 @@ fn read(section: &mut Section<'_>) -> Gate {
         service,
         policy,
         connections,
+        classes,
         own_targets,
         long_limit,
         aging_floor,
@@ -315,10 +319,7 @@ pub(crate) fn read_simulated(
     let aging_floor = section.read("aging_floor", raw::at_most_a_day);
     let own_targets = types::read(section, Names::Among(names));
     let (mut policy, ..) = policy::read(section, (protocol, &own_targets), cost_window, aging_floor);
-    if protocol == Protocol::Http {
-        policy.classes = class::policy(&class::read(section, class::Rules::Optional));
-        policy.adaptation.tick = section.read("goal_tick", raw::some_time);
-    }
+    policy.classes = class::policy(&class::read(section, class::Rules::Optional(protocol)));
     (section.read("name", name), types::policy(&policy, &own_targets, key))
 }
 

@@ -7,7 +7,6 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::class::{self, Class};
 use super::gate::absolute_file;
 use super::number;
 use crate::address::{Address, Scheme};
@@ -100,10 +99,6 @@ pub struct Http {
     pub upstream: Vec<Address>,
     /// The routes that name requests.
     pub routes: Vec<Route>,
-    /// The rules by which requests belong to classes, in order.
-    pub classes: Vec<Class>,
-    /// How often weights are adapted to goals.
-    pub goal_tick: Duration,
     /// Whether responses name types.
     pub type_field: TypeField,
     /// Whether the service hears of types.
@@ -160,8 +155,6 @@ pub(super) fn read(section: &mut Section<'_>) -> (Http, Option<Scheme>) {
     let http = Http {
         upstream,
         routes: read_routes(section),
-        classes: class::read(section, class::Rules::Needed),
-        goal_tick: section.read("goal_tick", raw::some_time),
         type_field: section.read("type_field", |value| raw::choice(value, TYPE_FIELDS)),
         pass_type: section.read("pass_type", raw::boolean),
         version: section.read("upstream_http", |value| raw::choice(value, VERSIONS)),

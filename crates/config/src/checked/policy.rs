@@ -103,7 +103,7 @@ pub(super) fn read(
         rejection: rejection::read(section, types),
         // The rules of a gate's classes are read elsewhere.
         classes: Vec::new(),
-        adaptation: Adaptation::DEFAULT,
+        adaptation: Adaptation { tick: section.read("goal_tick", raw::some_time), ..Adaptation::DEFAULT },
         without: Without::NOTHING,
     };
     let found = Connections::Found { pinned_max: pinned };

@@ -8,7 +8,7 @@ use super::http::{PATH_BYTES_MAX, TYPE_BYTES_MAX};
 use super::{Http, Protocol, TypeField};
 use crate::raw::{self, Complaint, OWN_TARGET, Section, hint_for_unknown};
 
-/// The longest name at a gate for PostgreSQL, in bytes: a database, and the longest label of a statement.
+/// The longest name at a gate for a database, in bytes: a database, and the longest label of a statement.
 const STATEMENT_BYTES_MAX: usize = 600;
 const HINT: &str = "write [[gate.type]] with a `name` below, and such as target = \"100ms\"";
 
@@ -91,7 +91,7 @@ fn read_one(
 fn name(name: String, names: Names<'_>) -> Result<String, Complaint> {
     match names {
         Names::Of(Protocol::Http) => http_name(name),
-        Names::Of(Protocol::Postgres | Protocol::Mysql) => postgres_name(name),
+        Names::Of(Protocol::Postgres | Protocol::Mysql) => statement_name(name),
         Names::Among(all) if all.contains(&name.as_str()) => Ok(name),
         Names::Among(all) => {
             let hint = hint_for_unknown(&name, all);
@@ -117,7 +117,7 @@ fn is_template(name: &str) -> bool {
 }
 
 /// `database: label`, the label not cut.
-fn postgres_name(name: String) -> Result<String, Complaint> {
+pub(super) fn statement_name(name: String) -> Result<String, Complaint> {
     let hint = "write it as `gatekeeper types --json` shows it: the database, a colon and the route tag or the statement's shape, as \"shop: /cart\"";
     match name.split_once(": ") {
         _ if name.len() > STATEMENT_BYTES_MAX => {

@@ -1,12 +1,10 @@
 //! The keys of a gate for HTTP.
 
 use super::{Lines, name_of, tls};
-use crate::checked::{Class, EGRESSES, Gate, Http, Route, TYPE_FIELDS, VERSIONS};
+use crate::checked::{EGRESSES, Gate, Http, Route, TYPE_FIELDS, VERSIONS};
 
 pub(super) fn requests(out: &mut Lines, gate: &Gate, http: &Http) {
     out.value("route", routes(&http.routes));
-    out.value("class", classes(&http.classes));
-    out.time("goal_tick", http.goal_tick);
     out.text("type_field", name_of(TYPE_FIELDS, &http.type_field));
     out.value("pass_type", http.pass_type);
     out.value("max_clients", gate.max_clients);
@@ -56,28 +54,4 @@ fn routes(routes: &[Route]) -> toml::Value {
         toml::Value::Table(method.chain(keys).chain(files).collect())
     };
     toml::Value::Array(routes.iter().map(route).collect())
-}
-
-/// The classes as a TOML array of tables.
-fn classes(classes: &[Class]) -> toml::Value {
-    fn list<T: ToString>(key: &str, values: &[T]) -> Option<(String, toml::Value)> {
-        let texts = || values.iter().map(|value| toml::Value::from(value.to_string())).collect();
-        (!values.is_empty()).then(|| (key.to_owned(), toml::Value::Array(texts())))
-    }
-    let class = |class: &Class| {
-        let keys = [
-            Some(("name".to_owned(), class.name.clone().into())),
-            class.weight.map(|weight| ("weight".to_owned(), weight.as_f64().into())),
-            class.goal.map(|goal| ("goal".to_owned(), goal.to_string().into())),
-            class.importance.map(|importance| ("importance".to_owned(), i64::from(importance).into())),
-            class.floor.map(|floor| ("floor".to_owned(), floor.as_f64().into())),
-            class.ceiling.map(|ceiling| ("ceiling".to_owned(), ceiling.as_f64().into())),
-            list("path", &class.paths),
-            list("host", &class.hosts),
-            list("header", &class.fields),
-            list("network", &class.networks),
-        ];
-        toml::Value::Table(keys.into_iter().flatten().collect())
-    };
-    toml::Value::Array(classes.iter().map(class).collect())
 }

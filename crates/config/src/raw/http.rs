@@ -1,4 +1,4 @@
-//! The keys that only a gate for HTTP has, and those of its routes and classes.
+//! The keys that only a gate for HTTP has, and those of its routes.
 
 use super::FieldDefault::{Derived, Required, Value};
 use super::{Field, Form};
@@ -12,24 +12,6 @@ pub const HTTP: &[Field] = &[
         default: Value("[]"),
         doc: "Names for requests whose paths say too little, or too much. See [below](#gateroute).",
         reason: "The gate learns types from paths by itself; a rule is for what it can't learn.",
-        reloadable: true,
-    },
-    Field {
-        key: "class",
-        form: Form::Tables,
-        takes: "tables: `[[gate.class]]`",
-        default: Value("[]"),
-        doc: "Service classes, which take turns by weights. See [below](#gateclass).",
-        reason: "Without them all requests are of one class, `default`, and a client that asks for more gets more.",
-        reloadable: true,
-    },
-    Field {
-        key: "goal_tick",
-        form: Form::Any,
-        takes: "a duration",
-        default: Value("\"1s\""),
-        doc: "How often the gate compares its classes with their goals, where any has a `goal`. A class is judged by the last 20 ticks.",
-        reason: "Where goals matter, a second has enough requests for a mean.",
         reloadable: true,
     },
     Field {
@@ -268,100 +250,6 @@ pub const ROUTE: &[Field] = &[
         default: Derived("none: the service answers"),
         doc: "A directory whose files the gate serves itself, for a `path` that ends with `/**` and has no other `*`: `**` stands for the file's name. GET and HEAD only, with ranges, validators and `index.html`. Clients that take it get `NAME.br` or `NAME.gz` in place of `NAME`. Such requests need no place at the service. Not found are names that begin with a dot, except `.well-known`, and symbolic links out of the directory.",
         reason: "A site's files need no other server.",
-        reloadable: true,
-    },
-];
-
-/// The keys of a `[[gate.class]]`.
-pub const CLASS: &[Field] = &[
-    Field {
-        key: "name",
-        form: Form::Text,
-        takes: "letters, digits, `-` and `_`, 1 to 64",
-        default: Required,
-        doc: "The class's name in metrics, logs and tables. Several tables of one name are several rules for one class. `\"default\"` is the class of all requests that no rule fits; its table has no rule.",
-        reason: "It can't be guessed.",
-        reloadable: true,
-    },
-    Field {
-        key: "weight",
-        form: Form::Any,
-        takes: "a number from 0.001 to 1000",
-        default: Value("1"),
-        doc: "The class's share of the service, in work, relative to the other classes with requests: 2 and 1 are two thirds and one third. The others share what a class doesn't use. Of several tables of one name one has the weight.",
-        reason: "Equal weights protect each class from the others' excess.",
-        reloadable: true,
-    },
-    Field {
-        key: "goal",
-        form: Form::Any,
-        takes: "`\"50ms\"`, `\"p95 150ms\"`, `\"wait 20ms\"` or `\"100/s\"`",
-        default: Derived("none"),
-        doc: "What the class is promised: a mean response time, a percentile of it (1 to 99), the same of the queue wait, or a throughput while it asks for as much. The gate then moves the weights: a class that misses its goal gets more, from classes without a goal or better than theirs. The log, `/status` and a metric name a goal that no weights can keep.",
-        reason: "Only you know it. With a goal the weight is where the gate begins.",
-        reloadable: true,
-    },
-    Field {
-        key: "importance",
-        form: Form::Any,
-        takes: "0 to 255",
-        default: Value("0"),
-        doc: "Where not all goals can be kept, those of the least importance are given up. Classes of one importance miss theirs alike.",
-        reason: "Only the operator knows whose promise matters more.",
-        reloadable: true,
-    },
-    Field {
-        key: "floor",
-        form: Form::Any,
-        takes: "a number from 0.001 to 1",
-        default: Value("0.01"),
-        doc: "The least share of the service that moving weights leaves the class.",
-        reason: "No class starves for others' goals.",
-        reloadable: true,
-    },
-    Field {
-        key: "ceiling",
-        form: Form::Any,
-        takes: "a number from 0.001 to 1",
-        default: Value("1"),
-        doc: "The largest share of the service that moving weights gives the class.",
-        reason: "Without a bound a goal may take the whole service.",
-        reloadable: true,
-    },
-    Field {
-        key: "path",
-        form: Form::Text,
-        takes: "paths, as `[\"/api/**\", \"/cart/*\"]`",
-        default: Derived("any"),
-        doc: "Only requests whose path is one of these; `*` and `**` as in a route. Where a table has several of `path`, `host`, `header` and `network`, all have to fit. The first table that fits decides.",
-        reason: "Different users often ask for different paths.",
-        reloadable: true,
-    },
-    Field {
-        key: "host",
-        form: Form::Text,
-        takes: "names, as `[\"shop.example\", \"*.shop.example\"]`",
-        default: Derived("any"),
-        doc: "Only requests to one of these hosts, without the port; `*.` at the beginning stands for one or more labels.",
-        reason: "Several sites may share a service.",
-        reloadable: true,
-    },
-    Field {
-        key: "header",
-        form: Form::Text,
-        takes: "fields, as `[\"x-tenant: gold\", \"authorization\"]`",
-        default: Derived("any"),
-        doc: "Only requests with one of these fields, and with this value if one follows a colon. Clients can send any field: use only one that a proxy in front sets, or that the application checks.",
-        reason: "Gateways and applications name their client in such fields.",
-        reloadable: true,
-    },
-    Field {
-        key: "network",
-        form: Form::Text,
-        takes: "addresses or networks, as `[\"10.0.0.0/8\"]`",
-        default: Derived("any"),
-        doc: "Only requests of clients in one of these networks. The client's address is that of `proxy_protocol`, else the connecting one. If that is one of `trusted_proxies`, it is the last address of `X-Forwarded-For` that isn't.",
-        reason: "Machines of one's own, or of a partner, are known by it.",
         reloadable: true,
     },
 ];

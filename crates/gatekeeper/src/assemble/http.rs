@@ -8,12 +8,12 @@ use std::sync::Arc;
 use admission::{ClassId, Cutoffs, EgressOrder};
 use config::{HttpVersion, Mode};
 use proxy::http::{
-    AccessLog, ClassRule, Files, HealthCheck, Network, Settings, Speaks, Traces, TypeField, TypeRule,
-    UplinkSettings, rule_segments,
+    AccessLog, ClassRule, Files, HealthCheck, Settings, Speaks, Traces, TypeField, TypeRule, UplinkSettings,
+    rule_segments,
 };
 use proxy::otlp::Exporter;
 
-use super::{address, keepalive};
+use super::{address, keepalive, network};
 use crate::files;
 
 /// The longest page, in bytes: it is kept, and sent to every client that is refused.
@@ -51,7 +51,7 @@ pub(super) fn told(gate: &config::Gate, http: &config::Http) -> Result<Settings,
         trusted_proxies: http.trusted_proxies.iter().map(network).collect(),
         proxy_protocol: http.proxy_protocol,
         types: http.routes.iter().map(rule).collect(),
-        classes: http.classes.iter().filter_map(class_rule).collect(),
+        classes: gate.classes.iter().filter_map(class_rule).collect(),
         type_field: match http.type_field {
             config::TypeField::Use => TypeField::Use,
             config::TypeField::Ignore => TypeField::Ignore,
@@ -82,10 +82,6 @@ fn egress(egress: config::Egress) -> EgressOrder {
         config::Egress::ShortestRemaining => EgressOrder::ShortestRemaining,
         config::Egress::Bands => EgressOrder::Bands(Cutoffs::Learned),
     }
-}
-
-fn network(network: &config::Network) -> Network {
-    Network { address: network.address, bits: network.bits }
 }
 
 /// `None`: it says only the weight of the default class.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use config::Mode;
 use proxy::mysql::{Settings, Users};
 
-use super::{address, keepalive};
+use super::{address, keepalive, sql_classes};
 use crate::files;
 
 /// Reads the users file, which lists the users that may log in.
@@ -36,6 +36,7 @@ pub(super) fn told(gate: &config::Gate, mysql: &config::Mysql) -> Result<Setting
         dns_ttl: gate.dns_ttl,
         keepalive: keepalive(gate),
         drain_timeout: gate.drain_timeout,
+        classes: sql_classes(gate),
         tls: files::acceptor(gate)?,
         upstream_tls: files::connector(gate)?,
     })

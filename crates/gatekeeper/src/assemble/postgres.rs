@@ -7,7 +7,7 @@ use proxy::command::Commands;
 use proxy::postgres::auth::{AUTH_QUERY, AuthSettings, Authentication, ChannelBinding, Method, Query};
 use proxy::postgres::{ConfigRow, Console, Finding, OnDisconnect, Pooling, Settings, Shares};
 
-use super::{address, alone, keepalive};
+use super::{address, alone, keepalive, sql_classes};
 use crate::files;
 
 /// Which users may log in to a gate, and how they prove it. Reads the users file.
@@ -74,6 +74,7 @@ pub(super) fn told(
         keepalive: keepalive(gate),
         allow_trust_relay: postgres.allow_trust_relay,
         ask_cores: gate.long_limit == LongLimit::Auto,
+        classes: sql_classes(gate),
         on_disconnect: match postgres.on_disconnect {
             config::OnDisconnect::Default => OnDisconnect::Auto,
             config::OnDisconnect::Cancel => OnDisconnect::Cancel,

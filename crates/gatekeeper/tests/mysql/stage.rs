@@ -59,6 +59,10 @@ impl Stage {
         self.directory.path().join("gate.sock")
     }
 
+    pub(crate) fn users_file(&self) -> PathBuf {
+        self.directory.path().join("users.txt")
+    }
+
     pub(crate) fn login(&self, user: &str, password: &str) -> Result<Session, Told> {
         Session::login(&self.socket(), (user, Secret::Password(password)), capabilities())
     }

@@ -21,7 +21,11 @@ use tokio::sync::Semaphore;
 /// Anything that takes longer has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A site. What is asked for below `/held` is answered once it is let go; everything else at once.
+/// How long a page below `/slow` takes.
+const SLOW: Duration = Duration::from_millis(25);
+
+/// A site. What is asked for below `/held` is answered once it is let go, what is below `/slow` after
+/// [`SLOW`]; everything else at once.
 #[derive(Clone)]
 pub(crate) struct Origin {
     pub(crate) address: SocketAddr,
@@ -62,6 +66,9 @@ impl Origin {
         let path = head.uri.path().to_owned();
         if path.starts_with("/held") {
             self.let_go.acquire().await.expect("nobody closes it").forget();
+        }
+        if path.starts_with("/slow") {
+            tokio::time::sleep(SLOW).await;
         }
         let length = body.collect().await.map_or(0, |body| body.to_bytes().len());
         let mut response = Response::new(Full::from(format!("{name} {path} {length}")));

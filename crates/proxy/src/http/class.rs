@@ -1,17 +1,15 @@
 //! Whose request it is: its service class, by the rules of the configuration. The first that fits has the
 //! say.
 
-use std::net::IpAddr;
-use std::sync::Arc;
+use std::collections::HashMap;
 
-use admission::ClassId;
-use http::header;
+use http::header::{self, HeaderName};
 use http::{HeaderMap, Request};
-use parking_lot::RwLock;
 
-use super::classify::fits_path;
 use super::fields::{From, client_of};
-use super::state::Network;
+use crate::classes::index::{Equal, Index, Networks, Rules, Set, Wanted};
+use crate::classes::{ClassName, Classes};
+use crate::network::Network;
 
 /// A rule of the configuration: requests that fit belong to this class. Of each list one has to fit, if
 /// there is any in it.
@@ -29,110 +27,206 @@ pub struct ClassRule {
     pub networks: Vec<Network>,
 }
 
-/// A class by its name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ClassName {
-    pub(crate) id: ClassId,
-    pub(crate) name: Arc<str>,
-}
-
-impl ClassName {
-    fn of(name: &str) -> Self {
-        Self { id: ClassId::named(name), name: Arc::from(name) }
-    }
-}
-
+/// The rules of one gate.
 #[derive(Debug)]
-struct Rules {
-    rules: Vec<(ClassRule, ClassName)>,
-    default: ClassName,
-    /// Whether any rule asks for the client.
-    asks_for_client: bool,
+pub(crate) struct HttpRules {
+    all: Set,
+    paths: Wanted<Paths>,
+    hosts: Wanted<Hosts>,
+    fields: Wanted<Fields>,
+    networks: Wanted<Networks>,
 }
 
-impl Rules {
-    fn new(rules: Vec<ClassRule>) -> Self {
+impl HttpRules {
+    fn new(rules: &[ClassRule]) -> Self {
         Self {
-            asks_for_client: rules.iter().any(|rule| !rule.networks.is_empty()),
-            default: ClassName::of(ClassId::DEFAULT_NAME),
-            rules: rules
-                .into_iter()
-                .map(|rule| {
-                    let name = ClassName::of(&rule.name);
-                    (rule, name)
-                })
-                .collect(),
+            all: Set::all(rules.len()),
+            paths: Wanted::new(rules.iter().map(|rule| rule.paths.iter().map(Vec::as_slice))),
+            hosts: Wanted::new(rules.iter().map(|rule| rule.hosts.iter().map(String::as_str))),
+            fields: Wanted::new(rules.iter().map(|rule| &rule.fields)),
+            networks: Wanted::new(rules.iter().map(|rule| &rule.networks)),
         }
     }
+
+    /// The place of the first rule that fits.
+    fn first<B>(
+        &self,
+        request: &Request<B>,
+        path: &str,
+        (from, trusted): (&From, &[Network]),
+    ) -> Option<usize> {
+        let mut left = self.all.clone();
+        self.paths.narrow(&mut left, |paths, found| paths.find(path, found));
+        self.hosts.narrow(&mut left, |hosts, found| {
+            host(request).into_iter().for_each(|host| hosts.find(&host, found));
+        });
+        self.fields.narrow(&mut left, |fields, found| fields.find(request.headers(), found));
+        self.networks.narrow(&mut left, |networks, found| {
+            let client = client_of(request.headers(), from, trusted);
+            client.into_iter().for_each(|client| networks.find(client, found));
+        });
+        left.first()
+    }
 }
 
-/// The classes of one gate.
-#[derive(Debug)]
-pub(crate) struct Classes(RwLock<Rules>);
+/// The classes of a gate for HTTP.
+pub(crate) type HttpClasses = Classes<HttpRules>;
 
-impl Classes {
-    pub(crate) fn new(rules: Vec<ClassRule>) -> Self {
-        Self(RwLock::new(Rules::new(rules)))
+impl HttpClasses {
+    /// Classes by these rules.
+    pub(crate) fn by(rules: &[ClassRule]) -> Self {
+        Self::new(rules.iter().map(|rule| rule.name.as_str()), HttpRules::new(rules))
     }
 
-    /// Other rules, from now on.
-    pub(crate) fn change(&self, rules: Vec<ClassRule>) {
-        *self.0.write() = Rules::new(rules);
+    /// Takes other rules.
+    pub(crate) fn follow(&self, rules: &[ClassRule]) {
+        self.change(rules.iter().map(|rule| rule.name.as_str()), HttpRules::new(rules));
     }
 
     /// The class of a request whose path has this normal form; `None` where there is one class only.
-    pub(crate) fn of<B>(
+    pub(crate) fn class_of<B>(
         &self,
         request: &Request<B>,
         path: &str,
         from: &From,
         trusted: &[Network],
     ) -> Option<ClassName> {
-        let known = self.0.read();
-        if known.rules.is_empty() {
-            return None;
-        }
-        let client = known.asks_for_client.then(|| client_of(request.headers(), from, trusted)).flatten();
-        let rule = known.rules.iter().find(|(rule, _)| rule.fits(request, path, client));
-        Some(rule.map_or(&known.default, |(_, name)| name).clone())
-    }
-
-    /// All classes with their names.
-    pub(crate) fn names(&self) -> Vec<(ClassId, Arc<str>)> {
-        let known = self.0.read();
-        let names = known.rules.iter().map(|(_, name)| name).chain([&known.default]);
-        names.map(|name| (name.id, Arc::clone(&name.name))).collect()
-    }
-
-    /// What a class is called.
-    pub(crate) fn name(&self, id: ClassId) -> Option<Arc<str>> {
-        let known = self.0.read();
-        let mut names = known.rules.iter().map(|(_, name)| name).chain([&known.default]);
-        names.find(|name| name.id == id).map(|name| Arc::clone(&name.name))
+        self.of(|rules| rules.first(request, path, (from, trusted)))
     }
 }
 
-impl ClassRule {
-    fn fits<B>(&self, request: &Request<B>, path: &str, client: Option<IpAddr>) -> bool {
-        let in_network = |network: &Network| client.is_some_and(|client| network.contains(client));
-        (self.paths.is_empty() || self.paths.iter().any(|wanted| fits_path(wanted, path)))
-            && (self.hosts.is_empty() || host(request).is_some_and(|host| self.fits_host(&host)))
-            && (self.fields.is_empty() || self.fits_field(request.headers()))
-            && (self.networks.is_empty() || self.networks.iter().any(in_network))
+/// The paths of rules, as a tree of their segments; its root is the first place.
+#[derive(Debug)]
+struct Paths(Vec<Place>);
+
+/// What begins alike.
+#[derive(Debug, Default)]
+struct Place {
+    segments: HashMap<Box<str>, usize>,
+    /// Behind a segment `*`.
+    any: Option<usize>,
+    /// The rules whose path ends here.
+    ends: Rules,
+    /// The rules whose path has `**` here.
+    rests: Rules,
+}
+
+impl Default for Paths {
+    fn default() -> Self {
+        Self(vec![Place::default()])
+    }
+}
+
+impl Index for Paths {
+    type Value = [String];
+
+    fn add(&mut self, rule: usize, segments: &[String]) {
+        let mut at = 0;
+        for segment in segments {
+            let new = self.0.len();
+            let place = &mut self.0[at];
+            at = match segment.as_str() {
+                "**" => return place.rests.add(rule),
+                "*" => *place.any.get_or_insert(new),
+                segment => *place.segments.entry(segment.into()).or_insert(new),
+            };
+            if at == new {
+                self.0.push(Place::default());
+            }
+        }
+        self.0[at].ends.add(rule);
+    }
+}
+
+impl Paths {
+    fn find(&self, path: &str, found: &mut Set) {
+        self.find_below(0, path.split('/').filter(|segment| !segment.is_empty()), found);
     }
 
-    fn fits_host(&self, host: &str) -> bool {
-        self.hosts.iter().any(|wanted| match wanted.strip_prefix('*') {
-            Some(end) => host.len() > end.len() && host.ends_with(end),
-            None => host == wanted,
-        })
+    /// A place is reached by one way only. So there are never more steps than places, nor deeper ones than
+    /// the longest path of a rule.
+    fn find_below<'a>(&self, at: usize, mut rest: impl Iterator<Item = &'a str> + Clone, found: &mut Set) {
+        let place = &self.0[at];
+        place.rests.add_to(found);
+        let Some(segment) = rest.next() else { return place.ends.add_to(found) };
+        for below in [place.segments.get(segment).copied(), place.any].into_iter().flatten() {
+            self.find_below(below, rest.clone(), found);
+        }
     }
+}
 
-    fn fits_field(&self, fields: &HeaderMap) -> bool {
-        self.fields.iter().any(|(name, wanted)| match wanted {
-            Some(wanted) => fields.get_all(name.as_str()).iter().any(|value| value == wanted.as_str()),
-            None => fields.contains_key(name.as_str()),
-        })
+/// Hosts; with `*.` at the beginning any that ends so.
+#[derive(Debug, Default)]
+struct Hosts {
+    whole: Equal<Box<str>>,
+    ends: Equal<Box<str>>,
+    /// How many labels the longest end has.
+    labels: usize,
+}
+
+impl Index for Hosts {
+    type Value = str;
+
+    fn add(&mut self, rule: usize, host: &str) {
+        match host.strip_prefix('*') {
+            Some(end) => {
+                self.labels = self.labels.max(end.matches('.').count());
+                self.ends.add(rule, &end.into());
+            }
+            None => self.whole.add(rule, &host.into()),
+        }
+    }
+}
+
+impl Hosts {
+    fn find(&self, host: &str, found: &mut Set) {
+        self.whole.find(host, found);
+        for (at, _) in host.rmatch_indices('.').take(self.labels).filter(|(at, _)| *at > 0) {
+            self.ends.find(&host[at..], found);
+        }
+    }
+}
+
+/// Fields by their names.
+#[derive(Debug, Default)]
+struct Fields(HashMap<HeaderName, Field>);
+
+#[derive(Debug, Default)]
+struct Field {
+    /// The rules that want any value.
+    any: Rules,
+    values: Equal<Box<[u8]>>,
+}
+
+impl Index for Fields {
+    type Value = (String, Option<String>);
+
+    fn add(&mut self, rule: usize, (name, value): &Self::Value) {
+        // The configuration lets no other names in.
+        let Ok(name) = HeaderName::from_bytes(name.as_bytes()) else { return };
+        let field = self.0.entry(name).or_default();
+        match value {
+            Some(value) => field.values.add(rule, &value.as_bytes().into()),
+            None => field.any.add(rule),
+        }
+    }
+}
+
+impl Fields {
+    fn find(&self, fields: &HeaderMap, found: &mut Set) {
+        let mut add = |known: &Field, value: &[u8]| {
+            known.any.add_to(found);
+            known.values.find(value, found);
+        };
+        if self.0.len() <= fields.keys_len() {
+            for (name, known) in &self.0 {
+                fields.get_all(name).iter().for_each(|value| add(known, value.as_bytes()));
+            }
+        } else {
+            for (name, value) in fields {
+                self.0.get(name).into_iter().for_each(|known| add(known, value.as_bytes()));
+            }
+        }
     }
 }
 
@@ -150,6 +244,7 @@ fn host<B>(request: &Request<B>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::classify::fits_path;
     use super::*;
 
     fn from(address: &str, trusted: bool) -> From {
@@ -160,9 +255,9 @@ mod tests {
         let builder =
             fields.iter().fold(Request::builder().uri(uri), |it, (name, value)| it.header(*name, *value));
         let trusted = [Network { address: "10.0.0.0".parse().unwrap(), bits: 8 }];
-        let classes = Classes::new(rules.to_vec());
+        let classes = HttpClasses::by(rules);
         let request = builder.body(()).unwrap();
-        let found = classes.of(&request, request.uri().path(), &from, &trusted);
+        let found = classes.class_of(&request, request.uri().path(), &from, &trusted);
         found.map_or_else(|| "none".to_owned(), |name| name.name.to_string())
     }
 
@@ -198,6 +293,56 @@ mod tests {
         assert_eq!(of("/y", &[("x-vip", "")]), "field");
         assert_eq!(class(&rules, "/y", &[], from("::ffff:192.0.2.9", false)), "network");
         assert_eq!(class(&[], "/y", &[], from("192.0.2.9", false)), "none");
+    }
+
+    #[test]
+    fn the_first_rule_is_found_that_fits_when_each_is_asked() {
+        let one_of = |all: &[&str]| all[rand::random_range(0..all.len())].to_owned();
+        let segment = || one_of(&["a", "b", "c", "*"]);
+        let path = || {
+            let mut path: Vec<String> = (0..rand::random_range(0..4)).map(|_| segment()).collect();
+            path.extend(rand::random::<bool>().then(|| "**".to_owned()));
+            path
+        };
+        let some = |make: &dyn Fn() -> String| (0..rand::random_range(0..3)).map(|_| make()).collect();
+        for _ in 0..200 {
+            let rules: Vec<ClassRule> = (0..rand::random_range(1..100))
+                .map(|_| ClassRule {
+                    paths: (0..rand::random_range(0..3)).map(|_| path()).collect(),
+                    hosts: some(&|| one_of(&["x", "y.x", "*.x", "*.y.x", "z.y.x"])),
+                    fields: (0..rand::random_range(0..2))
+                        .map(|_| {
+                            (one_of(&["p", "q", "r"]), rand::random::<bool>().then(|| one_of(&["1", "2"])))
+                        })
+                        .collect(),
+                    ..named("x")
+                })
+                .collect();
+            let index = HttpRules::new(&rules);
+            for _ in 0..50 {
+                let path = format!("/{}/{}/{}", segment(), one_of(&["a", "b", ""]), one_of(&["c", ""]));
+                let host = one_of(&["x", "y.x", "z.y.x", "w.z.y.x", "other"]);
+                let builder = Request::builder().uri(&path).header("host", &host);
+                let builder = builder.header(one_of(&["p", "q", "s"]), one_of(&["1", "2", "3"]));
+                let request = builder.body(()).unwrap();
+                let ends = |wanted: &String| match wanted.strip_prefix('*') {
+                    Some(end) => host.len() > end.len() && host.ends_with(end),
+                    None => host == *wanted,
+                };
+                let has = |(name, value): &(String, Option<String>)| {
+                    let is =
+                        |it: &http::HeaderValue| value.as_ref().is_none_or(|wanted| it == wanted.as_str());
+                    request.headers().get_all(name.as_str()).iter().any(is)
+                };
+                let fits = |rule: &ClassRule| {
+                    (rule.paths.is_empty() || rule.paths.iter().any(|wanted| fits_path(wanted, &path)))
+                        && (rule.hosts.is_empty() || rule.hosts.iter().any(ends))
+                        && (rule.fields.is_empty() || rule.fields.iter().any(has))
+                };
+                let found = index.first(&request, &path, (&from("192.0.2.1", false), &[]));
+                assert_eq!(found, rules.iter().position(fits), "{path} {host} {request:?}\n{rules:#?}");
+            }
+        }
     }
 
     #[test]

@@ -156,7 +156,7 @@ fn respond<'a>(
         let wanted = Wanted::by(request.method(), present);
         let path = normal(request.uri().path());
         let classified = gate.classifier.classify(request.method(), &path);
-        let class = gate.classes.of(&request, &path, &from, &told.settings.trusted_proxies);
+        let class = gate.classes.class_of(&request, &path, &from, &told.settings.trusted_proxies);
         let file = told.settings.file(&request, &path);
         drop(path);
         let asker = if present.has(Field::Origin) { Asker::of(&request, &classified) } else { None };

@@ -17,7 +17,7 @@ use http::{Method, Request, Version};
 
 use super::classify::TYPE;
 use super::present::{Field, Present};
-use super::state::Network;
+use crate::network::Network;
 
 /// For one connection only, nominated or not.
 static HOP_BY_HOP: [(Field, HeaderName); 6] = [

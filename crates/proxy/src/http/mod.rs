@@ -67,7 +67,7 @@ pub use endpoints::HealthCheck;
 pub use files::Files;
 pub use path::rule_segments;
 pub use span::Traces;
-pub use state::{Network, Settings};
+pub use state::Settings;
 pub use uplink::UplinkSettings;
 pub use view::Status;
 

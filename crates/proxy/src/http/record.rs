@@ -8,9 +8,9 @@ use http::{HeaderMap, Method};
 use tokio::time::Instant;
 
 use super::access::AccessLog;
-use super::class::ClassName;
 use super::span::{Parent, Recorded};
 use super::state::Settings;
+use crate::classes::ClassName;
 use crate::otlp::{Attribute, Span};
 
 /// One request.

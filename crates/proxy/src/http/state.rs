@@ -12,7 +12,7 @@ use parking_lot::RwLock;
 use tokio::sync::Semaphore;
 
 use super::access::AccessLog;
-use super::class::{ClassRule, Classes};
+use super::class::{ClassRule, HttpClasses};
 use super::classify::{Classifier, TypeField, TypeRule};
 use super::endpoint::{Reach, Speaks};
 use super::endpoints::{Endpoints, HealthCheck};
@@ -26,6 +26,7 @@ use super::uplink::{Uplink, UplinkSettings};
 use super::upload::Shares;
 use crate::gate::Driver;
 use crate::lateness::Lateness;
+use crate::network::Network;
 use crate::shutdown::Shutdown;
 use crate::stream::Keepalive;
 use crate::tls::{Acceptor, Connector};
@@ -157,28 +158,6 @@ impl Settings {
     }
 }
 
-/// A network of addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Network {
-    /// One of its addresses.
-    pub address: IpAddr,
-    /// How many leading bits are the same in all of its addresses.
-    pub bits: u8,
-}
-
-impl Network {
-    /// Whether an address is in it.
-    pub fn contains(&self, address: IpAddr) -> bool {
-        let as_bits = |address: IpAddr| match address.to_canonical() {
-            IpAddr::V4(address) => (u128::from(address.to_bits()) << 96, 32),
-            IpAddr::V6(address) => (address.to_bits(), 128),
-        };
-        let ((ours, size), (theirs, other_size)) = (as_bits(self.address), as_bits(address));
-        let bits = u32::from(self.bits).min(size);
-        size == other_size && (bits == 0 || ours >> (128 - bits) == theirs >> (128 - bits))
-    }
-}
-
 /// Counts beside the judge's.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
@@ -235,7 +214,7 @@ pub(crate) struct Gate {
     told: RwLock<Arc<Told>>,
     pub(crate) driver: Arc<Driver>,
     pub(crate) classifier: Classifier,
-    pub(crate) classes: Classes,
+    pub(crate) classes: HttpClasses,
     /// The pages whose scripts may read refusals.
     pub(crate) origins: Origins,
     flights: Flights,
@@ -253,7 +232,7 @@ const GATHERING_MAX: usize = 4_096;
 
 impl Gate {
     pub(crate) fn new(settings: Settings, driver: Arc<Driver>, shutdown: Shutdown) -> Arc<Self> {
-        let classes = Classes::new(settings.classes.clone());
+        let classes = HttpClasses::by(&settings.classes);
         driver.name_classes(classes.names());
         Arc::new(Self {
             lateness: Arc::new(Lateness::new(driver.clock())),
@@ -289,7 +268,7 @@ impl Gate {
             ..settings
         };
         self.classifier.change(settings.types.clone(), settings.type_field);
-        self.classes.change(settings.classes.clone());
+        self.classes.follow(&settings.classes);
         self.driver.name_classes(self.classes.names());
         *place = Told::new(&self.driver, settings, Some(&place));
         drop(place);
@@ -316,24 +295,5 @@ impl Gate {
     pub(crate) fn own_answers(&self) -> Vec<(&'static str, u64)> {
         let counts = self.counts.own.iter().map(|count| count.load(Ordering::Relaxed));
         OWN.into_iter().zip(counts).collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_network_holds_its_own_addresses() {
-        let network = |text: &str, bits| Network { address: text.parse().unwrap(), bits };
-        let holds = |network: Network, address: &str| network.contains(address.parse().unwrap());
-        assert!(holds(network("10.0.0.0", 8), "10.255.1.2"));
-        assert!(holds(network("10.0.0.0", 8), "::ffff:10.255.1.2"));
-        assert!(!holds(network("10.0.0.0", 8), "11.0.0.1"));
-        assert!(!holds(network("10.0.0.0", 8), "::10.0.0.1"));
-        assert!(holds(network("0.0.0.0", 0), "1.2.3.4"));
-        assert!(!holds(network("0.0.0.0", 0), "::1"));
-        assert!(holds(network("2001:db8::", 32), "2001:db8:1::7"));
-        assert!(!holds(network("192.0.2.7", 32), "192.0.2.8"));
     }
 }

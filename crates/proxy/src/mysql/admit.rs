@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use admission::{ClassId, Connection, Entry, Outcome, PoolId, Request};
+use admission::{Connection, Entry, Outcome, PoolId, Request, RequestType};
 use tokio::time::Instant;
 use wire::mysql::capabilities::Status;
 use wire::mysql::codec::Sequence;
@@ -23,6 +23,7 @@ use super::sessions::Activity;
 use super::statements::put_message;
 use crate::gate::Arrival;
 use crate::shutdown::Phase;
+use crate::sql_class::Unit;
 use crate::sql_type::{request_type, type_name};
 
 /// How often another connection is taken after one was found dead.
@@ -102,9 +103,10 @@ impl Session {
         let database = String::from_utf8_lossy(&self.carried.database);
         let explicit = self.begin.is_some();
         let driver = Arc::clone(&self.shared.driver);
+        let request_type = request_type(&database, analysis.type_hash, explicit);
         let request = Request {
-            request_type: request_type(&database, analysis.type_hash, explicit),
-            class: ClassId::DEFAULT,
+            request_type,
+            class: self.shared.classes.class_of(|| self.unit(request_type, &analysis.tags)),
             client: Some(self.at_gate.id()),
             pool: PoolId::default(),
             connection: if self.server.is_some() { Connection::Held } else { Connection::Needed },
@@ -135,6 +137,18 @@ impl Session {
             }
         }
         Ok(Ok(()))
+    }
+
+    /// What the rules of classes ask for.
+    fn unit<'a>(&'a self, request_type: RequestType, tags: &'a [u64]) -> Unit<'a> {
+        Unit {
+            user: &self.key.user,
+            database: &self.carried.database,
+            application: &self.application,
+            client: self.address,
+            request_type,
+            tags,
+        }
     }
 
     /// Waits for the session's turn, and watches the client, which may leave.

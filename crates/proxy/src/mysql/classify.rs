@@ -7,7 +7,7 @@
 use wire::mysql::capabilities::Status;
 use wire::sql::fingerprint::fingerprint;
 use wire::sql::lexer::{Lexer, TokenKind};
-use wire::sql::{Backslashes, Dialect, DoubleQuotes};
+use wire::sql::{Backslashes, Dialect, DoubleQuotes, Tags};
 
 use super::results::Results;
 use crate::sql_type::{EMPTY, UNPARSED, label_hash};
@@ -132,6 +132,8 @@ pub(super) struct Analysis {
     pub(super) kills: Killing,
     /// The variables that the text sets for one statement.
     pub(super) once: Vec<Vec<u8>>,
+    /// The hashes of the application's tags.
+    pub(super) tags: Vec<u64>,
 }
 
 impl Analysis {
@@ -175,10 +177,14 @@ pub(super) fn analyze(sql: &[u8], dialect: Dialect) -> Analysis {
     let (mut first, mut count): ([&[u8]; 5], usize) = Default::default();
     let mut statement = Statement::default();
     let (mut is_list, mut kills) = (false, false);
+    let mut tags = Tags::default();
     while let Ok(Some(token)) = lexer.next_token() {
         let text = token.text(sql);
         match token.kind {
-            TokenKind::Comment => continue,
+            TokenKind::Comment => {
+                tags.read(text);
+                continue;
+            }
             TokenKind::Semicolon => {
                 analysis.end(&statement);
                 statement = Statement::default();
@@ -196,6 +202,7 @@ pub(super) fn analyze(sql: &[u8], dialect: Dialect) -> Analysis {
         count += 1;
     }
     analysis.end(&statement);
+    analysis.tags = tags.pairs;
     if analysis.tracking && is_list {
         analysis.tracking = false;
         analysis.pin = Some(Pin::Other);

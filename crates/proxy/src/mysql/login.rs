@@ -6,7 +6,9 @@ use wire::mysql::answer::{self, OkPacket, write_ok};
 use wire::mysql::authentication::{MAX_STEP, write_more, write_switch};
 use wire::mysql::capabilities::{Capabilities, Status};
 use wire::mysql::codec::Sequence;
-use wire::mysql::handshake::{First, Handshake, MAX_RESPONSE, Response, parse_first, write_handshake};
+use wire::mysql::handshake::{
+    First, Handshake, MAX_RESPONSE, Response, attributes, parse_first, write_handshake,
+};
 use wire::mysql::scramble::{SCRAMBLE_LEN, caching_sha2, native};
 
 use super::Shared;
@@ -44,6 +46,9 @@ const OFFERED: Capabilities = Capabilities(
         | Capabilities::PLUGIN_AUTH_LENENC.0,
 );
 
+/// The longest name of an application that is kept, in bytes.
+const APPLICATION_BYTES_MAX: usize = 256;
+
 /// A client that has proved who it is.
 pub(super) struct LoggedIn {
     pub(super) client: Channel,
@@ -51,6 +56,7 @@ pub(super) struct LoggedIn {
     pub(super) key: server::Key,
     pub(super) credential: Credential,
     pub(super) database: Vec<u8>,
+    pub(super) application: Vec<u8>,
     /// What the client made its proof for.
     pub(super) scramble: Vec<u8>,
     /// The number of the answer that ends the login.
@@ -128,6 +134,7 @@ async fn handshake(
     Ok(LoggedIn {
         key: key(&response, capabilities),
         database: database(&response),
+        application: application(response.attributes),
         scramble,
         client,
         capabilities,
@@ -143,6 +150,13 @@ fn key(response: &Response<'_>, capabilities: Capabilities) -> server::Key {
 
 fn database(response: &Response<'_>) -> Vec<u8> {
     response.database.unwrap_or_default().to_vec()
+}
+
+/// What an application calls itself in the attributes of its connection: at most so much as a rule may name.
+pub(super) fn application(told: Option<&[u8]>) -> Vec<u8> {
+    let mut all = attributes(told.unwrap_or_default());
+    let name = all.find(|(name, _)| name == b"program_name").map_or(&b""[..], |(_, value)| value);
+    name[..name.len().min(APPLICATION_BYTES_MAX)].to_vec()
 }
 
 async fn refuse(client: &mut Channel, sequence: Sequence, refusal: &Refusal) -> Lost {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use admission::{Capacity, Policy, PoolId, Snapshot};
+use admission::{Capacity, ClassId, Policy, PoolId, Snapshot};
 use parking_lot::RwLock;
 use tokio::sync::Semaphore;
 use wire::mysql::codec::Sequence;
@@ -25,6 +25,7 @@ use crate::listener::{Backlog, Bounds, Listener};
 use crate::news;
 use crate::observe::{Totals, TypeRow};
 use crate::shutdown::Shutdown;
+use crate::sql_class::{SqlClassRule, SqlClasses};
 use crate::stream::{Keepalive, Stream};
 use crate::tls;
 use crate::upstream::address::Address;
@@ -82,6 +83,8 @@ pub struct Settings {
     pub keepalive: Keepalive,
     /// How long sessions may take to finish after the order to shut down.
     pub drain_timeout: Duration,
+    /// Which units belong to which service class: the first rule that fits.
+    pub classes: Vec<SqlClassRule>,
     /// TLS towards clients.
     pub tls: Option<Arc<tls::Acceptor>>,
     /// TLS towards the server.
@@ -109,6 +112,7 @@ struct Shared {
     pins: Arc<pins::Counts>,
     kills: Semaphore,
     driver: Arc<Driver>,
+    classes: SqlClasses,
     shutdown: Shutdown,
     lateness: Arc<Lateness>,
     /// How many sessions there have been.
@@ -178,6 +182,8 @@ impl Bound {
             .map_err(|source| StartError { address: settings.listen.clone(), source })?;
         // A connection of any user may be opened in the place of another user's.
         driver.set_pool(PoolId::default(), u32::MAX);
+        let classes = SqlClasses::by(&settings.classes);
+        driver.name_classes(classes.names());
         let lateness = Arc::new(Lateness::new(driver.clock()));
         let listener = listener.minding(Arc::clone(&lateness));
         let shared = Arc::new(Shared {
@@ -189,6 +195,7 @@ impl Bound {
             pins: Arc::default(),
             kills: Semaphore::new(KILLS_MAX),
             driver,
+            classes,
             shutdown,
             lateness,
             epoch: AtomicU64::new(1),
@@ -259,6 +266,8 @@ impl Status {
             self.0.pool.leave();
             *self.0.known.write() = None;
         }
+        self.0.classes.follow(&settings.classes);
+        self.0.driver.name_classes(self.0.classes.names());
         *place = Arc::new(settings);
         drop(place);
         self.0.driver.update_policy(|running| *running = policy);
@@ -304,6 +313,10 @@ impl GateView for Status {
 
     fn types(&self) -> Vec<TypeRow> {
         self.0.driver.types()
+    }
+
+    fn class_name(&self, class: ClassId) -> Option<Arc<str>> {
+        self.0.classes.name(class)
     }
 
     fn totals(&self) -> Totals {

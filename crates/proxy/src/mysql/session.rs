@@ -3,6 +3,7 @@
 //! Outside of a transaction the session holds no connection, unless it is pinned. `admit` has how it gets
 //! one.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use super::Shared;
 use super::channel::{Channel, Lost, MESSAGE_MAX, Message};
 use super::classify::{Analysis, Explains, Kill, Killing, Pin, dialect};
 use super::kill::kill_thread;
-use super::login::{LoggedIn, authenticate, write_own_ok};
+use super::login::{LoggedIn, application, authenticate, write_own_ok};
 use super::pins::Kept;
 use super::readings::{self, Wide};
 use super::reject::Refusal;
@@ -60,6 +61,10 @@ pub(super) struct Session {
     /// What the client made its proof of the login for.
     scramble: Vec<u8>,
     pub(super) key: Key,
+    /// Where the client is; `None`: on this machine.
+    pub(super) address: Option<IpAddr>,
+    /// What the application calls itself.
+    pub(super) application: Vec<u8>,
     pub(super) credential: Credential,
     pub(super) carried: Carried,
     pub(super) at: Point,
@@ -91,10 +96,12 @@ impl Session {
     pub(super) fn new(shared: Arc<Shared>, logged_in: LoggedIn, place: Registration) -> Self {
         let carried = Carried { database: logged_in.database, ..Carried::default() };
         Self {
+            address: logged_in.client.stream.peer_address().map(|address| address.ip()),
             client: logged_in.client,
             capabilities: logged_in.capabilities,
             scramble: logged_in.scramble,
             key: logged_in.key,
+            application: logged_in.application,
             credential: logged_in.credential,
             carried,
             at: Point { session: u64::from(place.id) | shared.next_epoch(), version: 1, commands: 0 },
@@ -368,6 +375,7 @@ impl Session {
         };
         self.credential = credential;
         self.key.user = change.user.to_vec();
+        self.application = application(change.attributes);
         if let Some(collation) = change.collation.and_then(|collation| u8::try_from(collation).ok()) {
             self.key.collation = collation;
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use admission::{ClassId, Connection, Entry, Reason, Request, RequestType};
+use admission::{Connection, Entry, Reason, Request, RequestType};
 use wire::postgres::backend::{self, Status};
 
 use super::classify::Analysis;
@@ -12,9 +12,10 @@ use super::forward::INPUT_MAX;
 use super::leave::Heard;
 use super::reject::Refusal;
 use super::restore::plan;
-use super::roster::Activity;
+use super::roster::{Activity, Identity};
 use super::transaction::Transaction;
 use crate::gate::Arrival;
+use crate::sql_class::Unit;
 use crate::upstream::pool::Lease;
 
 /// How often a request is sent to another connection after one was found dead.
@@ -82,9 +83,10 @@ impl Session {
         let explicit = matches!(self.transaction, Transaction::Deferred(_)) && !analysis.is_preparation();
         let immediate = analysis.is_immediate || self.state.pins.holds_lock();
         let driver = Arc::clone(&self.shared.driver);
+        let request_type = self.state.request_type(analysis, explicit);
         let request = Request {
-            request_type: self.state.request_type(analysis, explicit),
-            class: ClassId::DEFAULT,
+            request_type,
+            class: self.shared.classes.class_of(|| self.unit(request_type, &analysis.tags)),
             client: Some(self.at_gate.id()),
             pool: self.lease.as_ref().map(Lease::pool).unwrap_or_default(),
             connection: if self.server.is_some() { Connection::Held } else { Connection::Needed },
@@ -122,6 +124,19 @@ impl Session {
             }
         }
         Ok(())
+    }
+
+    /// What the rules of classes ask for.
+    fn unit<'a>(&'a self, request_type: RequestType, tags: &'a [u64]) -> Unit<'a> {
+        let Identity { user, database, address, .. } = &self.place.card.identity;
+        Unit {
+            user: user.as_bytes(),
+            database: database.as_bytes(),
+            application: self.state.settings.reported.get("application_name").unwrap_or("").as_bytes(),
+            client: address.map(|address| address.ip()),
+            request_type,
+            tags,
+        }
     }
 
     /// A refusal; of a request of this type it says what it has waited for.

@@ -109,6 +109,8 @@ pub(crate) struct Analysis {
     pub(crate) commits: bool,
     /// How long after its arrival its answer is of use, if the application says so.
     pub(crate) timeout: Option<Duration>,
+    /// The hashes of the application's tags.
+    pub(crate) tags: Vec<u64>,
     /// It must not wait: it releases the locks of a prepared transaction, or is an empty text.
     pub(crate) is_immediate: bool,
 }
@@ -189,10 +191,11 @@ pub(crate) fn analyze(sql: &[u8], reading: Reading) -> Analysis {
         // Neither its shape nor what it sets can be told: the session keeps its connection.
         return Analysis { pins: Pins::SET_CONFIG, reading, ..Analysis::named(UNPARSED) };
     }
-    let description = describe(sql, reading.standard_strings);
+    let mut description = describe(sql, reading.standard_strings);
     let mut analysis = type_of(&description);
     analysis.reading = reading;
     analysis.timeout = description.tags.timeout;
+    analysis.tags = std::mem::take(&mut description.tags.pairs);
     analysis.add_size(description.statements.len() + description.further);
     let statements = &description.statements;
     analysis.is_control = statements.len() == 1 && is_control(&statements[0]);

@@ -19,6 +19,7 @@ use crate::listener::{Backlog, Bounds, Listener};
 use crate::news;
 use crate::quota::Quota;
 use crate::shutdown::Shutdown;
+use crate::sql_class::{SqlClassRule, SqlClasses};
 use crate::stream::{Keepalive, Stream};
 use crate::tls;
 use crate::turns::Turns;
@@ -162,6 +163,8 @@ pub struct Settings {
     pub ask_cores: bool,
     /// Ask each fresh pooled connection for the defaults that its login was given. Default yes.
     pub ask_defaults: bool,
+    /// Which units belong to which service class: the first rule that fits. Default: all to one class.
+    pub classes: Vec<SqlClassRule>,
     /// What to do with a statement whose client has gone.
     pub on_disconnect: OnDisconnect,
     /// How long sessions may take to finish after the order to shut down. Default 30 s.
@@ -205,6 +208,7 @@ impl Settings {
             allow_trust_relay: false,
             ask_cores: true,
             ask_defaults: true,
+            classes: Vec::new(),
             on_disconnect: OnDisconnect::default(),
             drain_timeout: Duration::from_secs(30),
             auth: Arc::default(),
@@ -262,6 +266,7 @@ pub(crate) struct Shared {
     pub(crate) pins: Arc<pins::PinCounts>,
     pub(crate) parameters: parameters::Common,
     pub(crate) driver: Arc<Driver>,
+    pub(crate) classes: SqlClasses,
     pub(crate) shutdown: Shutdown,
     /// Asks the server for users.
     pub(crate) auth_query: auth::query::AuthQuery,
@@ -306,6 +311,8 @@ impl Shared {
         let holder = Arc::clone(&driver);
         let hold_up = Box::new(move |pools| holder.pause(pools));
         let endpoint = Arc::new(Endpoint::new(&settings));
+        let classes = SqlClasses::by(&settings.classes);
+        driver.name_classes(classes.names());
         Self {
             pools: Arc::new(
                 Pools::new(settings.connections, reload::waiting_max(settings.logins_max), changed)
@@ -317,6 +324,7 @@ impl Shared {
             parameters: parameters::Common::default(),
             lateness: Arc::new(Lateness::new(driver.clock())),
             driver,
+            classes,
             shutdown,
             auth_query: auth::query::AuthQuery::default(),
             failures: auth::failures::Failures::default(),

@@ -123,8 +123,6 @@ impl Refusal {
             }
             Reason::QueueDelay => format!("It waited for {waited:.3} s, as everybody does (rejection)."),
             Reason::Target => "The response time could not have been held (target).".to_owned(),
-            // There are no classes before PostgreSQL yet; a policy that isn't of this configuration could
-            // have some.
             Reason::OverShare => "Its service class has more than its share.".to_owned(),
             Reason::PinnedMax => {
                 "The statement needs a server connection of its own, and no more may be kept (pinned_max)."
@@ -142,11 +140,11 @@ impl Refusal {
             _ if advised.is_some() => {
                 format!("Retry after {} s. {}", retry.as_secs_f64().ceil(), advised.unwrap_or_default())
             }
-            Reason::QueueFull
-            | Reason::QueueTimeout
-            | Reason::QueueDelay
-            | Reason::Target
-            | Reason::OverShare => format!(
+            Reason::OverShare => format!(
+                "Retry after {} s; requests of other classes are served meanwhile.",
+                retry.as_secs_f64().ceil()
+            ),
+            Reason::QueueFull | Reason::QueueTimeout | Reason::QueueDelay | Reason::Target => format!(
                 "Retry after {} s; if this is ordinary load, the database needs more capacity.",
                 retry.as_secs_f64().ceil()
             ),

@@ -44,6 +44,8 @@ impl Shared {
             ..settings
         };
         let Settings { max_clients, ask_cores, .. } = settings;
+        self.classes.follow(&settings.classes);
+        self.driver.name_classes(self.classes.names());
         let endpoint = Arc::new(Endpoint::new(&settings));
         *place = Arc::new(settings);
         drop(place);

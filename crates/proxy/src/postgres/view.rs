@@ -1,8 +1,9 @@
 //! What a PostgreSQL gate shows of itself on the admin listener.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use admission::{Capacity, Snapshot};
+use admission::{Capacity, ClassId, Snapshot};
 
 use super::refusal::Refusal;
 use super::{CeilingView, PoolSnapshot, Status};
@@ -109,6 +110,10 @@ impl GateView for Status {
 
     fn types(&self) -> Vec<TypeRow> {
         self.0.driver.types()
+    }
+
+    fn class_name(&self, class: ClassId) -> Option<Arc<str>> {
+        self.0.classes.name(class)
     }
 
     fn totals(&self) -> Totals {

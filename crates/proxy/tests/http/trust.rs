@@ -61,8 +61,7 @@ async fn what_a_service_could_take_for_a_field_of_the_gate_does_not_pass_in_head
     assert_eq!(text.matches("x-fine: fine").count(), 2, "{text}");
     // A proxy that is trusted has said the one in the hyphens' spelling, and knows nothing of the other.
     let trusts = |settings: &mut Settings| {
-        settings.trusted_proxies =
-            vec![proxy::http::Network { address: "127.0.0.1".parse().unwrap(), bits: 32 }];
+        settings.trusted_proxies = vec![proxy::Network { address: "127.0.0.1".parse().unwrap(), bits: 32 }];
     };
     let site = gate(one_at_a_time(), &[service(echo).await], trusts).await;
     let mut client = Client::connect(&site).await;

@@ -3,12 +3,15 @@
 //! sqlcommenter (OpenTelemetry) writes `/*key='value',key='value'*/`, keys and values URL-encoded, a quote
 //! within a value as `\'`; marginalia (Rails up to 7.0) writes `/*key:value,key:value*/`. Libraries put
 //! them before or behind the statement. Only three keys become labels, since others (trace ids above all)
-//! differ with every request: `route`, else `controller` with `action`. A fourth, `gatekeeper_timeout`, is
+//! differ with every request: `route`, else `controller` with `action`. Of all pairs a hash is kept, by which
+//! rules know them. A fourth, `gatekeeper_timeout`, is
 //! ours: how long the answer is of use, so that a request that has waited longer is refused and never
 //! reaches the server. Of several comments the first that has a key counts. Optimizer hints (`/*+ … */`)
 //! and prose are passed over.
 
 use std::time::Duration;
+
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::Dialect;
 use super::lexer::{Lexer, TokenKind};
@@ -17,6 +20,10 @@ use super::lexer::{Lexer, TokenKind};
 pub const MAX_TAG: usize = 128;
 /// The bytes of one comment that are read.
 pub const MAX_COMMENT: usize = 4_096;
+/// The most pairs of one text whose hash is kept.
+pub const MAX_PAIRS: usize = 16;
+/// Keys of which every request has another value.
+const OF_ONE_REQUEST: [&[u8]; 2] = [b"traceparent", b"tracestate"];
 
 /// The tags of a text.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -29,6 +36,14 @@ pub struct Tags {
     pub action: Option<String>,
     /// How long after its arrival the request's answer is of use: `gatekeeper_timeout='250ms'`. No label.
     pub timeout: Option<Duration>,
+    /// The [`pair_hash`] of each pair, of [`MAX_PAIRS`] at most.
+    pub pairs: Vec<u64>,
+}
+
+/// What a pair is known by.
+#[must_use]
+pub fn pair_hash(key: &str, value: &str) -> u64 {
+    xxh3_64_with_seed(value.as_bytes(), xxh3_64(key.as_bytes()))
 }
 
 impl Tags {
@@ -52,7 +67,7 @@ impl Tags {
     }
 
     /// Adds the tags of one comment, delimiters included, where there isn't one yet.
-    pub(super) fn read(&mut self, comment: &[u8]) {
+    pub fn read(&mut self, comment: &[u8]) {
         let line = comment.strip_prefix(b"--").or_else(|| comment.strip_prefix(b"#"));
         let body = line.or_else(|| {
             let body = comment.strip_prefix(b"/*")?;
@@ -63,20 +78,22 @@ impl Tags {
         while !rest.is_empty() {
             let (pair, behind) = pair(rest);
             rest = behind;
-            let Some((key, value)) = pair else { continue };
-            let place = match key {
-                b"route" => &mut self.route,
-                b"controller" => &mut self.controller,
-                b"action" => &mut self.action,
-                b"gatekeeper_timeout" => {
-                    self.timeout = self.timeout.or_else(|| value.text().and_then(|text| duration(&text)));
+            let Some((key, value)) = pair.filter(|(key, _)| !OF_ONE_REQUEST.contains(key)) else { continue };
+            let (Ok(name), Some(text)) = (std::str::from_utf8(key), value.text()) else { continue };
+            if self.pairs.len() < MAX_PAIRS {
+                self.pairs.push(pair_hash(name, &text));
+            }
+            let place = match name {
+                "route" => &mut self.route,
+                "controller" => &mut self.controller,
+                "action" => &mut self.action,
+                "gatekeeper_timeout" => {
+                    self.timeout = self.timeout.or_else(|| duration(&text));
                     continue;
                 }
                 _ => continue,
             };
-            if place.is_none() {
-                *place = value.text();
-            }
+            place.get_or_insert(text);
         }
     }
 }

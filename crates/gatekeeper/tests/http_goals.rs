@@ -1,0 +1,122 @@
+//! Goals of service classes on a running gate for HTTP, before a site that serves two requests at a time.
+
+// Helpers of tests panic as tests do; clippy only knows functions marked as tests.
+#![allow(clippy::panic)]
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use serde_json::Value;
+
+use support::origin::{Origin, ask};
+use support::{Gate, until};
+
+/// The clients of each class. The site does 80 requests a second at most, so that with equal shares each
+/// takes 200 ms.
+const CLIENTS: usize = 8;
+
+fn lines(gold: &str, lead: &str) -> Vec<String> {
+    let classes = format!(
+        "[[gate.class]]\nname = \"gold\"\npath = \"/slow/gold\"\n{gold}\n\
+         [[gate.class]]\nname = \"lead\"\npath = \"/slow/lead\"\n{lead}\n"
+    );
+    ["protocol = \"http\"", "connections = 2", "long_limit = 0", "goal_tick = \"100ms\"", &classes]
+        .map(str::to_owned)
+        .to_vec()
+}
+
+/// Clients that ask again and again until they are dropped.
+struct Crowd {
+    is_over: Arc<AtomicBool>,
+    clients: Vec<JoinHandle<()>>,
+}
+
+impl Crowd {
+    fn start(port: u16) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let paths = ["/slow/gold", "/slow/lead"].into_iter().flat_map(|path| [path; CLIENTS]);
+        let client = |path: &'static str| {
+            let is_over = Arc::clone(&is_over);
+            std::thread::spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    assert_eq!(ask(port, path, &[]).map(|told| told.status), Some(200));
+                }
+            })
+        };
+        let clients = paths.map(client).collect();
+        Self { is_over, clients }
+    }
+
+    fn end(self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        for client in self.clients {
+            client.join().expect("every request was served");
+        }
+    }
+}
+
+fn of(gate: &Gate, class: &str) -> Value {
+    let status = gate.status();
+    let classes = status["classes"].as_array().expect("a list");
+    classes.iter().find(|known| known["class"] == class).expect("it is known").clone()
+}
+
+fn weight(gate: &Gate, class: &str) -> f64 {
+    of(gate, class)["weight"].as_f64().expect("a number")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn goals_that_a_reload_reverses_are_kept_again_and_the_log_explains_each_move() {
+    let origin = Origin::start("site").await;
+    let (tight, loose) = ("goal = \"170ms\"", "goal = \"700ms\"");
+    let gate = Gate::start(origin.address.port(), &lines(tight, loose));
+    let crowd = Crowd::start(gate.port());
+    let keeps = async |class: &str, other: &str| {
+        let kept = [class, other].iter().all(|class| of(&gate, class)["standing"] == "kept");
+        kept && weight(&gate, class) > weight(&gate, other)
+    };
+    until("gold keeps its goal, and lead too", async || keeps("gold", "lead").await).await;
+    let told = |class: &str, other: &str| {
+        let (raised, why) =
+            (format!("class {class} raised 0."), format!("over its goal 170 ms, taken from {other}"));
+        gate.log().lines().any(|line| line.contains(&raised) && line.contains(" → 0.") && line.contains(&why))
+    };
+    assert!(told("gold", "lead"), "{}", gate.log_tail());
+    assert!(!told("lead", "gold"), "{}", gate.log_tail());
+
+    gate.reconfigure(&lines(loose, tight));
+    gate.signal("HUP");
+    until("lead keeps its goal, and gold too", async || keeps("lead", "gold").await).await;
+    assert!(told("lead", "gold"), "{}", gate.log_tail());
+    crowd.end();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn goals_that_cannot_be_met_together_are_told_and_the_more_important_class_keeps_its_own() {
+    let origin = Origin::start("site").await;
+    let goals = ("goal = \"170ms\"\nimportance = 2", "goal = \"170ms\"\nimportance = 1");
+    let gate = Gate::start(origin.address.port(), &lines(goals.0, goals.1));
+    let metric = |class: &str, is_out: u8| {
+        let line = format!("gatekeeper_class_goal_out_of_reach{{gate=\"http\",class=\"{class}\"}} {is_out}");
+        gate.metrics().lines().any(|told| told.trim_end_matches(".0") == line)
+    };
+    let begun = Instant::now();
+    let crowd = Crowd::start(gate.port());
+    until("lead's goal is given up", async || of(&gate, "lead")["standing"] == "out of reach").await;
+    println!("told after {:.1} intervals", begun.elapsed().as_secs_f64() / 2.0);
+    until("it is in the log", async || {
+        gate.log().contains("which can't be met beside more important classes")
+    })
+    .await;
+    let line = gate.log().lines().find(|line| line.contains("can't be met")).map(str::to_owned);
+    assert!(line.as_ref().is_some_and(|line| line.contains("class lead: mean")), "{line:?}");
+    assert!(metric("lead", 1), "{}", gate.metrics());
+    until("gold keeps its own", async || of(&gate, "gold")["standing"] == "kept").await;
+    assert!(metric("gold", 0), "{}", gate.metrics());
+    assert!(weight(&gate, "gold") > weight(&gate, "lead"), "{}", gate.status()["classes"]);
+    crowd.end();
+}

@@ -38,7 +38,7 @@ use crate::action::Reason;
 use crate::goals::{Promised, Standing};
 use crate::lanes::Patience;
 use crate::order::Sequence;
-use crate::policy::{ServiceClass, Weight};
+use crate::policy::{ServiceClass, Turns, Weight};
 use crate::request::ClassId;
 use crate::snapshot::ClassSnapshot;
 use crate::tickets::{List, Through};
@@ -115,6 +115,16 @@ impl Class {
             served: Work::ZERO,
             queue_wait: Duration::ZERO,
         }
+    }
+
+    /// Whether it gets only what the others leave.
+    pub(crate) fn is_background(&self) -> bool {
+        self.chosen.turns == Turns::Background
+    }
+
+    /// Its part of what all weigh where one has to go.
+    fn counts(&self) -> u64 {
+        if self.is_background() { 0 } else { u64::from(self.weight.thousandths()) }
     }
 
     /// How many requests wait or are being served.
@@ -300,7 +310,7 @@ impl Classes {
         }
         let present = |at: u8| u64::from(self.at(at).present()) + u64::from(at == place);
         let there = || (0..self.list.len() as u8).filter(|&at| present(at) > 0);
-        let weight = |at: u8| u64::from(self.at(at).weight.thousandths());
+        let weight = |at: u8| self.at(at).counts();
         let (all, weights) = (there().map(present).sum::<u64>(), there().map(weight).sum::<u64>());
         let is_over = |&at: &u8| present(at) * weights > weight(at) * all;
         if is_over(&place) {
@@ -319,10 +329,10 @@ impl Classes {
         if self.is_one() {
             return own;
         }
-        let weight = |at: u8| self.at(at).weight.thousandths() as usize;
+        let weight = |at: u8| self.at(at).counts() as usize;
         let others = self.waits().filter(|&at| at != place);
         others.fold(own, |ahead, at| {
-            let turns = own.saturating_mul(weight(at)) / weight(place);
+            let turns = own.saturating_mul(weight(at)).checked_div(weight(place)).unwrap_or(usize::MAX);
             ahead.saturating_add(turns.min(self.at(at).waiting.len() as usize))
         })
     }
@@ -396,6 +406,7 @@ impl Classes {
             standing: Standing::InReach,
             class: class.chosen.id,
             weight: class.weight,
+            turns: class.chosen.turns,
             queued: class.waiting.len(),
             in_flight: class.in_flight,
             dispatched: class.dispatched,

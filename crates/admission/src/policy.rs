@@ -287,6 +287,9 @@ pub enum Turns {
     Shared,
     /// Before all classes of a higher number and all shared ones: to compare with.
     Priority(u8),
+    /// Behind all others, and only with what they leave: while none of them waits for what it would take,
+    /// and the service has a place free for who comes next.
+    Background,
 }
 
 impl Turns {
@@ -295,6 +298,7 @@ impl Turns {
         match self {
             Self::Priority(number) => number as u16,
             Self::Shared => 256,
+            Self::Background => 257,
         }
     }
 }
@@ -317,7 +321,8 @@ impl ServiceClass {
     }
 
     fn is_possible(&self) -> bool {
-        self.floor <= self.ceiling && self.goal.is_none_or(ClassGoal::is_possible)
+        let is_promised = self.goal.is_some() && self.turns == Turns::Background;
+        !is_promised && self.floor <= self.ceiling && self.goal.is_none_or(ClassGoal::is_possible)
     }
 }
 

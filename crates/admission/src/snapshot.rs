@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use crate::event::Lane;
 use crate::goals::{ClassGoal, Standing};
 use crate::pace::Parallelism;
-use crate::policy::{Goal, Weight};
+use crate::policy::{Goal, Turns, Weight};
 use crate::request::{ClassId, PoolId, RequestType, Ticket};
 use crate::time::{Duration, Instant};
 use crate::work::Work;
@@ -67,6 +67,8 @@ pub struct ClassSnapshot {
     pub class: ClassId,
     /// Its weight in force.
     pub weight: Weight,
+    /// How it takes turns with the others.
+    pub turns: Turns,
     /// What it is promised.
     pub goal: Option<ClassGoal>,
     /// What the last ticks show of that: seconds, or requests per second.

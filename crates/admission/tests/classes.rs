@@ -7,7 +7,7 @@ mod shell;
 
 use admission::{
     Capacity, ClassId, Duration, LongLimit, Order, Policy, Reason, Rejection, Request, ServiceClass, Targets,
-    Ticket, Weight,
+    Ticket, Turns, Weight,
 };
 use shell::{MS, Shell, paper, request};
 
@@ -188,4 +188,96 @@ fn who_learns_what_a_type_costs_waits_for_no_other_class() {
     let gold = send_of(&mut shell, GOLD, 2);
     shell.succeed(busy, MS);
     assert!(shell.is_dispatched(gold), "gold's turn comes first, whoever else asks for that type");
+}
+
+const SPARE: ClassId = ClassId::named("spare");
+
+/// Gold and lead take turns, and spare gets what they leave.
+fn with_background(policy: Policy) -> Policy {
+    let spare = ServiceClass { turns: Turns::Background, ..class(SPARE, 1.0) };
+    Policy { classes: vec![class(GOLD, 3.0), class(LEAD, 1.0), spare], ..policy }
+}
+
+#[test]
+fn a_background_class_runs_one_after_another_on_an_idle_service() {
+    let mut shell = Shell::new(with_background(Policy { connections: 8, ..one_at_a_time() }));
+    let all: Vec<_> = (0..20).map(|_| (send(&mut shell, SPARE), SPARE)).collect();
+    assert_eq!(shell.gate.snapshot().in_flight, 1, "nobody knows that the service does more at once");
+    let served = serve(&mut shell, &all, MS);
+    assert_eq!(served.len(), 20, "an idle service is used");
+}
+
+#[test]
+fn a_full_queue_of_the_background_refuses_nobody_else() {
+    let mut shell = Shell::new(with_background(Policy { queue_max: 4, ..one_at_a_time() }));
+    let spare: Vec<_> = (0..5).map(|_| send(&mut shell, SPARE)).collect();
+    let alone = send(&mut shell, SPARE);
+    assert_eq!(rejected(&shell, alone), Some(Reason::QueueFull));
+    let gold: Vec<_> = (0..4).map(|_| send(&mut shell, GOLD)).collect();
+    assert!(gold.iter().all(|&ticket| rejected(&shell, ticket).is_none()), "{:?}", shell.rejected);
+    for &ticket in &spare[1..] {
+        assert_eq!(rejected(&shell, ticket), Some(Reason::OverShare), "each makes room");
+    }
+    // One more than the queue takes is gold's own.
+    let gold = send(&mut shell, GOLD);
+    assert_eq!(rejected(&shell, gold), Some(Reason::QueueFull));
+}
+
+#[test]
+fn one_that_comes_to_a_free_service_passes_a_background_queue_that_is_full() {
+    let policy = Policy { queue_max: 2, connections: 3, ..one_at_a_time() };
+    let mut shell = Shell::new(with_background(policy));
+    let spare: Vec<_> = (0..3).map(|_| send(&mut shell, SPARE)).collect();
+    let gold = send(&mut shell, GOLD);
+    assert!(shell.is_dispatched(gold));
+    assert!(spare.iter().all(|&ticket| rejected(&shell, ticket).is_none()), "nobody has to go for it");
+}
+
+proptest::proptest! {
+    /// In no history a background request starts while another class waits, or takes the service's last
+    /// free place.
+    #[test]
+    fn a_background_request_starts_only_where_nobody_else_waits_and_one_place_stays_free(
+        connections in 1_u32..7,
+        most in proptest::option::of(1_u64..40),
+        ops in proptest::collection::vec((0_u8..8, 0_u64..6, 1_u64..9), 1..300),
+    ) {
+        let capacity = most.map_or(Capacity::Unlimited, |most| Capacity::Fixed(shell::ms(most)));
+        let policy = Policy { connections, capacity, ..paper(1, Order::ShortestFirst { aging: Some(5.0), floor: shell::ms(1_000) }) };
+        let mut shell = Shell::new(with_background(Policy { capacity, connections, ..policy }));
+        let (mut spare, mut flying, mut seen) = (Vec::new(), Vec::new(), 0);
+        for (op, kind, took) in ops {
+            match op {
+                0..=1 => { send_of(&mut shell, GOLD, kind); }
+                2 => { send_of(&mut shell, LEAD, kind); }
+                3..=4 => {
+                    // Its ticket is known before it starts: it is the next one.
+                    let ticket = send_of(&mut shell, SPARE, kind + 10);
+                    spare.push(ticket);
+                }
+                _ if flying.is_empty() => shell.pass(took * MS),
+                _ => {
+                    let ticket = flying.remove(took as usize % flying.len());
+                    shell.pass(took * MS);
+                    shell.succeed(ticket, took * MS);
+                }
+            }
+            let started: Vec<_> = shell.dispatched[seen..].to_vec();
+            seen = shell.dispatched.len();
+            flying.extend(&started);
+            let snapshot = shell.gate.snapshot();
+            let others: u32 = snapshot.classes.iter().filter(|it| it.class != SPARE).map(|it| it.queued).sum();
+            let is_background = started.iter().any(|ticket| spare.contains(ticket));
+            if is_background {
+                proptest::prop_assert_eq!(others, 0, "it starts while another class waits");
+                let in_flight = snapshot.in_flight as u32;
+                let places = shell.gate.places();
+                let has_room = in_flight == 1 || 4 * in_flight <= 3 * places;
+                proptest::prop_assert!(has_room, "{} in flight of {}", in_flight, places);
+            }
+            // What the others leave isn't lost.
+            let waits = snapshot.classes.iter().any(|it| it.class == SPARE && it.queued > 0);
+            proptest::prop_assert!(!waits || snapshot.in_flight > 0, "an idle service, and the background waits");
+        }
+    }
 }

@@ -14,7 +14,7 @@ mod outside;
 use admission::{
     Action, Capacity, ClassId, ClientId, Completion, Connection, Contention, Cost, Duration, Entry, Event,
     Gate, Instant, Lane, Mechanism, Outcome, Pin, Policy, PoolId, PoolSet, Reason, Rejection, Request,
-    RequestType, Snapshot, Ticket, Work,
+    RequestType, ServiceClass, Snapshot, Ticket, Turns, Work,
 };
 use history::{MS, check, pool};
 use operations::{CLIENTS, KINDS, Op, POOLS, a_policy, op};
@@ -467,8 +467,10 @@ impl World {
         // Without a capacity, shorts (and without lanes all) wait for connections only; those who waited
         // through a stall for what the service has left.
         if self.policy.capacity == Capacity::Unlimited && !snapshot.stalled && snapshot.late == 0 {
-            let waits =
-                |known: &&Known| !known.in_flight && (known.short || !lanes) && self.could_start(known);
+            let waits = |known: &&Known| {
+                let is_left_out = self.is_in_background(known) && snapshot.in_flight > 0;
+                !known.in_flight && (known.short || !lanes) && self.could_start(known) && !is_left_out
+            };
             // Who waits because its group is full holds up nobody else.
             let idle = self.alive.values().find(waits);
             assert!(idle.is_none(), "it waits for nothing: {idle:?}");
@@ -505,6 +507,13 @@ impl World {
             return 0;
         }
         known.work.max(known.used + known.busy_since.map_or(0, |since| self.now - since))
+    }
+
+    /// Whether its class gets only what others leave.
+    fn is_in_background(&self, known: &Known) -> bool {
+        let is_it =
+            |class: &ServiceClass| class.id == known.request.class && class.turns == Turns::Background;
+        self.policy.classes.iter().any(is_it)
     }
 
     fn could_start(&self, known: &Known) -> bool {

@@ -2,7 +2,7 @@
 
 #![expect(clippy::panic, reason = "a helper of tests fails like a test")]
 
-use admission::{ClassId, ServiceClass, Share, Weight};
+use admission::{ClassId, ServiceClass, Share, Turns, Weight};
 use config::{FieldRule, Origin, TagRule, World, effective, parse, reload};
 
 const GATE: &str = "[[gate]]\nprotocol = \"http\"\nupstream = \"a:1\"\n";
@@ -166,6 +166,20 @@ tag = ["route=/report", "job=nightly"]
         assert_eq!(full.gates[0].policy.classes, [class("reports", 1.0)]);
         assert_eq!(world(&effective(&full)).gates[0].classes, full.gates[0].classes);
     }
+}
+
+#[test]
+fn a_class_in_the_background_has_no_share_and_yields_to_some() {
+    let table = "[[gate.class]]\nname = \"fill\"\nuser = \"fill\"\nbackground = true\n";
+    let gate = "[[gate]]\nupstream = \"db:5432\"\n";
+    let full = world(&format!("{gate}{table}"));
+    assert_eq!(full.gates[0].policy.classes[0].turns, Turns::Background);
+    assert_eq!(world(&effective(&full)).gates[0].classes, full.gates[0].classes);
+    let said = read(&format!("{gate}{table}weight = 2\n")).unwrap_err();
+    assert!(said.contains("\"fill\" has background = true, and with it no weight"), "{said}");
+    let default = "[[gate.class]]\nname = \"default\"\nbackground = true\n";
+    let said = read(&format!("{gate}{table}{default}")).unwrap_err();
+    assert!(said.contains("has nothing but classes in the background"), "{said}");
 }
 
 #[test]

@@ -277,3 +277,24 @@ async fn what_cannot_be_read_is_counted_in_the_metrics() {
     until("both are counted", async || gate.metrics().contains(counted)).await;
     assert_eq!(origin.asked(), 0);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_class_in_the_background_goes_when_nobody_else_waits() {
+    let origin = Origin::start("site").await;
+    let crawl = "[[gate.class]]\nname = \"crawl\"\npath = \"/held/crawl\"\nbackground = true";
+    let gate = gate(&origin, &["connections = 1", crawl]);
+    let first = start(&gate, "/held/a", None);
+    until_there_are(&gate, 0, 1).await;
+    let crawler = start(&gate, "/held/crawl", None);
+    until_there_are(&gate, 1, 1).await;
+    let second = start(&gate, "/held/b", None);
+    until_there_are(&gate, 2, 1).await;
+    origin.let_go(1);
+    assert_eq!(first.await.unwrap().status, 200);
+    until_there_are(&gate, 1, 1).await;
+    assert_eq!(of(&gate, "crawl", "queued"), Some(1.0), "who came later goes first");
+    origin.let_go(2);
+    for served in [second, crawler] {
+        assert_eq!(served.await.unwrap().status, 200);
+    }
+}

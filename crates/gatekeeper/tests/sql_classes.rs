@@ -266,3 +266,35 @@ async fn a_gate_that_observes_counts_by_class() {
     shop.batch_execute("SELECT 1").await.expect("it runs");
     until("it is counted", async || of(&gate, "shop", "dispatched_total") == Some(1.0)).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_application_in_the_background_goes_when_nobody_else_waits() {
+    const OF_EACH: usize = 10;
+    let server = server();
+    server.psql("CREATE TABLE ran (at serial, class text)").expect("the table is made");
+    let classes = TWO.replace("application = \"reports\"", "application = \"reports\"\nbackground = true");
+    let gate = gate(&server, &["connections = 1", "capacity = \"none\"", &classes]);
+    let holder = session(&server, &gate, "another").await;
+    holder.batch_execute("BEGIN; SELECT 1").await.expect("it holds the connection");
+    let mut running = Vec::new();
+    for _ in 0..OF_EACH {
+        let reports = session(&server, &gate, "reports").await;
+        running.push(run(&reports, "INSERT INTO ran (class) VALUES ('reports')"));
+        let shop = session(&server, &gate, "shop").await;
+        running.push(run(&shop, "INSERT INTO ran (class) VALUES ('shop')"));
+    }
+    until_queued(&gate, 2 * OF_EACH as u64).await;
+    holder.batch_execute("COMMIT").await.expect("it lets go");
+    for served in running {
+        served.await.expect("no panic").expect("it is served");
+    }
+    let order = server.psql("SELECT string_agg(class, ' ' ORDER BY at) FROM ran").expect("they are told");
+    let expected = [["shop"; OF_EACH], ["reports"; OF_EACH]].concat().join(" ");
+    assert_eq!(order.trim(), expected);
+    let status = gate.status();
+    let classes = status["classes"].as_array().expect("a list");
+    assert!(
+        classes.iter().any(|class| class["class"] == "reports" && class["background"] == true),
+        "{status}"
+    );
+}

@@ -7,7 +7,7 @@
 
 mod common;
 
-use admission::{Capacity, ClassId, Duration, LongLimit, Order, Policy, ServiceClass, Weight, Work};
+use admission::{Capacity, ClassId, Duration, LongLimit, Order, Policy, ServiceClass, Turns, Weight, Work};
 use common::{SHORTEST, seconds};
 use sim::{
     Arrivals, Collapse, Distribution, End, Kind, Mix, Outcome, Rate, Run, Scenario, Source, Upstream, run,
@@ -161,4 +161,82 @@ fn the_long_lane_stays_within_its_limit_and_each_class_gets_its_share_of_it() {
     // while it is full.
     assert!((0.58..0.7).contains(&seen.shares[0]), "{:?}", seen.shares);
     assert!((seen.shares[1] / seen.shares[2] - 1.0).abs() < 0.2, "{:?}", seen.shares);
+}
+
+const SPARE: ClassId = ClassId::named("spare");
+
+/// A shop of exponential requests at this load of all cores. A backfill in the background asks for all that it
+/// can get, in short batches; `None`: there is none.
+fn beside(cores: u32, load: f64, backfill: Option<u32>) -> Scenario {
+    let shop_mean = 8.0;
+    let spare = ServiceClass { turns: Turns::Background, ..ServiceClass::new(SPARE, Weight::ONE) };
+    let policy = Policy {
+        capacity: Capacity::Unlimited,
+        connections: 24,
+        long_limit: None,
+        order: SHORTEST,
+        queue_timeout: Duration::from_secs(10_000),
+        classes: vec![ServiceClass::new(ClassId::named("a"), Weight::ONE), spare],
+        ..Policy::default()
+    };
+    let kinds = vec![
+        Kind::new("page", Distribution::Exponential { mean: Duration::from_millis(8) }),
+        Kind::new("batch", Distribution::Fixed(Duration::from_millis(1))),
+    ];
+    let shop = Source {
+        class: ClassId::named("a"),
+        ..Source::new(
+            Arrivals::Poisson(Rate::constant(load * f64::from(cores) / (shop_mean / 1e3))),
+            Mix::Shares(vec![1.0, 0.0]),
+        )
+    };
+    let fill = backfill.map(|clients| Source {
+        class: SPARE,
+        ..Source::new(
+            Arrivals::Closed { clients, think: Distribution::Fixed(Duration::ZERO), think_max: None },
+            Mix::Shares(vec![0.0, 1.0]),
+        )
+    });
+    let base = Scenario::new(policy, kinds, shop.clone(), Upstream::sharing(cores, Collapse::None));
+    let sources = [shop].into_iter().chain(fill).collect();
+    Scenario { sources, duration: seconds(300), warm_up: seconds(20), end: End::Cut, ..base }
+}
+
+/// The 95th percentile of the shop's response times in seconds, and the part of the service that the backfill
+/// had.
+fn of_both(scenario: &Scenario) -> (f64, f64) {
+    let record = run(scenario).expect("a scenario that can be");
+    let counted = record.rows.iter().filter(|row| {
+        row.outcome == Outcome::Completed
+            && (row.ended.as_nanos() as f64) > scenario.warm_up.as_secs_f64() * 1e9
+    });
+    let (mut times, mut work) = (Vec::new(), 0.0);
+    for row in counted {
+        match row.source {
+            0 => times.push(row.response_time().as_secs_f64()),
+            _ => work += Work::as_millis_f64(row.service_time) / 1e3,
+        }
+    }
+    times.sort_by(f64::total_cmp);
+    (times[times.len() * 95 / 100], work / (scenario.duration - scenario.warm_up).as_secs_f64())
+}
+
+#[test]
+fn a_background_class_gets_what_is_left_and_the_others_hardly_notice() {
+    for cores in [1, 4] {
+        for load in [0.3, 0.6, 0.9] {
+            let (alone, _) = of_both(&beside(cores, load, None));
+            let (with, spare) = of_both(&beside(cores, load, Some(8)));
+            let left = f64::from(cores) * (1.0 - load);
+            println!(
+                "{cores} cores at {load}: p95 {:.1} → {:.1} ms, {spare:.2} of {left:.2} used",
+                alone * 1e3,
+                with * 1e3
+            );
+            assert!(with < 1.05 * alone, "{cores} cores at {load}: {with} instead of {alone}");
+            // One place stays free for who comes: beside several cores a backfill has up to one less.
+            let least = if cores == 1 { left / 1.1 } else { left / 2.0 };
+            assert!(spare > least, "{cores} cores at {load}: {spare} of {left}");
+        }
+    }
 }

@@ -68,6 +68,10 @@ impl Gate {
         }
         let mut left = self.classes.waits();
         while let Some(class) = self.classes.next_of(&mut left) {
+            // Behind a background class there are only others of its kind.
+            if self.yields(class) {
+                return None;
+            }
             match self.next_of(class) {
                 Turn::Nobody => {}
                 Turn::Blocked => return None,
@@ -77,10 +81,19 @@ impl Gate {
         None
     }
 
+    /// Whether a background class leaves the service to others. A request may start if the service is idle,
+    /// or if a quarter of its places stay free: then whoever comes next is served as fast as without it.
+    pub(super) fn yields(&self, class: u8) -> bool {
+        let busy = self.ledger.busy_count();
+        self.classes.at(class).is_background() && busy > 0 && 4 * (busy + 1) > 3 * self.places()
+    }
+
     /// Whether in another class somebody waits who could start if it fits: whose turn it is, then, the tags
-    /// say.
+    /// say. A background class has no turn before others.
     pub(super) fn others_could_start(&self, class: u8) -> bool {
-        let mut others = self.classes.waits().filter(|&other| other != class);
+        let is_background = |class: u8| self.classes.at(class).is_background();
+        let before = |&other: &u8| other != class && (is_background(class) || !is_background(other));
+        let mut others = self.classes.waits().filter(before);
         others.any(|other| self.aside_head(other).is_some() || self.head(other).is_some())
     }
 
@@ -185,6 +198,10 @@ impl Gate {
     pub(super) fn observe_class(&mut self, slot: u32, work: Work, service: Duration) {
         let Some(adapter) = &mut self.adapter else { return };
         let record = self.tickets.at(slot);
+        // It has no share of the others' weights.
+        if self.classes.at(record.class).is_background() {
+            return;
+        }
         let wait = record.dispatched.since(record.arrived);
         adapter.observe(usize::from(record.class), Served { arrived: record.arrived, wait, service, work });
     }
@@ -192,7 +209,8 @@ impl Gate {
     /// Adapts the weights if a tick has ended.
     pub(super) fn adapt_weights(&mut self, now: Instant) {
         let Some(adapter) = self.adapter.as_mut().filter(|adapter| adapter.is_due(now)) else { return };
-        let waits: u64 = self.classes.waits().fold(0, |waits, place| waits | 1 << place);
+        let waits = self.classes.waits().filter(|&place| !self.classes.at(place).is_background());
+        let waits: u64 = waits.fold(0, |waits, place| waits | 1 << place);
         if adapter.pass(now, |place| waits >> place & 1 == 1) {
             self.classes.adapt(|place| adapter.share(place));
         }

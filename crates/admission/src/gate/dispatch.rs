@@ -222,6 +222,7 @@ impl Gate {
             && self.aside_head(own).is_none()
             && self.fits(slot)
             && !self.others_could_start(own)
+            && !self.yields(own)
     }
 
     pub(super) fn class_of(&self, slot: u32, line: Line) -> Class {

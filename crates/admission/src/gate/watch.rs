@@ -18,6 +18,11 @@ impl Gate {
         self.pace.parallelism()
     }
 
+    /// The fewest requests that make the service nearly as fast as it was ever seen; 1 until that is known.
+    pub fn places(&self) -> u32 {
+        self.pace.works_on().unwrap_or(1)
+    }
+
     /// The state at the latest instant that the gate was told.
     pub fn snapshot(&self) -> Snapshot {
         let types = self.types.kinds().filter_map(|kind| self.snapshot_of(kind)).collect();

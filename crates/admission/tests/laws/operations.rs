@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use admission::{
     Adaptation, AfterStall, Capacity, ClassGoal, ClassId, Contention, Controller, Cost, Duration, Given,
     Goal, LongLimit, Measure, Mechanism, Order, Outcome, Policy, Rejection, RequestType, ServiceClass,
-    Statistic, Targets, Tuning, Weight, Without, Work, YakshaSettings,
+    Statistic, Targets, Tuning, Turns, Weight, Without, Work, YakshaSettings,
 };
 use proptest::prelude::*;
 
@@ -132,7 +132,10 @@ fn classes() -> impl Strategy<Value = Vec<ServiceClass>> {
         let (measure, statistic) = (Measure::Response, Statistic::Mean);
         // A class of an odd number has a goal, so that weights are adapted in some histories.
         let goal = (id % 2 == 1).then_some(ClassGoal::Delay { measure, statistic, most });
-        ServiceClass { goal, ..ServiceClass::new(ClassId(id), Weight::new(weight).expect("a weight")) }
+        // One of them gets only what the others leave.
+        let turns = if id == 2 { Turns::Background } else { Turns::Shared };
+        let weight = Weight::new(weight).expect("a weight");
+        ServiceClass { goal, turns, ..ServiceClass::new(ClassId(id), weight) }
     });
     prop_oneof![Just(Vec::new()), prop::collection::vec(class, 1..4)]
 }

@@ -1,6 +1,6 @@
 //! The service classes of a gate: their weights, and the rules by which requests belong to them.
 
-use admission::{ClassGoal, ClassId, Measure, ServiceClass, Share, Statistic, Weight};
+use admission::{ClassGoal, ClassId, Measure, ServiceClass, Share, Statistic, Turns, Weight};
 use toml::Spanned;
 use toml::de::DeValue;
 
@@ -41,6 +41,8 @@ pub struct Class {
     pub floor: Option<Share>,
     /// Its largest share, if it stands here.
     pub ceiling: Option<Share>,
+    /// How it takes turns, if it stands here.
+    pub turns: Option<Turns>,
     /// One of these, as they are written; none: any.
     pub paths: Vec<String>,
     /// One of these, in lower case; none: any.
@@ -141,6 +143,7 @@ pub(super) fn policy(classes: &[Class]) -> Vec<ServiceClass> {
         known.importance = class.importance.unwrap_or(known.importance);
         known.floor = class.floor.unwrap_or(known.floor);
         known.ceiling = class.ceiling.unwrap_or(known.ceiling);
+        known.turns = class.turns.unwrap_or(known.turns);
     }
     all
 }
@@ -164,6 +167,7 @@ pub(super) fn read(section: &mut Section<'_>, rules: Rules) -> Vec<Class> {
         section.complain("class", Complaint::new(why).hint("several rules may be of one class"));
     }
     check_shares(section, &classes);
+    check_background(section, &classes);
     classes
 }
 
@@ -180,6 +184,32 @@ fn check_shares(section: &mut Section<'_>, classes: &[Class]) {
     if !classes.is_empty() && floors > 1.0 {
         let why = format!("has floors of {floors} together, more than the whole");
         section.complain("class", Complaint::new(why).hint("a class without a stated floor has 0.01"));
+    }
+}
+
+/// A background class has no part of the others' shares, and there are others.
+fn check_background(section: &mut Section<'_>, classes: &[Class]) {
+    let all = policy(classes);
+    let is_background = |class: &ServiceClass| class.turns == Turns::Background;
+    let has_share = |class: &&Class| {
+        let bounds = [class.floor.is_some(), class.ceiling.is_some(), class.importance.is_some()];
+        class.weight.is_some() || class.goal.is_some() || bounds.contains(&true)
+    };
+    for class in all.iter().filter(|class| is_background(class)) {
+        let mut tables = classes.iter().filter(|table| ClassId::named(&table.name) == class.id);
+        if let Some(table) = tables.find(has_share) {
+            let why = format!("{:?} has background = true, and with it no weight, goal or bound", table.name);
+            section.complain(
+                "class",
+                Complaint::new(why).hint("it gets what the others leave: drop one of both"),
+            );
+        }
+    }
+    let is_default = |class: &ServiceClass| class.id == ClassId::DEFAULT;
+    if !all.is_empty() && all.iter().any(is_default) && all.iter().all(is_background) {
+        let why = "has nothing but classes in the background, which would wait for nobody";
+        section
+            .complain("class", Complaint::new(why).hint("drop background = true where others are to yield"));
     }
 }
 
@@ -201,6 +231,7 @@ fn read_one(
         importance: below.read_given("importance", |value| number(value, 0, 255)).map(|it: u32| it as u8),
         floor: below.read_given("floor", share),
         ceiling: below.read_given("ceiling", share),
+        turns: below.read_given("background", background),
         paths: below.read_given("path", |value| some(raw::texts(value)?, path)).unwrap_or_default(),
         hosts: below.read_given("host", |value| some(raw::texts(value)?, host)).unwrap_or_default(),
         fields: below.read_given("header", |value| some(raw::texts(value)?, field)).unwrap_or_default(),
@@ -236,6 +267,7 @@ fn read_one(
         ("importance", class.importance.is_some() && others().any(|other| other.importance.is_some())),
         ("floor", class.floor.is_some() && others().any(|other| other.floor.is_some())),
         ("ceiling", class.ceiling.is_some() && others().any(|other| other.ceiling.is_some())),
+        ("background", class.turns.is_some() && others().any(|other| other.turns.is_some())),
     ] {
         if is_twice {
             let why = format!("another table of {:?} says the {key}", class.name);
@@ -269,6 +301,10 @@ fn refuse_keys_of_others(below: &mut Section<'_>, protocol: Protocol) {
 fn weight(value: &DeValue<'_>) -> Result<Weight, Complaint> {
     let number = raw::amount(value)?;
     Weight::new(number).ok_or_else(|| Complaint::new("must be from 0.001 to 1000"))
+}
+
+fn background(value: &DeValue<'_>) -> Result<Turns, Complaint> {
+    Ok(if raw::boolean(value)? { Turns::Background } else { Turns::Shared })
 }
 
 fn share(value: &DeValue<'_>) -> Result<Share, Complaint> {

@@ -1,5 +1,7 @@
 //! Service classes.
 
+use admission::Turns;
+
 use crate::checked::Class;
 
 /// The classes as a TOML array of tables.
@@ -16,6 +18,7 @@ pub(super) fn classes(classes: &[Class]) -> toml::Value {
             class.importance.map(|importance| ("importance".to_owned(), i64::from(importance).into())),
             class.floor.map(|floor| ("floor".to_owned(), floor.as_f64().into())),
             class.ceiling.map(|ceiling| ("ceiling".to_owned(), ceiling.as_f64().into())),
+            class.turns.map(|turns| ("background".to_owned(), (turns == Turns::Background).into())),
             list("path", &class.paths),
             list("host", &class.hosts),
             list("header", &class.fields),

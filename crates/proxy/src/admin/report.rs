@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use admission::{
-    ClassGoal, ClassSnapshot, GroupSnapshot, HeldTarget, Mode, RequestType, Snapshot, Standing, TypeSnapshot,
-    Work,
+    ClassGoal, ClassSnapshot, GroupSnapshot, HeldTarget, Mode, RequestType, Snapshot, Standing, Turns,
+    TypeSnapshot, Work,
 };
 use serde::{Deserialize, Serialize};
 
@@ -121,6 +121,9 @@ pub struct GateStatus {
 pub struct ClassStatus {
     pub class: String,
     pub weight: f64,
+    /// Whether it gets only what the others leave.
+    #[serde(default)]
+    pub background: bool,
     /// What it is promised, as it is configured.
     pub goal: Option<String>,
     /// What was observed of that lately: seconds, or requests per second.
@@ -403,6 +406,7 @@ fn classes(gate: &dyn GateView, snapshot: &Snapshot) -> Vec<ClassStatus> {
     let status = |(name, class): (Arc<str>, ClassSnapshot)| ClassStatus {
         class: name.as_ref().to_owned(),
         weight: class.weight.as_f64(),
+        background: class.turns == Turns::Background,
         goal: class.goal.map(|goal| goal.to_string()),
         observed: class.observed,
         standing: class.goal.and_then(|goal| standing(goal, &class)).map(str::to_owned),

@@ -288,7 +288,7 @@ pub enum Turns {
     /// Before all classes of a higher number and all shared ones: to compare with.
     Priority(u8),
     /// Behind all others, and only with what they leave: while none of them waits for what it would take,
-    /// and the service has a place free for who comes next.
+    /// and the service has places free for who comes next.
     Background,
 }
 

@@ -234,10 +234,10 @@ fn one_that_comes_to_a_free_service_passes_a_background_queue_that_is_full() {
 }
 
 proptest::proptest! {
-    /// In no history a background request starts while another class waits, or takes the service's last
-    /// free place.
+    /// In no history a background request starts while another class waits, or takes one of the service's
+    /// last places.
     #[test]
-    fn a_background_request_starts_only_where_nobody_else_waits_and_one_place_stays_free(
+    fn a_background_request_starts_only_where_nobody_else_waits_and_places_stay_free(
         connections in 1_u32..7,
         most in proptest::option::of(1_u64..40),
         ops in proptest::collection::vec((0_u8..8, 0_u64..6, 1_u64..9), 1..300),

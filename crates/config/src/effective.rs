@@ -259,6 +259,7 @@ fn sessions(out: &mut Lines, gate: &Gate, postgres: &Postgres) {
     out.time("keepalive", gate.keepalive);
     out.value("allow_trust_relay", postgres.allow_trust_relay);
     authentication(out, &postgres.auth);
+    out.value("lower_long_reads", postgres.lower_long_reads);
     out.text("on_disconnect", name_of(ON_DISCONNECT, &postgres.on_disconnect));
     out.time("drain_timeout", gate.drain_timeout);
 }

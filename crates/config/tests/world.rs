@@ -77,6 +77,7 @@ login_failures_max = 9
 allow_cleartext = true
 upstream_channel_binding = "require"
 on_disconnect = "cancel"
+lower_long_reads = true
 drain_timeout = "0s"
 types_max = 5
 goal_tick = "3s"

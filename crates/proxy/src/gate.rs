@@ -22,8 +22,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use admission::{
-    Action, ClassId, ClientId, Completion, Instant, Learned, LearnedType, Outcome, Pin, Policy, PoolId,
-    PoolSet, Queued, Reason, Request, RequestType, Snapshot, Ticket,
+    Action, ClassId, ClientId, Completion, Instant, Lane, Learned, LearnedType, Outcome, Pin, Policy, PoolId,
+    PoolSet, Queued, Reason, Request, RequestType, ServiceClass, Snapshot, Ticket, Turns,
 };
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
@@ -201,6 +201,14 @@ impl Driver {
         update(&mut policy);
         let policy = policy.clone();
         self.change(|gate, now| gate.set_policy(now, policy));
+    }
+
+    /// Whether others of the service can go before a request that runs: one of the long lane, or of a class
+    /// in the background.
+    pub(crate) fn can_wait(&self, request_type: RequestType, class: ClassId) -> bool {
+        let is_it = |known: &ServiceClass| known.id == class && known.turns == Turns::Background;
+        let is_long = || matches!(self.inner.lock().gate.lane_of(request_type), Some((Lane::Long, _)));
+        self.policy.lock().classes.iter().any(is_it) || is_long()
     }
 
     /// What the classes are called from now on.

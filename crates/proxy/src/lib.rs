@@ -18,6 +18,7 @@ pub mod observe;
 pub mod otlp;
 mod permit;
 pub mod postgres;
+mod processor;
 mod quota;
 mod relay;
 pub mod shadow;

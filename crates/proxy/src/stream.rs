@@ -138,6 +138,21 @@ impl Stream {
         }
     }
 
+    /// Our end's socket address, where it has one.
+    pub(crate) fn local_address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(stream) => stream.local_addr().ok(),
+            Self::Tls(stream) => stream.tcp().local_addr().ok(),
+            Self::Unix(_) => None,
+        }
+    }
+
+    /// The process that listens at a Unix socket.
+    pub(crate) fn listener(&self) -> Option<i32> {
+        let Self::Unix(stream) = self else { return None };
+        stream.peer_cred().ok()?.pid()
+    }
+
     /// Its TLS, if it has any.
     pub(crate) fn encryption(&self) -> Option<&Encrypted> {
         match self {

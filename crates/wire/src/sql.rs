@@ -13,6 +13,7 @@ pub mod comment;
 mod describe;
 pub mod effects;
 pub mod fingerprint;
+mod harmless;
 mod keyword;
 pub mod lexer;
 mod observe;
@@ -24,7 +25,7 @@ pub use describe::{Description, MAX_STATEMENTS, describe};
 pub use effects::{Effects, Pins};
 pub use fingerprint::fingerprint;
 pub use lexer::Unlexable;
-pub use statement::{Kind, Statement, Statements, statements};
+pub use statement::{Kind, Statement, Statements, Touches, statements};
 
 /// Whose SQL it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

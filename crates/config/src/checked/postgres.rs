@@ -55,6 +55,8 @@ pub struct Postgres {
     pub allow_trust_relay: bool,
     /// How clients log in.
     pub auth: Auth,
+    /// Whether long reads get less of the processor.
+    pub lower_long_reads: bool,
     /// What becomes of a running statement whose client is gone.
     pub on_disconnect: OnDisconnect,
     /// The users that may use the console.
@@ -84,6 +86,7 @@ pub(super) fn read(section: &mut Section<'_>, listen_is_local: bool) -> Postgres
         logins_max: section.read("logins_max", |value| number(value, 1, 10_000)),
         allow_trust_relay,
         auth: auth::read(section, listen_is_local, allow_trust_relay),
+        lower_long_reads: section.read("lower_long_reads", raw::boolean),
         on_disconnect: section.read("on_disconnect", |value| raw::choice(value, ON_DISCONNECT)),
         admin_users: section.read("admin_users", raw::users),
         stats_users: section.read("stats_users", raw::users),

@@ -169,6 +169,15 @@ pub const POSTGRES: &[Field] = &[
         reloadable: true,
     },
     Field {
+        key: "lower_long_reads",
+        form: Form::Any,
+        takes: "a boolean",
+        default: Value("false"),
+        doc: "Where the server runs on the gate's machine: whether a long read gets less of the processor while it runs. Its server process moves to a control group `gatekeeper-low` of a sixteenth of the ordinary weight (version 1 `cpu.shares`, version 2 `cpu.weight`), or gets `nice` 19 where there are no groups, and comes back at its end. Only one SELECT of the long lane or of a class in the background, outside a transaction, that calls nothing but functions known to compute: what writes or holds locks never waits. The gate needs the right to move the server's processes; without it the log says so once, and nothing changes.",
+        reason: "It takes rights that a proxy doesn't need otherwise.",
+        reloadable: true,
+    },
+    Field {
         key: "on_disconnect",
         form: Form::Any,
         takes: "`\"default\"`, `\"cancel\"` or `\"finish\"`",

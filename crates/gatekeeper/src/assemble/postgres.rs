@@ -5,7 +5,7 @@ use std::sync::Arc;
 use config::{LongLimit, Mode};
 use proxy::command::Commands;
 use proxy::postgres::auth::{AUTH_QUERY, AuthSettings, Authentication, ChannelBinding, Method, Query};
-use proxy::postgres::{ConfigRow, Console, Finding, OnDisconnect, Pooling, Settings, Shares};
+use proxy::postgres::{ConfigRow, Console, Finding, LongReads, OnDisconnect, Pooling, Settings, Shares};
 
 use super::{address, alone, keepalive, sql_classes};
 use crate::files;
@@ -75,6 +75,7 @@ pub(super) fn told(
         allow_trust_relay: postgres.allow_trust_relay,
         ask_cores: gate.long_limit == LongLimit::Auto,
         classes: sql_classes(gate),
+        long_reads: if postgres.lower_long_reads { LongReads::Lowered } else { LongReads::Ordinary },
         on_disconnect: match postgres.on_disconnect {
             config::OnDisconnect::Default => OnDisconnect::Auto,
             config::OnDisconnect::Cancel => OnDisconnect::Cancel,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use admission::{Connection, Entry, Reason, Request, RequestType};
 use wire::postgres::backend::{self, Status};
+use wire::sql::Touches;
 
 use super::classify::Analysis;
 use super::connection::{Flow, ROUND_TRIP_LIMIT, Session};
@@ -14,6 +15,7 @@ use super::reject::Refusal;
 use super::restore::plan;
 use super::roster::{Activity, Identity};
 use super::transaction::Transaction;
+use super::weight::{LongReads, Weight};
 use crate::gate::Arrival;
 use crate::sql_class::Unit;
 use crate::upstream::pool::Lease;
@@ -46,6 +48,7 @@ impl Session {
     /// Gets the right to be in flight and a server connection, or answers why not. `synced`: the client
     /// awaits ReadyForQuery; otherwise the rest of its batch is still to come.
     pub(super) async fn admit(&mut self, analysis: &Analysis, synced: bool) -> Result<(), Flow> {
+        self.weight = Weight::Ordinary;
         if let Some(permit) = &self.state.permit {
             permit.resume();
             return self.restore_within(synced).await;
@@ -58,7 +61,10 @@ impl Session {
         for _ in 0..ATTACH_TRIES {
             self.arrive(analysis, synced).await?;
             match self.attach().await {
-                Attached::Ready => return Ok(()),
+                Attached::Ready => {
+                    self.weight = self.weight_of(analysis, synced);
+                    return Ok(());
+                }
                 Attached::Retry => self.give_up_permit(),
                 Attached::Gone => return Err(self.pool_is_gone().await),
                 Attached::Refused(refusal) => {
@@ -68,6 +74,19 @@ impl Session {
             }
         }
         Err(self.refuse(&Refusal::not_sent(), synced))
+    }
+
+    /// How much of the processor the statement needs: a long read outside a transaction, and what is in the
+    /// background, can wait for others.
+    fn weight_of(&self, analysis: &Analysis, synced: bool) -> Weight {
+        let is_alone =
+            synced && matches!(self.transaction, Transaction::Idle) && analysis.touches == Touches::Nothing;
+        if !is_alone || self.shared.settings().long_reads == LongReads::Ordinary {
+            return Weight::Ordinary;
+        }
+        let request_type = self.state.request_type(analysis, false);
+        let class = self.shared.classes.class_of(|| self.unit(request_type, &analysis.tags));
+        if self.shared.driver.can_wait(request_type, class) { Weight::Low } else { Weight::Ordinary }
     }
 
     /// Nothing was sent.

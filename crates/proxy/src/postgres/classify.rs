@@ -12,7 +12,7 @@ use bytes::Bytes;
 use wire::sql::fingerprint::push_size;
 use wire::sql::lexer::{Lexer, TokenKind};
 use wire::sql::statement::{CopyDirection, Kind, Statement};
-use wire::sql::{Description, Dialect, Pins, describe};
+use wire::sql::{Description, Dialect, Pins, Touches, describe};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::book::{CARRIED_TEXT_MAX, Effect};
@@ -93,8 +93,8 @@ pub(crate) struct Analysis {
     pub(crate) starts_with_control: bool,
     /// It deallocates this statement (`None` inside: all of them).
     pub(crate) deallocates: Option<Option<Bytes>>,
-    /// It is known to change nothing.
-    pub(crate) reads_only: bool,
+    /// What it may do to rows and locks.
+    pub(crate) touches: Touches,
     /// It may change what statements return: all but what only handles rows.
     pub(crate) alters: bool,
     /// Every session of a pool that has set the same hears the same of its parameters and columns.
@@ -206,7 +206,10 @@ pub(crate) fn analyze(sql: &[u8], reading: Reading) -> Analysis {
     let is_single = statements.len() == 1 && description.further == 0;
     analysis.is_described_alike =
         is_single && begins_with(&DESCRIBED_ALIKE, statements[0].text) && analysis.label != UNPARSED;
-    analysis.reads_only = description.further == 0 && statements.iter().all(|statement| statement.reads_only);
+    if description.further == 0 {
+        let touches = statements.iter().map(|statement| statement.touches);
+        analysis.touches = touches.min().unwrap_or_default();
+    }
     analysis.pins = description.effects().pins;
     analysis.creates = description.further > 0;
     for statement in statements {
@@ -429,7 +432,7 @@ mod tests {
         for sql in immediate {
             assert!(read(sql).is_immediate, "{sql}");
             assert!(!read(sql).is_control, "{sql}");
-            assert!(!read(sql).reads_only, "{sql}");
+            assert_eq!(read(sql).touches, Touches::Anything, "{sql}");
         }
         assert!(read("COMMIT PREPARED 'a'").commits);
     }

@@ -26,6 +26,7 @@ use bytes::BytesMut;
 use wire::postgres::backend::{self, Status};
 use wire::postgres::codec::HEADER_LEN;
 use wire::postgres::frontend;
+use wire::sql::Touches;
 
 use super::batch;
 use super::channel::Channel;
@@ -41,6 +42,7 @@ use super::settings::SessionSettings;
 use super::state::State;
 use super::stats::Counters;
 use super::transaction::{Control, Left, Transaction};
+use super::weight::Weight;
 use super::{LoggedIn, OnDisconnect, Places, Shared, cancel};
 use crate::gate::Client;
 use crate::shutdown::Ending;
@@ -102,6 +104,8 @@ pub(super) struct Session {
     pub(super) place: Place,
     /// Of its database.
     pub(super) counters: Arc<Counters>,
+    /// How much of the processor the present statement needs.
+    pub(super) weight: Weight,
     /// When the request in flight was first sent.
     opened: Option<Instant>,
     /// Somebody has told the session to end.
@@ -154,6 +158,7 @@ impl Session {
             at_gate,
             place,
             counters,
+            weight: Weight::Ordinary,
             opened: None,
             is_killed: false,
             _places: places,
@@ -335,6 +340,12 @@ impl Session {
             message_max,
             rest_by: None,
         };
+        let lowered = match (&encoded, self.weight) {
+            (Ok(()), Weight::Low) if relay.exchange.touches == Touches::Nothing => {
+                self.shared.lowering.lower(relay.server)
+            }
+            _ => None,
+        };
         let end = match encoded {
             Ok(()) => {
                 tokio::select! {
@@ -353,6 +364,9 @@ impl Session {
             relay.drop_tail();
         }
         let (client_time, parts) = (relay.client_time, relay.parts);
+        if let Some(lowered) = lowered {
+            lowered.raise().await;
+        }
         let ended = clock.now();
         let busy = ended.since(began).saturating_sub(client_time);
         self.counters.queried(busy);

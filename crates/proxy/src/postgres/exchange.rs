@@ -53,6 +53,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use wire::postgres::backend::Status;
 use wire::postgres::frontend;
+use wire::sql::Touches;
 
 use super::book::Effect;
 use super::described::Epoch;
@@ -248,8 +249,8 @@ pub(crate) struct Exchange {
     is_query_alone: bool,
     /// A deferred BEGIN failed.
     pub(crate) prefix_failed: bool,
-    /// Everything sent so far only reads.
-    pub(crate) reads_only: bool,
+    /// What all that was sent so far may do to rows and locks.
+    pub(crate) touches: Touches,
     /// A COMMIT was sent.
     pub(crate) commits: bool,
     /// The status of the last ReadyForQuery.
@@ -297,7 +298,7 @@ impl Exchange {
     /// transaction that it begins in.
     pub(crate) fn new(parsed: VecDeque<Arc<Prepared>>, before: &Transaction) -> Self {
         let (explicit, in_failed) = (!matches!(before, Transaction::Idle), before.status() == Status::Failed);
-        Self { reads_only: true, parsed, explicit, in_failed, ..Self::default() }
+        Self { touches: Touches::Nothing, parsed, explicit, in_failed, ..Self::default() }
     }
 
     /// An exchange in which the texts of a group are prepared, outside of any transaction.

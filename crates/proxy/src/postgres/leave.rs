@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 use wire::postgres::backend::{self, Status, parse_error};
 use wire::postgres::codec::{HEADER_LEN, backend_frame};
-use wire::sql::Pins as Reasons;
+use wire::sql::{Pins as Reasons, Touches};
 
 use super::OnDisconnect;
 use super::channel::poll_fill;
@@ -242,7 +242,7 @@ impl Session {
             OnDisconnect::Auto => {
                 self.terminated
                     || exchange.commits
-                    || (autocommit && !exchange.reads_only && !exchange.is_copy_in())
+                    || (autocommit && exchange.touches == Touches::Anything && !exchange.is_copy_in())
             }
         };
         let Some(mut server) = self.server.take() else { return Flow::Close };

@@ -36,6 +36,7 @@ pub use crowds::Shares;
 use endpoint::Endpoint;
 use parameters::Parameters;
 use server::Server;
+pub use weight::LongReads;
 
 mod admit;
 pub mod auth;
@@ -84,6 +85,7 @@ mod transaction;
 mod version;
 mod view;
 mod watch;
+mod weight;
 
 /// How often the pools look after their idle connections.
 const MAINTENANCE_PERIOD: Duration = Duration::from_secs(1);
@@ -165,6 +167,8 @@ pub struct Settings {
     pub ask_defaults: bool,
     /// Which units belong to which service class: the first rule that fits. Default: all to one class.
     pub classes: Vec<SqlClassRule>,
+    /// How much of the processor long reads get, where the server is on this machine.
+    pub long_reads: LongReads,
     /// What to do with a statement whose client has gone.
     pub on_disconnect: OnDisconnect,
     /// How long sessions may take to finish after the order to shut down. Default 30 s.
@@ -209,6 +213,7 @@ impl Settings {
             ask_cores: true,
             ask_defaults: true,
             classes: Vec::new(),
+            long_reads: LongReads::default(),
             on_disconnect: OnDisconnect::default(),
             drain_timeout: Duration::from_secs(30),
             auth: Arc::default(),
@@ -267,6 +272,7 @@ pub(crate) struct Shared {
     pub(crate) parameters: parameters::Common,
     pub(crate) driver: Arc<Driver>,
     pub(crate) classes: SqlClasses,
+    pub(crate) lowering: weight::Lowering,
     pub(crate) shutdown: Shutdown,
     /// Asks the server for users.
     pub(crate) auth_query: auth::query::AuthQuery,
@@ -325,6 +331,7 @@ impl Shared {
             lateness: Arc::new(Lateness::new(driver.clock())),
             driver,
             classes,
+            lowering: weight::Lowering::default(),
             shutdown,
             auth_query: auth::query::AuthQuery::default(),
             failures: auth::failures::Failures::default(),

@@ -6,9 +6,10 @@
 
 use super::command;
 use super::effects::{Effects, Pins};
+use super::harmless::is_harmless;
 use super::keyword::Keyword;
 use super::lexer::{Token, TokenKind};
-use super::statement::{CopyDirection, Kind, Statement};
+use super::statement::{CopyDirection, Kind, Statement, Touches};
 use super::words::Words;
 
 /// The tokens of a statement that are kept: `START TRANSACTION` with all of its modes once has 13.
@@ -72,7 +73,8 @@ pub(super) struct Observer {
     /// Open `BEGIN ATOMIC` and `CASE` within one.
     atomic: u32,
     effects: Effects,
-    writes: bool,
+    /// What was found so far of what it may do to rows and locks.
+    touches: Touches,
     analyzes: bool,
     creates: bool,
     drops_on_commit: bool,
@@ -92,7 +94,7 @@ impl Observer {
             parentheses: 0,
             atomic: 0,
             effects: Effects::default(),
-            writes: false,
+            touches: Touches::Nothing,
             analyzes: false,
             creates: false,
             drops_on_commit: false,
@@ -112,7 +114,7 @@ impl Observer {
         self.parentheses = 0;
         self.atomic = 0;
         self.effects = Effects::default();
-        self.writes = false;
+        self.touches = Touches::Nothing;
         self.analyzes = false;
         self.creates = false;
         self.drops_on_commit = false;
@@ -185,13 +187,17 @@ impl Observer {
             Keyword::Hold if before == Keyword::With && self.first() == Keyword::Declare => {
                 self.effects.pin(Pins::HOLD_CURSOR);
             }
-            Keyword::Insert | Keyword::Update | Keyword::Delete | Keyword::Merge => self.writes = true,
+            Keyword::Insert | Keyword::Update | Keyword::Delete | Keyword::Merge => {
+                self.touches = Touches::Anything
+            }
             Keyword::Into => {
-                self.writes = true;
+                self.touches = Touches::Anything;
                 self.creates |= !self.inserts_into(0);
             }
             Keyword::Create => self.creates = true,
-            Keyword::Share if matches!(before, Keyword::For | Keyword::None) => self.writes = true,
+            Keyword::Share if matches!(before, Keyword::For | Keyword::None) => {
+                self.touches = Touches::Anything
+            }
             Keyword::Analyze => self.analyzes = true,
             Keyword::Stdin | Keyword::Stdout if self.first() == Keyword::Copy && self.parentheses == 0 => {
                 match before {
@@ -243,6 +249,11 @@ impl Observer {
     fn open(&mut self, sql: &[u8]) {
         let [name, dot, schema] = [self.last(0), self.last(1), self.last(2)];
         let qualified = dot.kind == TokenKind::Dot;
+        let is_word = name.kind == TokenKind::Word && !qualified;
+        let may_call = is_word || matches!(name.kind, TokenKind::QuotedIdentifier) || qualified;
+        if may_call && !(is_word && is_harmless(name.text(sql))) {
+            self.touches = self.touches.min(Touches::NothingKnown);
+        }
         if qualified && !named(sql, schema, b"pg_catalog") {
             return;
         }
@@ -250,10 +261,10 @@ impl Observer {
             Call::Nothing => {}
             Call::Pins(pins) => self.effects.pin(pins),
             Call::ReleasesLocks => self.effects.release(Pins::ADVISORY_LOCK),
-            Call::Writes => self.writes = true,
+            Call::Writes => self.touches = Touches::Anything,
             Call::SetConfig if self.set_config.is_some() => self.effects.pin(Pins::SET_CONFIG),
             Call::SetConfig => {
-                self.writes = true;
+                self.touches = Touches::Anything;
                 let depth = self.parentheses;
                 self.set_config =
                     Some(SetConfig { depth, argument: 0, tokens: 0, is_true: false, is_reported: false });
@@ -309,10 +320,14 @@ impl Observer {
             _ => command::kind(words.clone()).unwrap_or(Kind::Other),
         };
         command::effects(words, &kind, &mut self.effects);
-        let reads_only = self.reads_only(&kind);
+        let touches = match self.reads_only(&kind) {
+            true if self.first() == Keyword::Select => self.touches,
+            true => Touches::NothingKnown,
+            false => Touches::Anything,
+        };
         let text = sql.get(self.start..self.end).unwrap_or_default();
         let creates = self.creates;
-        Statement { text, kind, effects: self.effects, reads_only, creates }
+        Statement { text, kind, effects: self.effects, touches, creates }
     }
 
     /// The rest of a text that can't be read on.
@@ -323,7 +338,7 @@ impl Observer {
             text,
             kind: Kind::Unlexable,
             effects: Effects::default(),
-            reads_only: false,
+            touches: Touches::Anything,
             creates: false,
         }
     }
@@ -331,11 +346,12 @@ impl Observer {
     fn reads_only(&self, kind: &Kind<'_>) -> bool {
         let head = &self.head[..self.count.min(HEAD)];
         let first = head.iter().find(|token| token.kind != TokenKind::Open);
+        let writes_nothing = self.touches != Touches::Anything;
         let reads = match first.map_or(Keyword::None, |token| token.keyword) {
-            Keyword::Select | Keyword::With | Keyword::Values | Keyword::Table => !self.writes,
+            Keyword::Select | Keyword::With | Keyword::Values | Keyword::Table => writes_nothing,
             Keyword::Show | Keyword::Fetch => true,
             Keyword::Explain => !self.analyzes,
-            Keyword::Copy => *kind == Kind::Copy { direction: CopyDirection::ToClient } && !self.writes,
+            Keyword::Copy => *kind == Kind::Copy { direction: CopyDirection::ToClient } && writes_nothing,
             _ => false,
         };
         reads && self.effects.is_empty()

@@ -21,11 +21,23 @@ pub struct Statement<'a> {
     pub kind: Kind<'a>,
     /// What it does to its session, as far as its text says.
     pub effects: Effects,
-    /// It is known to change nothing: no writing keyword, no row locks, no function known to write. A
-    /// function of the user's own may write all the same.
-    pub reads_only: bool,
+    /// What it may do to rows and locks.
+    pub touches: Touches,
     /// It creates something, or may: where the search path names the temporary schema, a temporary object.
     pub creates: bool,
+}
+
+/// What a statement may do to rows and locks, as far as its text tells; what comes later does less.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Touches {
+    /// It may change anything.
+    #[default]
+    Anything,
+    /// Nothing that is known: no writing keyword, no row locks, no function known to write. A function of the
+    /// user's own may write all the same.
+    NothingKnown,
+    /// Nothing: its first word is SELECT, and it calls only what is known to compute.
+    Nothing,
 }
 
 /// The command tag with which a transaction's begin is answered.
@@ -210,7 +222,7 @@ pub(super) fn empty(sql: &[u8]) -> Statement<'_> {
         text: sql.trim_ascii(),
         kind: Kind::Empty,
         effects: Effects::default(),
-        reads_only: true,
+        touches: Touches::NothingKnown,
         creates: false,
     }
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use wire::sql::statement::CopyDirection;
-use wire::sql::{Kind, MAX_STATEMENTS, Pins, Statement, describe, is_readable_encoding, statements};
+use wire::sql::{Kind, MAX_STATEMENTS, Pins, Statement, Touches, describe, is_readable_encoding, statements};
 
 /// One statement as a line: its kind, `+` what it pins, `-` what it releases, `reads`.
 fn show(statement: &Statement<'_>) -> String {
@@ -31,7 +31,7 @@ fn show(statement: &Statement<'_>) -> String {
     if !statement.effects.releases.is_empty() {
         line += &format!(" -{}", statement.effects.releases);
     }
-    if statement.reads_only {
+    if statement.touches != Touches::Anything {
         line += " reads";
     }
     line

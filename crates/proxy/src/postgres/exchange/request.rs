@@ -7,7 +7,7 @@ use wire::postgres::ProtocolError;
 use wire::postgres::backend;
 use wire::postgres::codec::HEADER_LEN;
 use wire::postgres::frontend::{self, Message, NO_VALUES, Target, key};
-use wire::sql::Pins as Reasons;
+use wire::sql::{Pins as Reasons, Touches};
 
 use super::{EarlyData, Exchange, Forgotten, PORTALS_MAX, Portal, Scope, Step};
 use crate::postgres::batch::{ends_failed, has_no_values, is_empty};
@@ -222,7 +222,7 @@ impl Exchange {
     /// A function called by its number: what it leaves behind no text says, so that all but the functions
     /// of large objects pin.
     fn function(&mut self, scope: &mut Scope<'_>, frame: &[u8], out: &mut BytesMut) {
-        self.reads_only = false;
+        self.touches = Touches::Anything;
         self.lose_portals(scope);
         let number = frame.get(HEADER_LEN..HEADER_LEN + 4).and_then(|bytes| bytes.try_into().ok());
         if let Err(refusal) = self.pin(scope, &Analysis::function(number.map_or(0, u32::from_be_bytes))) {
@@ -579,7 +579,7 @@ impl Exchange {
     }
 
     fn note_analysis(&mut self, analysis: &Analysis) {
-        self.reads_only &= analysis.reads_only;
+        self.touches = self.touches.min(analysis.touches);
         self.commits |= analysis.commits;
     }
 }

@@ -159,6 +159,7 @@ pub(crate) async fn protect(
     let (commands, mut asked) = mpsc::channel(COMMANDS_MAX);
     let admin = Admin::new(env!("CARGO_PKG_VERSION"));
     admin.show_timeline(timeline);
+    admin.take_commands(commands.clone());
     proxy::memory::set_limit(memory::limit(&world));
     tokio::spawn(memory::give_back());
     serve_admin(&world, &admin).await?;

@@ -36,6 +36,90 @@ pub(crate) enum Command {
     Calibrate(CalibrateArgs),
     /// Show what a running gatekeeper has learned of each request type.
     Types(TypesArgs),
+    /// Watch a running gatekeeper live in the terminal; keys as in htop, F1 for help.
+    Top(TopArgs),
+    /// Say in a few lines how a running gatekeeper is.
+    #[command(
+        after_help = "Exit status: 0 all is well; 1 no gatekeeper answers; 2 wrong flags or configuration; 3 a gate is paused, its service is down or silent, or the process starts or ends."
+    )]
+    Status(StatusArgs),
+    /// Have a running gatekeeper read its configuration again, as SIGHUP does.
+    #[command(after_help = COMMAND_STATUS)]
+    Reload(AdminArgs),
+    /// Have a running gatekeeper end as the first SIGTERM does: no new clients, transactions may end.
+    #[command(after_help = COMMAND_STATUS)]
+    Drain(DrainArgs),
+    /// Hold requests up, and wait until none is in flight (PostgreSQL).
+    #[command(after_help = COMMAND_STATUS)]
+    Pause(PauseArgs),
+    /// Let requests pass again.
+    #[command(after_help = COMMAND_STATUS)]
+    Resume(PauseArgs),
+    /// Print the configuration that a pgbouncer.ini comes to, and what has no counterpart.
+    #[command(after_help = "Exit status: 0 a configuration was printed; 2 the file can't be read.")]
+    Import {
+        /// PgBouncer's file.
+        #[arg(value_name = "pgbouncer.ini")]
+        file: PathBuf,
+    },
+}
+
+const COMMAND_STATUS: &str = "Takes the Unix socket of the admin listener ([admin] socket), or a token. \
+     Exit status: 0 done; 1 no gatekeeper answers, or it refuses and says why; 2 wrong flags or configuration.";
+
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    #[command(flatten)]
+    pub(crate) admin: AdminArgs,
+    /// Print JSON, with all that is known.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DrainArgs {
+    #[command(flatten)]
+    pub(crate) admin: AdminArgs,
+    /// Return once the process has ended.
+    #[arg(long)]
+    pub(crate) wait: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PauseArgs {
+    #[command(flatten)]
+    pub(crate) admin: AdminArgs,
+    /// The gate, if there are several.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) gate: Option<String>,
+    /// Only requests for this database.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) database: Option<String>,
+}
+
+/// The running gatekeeper that a command asks.
+#[derive(Debug, Args)]
+pub(crate) struct AdminArgs {
+    /// The admin listener: host:port, or unix:/path of its socket [default: what the configuration says,
+    /// else 127.0.0.1:6433].
+    #[arg(long, value_name = "ADDR", env = "GATEKEEPER_ADMIN")]
+    pub(crate) admin: Option<String>,
+    /// The configuration that says where the admin listener is [default: the one that `gatekeeper run` would
+    /// find].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// The file with the token, as the gatekeeper's `token_file`.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TopArgs {
+    #[command(flatten)]
+    pub(crate) admin: AdminArgs,
+    /// Begin with this gate.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) gate: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -53,9 +137,8 @@ pub(crate) struct RunArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct TypesArgs {
-    /// The admin listener of the gatekeeper to ask.
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6433")]
-    pub(crate) admin: String,
+    #[command(flatten)]
+    pub(crate) admin: AdminArgs,
     /// Only this gate.
     #[arg(long, value_name = "NAME")]
     pub(crate) gate: Option<String>,
@@ -118,12 +201,8 @@ pub(crate) enum ServiceTimes {
 
 #[derive(Debug, Args)]
 pub(crate) struct CalibrateArgs {
-    /// The admin listener of the gatekeeper: unix:/path of its socket, or host:port with a token.
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6433")]
-    pub(crate) admin: String,
-    /// The file with the token, as the gatekeeper's `token_file`.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) token_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) admin: AdminArgs,
     /// The gate, if there are several.
     #[arg(long, value_name = "NAME")]
     pub(crate) gate: Option<String>,

@@ -2,15 +2,22 @@
 
 mod calibrate;
 mod check;
+mod import;
+mod operate;
 mod replay;
 mod run;
+mod running;
 mod simulate;
 mod table;
+mod top;
 mod types;
 
 pub(crate) use calibrate::calibrate;
 pub(crate) use check::check;
+pub(crate) use import::import;
+pub(crate) use operate::{drain, pause, reload, resume, status};
 pub(crate) use replay::replay;
 pub(crate) use run::{check_descriptors, run};
 pub(crate) use simulate::simulate;
+pub(crate) use top::top;
 pub(crate) use types::types;

@@ -1,7 +1,8 @@
 //! The `gatekeeper` program: an overload-control proxy.
 //!
 //! It exits with 0 when all went well, 1 when something failed while it ran, 2 when it was called or
-//! configured wrongly, and 130 when a signal ended what has no end of its own.
+//! configured wrongly, 3 when `status` finds something to look at, and 130 when a signal ended what has no
+//! end of its own.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -31,6 +32,8 @@ enum Failure {
     Runtime(String),
     /// A signal ended it.
     Interrupted(String),
+    /// What was asked about isn't well, as the user has read.
+    Unwell,
 }
 
 impl Failure {
@@ -40,6 +43,7 @@ impl Failure {
             Self::Usage(_) => Self::Usage(String::new()),
             Self::Runtime(_) => Self::Runtime(String::new()),
             Self::Interrupted(_) => Self::Interrupted(String::new()),
+            Self::Unwell => Self::Unwell,
         }
     }
 
@@ -47,6 +51,7 @@ impl Failure {
     fn message(&self) -> &str {
         match self {
             Self::Usage(message) | Self::Runtime(message) | Self::Interrupted(message) => message,
+            Self::Unwell => "",
         }
     }
 
@@ -57,6 +62,7 @@ impl Failure {
             Self::Usage(_) => Self::Usage(both),
             Self::Runtime(_) => Self::Runtime(both),
             Self::Interrupted(_) => Self::Interrupted(both),
+            Self::Unwell => Self::Unwell,
         }
     }
 }
@@ -69,12 +75,20 @@ fn main() -> ExitCode {
         Command::Replay(args) => commands::replay(&args).and_then(|text| print(&text)),
         Command::Calibrate(args) => commands::calibrate(&args).and_then(|text| print(&text)),
         Command::Types(args) => commands::types(&args).and_then(|text| print(&text)),
+        Command::Top(args) => commands::top(&args),
+        Command::Status(args) => commands::status(&args).and_then(|text| print(&text)),
+        Command::Reload(args) => commands::reload(&args).and_then(|text| print(&text)),
+        Command::Drain(args) => commands::drain(&args).and_then(|text| print(&text)),
+        Command::Pause(args) => commands::pause(&args).and_then(|text| print(&text)),
+        Command::Resume(args) => commands::resume(&args).and_then(|text| print(&text)),
+        Command::Import { file } => commands::import(&file).and_then(|text| print(&text)),
     };
     let (message, code) = match result {
         Ok(()) => return ExitCode::SUCCESS,
         Err(Failure::Runtime(message)) => (message, 1),
         Err(Failure::Usage(message)) => (message, 2),
         Err(Failure::Interrupted(message)) => (message, 130),
+        Err(Failure::Unwell) => (String::new(), 3),
     };
     if !message.is_empty() {
         eprintln!("{message}");

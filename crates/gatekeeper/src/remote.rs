@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Limited};
+use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper::header::{AUTHORIZATION, HOST};
-use hyper::{Method, Request, StatusCode};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
+use proxy::admin::{GateStatus, Status};
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
@@ -18,7 +20,7 @@ use crate::Failure;
 /// How long the other process may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest answer that is read, in bytes: ten thousand types with long labels.
-const ANSWER_BYTES_MAX: usize = 64 << 20;
+pub(crate) const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// The longest token file that is read, in bytes.
 const TOKEN_BYTES_MAX: u64 = 2_048;
 
@@ -64,6 +66,11 @@ impl Remote {
         Ok(Self { token: Some(token.trim().to_owned()), ..self })
     }
 
+    /// Whether it is asked over the network, where changes take a token.
+    pub(crate) fn is_network(&self) -> bool {
+        matches!(self.place, Place::Tcp(_))
+    }
+
     /// What it answers at a path.
     pub(crate) async fn get(&self, path: &str) -> Result<Answer, Failure> {
         self.ask(Method::GET, path, String::new()).await
@@ -94,56 +101,98 @@ impl Remote {
         self.ask(Method::PATCH, path, body).await
     }
 
-    async fn ask(&self, method: Method, path: &str, body: String) -> Result<Answer, Failure> {
-        let asked = async {
-            match &self.place {
-                Place::Tcp(address) => {
-                    self.over(TcpStream::connect(address).await?, method, path, body).await
-                }
-                Place::Unix(socket) => {
-                    self.over(UnixStream::connect(socket).await?, method, path, body).await
-                }
-            }
+    /// Asks it to do something.
+    pub(crate) async fn post(&self, path: &str, body: String) -> Result<Answer, Failure> {
+        self.ask(Method::POST, path, body).await
+    }
+
+    /// Asks it to do something that takes as long as the longest transaction.
+    pub(crate) async fn post_for_as_long_as_it_takes(
+        &self,
+        path: &str,
+        body: String,
+    ) -> Result<Answer, Failure> {
+        let asked = async { whole(self.sent(Method::POST, path, body).await?).await };
+        asked.await.map_err(|error| self.lost(&error))
+    }
+
+    /// The gate of this name, or the only one.
+    pub(crate) async fn gate(&self, asked: Option<&str>) -> Result<GateStatus, Failure> {
+        let status: Status = self.read("/status").await?;
+        let names = || status.gates.iter().map(|gate| gate.name.as_str()).collect::<Vec<_>>().join(", ");
+        let found = match asked {
+            Some(name) => status.gates.iter().find(|gate| gate.name == name && is_name(name)),
+            None if status.gates.len() == 1 => status.gates.first(),
+            None => return Err(Failure::Usage(format!("which gate? --gate takes one of: {}", names()))),
         };
-        let answer = tokio::time::timeout(ANSWER_TIMEOUT, asked).await;
-        answer.unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut))).map_err(|error| {
-            Failure::Runtime(format!(
-                "no gatekeeper answers at {}: {error}; does one run with its admin listener there? (--admin)",
-                self.place
+        found.cloned().ok_or_else(|| {
+            Failure::Usage(format!(
+                "there is no gate {:?}; there are: {}",
+                asked.unwrap_or_default(),
+                names()
             ))
         })
     }
 
-    async fn over<S>(&self, stream: S, method: Method, path: &str, body: String) -> io::Result<Answer>
-    where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
-        let (mut sender, connection) =
-            http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+    /// The body at a path, as it comes; any status but success is an answer.
+    pub(crate) async fn open(&self, path: &str) -> Result<Result<Incoming, Answer>, Failure> {
+        let opened = async {
+            let response = self.sent(Method::GET, path, String::new()).await?;
+            if response.status().is_success() {
+                return Ok(Ok(response.into_body()));
+            }
+            whole(response).await.map(Err)
+        };
+        self.in_time(opened).await
+    }
+
+    async fn ask(&self, method: Method, path: &str, body: String) -> Result<Answer, Failure> {
+        self.in_time(async { whole(self.sent(method, path, body).await?).await }).await
+    }
+
+    async fn in_time<T>(&self, asked: impl Future<Output = io::Result<T>>) -> Result<T, Failure> {
+        let answer = tokio::time::timeout(ANSWER_TIMEOUT, asked).await;
+        let answer = answer.unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut)));
+        answer.map_err(|error| self.lost(&error))
+    }
+
+    fn lost(&self, error: &io::Error) -> Failure {
+        Failure::Runtime(format!(
+            "no gatekeeper answers at {}: {error}; does one run with its admin listener there? (--admin)",
+            self.place
+        ))
+    }
+
+    async fn sent(&self, method: Method, path: &str, body: String) -> io::Result<Response<Incoming>> {
+        let mut sender = match &self.place {
+            Place::Tcp(address) => begun(TcpStream::connect(address).await?).await?,
+            Place::Unix(socket) => begun(UnixStream::connect(socket).await?).await?,
+        };
         // Every admin listener answers for this name, wherever it is.
         let mut request = Request::builder().method(method).uri(path).header(HOST, "localhost");
         if let Some(token) = &self.token {
             request = request.header(AUTHORIZATION, format!("Bearer {token}"));
         }
         let request = request.body(body).map_err(io::Error::other)?;
-        let asked = async {
-            let response = sender.send_request(request).await.map_err(io::Error::other)?;
-            let status = response.status();
-            let bytes = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
-            let bytes = bytes.map_err(io::Error::other)?.to_bytes();
-            Ok(Answer { status, body: String::from_utf8_lossy(&bytes).into_owned() })
-        };
-        tokio::pin!(asked);
-        tokio::select! {
-            answer = &mut asked => answer,
-            // It ends before the answer is whole only with an error, or when the other side closes at its
-            // end.
-            ended = connection => match ended {
-                Ok(()) => asked.await,
-                Err(error) => Err(io::Error::other(error)),
-            },
-        }
+        sender.send_request(request).await.map_err(io::Error::other)
     }
+}
+
+/// Begins HTTP on a connection, which a task of its own serves until the answer has come.
+async fn begun<S>(stream: S) -> io::Result<http1::SendRequest<String>>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+    tokio::spawn(connection);
+    Ok(sender)
+}
+
+async fn whole(response: Response<Incoming>) -> io::Result<Answer> {
+    let status = response.status();
+    let bytes = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+    let bytes = bytes.map_err(io::Error::other)?.to_bytes();
+    Ok(Answer { status, body: String::from_utf8_lossy(&bytes).into_owned() })
 }
 
 impl std::fmt::Display for Remote {

@@ -10,6 +10,7 @@
 //! | `/types` | the learned table, as JSON ([`TypesReport`]); `?gate=NAME` for one gate |
 //! | `/` | a page for people, live (`admin/page.rs`) |
 //! | `/gates/NAME` | what can be changed of a gate, as JSON ([`GateSettings`]); `PATCH` changes it (`admin/change.rs`) |
+//! | `/reload` and others | `POST`: an operator's commands (`admin/act.rs`) |
 //!
 //! Over TCP it asks nobody who they are as long as they only look, so it belongs on loopback. Changes are
 //! taken over a Unix socket, whose file says who may open it, or with a token. At most [`CONNECTIONS_MAX`]
@@ -17,9 +18,7 @@
 //! What looks at every type is built for one asker at a time, on none of the runtime's workers
 //! (`Admin::build`).
 
-use std::collections::VecDeque;
 use std::io;
-use std::path::Path;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -27,34 +26,30 @@ use std::time::Duration;
 use admission::{Capacity, ClassId, Instant, Snapshot};
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Query, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use parking_lot::{Mutex, RwLock};
 use serde::Deserialize;
-use socket2::SockRef;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio::task::{AbortHandle, spawn_blocking};
+use tokio::task::spawn_blocking;
 
 use crate::clock::Clock;
+use crate::command::Commands;
 use crate::gate::Driver;
 pub use crate::lateness::LatenessView;
-use crate::listener::{SocketFile, bind_socket};
 use crate::memory;
 use crate::metrics::shown::{Shown, TYPES_MAX};
 use crate::observe::{Totals, TypeRow};
 use crate::postgres::CeilingView;
 use crate::upstream::health::Condition;
 
+mod act;
 mod change;
 mod names;
 mod page;
 mod report;
+mod serve;
 mod timeline;
 mod token;
 
@@ -62,6 +57,7 @@ pub use change::{BODY_BYTES_MAX, CapacityWords, GateChange, GateSettings};
 use names::Names;
 use page::Page;
 pub use page::{VIEWERS_MAX, watch};
+pub use serve::{AdminSocket, serve};
 pub use timeline::{Happening, Timeline};
 pub use token::{Token, TokenError};
 
@@ -75,11 +71,6 @@ pub use report::{
 pub const CONNECTIONS_MAX: usize = 64;
 /// How long a connection may wait for the whole head of a request.
 pub const IDLE_MAX: Duration = Duration::from_secs(120);
-/// How long a program may leave bytes of its answer unacknowledged, or its receive window closed.
-const UNREAD_MAX: Duration = Duration::from_secs(30);
-/// After an accept that failed (no file descriptor left), the pause before the next.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
 /// What a gate shows of itself. Called for each scrape, never for a request.
 pub trait GateView: Send + Sync {
     /// Its name in the config.
@@ -122,6 +113,27 @@ pub trait GateView: Send + Sync {
     /// The databases whose requests an operator holds up; `*` for all.
     fn paused(&self) -> Vec<String> {
         Vec::new()
+    }
+    /// Holds up requests for a database, or all.
+    ///
+    /// # Errors
+    /// Why it can't.
+    fn pause(&self, database: Option<&str>) -> Result<(), String> {
+        let _ = database;
+        Err("only gates for PostgreSQL can be paused".to_owned())
+    }
+    /// Lets them go.
+    ///
+    /// # Errors
+    /// Why it can't.
+    fn resume(&self, database: Option<&str>) -> Result<(), String> {
+        let _ = database;
+        Err("not paused".to_owned())
+    }
+    /// How many requests for a database, or all, are in flight.
+    fn in_flight_of(&self, database: Option<&str>) -> usize {
+        let _ = database;
+        self.snapshot().in_flight
     }
     /// Its clients.
     fn clients(&self) -> ClientsView;
@@ -237,6 +249,8 @@ pub struct Admin {
     /// The token whose sender may change gates over TCP.
     token: RwLock<Option<Token>>,
     words: OnceLock<CapacityWords>,
+    /// The way to the process.
+    commands: OnceLock<Commands>,
     /// The host names under which it answers over TCP.
     names: OnceLock<Names>,
     page: Page,
@@ -257,6 +271,7 @@ impl Admin {
             reloads: Mutex::default(),
             token: RwLock::new(None),
             words: OnceLock::new(),
+            commands: OnceLock::new(),
             names: OnceLock::new(),
             page: Page::default(),
             building: Arc::default(),
@@ -266,6 +281,11 @@ impl Admin {
     /// Gates may be changed, from now on and in these words. The first call has the say.
     pub fn allow_changes(&self, words: CapacityWords) {
         let _ = self.words.set(words);
+    }
+
+    /// Commands of operators go there. The first call has the say.
+    pub fn take_commands(&self, commands: Commands) {
+        let _ = self.commands.set(commands);
     }
 
     /// Over TCP it answers under these host names, too. The first call has the say.
@@ -385,96 +405,6 @@ struct Desk {
     door: Door,
 }
 
-/// The Unix socket of the admin listener. Its file is removed when this is dropped.
-#[derive(Debug)]
-pub struct AdminSocket {
-    listener: UnixListener,
-    _file: SocketFile,
-}
-
-impl AdminSocket {
-    /// Listens on a Unix socket whose file has this mode.
-    ///
-    /// # Errors
-    /// The system's, such as "address in use".
-    pub async fn bind(path: &Path, mode: u32) -> io::Result<Self> {
-        let (listener, file) = bind_socket(path, mode).await?;
-        Ok(Self { listener, _file: file })
-    }
-
-    /// Serves the admin listener there until the future is dropped.
-    pub async fn serve(self, admin: Arc<Admin>) {
-        serve_all(&self.listener, router(admin, Door::Socket)).await;
-    }
-}
-
-/// Where connections come in.
-trait Entrance {
-    type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
-
-    fn next(&self) -> impl Future<Output = io::Result<Self::Stream>> + Send;
-}
-
-impl Entrance for TcpListener {
-    type Stream = TcpStream;
-
-    async fn next(&self) -> io::Result<TcpStream> {
-        let (stream, _) = self.accept().await?;
-        // A viewer that reads nothing, or whose machine sleeps, gives its place back.
-        let bounded = SockRef::from(&stream).set_tcp_user_timeout(Some(UNREAD_MAX));
-        bounded.unwrap_or_else(|error| tracing::warn!(%error, "an admin connection has no bound"));
-        Ok(stream)
-    }
-}
-
-impl Entrance for UnixListener {
-    type Stream = UnixStream;
-
-    async fn next(&self) -> io::Result<UnixStream> {
-        self.accept().await.map(|(stream, _)| stream)
-    }
-}
-
-/// Serves the admin listener until the future is dropped.
-pub async fn serve(listener: TcpListener, admin: Arc<Admin>) {
-    serve_all(&listener, router(admin, Door::Network)).await;
-}
-
-async fn serve_all(entrance: &impl Entrance, router: Router) {
-    let mut connections: VecDeque<AbortHandle> = VecDeque::new();
-    loop {
-        match entrance.next().await {
-            Ok(stream) => {
-                connections.retain(|connection| !connection.is_finished());
-                // Connections that say nothing keep nobody out: the oldest makes room.
-                if connections.len() >= CONNECTIONS_MAX {
-                    connections.pop_front().into_iter().for_each(|oldest| oldest.abort());
-                }
-                let served = tokio::spawn(serve_connection(stream, router.clone()));
-                connections.push_back(served.abort_handle());
-            }
-            Err(error) => {
-                tracing::warn!(%error, "the admin listener could not accept a connection");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
-        }
-    }
-}
-
-async fn serve_connection<S>(stream: S, router: Router)
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let served = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(IDLE_MAX)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
-        .await;
-    if let Err(error) = served {
-        tracing::debug!(%error, "an admin connection ended");
-    }
-}
-
 /// The paths, for requests that come in there.
 pub fn router(admin: Arc<Admin>, door: Door) -> Router {
     Router::new()
@@ -484,14 +414,21 @@ pub fn router(admin: Arc<Admin>, door: Door) -> Router {
         .route("/status", get(status))
         .route("/types", get(types))
         .route("/gates/{name}", get(change::show).patch(change::change))
+        .merge(act::routes())
         .merge(page::routes())
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(from_fn_with_state(Desk { admin: Arc::clone(&admin), door }, names::check))
         .with_state(Desk { admin, door })
 }
 
-async fn metrics(State(Desk { admin, .. }): State<Desk>) -> Response {
-    let encode = |admin: &Admin| match crate::metrics::encode(admin) {
+async fn metrics(State(Desk { admin, .. }): State<Desk>, headers: HeaderMap) -> Response {
+    let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let is_plain = accepted.contains("text/plain") && !accepted.contains("application/openmetrics-text");
+    let encode = move |admin: &Admin| match crate::metrics::encode(admin) {
+        Ok(text) if is_plain => {
+            let head = [(header::CONTENT_TYPE, crate::metrics::PLAIN_CONTENT_TYPE)];
+            (head, crate::metrics::plain(&text)).into_response()
+        }
         Ok(text) => ([(header::CONTENT_TYPE, crate::metrics::CONTENT_TYPE)], text).into_response(),
         Err(error) => {
             let error = io::Error::other(error);
@@ -563,18 +500,4 @@ async fn types(State(Desk { admin, .. }): State<Desk>, Query(query): Query<Types
         }
     };
     admin.build(tell).await
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_viewer_that_reads_nothing_is_dropped_within_a_bound() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let (viewer, stream) = tokio::join!(TcpStream::connect(address), Entrance::next(&listener));
-        assert!(viewer.is_ok());
-        assert_eq!(SockRef::from(&stream.unwrap()).tcp_user_timeout().unwrap(), Some(UNREAD_MAX));
-    }
 }

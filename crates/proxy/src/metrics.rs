@@ -7,6 +7,7 @@
 //! **Bounds.** At most `metrics_types_max` types have series of their own (`metrics/shown.rs`), under a
 //! short id. The others count for `other`, so that all add up.
 
+use std::collections::HashSet;
 use std::fmt::{self, Write as _};
 
 use prometheus_client::collector::Collector;
@@ -35,7 +36,30 @@ use types::TYPES;
 /// The media type of `/metrics`.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
+/// The older format, for those who take nothing else, such as `promtool check metrics`.
+pub const PLAIN_CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
 const PREFIX: &str = "gatekeeper";
+
+/// A text of OpenMetrics in the older format, where a counter's family is named as its samples are.
+pub(crate) fn plain(text: &str) -> String {
+    let counters: HashSet<&str> =
+        text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter")).collect();
+    let line = |line: &str| {
+        let named = line.strip_prefix("# ").and_then(|rest| rest.split_once(' '));
+        match named {
+            None if line == "# EOF" => None,
+            None => Some(line.to_owned()),
+            Some(("UNIT", _)) => None,
+            Some((kind, rest)) => {
+                let (name, what) = rest.split_once(' ').unwrap_or((rest, ""));
+                let end = if counters.contains(name) { "_total" } else { "" };
+                Some(format!("# {kind} {name}{end} {what}"))
+            }
+        }
+    };
+    text.lines().filter_map(line).map(|line| line + "\n").collect()
+}
 
 /// What kind of metric it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -26,7 +26,8 @@ use tokio::time::{Instant, sleep};
 
 use crate::Failure;
 use crate::cli::CalibrateArgs;
-use crate::remote::{Remote, block_on, is_name};
+use crate::commands::running::asked;
+use crate::remote::{Remote, block_on};
 use crate::signals::{Asked, Signals};
 
 use load::Load;
@@ -58,14 +59,11 @@ pub(crate) fn calibrate(args: &CalibrateArgs) -> Result<String, Failure> {
 }
 
 async fn begin(args: &CalibrateArgs, search: Search) -> Result<String, Failure> {
-    let mut remote = Remote::at(&args.admin);
-    if let Some(file) = &args.token_file {
-        remote = remote.with_token(file)?;
-    }
+    let remote = asked(&args.admin)?;
     let signals = Signals::new();
     let mut signals =
         signals.map_err(|error| Failure::Runtime(format!("cannot listen to signals: {error}")))?;
-    let gate = only_gate(&remote, args.gate.as_deref()).await?;
+    let gate = bound_gate(&remote, args.gate.as_deref()).await?;
     let before: GateSettings = remote.read(&format!("/gates/{gate}")).await?;
     let mut session =
         Session { args, remote, gate, search, load: None, in_flight: Vec::new(), progress: progress() };
@@ -100,24 +98,15 @@ async fn interrupted(signals: &mut Signals) -> &'static str {
 }
 
 /// The gate of this name, or the only one.
-async fn only_gate(remote: &Remote, asked: Option<&str>) -> Result<String, Failure> {
-    let status: Status = remote.read("/status").await?;
-    let names = || status.gates.iter().map(|gate| gate.name.as_str()).collect::<Vec<_>>().join(", ");
-    let found = match asked {
-        Some(name) => status.gates.iter().find(|gate| gate.name == name && is_name(name)),
-        None if status.gates.len() == 1 => status.gates.first(),
-        None => return Err(Failure::Usage(format!("which gate? --gate takes one of: {}", names()))),
-    };
-    let gate = found.ok_or_else(|| {
-        Failure::Usage(format!("there is no gate {:?}; there are: {}", asked.unwrap_or_default(), names()))
-    })?;
+async fn bound_gate(remote: &Remote, asked: Option<&str>) -> Result<String, Failure> {
+    let gate = remote.gate(asked).await?;
     if gate.mode == "observe" {
         return Err(Failure::Usage(format!(
             "gate {:?} only observes: no capacity binds anything there (mode = \"enforce\")",
             gate.name
         )));
     }
-    Ok(gate.name.clone())
+    Ok(gate.name)
 }
 
 /// Nothing is drawn where nobody looks.

@@ -21,10 +21,28 @@ pub(super) fn lines(table: &mut Table, left: usize) -> String {
     table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
+/// A text of strangers, fit for a terminal: without what moves the cursor, names the window, or hides and
+/// turns letters.
+pub(super) fn clean(text: &str) -> String {
+    let shown = |letter: char| match letter {
+        _ if letter.is_control() => ' ',
+        '\u{ad}'
+        | '\u{61c}'
+        | '\u{200b}'..='\u{200f}'
+        | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}'
+        | '\u{fe00}'..='\u{fe0f}'
+        | '\u{feff}'
+        | '\u{fff9}'..='\u{fffb}'
+        | '\u{e0000}'..='\u{e0fff}' => '\u{fffd}',
+        _ => letter,
+    };
+    text.chars().map(shown).collect()
+}
+
 /// A label in one line of so many characters: the end is what a fingerprint can best do without.
 pub(super) fn cut(label: &str, chars_max: usize) -> String {
-    let one_line: String =
-        label.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
+    let one_line = clean(label);
     if one_line.chars().count() <= chars_max {
         return one_line;
     }
@@ -45,9 +63,26 @@ pub(super) fn time(seconds: f64) -> String {
     }
 }
 
+/// A long time, as people say it.
+pub(super) fn long_time(seconds: f64) -> String {
+    match seconds {
+        _ if seconds < 120.0 => format!("{seconds:.0} s"),
+        _ if seconds < 7_200.0 => format!("{:.0} min", seconds / 60.0),
+        _ if seconds < 172_800.0 => format!("{:.0} h", seconds / 3_600.0),
+        _ => format!("{:.0} days", seconds / 86_400.0),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_that_a_terminal_obeys_is_left_of_a_text() {
+        let evil = "a\u{1b}]0;owned\u{7}b\u{9b}2Jc\u{202e}d\r\ne\u{7f}";
+        assert_eq!(clean(evil), "a ]0;owned b 2Jc\u{fffd}d  e ");
+        assert_eq!(clean("Größe → 日本"), "Größe → 日本");
+    }
 
     #[test]
     fn times_are_short_at_every_scale() {

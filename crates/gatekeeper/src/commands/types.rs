@@ -4,6 +4,7 @@ use proxy::admin::{GateTypes, TimesReport, TypeReport, TypesReport};
 
 use crate::Failure;
 use crate::cli::TypesArgs;
+use crate::commands::running::asked;
 use crate::commands::table::{cut, lines, plain, time};
 use crate::remote::{Remote, block_on, is_name};
 
@@ -12,19 +13,18 @@ const LABEL_CHARS_MAX: usize = 30;
 
 /// The table, or the JSON as it came.
 pub(crate) fn types(args: &TypesArgs) -> Result<String, Failure> {
-    let answer = ask(args)?;
+    let remote = asked(&args.admin)?;
+    let answer = ask(&remote, args)?;
     if args.json {
         return Ok(answer + "\n");
     }
-    let report: TypesReport = serde_json::from_str(&answer).map_err(|error| {
-        Failure::Runtime(format!("{} doesn't answer like a gatekeeper: {error}", args.admin))
-    })?;
+    let report: TypesReport = serde_json::from_str(&answer)
+        .map_err(|error| Failure::Runtime(format!("{remote} doesn't answer like a gatekeeper: {error}")))?;
     let tables: Vec<_> = report.gates.iter().map(table).collect();
     Ok(tables.join("\n"))
 }
 
-fn ask(args: &TypesArgs) -> Result<String, Failure> {
-    let remote = Remote::at(&args.admin);
+fn ask(remote: &Remote, args: &TypesArgs) -> Result<String, Failure> {
     let path = match &args.gate {
         Some(gate) if !is_name(gate) => return Err(Failure::Usage(format!("there is no gate {gate:?}"))),
         Some(gate) => format!("/types?gate={gate}"),

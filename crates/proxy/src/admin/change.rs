@@ -52,7 +52,7 @@ pub struct GateChange {
 }
 
 /// Why a change isn't made.
-pub(super) struct Refused(StatusCode, String);
+pub(super) struct Refused(pub(super) StatusCode, pub(super) String);
 
 impl IntoResponse for Refused {
     fn into_response(self) -> Response {
@@ -95,7 +95,7 @@ pub(super) async fn change(
 }
 
 /// Whether the client that asks may change anything.
-fn may_change(desk: &Desk, headers: &HeaderMap) -> Result<(), Refused> {
+pub(super) fn may_change(desk: &Desk, headers: &HeaderMap) -> Result<(), Refused> {
     if desk.door == Door::Socket {
         return Ok(());
     }
@@ -120,7 +120,7 @@ fn words(admin: &Admin) -> Result<CapacityWords, Refused> {
     admin.words.get().copied().ok_or_else(none)
 }
 
-fn gate(admin: &Admin, name: &str) -> Result<Arc<dyn GateView>, Refused> {
+pub(super) fn gate(admin: &Admin, name: &str) -> Result<Arc<dyn GateView>, Refused> {
     let found = admin.gates().into_iter().find(|gate| gate.name() == name);
     found.ok_or_else(|| Refused(StatusCode::NOT_FOUND, format!("there is no gate {name:?}")))
 }

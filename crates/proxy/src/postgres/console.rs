@@ -7,6 +7,7 @@
 //! user or root's, isn't asked: he could end us anyway, and the server may be what is in trouble. Visitors
 //! count neither as clients nor as requests, so a full gate doesn't keep its operator out.
 
+use super::Shared;
 use crate::command::Commands;
 
 mod act;
@@ -91,6 +92,16 @@ impl Console {
             is_among(&self.stats_users).then_some(Role::Stats)
         }
     }
+}
+
+/// Holds up requests for a database, or all, as PAUSE does at first.
+pub(crate) fn hold_up(shared: &Shared, database: Option<&str>) -> Result<(), String> {
+    act::hold_up(shared, database).map_err(|failure| failure.message)
+}
+
+/// Lets them go, as RESUME does.
+pub(crate) fn let_go(shared: &Shared, database: Option<&str>) -> Result<(), String> {
+    act::resume(shared, database).map_err(|failure| failure.message)
 }
 
 /// What a visitor is told at his login, as drivers want to hear it.

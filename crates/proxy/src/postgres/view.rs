@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use admission::{Capacity, ClassId, Snapshot};
 
 use super::refusal::Refusal;
-use super::{CeilingView, PoolSnapshot, Status};
+use super::{CeilingView, PoolSnapshot, Status, console};
 use crate::admin::{ClientsView, GateView, LatenessView, PoolView, UpstreamView};
 use crate::gate::Driver;
 use crate::observe::{Totals, TypeRow};
@@ -138,6 +138,18 @@ impl GateView for Status {
 
     fn paused(&self) -> Vec<String> {
         self.0.pools.paused().names()
+    }
+
+    fn pause(&self, database: Option<&str>) -> Result<(), String> {
+        console::hold_up(&self.0, database)
+    }
+
+    fn resume(&self, database: Option<&str>) -> Result<(), String> {
+        console::let_go(&self.0, database)
+    }
+
+    fn in_flight_of(&self, database: Option<&str>) -> usize {
+        self.0.driver.in_flight_of(self.0.pools.pools_of(database))
     }
 
     fn ceiling(&self) -> Option<CeilingView> {

@@ -94,10 +94,7 @@ async fn pause(
     database: Option<&str>,
     session: &mut Session<'_>,
 ) -> Result<(), Failure> {
-    refuse_where_it_means_nothing(shared, database)?;
-    if !shared.pools.pause(database) {
-        return Err(Failure::new("55000", "already paused"));
-    }
+    hold_up(shared, database)?;
     let mut taken_back = TakenBack { shared, database, is_done: false };
     if let Some(cancel) = &session.cancel {
         cancel.queued();
@@ -136,6 +133,12 @@ async fn pause(
     outcome
 }
 
+/// Holds requests up from now on.
+pub(super) fn hold_up(shared: &Shared, database: Option<&str>) -> Result<(), Failure> {
+    refuse_where_it_means_nothing(shared, database)?;
+    if shared.pools.pause(database) { Ok(()) } else { Err(Failure::new("55000", "already paused")) }
+}
+
 /// Takes a pause back that didn't come about.
 struct TakenBack<'a> {
     shared: &'a Shared,
@@ -151,7 +154,7 @@ impl Drop for TakenBack<'_> {
     }
 }
 
-fn resume(shared: &Shared, database: Option<&str>) -> Result<(), Failure> {
+pub(super) fn resume(shared: &Shared, database: Option<&str>) -> Result<(), Failure> {
     if shared.pools.resume(database) { Ok(()) } else { Err(Failure::new("55000", "not paused")) }
 }
 

@@ -1,0 +1,260 @@
+//! Figures and states in plain English; the page's `words.js` says the same in a browser.
+
+use proxy::admin::GateStatus;
+
+use super::model::{Event, Gate, Recent, Sample};
+use crate::commands::table::{long_time, time};
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Level {
+    Good,
+    Warn,
+    Bad,
+}
+
+/// Whether it is well: in a few words, and in a sentence.
+pub(super) struct Verdict {
+    pub(super) level: Level,
+    pub(super) title: &'static str,
+    pub(super) text: String,
+}
+
+/// Whether a gate is well.
+pub(super) fn verdict(gate: &Gate, phase: &str) -> Verdict {
+    let (status, queued) = (&gate.status, gate.status.queued);
+    let told = |level, title, text| Verdict { level, title, text };
+    if phase == "draining" {
+        let text = "It takes no new clients. Open transactions may end.".to_owned();
+        return told(Level::Warn, "Gatekeeper is ending", text);
+    }
+    let down: Vec<_> = status.upstreams.iter().filter(|it| it.state == "down").collect();
+    if let (Some(first), true) = (down.first(), down.len() == status.upstreams.len()) {
+        let why = first.last_error.as_ref().map_or(String::new(), |error| format!(" Last error: {error}."));
+        let text = format!("{} is down since {}.{why}", first.address, long_time(first.since_seconds));
+        return told(Level::Bad, "The service doesn't answer", text);
+    }
+    if !status.paused.is_empty() {
+        let what = if status.paused.iter().any(|name| name == "*") {
+            "Every request waits".to_owned()
+        } else {
+            format!("Requests for {} wait", status.paused.join(", "))
+        };
+        let text = format!("{what} until somebody resumes. {} now.", waits(queued));
+        return told(Level::Warn, "Paused", text);
+    }
+    if status.stalled {
+        let text = format!("Nothing has ended for long, and {}.", waits(queued));
+        return told(Level::Bad, "The service has stopped answering", text);
+    }
+    busy(gate, !down.is_empty())
+}
+
+/// Whether a gate whose service answers is well.
+fn busy(gate: &Gate, is_partly_down: bool) -> Verdict {
+    let told = |level, title, text| Verdict { level, title, text };
+    let (status, queued) = (&gate.status, gate.status.queued);
+    let (served, refused) = (mean(gate, |it| it.served), mean(gate, |it| it.refused));
+    let rates = format!("{} requests a second are served", rate(served));
+    let is_observing = status.mode == "observe";
+    if refused >= 0.05 {
+        let why = gate.refused().first().map_or("of something unknown".to_owned(), |it| reason(it.0));
+        let (title, verb) = match is_observing {
+            true => ("It would refuse requests", "would be refused"),
+            false => ("It refuses requests", "are refused"),
+        };
+        let text = format!("{} a second {verb}, mostly because {why}; {rates}.", rate(refused));
+        return told(Level::Bad, title, text);
+    }
+    if is_partly_down {
+        let down = status.upstreams.iter().filter(|it| it.state == "down");
+        let down: Vec<_> = down.map(|it| it.address.as_str()).collect();
+        return told(Level::Warn, "Part of the service is down", format!("{}. {rates}.", down.join(", ")));
+    }
+    if let Some(late) = status.lateness.as_ref().filter(|it| it.is_late) {
+        let text = format!("Clients wait {} until they are read.", time(late.delay_seconds));
+        return told(Level::Warn, "Gatekeeper itself is short of processor time", text);
+    }
+    let longest = longest(gate);
+    let wait = gate.last(1).next().map_or(0.0, |it| it.times.wait_p95 as f64 / 1e6);
+    if queued > 0 && (longest >= 1.0 || wait >= 0.25) {
+        let title = if is_observing { "Requests would wait" } else { "Busy: requests wait" };
+        let text =
+            format!("{}, the longest for {}; {rates}, and none is refused.", waits(queued), time(longest));
+        return told(Level::Warn, title, text);
+    }
+    if served < 0.05 && queued == 0 {
+        return told(Level::Good, "Well, and at rest", "No requests come.".to_owned());
+    }
+    let quiet =
+        if queued > 0 { format!("{} for a moment.", waits(queued)) } else { "Nobody waits.".to_owned() };
+    told(Level::Good, "All is well", format!("{rates}. {quiet}"))
+}
+
+/// The mean of the last ten seconds.
+pub(super) fn mean(gate: &Gate, of: impl Fn(&Sample) -> f64) -> f64 {
+    let last = gate.last(10);
+    last.clone().map(of).sum::<f64>() / last.count().max(1) as f64
+}
+
+/// How long the oldest waiting request has waited, in seconds.
+pub(super) fn longest(gate: &Gate) -> f64 {
+    gate.waiting.first().map_or(0.0, |it| it.longest_ms as f64 / 1e3)
+}
+
+fn waits(queued: usize) -> String {
+    if queued == 1 { "1 request waits".to_owned() } else { format!("{queued} requests wait") }
+}
+
+/// A rate with two or three digits.
+pub(super) fn rate(value: f64) -> String {
+    match value {
+        _ if value >= 9.95 => format!("{value:.0}"),
+        _ if value >= 0.095 => format!("{value:.1}"),
+        _ if value > 0.0 => "<0.1".to_owned(),
+        _ => "0".to_owned(),
+    }
+}
+
+/// A part of a whole.
+pub(super) fn share(value: f64) -> String {
+    match value {
+        _ if value >= 0.0995 => format!("{:.0}%", value * 100.0),
+        _ if value >= 0.0005 => format!("{:.1}%", value * 100.0),
+        _ if value > 0.0 => "<0.1%".to_owned(),
+        _ => "0%".to_owned(),
+    }
+}
+
+/// Why requests were refused.
+pub(super) fn reason(name: &str) -> String {
+    match name {
+        "queue_full" => "the queue was full",
+        "queue_timeout" => "it waited longer than queue_timeout",
+        "deadline" => "its own deadline had passed",
+        "deadline_unreachable" => "its own deadline couldn't be met",
+        "queue_delay" => "the queue was slow for too long",
+        "target" => "the target would have been missed",
+        "pinned_max" => "too many sessions keep a connection",
+        "over_share" => "its class had more than its share",
+        _ => return name.replace('_', " "),
+    }
+    .to_owned()
+}
+
+/// Why a type is in its lane.
+pub(super) fn lane_why(row: &Recent, status: &GateStatus) -> String {
+    let expected = time(row.expected);
+    let limit =
+        status.long_limit.map_or(String::new(), |most| format!(" At most {most} long ones run at once."));
+    match row.lane.as_str() {
+        "short" => format!("Expected to take {expected}, not much more than others. It passes freely."),
+        "long" => {
+            format!("Expected to take {expected}, more than four times the mean of all requests.{limit}")
+        }
+        "variable" => format!(
+            "Expected to take {expected}, but its times vary too much for a limit. It leaves the last quarter of the connections to others."
+        ),
+        _ if row.counts.completed > 0 => {
+            "Too few requests have ended to know what one takes. Until then it runs one at a time.".to_owned()
+        }
+        _ => "Nothing is known of it yet. It runs one at a time until its first requests have ended."
+            .to_owned(),
+    }
+}
+
+/// What a request of this lane waits for.
+pub(super) fn waits_for(status: &GateStatus, lane: &str) -> String {
+    if status.paused.iter().any(|name| name == "*") {
+        return "an operator's pause to end".to_owned();
+    }
+    if !status.paused.is_empty() {
+        return format!("a pause (of {})", status.paused.join(", "));
+    }
+    if !status.upstreams.is_empty() && status.upstreams.iter().all(|it| it.state == "down") {
+        return "the service, which is down".to_owned();
+    }
+    let is_long = matches!(lane, "long" | "variable");
+    match (status.long_limit, status.capacity_requests, status.capacity_seconds) {
+        _ if lane == "unknown" => "its turn: unknown types run one at a time".to_owned(),
+        (Some(most), ..) if is_long && status.long_in_flight >= most => {
+            format!("room in the long lane ({} of {most} in use)", status.long_in_flight)
+        }
+        _ if status.connections_in_use >= status.connections => {
+            let kept = status.connections_pinned;
+            let kept = if kept > 0 { format!(", {kept} kept by sessions") } else { String::new() };
+            format!("a server connection (all {} in use{kept})", status.connections)
+        }
+        (_, Some(most), _) if status.in_flight >= most as usize => {
+            format!("room: {most} requests run at once")
+        }
+        (.., Some(most)) if status.load_seconds >= most => {
+            format!("room: {} of {} work in flight", time(status.load_seconds), time(most))
+        }
+        _ if u64::from(status.connections_in_use) * 4 >= u64::from(status.connections) * 3 => {
+            "a server connection that short requests leave free".to_owned()
+        }
+        _ => "its turn".to_owned(),
+    }
+}
+
+/// What the gate has found: a name, a value, a reason.
+pub(super) fn found(status: &GateStatus) -> Vec<[String; 3]> {
+    let line = |name: &str, value: String, why: String| [name.to_owned(), value, why];
+    let in_use = format!("{} of {} in use", status.connections_in_use, status.connections);
+    let why = status.connections_found.as_ref();
+    let why = why.map_or("The number is configured.".to_owned(), |found| format!("Found: {}.", found.why));
+    let mut lines = vec![line("Connections", in_use, why)];
+    if let Some(most) = status.capacity_requests {
+        let why = "With more or fewer in flight less work was completed.";
+        lines.push(line("Requests at once", most.to_string(), why.to_owned()));
+    }
+    if let Some(most) = status.capacity_seconds {
+        let why = "The sum of what requests in flight are expected to take.";
+        let value = format!("{} of {}", time(status.load_seconds), time(most));
+        lines.push(line("Work at once", value, why.to_owned()));
+    }
+    lines.push(match status.parallelism_requests {
+        Some(cores) => line("Service works on", format!("{cores} at once"), "About its cores.".to_owned()),
+        None => {
+            let why = "Learned from how much longer requests take beside others.";
+            line("Service works on", "not known yet".to_owned(), why.to_owned())
+        }
+    });
+    if let Some(most) = status.long_limit {
+        let why = "So many long requests keep the service busy.";
+        lines.push(line("Long lane", format!("{} of {most} in use", status.long_in_flight), why.to_owned()));
+    }
+    for group in &status.groups {
+        let value = format!("{} of {} at once", group.in_flight, group.limit);
+        let why = format!("{}; {} wait.", group.types.join(" · "), group.waiting);
+        lines.push(line("Types that contend", value, why));
+    }
+    if status.clients_mixing_waiting > 0 {
+        let value = format!("{} of {}", status.clients_mixing_waiting, status.clients_mixing);
+        lines.push(line("Pools held by longs", value, "Then long ones may go first.".to_owned()));
+    }
+    lines
+}
+
+/// An event as a sentence.
+pub(super) fn event(event: &Event) -> String {
+    let get = |name: &str| event.facts.iter().find(|(known, _)| known == name).map_or("?", |it| &it.1);
+    match event.text.as_str() {
+        "another capacity: more is completed" | "another capacity" => {
+            format!("Requests at once: {} → {}", get("from"), get("to"))
+        }
+        "another limit of the long lane" => format!("Long lane: {} → {} at once", get("from"), get("to")),
+        "requests were refused" => format!("{} refused: {}", get("count"), reason(get("reason"))),
+        "requests would have been refused" => {
+            format!("{} would have been refused: {}", get("count"), reason(get("reason")))
+        }
+        "a type changed its lane" => format!("To the {} lane: {}", get("lane"), get("type")),
+        "protecting" => format!("Protects {}, listens at {}", get("upstream"), get("listen")),
+        text => {
+            let facts: Vec<_> = event.facts.iter().map(|(name, value)| format!("{name} {value}")).collect();
+            let times = if event.lines > 1 { format!(" ({} times)", event.lines) } else { String::new() };
+            format!("{text}{times} {}", facts.join(", "))
+        }
+    }
+}

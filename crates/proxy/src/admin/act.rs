@@ -1,0 +1,158 @@
+//! What an operator asks of a running process over the admin listener, with `POST`:
+//!
+//! | path | does |
+//! |---|---|
+//! | `/reload` | reads the configuration again; 422 with every error, and nothing has changed |
+//! | `/drain` | ends the process as the first SIGTERM does |
+//! | `/gates/NAME/pause` | holds requests up, and answers once none is in flight |
+//! | `/gates/NAME/resume` | lets them go |
+//!
+//! A client that leaves before its pause is answered takes it back. The body of the last two may name a
+//! database: `{"database":"shop"}`. All is taken over the Unix socket or with the token, as changes are.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::routing::post;
+use serde::Deserialize;
+use tokio::sync::oneshot;
+
+use super::change::{Refused, gate, may_change};
+use super::{Admin, Desk, GateView};
+use crate::command::{Command, Commands};
+
+/// How often a pause looks whether the last request has ended. Nothing tells it: that would cost every
+/// request.
+const PAUSE_LOOK: Duration = Duration::from_millis(10);
+
+type Answer = Result<String, Refused>;
+
+pub(super) fn routes() -> Router<Desk> {
+    Router::new()
+        .route("/reload", post(reload))
+        .route("/drain", post(drain))
+        .route("/gates/{name}/pause", post(pause))
+        .route("/gates/{name}/resume", post(resume))
+}
+
+async fn reload(State(desk): State<Desk>, headers: HeaderMap) -> Answer {
+    let (sender, answer) = oneshot::channel();
+    tell(&desk, &headers, Command::Reload(sender)).await?;
+    match answer.await {
+        Ok(Ok(done)) => Ok(done + "\n"),
+        Ok(Err(errors)) => {
+            Err(Refused(StatusCode::UNPROCESSABLE_ENTITY, format!("nothing has changed:\n{errors}")))
+        }
+        Err(_) => Err(ends()),
+    }
+}
+
+async fn drain(State(desk): State<Desk>, headers: HeaderMap) -> Answer {
+    tell(&desk, &headers, Command::Shutdown).await?;
+    Ok("draining: no new clients; the process ends with the last transaction, or after drain_timeout\n"
+        .to_owned())
+}
+
+async fn tell(desk: &Desk, headers: &HeaderMap, command: Command) -> Result<(), Refused> {
+    may_change(desk, headers)?;
+    let commands: Commands = desk.admin.commands.get().cloned().ok_or_else(ends)?;
+    commands.send(command).await.map_err(|_| ends())
+}
+
+fn ends() -> Refused {
+    Refused(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "gatekeeper is starting or ending: it takes no commands".to_owned(),
+    )
+}
+
+/// Whose requests are meant: those for a database, or all.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Whose {
+    database: Option<String>,
+}
+
+/// The gate and the database that a request names, where it may change something.
+fn named(
+    desk: &Desk,
+    headers: &HeaderMap,
+    name: &str,
+    body: &Bytes,
+) -> Result<(Arc<dyn GateView>, Option<String>), Refused> {
+    may_change(desk, headers)?;
+    let gate = gate(&desk.admin, name)?;
+    let wrong =
+        |error| Refused(StatusCode::BAD_REQUEST, format!("{error}; send such as {{\"database\":\"shop\"}}"));
+    let whose: Whose =
+        if body.is_empty() { Whose::default() } else { serde_json::from_slice(body).map_err(wrong)? };
+    Ok((gate, whose.database))
+}
+
+fn refused(name: &str, why: &str) -> Refused {
+    Refused(StatusCode::CONFLICT, format!("gate {name}: {why}"))
+}
+
+async fn pause(
+    State(desk): State<Desk>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Answer {
+    let (gate, database) = named(&desk, &headers, &name, &body)?;
+    gate.pause(database.as_deref()).map_err(|why| refused(&name, &why))?;
+    let mut taken_back = TakenBack { gate: &*gate, database: database.as_deref(), is_done: false };
+    let mut look = tokio::time::interval(PAUSE_LOOK);
+    loop {
+        look.tick().await;
+        if is_ending(&desk.admin) {
+            return Err(ends());
+        }
+        if gate.in_flight_of(database.as_deref()) == 0 {
+            break;
+        }
+    }
+    taken_back.is_done = true;
+    tracing::info!(
+        gate = name,
+        database,
+        "paused over the admin listener: requests wait until somebody resumes"
+    );
+    Ok("paused: no request is in flight, and new ones wait until somebody resumes\n".to_owned())
+}
+
+fn is_ending(admin: &Admin) -> bool {
+    admin.phase_name() == "draining"
+}
+
+/// Takes a pause back that didn't come about, also where its client has left.
+struct TakenBack<'a> {
+    gate: &'a dyn GateView,
+    database: Option<&'a str>,
+    is_done: bool,
+}
+
+impl Drop for TakenBack<'_> {
+    fn drop(&mut self) {
+        if !self.is_done {
+            // It may have been resumed meanwhile.
+            let _ = self.gate.resume(self.database);
+        }
+    }
+}
+
+async fn resume(
+    State(desk): State<Desk>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Answer {
+    let (gate, database) = named(&desk, &headers, &name, &body)?;
+    gate.resume(database.as_deref()).map_err(|why| refused(&name, &why))?;
+    tracing::info!(gate = name, database, "resumed over the admin listener");
+    Ok("resumed: requests pass again\n".to_owned())
+}

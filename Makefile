@@ -1,10 +1,11 @@
 # The entry points. `make test` and `make demo` do their own set-up, on a fresh machine too.
 
-.PHONY: help demo release figures uplink proofs catalogue experiments test conformance conformance-psycopg lint bench fuzz setup
+.PHONY: help demo release package figures uplink proofs catalogue experiments test conformance conformance-psycopg lint bench fuzz setup
 
 help:
 	@echo 'make demo     a flash sale before a private PostgreSQL, and an overloaded site, with and without the gatekeeper (150 seconds)'
 	@echo 'make release  the gatekeeper as it is meant to run for good, guided by a profile of its own work: target/guided/gatekeeper (ten minutes)'
+	@echo 'make package  that gatekeeper as a .deb with its checksum, checked by lintian: target/package'
 	@echo 'make figures  the figures of the papers, simulated: docs/results/figures (a few minutes)'
 	@echo 'make uplink   response bytes on a simulated uplink: docs/results/figures (a few minutes)'
 	@echo 'make proofs   what the papers leave open, simulated: two pages of docs/results (two minutes)'
@@ -19,7 +20,7 @@ help:
 	@echo 'make setup    what the others install by themselves: PostgreSQL, drivers, HTTP clients and peers for the tests'
 
 setup:
-	scripts/setup postgresql mariadb drivers clients pgbouncer systemd pgpool web-proxies peers
+	scripts/setup postgresql mariadb drivers clients pgbouncer systemd prometheus packages pgpool web-proxies peers
 
 # Both are built together and then run as they are: cargo would build what they share again for one of them alone.
 built := $(or $(CARGO_TARGET_DIR),target)/release
@@ -31,6 +32,11 @@ demo:
 
 release:
 	scripts/release
+
+# GATEKEEPER_BIN names another program to pack.
+package: $(if $(GATEKEEPER_BIN),,release)
+	scripts/setup packages
+	scripts/package $(or $(GATEKEEPER_BIN),target/guided/gatekeeper)
 
 figures:
 	cargo build --release --locked -p figures

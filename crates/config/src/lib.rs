@@ -34,7 +34,7 @@ pub use raw::{
     ADMIN, APPLICATION, CLASS, COMMON, Field, FieldDefault, Form, GATE, GOAL, HTTP, LOG, OWN_TARGET,
     POSTGRES, PROCESS, ROUTE, SCENARIO, SOURCE, SWEEP, TYPE, UPSTREAM,
 };
-pub use reference::{reference, scenario_reference};
+pub use reference::{example, reference, scenario_reference};
 pub use reload::{Change, Reload, reload};
 pub use scenario::{Experiment, FIXED_GATE, Goal, Sweep, WITHOUT_GATE, load_scenario};
 

@@ -4,8 +4,8 @@
 use std::fmt::Write as _;
 
 use crate::raw::{
-    ADMIN, APPLICATION, CLASS, COMMON, Field, FieldDefault, GOAL, HTTP, LOG, OWN_TARGET, POSTGRES, PROCESS,
-    ROUTE, SCENARIO, SOURCE, SWEEP, TYPE, UPSTREAM, is_of_laboratory,
+    ADMIN, APPLICATION, CLASS, COMMON, Field, FieldDefault, Form, GOAL, HTTP, LOG, OWN_TARGET, POSTGRES,
+    PROCESS, ROUTE, SCENARIO, SOURCE, SWEEP, TYPE, UPSTREAM, is_of_laboratory,
 };
 
 const HEAD: &str = "\
@@ -101,6 +101,68 @@ pub fn scenario_reference() -> String {
     let goal = "What every gate has to reach, except the gate that is named `fixed`. Only `make catalogue` judges it.";
     section(&mut page, "`[goal]`", goal, GOAL, nothing);
     page
+}
+
+/// The longest line of the example's comments.
+const EXAMPLE_COLUMNS: usize = 100;
+const EXAMPLE_HEAD: &str = "\
+# Every key of Gatekeeper, with its default where it has one. Only `upstream` is required.
+# `gatekeeper check` says what is wrong, and what holds. docs/reference/config.md says why each default.
+
+";
+
+/// An example of a configuration with every key; all but one are comments.
+pub fn example() -> String {
+    let mut text = EXAMPLE_HEAD.to_owned();
+    let mut table = |head: &str, about: &str, fields: &mut dyn Iterator<Item = &Field>| {
+        text += &format!("# {about}\n{head}\n");
+        for field in fields {
+            text += &commented(field);
+        }
+        text.push('\n');
+    };
+    let useful = |fields: &'static [Field]| {
+        fields.iter().filter(|field| field.form != Form::Tables && !is_of_laboratory(field.key))
+    };
+    table("[admin]", "The listener for metrics, health and commands.", &mut useful(ADMIN));
+    table("[log]", "What the process writes to standard error.", &mut useful(LOG));
+    table("[process]", "What the process may take.", &mut useful(PROCESS));
+    table("[[gate]]", "One protected service; there may be several.", &mut useful(COMMON));
+    table("", "More keys of a gate for PostgreSQL:", &mut useful(POSTGRES));
+    table("", "More keys of a gate for HTTP (protocol = \"http\"):", &mut useful(HTTP));
+    table("# [[gate.type]]", "A type with a target of its own.", &mut useful(OWN_TARGET));
+    table("# [[gate.route]]", "For HTTP: requests that have a type of this name.", &mut useful(ROUTE));
+    table("# [[gate.class]]", "For HTTP: a service class.", &mut useful(CLASS));
+    text
+}
+
+fn commented(field: &Field) -> String {
+    let default = match field.default {
+        FieldDefault::Value(value) => Some(value),
+        FieldDefault::Each(postgres, ..) => Some(postgres),
+        FieldDefault::Derived(_) | FieldDefault::Required => None,
+    };
+    let sentence = field.doc.split_inclusive(". ").next().unwrap_or(field.doc).trim_end();
+    let text = wrapped(&format!("{sentence} Takes {}.", field.takes).replace('`', ""));
+    let key = field.key;
+    match default {
+        _ if key == "upstream" => text + "upstream = \"127.0.0.1:5432\"\n",
+        Some(value) => text + &format!("# {key} = {value}\n"),
+        None => text + &format!("# {key} =\n"),
+    }
+}
+
+/// Words in lines of comments.
+fn wrapped(words: &str) -> String {
+    let (mut text, mut line) = (String::new(), String::from("#"));
+    for word in words.split_whitespace() {
+        if line.chars().count() + 1 + word.chars().count() > EXAMPLE_COLUMNS {
+            text += &format!("{line}\n");
+            line = String::from("#");
+        }
+        line += &format!(" {word}");
+    }
+    text + &line + "\n"
 }
 
 /// Says of a key that a running gate doesn't take its new value.

@@ -132,7 +132,7 @@ pub fn example() -> String {
     table("", "More keys of a gate for HTTP (protocol = \"http\"):", &mut useful(HTTP));
     table("# [[gate.type]]", "A type with a target of its own.", &mut useful(OWN_TARGET));
     table("# [[gate.route]]", "For HTTP: requests that have a type of this name.", &mut useful(ROUTE));
-    table("# [[gate.class]]", "For HTTP: a service class.", &mut useful(CLASS));
+    table("# [[gate.class]]", "A service class.", &mut useful(CLASS));
     text
 }
 

@@ -188,7 +188,7 @@ impl Observer {
                 self.effects.pin(Pins::HOLD_CURSOR);
             }
             Keyword::Insert | Keyword::Update | Keyword::Delete | Keyword::Merge => {
-                self.touches = Touches::Anything
+                self.touches = Touches::Anything;
             }
             Keyword::Into => {
                 self.touches = Touches::Anything;
@@ -196,7 +196,7 @@ impl Observer {
             }
             Keyword::Create => self.creates = true,
             Keyword::Share if matches!(before, Keyword::For | Keyword::None) => {
-                self.touches = Touches::Anything
+                self.touches = Touches::Anything;
             }
             Keyword::Analyze => self.analyzes = true,
             Keyword::Stdin | Keyword::Stdout if self.first() == Keyword::Copy && self.parentheses == 0 => {

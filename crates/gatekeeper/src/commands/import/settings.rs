@@ -292,7 +292,7 @@ impl Lines {
                 }
             }
             (mode, ..) => {
-                self.remark("client_tls_sslmode", mode, "needs client_tls_cert_file and client_tls_key_file")
+                self.remark("client_tls_sslmode", mode, "needs client_tls_cert_file and client_tls_key_file");
             }
         }
         let Some(mode) = settings.get("server_tls_sslmode") else { return };

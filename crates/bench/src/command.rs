@@ -1,5 +1,7 @@
 //! `bench list`, `bench run` and `bench report`: experiments as data from the command line.
 
+mod srpt;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -24,10 +26,23 @@ const RESULTS: &str = "results/experiments";
 pub(crate) enum ByPlan {
     /// The experiments that are plans: what each asks, how long it takes, what is measured
     List(Directories),
-    /// Runs an experiment that is a plan, or goes on with it
-    Run(RunArguments),
+    /// Runs an experiment that is a plan, or goes on with it; `run srpt` has flags of its own
+    #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+    Run {
+        #[command(subcommand)]
+        own: Option<Own>,
+        #[command(flatten)]
+        plan: Option<RunArguments>,
+    },
     /// Writes what came out as one page, pictures, and a file of tables for each experiment
     Report(ReportArguments),
+}
+
+/// Experiments without a plan.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Own {
+    /// Responses in order of least remaining size on a link of 10 Mbit/s; needs root
+    Srpt(Box<srpt::Arguments>),
 }
 
 #[derive(Debug, Args)]
@@ -90,7 +105,13 @@ pub(crate) async fn by_plan(
 ) -> Result<String, Error> {
     match command {
         ByPlan::List(directories) => list(&directories),
-        ByPlan::Run(arguments) => run(&arguments, server_cpu, display).await,
+        ByPlan::Run { own: Some(Own::Srpt(arguments)), .. } => {
+            srpt::run(*arguments, server_cpu, display).await
+        }
+        ByPlan::Run { own: None, plan: Some(arguments) } => run(&arguments, server_cpu, display).await,
+        ByPlan::Run { own: None, plan: None } => {
+            Err(Error::Experiment("which experiment? see: bench list".to_owned()))
+        }
         ByPlan::Report(arguments) => write_report(&arguments),
     }
 }
@@ -138,6 +159,8 @@ fn list(directories: &Directories) -> Result<String, Error> {
         table.row(&name, [about(plan.takes(&plan.short)), about(plan.takes(&plan.full)), said]);
         questions += &format!("  {name}: {}\n", plan.question);
     }
+    table.row("srpt", ["10 min", "7 h", "–"].map(str::to_owned));
+    questions += "  srpt: Do small responses stop waiting behind large ones on a link of 10 Mbit/s?\n";
     let table: String = table.to_string().lines().map(|line| format!("  {line}\n")).collect();
     Ok(format!("{table}\n{questions}"))
 }

@@ -58,7 +58,7 @@ impl Gatekeeper {
     /// # Errors
     /// See [`Gatekeeper::start`].
     pub fn start_pinned(upstream: u16, keys: &[(String, String)], cpu: Option<usize>) -> Result<Self, Error> {
-        Self::start_gate("postgres", upstream, keys, cpu)
+        Self::start_gate("postgres", Ipv4Addr::LOCALHOST, upstream, keys, cpu)
     }
 
     /// Starts a gatekeeper with a gate for HTTP before the service on 127.0.0.1:`upstream`, with these
@@ -67,11 +67,25 @@ impl Gatekeeper {
     /// # Errors
     /// As [`Gatekeeper::start`].
     pub fn start_http(upstream: u16, keys: &[(&str, &str)], cpu: Option<usize>) -> Result<Self, Error> {
-        Self::start_gate("http", upstream, keys, cpu)
+        Self::start_gate("http", Ipv4Addr::LOCALHOST, upstream, keys, cpu)
+    }
+
+    /// Starts a gatekeeper with a gate for HTTP that listens on an address that includes 127.0.0.1.
+    ///
+    /// # Errors
+    /// As [`Gatekeeper::start`].
+    pub fn start_http_on(
+        address: Ipv4Addr,
+        upstream: u16,
+        keys: &[(&str, &str)],
+        cpu: Option<usize>,
+    ) -> Result<Self, Error> {
+        Self::start_gate("http", address, upstream, keys, cpu)
     }
 
     fn start_gate(
         protocol: &str,
+        address: Ipv4Addr,
         upstream: u16,
         keys: &[(impl AsRef<str>, impl AsRef<str>)],
         cpu: Option<usize>,
@@ -79,7 +93,7 @@ impl Gatekeeper {
         let (port, admin_port) = (free_port()?, free_port()?);
         let mut config = format!(
             "[admin]\nlisten = \"127.0.0.1:{admin_port}\"\n\n[[gate]]\nprotocol = \"{protocol}\"\n\
-             listen = \"127.0.0.1:{port}\"\nupstream = \"127.0.0.1:{upstream}\"\n"
+             listen = \"{address}:{port}\"\nupstream = \"127.0.0.1:{upstream}\"\n"
         );
         for (key, value) in keys {
             config.push_str(&format!("{} = {}\n", key.as_ref(), value.as_ref()));

@@ -7,6 +7,7 @@
 //! the slowest proxy could do, as a Poisson process, for how much longer a response takes than it takes
 //! directly.
 
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use crate::alternate::{Display, Turn, alternate};
 use crate::files::write_figures;
 use crate::gatekeeper::Gatekeeper;
 use crate::http::{
-    Beyond, ClosedRun, HaProxy, HaProxyRole, Nginx, NginxRole, OpenRun, Request, closed, write_files,
+    Beyond, ClosedRun, HaProxy, HaProxyRole, Habits, Nginx, NginxRole, OpenRun, Request, closed, write_files,
 };
 use crate::load::Outcome;
 use crate::process::blocking;
@@ -197,7 +198,9 @@ async fn section(
         let requests = Arc::new(Request::poisson(half_rate, options.window, at.round as u64));
         let bytes = Arc::clone(&bytes);
         half(OpenRun {
-            port,
+            address: (Ipv4Addr::LOCALHOST, port).into(),
+            inside: None,
+            habits: Habits::default(),
             requests,
             bytes,
             patience: PATIENCE,

@@ -2,6 +2,7 @@
 
 mod command;
 
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -58,9 +59,12 @@ enum Experiment {
     },
     /// A server whose requests take the processor time that they name, as the other experiments start it
     Origin {
-        /// Where it listens on 127.0.0.1
+        /// Where it listens
         #[arg(long)]
         port: u16,
+        /// On which address it listens
+        #[arg(long, default_value = "127.0.0.1")]
+        address: Ipv4Addr,
     },
 }
 
@@ -384,8 +388,8 @@ fn main() -> ExitCode {
 
 fn run(arguments: Arguments) -> Result<(), Error> {
     bench::raise_descriptor_limit();
-    if let Experiment::Origin { port } = arguments.experiment {
-        http::origin::serve(port)?;
+    if let Experiment::Origin { port, address } = arguments.experiment {
+        http::origin::serve(address, port)?;
         return Ok(());
     }
     // Before the runtime starts its threads, so that they all keep off the server's processor. A rehearsal

@@ -6,6 +6,7 @@
 //! clients without an answer cost, left unread or refused. What an answered refusal costs beside a request
 //! that is passed on is measured without a quota (`refusals`).
 
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,7 +20,7 @@ use crate::confinement::{Bounds, Confinement, Share};
 use crate::files::write_figures;
 use crate::gatekeeper::{Gatekeeper, left_unread};
 use crate::http::{
-    Beyond, ClosedRun, Connections, Counted, Nginx, NginxRole, OpenRun, Request, closed, write_files,
+    Beyond, ClosedRun, Connections, Counted, Habits, Nginx, NginxRole, OpenRun, Request, closed, write_files,
 };
 use crate::load::Outcome;
 use crate::process::{blocking, resident_memory};
@@ -189,7 +190,9 @@ async fn offer(
 ) -> Result<Offered, Error> {
     let requests = Arc::new(Request::poisson(load * best.rate, window, seed));
     let run = OpenRun {
-        port: gate.port(),
+        address: (Ipv4Addr::LOCALHOST, gate.port()).into(),
+        inside: None,
+        habits: Habits::default(),
         requests,
         bytes: Arc::new(vec![request()]),
         patience: PATIENCE,

@@ -8,10 +8,10 @@ mod run;
 mod setups;
 mod workloads;
 
-use std::fs;
 use std::path::Path;
+use std::{fs, io};
 
-use admission::{Duration, EgressOrder, EgressPolicy};
+use admission::{Duration, EgressOrder};
 use sim::plot::{Panel, Plot};
 use sim::uplink::{Bytes, Download, Queue, poisson};
 
@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::figure::{Drawing, Figure};
 use crate::results::Progress;
 
-pub(crate) use run::{Case, Digest, play};
+pub(crate) use run::{Case, play};
 
 /// Requests of a generated trace.
 const REQUESTS: usize = 100_000;
@@ -57,13 +57,8 @@ pub(crate) fn queue(order: &str) -> Queue {
     match order {
         "FAIR" => Queue::fair(),
         "bands" => Queue::published_bands(),
-        _ => gate(EgressOrder::ShortestRemaining, None),
+        _ => Queue::gate(EgressOrder::ShortestRemaining, None),
     }
-}
-
-/// The gate's scheduler, a packet a turn.
-pub(crate) fn gate(order: EgressOrder, aging: Option<f64>) -> Queue {
-    Queue::Gate(EgressPolicy { order, aging, quantum: 1_460, ..EgressPolicy::default() })
 }
 
 /// A figure whose curves are one for each of [`ORDERS`].
@@ -85,32 +80,12 @@ pub fn generate(plan: &Plan, directory: &Path) -> Result<(), Error> {
     crate::write(directory, &figures)
 }
 
-/// A trace as a file of lines `seconds,bytes[,status…]` behind a heading; answers other than 200 are left
-/// out.
+/// A trace as a file of lines `seconds,bytes[,status…]` behind a heading.
 ///
 /// # Errors
 /// What is wrong with the file.
 pub fn read_trace(path: &Path) -> Result<Vec<Download>, Error> {
     let text = fs::read_to_string(path).map_err(|source| Error::file("read", path, source))?;
-    let request = |line: &str| {
-        let mut columns = line.split(',');
-        let (at, bytes) = (columns.next()?.parse().ok()?, columns.next()?.parse().ok()?);
-        let is_whole = columns.next().is_none_or(|status| status == "200");
-        (is_whole && bytes > 0).then_some(Download { at: Duration::try_from_secs_f64(at).ok()?, bytes })
-    };
-    Ok(text.lines().skip(1).filter_map(request).collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_trace_is_read_without_its_heading_and_without_what_failed() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        fs::write(file.path(), "t_s,bytes,status,url_id\n0,1713,200,0\n4.5,8677,404,1\n6,0,200,2\n7,41\n")
-            .unwrap();
-        let request = |seconds: f64, bytes| Download { at: Duration::from_secs_f64(seconds), bytes };
-        assert_eq!(read_trace(file.path()).unwrap(), [request(0.0, 1_713), request(7.0, 41)]);
-    }
+    sim::uplink::read_trace(&text)
+        .map_err(|source| Error::file("read", path, io::Error::new(io::ErrorKind::InvalidData, source)))
 }

@@ -19,17 +19,21 @@
 //! same. Clients send over another link, which is never full. [`plain`] is the link alone, without TCP, to
 //! compare with theory.
 
+mod digest;
 mod engine;
 mod load;
 mod plain;
 mod queue;
 mod sender;
+mod trace;
 
-use admission::{Duration, EgressPolicy};
+use admission::{Duration, EgressOrder, EgressPolicy};
 
+pub use digest::Digest;
 pub use engine::serve;
 pub use load::{Bytes, Phases, closed_sizes, poisson};
 pub use plain::{Plain, plain};
+pub use trace::{Malformed, read_trace};
 
 /// What one packet takes on the link beside its data: headers of TCP, IP and Ethernet, preamble and gap.
 pub const OVERHEAD: u64 = 78;
@@ -90,6 +94,11 @@ impl Queue {
     /// packets each.
     pub fn published_bands() -> Self {
         Self::Kernel { cutoffs: vec![1, 1_000, 2_000, 5_000, 50_000], length: 100 }
+    }
+
+    /// The scheduler of a gate in this order, a packet a turn.
+    pub fn gate(order: EgressOrder, aging: Option<f64>) -> Self {
+        Self::Gate(EgressPolicy { order, aging, quantum: 1_460, ..EgressPolicy::default() })
     }
 }
 

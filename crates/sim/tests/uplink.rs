@@ -115,11 +115,6 @@ fn after_an_overload_a_large_response_ends_when_the_busy_period_of_its_size_does
     close(mean, theory.beyond_overload(size, 100.0, 0.2), 5.0);
 }
 
-/// The gate's scheduler in this order, a packet a turn.
-fn gate(order: EgressOrder, aging: Option<f64>) -> Queue {
-    Queue::Gate(EgressPolicy { order, aging, quantum: 1_460, ..EgressPolicy::default() })
-}
-
 /// Half an hour of a workload of Table I in the paper's baseline.
 fn workload(number: usize, queue: Queue) -> Served {
     play(number, Duration::from_secs(1_800), &Setup::baseline(queue))
@@ -135,7 +130,7 @@ fn play(number: usize, length: Duration, setup: &Setup) -> Served {
 fn the_published_means_come_out_and_the_gate_is_better_than_the_published_bands() {
     let fair = workload(1, Queue::fair());
     let bands = workload(1, Queue::published_bands());
-    let shortest = workload(1, gate(EgressOrder::ShortestRemaining, None));
+    let shortest = workload(1, Queue::gate(EgressOrder::ShortestRemaining, None));
     // The paper: 1.1 s, C² 6.39, more than 200 connections, none refused; 138 ms, at most 50.
     assert!((0.9..1.3).contains(&fair.mean()), "{}", fair.mean());
     assert!((5.5..7.5).contains(&fair.squared_variation()), "{}", fair.squared_variation());
@@ -155,8 +150,8 @@ fn with_aging_no_large_response_takes_twice_its_fair_time() {
         // What is fair doesn't depend on how many workers there are.
         let length = Duration::from_secs(400);
         let run = |queue| play(number, length, &Setup { workers: 1 << 20, ..Setup::baseline(queue) });
-        let fair = run(gate(EgressOrder::Fair, None));
-        let aged = run(gate(EgressOrder::ShortestRemaining, Some(1.0)));
+        let fair = run(Queue::gate(EgressOrder::Fair, None));
+        let aged = run(Queue::gate(EgressOrder::ShortestRemaining, Some(1.0)));
         let mut both: Vec<_> = fair.responses.iter().zip(&aged.responses).collect();
         both.sort_by_key(|(one, _)| std::cmp::Reverse(one.bytes));
         both.truncate(both.len() / 100);
@@ -192,7 +187,7 @@ fn alone(setup: &Setup, bytes: u64) -> Response {
 
 #[test]
 fn a_response_over_a_long_way_takes_a_handshake_and_the_rounds_of_slow_start() {
-    let mut setup = Setup::baseline(gate(EgressOrder::ShortestRemaining, None));
+    let mut setup = Setup::baseline(Queue::gate(EgressOrder::ShortestRemaining, None));
     setup.round_trip = Duration::from_millis(100);
     // Fourteen segments in rounds of 2, 4 and 8: the third begins 350 ms after the first packet of the
     // client.
@@ -217,7 +212,7 @@ fn a_user_aborts_tries_again_and_gives_up() {
 
 #[test]
 fn a_connection_that_is_used_again_needs_no_handshake() {
-    let mut setup = Setup::baseline(gate(EgressOrder::Fair, None));
+    let mut setup = Setup::baseline(Queue::gate(EgressOrder::Fair, None));
     (setup.round_trip, setup.reuse) = (Duration::from_millis(100), 2);
     let requests = (0..3).map(|at| Download { at: Duration::from_secs(at), bytes: 1_000 }).collect();
     let served = serve(&setup, &Demand::Open(requests), Duration::from_secs(10), 1);
@@ -227,7 +222,7 @@ fn a_connection_that_is_used_again_needs_no_handshake() {
 
 #[test]
 fn losses_cost_time_and_no_response() {
-    let mut setup = Setup::baseline(gate(EgressOrder::ShortestRemaining, None));
+    let mut setup = Setup::baseline(Queue::gate(EgressOrder::ShortestRemaining, None));
     setup.loss = 0.05;
     let trace = poisson(&Bytes::WorldCup, 20_000, 1);
     let requests = Phases::constant(0.3).replay(&setup, &trace, Duration::from_secs(200));

@@ -1,6 +1,7 @@
 //! The closed loop: each client sends its next request as soon as the last one was answered. As much as goes.
 
 use std::cell::{Cell, RefCell};
+use std::net::Ipv4Addr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -48,7 +49,7 @@ struct Shared {
 /// # Errors
 /// With the first other answer.
 pub(crate) async fn closed(run: ClosedRun) -> Result<Counted, Error> {
-    on_one_thread(async move || {
+    on_one_thread(None, async move || {
         let shared = Rc::new(Shared::default());
         let run = Rc::new(run);
         for number in 0..run.connections {
@@ -75,7 +76,8 @@ async fn client(run: Rc<ClosedRun>, number: usize, shared: Rc<Shared>) {
 }
 
 async fn ask(run: &ClosedRun, number: usize, shared: &Shared) -> Result<(), String> {
-    let mut connection = Connection::open(run.port).await.map_err(|error| error.to_string())?;
+    let mut connection =
+        Connection::open((Ipv4Addr::LOCALHOST, run.port)).await.map_err(|error| error.to_string())?;
     let first = number * run.requests.len() / run.connections;
     for request in run.requests.iter().cycle().skip(first) {
         let head = connection.exchange(request).await.map_err(|error| error.to_string())?;

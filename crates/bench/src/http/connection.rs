@@ -1,21 +1,22 @@
 //! A client's connection: one request at a time, and its response to the last byte.
 
 use std::io;
-use std::net::Ipv4Addr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, ToSocketAddrs};
 
 /// Room for a head, and for so much of a body at a time.
 const BUFFER: usize = 64 * 1024;
 const BLANK_LINE: &[u8] = b"\r\n\r\n";
 
-/// A connection to a port of this machine.
+/// A connection to a server.
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: TcpStream,
     buffer: Vec<u8>,
+    exchanged: u32,
+    first_byte: Option<Instant>,
 }
 
 /// What the head of a response said.
@@ -32,20 +33,32 @@ pub(crate) struct Head {
 
 impl Connection {
     /// Connects.
-    pub(crate) async fn open(port: u16) -> io::Result<Self> {
-        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
+    pub(crate) async fn open(address: impl ToSocketAddrs) -> io::Result<Self> {
+        let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
-        Ok(Self { stream, buffer: Vec::with_capacity(BUFFER) })
+        Ok(Self { stream, buffer: Vec::with_capacity(BUFFER), exchanged: 0, first_byte: None })
+    }
+
+    /// How many responses came whole.
+    pub(crate) const fn exchanged(&self) -> u32 {
+        self.exchanged
+    }
+
+    /// When the first byte of the last response came.
+    pub(crate) const fn first_byte(&self) -> Option<Instant> {
+        self.first_byte
     }
 
     /// Sends a request without a body, and reads its response to the end.
     pub(crate) async fn exchange(&mut self, request: &[u8]) -> io::Result<Head> {
         self.stream.write_all(request).await?;
         self.buffer.clear();
+        self.first_byte = None;
         let (head, read) = loop {
             if self.stream.read_buf(&mut self.buffer).await? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
+            self.first_byte.get_or_insert_with(Instant::now);
             if let Some(end) = self.buffer.windows(BLANK_LINE.len()).position(|four| four == BLANK_LINE) {
                 let end = end + BLANK_LINE.len();
                 break (Head::parse(&self.buffer[..end])?, (self.buffer.len() - end) as u64);
@@ -63,6 +76,7 @@ impl Connection {
             }
             left = left.checked_sub(read).ok_or_else(|| io::Error::other("too much"))?;
         }
+        self.exchanged += 1;
         Ok(head)
     }
 

@@ -24,7 +24,7 @@ pub(crate) async fn knock(
     window: Duration,
     measured: Vec<u32>,
 ) -> Result<Counted, Error> {
-    on_one_thread(async move || {
+    on_one_thread(None, async move || {
         let closed = Rc::new(Cell::new(0_u64));
         for _ in 0..clients {
             let closed = Rc::clone(&closed);

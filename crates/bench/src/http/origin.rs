@@ -2,10 +2,11 @@
 //!
 //! A thread for each connection, as many application servers have it, and the system's scheduler shares the
 //! core among them. What a request takes is counted in the processor time of its thread, so that neither
-//! what else runs nor how many others are there changes it: `?work=20000` is 20 ms of a processor.
+//! what else runs nor how many others are there changes it: `?work=20000` is 20 ms of a processor. A path
+//! that is a number is the size of the answer: `/5027` has 5,027 bytes.
 
 use std::fmt::Write as _;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, IoSlice, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -25,8 +26,14 @@ const STACK: usize = 64 * 1024;
 const TURNS: u32 = 4_096;
 /// How long it may take until its port accepts connections.
 const START_BOUND: Duration = Duration::from_secs(20);
+/// The environment variable that names this program, for tests.
+const BINARY_VARIABLE: &str = "BENCH_BIN";
 /// The longest line of a head.
 const LINE_MAX: u64 = 8 * 1024;
+/// Bytes of an answer that are written at once.
+const PIECE: [u8; 16 * 1024] = [b'x'; 16 * 1024];
+/// The largest answer.
+const ANSWER_MAX: u64 = 1 << 30;
 
 /// A running origin. Dropping it ends it.
 #[derive(Debug)]
@@ -36,12 +43,16 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// Starts this program again as an origin, on a processor.
+    /// Starts this program again as an origin of this machine, on a processor.
     pub(crate) fn start(cpu: Option<usize>) -> Result<Self, Error> {
+        Self::start_on(Ipv4Addr::LOCALHOST, cpu)
+    }
+
+    /// Starts this program again as an origin on an address that includes 127.0.0.1, on a processor.
+    pub(crate) fn start_on(address: Ipv4Addr, cpu: Option<usize>) -> Result<Self, Error> {
         let port = free_port()?;
-        let own = std::env::current_exe().map_err(Error::io("finding this program"))?;
-        let mut command = Command::new(own);
-        command.arg("origin").arg("--port").arg(port.to_string());
+        let mut command = Command::new(process::find_binary("bench", BINARY_VARIABLE)?);
+        command.arg("origin").arg("--port").arg(port.to_string()).arg("--address").arg(address.to_string());
         let child = spawn_pinned(command.stdin(Stdio::null()).stdout(Stdio::null()), cpu)?;
         let mut origin = Self { child, port };
         process::wait_until_ready(&mut origin.child, START_BOUND, || process::accepts(port)).map_err(
@@ -106,12 +117,12 @@ impl Drop for Place {
     }
 }
 
-/// Serves on a port of 127.0.0.1 until the process ends.
+/// Serves on a port of an address until the process ends.
 ///
 /// # Errors
 /// If it can't listen.
-pub fn serve(port: u16) -> Result<(), Error> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(Error::io("listening"))?;
+pub fn serve(address: Ipv4Addr, port: u16) -> Result<(), Error> {
+    let listener = TcpListener::bind((address, port)).map_err(Error::io("listening"))?;
     let room = Arc::new(Room::default());
     for stream in listener.incoming() {
         let (Ok(stream), place) = (stream, room.take()) else { continue };
@@ -131,25 +142,50 @@ fn connection(stream: &TcpStream) -> io::Result<()> {
     let mut reader = BufReader::with_capacity(4096, stream);
     let (mut line, mut answer) = (String::new(), String::new());
     loop {
-        let mut work = None;
+        let mut asked = None;
         loop {
             line.clear();
             if reader.by_ref().take(LINE_MAX).read_line(&mut line)? == 0 {
                 return Ok(());
             }
             match line.trim_end() {
-                "" if work.is_some() => break,
+                "" if asked.is_some() => break,
                 "" => {}
-                request if work.is_none() => work = Some(work_of(request)),
+                request if asked.is_none() => asked = Some((work_of(request), size_of(request))),
                 _ => {}
             }
         }
-        burn(work.unwrap_or_default());
+        let (work, size) = asked.unwrap_or_default();
+        burn(work);
         answer.clear();
-        let body = "done\n";
-        let _ = write!(answer, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
-        (&*stream).write_all(answer.as_bytes())?;
+        let body = if size.is_some() { "" } else { "done\n" };
+        let length = size.unwrap_or(body.len() as u64);
+        let _ = write!(answer, "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}");
+        write_answer(stream, answer.as_bytes(), size.unwrap_or(0))?;
     }
+}
+
+/// Writes a head, and so many bytes behind it.
+fn write_answer(mut stream: &TcpStream, head: &[u8], mut left: u64) -> io::Result<()> {
+    let mut head = head;
+    while left > 0 || !head.is_empty() {
+        let piece = &PIECE[..left.min(PIECE.len() as u64) as usize];
+        let mut written = stream.write_vectored(&[IoSlice::new(head), IoSlice::new(piece)])?;
+        if written == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        let of_head = written.min(head.len());
+        head = &head[of_head..];
+        written -= of_head;
+        left -= written as u64;
+    }
+    Ok(())
+}
+
+/// The size that a request line asks for.
+fn size_of(line: &str) -> Option<u64> {
+    let path = line.split(' ').nth(1)?.strip_prefix('/')?;
+    path.parse().ok().filter(|&size| size <= ANSWER_MAX)
 }
 
 /// What a request line asks for.
@@ -183,5 +219,26 @@ mod tests {
     fn a_request_line_says_what_it_takes() {
         assert_eq!(work_of("GET /home?work=478 HTTP/1.1"), Duration::from_micros(478));
         assert_eq!(work_of("GET / HTTP/1.1"), Duration::ZERO);
+        assert_eq!(size_of("GET /5027 HTTP/1.1"), Some(5_027));
+        assert_eq!(size_of("GET /home?work=478 HTTP/1.1"), None);
+        assert_eq!(size_of("GET /99999999999 HTTP/1.1"), None);
+    }
+
+    #[test]
+    fn a_size_is_answered_with_so_many_bytes() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = std::thread::spawn(move || connection(&listener.accept().unwrap().0));
+        let mut stream = TcpStream::connect(address).unwrap();
+        for size in [0, 1, 5_027, 300_000] {
+            write!(stream, "GET /{size} HTTP/1.1\r\nHost: here\r\n\r\n").unwrap();
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {size}\r\n\r\n");
+            let mut answer = vec![0; head.len() + size];
+            stream.read_exact(&mut answer).unwrap();
+            assert!(answer.starts_with(head.as_bytes()));
+            assert!(answer[head.len()..].iter().all(|&byte| byte == b'x'));
+        }
+        drop(stream);
+        server.join().unwrap().unwrap();
     }
 }

@@ -1,5 +1,6 @@
 //! The pages of a shop, what each takes, and which client asks for which when.
 
+use std::net::Ipv4Addr;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use serde::Serialize;
 use tokio::time::{Instant, sleep_until};
 
 use super::open::OpenRuns;
-use super::{Beyond, OpenRun, Origin, Request};
+use super::{Beyond, Habits, OpenRun, Origin, Request};
 use crate::Error;
 use crate::gatekeeper::Gatekeeper;
 use crate::load::ARRIVALS_MAX;
@@ -155,7 +156,9 @@ impl Arrivals {
         })
         .await?;
         let run = OpenRun {
-            port,
+            address: (Ipv4Addr::LOCALHOST, port).into(),
+            inside: None,
+            habits: Habits::default(),
             requests: Arc::new(self.requests.clone()),
             bytes: Arc::new(self.bytes.clone()),
             patience,

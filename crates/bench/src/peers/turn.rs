@@ -150,6 +150,9 @@ pub(super) mod tests {
             used: 0.0,
             metered: 0.0,
             lag_p99: millis(2),
+            lag_max: millis(3),
+            client_cpu: 0.0,
+            first_bytes: Vec::new(),
             connections: Connections::default(),
             first_failure: Some("status 502".to_owned()),
         };

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use admission::Duration;
 use sim::plot::{Curve, Panel, Scale};
-use sim::uplink::{Bytes, Demand, Phases, Setup, closed_sizes, serve};
+use sim::uplink::{Bytes, Demand, Digest, Phases, Setup, closed_sizes, serve};
 
-use super::{Case, Digest, ORDERS, Plan, play, plotted, queue};
+use super::{Case, ORDERS, Plan, play, plotted, queue};
 use crate::figure::{Figure, seconds, short_seconds};
 
 /// How long the overload is looked at.

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use admission::Duration;
 use sim::plot::{Curve, Panel, Scale};
-use sim::uplink::{Download, Phases, Setup};
+use sim::uplink::{Digest, Download, Phases, Setup};
 
-use super::{Case, Digest, ORDERS, Plan, play, plotted, queue};
+use super::{Case, ORDERS, Plan, play, plotted, queue};
 use crate::figure::{Figure, percent, seconds, short_seconds};
 
 /// A row of Table II: its letter, what changes, and what the paper says of FAIR, of SRPT and of their ratio.

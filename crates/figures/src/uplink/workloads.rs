@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use admission::{Cutoffs, Duration, EgressOrder};
 use sim::plot::{Panel, Scale};
-use sim::uplink::{Download, Phases, Queue, Setup};
+use sim::uplink::{Digest, Download, Phases, Queue, Setup};
 
 use super::overload::over_time;
-use super::{Case, Digest, ORDERS, Plan, gate, play, plotted, queue};
+use super::{Case, ORDERS, Plan, play, plotted, queue};
 use crate::figure::{Figure, seconds, short_seconds};
 
 /// What of a run is drawn.
@@ -129,7 +129,7 @@ fn decomposed(plan: &Plan, trace: &[Download]) -> Figure {
         ("FAIR, no connection refused", Setup { half_open: 1 << 20, ..fair.clone() }),
         ("FAIR, first time-out 0.5 s", Setup { first_timeout: quick, ..fair.clone() }),
         ("FAIR, both", Setup { half_open: 1 << 20, first_timeout: quick, ..fair }),
-        ("fair in the gate: nothing dropped", Setup::baseline(gate(EgressOrder::Fair, None))),
+        ("fair in the gate: nothing dropped", Setup::baseline(Queue::gate(EgressOrder::Fair, None))),
         ("bands in the kernel", Setup::baseline(Queue::published_bands())),
         ("SRPT in the gate", Setup::baseline(queue("SRPT"))),
     ];
@@ -167,11 +167,11 @@ fn decomposed(plan: &Plan, trace: &[Download]) -> Figure {
 fn orders(plan: &Plan, trace: &[Download]) -> Figure {
     let bands = |cutoffs| EgressOrder::Bands(cutoffs);
     let cases = [
-        ("fair", gate(EgressOrder::Fair, None)),
-        ("bands, the paper's cutoffs", gate(bands(Cutoffs::published()), None)),
-        ("bands, learned cutoffs", gate(bands(Cutoffs::Learned), None)),
-        ("SRPT", gate(EgressOrder::ShortestRemaining, None)),
-        ("SRPT, aging 1", gate(EgressOrder::ShortestRemaining, Some(1.0))),
+        ("fair", Queue::gate(EgressOrder::Fair, None)),
+        ("bands, the paper's cutoffs", Queue::gate(bands(Cutoffs::published()), None)),
+        ("bands, learned cutoffs", Queue::gate(bands(Cutoffs::Learned), None)),
+        ("SRPT", Queue::gate(EgressOrder::ShortestRemaining, None)),
+        ("SRPT, aging 1", Queue::gate(EgressOrder::ShortestRemaining, Some(1.0))),
     ];
     let runs = cases.each_ref().map(|(_, queue)| Case {
         setup: Setup::baseline(queue.clone()),
@@ -199,9 +199,9 @@ fn orders(plan: &Plan, trace: &[Download]) -> Figure {
 /// How much slower than on a fair link any of the largest hundredth is.
 fn aging(plan: &Plan, trace: &[Download]) -> Figure {
     let queues = [
-        gate(EgressOrder::Fair, None),
-        gate(EgressOrder::ShortestRemaining, None),
-        gate(EgressOrder::ShortestRemaining, Some(1.0)),
+        Queue::gate(EgressOrder::Fair, None),
+        Queue::gate(EgressOrder::ShortestRemaining, None),
+        Queue::gate(EgressOrder::ShortestRemaining, Some(1.0)),
     ];
     let runs: Vec<Case<'_>> = (1..=COUNT)
         .flat_map(|number| {

@@ -1,0 +1,272 @@
+//! Response bytes in order of least remaining size on a real link of 10 Mbit/s: the experiments of *Web
+//! servers under overload* (TOIT 2006).
+//!
+//! Clients and server are in network namespaces of their own; requests come when the trace says. Each cell
+//! has a new link and new servers; variants have their turns one after the other. The same requests are
+//! played in the simulator, whose figures stand beside the measured ones.
+
+mod case;
+mod cost;
+mod laboratory;
+mod report;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use sim::uplink::{Bytes, Digest, Download, Response, Served, poisson, read_trace};
+
+use crate::Error;
+use crate::alternate::{Display, Turn, alternate};
+use crate::http::OpenRuns;
+use crate::load::Outcome;
+use crate::process::blocking;
+use crate::table;
+
+pub use case::{BITS, Load, Setup, Variant, variants_called};
+pub use cost::Costs;
+pub use report::Report;
+
+/// Requests of a generated trace.
+const REQUESTS: usize = 100_000;
+/// How long users wait that never abort: whoever has no answer then counts as incomplete.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// A client that is later than this part of the mean with one of a hundred requests is the bottleneck.
+const LATE: f64 = 0.2;
+/// A client that uses more of a processor than this is the bottleneck.
+const BUSY: f64 = 0.9;
+/// Ends of the classes of sizes.
+const CLASSES: [u64; 4] = [1_000, 10_000, 100_000, u64::MAX];
+
+/// How the experiment is run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The loads.
+    pub loads: Vec<Load>,
+    /// What stands between the server and its clients.
+    pub setups: Vec<Setup>,
+    /// What is compared.
+    pub variants: Vec<Variant>,
+    /// The rate that gates are told, in bits per second.
+    pub uplink: u64,
+    /// Rounds; every variant has one turn in each.
+    pub rounds: usize,
+    /// For how long requests come at least; a workload is played in whole periods.
+    pub length: Duration,
+    /// A recorded trace instead of the sizes of the World Cup.
+    pub trace: Option<PathBuf>,
+    /// What a generated trace is drawn from.
+    pub seed: u64,
+    /// Rounds of the comparison of processor time.
+    pub cost_rounds: usize,
+    /// The server's processor.
+    pub server_cpu: Option<usize>,
+    /// Directory for plots and figures.
+    pub output: PathBuf,
+}
+
+/// The figures of one cell.
+#[derive(Clone, Debug, Serialize)]
+pub struct Cell {
+    /// Requests that were due.
+    pub requests: usize,
+    /// Mean response time of those that came whole, in seconds.
+    pub mean: f64,
+    /// Squared coefficient of variation of their response times.
+    pub squared_variation: f64,
+    /// Mean time to the first byte, in seconds.
+    pub first_byte: f64,
+    /// The times that half, 90, 99 and 99.9 % keep, in seconds.
+    pub quantiles: [f64; 4],
+    /// Mean response time by class of sizes: up to 1, 10, 100 KB, and above.
+    pub by_size: [f64; 4],
+    /// Mean of response times, each divided by what its bytes take on the link.
+    pub slowdown: f64,
+    /// Mean response time of the largest hundredth, in seconds.
+    pub largest: f64,
+    /// Response time of the largest, in seconds.
+    pub very_largest: f64,
+    /// The part of requests that didn't come whole.
+    pub incomplete: f64,
+    /// How often users tried again.
+    pub retries: u64,
+    /// Most connections at the server.
+    pub connections: usize,
+    /// Connections that the server's kernel refused.
+    pub refused: u64,
+    /// Packets that found the link's queue full.
+    pub dropped: u64,
+    /// Bytes that the link sent while requests came.
+    pub sent: u64,
+    /// Most memory of the gate, in bytes; zero without a gate.
+    pub memory: u64,
+    /// Processor time of the server, and of the gate before it, for each response, in seconds.
+    pub cost: f64,
+    /// How late the client was with one of a hundred requests, and with the latest, in seconds.
+    pub late: [f64; 2],
+    /// Processors that the client used.
+    pub client_cpu: f64,
+    /// Mean response time of the same requests in the simulator, in seconds.
+    pub simulated: f64,
+    /// The same under an order that knows all sizes, on a link with neither TCP nor connections, in seconds.
+    pub clairvoyant: f64,
+    /// Mean response time and time to the first byte of those sent in each second.
+    pub over_time: Vec<[f64; 2]>,
+    /// Connections after each second.
+    pub connections_over_time: Vec<usize>,
+}
+
+impl Cell {
+    fn of(outcome: &OpenRuns, requests: &[Download], length: Duration, seen: laboratory::Seen) -> Self {
+        let mut served =
+            Served { responses: requests.iter().map(unanswered).collect(), seconds: seen.seconds };
+        let mut retries = 0;
+        for (record, number) in &outcome.records {
+            retries += u64::from(record.retries);
+            if record.outcome == Outcome::Completed {
+                let response = &mut served.responses[*number];
+                response.response = Some(record.response.as_secs_f64());
+                response.first_byte = outcome.first_bytes[*number].map(|time| time.as_secs_f64());
+            }
+        }
+        let digest = Digest::of(&served, length);
+        let whole = served.times().count().max(1) as f64;
+        let last = served.seconds.last().copied().unwrap_or_default();
+        Self {
+            requests: requests.len(),
+            mean: digest.mean,
+            squared_variation: digest.squared_variation,
+            first_byte: digest.first_byte,
+            quantiles: digest.quantiles,
+            by_size: by_size(&served),
+            slowdown: slowdown(&served),
+            largest: digest.largest,
+            very_largest: digest.very_largest.1,
+            incomplete: digest.incomplete,
+            retries,
+            connections: digest.connections(),
+            refused: last.refused,
+            dropped: seen.dropped,
+            sent: digest.after(length.as_secs()).sent,
+            memory: seen.memory,
+            cost: outcome.used / whole,
+            late: [outcome.lag_p99.as_secs_f64(), outcome.lag_max.as_secs_f64()],
+            client_cpu: outcome.client_cpu,
+            simulated: f64::NAN,
+            clairvoyant: f64::NAN,
+            over_time: digest.over_time,
+            connections_over_time: served.seconds.iter().map(|second| second.connections).collect(),
+        }
+    }
+
+    /// Whether the client itself was the bottleneck.
+    pub fn is_client_slow(&self) -> bool {
+        self.late[0] > LATE * self.mean || self.client_cpu > BUSY
+    }
+
+    fn in_a_line(&self) -> String {
+        let seconds = table::seconds;
+        format!(
+            "mean {}, C² {:.1}, largest 1 % {}, first byte {}, {} connections, {:.1} % incomplete; simulated {}{}",
+            seconds(self.mean),
+            self.squared_variation,
+            seconds(self.largest),
+            seconds(self.first_byte),
+            self.connections,
+            100.0 * self.incomplete,
+            seconds(self.simulated),
+            if self.is_client_slow() { "; the client was slow" } else { "" },
+        )
+    }
+}
+
+fn unanswered(request: &Download) -> Response {
+    Response { at: request.at.as_secs_f64(), bytes: request.bytes, first_byte: None, response: None }
+}
+
+fn by_size(served: &Served) -> [f64; 4] {
+    let mut from = 0;
+    CLASSES.map(|to| {
+        let of_it = |one: &&Response| (from..to).contains(&one.bytes);
+        let times: Vec<f64> = served.responses.iter().filter(of_it).filter_map(|one| one.response).collect();
+        from = to;
+        crate::stats::mean(&times)
+    })
+}
+
+fn slowdown(served: &Served) -> f64 {
+    let link = case::simulated(None, Setup::BASELINE);
+    let alone = |bytes: u64| link.on_the_link(bytes) as f64 * 8.0 / link.bits;
+    let slower = |one: &Response| Some(one.response? / alone(one.bytes));
+    crate::stats::mean(&served.responses.iter().filter_map(slower).collect::<Vec<_>>())
+}
+
+/// Runs it.
+///
+/// # Errors
+/// If there can be no link, a server doesn't start, or the trace can't be read.
+pub async fn run(options: &Options, display: &Display) -> Result<Report, Error> {
+    let trace = trace(options)?;
+    let mut sections = Vec::new();
+    for &load in &options.loads {
+        for &setup in &options.setups {
+            sections.push(section(options, (load, setup), &trace, display).await?);
+            // What is measured is kept if somebody interrupts the rest.
+            Report::new(options, &sections, None).write(&options.output)?;
+        }
+    }
+    let costs = match options.cost_rounds {
+        0 => None,
+        rounds => Some(cost::measure(rounds, options.server_cpu, display).await?),
+    };
+    let report = Report::new(options, &sections, costs);
+    report.write(&options.output)?;
+    Ok(report)
+}
+
+/// One load with one setup; by variant, then by round.
+async fn section(
+    options: &Options,
+    (load, setup): (Load, Setup),
+    trace: &[Download],
+    display: &Display,
+) -> Result<report::Section, Error> {
+    let length = load.whole(options.length);
+    let requests = Arc::new(load.phases().replay(&case::simulated(None, setup), trace, length));
+    display.say(&format!("  {load}, setup {setup}: {} requests in {length:.0?}", requests.len()));
+    let expected = vec![length + length / 4; options.variants.len()];
+    let cells = alternate(options.rounds, &expected, async |at: Turn, left| {
+        let variant = options.variants[at.variant];
+        display.now(format!("{load}, setup {setup}, {}: {left:.0?} to go", variant.name));
+        let told = (variant, options.uplink);
+        let (outcome, seen) = laboratory::play(told, setup, &requests, options.server_cpu).await?;
+        if let Some(failure) = &outcome.first_failure {
+            display.say(&format!("    a request failed: {failure}"));
+        }
+        let mut cell = Cell::of(&outcome, &requests, length, seen);
+        let same = Arc::clone(&requests);
+        (cell.simulated, cell.clairvoyant) =
+            blocking(move || Ok(case::in_the_simulator(told, setup, &same, length))).await?;
+        display.say(&format!("    {:8} {}", variant.name, cell.in_a_line()));
+        Ok(cell)
+    })
+    .await?;
+    Ok(report::Section { load: load.to_string(), setup: setup.to_string(), seconds: length.as_secs(), cells })
+}
+
+/// The trace that loads are made of.
+fn trace(options: &Options) -> Result<Vec<Download>, Error> {
+    let Some(path) = &options.trace else {
+        return Ok(poisson(&Bytes::WorldCup, REQUESTS, options.seed));
+    };
+    let name = path.display();
+    let bytes = std::fs::read(path).map_err(Error::io(format!("reading {name}")))?;
+    if bytes.starts_with(&[0x1f, 0x8b]) {
+        return Err(Error::Experiment(format!("{name} is compressed; run `gzip -dk {name}` first")));
+    }
+    let said = |problem: String| Error::Experiment(format!("{name}: {problem}"));
+    let text = String::from_utf8(bytes).map_err(|error| said(error.to_string()))?;
+    let requests = read_trace(&text).map_err(|error| said(error.to_string()))?;
+    if requests.is_empty() { Err(said("there is no request in it".to_owned())) } else { Ok(requests) }
+}

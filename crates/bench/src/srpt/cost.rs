@@ -1,0 +1,78 @@
+//! What the scheduler costs: the processor time of a gate for each response, with an uplink that is never the
+//! bottleneck, and without one.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::Error;
+use crate::alternate::{Display, Turn, alternate};
+use crate::gatekeeper::Gatekeeper;
+use crate::http::{ClosedRun, Nginx, NginxRole, closed, write_files};
+use crate::process::blocking;
+use crate::stats::Rounds;
+
+/// Sizes of responses, in bytes.
+const SIZES: [usize; 2] = [1_024, 102_400];
+/// Clients, each with a connection that it keeps.
+const CONNECTIONS: usize = 64;
+/// How long clients ask before anything is counted, and how long is counted.
+const TIMES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
+/// The gates' keys: off and on.
+const GATES: [&[(&str, &str)]; 2] = [&[], &[("uplink", "\"100Gbit\""), ("egress", "\"srpt\"")]];
+
+/// Processor time of a gate for each response, in seconds.
+#[derive(Clone, Debug, Serialize)]
+pub struct Costs {
+    /// By size: bytes, then off and on by round.
+    pub sizes: Vec<(usize, [Vec<f64>; 2])>,
+}
+
+impl Costs {
+    /// On over off, of each round.
+    pub fn ratios(rounds: &[Vec<f64>; 2]) -> Rounds {
+        Rounds::of(&rounds[0].iter().zip(&rounds[1]).map(|(off, on)| on / off).collect::<Vec<_>>())
+    }
+}
+
+/// Compares them in turns.
+pub(super) async fn measure(rounds: usize, cpu: Option<usize>, display: &Display) -> Result<Costs, Error> {
+    let (files, origin, gates) = blocking(move || {
+        let files = tempfile::tempdir().map_err(Error::io("creating a temporary directory"))?;
+        write_files(files.path(), &SIZES)?;
+        let origin = Nginx::start(&NginxRole::Files(files.path().to_owned()), None)?;
+        let start = |keys: &[_]| Gatekeeper::start_http(origin.port(), keys, cpu);
+        let gates = [start(GATES[0])?, start(GATES[1])?];
+        Ok((files, origin, gates))
+    })
+    .await?;
+    let mut sizes = Vec::new();
+    for size in SIZES {
+        let request = format!("GET /{size} HTTP/1.1\r\nHost: site.example\r\n\r\n").into_bytes();
+        let expected = [TIMES[0] + TIMES[1]; 2];
+        let costs = alternate(rounds, &expected, async |at: Turn, left| {
+            display.now(format!("processor time for {size} bytes: {left:.0?} to go"));
+            let gate = &gates[at.variant];
+            let run = ClosedRun {
+                port: gate.port(),
+                requests: vec![request.clone()],
+                status: 200,
+                connections: CONNECTIONS,
+                warm_up: TIMES[0],
+                window: TIMES[1],
+                measured: vec![gate.pid()],
+            };
+            closed(run).await.map(|counted| counted.cost)
+        })
+        .await?;
+        let [off, on] = <[Vec<f64>; 2]>::try_from(costs)
+            .map_err(|_| Error::Experiment("there are two gates".to_owned()))?;
+        sizes.push((size, [off, on]));
+    }
+    blocking(move || {
+        drop((gates, origin, files));
+        Ok(())
+    })
+    .await?;
+    Ok(Costs { sizes })
+}

@@ -1,0 +1,130 @@
+//! A link with an origin and perhaps a gate on its one side, and clients on the other.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sim::uplink::{Download, Second};
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::PATIENCE;
+use super::case::{BITS, Setup, Variant};
+use crate::Error;
+use crate::gatekeeper::Gatekeeper;
+use crate::http::{Beyond, Habits, OpenRun, OpenRuns, Origin, Request};
+use crate::link::{Link, Properties, SERVER};
+use crate::process::{blocking, resident_memory};
+
+/// Packets in a band of the link's queue, as in the paper.
+const QUEUE: u32 = 100;
+/// Most connections of all clients together.
+const CONNECTIONS_MAX: usize = 20_000;
+
+/// What was seen while requests were served.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    /// The state after each second.
+    pub(super) seconds: Vec<Second>,
+    /// Most memory of the gate, in bytes.
+    pub(super) memory: u64,
+    /// Packets that found the link's queue full.
+    pub(super) dropped: u64,
+}
+
+/// Keys of a gate in which no request waits before the origin: the order of bytes is compared, not admission.
+const NO_ADMISSION: [(&str, &str); 3] =
+    [("capacity", "\"none\""), ("long_limit", "\"none\""), ("connections", "600")];
+
+/// The link and the servers. They end in this order: gate, origin, link.
+#[derive(Debug)]
+struct Laboratory {
+    gate: Option<Gatekeeper>,
+    origin: Origin,
+    link: Link,
+}
+
+impl Laboratory {
+    /// Blocks.
+    fn start((variant, told): (Variant, u64), setup: Setup, cpu: Option<usize>) -> Result<Self, Error> {
+        let link = Link::new(Properties { bits: BITS, queue: QUEUE, segment: setup.segment() })?;
+        let (origin, gate) = link.server().inside(|| {
+            let origin = Origin::start_on(Ipv4Addr::UNSPECIFIED, None)?;
+            let Some(egress) = variant.egress else { return Ok((origin, None)) };
+            let (rate, order) = (format!("\"{}kbit\"", told / 1_000), format!("\"{egress}\""));
+            let mut keys = vec![("uplink", rate.as_str()), ("egress", order.as_str())];
+            keys.extend(NO_ADMISSION);
+            let gate = Gatekeeper::start_http_on(Ipv4Addr::UNSPECIFIED, origin.port(), &keys, cpu)?;
+            Ok((origin, Some(gate)))
+        })?;
+        Ok(Self { gate, origin, link })
+    }
+
+    fn port(&self) -> u16 {
+        self.gate.as_ref().map_or(self.origin.port(), Gatekeeper::port)
+    }
+
+    /// Looks at everything once a second, without end.
+    async fn watch(&self, seen: &mut Seen) -> Result<(), Error> {
+        let mut ticks = interval(Duration::from_secs(1));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        ticks.tick().await;
+        loop {
+            ticks.tick().await;
+            let state = self.link.state(self.port())?;
+            let second = Second {
+                connections: state.connections,
+                waiting: state.half_open,
+                refused: state.refused,
+                dropped: 0,
+                sent: state.sent,
+            };
+            seen.seconds.push(second);
+            if let Some(gate) = &self.gate {
+                seen.memory = seen.memory.max(resident_memory(gate.pid())?);
+            }
+        }
+    }
+}
+
+/// Sends the requests over a new link.
+pub(super) async fn play(
+    (variant, told): (Variant, u64),
+    setup: Setup,
+    requests: &Arc<Vec<Download>>,
+    cpu: Option<usize>,
+) -> Result<(OpenRuns, Seen), Error> {
+    let laboratory = blocking(move || Laboratory::start((variant, told), setup, cpu)).await?;
+    let mut measured = vec![laboratory.origin.pid()];
+    measured.extend(laboratory.gate.as_ref().map(Gatekeeper::pid));
+    let due =
+        |(number, request): (usize, &Download)| Request { due: request.at, request_type: 0, bytes: number };
+    let written = |request: &Download| {
+        format!("GET /{} HTTP/1.1\r\nHost: site.example\r\n\r\n", request.bytes).into_bytes()
+    };
+    let run = OpenRun {
+        address: (SERVER, laboratory.port()).into(),
+        inside: Some(laboratory.link.clients().clone()),
+        habits: Habits { reuse: Some(setup.reuse()), retries: setup.retries() },
+        requests: Arc::new(requests.iter().enumerate().map(due).collect()),
+        bytes: Arc::new(requests.iter().map(written).collect()),
+        patience: setup.patience().unwrap_or(PATIENCE),
+        connections_max: CONNECTIONS_MAX,
+        beyond: Beyond::Waits,
+        measured,
+    };
+    let mut seen = Seen::default();
+    let outcome = tokio::select! {
+        outcome = run.run() => outcome?,
+        failed = laboratory.watch(&mut seen) => {
+            failed?;
+            return Err(Error::Experiment("nobody watches the link any more".to_owned()));
+        }
+    };
+    seen.dropped = laboratory.link.dropped()?;
+    blocking(move || {
+        drop(laboratory);
+        Ok(())
+    })
+    .await?;
+    Ok((outcome, seen))
+}

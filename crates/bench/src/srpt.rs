@@ -26,7 +26,7 @@ use crate::table;
 
 pub use case::{BITS, Load, Setup, Variant, variants_called};
 pub use cost::Costs;
-pub use report::Report;
+pub use report::Measured;
 
 /// Requests of a generated trace.
 const REQUESTS: usize = 100_000;
@@ -103,13 +103,14 @@ pub struct Cell {
     pub memory: u64,
     /// Processor time of the server, and of the gate before it, for each response, in seconds.
     pub cost: f64,
-    /// How late the client was with one of a hundred requests, and with the latest, in seconds.
+    /// How late the client was: the 99th percentile and the most, in seconds.
     pub late: [f64; 2],
     /// Processors that the client used.
     pub client_cpu: f64,
     /// Mean response time of the same requests in the simulator, in seconds.
     pub simulated: f64,
-    /// The same under an order that knows all sizes, on a link with neither TCP nor connections, in seconds.
+    /// Mean response time under an order that knows all sizes, on a link with neither TCP nor connections, in
+    /// seconds.
     pub clairvoyant: f64,
     /// Mean response time and time to the first byte of those sent in each second.
     pub over_time: Vec<[f64; 2]>,
@@ -206,21 +207,21 @@ fn slowdown(served: &Served) -> f64 {
 ///
 /// # Errors
 /// If there can be no link, a server doesn't start, or the trace can't be read.
-pub async fn run(options: &Options, display: &Display) -> Result<Report, Error> {
+pub async fn run(options: &Options, display: &Display) -> Result<Measured, Error> {
     let trace = trace(options)?;
     let mut sections = Vec::new();
     for &load in &options.loads {
         for &setup in &options.setups {
             sections.push(section(options, (load, setup), &trace, display).await?);
             // What is measured is kept if somebody interrupts the rest.
-            Report::new(options, &sections, None).write(&options.output)?;
+            Measured::new(options, &sections, None).write(&options.output)?;
         }
     }
     let costs = match options.cost_rounds {
         0 => None,
         rounds => Some(cost::measure(rounds, options.server_cpu, display).await?),
     };
-    let report = Report::new(options, &sections, costs);
+    let report = Measured::new(options, &sections, costs);
     report.write(&options.output)?;
     Ok(report)
 }

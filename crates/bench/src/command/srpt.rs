@@ -12,8 +12,9 @@ use clap::Args;
 /// full one.
 const SHORT: (u64, usize) = (50, 3);
 const FULL: (u64, usize) = (300, 9);
-/// Heads and packets of the World Cup's sizes are a seventh of what they take on the link.
-const UPLINK: u64 = 9_000;
+/// The rate that gates are told, in kbit/s. Heads and packets of the small responses that go first take the
+/// rest of the link.
+const UPLINK: u64 = 8_500;
 
 /// Flags of `bench run srpt`.
 #[derive(Debug, Args)]
@@ -24,8 +25,8 @@ pub(crate) struct Arguments {
     /// The loads: W1 to W10, or a constant part of the link such as 1.2
     #[arg(long, value_name = "LOAD,…", value_delimiter = ',')]
     loads: Vec<Load>,
-    /// What is between server and clients: A nothing, E5 five requests a connection, H10 users that abort after
-    /// ten seconds (three retries), I536 small packets, J7 both of E5 and H7
+    /// What is between server and clients: A nothing, E5 five requests a connection, H10 users that abort
+    /// after ten seconds (three retries), I536 small packets, J7 both of E5 and H7
     #[arg(long, value_name = "SETUP,…", value_delimiter = ',', default_value = "A")]
     setups: Vec<Setup>,
     /// Only these of FAIR (no gate), fair, bands, SRPT
@@ -44,7 +45,7 @@ pub(crate) struct Arguments {
     /// Rounds of the comparison of processor time with and without an uplink
     #[arg(long)]
     cost_rounds: Option<usize>,
-    /// A trace (lines of seconds, bytes and perhaps status, behind a heading) instead of the World Cup's sizes
+    /// A trace instead of the World Cup's sizes: lines of seconds, bytes and perhaps status, behind a heading
     #[arg(long)]
     trace: Option<PathBuf>,
     /// What a generated trace is drawn from

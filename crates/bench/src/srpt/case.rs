@@ -60,7 +60,7 @@ pub fn variants_called(names: &[String]) -> Result<Vec<Variant>, String> {
 pub enum Load {
     /// A workload of the paper's Table I, from 1 to 10.
     Workload(usize),
-    /// The same part of the link all the time.
+    /// A part of the link that doesn't change.
     Persistent(f64),
 }
 

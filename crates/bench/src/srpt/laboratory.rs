@@ -37,13 +37,13 @@ const NO_ADMISSION: [(&str, &str); 3] =
 
 /// The link and the servers. They end in this order: gate, origin, link.
 #[derive(Debug)]
-struct Laboratory {
+struct Testbed {
     gate: Option<Gatekeeper>,
     origin: Origin,
     link: Link,
 }
 
-impl Laboratory {
+impl Testbed {
     /// Blocks.
     fn start((variant, told): (Variant, u64), setup: Setup, cpu: Option<usize>) -> Result<Self, Error> {
         let link = Link::new(Properties { bits: BITS, queue: QUEUE, segment: setup.segment() })?;
@@ -93,17 +93,17 @@ pub(super) async fn play(
     requests: &Arc<Vec<Download>>,
     cpu: Option<usize>,
 ) -> Result<(OpenRuns, Seen), Error> {
-    let laboratory = blocking(move || Laboratory::start((variant, told), setup, cpu)).await?;
-    let mut measured = vec![laboratory.origin.pid()];
-    measured.extend(laboratory.gate.as_ref().map(Gatekeeper::pid));
+    let testbed = blocking(move || Testbed::start((variant, told), setup, cpu)).await?;
+    let mut measured = vec![testbed.origin.pid()];
+    measured.extend(testbed.gate.as_ref().map(Gatekeeper::pid));
     let due =
         |(number, request): (usize, &Download)| Request { due: request.at, request_type: 0, bytes: number };
     let written = |request: &Download| {
         format!("GET /{} HTTP/1.1\r\nHost: site.example\r\n\r\n", request.bytes).into_bytes()
     };
     let run = OpenRun {
-        address: (SERVER, laboratory.port()).into(),
-        inside: Some(laboratory.link.clients().clone()),
+        address: (SERVER, testbed.port()).into(),
+        inside: Some(testbed.link.clients().clone()),
         habits: Habits { reuse: Some(setup.reuse()), retries: setup.retries() },
         requests: Arc::new(requests.iter().enumerate().map(due).collect()),
         bytes: Arc::new(requests.iter().map(written).collect()),
@@ -115,14 +115,14 @@ pub(super) async fn play(
     let mut seen = Seen::default();
     let outcome = tokio::select! {
         outcome = run.run() => outcome?,
-        failed = laboratory.watch(&mut seen) => {
+        failed = testbed.watch(&mut seen) => {
             failed?;
             return Err(Error::Experiment("nobody watches the link any more".to_owned()));
         }
     };
-    seen.dropped = laboratory.link.dropped()?;
+    seen.dropped = testbed.link.dropped()?;
     blocking(move || {
-        drop(laboratory);
+        drop(testbed);
         Ok(())
     })
     .await?;

@@ -26,7 +26,7 @@ pub struct Section {
 
 /// The whole experiment.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct Measured {
     /// The variants' names.
     pub variants: Vec<String>,
     /// Each load with each setup.
@@ -126,7 +126,7 @@ impl Section {
     }
 }
 
-impl Report {
+impl Measured {
     pub(super) fn new(options: &Options, sections: &[Section], costs: Option<Costs>) -> Self {
         let variants = options.variants.iter().map(|variant| variant.name.to_owned()).collect();
         Self { variants, sections: sections.to_vec(), costs }

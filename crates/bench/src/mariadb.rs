@@ -36,6 +36,8 @@ pub struct PrivateMariadb {
     port: u16,
     password: String,
     directory: TempDir,
+    owner: Option<(u32, u32)>,
+    options: Vec<String>,
 }
 
 impl PrivateMariadb {
@@ -65,7 +67,10 @@ impl PrivateMariadb {
             let port = process::free_port()?;
             let mut child = spawn(owner, root, port, options)?;
             match wait_until_ready(&mut child, root, &password) {
-                Ok(()) => return Ok(Self { child, port, password, directory }),
+                Ok(()) => {
+                    let options = options.iter().map(|option| (*option).to_owned()).collect();
+                    return Ok(Self { child, port, password, directory, owner, options });
+                }
                 Err(error) => {
                     end(&mut child);
                     if !error.to_string().contains("Address already in use") {
@@ -75,6 +80,33 @@ impl PrivateMariadb {
             }
         }
         Err(Error::Experiment("no port was free for MariaDB".to_owned()))
+    }
+
+    /// Kills the server (SIGKILL), as a crash would.
+    ///
+    /// # Errors
+    /// If the process can't be killed.
+    pub fn kill(&mut self) -> Result<(), Error> {
+        self.child.kill().and_then(|()| self.child.wait()).map(drop).map_err(Error::io("killing MariaDB"))
+    }
+
+    /// Stops the server in order.
+    pub fn stop(&mut self) {
+        end(&mut self.child);
+    }
+
+    /// Starts the server again on its data and port, and waits until it answers a query.
+    ///
+    /// # Errors
+    /// As for [`start`](Self::start).
+    pub fn start_again(&mut self) -> Result<(), Error> {
+        let root = self.directory.path();
+        // The account and the database are there.
+        write_private(&root.join("first.sql"), self.owner, "")
+            .map_err(Error::io("writing the server's first statements"))?;
+        let options: Vec<_> = self.options.iter().map(String::as_str).collect();
+        self.child = spawn(self.owner, root, self.port, &options)?;
+        wait_until_ready(&mut self.child, root, &self.password)
     }
 
     /// The TCP port on 127.0.0.1.

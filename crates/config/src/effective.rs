@@ -273,6 +273,7 @@ fn mysql_sessions(out: &mut Lines, gate: &Gate, mysql: &Mysql) {
     out.time("dns_ttl", gate.dns_ttl);
     out.time("keepalive", gate.keepalive);
     out.text("users_file", mysql.users_file.display());
+    failures_max(out, mysql.failures_max);
     out.time("drain_timeout", gate.drain_timeout);
 }
 
@@ -301,12 +302,16 @@ fn authentication(out: &mut Lines, auth: &Auth) {
             None => out.note("auth_query: rolpassword out of pg_authid, for roles that may log in"),
         }
     }
-    match auth.failures_max {
+    failures_max(out, auth.failures_max);
+    out.value("allow_cleartext", auth.allow_cleartext);
+    out.text("upstream_channel_binding", name_of(CHANNEL_BINDINGS, &auth.channel_binding));
+}
+
+fn failures_max(out: &mut Lines, bound: Option<u32>) {
+    match bound {
         Some(bound) => out.value("login_failures_max", bound),
         None => out.text("login_failures_max", "none"),
     }
-    out.value("allow_cleartext", auth.allow_cleartext);
-    out.text("upstream_channel_binding", name_of(CHANNEL_BINDINGS, &auth.channel_binding));
 }
 
 fn tls(out: &mut Lines, gate: &Gate) {

@@ -6,7 +6,9 @@
 mod support;
 
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
 
+use bench::mariadb::PrivateMariadb;
 use bench::postgres::{PrivateServer, PrivateServerOptions, Stop, free_port};
 
 use support::{Gate, until};
@@ -89,4 +91,34 @@ async fn a_server_that_goes_is_told_of_though_nobody_logs_in() {
     server.start_again().expect("PostgreSQL starts again");
     told.is_up().await;
     told.has_warned_once_of_each();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_of_mysql_that_goes_is_told_of_though_nobody_logs_in() {
+    let mut server = PrivateMariadb::start(&[]).expect("MariaDB starts");
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let file = directory.path().join("users.txt");
+    std::fs::write(&file, format!("{:?} {:?}\n", server.user(), server.password())).expect("it is written");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).expect("it can be closed");
+    let settings =
+        ["protocol = \"mysql\"".to_owned(), format!("users_file = {:?}", file.display().to_string())];
+    let address = format!("127.0.0.1:{}", server.port());
+    let listens = format!("127.0.0.1:{}", free_port().expect("a free port"));
+    let gate = Gate::start_between(&listens, &address, &settings);
+    let told = Told { gate: &gate, name: "mysql", address };
+    told.is_up().await;
+    // A session leaves an idle connection, whose end is noticed.
+    let output = std::process::Command::new("mariadb")
+        .args(["--no-defaults", "--user", server.user(), "--host=127.0.0.1", "--execute=SELECT 1"])
+        .arg(format!("--port={}", gate.port()))
+        .env("MYSQL_PWD", server.password())
+        .output()
+        .expect("the client runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    server.kill().expect("it is killed");
+    told.is_down().await;
+    server.start_again().expect("MariaDB starts again");
+    told.is_up().await;
+    told.has_warned_once_of_each();
+    assert_eq!(warnings(&gate, "the server has ended connections"), 1, "{}", gate.log_tail());
 }

@@ -19,7 +19,7 @@
 //! (`Admin::build`).
 
 use std::io;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -38,6 +38,7 @@ use crate::clock::Clock;
 use crate::command::Commands;
 use crate::gate::Driver;
 pub use crate::lateness::LatenessView;
+use crate::logins::LoginCounts;
 use crate::memory;
 use crate::metrics::shown::{Shown, TYPES_MAX};
 use crate::observe::{Totals, TypeRow};
@@ -216,6 +217,23 @@ pub struct ClientsView {
     pub openings_succeeded: u64,
     /// Those that it could not open.
     pub openings_failed: u64,
+}
+
+impl ClientsView {
+    /// What is counted of logins.
+    pub(crate) fn of(counts: &LoginCounts) -> Self {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Self {
+            logins_succeeded: of(&counts.succeeded),
+            logins_failed: of(&counts.failed),
+            refused: of(&counts.refused),
+            unfinished: of(&counts.unfinished),
+            denied: of(&counts.denied),
+            limited: of(&counts.limited),
+            late: of(&counts.late),
+            ..Self::default()
+        }
+    }
 }
 
 /// How often the configuration was read again.

@@ -9,6 +9,7 @@ pub mod http;
 mod lateness;
 pub mod learned;
 mod listener;
+mod logins;
 pub mod memory;
 pub mod metrics;
 pub mod mysql;

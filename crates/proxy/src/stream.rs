@@ -15,8 +15,10 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
+mod buffered;
 mod encrypted;
 
+pub(crate) use buffered::{poll_fill, poll_flush};
 pub(crate) use encrypted::Encrypted;
 
 /// When the kernel asks a silent peer whether it is still there.

@@ -6,8 +6,8 @@
 //! "tom" ""
 //! ```
 //!
-//! An empty secret is no password: nobody logs in with it. A user who may read the file may log in as others.
-//! Therefore a file that everybody may read is refused.
+//! An empty secret is no password, which a gate's users decide what to make of. A user who may read the file
+//! may log in as others. Therefore a file that everybody may read is refused.
 
 use std::collections::HashMap;
 use std::fs::File;

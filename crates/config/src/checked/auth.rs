@@ -77,12 +77,12 @@ pub(super) fn read(section: &mut Section<'_>, listen_is_local: bool, allow_trust
     let user = section.read_given("auth_user", raw::some_text);
     let database = section.read("auth_database", raw::some_text);
     let sql = section.read_given("auth_query", statement);
-    let failures_max = section.read("login_failures_max", |value| raw::bound(value, 1_000_000));
+    let failures_max = failures_max(section);
     let auth = Auth {
         method,
         users_file,
         query: user.map(|user| AuthQuery { user, database, sql }),
-        failures_max: failures_max.map(|bound| u32::try_from(bound).unwrap_or(u32::MAX)),
+        failures_max,
         allow_cleartext: section.read("allow_cleartext", raw::boolean),
         channel_binding: section
             .read("upstream_channel_binding", |value| raw::choice(value, CHANNEL_BINDINGS)),
@@ -91,6 +91,11 @@ pub(super) fn read(section: &mut Section<'_>, listen_is_local: bool, allow_trust
         refuse_contradictions(section, &auth, listen_is_local || allow_trust_relay);
     }
     auth
+}
+
+pub(super) fn failures_max(section: &mut Section<'_>) -> Option<u32> {
+    let bound = section.read("login_failures_max", |value| raw::bound(value, 1_000_000));
+    bound.map(|bound| u32::try_from(bound).unwrap_or(u32::MAX))
 }
 
 fn refuse_contradictions(section: &mut Section<'_>, auth: &Auth, trust_is_harmless: bool) {

@@ -19,6 +19,8 @@ pub struct Mysql {
     pub login_timeout: Duration,
     /// How long a message may take from its beginning to its end.
     pub message_timeout: Duration,
+    /// The most failed logins of one address in a minute.
+    pub failures_max: Option<u32>,
     /// The file of the users that may log in. This crate doesn't read it.
     pub users_file: PathBuf,
 }
@@ -34,6 +36,7 @@ pub(super) fn read(section: &mut Section<'_>) -> Mysql {
         upstream: read_upstream(section, SERVER_PORT),
         login_timeout: section.read("login_timeout", raw::some_time),
         message_timeout: section.read("message_timeout", raw::some_time),
+        failures_max: super::auth::failures_max(section),
         users_file: users_file.unwrap_or_default(),
     }
 }

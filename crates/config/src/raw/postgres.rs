@@ -4,7 +4,8 @@ use super::FieldDefault::{Derived, Value};
 use super::{Field, Form};
 
 /// The keys of these that a gate for MySQL has, too.
-const OF_MYSQL: [&str; 4] = ["login_timeout", "message_timeout", "pinned_max", "users_file"];
+const OF_MYSQL: [&str; 5] =
+    ["login_failures_max", "login_timeout", "message_timeout", "pinned_max", "users_file"];
 
 /// Whether a gate for MySQL has this key of [`POSTGRES`].
 pub(crate) fn is_of_mysql(key: &str) -> bool {
@@ -108,7 +109,7 @@ pub const POSTGRES: &[Field] = &[
         form: Form::Text,
         takes: "a path",
         default: Derived("none"),
-        doc: "The users that may log in, in PgBouncer's format: `\"user\" \"secret\"` a line. The secret is what `pg_authid.rolpassword` holds, a password, or empty for none. Refused if everybody may read the file. A gate for MySQL needs it; there the secret is the asterisk and 40 digits that `mysql_native_password` keeps, or a password.",
+        doc: "The users that may log in, in PgBouncer's format: `\"user\" \"secret\"` a line. The secret is what `pg_authid.rolpassword` holds, a password, or empty for none. Refused if everybody may read the file. A gate for MySQL needs it; there the secret is the asterisk and 40 digits that `mysql_native_password` keeps, a password, or empty for a user without one.",
         reason: "With SCRAM secrets a thief of the file can't log in, and the gate needs no more.",
         reloadable: true,
     },

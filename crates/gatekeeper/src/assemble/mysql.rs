@@ -21,22 +21,23 @@ pub(crate) fn users(mysql: &config::Mysql) -> Result<Arc<Users>, String> {
 /// # Errors
 /// A file that can't be used (it was looked at before, but may have changed since).
 pub(super) fn told(gate: &config::Gate, mysql: &config::Mysql) -> Result<Settings, String> {
-    if gate.mode == Mode::Observe {
-        return Err("mode: a gate for MySQL can't observe yet; write mode = \"enforce\"".to_owned());
-    }
     Ok(Settings {
+        name: gate.name.clone(),
         listen: address(&gate.listen),
         upstream: address(&mysql.upstream),
         users: users(mysql)?,
         connections: gate.policy.connections,
         max_clients: gate.max_clients,
+        failures_max: mysql.failures_max,
         login_timeout: mysql.login_timeout,
         message_timeout: mysql.message_timeout,
         connect_timeout: gate.connect_timeout,
         dns_ttl: gate.dns_ttl,
+        health: Arc::default(),
         keepalive: keepalive(gate),
         drain_timeout: gate.drain_timeout,
         classes: sql_classes(gate),
+        observe: gate.mode == Mode::Observe,
         tls: files::acceptor(gate)?,
         upstream_tls: files::connector(gate)?,
     })

@@ -135,3 +135,82 @@ fn a_text_is_read_with_the_character_set_and_the_modes_of_its_session() {
         assert_eq!(session.query(&sql).error().code, 1235, "{sql}");
     }
 }
+
+#[test]
+fn a_user_without_a_password_logs_in_where_the_file_says_so() {
+    let stage = Stage::start(&[], "\"open\" \"\"\n\"closed\" \"\"\n");
+    let create = "CREATE OR REPLACE USER open@'%'; GRANT ALL ON witness.* TO open@'%';
+         CREATE OR REPLACE USER closed@'%' IDENTIFIED BY 'secret'";
+    stage.server.query(create).unwrap();
+    for _ in 0..2 {
+        let mut session = stage.login("open", "").unwrap();
+        assert!(session.query("SELECT CURRENT_USER()").rows().starts_with("open@"));
+    }
+    let code = |user: &str, password: &str| stage.login(user, password).err().unwrap().code;
+    assert_eq!(code("open", "guess"), 1045);
+    // The server has the last word.
+    assert_eq!(code("closed", ""), 1045);
+    assert_eq!(code(stage.server.user(), ""), 1045);
+    let mut session = stage.client();
+    session.change_user("open", Secret::Password("")).unwrap();
+    assert!(session.query("SELECT CURRENT_USER()").rows().starts_with("open@"));
+}
+
+/// The lines of the log that have all of these parts.
+fn lines(stage: &Stage, parts: &[&str]) -> usize {
+    stage.gate.log().lines().filter(|line| parts.iter().all(|part| line.contains(part))).count()
+}
+
+#[test]
+fn a_login_that_fails_is_told_with_who_asked_from_where_and_why() {
+    let stage = Stage::start(&[], "\"unknown_there\" \"secret\"\n");
+    assert!(stage.login("stranger", "guess").is_err());
+    let user = stage.server.user();
+    assert!(stage.login(user, "guess").is_err());
+    assert!(stage.login("unknown_there", "secret").is_err());
+    let told = ["level=warn", "login failed", "address=unix", "database=witness", "sqlstate=28000"];
+    for (user, why) in [
+        ("stranger", "the users file doesn't have this user"),
+        (user, "the password isn't that of the users file"),
+        ("unknown_there", "Access denied for user 'unknown_there'@"),
+    ] {
+        let user = format!("user={user} ");
+        let parts: Vec<_> = told.into_iter().chain([&*user, why]).collect();
+        stage.until_holds(why, || lines(&stage, &parts) == 1);
+    }
+    assert!(!stage.gate.log().contains("guess"));
+    let metrics = stage.gate.metrics();
+    for count in ["\"denied\"} 2", "\"failure\"} 3"] {
+        assert!(metrics.lines().any(|line| line.contains("login") && line.ends_with(count)), "{metrics}");
+    }
+}
+
+#[test]
+fn an_address_with_too_many_failures_waits_even_with_the_right_password() {
+    let stage = Stage::start(&["login_failures_max = 3"], "");
+    let mut before = stage.client();
+    for _ in 0..3 {
+        assert_eq!(stage.login("stranger", "guess").err().unwrap().code, 1045);
+    }
+    assert_eq!(stage.turned_away(), 1129);
+    assert_eq!(before.query("SELECT 1").rows(), "1");
+}
+
+#[test]
+fn clients_that_say_nothing_take_no_place_of_those_that_log_in() {
+    let stage = Stage::start(&["max_clients = 2", "login_timeout = \"1h\""], "");
+    let silent: Vec<_> =
+        (0..50).map(|_| std::os::unix::net::UnixStream::connect(stage.socket()).unwrap()).collect();
+    stage.until_holds("all are there", || {
+        stage
+            .gate
+            .metrics()
+            .lines()
+            .any(|line| line.starts_with("gatekeeper_connections_unfinished") && line.ends_with(" 50.0"))
+    });
+    let mut clients = [stage.client(), stage.client()];
+    for client in &mut clients {
+        assert_eq!(client.query("SELECT 1").rows(), "1");
+    }
+    drop(silent);
+}

@@ -4,15 +4,19 @@
 // Helpers of tests are outside of `#[test]` functions, where clippy.toml's allowances don't reach.
 #![allow(clippy::unwrap_used, clippy::panic, dead_code)]
 
+mod budget;
 mod classes;
 mod differential;
 mod faults;
+mod floods;
 mod garbage;
 mod logins;
+mod operation;
 mod pitfalls;
 mod routines;
 #[path = "../../../wire/tests/mariadb/session.rs"]
 mod session;
+mod sha2;
 mod stage;
 #[path = "../support/mod.rs"]
 mod support;

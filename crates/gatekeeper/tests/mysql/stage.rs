@@ -1,11 +1,16 @@
 //! What the tests of the gate for MySQL share: one private MariaDB, and a gatekeeper for each test.
 
+use std::io::Read as _;
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use bench::mariadb::PrivateMariadb;
+use bench::postgres::free_port;
 use tempfile::TempDir;
 use wire::mysql::capabilities::Capabilities;
 
@@ -39,20 +44,50 @@ pub(crate) struct Stage {
 impl Stage {
     /// Starts a gate with these lines of configuration, and these users beside the server's own.
     pub(crate) fn start(settings: &[&str], users: &str) -> Self {
-        let server = server();
         let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("users.txt");
-        let witness = format!("\"{}\" \"{}\"\n{users}", server.user(), server.password());
-        std::fs::write(&file, witness).unwrap();
-        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
-        let own =
-            ["protocol = \"mysql\"".to_owned(), format!("users_file = {:?}", file.display().to_string())];
-        let settings: Vec<_> =
-            own.into_iter().chain(settings.iter().map(|line| (*line).to_owned())).collect();
         let listen = format!("unix:{}", directory.path().join("gate.sock").display());
+        Self::listening(&listen, directory, settings, users)
+    }
+
+    /// A gate whose clients come over TCP.
+    pub(crate) fn over_tcp(settings: &[&str], users: &str) -> Self {
+        let listen = format!("127.0.0.1:{}", free_port().unwrap());
+        Self::listening(&listen, tempfile::tempdir().unwrap(), settings, users)
+    }
+
+    /// A gate in front of a server of its own.
+    pub(crate) fn in_front_of(server: PrivateMariadb, settings: &[&str]) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let listen = format!("unix:{}", directory.path().join("gate.sock").display());
+        Self::between(&listen, Arc::new(server), directory, (settings, ""))
+    }
+
+    fn listening(listen: &str, directory: TempDir, settings: &[&str], users: &str) -> Self {
+        Self::between(listen, server(), directory, (settings, users))
+    }
+
+    fn between(
+        listen: &str,
+        server: Arc<PrivateMariadb>,
+        directory: TempDir,
+        (settings, users): (&[&str], &str),
+    ) -> Self {
+        let settings = configure(&directory, &server, settings, users);
         let upstream = format!("unix:{}", server.socket().display());
-        let gate = Gate::start_between(&listen, &upstream, &settings);
+        let gate = Gate::start_between(listen, &upstream, &settings);
         Self { gate, directory, server }
+    }
+
+    /// Writes other lines and users, and has the gate read them.
+    pub(crate) fn reload(&self, settings: &[&str], users: &str) {
+        self.gate.reconfigure(&configure(&self.directory, &self.server, settings, users));
+        self.gate.signal("HUP");
+    }
+
+    /// How clients come in that outlive a loan of the stage.
+    pub(crate) fn door(&self) -> Door {
+        let (user, password) = (self.server.user().to_owned(), self.server.password().to_owned());
+        Door { socket: self.socket(), user, password }
     }
 
     pub(crate) fn socket(&self) -> PathBuf {
@@ -64,7 +99,11 @@ impl Stage {
     }
 
     pub(crate) fn login(&self, user: &str, password: &str) -> Result<Session, Told> {
-        Session::login(&self.socket(), (user, Secret::Password(password)), capabilities())
+        let socket = match UnixStream::connect(self.socket()) {
+            Ok(socket) => socket,
+            Err(_) => OwnedFd::from(TcpStream::connect(("127.0.0.1", self.gate.port())).unwrap()).into(),
+        };
+        Session::login_over(socket, (user, Secret::Password(password)), capabilities())
     }
 
     /// A session through the gate.
@@ -76,6 +115,14 @@ impl Stage {
     pub(crate) fn direct(&self) -> Session {
         let secret = Secret::Password(self.server.password());
         Session::login(&self.server.socket(), (self.server.user(), secret), capabilities()).unwrap()
+    }
+
+    /// The number of the error that a client gets in the place of a greeting.
+    pub(crate) fn turned_away(&self) -> u16 {
+        let mut told = Vec::new();
+        UnixStream::connect(self.socket()).unwrap().read_to_end(&mut told).unwrap();
+        let Some(&[0xff, low, high]) = told.get(4..7) else { panic!("{}", told.escape_ascii()) };
+        u16::from_le_bytes([low, high])
     }
 
     /// Waits until a figure of the gate's status has this value.
@@ -91,6 +138,30 @@ impl Stage {
             assert!(Instant::now() < deadline, "never true: {what}: {}", self.gate.status());
             std::thread::sleep(POLL_INTERVAL);
         }
+    }
+}
+
+/// The lines of a gate's configuration. Writes its users file.
+fn configure(directory: &TempDir, server: &PrivateMariadb, settings: &[&str], users: &str) -> Vec<String> {
+    let file = directory.path().join("users.txt");
+    std::fs::write(&file, format!("\"{}\" \"{}\"\n{users}", server.user(), server.password())).unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let own = ["protocol = \"mysql\"".to_owned(), format!("users_file = {:?}", file.display().to_string())];
+    own.into_iter().chain(settings.iter().map(|line| (*line).to_owned())).collect()
+}
+
+/// The gate's socket, and who comes.
+pub(crate) struct Door {
+    socket: PathBuf,
+    user: String,
+    password: String,
+}
+
+impl Door {
+    /// A session, if the gate and the server let it in.
+    pub(crate) fn login(&self) -> Option<Session> {
+        let secret = Secret::Password(&self.password);
+        Session::login(&self.socket, (&self.user, secret), capabilities()).ok()
     }
 }
 

@@ -33,12 +33,10 @@ impl Gate {
     pub(crate) fn start(upstream_port: u16, settings: &[String]) -> Self {
         let port = free_port().expect("a free port");
         let (listen, upstream) = (format!("127.0.0.1:{port}"), format!("127.0.0.1:{upstream_port}"));
-        let mut gate = Self::start_between(&listen, &upstream, settings);
-        gate.port = port;
-        gate
+        Self::start_between(&listen, &upstream, settings)
     }
 
-    /// Like `start`, with the addresses as the configuration takes them. It has no port.
+    /// Like `start`, with the addresses as the configuration takes them.
     pub(crate) fn start_between(listen: &str, upstream: &str, settings: &[String]) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let admin_port = free_port().expect("a free port");
@@ -56,7 +54,8 @@ impl Gate {
             .spawn()
             .expect("the gatekeeper starts");
         let addresses = (listen.to_owned(), upstream.to_owned());
-        let mut gate = Self { child, port: 0, admin_port, addresses, directory };
+        let port = listen.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(0);
+        let mut gate = Self { child, port, admin_port, addresses, directory };
         gate.wait_until_ready();
         gate
     }

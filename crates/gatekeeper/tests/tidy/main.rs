@@ -1,9 +1,7 @@
 //! Rules of the house that no other tool checks: the length of files, what each file opens with, unfinished
-//! marks, trailing spaces, paths of one machine, links between documents; and a ratchet of rules that older
-//! files still break.
+//! marks, trailing spaces, paths of somebody's machine; and a ratchet of rules that older files still break.
 
 mod circles;
-mod links;
 mod ratchet;
 
 use std::fmt::Write;

@@ -12,15 +12,15 @@ use wire::mysql::command::{self, Command};
 
 use super::channel::{Lost, OUTPUT_MAX};
 use super::classify::{Analysis, Close, Explains, Pin};
+use super::greeting::Failed;
 use super::kill::{Taker, Watch};
 use super::pins::Kept;
 use super::reject::Refusal;
 use super::relay::{Answer, Broken, relay};
 use super::results::Results;
-use super::server::{Carried, Failed, Proof, Server};
+use super::server::{Carried, Proof, Server};
 use super::session::{Flow, Session, What, expected};
 use super::sessions::Activity;
-use super::statements::put_message;
 use crate::gate::Arrival;
 use crate::shutdown::Phase;
 use crate::sql_class::Unit;
@@ -38,6 +38,8 @@ const MODES: u16 = Status::ANSI_QUOTES.0 | Status::NO_BACKSLASH_ESCAPES.0;
 enum Interrupted {
     Canceled,
     Left,
+    /// The request had to give up its room.
+    NoRoom,
 }
 
 impl Session {
@@ -48,16 +50,20 @@ impl Session {
         what: What<'_>,
         due: Sequence,
     ) -> Result<Flow, Lost> {
-        if let Err(refusal) = self.admit(analysis).await? {
+        // A gate that only observes passes on what it would answer, and asks with the statement behind it.
+        let is_asked = !(self.observes && analysis.begins && self.permit.is_none());
+        if let Err(refusal) = if is_asked { self.admit(analysis).await? } else { Ok(()) } {
+            self.note_login(&refusal);
             return Ok(self.refuse(&refusal, due));
         }
-        if let Err(failed) = self.attach().await {
+        if let Err(failed) = self.attach(what).await {
             // Nothing was sent.
             if let Some(permit) = self.permit.take() {
                 permit.give_up(Duration::ZERO);
             }
-            failed.write(&mut self.client.output, due);
-            return Ok(Flow::Continue);
+            let refusal = failed.into_refusal();
+            self.note_login(&refusal);
+            return Ok(self.refuse(&refusal, due));
         }
         if analysis.asks.meets(self.lost) {
             self.keeps = Some(Pin::Results);
@@ -85,6 +91,7 @@ impl Session {
             }
             Ok(Err(refusal)) => Ok(self.decline(&refusal, due).await),
             Err(broken) => {
+                self.shared.settings().health.lost(None);
                 if let Broken::Before(lost) = &broken {
                     Refusal::lost(&lost.to_string()).write(&mut self.client.output, due);
                 }
@@ -101,7 +108,7 @@ impl Session {
         }
         self.busy = Duration::ZERO;
         let database = String::from_utf8_lossy(&self.carried.database);
-        let explicit = self.begin.is_some();
+        let explicit = self.begin.is_some() || self.status.contains(Status::IN_TRANSACTION);
         let driver = Arc::clone(&self.shared.driver);
         let request_type = request_type(&database, analysis.type_hash, explicit);
         let request = Request {
@@ -109,7 +116,7 @@ impl Session {
             class: self.shared.classes.class_of(|| self.unit(request_type, &analysis.tags)),
             client: Some(self.at_gate.id()),
             pool: PoolId::default(),
-            connection: if self.server.is_some() { Connection::Held } else { Connection::Needed },
+            connection: if self.kept.is_some() { Connection::Held } else { Connection::Needed },
             entry: Entry::Queued,
             deadline: None,
         };
@@ -133,6 +140,7 @@ impl Session {
                     Ok(Err(reason)) => return Ok(Err(rejected(reason))),
                     Err(Interrupted::Canceled) => return Ok(Err(Refusal::canceled_in_queue())),
                     Err(Interrupted::Left) => return Err(Lost::Closed),
+                    Err(Interrupted::NoRoom) => return Ok(Err(Refusal::no_room())),
                 }
             }
         }
@@ -157,7 +165,8 @@ impl Session {
         if self.client.flush_within(limit).await.is_err() {
             return Err(Interrupted::Left);
         }
-        tokio::pin!(turn);
+        let told = self.client.told();
+        tokio::pin!(turn, told);
         loop {
             let readable = self.client.input.len() < OUTPUT_MAX;
             tokio::select! {
@@ -171,8 +180,11 @@ impl Session {
                 }
                 () = self.place.entry.ended.notified() => return Err(Interrupted::Left),
                 () = self.ending.reached(Phase::Aborting) => return Err(Interrupted::Left),
-                filled = self.client.fill(), if readable => if filled.is_err() {
-                    return Err(Interrupted::Left);
+                () = &mut told => return Err(Interrupted::NoRoom),
+                filled = self.client.fill(), if readable => match filled {
+                    Err(_) => return Err(Interrupted::Left),
+                    Ok(()) if self.client.is_over() => return Err(Interrupted::NoRoom),
+                    Ok(()) => told.set(self.client.told()),
                 },
             }
         }
@@ -180,10 +192,10 @@ impl Session {
 
     /// Sees to it that the session has a connection in its state. A session that holds one left its state
     /// there; if that one is lost, the session ends.
-    async fn attach(&mut self) -> Result<(), Failed> {
+    async fn attach(&mut self, what: What<'_>) -> Result<(), Failed> {
         let server = match self.server.take() {
             Some(server) => server,
-            None => self.restored().await?,
+            None => self.restored(what).await?,
         };
         let server = self.server.insert(server);
         self.statements.close_closed(server);
@@ -192,13 +204,20 @@ impl Session {
     }
 
     /// Takes a connection, and brings it to the session's state.
-    async fn restored(&mut self) -> Result<Server, Failed> {
+    async fn restored(&mut self, what: What<'_>) -> Result<Server, Failed> {
         let mut last = Failed::Lost(Lost::Closed);
         for _ in 0..ATTACH_TRIES {
             let mut server = self.take().await?;
             // The first command of a session is its login, which leaves nothing.
             if server.at != self.at && self.at.commands > 1 {
                 self.lost = Results::ALL;
+            }
+            let is_plain =
+                matches!(what, What::Message(..)) && self.proof == Proof::Given && self.begin.is_none();
+            if is_plain && server.restores_surely(&self.carried) {
+                // The statement follows at once.
+                server.put_restore(&self.carried, None, self.at);
+                return Ok(server);
             }
             match self.restore(&mut server).await {
                 Ok(()) => {
@@ -237,19 +256,21 @@ impl Session {
         }
     }
 
+    /// How many connections there may be. Where nobody shares one, there are as many as clients.
+    fn connections(&self) -> usize {
+        if self.observes { usize::MAX } else { self.shared.settings().connections as usize }
+    }
+
     /// An idle connection, or another.
     async fn take(&mut self) -> Result<Server, Failed> {
         let has_database = !self.carried.database.is_empty();
-        let connections = self.shared.settings().connections as usize;
-        while let Some(mut server) = self.shared.pool.take(&self.key, self.at.session, has_database) {
-            // If no answer is due, a server says something only if it ends the connection.
-            if server.due > 0 {
+        let connections = self.connections();
+        let wanted = (self.at.session, has_database);
+        while let Some(mut server) = self.shared.pool.take(&self.key, wanted, connections) {
+            if !server.has_ended() {
                 return Ok(server);
             }
-            let is_there = server.channel.stream.try_read(&mut [0]);
-            if matches!(is_there, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock) {
-                return Ok(server);
-            }
+            self.shared.pool.note_lost(1);
         }
         let place = self.shared.pool.place(connections);
         let way = (&*self.shared, &self.shared.way());
@@ -258,6 +279,9 @@ impl Session {
 
     /// Keeps the connection from now on, if there is a reason.
     fn keep(&mut self, pin: Option<Pin>) -> Result<(), Refusal> {
+        if self.observes {
+            return Ok(());
+        }
         let (Some(pin), None, Some(permit)) = (pin, &self.kept, &self.permit) else { return Ok(()) };
         match permit.pin() {
             Ok(pinned) => {
@@ -285,13 +309,15 @@ impl Session {
                     Err(Failed::Lost(lost)) => Err(Broken::Before(lost)),
                 };
             }
-            What::Message(payload, _) => put_message(server, payload),
+            What::Message(payload, _) => {
+                server.channel.put_command(&[payload]).await.map_err(Broken::Before)?
+            }
             What::Prepare(sql, _) => {
-                let Some(next) = self.statements.next(sql) else {
-                    return Ok(Err(Refusal::too_many_statements()));
+                statement = match self.statements.reserve(sql) {
+                    Ok(next) => next,
+                    Err(refusal) => return Ok(Err(refusal)),
                 };
-                statement = next;
-                command::write(&mut server.channel.output, &Command::Prepare { sql }, server.capabilities)
+                server.put_prepare(sql).await.map_err(Broken::Before)?
             }
             What::Statement(id, command) => {
                 let known = match server.statements.get(&id) {
@@ -309,10 +335,13 @@ impl Session {
                     },
                 };
                 match command {
-                    Command::Execute(execute) => match self.statements.put_execute(&execute, known, server) {
-                        Ok(next) => next,
-                        Err(refusal) => return Ok(Err(refusal)),
-                    },
+                    Command::Execute(execute) => {
+                        let put = self.statements.put_execute(&execute, known, server).await;
+                        match put.map_err(Broken::Before)? {
+                            Ok(next) => next,
+                            Err(refusal) => return Ok(Err(refusal)),
+                        }
+                    }
                     Command::Fetch { rows, .. } => {
                         let fetch = Command::Fetch { statement: known, rows };
                         command::write(&mut server.channel.output, &fetch, server.capabilities)
@@ -325,6 +354,11 @@ impl Session {
             }
         };
         server.channel.flush().await.map_err(Broken::Before)?;
+        server.settle().await.map_err(|failed| match failed {
+            Failed::Lost(lost) => Broken::Before(lost),
+            // The statement has run in nobody's state.
+            Failed::Refused(_) => Broken::Before(Lost::Displaced),
+        })?;
         let form = (expected(what), next);
         let own = (self.capabilities, statement);
         let watch = Watch {
@@ -344,6 +378,7 @@ impl Session {
             let text = (sql, Arc::clone(analysis), self.carried.surroundings());
             self.statements.add(statement, text, prepared);
         }
+        self.statements.settle();
         self.asks_insert_id |= answer.has_insert_id || analysis.names_insert_id;
         Ok(Ok(answer))
     }
@@ -354,7 +389,7 @@ impl Session {
         self.at.version += u64::from(answer.told.changed);
         let Some(server) = &mut self.server else { return Ok(Flow::Close) };
         self.lost = self.lost.without(answer.renewed(analysis));
-        if answer.told.collation {
+        if answer.told.collation && !self.observes {
             let Ok(collation) = server.value("@@collation_connection").await else {
                 return Ok(self.abandon());
             };
@@ -362,7 +397,7 @@ impl Session {
             self.lost = self.lost.with(Results::OF_QUERIES);
         }
         // A routine of another database, or with modes of its own, told where it was as the error came.
-        if answer.error.is_some() && answer.told.changed {
+        if answer.error.is_some() && answer.told.changed && !self.observes {
             let Ok(database) = server.value("DATABASE()").await else { return Ok(self.abandon()) };
             self.carried.database = database;
             self.lost = self.lost.with(Results::OF_QUERIES);
@@ -439,9 +474,9 @@ impl Session {
     /// The request has ended: its connection is given back unless the session keeps it.
     async fn finish(&mut self, outcome: Outcome) {
         let was = std::mem::replace(&mut *self.place.entry.activity.lock().await, Activity::Idle);
-        if self.kept.is_none() {
+        if self.kept.is_none() && !self.observes {
             if let Some(mut server) = self.server.take() {
-                let mut is_usable = !matches!(was, Activity::Killed(_));
+                let mut is_usable = !matches!(was, Activity::Killed(_)) && server.settle().await.is_ok();
                 if is_usable && std::mem::take(&mut self.asks_insert_id) {
                     match server.insert_id().await {
                         Ok(id) => {

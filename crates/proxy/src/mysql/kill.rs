@@ -7,8 +7,9 @@ use tokio::time::timeout;
 use super::Shared;
 use super::channel::{Channel, Lost, OUTPUT_MAX};
 use super::classify::{Close, Kill};
+use super::greeting::Failed;
 use super::pool::Place;
-use super::server::{Failed, Key, Server, Thread};
+use super::server::{Key, Server, Thread};
 use super::sessions::{Activity, Entry};
 use super::users::Credential;
 use crate::shutdown::{Ending, Phase};
@@ -43,13 +44,14 @@ impl Watch<'_> {
         }
     }
 
-    /// Waits until the client leaves, or has to. What it sends meanwhile is kept for later. Cancel-safe.
+    /// Waits until the client leaves, or has to. What it is owed is sent, and what it sends meanwhile is kept
+    /// for later. Cancel-safe.
     pub(super) async fn left(&mut self, client: &mut Channel) {
         loop {
             let readable = client.input.len() < OUTPUT_MAX;
             tokio::select! {
                 () = self.ended() => return,
-                filled = client.fill(), if readable => if filled.is_err() {
+                exchanged = client.exchange(readable) => if exchanged.is_err() {
                     return;
                 },
             }

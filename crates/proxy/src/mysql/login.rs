@@ -1,7 +1,10 @@
 //! A client's login: the gate asks for the proof itself, because a server of MySQL speaks first.
 
+use std::borrow::Cow;
+
 use bytes::BytesMut;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
+use wire::mysql::ProtocolError;
 use wire::mysql::answer::{self, OkPacket, write_ok};
 use wire::mysql::authentication::{MAX_STEP, write_more, write_switch};
 use wire::mysql::capabilities::{Capabilities, Status};
@@ -11,13 +14,15 @@ use wire::mysql::handshake::{
 };
 use wire::mysql::scramble::{SCRAMBLE_LEN, caching_sha2, native};
 
-use super::Shared;
 use super::channel::{Channel, Lost};
+use super::greeting::Known;
 use super::reject::Refusal;
-use super::server::{self, Failed, IGNORE_SPACE, Known};
+use super::server::{self, IGNORE_SPACE};
 use super::sessions::Registration;
 use super::users::{Credential, Secret, Users};
-use crate::stream::Stream;
+use super::{Settings, Shared};
+use crate::logins::{Caller, Cause};
+use crate::stream::{Peer, Stream};
 use crate::tls::DownstreamMode;
 
 /// Every column flag (`CLIENT_LONG_FLAG`).
@@ -52,6 +57,7 @@ const APPLICATION_BYTES_MAX: usize = 256;
 /// A client that has proved who it is.
 pub(super) struct LoggedIn {
     pub(super) client: Channel,
+    pub(super) peer: Peer,
     pub(super) capabilities: Capabilities,
     pub(super) key: server::Key,
     pub(super) credential: Credential,
@@ -61,28 +67,63 @@ pub(super) struct LoggedIn {
     pub(super) scramble: Vec<u8>,
     /// The number of the answer that ends the login.
     pub(super) next: Sequence,
+    pub(super) place: Registration,
 }
 
-/// Greets a client and has it prove who it is. `None`: it has been told why not, or has gone.
-pub(super) async fn login(shared: &Shared, stream: Stream, place: &Registration) -> Option<LoggedIn> {
-    let mut client = Channel::new(stream);
-    let known = match shared.known().await {
-        Ok(known) => known,
-        Err(failed) => {
-            failed.write(&mut client.output, Sequence(0));
-            let _ = client.flush().await;
-            return None;
-        }
-    };
-    let limit = shared.settings().login_timeout;
-    match timeout(limit, handshake(shared, client, &known, place)).await {
-        Ok(Ok(logged_in)) => Some(logged_in),
-        Ok(Err(error)) => {
-            tracing::debug!(%error, "a login ended");
-            None
-        }
-        Err(_) => None,
+/// How a connection ended before it became a session.
+enum End {
+    /// Nothing to say: the client is gone, has no room, or breaks the protocol.
+    Silent(Lost),
+    /// The client has been told why.
+    Refused(Refusal, Cause, Cow<'static, str>),
+}
+
+impl From<Lost> for End {
+    fn from(lost: Lost) -> Self {
+        Self::Silent(lost)
     }
+}
+
+impl From<ProtocolError> for End {
+    fn from(error: ProtocolError) -> Self {
+        Self::Silent(error.into())
+    }
+}
+
+/// A client that logs in.
+struct Newcomer<'a> {
+    shared: &'a Shared,
+    peer: Peer,
+    /// For the log.
+    caller: Caller,
+}
+
+/// Greets a client and has it prove who it is. A client that says nothing holds a socket, but no place among
+/// the clients. `None`: it has been told why not, or has gone.
+pub(super) async fn login(shared: &Shared, stream: Stream) -> Option<LoggedIn> {
+    let unfinished = shared.login_counts.begin();
+    let mut login = Newcomer { shared, peer: stream.peer(), caller: Caller::default() };
+    let limit = shared.settings().login_timeout;
+    let outcome = tokio::select! {
+        outcome = timeout(limit, login.run(stream)) => outcome,
+        // Nothing was asked for yet.
+        () = shared.shutdown.draining() => return None,
+    };
+    drop(unfinished);
+    let Newcomer { peer, caller, .. } = login;
+    match outcome {
+        Ok(Ok(logged_in)) => return Some(logged_in),
+        Ok(Err(End::Silent(error))) => tracing::debug!(%error, "a login ended"),
+        Ok(Err(End::Refused(refusal, cause, why))) => {
+            shared.login_counts.refuse(cause);
+            if cause == Cause::Denied {
+                shared.note_failure(peer);
+            }
+            shared.tell_failed((&caller, peer), &refusal, &why);
+        }
+        Err(_) => shared.login_counts.refuse(Cause::Late),
+    }
+    None
 }
 
 /// 20 bytes without NUL.
@@ -90,66 +131,98 @@ fn scramble() -> Vec<u8> {
     (0..SCRAMBLE_LEN).map(|_| rand::random_range(1..=127)).collect()
 }
 
-async fn handshake(
-    shared: &Shared,
-    mut client: Channel,
-    known: &Known,
-    place: &Registration,
-) -> Result<LoggedIn, Lost> {
-    let settings = shared.settings();
-    let tls = settings.tls.as_ref().filter(|_| matches!(client.stream, Stream::Tcp(_)));
-    let mut offered = OFFERED & known.capabilities;
-    if tls.is_some() {
-        offered = offered | Capabilities::SSL;
+impl Newcomer<'_> {
+    async fn run(&mut self, stream: Stream) -> Result<LoggedIn, End> {
+        let Self { shared, peer, .. } = *self;
+        let settings = shared.settings();
+        let mut client = Channel::of_client(stream);
+        // In the place of a greeting.
+        let first = Sequence(0);
+        if !shared.failures.may_try(Instant::now(), peer, settings.failures_max) {
+            let refusal = Refusal::too_many_failures();
+            return Err(refuse((&mut client, first), refusal, Cause::Limited, None).await);
+        }
+        if shared.sessions.is_full(settings.max_clients) {
+            return Err(refuse((&mut client, first), Refusal::too_many_clients(), Cause::Full, None).await);
+        }
+        let known = match shared.known().await {
+            Ok(known) => known,
+            Err(failed) => {
+                return Err(refuse((&mut client, first), failed.into_refusal(), Cause::Other, None).await);
+            }
+        };
+        self.handshake(&settings, client, &known).await
     }
-    let scramble = scramble();
-    let greeting = Handshake {
-        version: &known.version,
-        connection: place.id,
-        scramble: scramble.clone(),
-        capabilities: offered,
-        collation: known.collation,
-        status: Status::AUTOCOMMIT,
-        plugin: native::NAME.as_bytes(),
-    };
-    write_handshake(&mut client.output, Sequence(0), &greeting);
-    client.flush().await?;
-    let mut message = client.first_message(MAX_RESPONSE, Sequence(1)).await?;
-    if let (First::Tls { .. }, Some(acceptor)) = (parse_first(&message.payload)?, tls) {
-        let Stream::Tcp(socket) = client.stream else { return Err(Lost::Closed) };
-        // Nothing behind the request was read: it belongs to TLS.
-        client = Channel::new(acceptor.accept(socket).await?);
-        message = client.client_message(MAX_RESPONSE, message.next).await?;
-    } else if tls.is_some_and(|acceptor| acceptor.mode() != DownstreamMode::Prefer) {
-        return Err(refuse(&mut client, message.next, &Refusal::tls_is_required()).await);
+
+    async fn handshake(
+        &mut self,
+        settings: &Settings,
+        mut client: Channel,
+        known: &Known,
+    ) -> Result<LoggedIn, End> {
+        let tls = settings.tls.as_ref().filter(|_| matches!(client.stream, Stream::Tcp(_)));
+        let mut offered = OFFERED & known.capabilities;
+        if tls.is_some() {
+            offered = offered | Capabilities::SSL;
+        }
+        let (id, scramble) = (self.shared.sessions.next_id(), scramble());
+        let greeting = Handshake {
+            version: &known.version,
+            connection: id,
+            scramble: scramble.clone(),
+            capabilities: offered,
+            collation: known.collation,
+            status: Status::AUTOCOMMIT,
+            plugin: native::NAME.as_bytes(),
+        };
+        write_handshake(&mut client.output, Sequence(0), &greeting);
+        client.flush().await?;
+        let mut message = client.first_message(MAX_RESPONSE, Sequence(1)).await?;
+        if let (First::Tls { .. }, Some(acceptor)) = (parse_first(&message.payload)?, tls) {
+            let Stream::Tcp(socket) = client.stream else { return Err(Lost::Closed.into()) };
+            // Nothing behind the request was read: it belongs to TLS.
+            client = Channel::of_client(acceptor.accept(socket).await.map_err(Lost::from)?);
+            message = client.client_message(MAX_RESPONSE, message.next).await?;
+        } else if tls.is_some_and(|acceptor| acceptor.mode() != DownstreamMode::Prefer) {
+            let refusal = Refusal::tls_is_required();
+            return Err(refuse((&mut client, message.next), refusal, Cause::Other, None).await);
+        }
+        let First::Response(response) = parse_first(&message.payload)? else {
+            return Err(Lost::Closed.into());
+        };
+        let database = response.database.unwrap_or_default().to_vec();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        self.caller.user = Some(text(response.user));
+        self.caller.database = Some(text(&database)).filter(|name| !name.is_empty());
+        let asked = (response.user, response.plugin, response.proof);
+        let proved = authenticate(&settings.users, &mut client, asked, (&scramble, message.next)).await?;
+        let Some((credential, next)) = proved.credential else {
+            let (refusal, why) = (Refusal::denied(response.user), settings.users.why(response.user));
+            return Err(refuse((&mut client, proved.next), refusal, Cause::Denied, Some(why)).await);
+        };
+        let place = self.shared.sessions.register(id, response.user, settings.max_clients);
+        let Some(place) = place else {
+            return Err(refuse((&mut client, next), Refusal::too_many_clients(), Cause::Full, None).await);
+        };
+        let capabilities = response.capabilities & offered;
+        Ok(LoggedIn {
+            key: key(&response, capabilities),
+            database,
+            application: application(response.attributes),
+            scramble,
+            client,
+            peer: self.peer,
+            capabilities,
+            credential,
+            next,
+            place,
+        })
     }
-    let First::Response(response) = parse_first(&message.payload)? else { return Err(Lost::Closed) };
-    let asked = (response.user, response.plugin, response.proof);
-    let proved = authenticate(&settings.users, &mut client, asked, (&scramble, message.next)).await?;
-    let Some((credential, next)) = proved.credential else {
-        return Err(refuse(&mut client, proved.next, &Refusal::denied(response.user)).await);
-    };
-    let capabilities = response.capabilities & offered;
-    *place.entry.user.lock() = response.user.to_vec();
-    Ok(LoggedIn {
-        key: key(&response, capabilities),
-        database: database(&response),
-        application: application(response.attributes),
-        scramble,
-        client,
-        capabilities,
-        credential,
-        next,
-    })
 }
 
 fn key(response: &Response<'_>, capabilities: Capabilities) -> server::Key {
     let (user, collation) = (response.user.to_vec(), response.collation);
     server::Key { user, layout: capabilities & LAYOUT, collation }
-}
-
-fn database(response: &Response<'_>) -> Vec<u8> {
-    response.database.unwrap_or_default().to_vec()
 }
 
 /// What an application calls itself in the attributes of its connection: at most so much as a rule may name.
@@ -159,10 +232,17 @@ pub(super) fn application(told: Option<&[u8]>) -> Vec<u8> {
     name[..name.len().min(APPLICATION_BYTES_MAX)].to_vec()
 }
 
-async fn refuse(client: &mut Channel, sequence: Sequence, refusal: &Refusal) -> Lost {
+/// Tells a client why not. `why` is for the log, where that says more.
+async fn refuse(
+    (client, sequence): (&mut Channel, Sequence),
+    refusal: Refusal,
+    cause: Cause,
+    why: Option<&'static str>,
+) -> End {
     refusal.write(&mut client.output, sequence);
     let _ = client.flush().await;
-    Lost::Closed
+    let why = why.map_or_else(|| refusal.message().into_owned().into(), Cow::Borrowed);
+    End::Refused(refusal, cause, why)
 }
 
 /// How a proof ended.
@@ -182,9 +262,14 @@ pub(super) async fn authenticate(
 ) -> Result<Proved, Lost> {
     let secret = users.get(user);
     if plugin == caching_sha2::NAME.as_bytes() {
-        let credential = secret
-            .and_then(|secret| secret.check_sha2(scramble, proof))
-            .map(|credential| (credential, write_more(&mut client.output, next, &[caching_sha2::FAST])));
+        let credential = secret.and_then(|secret| secret.check_sha2(scramble, proof)).map(|credential| {
+            // Without a password there is nothing to say of the proof.
+            let next = match credential {
+                Credential::Nothing => next,
+                _ => write_more(&mut client.output, next, &[caching_sha2::FAST]),
+            };
+            (credential, next)
+        });
         if credential.is_some() || !users.asks_again() {
             return Ok(Proved { credential, next });
         }
@@ -215,14 +300,4 @@ pub(super) fn write_own_ok(out: &mut BytesMut, sequence: Sequence, status: Statu
         changes: wire::mysql::track::Changes::default(),
     };
     write_ok(out, sequence, (answer::OK, Capabilities::default()), &ok);
-}
-
-impl Failed {
-    /// Tells a client.
-    pub(super) fn write(&self, out: &mut BytesMut, sequence: Sequence) {
-        match self {
-            Self::Refused(refusal) => refusal.write(out, sequence),
-            Self::Lost(lost) => Refusal::unreachable(&lost.to_string()).write(out, sequence),
-        };
-    }
 }

@@ -8,33 +8,35 @@
 //! The unit of admission is a transaction, by the status flags of the server's answers; outside of one a
 //! statement.
 
+use std::fmt::Display;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use admission::{Capacity, ClassId, Policy, PoolId, Snapshot};
+use admission::PoolId;
 use parking_lot::RwLock;
-use tokio::sync::Semaphore;
-use wire::mysql::codec::Sequence;
+use tokio::sync::{Mutex as AsyncMutex, Semaphore};
+use tokio::time::Instant;
 
-use crate::admin::{ClientsView, GateView, LatenessView, PoolView};
 use crate::gate::Driver;
 use crate::lateness::Lateness;
 use crate::listener::{Backlog, Bounds, Listener};
+use crate::logins::{Caller, FailedLogins, Failures, LoginCounts};
 use crate::news;
-use crate::observe::{Totals, TypeRow};
 use crate::shutdown::Shutdown;
 use crate::sql_class::{SqlClassRule, SqlClasses};
-use crate::stream::{Keepalive, Stream};
+use crate::stream::{Keepalive, Peer, Stream};
 use crate::tls;
 use crate::upstream::address::Address;
 use crate::upstream::dial::Dial;
+use crate::upstream::health::{Health, Named};
 use crate::upstream::resolver::Lookup;
 
 mod admit;
 mod channel;
 mod classify;
+mod greeting;
 mod kill;
 mod login;
 mod pins;
@@ -50,17 +52,20 @@ mod sessions;
 mod statements;
 mod track;
 mod users;
+mod view;
 
 pub use users::Users;
 
-/// Sockets beside those of clients that are let in, so that one more can be told why it isn't.
-const SPARE_SOCKETS: usize = 64;
+/// Sockets beside `max_clients`: clients that log in, or are told that there are too many.
+const SPARE_SOCKETS: usize = 256;
 /// How many KILLs may be under way at once. Each takes a connection to the server beside the budget.
 const KILLS_MAX: usize = 32;
 
 /// Everything that an operator chooses for one gate, beside the admission policy.
 #[derive(Clone, Debug)]
 pub struct Settings {
+    /// The gate's name, in logs and metrics.
+    pub name: String,
     /// Where clients connect.
     pub listen: Address,
     /// Where the server is.
@@ -71,6 +76,8 @@ pub struct Settings {
     pub connections: u32,
     /// The most clients at once.
     pub max_clients: u32,
+    /// The most failed logins of one address in a minute; `None` is no bound.
+    pub failures_max: Option<u32>,
     /// The longest that a login may take.
     pub login_timeout: Duration,
     /// The longest that a client's message may take from its beginning to its end.
@@ -79,16 +86,27 @@ pub struct Settings {
     pub connect_timeout: Duration,
     /// How long an answer for the server's name is used.
     pub dns_ttl: Duration,
+    /// What is known of whether the server is there. A reload keeps it for the same server.
+    pub health: Arc<Health>,
     /// TCP keepalive, on both sides.
     pub keepalive: Keepalive,
     /// How long sessions may take to finish after the order to shut down.
     pub drain_timeout: Duration,
     /// Which units belong to which service class: the first rule that fits.
     pub classes: Vec<SqlClassRule>,
+    /// Only watch: each session has a connection of its own; nothing waits and nothing is refused.
+    pub observe: bool,
     /// TLS towards clients.
     pub tls: Option<Arc<tls::Acceptor>>,
     /// TLS towards the server.
     pub upstream_tls: Option<Arc<tls::Connector>>,
+}
+
+impl Settings {
+    /// The server, for the log.
+    pub(crate) fn named(&self) -> Named<'_> {
+        Named { gate: &self.name, address: &self.upstream }
+    }
 }
 
 /// Why a gate could not start.
@@ -106,7 +124,9 @@ struct Shared {
     settings: RwLock<Arc<Settings>>,
     dial: RwLock<Arc<Dial>>,
     /// What the server said of itself last.
-    known: RwLock<Option<Arc<server::Known>>>,
+    known: RwLock<Option<Arc<greeting::Known>>>,
+    /// Held by the one that asks the server what it is.
+    looking: AsyncMutex<()>,
     pool: pool::Pool,
     sessions: Arc<sessions::Sessions>,
     pins: Arc<pins::Counts>,
@@ -117,9 +137,12 @@ struct Shared {
     lateness: Arc<Lateness>,
     /// How many sessions there have been.
     epoch: AtomicU64,
-    logins_failed: AtomicU64,
-    logins_succeeded: AtomicU64,
-    refused: AtomicU64,
+    /// Failed logins by address.
+    failures: Failures,
+    /// How logins ended.
+    login_counts: LoginCounts,
+    /// What the log hears of failed ones.
+    failed: FailedLogins,
 }
 
 impl Shared {
@@ -128,18 +151,37 @@ impl Shared {
     }
 
     /// The way to the server that is used now.
-    fn way(&self) -> server::Way {
-        server::Way { dial: Arc::clone(&self.dial.read()), peer: None }
+    fn way(&self) -> greeting::Way {
+        greeting::Way { dial: Arc::clone(&self.dial.read()), peer: None }
     }
 
     /// What the server says of itself. It is asked once; each login of the gate's own refreshes it.
-    async fn known(&self) -> Result<Arc<server::Known>, server::Failed> {
-        if let Some(known) = &*self.known.read() {
-            return Ok(Arc::clone(known));
+    async fn known(&self) -> Result<Arc<greeting::Known>, greeting::Failed> {
+        let known = || self.known.read().clone();
+        if let Some(known) = known() {
+            return Ok(known);
         }
-        let known = Arc::new(server::look(self).await?);
+        let _looking = self.looking.lock().await;
+        match known() {
+            Some(known) => Ok(known),
+            None => Ok(self.learn(greeting::look(self).await?)),
+        }
+    }
+
+    fn learn(&self, known: greeting::Known) -> Arc<greeting::Known> {
+        let known = Arc::new(known);
         *self.known.write() = Some(Arc::clone(&known));
-        Ok(known)
+        known
+    }
+
+    /// Somebody from there has failed to log in.
+    fn note_failure(&self, peer: Peer) {
+        self.failures.note(Instant::now(), peer, self.settings().failures_max);
+    }
+
+    /// The log hears of a failed login.
+    fn tell_failed(&self, (caller, peer): (&Caller, Peer), refusal: &reject::Refusal, why: &dyn Display) {
+        self.failed.note((self.driver.name(), caller, peer), (refusal.sqlstate(), why));
     }
 
     fn give_back(&self, server: server::Server) {
@@ -190,6 +232,7 @@ impl Bound {
             dial: RwLock::new(dial(&settings)),
             settings: RwLock::new(Arc::new(settings)),
             known: RwLock::default(),
+            looking: AsyncMutex::default(),
             pool: pool::Pool::default(),
             sessions: Arc::default(),
             pins: Arc::default(),
@@ -199,9 +242,9 @@ impl Bound {
             shutdown,
             lateness,
             epoch: AtomicU64::new(1),
-            logins_failed: AtomicU64::new(0),
-            logins_succeeded: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
+            failures: Failures::default(),
+            login_counts: LoginCounts::default(),
+            failed: FailedLogins::default(),
         });
         Ok(Self { shared, listener })
     }
@@ -233,124 +276,16 @@ impl Bound {
             () = serving => {}
             () = Arc::clone(&shared.driver).run_timer() => {}
             () = news::tell(&shared.driver, Vec::new) => {}
+            () = greeting::watch(&shared) => {}
             () = shared.lateness.watch(shared.driver.name(), connected) => {}
         }
     }
 }
 
 async fn serve(shared: Arc<Shared>, stream: Stream) {
-    let Some(place) = shared.sessions.register(shared.settings().max_clients as usize) else {
-        shared.refused.fetch_add(1, Ordering::Relaxed);
-        let mut client = channel::Channel::new(stream);
-        reject::Refusal::too_many_clients().write(&mut client.output, Sequence(0));
-        let limit = shared.settings().login_timeout;
-        let _ = tokio::time::timeout(limit, client.flush()).await;
-        return;
-    };
-    let Some(logged_in) = login::login(&shared, stream, &place).await else {
-        shared.logins_failed.fetch_add(1, Ordering::Relaxed);
-        return;
-    };
-    shared.logins_succeeded.fetch_add(1, Ordering::Relaxed);
-    let next = logged_in.next;
-    session::Session::new(shared, logged_in, place).run(next).await;
-}
-
-impl Status {
-    /// Changes what can change in a running gate: where it listens stays as it is.
-    pub fn reload(&self, settings: Settings, policy: Policy) {
-        let mut place = self.0.settings.write();
-        let settings = Settings { listen: place.listen.clone(), keepalive: place.keepalive, ..settings };
-        *self.0.dial.write() = dial(&settings);
-        if settings.upstream != place.upstream {
-            self.0.pool.leave();
-            *self.0.known.write() = None;
-        }
-        self.0.classes.follow(&settings.classes);
-        self.0.driver.name_classes(self.0.classes.names());
-        *place = Arc::new(settings);
-        drop(place);
-        self.0.driver.update_policy(|running| *running = policy);
-    }
-}
-
-impl GateView for Status {
-    fn name(&self) -> &str {
-        self.0.driver.name()
-    }
-
-    fn driver(&self) -> Option<&Driver> {
-        Some(&self.0.driver)
-    }
-
-    fn mode(&self) -> &'static str {
-        "enforce"
-    }
-
-    fn listen(&self) -> String {
-        self.0.settings().listen.to_string()
-    }
-
-    fn upstream(&self) -> String {
-        self.0.settings().upstream.to_string()
-    }
-
-    fn snapshot(&self) -> Snapshot {
-        self.0.driver.snapshot()
-    }
-
-    fn capacity(&self) -> Capacity {
-        self.0.driver.policy().capacity
-    }
-
-    fn set_capacity(&self, capacity: Capacity) {
-        self.0.driver.update_policy(|policy| policy.capacity = capacity);
-    }
-
-    fn trace_lost(&self) -> Option<u64> {
-        self.0.driver.trace_lost()
-    }
-
-    fn types(&self) -> Vec<TypeRow> {
-        self.0.driver.types()
-    }
-
-    fn class_name(&self, class: ClassId) -> Option<Arc<str>> {
-        self.0.classes.name(class)
-    }
-
-    fn totals(&self) -> Totals {
-        self.0.driver.totals()
-    }
-
-    /// One, of all users.
-    fn pools(&self) -> Vec<PoolView> {
-        let (existing, idle) = self.0.pool.counts();
-        let count = |count| u32::try_from(count).unwrap_or(u32::MAX);
-        vec![PoolView {
-            user: String::new(),
-            database: String::new(),
-            connections: count(existing),
-            idle: count(idle),
-            spare: 0,
-        }]
-    }
-
-    fn clients(&self) -> ClientsView {
-        ClientsView {
-            connected: self.0.sessions.len(),
-            logins_succeeded: self.0.logins_succeeded.load(Ordering::Relaxed),
-            logins_failed: self.0.logins_failed.load(Ordering::Relaxed),
-            refused: self.0.refused.load(Ordering::Relaxed),
-            ..ClientsView::default()
-        }
-    }
-
-    fn lateness(&self) -> Option<LatenessView> {
-        Some(self.0.lateness.view())
-    }
-
-    fn pins(&self) -> Vec<(&'static str, u32)> {
-        self.0.pins.snapshot()
+    // Each in a box of its own: a client that logs in needn't hold room for a session.
+    if let Some(logged_in) = Box::pin(login::login(&shared, stream)).await {
+        let next = logged_in.next;
+        Box::pin(session::Session::new(shared, logged_in).run(next)).await;
     }
 }

@@ -1,8 +1,9 @@
 //! The connections to the server that no session uses now.
 //!
 //! The gate lets at most as many requests pass as there may be connections, kept ones among them. A session
-//! that may pass takes an idle connection of its user, preferably the one that it used last, or opens
-//! another. If all that may exist exist, one of another user is closed first.
+//! that may pass takes the idle connection that it used last, or one that nobody has used since its reset, or
+//! opens another. Only if all that may exist exist, it takes one that another session of its user has used,
+//! which costs a reset there, and another one later for that session. One of another user is closed.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use super::server::{Key, Server};
+use super::server::{Key, NOBODY, Server};
 
 /// The idle connections, and how many there are in all.
 #[derive(Default)]
@@ -21,6 +22,8 @@ pub(super) struct Pool {
     existing: Arc<AtomicUsize>,
     /// How often connections were left for those to another server. Changes while `idle` is locked.
     generation: AtomicU64,
+    /// Idle connections that the server has ended.
+    lost: AtomicU64,
 }
 
 /// The place of one connection among those that may exist. It is free again when dropped.
@@ -44,12 +47,40 @@ impl Drop for Place {
 
 impl Pool {
     /// An idle connection of this key that can serve a session; the session's own last one if it is there.
-    pub(super) fn take(&self, key: &Key, session: u64, has_database: bool) -> Option<Server> {
+    /// One of a session that lives only if there are as many as there may be.
+    pub(super) fn take(
+        &self,
+        key: &Key,
+        (session, has_database): (u64, bool),
+        connections: usize,
+    ) -> Option<Server> {
         let mut idle = self.idle.lock();
         let fits = |server: &Server| server.key == *key && (has_database || server.database.is_empty());
-        let own = idle.iter().position(|server| fits(server) && server.at.session == session);
-        let place = own.or_else(|| idle.iter().rposition(fits))?;
+        let of = |session: u64| move |server: &Server| fits(server) && server.at.session == session;
+        let own = idle.iter().position(of(session)).or_else(|| idle.iter().rposition(of(NOBODY)));
+        let is_full = self.existing.load(Ordering::Relaxed) >= connections;
+        let place = own.or_else(|| idle.iter().rposition(fits).filter(|_| is_full))?;
         idle.remove(place)
+    }
+
+    /// Drops the idle connections that the server has ended; returns how many.
+    pub(super) fn drop_ended(&self) -> usize {
+        let mut idle = self.idle.lock();
+        let before = idle.len();
+        idle.retain_mut(|server| !server.has_ended());
+        let ended = before - idle.len();
+        self.note_lost(ended);
+        ended
+    }
+
+    /// Counts idle connections that were found to be ended.
+    pub(super) fn note_lost(&self, count: usize) {
+        self.lost.fetch_add(count as u64, Ordering::Relaxed);
+    }
+
+    /// How many idle connections the server has ended since the start.
+    pub(super) fn idle_lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
     }
 
     /// A place for another connection, of which there may be so many. Idle ones are closed for it.

@@ -7,6 +7,7 @@
 //! | canceled while it waited | 1317, 70100 | the session lives on |
 //! | state of another statement that is gone | 1105, HY000 | the session lives on |
 //! | too many clients | 1040, 08004 | no session |
+//! | too many failed logins | 1129, HY000 | no session |
 //! | a wrong password or an unknown user | 1045, 28000 | no session |
 //! | the server can't be reached or used | 1105, 08S01 | no session, or the session lives on |
 //! | the connection to the server was lost | 2013, HY000 | the session ends |
@@ -14,6 +15,7 @@
 //! | a broken message | 1835, HY000 | the session ends |
 //! | an execution with broken parameters | 1835, HY000 | the session lives on |
 //! | an execution with more long data than may wait | 1105, HY000 | the session lives on |
+//! | a message without room | 1041, HY000 | the session lives on |
 //! | a KILL that can't be translated | 1235, 42000 | the session lives on |
 
 use admission::Reason;
@@ -57,6 +59,21 @@ impl Refusal {
         Self::new(1205, *b"HY000", message)
     }
 
+    /// What it says.
+    pub(super) fn message(&self) -> std::borrow::Cow<'_, str> {
+        String::from_utf8_lossy(&self.message)
+    }
+
+    pub(super) fn sqlstate(&self) -> &str {
+        std::str::from_utf8(&self.state).unwrap_or("HY000")
+    }
+
+    /// Whether a login is refused because of the user that asked for it: a wrong password, a user that the
+    /// server doesn't know, or one that it has locked.
+    pub(super) fn blames_user(&self) -> bool {
+        matches!(self.code, 1045 | 1698 | 3118 | 4151)
+    }
+
     /// Whether the server doesn't let a user into a database, or doesn't have it.
     pub(super) fn is_of_database(&self) -> bool {
         matches!(self.code, 1044 | 1049)
@@ -68,6 +85,12 @@ impl Refusal {
 
     pub(super) fn too_many_clients() -> Self {
         Self::new(1040, *b"08004", "Too many connections (gatekeeper's max_clients)")
+    }
+
+    pub(super) fn too_many_failures() -> Self {
+        let why =
+            "gatekeeper: too many failed logins from this address (login_failures_max); wait for a minute";
+        Self::new(1129, *b"HY000", why)
     }
 
     pub(super) fn denied(user: &[u8]) -> Self {
@@ -122,6 +145,13 @@ impl Refusal {
     pub(super) fn long_data_is_too_long() -> Self {
         let why = "gatekeeper: the long data of the session's statements is longer than 64 MiB";
         Self::new(1105, *b"HY000", why)
+    }
+
+    /// The process's budget has no room for a message.
+    pub(super) fn no_room() -> Self {
+        let why = "Out of memory: gatekeeper has no room for the message (memory_max), and has dropped it; try it \
+                   again, or send less at once";
+        Self::new(1041, *b"HY000", why)
     }
 
     pub(super) fn kill_is_unreadable() -> Self {

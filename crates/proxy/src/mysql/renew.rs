@@ -8,15 +8,32 @@ use tokio::time::{Instant, timeout};
 use wire::mysql::command::{self, ChangeUser, Command};
 
 use super::channel::Lost;
-use super::server::{Failed, OWN_ANSWER_MAX, Point, Server, steps};
+use super::greeting::Failed;
+use super::server::{OWN_ANSWER_MAX, Point, Server, steps};
 use super::users::Credential;
 
 /// How long a user's proof counts for other logins of the user, on the connection where it was given.
 const PROOF_LASTS: Duration = Duration::from_secs(1);
+/// Room for the answer to a reset, and for more.
+const ANSWERS: usize = 512;
 /// A plug-in that no user has, so that the server asks for a proof with a scramble of now.
 const NO_PLUGIN: &[u8] = b"another";
 
 impl Server {
+    /// Whether the server has ended an idle connection. Answers that are due are kept; if none is, the server
+    /// says something only as it ends the connection.
+    pub(super) fn has_ended(&mut self) -> bool {
+        let mut answers = [0; ANSWERS];
+        match self.channel.stream.try_read(&mut answers) {
+            Ok(0) => true,
+            Ok(count) => {
+                self.channel.input.extend_from_slice(&answers[..count]);
+                self.due == 0
+            }
+            Err(error) => error.kind() != std::io::ErrorKind::WouldBlock,
+        }
+    }
+
     /// Begins a reset, whose answer is read by the next session. A lock of the session's ends now, also one
     /// that the gate hasn't seen. Fails if the reset can't be sent at once.
     pub(super) fn release(&mut self) -> Result<(), Lost> {

@@ -5,34 +5,27 @@
 //! the session's variables, database and `LAST_INSERT_ID()`, all in one round trip.
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::BytesMut;
 use tokio::time::Instant;
-use wire::mysql::ProtocolError;
 use wire::mysql::answer;
 use wire::mysql::authentication::{MAX_STEP, Step, parse_step};
 use wire::mysql::capabilities::{Capabilities, Status};
 use wire::mysql::codec::{self, Sequence};
 use wire::mysql::command::{self, Command, Query};
-use wire::mysql::handshake::{
-    Greeting, Handshake, MAX_HANDSHAKE, Response, parse_greeting, write_response, write_tls_request,
-};
+use wire::mysql::handshake::{Greeting, Response, parse_greeting, write_response};
 use wire::mysql::response::{Expect, Follower, PEEK, Part, Turn};
 use wire::mysql::scramble::{caching_sha2, ed25519, native};
 
 use super::Shared;
 use super::channel::{Channel, Lost, MESSAGE_MAX};
 use super::classify::Kill;
+use super::greeting::{Failed, Way, encrypt, greeted, known, refused, unreachable};
 use super::pool::Place;
 use super::reject::Refusal;
 use super::users::Credential;
 use crate::stream::Stream;
-use crate::tls::UpstreamMode;
-use crate::upstream::dial::Dial;
-use crate::upstream::resolver::Resolver;
 
 /// The largest answer to a command of the gate's own, in bytes.
 pub(super) const OWN_ANSWER_MAX: usize = 1 << 20;
@@ -52,13 +45,8 @@ pub(super) struct Key {
     pub(super) collation: u8,
 }
 
-/// What the gate knows of the server before a client comes.
-#[derive(Clone, Debug)]
-pub(super) struct Known {
-    pub(super) version: Vec<u8>,
-    pub(super) capabilities: Capabilities,
-    pub(super) collation: u8,
-}
+/// The session of a connection that nobody has used since its reset.
+pub(super) const NOBODY: u64 = 0;
 
 /// A point in a session's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -109,14 +97,6 @@ pub(super) enum Proof {
     Given,
 }
 
-/// How a server is reached.
-#[derive(Clone, Debug)]
-pub(super) struct Way {
-    pub(super) dial: Arc<Dial>,
-    /// The only address to try. A name may stand for several servers, of which one knows a thread.
-    pub(super) peer: Option<SocketAddr>,
-}
-
 /// A thread of a server: its id there, and the way to that server.
 #[derive(Clone, Debug)]
 pub(super) struct Thread {
@@ -137,72 +117,12 @@ pub(super) struct Server {
     pub(super) statements: HashMap<u32, u32>,
     /// The answers to commands of the gate's own that haven't been read yet.
     pub(super) due: usize,
+    /// What the connection has once the answers that are due have been read: the point of a session's life,
+    /// and its database.
+    pub(super) pending: Option<(Point, Vec<u8>)>,
     /// When the server took the user's proof last.
     pub(super) proved: Instant,
     pub(super) place: Place,
-}
-
-/// Why there is no connection, or no more.
-#[derive(Debug)]
-pub(super) enum Failed {
-    /// To be told as it is.
-    Refused(Refusal),
-    Lost(Lost),
-}
-
-impl From<Lost> for Failed {
-    fn from(lost: Lost) -> Self {
-        Self::Lost(lost)
-    }
-}
-
-impl From<ProtocolError> for Failed {
-    fn from(error: ProtocolError) -> Self {
-        Self::Lost(error.into())
-    }
-}
-
-fn unreachable(why: &impl ToString) -> Failed {
-    Failed::Refused(Refusal::unreachable(&why.to_string()))
-}
-
-/// Asks the server what it is. The connection isn't used for a login.
-pub(super) async fn look(shared: &Shared) -> Result<Known, Failed> {
-    let (_, greeting) = greeted(shared, &shared.way()).await?;
-    let Greeting::Handshake(handshake) = parse_greeting(&greeting)? else {
-        return Err(refused(&greeting));
-    };
-    Ok(known(&handshake))
-}
-
-fn known(handshake: &Handshake<'_>) -> Known {
-    Known {
-        version: handshake.version.to_vec(),
-        capabilities: handshake.capabilities,
-        collation: handshake.collation,
-    }
-}
-
-fn refused(payload: &[u8]) -> Failed {
-    match answer::parse_error(payload) {
-        Ok(error) => Failed::Refused(Refusal::of_server(&error)),
-        Err(error) => error.into(),
-    }
-}
-
-async fn greeted(shared: &Shared, Way { dial, peer }: &Way) -> Result<(Channel, Vec<u8>), Failed> {
-    let stream = match peer {
-        Some(peer) => dial.connect_to(&[*peer], dial.deadline()).await,
-        None => dial.connect(dial.deadline()).await,
-    };
-    let mut channel = Channel::new(stream.map_err(|error| unreachable(&error))?);
-    let limit = shared.settings().connect_timeout;
-    let message = within(limit, channel.server_message(MAX_HANDSHAKE)).await?;
-    Ok((channel, message.payload))
-}
-
-async fn within<T>(limit: Duration, work: impl Future<Output = Result<T, Lost>>) -> Result<T, Lost> {
-    tokio::time::timeout(limit, work).await.unwrap_or(Err(Lost::Late))
 }
 
 impl Server {
@@ -274,6 +194,7 @@ impl Server {
             database: Vec::new(),
             statements: HashMap::new(),
             due: 0,
+            pending: None,
             proved: Instant::now(),
             place,
         })
@@ -287,37 +208,60 @@ impl Server {
         at: Point,
         begin: Option<&[u8]>,
     ) -> Result<(), Failed> {
-        let is_there = self.at.session == at.session && self.at.version == at.version;
         // A client names its database at login in its own character set. Servers tell names in UTF-8.
-        let is_utf8 = is_there || carried.database.is_ascii() || proof == Proof::Due;
+        let is_utf8 = self.is_at(at) || carried.database.is_ascii() || proof == Proof::Due;
         let login = if is_utf8 { None } else { Some(self.names_of_login().await?) };
-        let mut answers = std::mem::take(&mut self.due);
-        if !is_there {
+        self.put_restore(carried, login.as_deref(), at);
+        if let Some(begin) = begin {
+            self.due += self.put(&Command::Query(Query { attributes: &[], sql: begin }));
+        }
+        self.settle().await
+    }
+
+    fn is_at(&self, at: Point) -> bool {
+        self.at.session == at.session && self.at.version == at.version
+    }
+
+    /// Whether what brings the connection to a session's state can go in one flight with the statement behind
+    /// it: nothing of it can fail so that the statement would mean something else.
+    pub(super) fn restores_surely(&self, carried: &Carried) -> bool {
+        self.due == 0
+            && carried.variables.is_empty()
+            && carried.database.is_ascii()
+            && carried.database == self.database
+    }
+
+    /// Appends what brings the connection to a session's state. The answers are due.
+    pub(super) fn put_restore(&mut self, carried: &Carried, login: Option<&str>, at: Point) {
+        if !self.is_at(at) {
             if self.at != Point::default() {
-                answers += self.put(&Command::ResetConnection);
+                self.due += self.put(&Command::ResetConnection);
             }
             if login.is_some() {
-                answers += self.put(&Command::Query(Query { attributes: &[], sql: b"SET NAMES utf8mb4" }));
+                self.due += self.put(&Command::Query(Query { attributes: &[], sql: b"SET NAMES utf8mb4" }));
             }
             // A reset leaves the database, but not its character set.
             if !carried.database.is_empty() {
-                answers += self.put(&Command::InitDb { database: &carried.database });
+                self.due += self.put(&Command::InitDb { database: &carried.database });
             }
             if let Some(names) = login {
-                answers += self.put(&Command::Query(Query { attributes: &[], sql: names.as_bytes() }));
+                self.due += self.put(&Command::Query(Query { attributes: &[], sql: names.as_bytes() }));
             }
             let set = settings(carried, &self.key);
-            answers += self.put(&Command::Query(Query { attributes: &[], sql: set.as_bytes() }));
+            self.due += self.put(&Command::Query(Query { attributes: &[], sql: set.as_bytes() }));
             self.statements.clear();
-        }
-        if let Some(begin) = begin {
-            answers += self.put(&Command::Query(Query { attributes: &[], sql: begin }));
         }
         // Until all is done nobody's state is there.
         self.at = Point { session: u64::MAX, ..at };
+        self.pending = Some((at, carried.database.clone()));
+    }
+
+    /// Reads the answers to what brings the connection to a session's state, if there are any to come.
+    pub(super) async fn settle(&mut self) -> Result<(), Failed> {
+        let Some((at, database)) = self.pending.take() else { return Ok(()) };
         self.channel.flush().await?;
         let mut failed = None;
-        for _ in 0..answers {
+        for _ in 0..std::mem::take(&mut self.due) {
             let message = self.channel.server_message(OWN_ANSWER_MAX).await?;
             if message.payload.first() == Some(&answer::ERROR) {
                 failed.get_or_insert(refused(&message.payload));
@@ -326,8 +270,7 @@ impl Server {
         if let Some(failed) = failed {
             return Err(failed);
         }
-        self.database.clone_from(&carried.database);
-        self.at = at;
+        (self.at, self.database) = (at, database);
         Ok(())
     }
 
@@ -434,9 +377,16 @@ impl Server {
         Ok(())
     }
 
+    /// Writes the preparing of a text; returns the number of its answer.
+    pub(super) async fn put_prepare(&mut self, sql: &[u8]) -> Result<Sequence, Lost> {
+        let mut head = BytesMut::new();
+        command::put(&mut head, &Command::Prepare { sql: &[] }, self.capabilities);
+        self.channel.put_command(&[&head, sql]).await
+    }
+
     /// Prepares a session's statement here; returns the server's id.
     async fn prepare(&mut self, statement: u32, sql: &[u8]) -> Result<u32, Failed> {
-        let next = command::write(&mut self.channel.output, &Command::Prepare { sql }, self.capabilities);
+        let next = self.put_prepare(sql).await?;
         let mut id = None;
         self.follow(Expect::Prepared, next, |part, _| {
             if let Part::Prepared(prepared) = part {
@@ -491,39 +441,11 @@ fn settings(carried: &Carried, key: &Key) -> String {
     set
 }
 
-/// Turns to TLS, if the settings and the server have it so.
-async fn encrypt(
-    (shared, way): (&Shared, &Way),
-    mut channel: Channel,
-    handshake: &Handshake<'_>,
-    (capabilities, collation): (Capabilities, u8),
-    sequence: &mut Sequence,
-) -> Result<Channel, Failed> {
-    let settings = shared.settings();
-    let Some(connector) = &settings.upstream_tls else { return Ok(channel) };
-    if !matches!(channel.stream, Stream::Tcp(_)) || connector.mode() == UpstreamMode::Allow {
-        return Ok(channel);
-    }
-    if !handshake.capabilities.contains(Capabilities::SSL) {
-        if connector.mode() == UpstreamMode::Prefer {
-            return Ok(channel);
-        }
-        return Err(unreachable(&"the server doesn't have TLS"));
-    }
-    *sequence =
-        write_tls_request(&mut channel.output, *sequence, (capabilities, MESSAGE_MAX as u32, collation));
-    channel.flush().await?;
-    let Stream::Tcp(socket) = channel.stream else { return Err(unreachable(&"no TCP")) };
-    let host = way.dial.resolver().map_or("", Resolver::host);
-    let stream = connector.connect(socket, host).await.map_err(|error| unreachable(&error))?;
-    // What came in the clear behind the greeting is left behind.
-    Ok(Channel::new(stream))
-}
-
 /// The proof for a scramble; `None`: the plug-in isn't known, or what is known of the password isn't enough.
 fn prove(credential: &Credential, (plugin, scramble): (&[u8], &[u8])) -> Option<Vec<u8>> {
     let short = scramble.get(..20).unwrap_or(scramble);
     Some(match (credential, plugin) {
+        (Credential::Nothing, b"mysql_native_password" | b"caching_sha2_password") => Vec::new(),
         (Credential::Key(known), b"mysql_native_password") => native::prove(known, short).to_vec(),
         (Credential::Password(password), b"mysql_native_password") => {
             native::prove(&native::key(password), short).to_vec()
@@ -578,6 +500,7 @@ fn no_proof(key: &Key, plugin: &[u8], credential: &Credential) -> Failed {
         Credential::Key(_) => {
             "write the password itself into users_file, or have the user use mysql_native_password"
         }
+        Credential::Nothing => "users_file says that the user has no password: write it there",
         Credential::Password(_) => {
             "have the user use mysql_native_password, caching_sha2_password or ed25519"
         }

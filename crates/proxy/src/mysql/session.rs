@@ -7,17 +7,16 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::timeout;
 use wire::mysql::capabilities::{Capabilities, Status};
 use wire::mysql::codec::Sequence;
 use wire::mysql::command::{self, ChangeUser, Command};
 use wire::mysql::execute::Execute;
 use wire::mysql::response::Expect;
 use wire::mysql::scramble::native;
-use wire::mysql::{Fault, ProtocolError};
 
 use super::Shared;
-use super::channel::{Channel, Lost, MESSAGE_MAX, Message};
+use super::channel::{Channel, Incoming, Lost, Message};
 use super::classify::{Analysis, Explains, Kill, Killing, Pin, dialect};
 use super::kill::kill_thread;
 use super::login::{LoggedIn, application, authenticate, write_own_ok};
@@ -25,13 +24,18 @@ use super::pins::Kept;
 use super::readings::{self, Wide};
 use super::reject::Refusal;
 use super::results::Results;
-use super::server::{Carried, Key, Point, Proof, Server, shrink};
+use super::server::{Carried, Key, Point, Proof, Server};
 use super::sessions::{Activity, Registration};
 use super::statements::Statements;
 use super::users::Credential;
 use crate::gate::Client;
+use crate::logins::{Caller, Cause};
 use crate::permit::Permit;
 use crate::shutdown::{Ending, Phase};
+use crate::stream::Peer;
+
+/// Room for what a command has before its data.
+const DROPPED: usize = 16;
 
 /// What follows a command.
 pub(super) enum Flow {
@@ -88,12 +92,17 @@ pub(super) struct Session {
     /// The connection has generated an id that the session doesn't know yet.
     pub(super) asks_insert_id: bool,
     pub(super) at_gate: Client,
+    peer: Peer,
+    /// The gate only observes: the session has a connection of its own, and its statements go there as they
+    /// are.
+    pub(super) observes: bool,
     pub(super) place: Registration,
     pub(super) ending: Ending,
 }
 
 impl Session {
-    pub(super) fn new(shared: Arc<Shared>, logged_in: LoggedIn, place: Registration) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, logged_in: LoggedIn) -> Self {
+        let place = logged_in.place;
         let carried = Carried { database: logged_in.database, ..Carried::default() };
         Self {
             address: logged_in.client.stream.peer_address().map(|address| address.ip()),
@@ -118,6 +127,8 @@ impl Session {
             lost: Results::default(),
             asks_insert_id: false,
             at_gate: shared.driver.connect(),
+            peer: logged_in.peer,
+            observes: shared.settings().observe,
             ending: Ending::new(&shared.shutdown),
             place,
             shared,
@@ -129,6 +140,7 @@ impl Session {
     pub(super) async fn run(mut self, next: Sequence) {
         // The server says at login whether it takes the user and the database.
         if let Ok(Flow::Continue) = self.enter(next).await {
+            self.shared.login_counts.succeed();
             if let Err(error) = self.serve().await {
                 tracing::debug!(%error, "a session ended");
             }
@@ -151,25 +163,68 @@ impl Session {
         Ok(flow)
     }
 
+    /// The server, or the gate, has refused the user of a login whose proof was right.
+    pub(super) fn note_login(&self, refusal: &Refusal) {
+        if self.proof == Proof::Given {
+            return;
+        }
+        self.shared.login_counts.fail();
+        if refusal.blames_user() {
+            self.shared.note_failure(self.peer);
+        }
+        let text = |bytes: &[u8]| Some(String::from_utf8_lossy(bytes).into_owned());
+        let caller = Caller {
+            user: text(&self.key.user),
+            database: text(&self.carried.database).filter(|name| !name.is_empty()),
+        };
+        self.shared.tell_failed((&caller, self.peer), refusal, &refusal.message());
+    }
+
     async fn serve(&mut self) -> Result<(), Lost> {
         loop {
             let limit = self.shared.settings().message_timeout;
             self.client.flush_within(limit).await?;
             let is_idle = self.permit.is_none() && self.begin.is_none();
             let phase = if is_idle { Phase::Draining } else { Phase::Aborting };
-            let message = tokio::select! {
+            let incoming = tokio::select! {
                 biased;
                 () = self.ending.reached(phase) => {
                     Refusal::draining().write(&mut self.client.output, Sequence(0));
                     return self.client.flush().await;
                 }
                 () = self.place.entry.ended.notified() => return Ok(()),
-                message = next_message(&mut self.client, limit) => message?,
+                incoming = self.client.command(limit) => incoming?,
             };
-            if let Flow::Close = self.handle(&message).await? {
+            let flow = match &incoming {
+                Incoming::Message(message) => self.handle(message).await?,
+                Incoming::Dropped { head, next } => self.refuse_dropped(head, *next),
+            };
+            drop(incoming);
+            self.client.release_taken();
+            if let Flow::Close = flow {
                 return Ok(());
             }
         }
+    }
+
+    /// A message had no room. Long data have no answer, so that their execution fails.
+    fn refuse_dropped(&mut self, head: &[u8], due: Sequence) -> Flow {
+        let mut whole = [0; DROPPED];
+        let known = head.len().min(DROPPED);
+        whole[..known].copy_from_slice(&head[..known]);
+        match command::parse(&whole, self.capabilities) {
+            Ok(Command::SendLongData { statement, .. }) => {
+                let statement = self.statements.meant(statement);
+                self.statements.refuse_long(statement);
+                return Flow::Continue;
+            }
+            Ok(Command::Execute(execute)) => {
+                let statement = self.statements.meant(execute.statement);
+                self.statements.forget_long(statement);
+            }
+            _ => {}
+        }
+        self.refuse(&Refusal::no_room(), due)
     }
 
     async fn handle(&mut self, message: &Message) -> Result<Flow, Lost> {
@@ -370,7 +425,13 @@ impl Session {
             () = self.ending.reached(Phase::Draining) => return Ok(Flow::Close),
         };
         let Some((credential, next)) = proved.credential else {
-            self.refuse(&Refusal::denied(change.user), proved.next);
+            let refusal = Refusal::denied(change.user);
+            self.shared.login_counts.refuse(Cause::Denied);
+            self.shared.note_failure(self.peer);
+            let caller =
+                Caller { user: Some(String::from_utf8_lossy(change.user).into_owned()), database: None };
+            self.shared.tell_failed((&caller, self.peer), &refusal, &users.why(change.user));
+            self.refuse(&refusal, proved.next);
             return Ok(Flow::Close);
         };
         self.credential = credential;
@@ -406,8 +467,7 @@ impl Session {
                 if let Err(failed) =
                     kill_thread(&self.shared, (&self.key, &self.credential), &thread, kill).await
                 {
-                    failed.write(&mut self.client.output, due);
-                    return Ok(Flow::Continue);
+                    return Ok(self.refuse(&failed.into_refusal(), due));
                 }
             }
             Activity::Idle | Activity::Canceled => {}
@@ -428,27 +488,4 @@ pub(super) fn expected(what: What<'_>) -> Expect {
         What::Statement(_, command) => command.expects().unwrap_or(Expect::Outcome),
         What::Message(_, expect) => expect,
     }
-}
-
-/// The client's next command. One that has begun must be whole within the limit. Cancel-safe.
-async fn next_message(client: &mut Channel, limit: Duration) -> Result<Message, Lost> {
-    if client.input.is_empty() {
-        // The room of a long message isn't kept.
-        shrink(&mut client.input);
-        client.fill().await?;
-    }
-    let message = timeout_at(Instant::now() + limit, async {
-        loop {
-            if let Some(message) = client.take(MESSAGE_MAX).map_err(ProtocolError::Client)? {
-                return Ok(message);
-            }
-            client.fill().await?;
-        }
-    });
-    let message = message.await.unwrap_or(Err(Lost::Late))?;
-    if message.sequence == Sequence(0) {
-        return Ok(message);
-    }
-    let fault = Fault::Sequence { expected: 0, found: message.sequence.0 };
-    Err(ProtocolError::Client(fault).into())
 }

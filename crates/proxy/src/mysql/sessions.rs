@@ -63,24 +63,28 @@ impl Entry {
 }
 
 impl Sessions {
-    /// Enters a session under an id that no other has. `None`: `max` have entered already.
-    pub(super) fn register(self: &Arc<Self>, max: usize) -> Option<Registration> {
+    /// The id that the next client is told.
+    pub(super) fn next_id(&self) -> u32 {
+        FIRST + self.last.fetch_add(1, Ordering::Relaxed) % FIRST
+    }
+
+    /// Whether as many have entered as may.
+    pub(super) fn is_full(&self, max: u32) -> bool {
+        self.len() >= max as usize
+    }
+
+    /// Enters a session of a user. `None`: `max` have entered already, or one of this id.
+    pub(super) fn register(self: &Arc<Self>, id: u32, user: &[u8], max: u32) -> Option<Registration> {
         let entry = Arc::new(Entry {
-            user: Mutex::default(),
+            user: Mutex::new(user.to_vec()),
             activity: AsyncMutex::new(Activity::Idle),
             canceled: Notify::new(),
             ended: Notify::new(),
         });
         let mut by_id = self.by_id.lock();
-        if by_id.len() >= max {
+        if by_id.len() >= max as usize || by_id.contains_key(&id) {
             return None;
         }
-        let id = loop {
-            let id = FIRST + self.last.fetch_add(1, Ordering::Relaxed) % FIRST;
-            if !by_id.contains_key(&id) {
-                break id;
-            }
-        };
         by_id.insert(id, Arc::clone(&entry));
         Some(Registration { sessions: Arc::clone(self), id, entry })
     }

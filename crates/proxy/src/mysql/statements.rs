@@ -6,15 +6,15 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use wire::mysql::answer::Prepared;
 use wire::mysql::capabilities::Capabilities;
-use wire::mysql::codec;
 use wire::mysql::codec::Sequence;
 use wire::mysql::command::{self, Command};
 use wire::mysql::execute::{Execute, Parameters, parse_parameters, push_parameters};
 
-use super::channel::MESSAGE_MAX;
+use super::channel::{Lost, MESSAGE_MAX};
 use super::classify::Analysis;
 use super::reject::Refusal;
 use super::server::{Server, Surroundings};
+use crate::memory::Held;
 
 /// The most prepared statements of a session.
 const STATEMENTS_MAX: usize = 4_096;
@@ -38,7 +38,19 @@ enum Long {
     /// Parts of values, in the order in which they came.
     Parts(Vec<(u16, Vec<u8>)>),
     /// More came than may wait: the execution fails.
-    TooLong,
+    OverBound,
+    /// There was no room for it: the execution fails.
+    NoRoom,
+}
+
+impl Long {
+    fn parts(&self) -> Result<&[(u16, Vec<u8>)], Refusal> {
+        match self {
+            Self::Parts(parts) => Ok(parts),
+            Self::OverBound => Err(Refusal::long_data_is_too_long()),
+            Self::NoRoom => Err(Refusal::no_room()),
+        }
+    }
 }
 
 /// All of a session.
@@ -50,13 +62,27 @@ pub(super) struct Statements {
     /// The statement of the last PREPARE; `None`: it failed, or the statement is closed.
     latest: Option<u32>,
     bytes: usize,
+    /// What they count for in the process's budget.
+    held: Held,
 }
 
 impl Statements {
-    /// The id of the next statement; `None`: there may be no more.
-    pub(super) fn next(&self, sql: &[u8]) -> Option<u32> {
-        let has_room = self.by_id.len() < STATEMENTS_MAX && self.bytes + sql.len() <= BYTES_MAX;
-        has_room.then(|| self.last.wrapping_add(1).max(1))
+    /// The id of the next statement, whose text has room from now on.
+    pub(super) fn reserve(&mut self, sql: &[u8]) -> Result<u32, Refusal> {
+        if self.by_id.len() >= STATEMENTS_MAX || self.bytes + sql.len() > BYTES_MAX {
+            return Err(Refusal::too_many_statements());
+        }
+        if self.held.set_exactly(self.bytes + sql.len()).is_err() {
+            self.settle();
+            return Err(Refusal::no_room());
+        }
+        Ok(self.last.wrapping_add(1).max(1))
+    }
+
+    /// Counts what is held, and nothing that was only reserved.
+    pub(super) fn settle(&mut self) {
+        // What is there has room.
+        let _ = self.held.set_exactly(self.bytes);
     }
 
     /// A statement was prepared under the id that was next.
@@ -93,24 +119,34 @@ impl Statements {
         if let Some(statement) = self.by_id.remove(&id) {
             self.bytes -= statement.sql.len();
         }
+        self.settle();
     }
 
     pub(super) fn clear(&mut self) {
         self.by_id.clear();
         self.latest = None;
         self.bytes = 0;
+        self.settle();
     }
 
     /// Keeps a part of a value. If it is too much, the execution will fail: a value must not be cut.
     pub(super) fn push_long(&mut self, id: u32, parameter: u16, data: &[u8]) {
         let Some(statement) = self.by_id.get_mut(&id) else { return };
         let Long::Parts(parts) = &mut statement.long else { return };
-        if self.bytes + long_size(data) <= BYTES_MAX {
-            self.bytes += long_size(data);
-            parts.push((parameter, data.to_vec()));
+        let bytes = self.bytes + long_size(data);
+        if bytes > BYTES_MAX {
+            self.replace_long(id, Long::OverBound);
+        } else if self.held.set_exactly(bytes).is_err() {
+            self.replace_long(id, Long::NoRoom);
         } else {
-            self.replace_long(id, Long::TooLong);
+            self.bytes = bytes;
+            parts.push((parameter, data.to_vec()));
         }
+    }
+
+    /// A part of a value had no room.
+    pub(super) fn refuse_long(&mut self, id: u32) {
+        self.replace_long(id, Long::NoRoom);
     }
 
     pub(super) fn forget_long(&mut self, id: u32) {
@@ -122,6 +158,7 @@ impl Statements {
         if let Long::Parts(parts) = std::mem::replace(&mut statement.long, long) {
             self.bytes -= parts.iter().map(|(_, data)| long_size(data)).sum::<usize>();
         }
+        self.settle();
     }
 
     /// Whether an execution can be sent. The types of its parameters are kept for later executions, though
@@ -134,7 +171,7 @@ impl Statements {
         if let Some(types) = parameters.and_then(|parameters| parameters.types) {
             known.types = Some(types.to_vec());
         }
-        if matches!(known.long, Long::TooLong) { Err(Refusal::long_data_is_too_long()) } else { Ok(()) }
+        known.long.parts().map(drop)
     }
 
     /// Closes on the server what the session has closed meanwhile.
@@ -149,42 +186,46 @@ impl Statements {
         }
     }
 
-    /// Appends an execution for a connection that knows the statement as `statement`; returns the number of
+    /// Writes an execution for a connection that knows the statement as `statement`; returns the number of
     /// its answer.
-    pub(super) fn put_execute(
+    pub(super) async fn put_execute(
         &self,
         execute: &Execute<'_>,
         statement: u32,
         server: &mut Server,
-    ) -> Result<Sequence, Refusal> {
-        let unknown = || Refusal::unknown_statement(execute.statement);
-        let known = self.by_id.get(&execute.statement).ok_or_else(unknown)?;
+    ) -> Result<Result<Sequence, Refusal>, Lost> {
+        let Some(known) = self.by_id.get(&execute.statement) else {
+            return Ok(Err(Refusal::unknown_statement(execute.statement)));
+        };
         let without = Capabilities::default();
-        let parameters = parse_parameters(execute, known.parameters, without)
-            .map_err(|error| Refusal::malformed(&error.to_string()))?;
-        let Long::Parts(parts) = &known.long else { return Err(Refusal::long_data_is_too_long()) };
+        let parameters = match parse_parameters(execute, known.parameters, without) {
+            Ok(parameters) => parameters,
+            Err(error) => return Ok(Err(Refusal::malformed(&error.to_string()))),
+        };
+        let parts = match known.long.parts() {
+            Ok(parts) => parts,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let mut head = BytesMut::new();
         for (parameter, data) in parts {
-            let long = Command::SendLongData { statement, parameter: *parameter, data };
-            command::write(&mut server.channel.output, &long, server.capabilities);
+            head.clear();
+            let long = Command::SendLongData { statement, parameter: *parameter, data: &[] };
+            command::put(&mut head, &long, server.capabilities);
+            server.channel.put_command(&[&head, data]).await?;
         }
-        let mut rest = BytesMut::new();
-        if let Some(parameters) = parameters {
+        head.clear();
+        let of_execute = Command::Execute(Execute { statement, rest: &[], ..*execute });
+        command::put(&mut head, &of_execute, server.capabilities);
+        let rest = parameters.map_or(execute.rest, |parameters| {
             let types = parameters.types.or(known.types.as_deref());
-            push_parameters(&mut rest, &Parameters { types, ..parameters }, without);
-        } else {
-            rest.extend_from_slice(execute.rest);
-        }
-        let execute = Command::Execute(Execute { statement, rest: &rest, ..*execute });
-        Ok(command::write(&mut server.channel.output, &execute, server.capabilities))
+            push_parameters(&mut head, &Parameters { types, values: &[], ..parameters }, without);
+            parameters.values
+        });
+        Ok(Ok(server.channel.put_command(&[&head, rest]).await?))
     }
 }
 
 /// What a part of a value takes, in bytes: an empty part takes some, too.
 fn long_size(data: &[u8]) -> usize {
     data.len() + size_of::<(u16, Vec<u8>)>()
-}
-
-/// Appends a message of the client's; returns the number of its answer.
-pub(super) fn put_message(server: &mut Server, payload: &[u8]) -> Sequence {
-    codec::write(&mut server.channel.output, Sequence(0), payload)
 }

@@ -3,10 +3,12 @@
 //! ```text
 //! "ann" "*6BB4837EB74329105EE4568DDA7DC67ED2CA2AD9"
 //! "bob" "a password"
+//! "guest" ""
 //! ```
 //!
 //! The first form is what a server keeps for `mysql_native_password`. The key for the server then comes out
-//! of the client's own proof. With a password the gate can log in by every plug-in that it knows.
+//! of the client's own proof. With a password the gate can log in by every plug-in that it knows. The last
+//! form is a user without a password, on the server as here.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -19,7 +21,7 @@ use crate::users_file::{self, UsersError};
 /// All users of a file.
 #[derive(Debug, Default)]
 pub struct Users {
-    by_name: HashMap<String, Option<Secret>>,
+    by_name: HashMap<String, Secret>,
     /// Some user's secret is that of `mysql_native_password`.
     has_native: bool,
 }
@@ -30,6 +32,8 @@ pub(super) enum Secret {
     Native([u8; 20]),
     /// The password.
     Password(Zeroizing<Vec<u8>>),
+    /// The user has no password.
+    Nothing,
 }
 
 impl std::fmt::Debug for Secret {
@@ -41,6 +45,8 @@ impl std::fmt::Debug for Secret {
 /// What the gate logs in to the server with.
 #[derive(Clone)]
 pub(super) enum Credential {
+    /// The user has no password.
+    Nothing,
     /// The key of `mysql_native_password`.
     Key(native::Key),
     /// The password.
@@ -54,12 +60,23 @@ impl Users {
     /// The first thing that is wrong with the file. A secret is never quoted.
     pub fn load(path: &Path) -> Result<Self, UsersError> {
         let by_name = users_file::load(path, secret)?;
-        let has_native = by_name.values().any(|secret| matches!(secret, Some(Secret::Native(_))));
+        let by_name: HashMap<_, _> =
+            by_name.into_iter().map(|(name, secret)| (name, secret.unwrap_or(Secret::Nothing))).collect();
+        let has_native = by_name.values().any(|secret| matches!(secret, Secret::Native(_)));
         Ok(Self { by_name, has_native })
     }
 
     pub(super) fn get(&self, name: &[u8]) -> Option<&Secret> {
-        self.by_name.get(std::str::from_utf8(name).ok()?)?.as_ref()
+        self.by_name.get(std::str::from_utf8(name).ok()?)
+    }
+
+    /// Why a user was denied, for the log. The client isn't told.
+    pub(super) fn why(&self, name: &[u8]) -> &'static str {
+        match self.get(name) {
+            None => "the users file doesn't have this user",
+            Some(Secret::Nothing) => "a password was given, and the users file has none for this user",
+            Some(Secret::Native(_) | Secret::Password(_)) => "the password isn't that of the users file",
+        }
     }
 
     /// Whether a client whose proof by `caching_sha2_password` fails is asked for another: for any user or
@@ -78,16 +95,26 @@ impl Secret {
                 let kept = native::kept(&native::key(password));
                 native::check(&kept, scramble, proof).map(|_| Credential::Password(password.clone()))
             }
+            Self::Nothing => is_nothing(proof).then_some(Credential::Nothing),
         }
     }
 
     /// What the server is to be shown, if `proof` proves the password by `caching_sha2_password`.
     pub(super) fn check_sha2(&self, scramble: &[u8], proof: &[u8]) -> Option<Credential> {
-        let Self::Password(password) = self else { return None };
+        let password = match self {
+            Self::Password(password) => password,
+            Self::Nothing => return is_nothing(proof).then_some(Credential::Nothing),
+            Self::Native(_) => return None,
+        };
         let kept = caching_sha2::kept(&caching_sha2::key(password));
         let key = caching_sha2::check(&kept, scramble, proof);
         key.map(|_| Credential::Password(password.clone()))
     }
+}
+
+/// Whether a proof is that of a user without a password: empty, or a NUL alone.
+fn is_nothing(proof: &[u8]) -> bool {
+    matches!(proof, [] | [0])
 }
 
 fn secret(text: &str) -> Result<Secret, (String, String)> {
@@ -122,6 +149,17 @@ mod tests {
         let proof = caching_sha2::prove(&caching_sha2::key(b"secret"), &scramble);
         assert!(matches!(plain.check_sha2(&scramble, &proof), Some(Credential::Password(_))));
         assert!(plain.check_sha2(&scramble, b"no").is_none());
+    }
+
+    #[test]
+    fn a_user_without_a_password_proves_nothing_and_nobody_else_does() {
+        for proof in [&b""[..], b"\0"] {
+            assert!(matches!(Secret::Nothing.check_native(&[7; 20], proof), Some(Credential::Nothing)));
+            assert!(matches!(Secret::Nothing.check_sha2(&[7; 20], proof), Some(Credential::Nothing)));
+            assert!(secret("secret").unwrap().check_native(&[7; 20], proof).is_none());
+            assert!(secret("secret").unwrap().check_sha2(&[7; 20], proof).is_none());
+        }
+        assert!(Secret::Nothing.check_native(&[7; 20], &[7; 20]).is_none());
     }
 
     #[test]

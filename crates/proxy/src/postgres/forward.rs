@@ -21,13 +21,14 @@ use wire::postgres::ProtocolError;
 use wire::postgres::backend::parse_error;
 use wire::postgres::codec::{Frame, HEADER_LEN, backend_frame, frontend_frame};
 
-use super::channel::{Channel, Rest, poll_fill, poll_flush};
+use super::channel::{Channel, Rest};
 use super::exchange::{Exchange, Scope};
 use super::reject::Refusal;
 use super::server::Server;
 use super::state::State;
 use crate::clock::Clock;
 use crate::permit::Permit;
+use crate::stream::{poll_fill, poll_flush};
 
 /// The most bytes that wait for a client to read them before the server is read on.
 pub(crate) const OUTPUT_MAX: usize = 64 * 1024;

@@ -21,13 +21,13 @@ use wire::postgres::codec::{HEADER_LEN, backend_frame};
 use wire::sql::{Pins as Reasons, Touches};
 
 use super::OnDisconnect;
-use super::channel::poll_fill;
 use super::connection::{CANCEL_LIMIT, Flow, ROUND_TRIP_LIMIT, Session};
 use super::exchange::Exchange;
 use super::forward::{End, Parts, Relay};
 use super::reject::Refusal;
 use super::server::{QueryError, Server};
 use super::transaction::Transaction;
+use crate::stream::poll_fill;
 
 /// How long a canceled statement is waited for before it is canceled again.
 const CANCEL_AGAIN: Duration = Duration::from_millis(250);

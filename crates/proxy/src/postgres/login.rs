@@ -36,12 +36,12 @@ use wire::postgres::startup::{parameter, user};
 use super::auth::{Credentials, Method};
 use super::cancel::Registration;
 use super::console::{self, Visitor};
-use super::failed::Caller;
 use super::message::{MESSAGE_MAX, Message, Sender};
 use super::parameters::Parameters;
 use super::refusal::Refusal;
 use super::server::Server;
 use super::{LoggedIn, Places, Settings, Shared, cores, defaults};
+use crate::logins::{Caller, Cause};
 use crate::stream::{Peer, Stream};
 use crate::turns::Turn;
 use crate::upstream::pool::{Lease, growth, key};
@@ -189,8 +189,8 @@ pub(crate) async fn login(shared: &Arc<Shared>, client: Stream) -> Option<Logged
             farewell(client, &[]).await;
         }
         Err(End::Refused(refusal)) => {
-            shared.login_counts.refuse(&refusal);
-            if matches!(refusal, Refusal::Password(_)) {
+            shared.login_counts.refuse(refusal.cause());
+            if refusal.cause() == Cause::Denied {
                 note_failure(shared, peer);
             }
             let reason: &dyn Display = match (&refusal, &why) {

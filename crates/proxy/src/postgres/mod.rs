@@ -16,6 +16,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::gate::Driver;
 use crate::lateness::Lateness;
 use crate::listener::{Backlog, Bounds, Listener};
+use crate::logins;
 use crate::news;
 use crate::quota::Quota;
 use crate::shutdown::Shutdown;
@@ -57,7 +58,6 @@ mod effect;
 pub(crate) mod endpoint;
 mod exchange;
 mod extended;
-mod failed;
 mod forward;
 #[cfg(feature = "garbage")]
 #[doc(hidden)]
@@ -277,13 +277,13 @@ pub(crate) struct Shared {
     /// Asks the server for users.
     pub(crate) auth_query: auth::query::AuthQuery,
     /// Failed logins by address.
-    pub(crate) failures: auth::failures::Failures,
+    pub(crate) failures: logins::Failures,
     /// The gate's own logins that refill pools.
     pub(crate) openings: growth::OpeningCounts,
     /// How logins ended.
-    login_counts: view::LoginCounts,
+    login_counts: logins::LoginCounts,
     /// What the log hears of failed ones.
-    failed: failed::FailedLogins,
+    failed: logins::FailedLogins,
     /// Logins in progress.
     pub(crate) logins: Turns,
     /// Session mode: server connections, first come, first served.
@@ -334,10 +334,10 @@ impl Shared {
             lowering: weight::Lowering::default(),
             shutdown,
             auth_query: auth::query::AuthQuery::default(),
-            failures: auth::failures::Failures::default(),
+            failures: logins::Failures::default(),
             openings: growth::OpeningCounts::default(),
-            login_counts: view::LoginCounts::default(),
-            failed: failed::FailedLogins::default(),
+            login_counts: logins::LoginCounts::default(),
+            failed: logins::FailedLogins::default(),
             logins: Turns::new(settings.logins_max),
             budget: Quota::new(settings.connections),
             clients: Quota::new(settings.max_clients),

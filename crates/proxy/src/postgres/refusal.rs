@@ -7,6 +7,7 @@ use wire::postgres::backend::{Error, Severity, write_error};
 use wire::postgres::startup::StartupError;
 
 use super::auth::scram::ExchangeError;
+use crate::logins::Cause;
 use crate::upstream::address::ConnectError;
 use crate::upstream::pool::JoinError;
 
@@ -66,6 +67,17 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
+    /// What it counts as.
+    pub(crate) fn cause(&self) -> Cause {
+        match self {
+            Self::TooManyClients(_) | Self::TooManyOf { .. } => Cause::Full,
+            Self::Password(_) => Cause::Denied,
+            Self::TooManyFailures => Cause::Limited,
+            Self::Timeout => Cause::Late,
+            _ => Cause::Other,
+        }
+    }
+
     /// The SQLSTATE that the client is told.
     pub(crate) fn sqlstate(&self) -> &'static str {
         match self {

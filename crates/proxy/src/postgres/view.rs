@@ -1,75 +1,14 @@
 //! What a PostgreSQL gate shows of itself on the admin listener.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use admission::{Capacity, ClassId, Snapshot};
 
-use super::refusal::Refusal;
 use super::{CeilingView, PoolSnapshot, Status, console};
 use crate::admin::{ClientsView, GateView, LatenessView, PoolView, UpstreamView};
 use crate::gate::Driver;
 use crate::observe::{Totals, TypeRow};
-
-/// How the logins of a gate ended, since its start.
-#[derive(Debug, Default)]
-pub(crate) struct LoginCounts {
-    succeeded: AtomicU64,
-    failed: AtomicU64,
-    refused: AtomicU64,
-    /// Of the failed ones: those with a wrong password or an unknown user, by the gate's own judgment.
-    denied: AtomicU64,
-    /// Of the failed ones: those that weren't even tried, after too many of their address.
-    limited: AtomicU64,
-    /// Of the failed ones: those that took too long.
-    late: AtomicU64,
-    /// Connections that are no session yet.
-    unfinished: AtomicU64,
-}
-
-/// Counts a connection among the unfinished while it is held.
-pub(crate) struct Unfinished<'a>(&'a AtomicU64);
-
-impl Drop for Unfinished<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl LoginCounts {
-    /// A connection has come; it is no session yet.
-    pub(crate) fn begin(&self) -> Unfinished<'_> {
-        self.unfinished.fetch_add(1, Ordering::Relaxed);
-        Unfinished(&self.unfinished)
-    }
-
-    /// The client is logged in.
-    pub(crate) fn succeed(&self) {
-        self.succeeded.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// The server refused the client.
-    pub(crate) fn fail(&self) {
-        self.failed.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// The gate refused the client: there was no place for it, or its login went wrong.
-    pub(crate) fn refuse(&self, refusal: &Refusal) {
-        let counter = if matches!(refusal, Refusal::TooManyClients(_) | Refusal::TooManyOf { .. }) {
-            &self.refused
-        } else {
-            &self.failed
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
-        let cause = match refusal {
-            Refusal::Password(_) => &self.denied,
-            Refusal::TooManyFailures => &self.limited,
-            Refusal::Timeout => &self.late,
-            _ => return,
-        };
-        cause.fetch_add(1, Ordering::Relaxed);
-    }
-}
 
 impl GateView for Status {
     fn name(&self) -> &str {
@@ -165,22 +104,15 @@ impl GateView for Status {
     }
 
     fn clients(&self) -> ClientsView {
-        let counts = &self.0.login_counts;
         ClientsView {
             connected: usize::try_from(Self::clients(self)).unwrap_or(usize::MAX),
             logging_in: self.0.logins.taken() as usize,
-            logins_succeeded: counts.succeeded.load(Ordering::Relaxed),
-            logins_failed: counts.failed.load(Ordering::Relaxed),
-            refused: counts.refused.load(Ordering::Relaxed),
-            unfinished: counts.unfinished.load(Ordering::Relaxed),
-            denied: counts.denied.load(Ordering::Relaxed),
-            limited: counts.limited.load(Ordering::Relaxed),
-            late: counts.late.load(Ordering::Relaxed),
             auth_queries_found: self.0.auth_query.found.load(Ordering::Relaxed),
             auth_queries_unknown: self.0.auth_query.unknown.load(Ordering::Relaxed),
             auth_queries_failed: self.0.auth_query.failed.load(Ordering::Relaxed),
             openings_succeeded: self.0.openings.succeeded.load(Ordering::Relaxed),
             openings_failed: self.0.openings.failed.load(Ordering::Relaxed),
+            ..ClientsView::of(&self.0.login_counts)
         }
     }
 }

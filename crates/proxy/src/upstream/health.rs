@@ -224,9 +224,9 @@ impl Health {
     }
 
     /// The server refuses connections because it has as many as it takes.
-    pub(crate) fn crowded(&self, Named { gate, address }: Named<'_>, why: &dyn Display) {
+    pub(crate) fn crowded(&self, Named { gate, address }: Named<'_>, (sqlstate, why): (&str, &dyn Display)) {
         if let Some(withheld) = self.crowded.may() {
-            tracing::warn!(gate, upstream = %address, sqlstate = "53300", reason = %why, withheld, "the server refused a connection");
+            tracing::warn!(gate, upstream = %address, sqlstate, reason = %why, withheld, "the server refused a connection");
         }
     }
 

@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 
-use bytes::{BufMut, BytesMut};
+use bytes::{Buf as _, BufMut, BytesMut};
 
 use super::Fault;
 
@@ -84,6 +84,73 @@ pub fn packet(buf: &[u8]) -> Option<Packet> {
     Some(Packet { sequence: Sequence(sequence), payload_len })
 }
 
+/// Where a message within a buffer ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    /// The number of its first packet.
+    pub sequence: Sequence,
+    /// The number that is due after its last packet.
+    pub next: Sequence,
+    /// Bytes of all its packets.
+    pub len: usize,
+}
+
+/// How much of a message has arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arrived {
+    /// A part; the headers that have come announce so many bytes at least.
+    Part(usize),
+    /// All of it.
+    Whole(Extent),
+}
+
+/// How much has arrived of the message that `buf` starts with.
+///
+/// # Errors
+/// A message whose payload is longer than `max`, as soon as its headers say so; packets that are out of
+/// order.
+pub fn arrived(buf: &[u8], max: usize) -> Result<Arrived, Fault> {
+    let Some(first) = packet(buf) else { return Ok(Arrived::Part(HEADER_LEN)) };
+    let (mut at, mut length, mut due) = (0, 0, first.sequence);
+    loop {
+        let Some(next) = packet(buf.get(at..).unwrap_or_default()) else {
+            return Ok(Arrived::Part(at + HEADER_LEN));
+        };
+        due = due.check(next)?;
+        length += next.payload_len;
+        if length > max {
+            return Err(Fault::TooLong { length, max });
+        }
+        at += next.len();
+        if !next.continues() {
+            break;
+        }
+    }
+    if buf.len() < at {
+        return Ok(Arrived::Part(at));
+    }
+    Ok(Arrived::Whole(Extent { sequence: first.sequence, next: due, len: at }))
+}
+
+/// The payload of a whole message, joined within its buffer if it came in several packets.
+#[must_use]
+pub fn payload(mut whole: BytesMut) -> BytesMut {
+    if packet(&whole).is_none_or(|first| !first.continues()) {
+        whole.advance(HEADER_LEN.min(whole.len()));
+        return whole;
+    }
+    let (mut from, mut to) = (0, 0);
+    while let Some(next) = packet(whole.get(from..).unwrap_or_default()) {
+        let end = (from + next.len()).min(whole.len());
+        let start = (from + HEADER_LEN).min(end);
+        whole.copy_within(start..end, to);
+        to += end - start;
+        from = end;
+    }
+    whole.truncate(to);
+    whole
+}
+
 /// A whole message of one or several packets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message<'a> {
@@ -103,28 +170,14 @@ pub struct Message<'a> {
 /// A message whose payload is longer than `max`, as soon as its headers say so; packets that are out of
 /// order.
 pub fn message(buf: &[u8], max: usize) -> Result<Option<Message<'_>>, Fault> {
-    let Some(first) = packet(buf) else { return Ok(None) };
-    let (mut at, mut length, mut due) = (0, 0, first.sequence);
-    loop {
-        let Some(next) = packet(buf.get(at..).unwrap_or_default()) else { return Ok(None) };
-        due = due.check(next)?;
-        length += next.payload_len;
-        if length > max {
-            return Err(Fault::TooLong { length, max });
-        }
-        at += next.len();
-        if !next.continues() {
-            break;
-        }
-    }
-    let Some(whole) = buf.get(..at) else { return Ok(None) };
-    let payload = if first.continues() {
-        let pieces = whole.chunks(HEADER_LEN + MAX_PAYLOAD).map(|piece| piece.get(HEADER_LEN..));
-        Cow::Owned(pieces.map(Option::unwrap_or_default).collect::<Vec<_>>().concat())
+    let Arrived::Whole(Extent { sequence, next, len }) = arrived(buf, max)? else { return Ok(None) };
+    let whole = buf.get(..len).unwrap_or_default();
+    let payload = if packet(buf).is_some_and(Packet::continues) {
+        Cow::Owned(payload(BytesMut::from(whole)).to_vec())
     } else {
         Cow::Borrowed(whole.get(HEADER_LEN..).unwrap_or_default())
     };
-    Ok(Some(Message { sequence: first.sequence, next: due, len: at, payload }))
+    Ok(Some(Message { sequence, next, len, payload }))
 }
 
 /// Appends `payload` in as many packets as it takes; returns the number that is due next.

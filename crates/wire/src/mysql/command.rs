@@ -295,7 +295,8 @@ pub fn write(out: &mut BytesMut, command: &Command<'_>, capabilities: Capabiliti
     write::message(out, Sequence::default(), |out| put(out, command, capabilities))
 }
 
-fn put(out: &mut BytesMut, command: &Command<'_>, capabilities: Capabilities) {
+/// Appends a command's payload without a header.
+pub fn put(out: &mut BytesMut, command: &Command<'_>, capabilities: Capabilities) {
     let mut bytes = |code: u8, rest: &[u8]| {
         out.put_u8(code);
         out.put_slice(rest);

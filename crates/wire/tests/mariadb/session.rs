@@ -118,7 +118,8 @@ fn text_row(mut payload: &[u8]) -> String {
 
 pub(crate) struct Session {
     pub(crate) stream: UnixStream,
-    received: Vec<u8>,
+    /// What has arrived and isn't looked at yet.
+    pub(crate) received: Vec<u8>,
     pub(crate) capabilities: Capabilities,
     /// The scramble and the proof of the login's last step.
     pub(crate) scramble: Vec<u8>,
@@ -130,10 +131,18 @@ pub(crate) struct Session {
 impl Session {
     pub(crate) fn login(
         socket: &Path,
+        of_user: (&str, Secret<'_>),
+        wanted: Capabilities,
+    ) -> Result<Self, Told> {
+        Self::login_over(UnixStream::connect(socket).unwrap(), of_user, wanted)
+    }
+
+    /// Logs in over a connected socket, which may be one of TCP: to the descriptor it is all the same.
+    pub(crate) fn login_over(
+        stream: UnixStream,
         (user, secret): (&str, Secret<'_>),
         wanted: Capabilities,
     ) -> Result<Self, Told> {
-        let stream = UnixStream::connect(socket).unwrap();
         let mut session = Self {
             stream,
             received: Vec::new(),
@@ -229,7 +238,7 @@ impl Session {
         self.follow(command.expects().unwrap(), due, file)
     }
 
-    fn follow(&mut self, expect: Expect, due: Sequence, file: &[&[u8]]) -> Answer {
+    pub(crate) fn follow(&mut self, expect: Expect, due: Sequence, file: &[&[u8]]) -> Answer {
         let mut follower = Follower::new(expect, self.capabilities, due);
         let mut messages: Vec<(Part, Vec<u8>)> = Vec::new();
         loop {

@@ -28,7 +28,7 @@ fn note(settings: &Settings, first: &Message) {
         let error = parse_error(first.body());
         let why = String::from_utf8_lossy(error.message());
         if error.code() == TOO_MANY_CONNECTIONS {
-            settings.health.crowded(settings.named(), &why);
+            settings.health.crowded(settings.named(), (TOO_MANY_CONNECTIONS, &why));
         }
         if error.code() == CANNOT_CONNECT_NOW {
             return settings.health.failed(settings.named(), Lack::Answer, &why);

@@ -18,8 +18,8 @@ const SECOND: Duration = Duration::from_secs(1);
 /// The client of a login, as far as it has said.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Caller {
-    user: Option<String>,
-    database: Option<String>,
+    pub(crate) user: Option<String>,
+    pub(crate) database: Option<String>,
 }
 
 impl Caller {

@@ -1,0 +1,164 @@
+// A server that logs clients in as MySQL 8 does, by caching_sha2_password: the fast way with a hash that it keeps
+// of an earlier login, the full way with the password itself, which it takes only over TLS.
+//
+// The protocol, the proof and the SQL are those of Dolt's server (go-mysql-server, and its fork of Vitess), which
+// was written apart from this project. Two things are added. Vitess leaves the store of hashes to the program, and
+// go-mysql-server has none. Neither tells changes of a session, which the gate demands; so the greeting says that
+// they could be told.
+//
+// The program writes its port, then a line for each proof: "fast USER" or "full USER". It ends with its input.
+package main
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	sqle "github.com/dolthub/go-mysql-server"
+	"github.com/dolthub/go-mysql-server/memory"
+	"github.com/dolthub/go-mysql-server/server"
+	"github.com/dolthub/go-mysql-server/sql"
+	"github.com/dolthub/vitess/go/mysql"
+)
+
+// The bit of CLIENT_SESSION_TRACK within the greeting's upper capabilities.
+const sessionTrack = 1 << (23 - 16)
+
+// The only account. An empty password is that of an account without one.
+type account struct {
+	user, password string
+	lock           sync.Mutex
+	// The server has seen the password, and keeps its hash.
+	isKnown bool
+}
+
+func (a *account) getter(remote net.Addr) mysql.Getter {
+	host, _, _ := net.SplitHostPort(remote.String())
+	return sql.MysqlConnectionUser{User: a.user, Host: host}
+}
+
+func (a *account) HandleUser(string, net.Addr) bool { return true }
+
+// UserEntryWithCacheHash is the fast way.
+func (a *account) UserEntryWithCacheHash(_ []*x509.Certificate, salt []byte, user string, proof []byte, remote net.Addr) (mysql.Getter, mysql.CacheState, error) {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	if user != a.user || !a.isKnown {
+		return nil, mysql.AuthNeedMoreData, nil
+	}
+	if !bytes.Equal(proof, mysql.ScrambleCachingSha2Password(salt, []byte(a.password))) {
+		return nil, mysql.AuthNeedMoreData, nil
+	}
+	fmt.Println("fast", user)
+	return a.getter(remote), mysql.AuthAccepted, nil
+}
+
+// UserEntryWithPassword is the full way.
+func (a *account) UserEntryWithPassword(_ []*x509.Certificate, user, password string, remote net.Addr) (mysql.Getter, error) {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	if user != a.user || password != a.password {
+		return nil, mysql.NewSQLError(mysql.ERAccessDeniedError, mysql.SSAccessDeniedError, "Access denied for user '%v'", user)
+	}
+	a.isKnown = true
+	fmt.Println("full", user)
+	return a.getter(remote), nil
+}
+
+// Validator, method and default in one.
+type authentication struct{ methods []mysql.AuthMethod }
+
+func (a authentication) AuthMethods() []mysql.AuthMethod { return a.methods }
+
+func (a authentication) DefaultAuthMethodDescription() mysql.AuthMethodDescription {
+	return mysql.CachingSha2Password
+}
+
+// A connection whose first packet, the greeting, says that changes of a session could be told.
+type greeting struct {
+	net.Conn
+	isOver bool
+}
+
+func (g *greeting) Write(written []byte) (int, error) {
+	// A packet's header is written by itself.
+	if g.isOver || len(written) == 4 {
+		return g.Conn.Write(written)
+	}
+	g.isOver = true
+	// The protocol's version, the server's version up to its NUL, the connection's id, eight bytes of the scramble, a
+	// filler, the lower capabilities, the character set, the status.
+	version := bytes.IndexByte(written[1:], 0)
+	upper := 1 + version + 1 + 4 + 8 + 1 + 2 + 1 + 2
+	changed := bytes.Clone(written)
+	changed[upper] |= sessionTrack
+	return g.Conn.Write(changed)
+}
+
+type greeter struct{ net.Listener }
+
+func (g greeter) Accept() (net.Conn, error) {
+	connection, err := g.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &greeting{Conn: connection}, nil
+}
+
+// go-mysql-server fails where a connection is reset before its first query.
+type resetter struct{ mysql.Handler }
+
+func (resetter) ComResetConnection(*mysql.Conn) error { return nil }
+
+// A certificate of nobody's.
+func certificate() tls.Certificate {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(err)
+	template := x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(24 * time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, &template, &template, key.Public(), key)
+	must(err)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+func must(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func main() {
+	of := &account{user: os.Args[1], password: os.Args[2]}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(err)
+	provider := memory.NewDBProvider(memory.NewDatabase("witness"))
+	config := server.Config{
+		Listener:  greeter{listener},
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate()}},
+		ProtocolListenerFactory: func(given server.Config, config mysql.ListenerConfig, events server.ServerEventListener) (server.ProtocolListener, error) {
+			method := mysql.NewSha2CachingAuthMethod(of, of, of)
+			config.AuthServer = authentication{methods: []mysql.AuthMethod{method}}
+			return server.MySQLProtocolListenerFactory(given, config, events)
+		},
+	}
+	sessions := memory.NewSessionBuilder(provider)
+	wrap := func(handler mysql.Handler) (mysql.Handler, error) { return resetter{handler}, nil }
+	served, err := server.NewServerWithHandler(config, sqle.NewDefault(provider), sql.NewContext, sessions, nil, wrap)
+	must(err)
+	fmt.Println(listener.Addr().(*net.TCPAddr).Port)
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(0)
+	}()
+	must(served.Start())
+}

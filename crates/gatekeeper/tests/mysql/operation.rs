@@ -1,0 +1,192 @@
+//! What an operator does to a gate, and what happens around it: observe mode, reload, drain, and a server
+//! that crashes.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use bench::mariadb::PrivateMariadb;
+use wire::mysql::capabilities::Status;
+use wire::mysql::response::Part;
+
+use crate::pitfalls::{prepare, run};
+use crate::session::Session;
+use crate::stage::{Door, Stage, capabilities};
+
+fn has_failed(session: &mut Session, sql: &str) -> bool {
+    let answer = session.query(sql);
+    matches!(answer.messages.last(), Some((Part::Error { .. }, _)))
+}
+
+#[test]
+fn what_would_have_waited_for_a_connection_runs_at_once_and_is_told() {
+    let lines = ["mode = \"observe\"", "connections = 1", "queue_max = 1", "pinned_max = 1"];
+    let stage = Stage::start(&lines, "");
+    let (mut holder, mut waiter, mut refused) = (stage.client(), stage.client(), stage.client());
+    stage.until("in_flight", 0);
+    let before = stage.gate.status()["requests"]["succeeded_total"].as_u64().unwrap();
+    holder.query("CREATE OR REPLACE TABLE observed (v INT)");
+    assert!(holder.query("BEGIN").ok(capabilities()).status.contains(Status::IN_TRANSACTION));
+    holder.query("INSERT INTO observed VALUES (1)").ok(capabilities());
+    // With one connection, which the open transaction holds, the next would wait, and the one after be
+    // refused.
+    assert_eq!(waiter.query("SELECT 2").rows(), "2");
+    assert_eq!(refused.query("SELECT 3").rows(), "3");
+    let status = stage.gate.status();
+    assert_eq!(status["mode"], "observe");
+    assert_eq!((&status["in_flight"], &status["queued"]), (&1.into(), &1.into()), "{status}");
+    assert_eq!(status["requests"]["rejected_by_reason"]["queue_full"], 1, "{status}");
+    holder.query("COMMIT").ok(capabilities());
+    stage.until_holds("the shadow is done with all", || {
+        let status = stage.gate.status();
+        let done = status["requests"]["succeeded_total"].as_u64().unwrap() - before;
+        done == 3 && status["in_flight"] == 0 && status["queued"] == 0
+    });
+    let types = stage.gate.types().to_string();
+    assert!(types.contains("witness: BEGIN; "), "{types}");
+}
+
+#[test]
+fn while_it_only_observes_a_gate_leaves_each_session_its_connection() {
+    let stage = Stage::start(&["mode = \"observe\"", "connections = 1", "pinned_max = 1"], "");
+    let (mut first, mut second) = (stage.client(), stage.client());
+    let thread = first.query("SELECT CONNECTION_ID()").rows();
+    // What would pin a session, and what would be asked for.
+    first.query("SET @mine = 5");
+    first.query("CREATE TEMPORARY TABLE own (v INT AUTO_INCREMENT PRIMARY KEY)");
+    let statement = prepare(&mut first, "SELECT @mine");
+    for _ in 0..3 {
+        second.query("SET @mine = 7");
+        assert_eq!(second.query("SELECT 1 UNION SELECT 2").rows(), "1\n2");
+        first.query("SET NAMES latin1");
+        first.query("INSERT INTO own VALUES ()");
+        assert_eq!(first.query("SELECT ROW_COUNT()").rows(), "1");
+        assert_eq!(second.query("SELECT FOUND_ROWS()").rows(), "2");
+        // A header, a bitmap, and the number.
+        assert_eq!(run(&mut first, statement).row(0)[2], 5);
+        assert_eq!(first.query("SELECT CONNECTION_ID()").rows(), thread);
+    }
+    assert_eq!(first.query("SELECT COUNT(*) FROM own").rows(), "3");
+    assert_eq!(stage.gate.status()["connections_pinned"], 0);
+    let asked = format!("SELECT COUNT(*) FROM information_schema.processlist WHERE id = {thread}");
+    let mut witness = stage.direct();
+    drop(first);
+    stage.until_holds("its connection ends with the session", || witness.query(&asked).rows() == "0");
+}
+
+#[test]
+fn a_reload_changes_bounds_and_users_and_sessions_go_on() {
+    let stage = Stage::start(&["connections = 1", "max_clients = 1"], "\"later\" \"old\"\n");
+    stage.server.query("CREATE OR REPLACE USER later@'%' IDENTIFIED BY 'new'").unwrap();
+    stage.server.query("GRANT ALL ON witness.* TO later@'%'").unwrap();
+    let mut session = stage.client();
+    session.query("SET time_zone = '+05:00'");
+    session.query("CREATE OR REPLACE TABLE reloaded (v INT)");
+    session.query("BEGIN");
+    session.query("INSERT INTO reloaded VALUES (1)");
+    assert_eq!(stage.turned_away(), 1040);
+    stage.reload(&["connections = 2", "max_clients = 3"], "\"later\" \"new\"\n");
+    stage.until("connections", 2);
+    let mut later = stage.login("later", "new").unwrap();
+    assert_eq!(later.query("SELECT COUNT(*) FROM reloaded").rows(), "0");
+    session.query("COMMIT").ok(capabilities());
+    assert_eq!(later.query("SELECT COUNT(*) FROM reloaded").rows(), "1");
+    assert_eq!(session.query("SELECT @@time_zone").rows(), "+05:00");
+    // A file that is wrong changes nothing.
+    stage.reload(&["connections = 5", "max_clients = 3"], "later\n");
+    stage.until_holds("it is told", || stage.gate.log().contains("does not begin with a user in quotes"));
+    assert_eq!(stage.gate.status()["connections"], 2);
+    assert_eq!(stage.login("later", "new").unwrap().query("SELECT 1").rows(), "1");
+}
+
+#[test]
+fn a_gate_that_drains_lets_transactions_end_and_tells_idle_sessions() {
+    let mut stage = Stage::start(&["connections = 2", "drain_timeout = \"1h\""], "");
+    let (mut open, mut idle) = (stage.client(), stage.client());
+    open.query("CREATE OR REPLACE TABLE drained (v INT)");
+    open.query("BEGIN");
+    open.query("INSERT INTO drained VALUES (1)");
+    stage.gate.signal("TERM");
+    // Nothing was asked: the error comes by itself.
+    let mut told = Vec::new();
+    std::io::Read::read_to_end(&mut idle.stream, &mut told).unwrap();
+    assert_eq!(told.get(4..7), Some(&[0xff, 0x1d, 0x04][..]), "{}", told.escape_ascii());
+    open.query("INSERT INTO drained VALUES (2)");
+    // The gate says good-bye behind the answer.
+    open.send(b"\x07\0\0\0\x03COMMIT");
+    let mut told = Vec::new();
+    std::io::Read::read_to_end(&mut open.stream, &mut told).unwrap();
+    assert_eq!(told.get(4), Some(&0), "{}", told.escape_ascii());
+    assert!(stage.gate.wait().success());
+    let count = stage.server.query("SELECT COUNT(*) FROM witness.drained").unwrap();
+    assert_eq!(count, "2");
+}
+
+/// How often the server crashes.
+const CRASHES: usize = 5;
+const WORKERS: usize = 4;
+
+#[test]
+fn what_was_confirmed_is_there_once_though_the_server_crashes() {
+    let server = PrivateMariadb::start(&["--innodb-flush-log-at-trx-commit=2"]).unwrap();
+    let mut stage = Stage::in_front_of(server, &["connections = 2"]);
+    stage.server.query("CREATE TABLE witness.crashed (worker INT, number INT)").unwrap();
+    let confirmed: Vec<Mutex<Vec<usize>>> = (0..WORKERS).map(|_| Default::default()).collect();
+    let over = AtomicBool::new(false);
+    let door = stage.door();
+    std::thread::scope(|scope| {
+        for (worker, confirmed) in confirmed.iter().enumerate() {
+            let (door, over) = (&door, &over);
+            scope.spawn(move || work(worker, confirmed, door, over));
+        }
+        let done = || confirmed.iter().map(|of| of.lock().unwrap().len()).collect::<Vec<_>>();
+        for _ in 0..CRASHES {
+            let before = done();
+            stage.until_holds("each worker has got on", || {
+                done().iter().zip(&before).all(|(now, before)| now > before)
+            });
+            let server = Arc::get_mut(&mut stage.server).unwrap();
+            server.kill().unwrap();
+            server.start_again().unwrap();
+        }
+        let before = done();
+        stage.until_holds("each worker has got on", || {
+            done().iter().zip(&before).all(|(now, before)| now > before)
+        });
+        over.store(true, Ordering::Relaxed);
+    });
+    for (worker, confirmed) in confirmed.iter().enumerate() {
+        let sql = format!("SELECT number FROM witness.crashed WHERE worker = {worker} ORDER BY number");
+        let found: Vec<usize> =
+            stage.server.query(&sql).unwrap().lines().map(|number| number.parse().unwrap()).collect();
+        let once: BTreeSet<_> = found.iter().copied().collect();
+        assert_eq!(once.len(), found.len(), "a row was written twice");
+        let lost: Vec<_> =
+            confirmed.lock().unwrap().iter().filter(|it| !once.contains(it)).copied().collect();
+        assert!(lost.is_empty(), "of worker {worker}: {lost:?}");
+    }
+    for name in ["queued", "in_flight", "connections_in_use", "clients_connected"] {
+        stage.until(name, 0);
+    }
+}
+
+/// Writes numbers, each in a transaction of its own, and notes which were confirmed.
+fn work(worker: usize, confirmed: &Mutex<Vec<usize>>, door: &Door, over: &AtomicBool) {
+    let mut session = None;
+    let mut number = 0;
+    while !over.load(Ordering::Relaxed) {
+        let Some(open) = &mut session else {
+            session = door.login();
+            continue;
+        };
+        number += 1;
+        let insert = format!("INSERT INTO witness.crashed VALUES ({worker}, {number})");
+        let texts =
+            if number % 2 == 0 { vec![insert] } else { vec!["BEGIN".into(), insert, "COMMIT".into()] };
+        if texts.iter().any(|sql| has_failed(open, sql)) {
+            session = None;
+        } else {
+            confirmed.lock().unwrap().push(number);
+        }
+    }
+}

@@ -1,7 +1,6 @@
 //! A pseudo-terminal with a program in it, and what its screen shows.
 
 use std::io::{Read, Write};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -20,7 +19,7 @@ pub(crate) struct Terminal {
     parser: vt100::Parser,
     /// All that the program has written.
     pub(crate) raw: Vec<u8>,
-    _master: Arc<Box<dyn MasterPty + Send>>,
+    _master: Box<dyn MasterPty + Send>,
 }
 
 impl Terminal {
@@ -45,7 +44,7 @@ impl Terminal {
             }
         });
         let parser = vt100::Parser::new(rows, columns, 0);
-        Self { child, writer, bytes, parser, raw: Vec::new(), _master: Arc::new(pair.master) }
+        Self { child, writer, bytes, parser, raw: Vec::new(), _master: pair.master }
     }
 
     /// Presses keys.

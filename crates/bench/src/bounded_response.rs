@@ -26,6 +26,7 @@ use crate::http::{ClosedRun, Mix, Origin, closed};
 use crate::load::{Outcome, Record};
 use crate::process::blocking;
 use crate::stats::{mean, percentile};
+use crate::story;
 use crate::table::{Figures, paragraph, ratio, seconds};
 use sim::plot::{Curve, Mark, Panel, Plot, Scale};
 
@@ -47,8 +48,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const BUSY_CLIENTS: usize = 32;
 /// How long a step without a gate is at most: it does nothing but get worse.
 const WITHOUT_GATE_MAX: Duration = Duration::from_secs(25);
-/// A point of the plot.
-const STEP: f64 = 5.0;
+/// From one point of the plot to the next, where nothing else is asked for.
+pub const POINT: Duration = Duration::from_secs(5);
 /// What random refusal at the target can reach at most, by the paper's model: 1 − E\[X\] / Tref.
 const PAPER: f64 = 1.0 - MEAN_WORK / TARGET;
 
@@ -65,6 +66,8 @@ pub struct Options {
     pub calm: Duration,
     /// How long each step is.
     pub step: Duration,
+    /// From one point of the plot to the next.
+    pub point: Duration,
     /// What the arrivals are drawn from.
     pub seed: u64,
     /// The origin's processor.
@@ -189,6 +192,7 @@ pub struct Report {
     pub variants: Vec<Steps>,
     calm: f64,
     step: f64,
+    point: f64,
 }
 
 /// Runs it.
@@ -205,8 +209,15 @@ pub async fn run(options: &Options, display: &Display) -> Result<Report, Error> 
     let peak = peak(visits, options.origin_cpu, options.calm, options.seed).await?;
     display.say(&format!("  the origin does {peak:.3} s of work a second with {BUSY_CLIENTS} clients"));
     let (calm, step) = (options.calm.as_secs_f64(), options.step.as_secs_f64());
-    let mut report =
-        Report { mix: options.mix, loads: options.loads, peak, variants: Vec::new(), calm, step };
+    let mut report = Report {
+        mix: options.mix,
+        loads: options.loads,
+        peak,
+        variants: Vec::new(),
+        calm,
+        step,
+        point: options.point.as_secs_f64(),
+    };
     for &Variant { name, keys, promise } in &options.variants {
         let mut steps = Vec::new();
         for (number, &load) in options.loads.iter().enumerate() {
@@ -265,7 +276,7 @@ async fn one(
 ) -> Result<Step, Error> {
     let (cpu, step) = (options.origin_cpu, options.step_of(keys.is_some()));
     let outcome = arrivals.meet(keys, cpu, PATIENCE).await?;
-    Ok(Step::of(load, &outcome.records, &arrivals.work, options.calm, step))
+    Ok(Step::of(load, &outcome.records, &arrivals.work, (options.calm, step), options.point))
 }
 
 /// The part of a time in which at least one request was there that wasn't refused.
@@ -286,7 +297,14 @@ fn occupied(records: &[(Record, usize)], from: f64, to: f64) -> f64 {
 }
 
 impl Step {
-    fn of(load: f64, records: &[(Record, usize)], work: &[f64], calm: Duration, step: Duration) -> Self {
+    fn of(
+        load: f64,
+        records: &[(Record, usize)],
+        work: &[f64],
+        (calm, step): (Duration, Duration),
+        point: Duration,
+    ) -> Self {
+        let point = point.as_secs_f64();
         let charged = |record: &Record| match record.outcome {
             Outcome::TimedOut | Outcome::Failed => PATIENCE.as_secs_f64(),
             _ => record.response.as_secs_f64(),
@@ -318,14 +336,14 @@ impl Step {
         };
         let once_settled = responses(settled, end);
         let points =
-            || (0..(end / STEP) as usize).map(|number| (number as f64 * STEP, (number + 1) as f64 * STEP));
+            || (0..(end / point) as usize).map(|number| (number as f64 * point, (number + 1) as f64 * point));
         let curve: Vec<(f64, f64)> =
             points().map(|(from, to)| ((from + to) / 2.0, mean(&responses(from, to)))).collect();
         let late = curve.iter().rposition(|&(at, mean)| at > begin && mean > 2.0 * TARGET);
         let settle = match late {
             None => Some(0.0),
             Some(last) if last + 1 == curve.len() => None,
-            Some(last) => Some(curve[last].0 + STEP / 2.0 - begin),
+            Some(last) => Some(curve[last].0 + point / 2.0 - begin),
         };
         Self {
             load,
@@ -374,7 +392,8 @@ impl Report {
         Plot {
             title: "Response times held on a real site".to_owned(),
             subtitle: format!(
-                "means of {STEP} s by arrival, of all that weren't refused; one that isn't answered counts {} s",
+                "means of {} s by arrival, of all that weren't refused; one that isn't answered counts {} s",
+                self.point,
                 PATIENCE.as_secs()
             ),
             variants: self.names(),
@@ -406,6 +425,47 @@ impl Report {
         }
         let table: String = figures.to_string().lines().map(|line| format!("  {line}\n")).collect();
         table + "\n" + &paragraph(&self.verdict())
+    }
+
+    /// What is seen and why, for a demonstration of one load: no tables, and no goals.
+    pub fn story(&self) -> String {
+        let first = |steps: &Steps| steps.steps.first().cloned();
+        let all: Vec<(&str, Step)> =
+            self.variants.iter().filter_map(|steps| Some((steps.variant, first(steps)?))).collect();
+        let row = |of: &dyn Fn(&Step) -> f64| -> Vec<(&str, f64)> {
+            all.iter().map(|(name, step)| (*name, of(step))).collect()
+        };
+        let points = |step: &Step| step.curve.iter().map(|&(_, mean)| mean).collect();
+        let curves: Vec<(&str, Vec<f64>)> = all.iter().map(|(name, step)| (*name, points(step))).collect();
+        let mut text = story::heading("What is seen");
+        let title = format!("Mean response time over time; the crowd comes after {} s", self.calm);
+        text += &story::curves(&title, seconds, &curves);
+        text += &story::bars("Mean response time of what is served", seconds, &row(&|step| step.mean));
+        let percent = |value: f64| format!("{value:.0} %");
+        let goodput = row(&|step| 100.0 * step.work / self.peak);
+        text += &story::bars("Work answered in time, of the most that the site can do", percent, &goodput);
+        text += &story::heading("Why");
+        text += &story::sentences(&self.why(&all));
+        text
+    }
+
+    fn why(&self, all: &[(&str, Step)]) -> Vec<String> {
+        let [(_, without), .., (_, with)] = all else { return Vec::new() };
+        vec![
+            format!(
+                "Without the gate all requests share the processor. None is quick, and {:.0} % aren't answered \
+                 within {} s.",
+                100.0 * without.lost,
+                PATIENCE.as_secs()
+            ),
+            format!(
+                "With the gate {:.0} % are refused at once, for the site can't serve three times its capacity. \
+                 The others take {} on average. The target is {}.",
+                100.0 * with.refused,
+                seconds(with.mean),
+                seconds(TARGET),
+            ),
+        ]
     }
 
     fn names(&self) -> Vec<String> {
@@ -500,7 +560,7 @@ mod tests {
             (record(26_000, 200, Outcome::Completed), 2),
             (record(27_000, 1, Outcome::Rejected), 3),
         ];
-        let step = Step::of(3.0, &records, &[1.0, 2.0, 3.0, 4.0], seconds(10), seconds(20));
+        let step = Step::of(3.0, &records, &[1.0, 2.0, 3.0, 4.0], (seconds(10), seconds(20)), POINT);
         assert!((step.mean - 0.15).abs() < 1e-9 && (step.mean_before - 9.0).abs() < 1e-9);
         assert_eq!((step.arrived, step.refused, step.lost), (3, 1.0 / 3.0, 0.0));
         // Two and three seconds of work in the ten that count, and one second that ended in them.

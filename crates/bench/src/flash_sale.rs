@@ -17,6 +17,7 @@ mod judgment;
 mod laboratory;
 mod picture;
 mod report;
+mod story;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,6 +32,7 @@ use crate::table::{count, paragraph, seconds};
 
 use laboratory::{Laboratory, Measured, Variant};
 pub use report::{Report, RoundReport, Section, VariantReport};
+pub use story::story;
 
 /// Clients of the closed loop that looks for the best that the database can do.
 const CALIBRATION_CLIENTS: [usize; 4] = [4, 8, 16, 32];
@@ -74,6 +76,8 @@ pub struct FlashSaleOptions {
 pub enum Compare {
     /// A gate that works as a plain pool does, and a gate as configured by default.
     Gates,
+    /// A gate as configured by default, alone.
+    Gate,
     /// A pool of this many connections inside the client: what a plain pool gives, without any gatekeeper.
     ClientPool(usize),
 }
@@ -112,13 +116,14 @@ fn introduction(options: &FlashSaleOptions) -> String {
         Compare::Gates => {
             "through a gate that works as a plain pool does, and through a gate as it comes".to_owned()
         }
+        Compare::Gate => "and through a gate as it comes".to_owned(),
         Compare::ClientPool(size) => format!("and through a pool of {size} connections in the client"),
     };
     let text = format!(
         "A shop puts twenty articles on sale. Every order locks three of them, takes them from stock and commits; \
          beside the orders, visitors read articles and somebody computes a sales report now and then. The \
          application has {} connections to PostgreSQL, which has one processor core, or {} to a gate, which \
-         passes on 20. Requests come at {OVERLOAD} times the rate that the database can take at its best: \
+         passes on as many as the database does best. Requests come at {OVERLOAD} times the rate that the database can take at its best: \
          straight to it, {rivals}.",
         count(options.connections as f64),
         count(options.gate_connections as f64),

@@ -33,6 +33,7 @@ pub mod shortest_first;
 pub mod srpt;
 pub mod stall;
 pub mod stats;
+mod story;
 pub mod table;
 
 pub use error::Error;

@@ -114,6 +114,7 @@ impl BoundedResponseArguments {
             mix: self.mix,
             calm,
             step,
+            point: bounded_response::POINT,
             seed: self.seed,
             origin_cpu,
             output: self.output,
@@ -325,6 +326,8 @@ const DEMO_ROUNDS: usize = 3;
 const DEMO_CALM: Duration = Duration::from_secs(4);
 /// The demonstration's step, in front of the application servers. Its second half counts.
 const DEMO_STEP: Duration = Duration::from_secs(18);
+/// From one point of the demonstration's second curve to the next.
+const DEMO_POINT: Duration = Duration::from_secs(1);
 
 impl FlashSaleArguments {
     fn options(self, server_cpu: Option<usize>) -> Result<FlashSaleOptions, Error> {
@@ -354,7 +357,7 @@ fn demo_options(output: PathBuf, server_cpu: Option<usize>) -> FlashSaleOptions 
         seed: 1,
         server_cpu,
         output,
-        compare: Compare::Gates,
+        compare: Compare::Gate,
     }
 }
 
@@ -475,29 +478,36 @@ async fn experiment(experiment: Experiment, server_cpu: Option<usize>) -> Result
     }
 }
 
-/// One placement after the other. Of the first it is told while the second runs.
+/// One placement after the other: what happens, what is seen, why. The story of the first is told while the
+/// second runs.
 async fn demo(output: &Path, server_cpu: Option<usize>, display: &Display) -> Result<String, Error> {
-    display.say("1. In front of the database: a flash sale");
+    display.say("1 of 2. In front of the database: a flash sale (a minute and a half)");
     let sale = flash_sale::run(&demo_options(output.join("flash-sale"), server_cpu), display).await?;
-    display.say(&sale.text());
-    display.say("2. In front of the application servers: three times what they can do, a mean response time of 150 ms");
+    display.say(&flash_sale::story(&sale));
+    display.say("2 of 2. In front of the application servers: a crowd (a minute)");
+    display.say(&format!("\n{}", bench::table::paragraph(CROWD)));
     let site = bounded_response::Options {
         variants: vec![bounded_response::NO_GATE, bounded_response::TARGETED],
         loads: &[3.0],
         mix: http::Mix::Shopping,
         calm: DEMO_CALM,
         step: DEMO_STEP,
+        point: DEMO_POINT,
         seed: 1,
         origin_cpu: server_cpu,
         output: output.join("bounded-response"),
     };
-    let text = bounded_response::run(&site, display).await?.text();
+    let story = bounded_response::run(&site, display).await?.story();
     let plot = site.output.join("bounded-response.svg");
     Ok(format!(
-        "{text}  Plot     {}\n  Again    make demo, or longer: bench flash-sale --rounds 5 --window 10, and bench bounded-response\n",
+        "{story}\n  Plot     {}\n  Again    make demo, or longer, with all figures: bench flash-sale, bench bounded-response\n",
         plot.display()
     ))
 }
+
+/// What happens in the demonstration's second part.
+const CROWD: &str = "A site computes pages, half of what it can do at first. Then three times as many visitors \
+    come as it can serve. They come straight to the site, then through a gate with `target = \"150ms\"`.";
 
 async fn over_http(
     experiment: OverHttp,

@@ -25,7 +25,7 @@ pub(super) fn sentences(report: &Report) -> Vec<String> {
     vec![throughput(report), backlog(report), reads(report), quiet(report)]
 }
 
-fn ends(variants: &[VariantReport]) -> (&VariantReport, &VariantReport) {
+pub(super) fn ends(variants: &[VariantReport]) -> (&VariantReport, &VariantReport) {
     // A section always has at least the direct variant.
     (&variants[0], &variants[variants.len() - 1])
 }

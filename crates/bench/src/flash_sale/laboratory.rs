@@ -85,11 +85,9 @@ impl Laboratory {
                 laboratory
                     .add_gate("gate, FIFO", "what a plain pool gives", &plain, options, display)
                     .await?;
-                let keys: Vec<String> =
-                    options.gate_keys.iter().map(|(key, value)| format!("{key} = {value}")).collect();
-                let note = if keys.is_empty() { "as it comes".to_owned() } else { keys.join(", ") };
-                laboratory.add_gate("gate", &note, &options.gate_keys, options, display).await?;
+                laboratory.add_default_gate(options, display).await?;
             }
+            Compare::Gate => laboratory.add_default_gate(options, display).await?,
             Compare::ClientPool(size) => {
                 let pool = ConnectionPool::open(target, size).await?;
                 laboratory.add("pool in the client", "a plain pool", pool, None).await?;
@@ -111,6 +109,13 @@ impl Laboratory {
         display.now(format!("opening {} connections straight to the database", options.connections));
         let pool = ConnectionPool::open(Target::parse(&self.server.dsn())?, options.connections).await?;
         self.add("direct", "no gate", pool, None).await
+    }
+
+    async fn add_default_gate(&mut self, options: &FlashSaleOptions, display: &Display) -> Result<(), Error> {
+        let keys: Vec<String> =
+            options.gate_keys.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+        let note = if keys.is_empty() { "as it comes".to_owned() } else { keys.join(", ") };
+        self.add_gate("gate", &note, &options.gate_keys, options, display).await
     }
 
     async fn add_gate(

@@ -27,6 +27,7 @@
 
 mod clock;
 mod cutoffs;
+mod finder;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -36,6 +37,8 @@ use crate::request::RequestType;
 use crate::time::{Duration, Instant};
 use clock::FairClock;
 use cutoffs::Bands;
+
+pub use finder::{KernelQueue, Line, RateFinder, Reading};
 
 /// How far a pace may be caught up with, so that a timer's delay costs no rate.
 const CATCH_UP: Duration = Duration::from_millis(2);
@@ -178,6 +181,17 @@ impl Record {
 
 type Key = (u64, u64, Stream);
 
+/// What waits for its turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Backlog {
+    /// Bytes that were offered and not granted.
+    pub bytes: u64,
+    /// Responses that have such bytes.
+    pub responses: usize,
+    /// Responses among them that a fair uplink would have sent by now.
+    pub overdue: usize,
+}
+
 /// The scheduler of one uplink.
 #[derive(Debug)]
 pub struct Egress {
@@ -192,6 +206,10 @@ pub struct Egress {
     clock: FairClock,
     opened: u64,
     grants: u64,
+    /// All bytes that were granted.
+    granted: u64,
+    /// All bytes that wait.
+    waiting: u64,
     /// When the uplink has sent what was given.
     free: Instant,
     /// Whether the next turn belongs to an overdue response.
@@ -223,6 +241,8 @@ impl Egress {
             overdue: BTreeSet::new(),
             opened: 0,
             grants: 0,
+            granted: 0,
+            waiting: 0,
             free: Instant::ZERO,
             owed: Owed::Order,
         }
@@ -268,9 +288,25 @@ impl Egress {
         let record = self.streams.get(&stream)?;
         let bytes = record.waiting.min(u64::from(self.policy.quantum));
         self.grants += 1;
+        self.granted = self.granted.saturating_add(bytes);
         self.send(stream, bytes);
         self.pace(now, bytes);
         Some(Grant { stream, bytes })
+    }
+
+    /// Gives turns of at most `quantum` bytes at this rate from now on; `None`: as the shell asks.
+    pub fn set_pace(&mut self, rate: Option<u64>, quantum: u32) {
+        (self.policy.rate, self.policy.quantum) = (rate, quantum.max(1));
+    }
+
+    /// All bytes that were granted since the beginning.
+    pub fn granted(&self) -> u64 {
+        self.granted
+    }
+
+    /// What waits for its turn.
+    pub fn backlog(&self) -> Backlog {
+        Backlog { bytes: self.waiting, responses: self.ready.len(), overdue: self.overdue.len() }
     }
 
     /// When to ask for the next turn, if one is due and nothing else happens before.
@@ -340,7 +376,9 @@ impl Egress {
         let Some(mut record) = self.streams.get(&stream).copied() else { return };
         self.take_out(stream, &mut record);
         let was_ready = record.is_ready();
+        self.waiting -= record.waiting.min(self.waiting);
         change(&mut record);
+        self.waiting = self.waiting.saturating_add(record.waiting);
         if !was_ready {
             record.place = self.grants;
         }

@@ -38,7 +38,10 @@ mod without;
 mod work;
 
 pub use action::{Action, Reason};
-pub use egress::{Cutoffs, Egress, EgressOrder, EgressPolicy, Ending, Grant, Size, Stream};
+pub use egress::{
+    Backlog, Cutoffs, Egress, EgressOrder, EgressPolicy, Ending, Grant, KernelQueue, Line, RateFinder,
+    Reading, Size, Stream,
+};
 pub use event::{Event, Lane};
 pub use gate::{EVENTS_MAX, Gate};
 pub use goals::{

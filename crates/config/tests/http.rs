@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use config::{
     Address, COMMON, Class, Egress, Field, FieldDefault, GATE, HTTP, HealthCheck, Http, HttpVersion, Network,
-    Origin, POSTGRES, Protocol, Route, Service, TlsMode, TypeField, UpstreamTlsMode, World, effective, parse,
-    reload,
+    Origin, POSTGRES, Protocol, Route, Service, TlsMode, TypeField, Uplink, UpstreamTlsMode, World,
+    effective, parse, reload,
 };
 
 const MINIMAL: &str = "[[gate]]\nprotocol = \"http\"\nupstream = \"127.0.0.1:8000\"\n";
@@ -151,7 +151,7 @@ fn every_key_is_heard() {
         access_log: Some("/var/log/site.json".into()),
         otlp: Some(inet("collector", 4318)),
         otlp_share: 0.5,
-        uplink: Some(10_000_000),
+        uplink: Some(Uplink::Bits(10_000_000)),
         egress: Egress::Bands,
     };
     assert_eq!(*http(&world), expected);

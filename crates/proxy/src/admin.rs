@@ -65,7 +65,7 @@ pub use token::{Token, TokenError};
 pub(crate) use report::named_classes;
 pub use report::{
     ClassStatus, CountsReport, GateStatus, GateTypes, LatenessReport, MemoryStatus, PoolStatus, Status,
-    TargetReport, TimesReport, TypeReport, TypesReport, UpstreamStatus,
+    TargetReport, TimesReport, TypeReport, TypesReport, UplinkReport, UpstreamStatus,
 };
 
 /// The most admin connections at once: a few scrapers and people.
@@ -144,6 +144,10 @@ pub trait GateView: Send + Sync {
     }
     /// Whether it keeps up with its own clients, if it looks at that.
     fn lateness(&self) -> Option<LatenessView> {
+        None
+    }
+    /// The link to its clients, where responses wait for that.
+    fn uplink(&self) -> Option<UplinkReport> {
         None
     }
     /// What it has answered by itself, not the judge: each reason, and how often.

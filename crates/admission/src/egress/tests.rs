@@ -255,6 +255,7 @@ proptest! {
             }
             let waiting: u64 = egress.streams.values().map(|record| record.waiting).sum();
             prop_assert_eq!(waiting, all.iter().map(|one| one.1).sum::<u64>());
+            prop_assert_eq!(waiting, egress.backlog().bytes);
             prop_assert_eq!(egress.streams.len(), all.len());
         }
     }

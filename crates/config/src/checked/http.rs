@@ -42,6 +42,15 @@ pub enum TypeField {
     Ignore,
 }
 
+/// The rate of the uplink.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Uplink {
+    /// So many bits per second.
+    Bits(u64),
+    /// What the gate finds.
+    Auto,
+}
+
 /// In which order responses share the uplink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Egress {
@@ -135,8 +144,8 @@ pub struct Http {
     pub otlp: Option<Address>,
     /// The share of requests that begin a trace here.
     pub otlp_share: f64,
-    /// The rate of the uplink, in bits per second; `None`: responses don't wait for one another.
-    pub uplink: Option<u64>,
+    /// The uplink; `None`: responses don't wait for one another.
+    pub uplink: Option<Uplink>,
     /// In which order they share it.
     pub egress: Egress,
 }
@@ -183,13 +192,15 @@ pub(super) fn read(section: &mut Section<'_>) -> (Http, Option<Scheme>) {
     (http, scheme)
 }
 
-/// A rate as `"10Mbit"`, or none.
-fn uplink(value: &DeValue<'_>) -> Result<Option<u64>, Complaint> {
+/// A rate as `"10Mbit"`, or a word.
+fn uplink(value: &DeValue<'_>) -> Result<Option<Uplink>, Complaint> {
     let text = raw::some_text(value)?;
-    if text == "none" {
-        return Ok(None);
+    match text.as_str() {
+        "none" => return Ok(None),
+        "auto" => return Ok(Some(Uplink::Auto)),
+        _ => {}
     }
-    let hint = "write such as \"10Mbit\", \"800kbit\" or \"1Gbit\" (each second), or \"none\"";
+    let hint = "write such as \"10Mbit\", \"800kbit\" or \"1Gbit\" (each second), \"auto\" or \"none\"";
     let units = [("kbit", 1_000), ("Mbit", 1_000_000), ("Gbit", 1_000_000_000)];
     let bits = units.iter().find_map(|(unit, bits)| {
         let number: u64 = text.strip_suffix(unit)?.trim_end().parse().ok()?;
@@ -197,7 +208,7 @@ fn uplink(value: &DeValue<'_>) -> Result<Option<u64>, Complaint> {
     });
     let bits = bits.ok_or_else(|| Complaint::new("isn't a rate").hint(hint))?;
     match UPLINKS.contains(&bits) {
-        true => Ok(Some(bits)),
+        true => Ok(Some(Uplink::Bits(bits))),
         false => Err(Complaint::new("must be from \"64kbit\" to \"400Gbit\"").hint(hint)),
     }
 }

@@ -1,7 +1,7 @@
 //! The keys of a gate for HTTP.
 
 use super::{Lines, name_of, tls};
-use crate::checked::{EGRESSES, Gate, Http, Route, TYPE_FIELDS, VERSIONS};
+use crate::checked::{EGRESSES, Gate, Http, Route, TYPE_FIELDS, Uplink, VERSIONS};
 
 pub(super) fn requests(out: &mut Lines, gate: &Gate, http: &Http) {
     out.value("route", routes(&http.routes));
@@ -37,7 +37,8 @@ pub(super) fn requests(out: &mut Lines, gate: &Gate, http: &Http) {
     }
     out.value("otlp_share", http.otlp_share);
     match http.uplink {
-        Some(bits) => out.text("uplink", format_args!("{}kbit", bits / 1_000)),
+        Some(Uplink::Bits(bits)) => out.text("uplink", format_args!("{}kbit", bits / 1_000)),
+        Some(Uplink::Auto) => out.text("uplink", "auto"),
         None => out.text("uplink", "none"),
     }
     out.text("egress", name_of(EGRESSES, &http.egress));

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use admission::{ClassId, Cutoffs, EgressOrder};
 use config::{HttpVersion, Mode};
 use proxy::http::{
-    AccessLog, ClassRule, Files, HealthCheck, Settings, Speaks, Traces, TypeField, TypeRule, UplinkSettings,
-    rule_segments,
+    AccessLog, ClassRule, Files, HealthCheck, Settings, Speaks, Traces, TypeField, TypeRule, UplinkRate,
+    UplinkSettings, rule_segments,
 };
 use proxy::otlp::Exporter;
 
@@ -69,11 +69,19 @@ pub(super) fn told(gate: &config::Gate, http: &config::Http) -> Result<Settings,
             exporter: Exporter::start(address(collector), &gate.name),
             share: http.otlp_share,
         }),
-        uplink: http.uplink.map(|bits| UplinkSettings { bits, order: egress(http.egress) }),
+        uplink: http.uplink.map(|uplink| uplink_of(uplink, http.egress)),
         keepalive: keepalive(gate),
         observe: gate.mode == Mode::Observe,
         ..Settings::new(http.upstream.iter().map(address).collect())
     })
+}
+
+fn uplink_of(uplink: config::Uplink, order: config::Egress) -> UplinkSettings {
+    let rate = match uplink {
+        config::Uplink::Bits(bits) => UplinkRate::Set(bits),
+        config::Uplink::Auto => UplinkRate::Found,
+    };
+    UplinkSettings { rate, order: egress(order) }
 }
 
 fn egress(egress: config::Egress) -> EgressOrder {

@@ -105,6 +105,9 @@ pub struct GateStatus {
     /// Where the gate looks at that (HTTP).
     #[serde(default)]
     pub lateness: Option<LatenessReport>,
+    /// Where responses wait for the link to the clients (HTTP).
+    #[serde(default)]
+    pub uplink: Option<UplinkReport>,
     pub requests: CountsReport,
     pub pools: Vec<PoolStatus>,
     /// Types that contend with one another, and are held back together.
@@ -170,6 +173,18 @@ impl From<LatenessView> for LatenessReport {
             gone_total: view.gone,
         }
     }
+}
+
+/// The link to the clients of a gate for HTTP, in `/status`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct UplinkReport {
+    /// Set or found; nothing while the link isn't known to be the bottleneck.
+    pub bits_per_second: Option<u64>,
+    pub bytes_waiting: u64,
+    pub responses_waiting: usize,
+    /// Responses among those that a fair link would have sent by now.
+    pub responses_overdue: usize,
 }
 
 /// One group of types that contend with one another in `/status`.
@@ -379,6 +394,7 @@ impl GateStatus {
             logins_succeeded_total: clients.logins_succeeded,
             logins_failed_total: clients.logins_failed,
             lateness: gate.lateness().map(LatenessReport::from),
+            uplink: gate.uplink(),
             requests: CountsReport::of(&counts),
             pools: gate.pools().into_iter().map(PoolStatus::from).collect(),
             groups: groups(gate, snapshot),

@@ -196,7 +196,7 @@ fn respond<'a>(
         response.body_mut().hold(under_way);
         if let Some(uplink) = told.uplink.as_ref().filter(|_| !response.body().is_end_stream()) {
             let length = response.body().size_hint().exact();
-            response.body_mut().share(uplink.share(classified.name.key, length));
+            response.body_mut().share(uplink.share(classified.name.key, length, watched.tcp()));
         }
         if let Some(watched) = by_itself.filter(|_| !response.body().is_end_stream()) {
             let is_events = Present::of(response.headers()).has(Field::Events);

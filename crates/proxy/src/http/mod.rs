@@ -68,7 +68,7 @@ pub use files::Files;
 pub use path::rule_segments;
 pub use span::Traces;
 pub use state::Settings;
-pub use uplink::UplinkSettings;
+pub use uplink::{UplinkRate, UplinkSettings};
 pub use view::Status;
 
 use connection::serve;

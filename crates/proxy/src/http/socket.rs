@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf, Ready};
+use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
 use tokio_rustls::server::TlsStream;
 
@@ -76,6 +77,14 @@ impl Watched {
         self.talk.under_way.fetch_add(1, Ordering::Relaxed);
         self.talk.begun.fetch_add(1, Ordering::Relaxed);
         UnderWay(Arc::clone(&self.talk))
+    }
+
+    /// The client's socket, if it is of TCP.
+    pub(crate) fn tcp(&self) -> Option<Arc<TcpStream>> {
+        match &self.socket {
+            Shared::Tcp(socket) => Some(Arc::clone(socket)),
+            Shared::Unix(_) => None,
+        }
     }
 
     /// The connection carries other things than one request after the other: it is never closed for what

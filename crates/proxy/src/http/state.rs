@@ -96,7 +96,7 @@ pub struct Settings {
     pub access_log: Option<AccessLog>,
     /// What is told of requests to a collector.
     pub traces: Option<Traces>,
-    /// The rate of the uplink, and the order in which responses share it; `None`: they don't wait for one
+    /// The uplink's rate, and the order in which responses share it; `None`: they don't wait for one
     /// another.
     pub uplink: Option<UplinkSettings>,
     /// When the kernel asks a silent peer whether it is there.

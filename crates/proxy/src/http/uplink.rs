@@ -7,9 +7,12 @@
 //! a client that reads nothing holds up nobody. Bytes that are granted lie in buffers of hyper and the kernel
 //! until the network takes them.
 //!
+//! Where the rate isn't set, [`finding`] finds it. Until a queue in the kernel says that the uplink is the
+//! bottleneck, every offer is granted at once.
+//!
 //! A response that offers bytes also gives what is due. A task gives what becomes due while nobody offers
-//! anything; it ends with the uplink. One lock guards the scheduler and what was granted; it is never held
-//! across an await.
+//! anything; it ends with the uplink. One lock guards the scheduler and what was granted, one what is found; the
+//! second is taken first, and none is held across an await.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,11 +22,17 @@ use admission::{Egress, EgressOrder, EgressPolicy, Ending, Instant, RequestType,
 use bytes::Bytes;
 use http_body::Frame;
 use parking_lot::Mutex;
+use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::sleep_until;
 
 use super::body::Broken;
+use crate::admin::UplinkReport;
 use crate::clock::Clock;
+
+mod finding;
+
+use finding::{Finding, Watch};
 
 /// The part of the uplink's rate that bodies take, in percent: a full packet over Ethernet is 95 % data, and
 /// the kernel's queue stays empty only below that.
@@ -38,10 +47,19 @@ const AGING: f64 = 1.0;
 /// What a gate's uplink is told to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UplinkSettings {
-    /// Its rate, in bits per second.
-    pub bits: u64,
+    /// How many bits it carries.
+    pub rate: UplinkRate,
     /// In which order responses share it.
     pub order: EgressOrder,
+}
+
+/// How many bits an uplink carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UplinkRate {
+    /// So many per second.
+    Set(u64),
+    /// What is found, while the uplink is the bottleneck.
+    Found,
 }
 
 /// The bytes of a response that were granted, and the task that waits for more.
@@ -65,28 +83,44 @@ pub(crate) struct Uplink {
     clock: Clock,
     /// Something waits for its turn, or the uplink is gone.
     changed: Arc<Notify>,
+    finding: Option<Mutex<Finding>>,
+}
+
+/// The most bytes of one turn at this rate.
+fn quantum(rate: Option<u64>) -> u32 {
+    let bytes = rate.map_or(TURN_MAX, |rate| (rate / TURNS).clamp(TURN_MIN, TURN_MAX));
+    u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
 impl Uplink {
     /// To be called within the runtime.
     pub(crate) fn start(settings: UplinkSettings, clock: Clock) -> Arc<Self> {
-        let rate = (settings.bits / 8).saturating_mul(BODIES) / 100;
+        let (rate, finding) = match settings.rate {
+            UplinkRate::Set(bits) => (Some((bits / 8).saturating_mul(BODIES) / 100), None),
+            UplinkRate::Found => (None, Some(Mutex::new(Finding::new()))),
+        };
         let aging = matches!(settings.order, EgressOrder::ShortestRemaining).then_some(AGING);
         let policy = EgressPolicy {
             order: settings.order.clone(),
             aging,
-            quantum: u32::try_from((rate / TURNS).clamp(TURN_MIN, TURN_MAX)).unwrap_or(u32::MAX),
-            rate: Some(rate),
+            quantum: quantum(rate),
+            rate,
             ..EgressPolicy::default()
         };
         let state = State { egress: Egress::new(policy), granted: HashMap::new() };
         let changed = Arc::new(Notify::new());
-        let uplink =
-            Arc::new(Self { settings, state: Mutex::new(state), clock, changed: Arc::clone(&changed) });
+        let uplink = Arc::new(Self {
+            settings,
+            state: Mutex::new(state),
+            clock,
+            changed: Arc::clone(&changed),
+            finding,
+        });
         let weak = Arc::downgrade(&uplink);
         tokio::spawn(async move {
             while let Some(uplink) = weak.upgrade() {
-                let due = uplink.give();
+                let look = uplink.look();
+                let due = uplink.give().into_iter().chain(look).min();
                 drop(uplink);
                 match due {
                     Some(due) => tokio::select! {
@@ -102,6 +136,34 @@ impl Uplink {
 
     pub(crate) fn settings(&self) -> &UplinkSettings {
         &self.settings
+    }
+
+    pub(crate) fn report(&self) -> UplinkReport {
+        let bits_per_second = match (self.settings.rate, &self.finding) {
+            (UplinkRate::Found, Some(finding)) => finding.lock().rate().map(|rate| rate.saturating_mul(8)),
+            (UplinkRate::Set(bits), _) => Some(bits),
+            (UplinkRate::Found, None) => None,
+        };
+        let backlog = self.state.lock().egress.backlog();
+        UplinkReport {
+            bits_per_second,
+            bytes_waiting: backlog.bytes,
+            responses_waiting: backlog.responses,
+            responses_overdue: backlog.overdue,
+        }
+    }
+
+    /// Looks at the clients' connections, and says when to do so again.
+    fn look(&self) -> Option<Instant> {
+        let mut finding = self.finding.as_ref()?.lock();
+        let now = self.clock.now();
+        if finding.next()? <= now {
+            let mut state = self.state.lock();
+            finding.look(now, state.egress.granted(), state.egress.backlog().bytes);
+            let pace = finding.pace();
+            state.egress.set_pace(pace, quantum(pace));
+        }
+        finding.next()
     }
 
     /// Gives what is due now, and says when more is.
@@ -120,15 +182,29 @@ impl Uplink {
         egress.next_timeout()
     }
 
-    /// A response of this type begins; its length, if that is known. `None`: there are too many, and it
-    /// passes freely.
-    pub(crate) fn share(self: &Arc<Self>, kind: RequestType, length: Option<u64>) -> Option<Share> {
+    /// A response of this type begins; its length, if that is known, and the socket that it is written to.
+    /// `None`: there are too many, and it passes freely.
+    pub(crate) fn share(
+        self: &Arc<Self>,
+        kind: RequestType,
+        length: Option<u64>,
+        socket: Option<Arc<TcpStream>>,
+    ) -> Option<Share> {
         let size = length.map_or(Size::OfType(kind), Size::Known);
         let mut state = self.state.lock();
         let stream = state.egress.open(size)?;
         state.granted.insert(stream, Granted::default());
         drop(state);
-        Some(Share { uplink: Arc::clone(self), stream, kind, held: Bytes::new(), ending: Ending::Broken })
+        let uplink = Arc::clone(self);
+        Some(Share { uplink, stream, kind, socket, held: Bytes::new(), ending: Ending::Broken })
+    }
+
+    /// Bytes are about to be written to this socket.
+    fn watch(&self, socket: &Arc<TcpStream>) {
+        let Some(finding) = &self.finding else { return };
+        if finding.lock().watch(self.clock.now(), socket) == Watch::Begins {
+            self.changed.notify_one();
+        }
     }
 }
 
@@ -144,6 +220,7 @@ pub(crate) struct Share {
     uplink: Arc<Uplink>,
     stream: Stream,
     kind: RequestType,
+    socket: Option<Arc<TcpStream>>,
     /// What waits for its turn.
     held: Bytes,
     ending: Ending,
@@ -175,6 +252,9 @@ impl Share {
             };
             if data.is_empty() {
                 return Poll::Ready(Some(Ok(Frame::data(data))));
+            }
+            if let Some(socket) = &self.socket {
+                self.uplink.watch(socket);
             }
             self.uplink.state.lock().egress.offer(self.stream, data.len() as u64);
             self.held = data;

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use admission::{Capacity, ClassId, Policy, Snapshot};
 
 use super::state::{Gate, Settings};
-use crate::admin::{ClientsView, GateView, LatenessView, PoolView, UpstreamView};
+use crate::admin::{ClientsView, GateView, LatenessView, PoolView, UplinkReport, UpstreamView};
 use crate::gate::Driver;
 use crate::observe::{Totals, TypeRow};
 use crate::upstream::address::Address;
@@ -102,6 +102,10 @@ impl GateView for Status {
             connected: self.gate.counts.connected.load(Ordering::Relaxed),
             ..ClientsView::default()
         }
+    }
+
+    fn uplink(&self) -> Option<UplinkReport> {
+        self.gate.told().uplink.as_ref().map(|uplink| uplink.report())
     }
 
     fn own_answers(&self) -> Vec<(&'static str, u64)> {

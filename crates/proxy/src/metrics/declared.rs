@@ -452,6 +452,39 @@ pub(super) const GATE: &[Metric<GateScrape>] = &[
         },
     },
     Metric {
+        name: "uplink_rate_bytes",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Bytes per second of the link to the clients, set or found; absent while the link isn't known to be the bottleneck (HTTP)",
+        read: |gate, out| match gate.uplink.and_then(|uplink| uplink.bits_per_second) {
+            Some(bits) => out.gauge(&[], bits as f64 / 8.0),
+            None => Ok(()),
+        },
+    },
+    Metric {
+        name: "uplink_waiting_bytes",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Bytes of responses that wait in the gate for the link to the clients",
+        read: |gate, out| match gate.uplink {
+            Some(uplink) => out.gauge(&[], uplink.bytes_waiting as f64),
+            None => Ok(()),
+        },
+    },
+    Metric {
+        name: "uplink_overdue_responses",
+        in_seconds: Seconds::No,
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Responses that wait for the link to the clients, and that a fair link would have sent by now",
+        read: |gate, out| match gate.uplink {
+            Some(uplink) => out.gauge(&[], uplink.responses_overdue as f64),
+            None => Ok(()),
+        },
+    },
+    Metric {
         name: "own_answers",
         in_seconds: Seconds::No,
         kind: Kind::Counter,

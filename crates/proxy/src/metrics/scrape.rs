@@ -7,7 +7,8 @@ use admission::{ClassSnapshot, Snapshot};
 
 use super::shown::Series;
 use crate::admin::{
-    Admin, ClientsView, GateView, LatenessView, PoolView, ReloadsView, UpstreamView, named_classes,
+    Admin, ClientsView, GateView, LatenessView, PoolView, ReloadsView, UplinkReport, UpstreamView,
+    named_classes,
 };
 use crate::memory::{self, MemoryView};
 use crate::observe::Totals;
@@ -44,6 +45,7 @@ impl Scrape {
             clients: gate.clients(),
             ceiling: gate.ceiling(),
             lateness: gate.lateness(),
+            uplink: gate.uplink(),
         };
         let gates = gates.iter().map(|gate| scrape(gate.as_ref(), gate.snapshot()));
         Self {
@@ -103,6 +105,7 @@ pub(super) struct GateScrape {
     pub(super) clients: ClientsView,
     pub(super) ceiling: Option<CeilingView>,
     pub(super) lateness: Option<LatenessView>,
+    pub(super) uplink: Option<UplinkReport>,
 }
 
 /// The process as one scrape sees it.

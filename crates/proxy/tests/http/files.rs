@@ -11,7 +11,7 @@ use admission::Policy;
 use http::Response;
 use http_body_util::BodyExt;
 use proxy::admin::GateView;
-use proxy::http::{Files, TypeRule, rule_segments};
+use proxy::http::{Files, TypeRule, UplinkRate, UplinkSettings, rule_segments};
 use tempfile::TempDir;
 use tokio::task::spawn_blocking;
 
@@ -285,7 +285,7 @@ async fn files_go_over_http2_and_through_an_uplink() {
     let site = gate(Policy::default(), &[service(answer).await], |settings| {
         settings.types = vec![route("/**", &files)];
         let order = admission::EgressOrder::ShortestRemaining;
-        settings.uplink = Some(proxy::http::UplinkSettings { bits: 80_000_000, order });
+        settings.uplink = Some(UplinkSettings { rate: UplinkRate::Set(80_000_000), order });
     })
     .await;
     let mut sender = http2::client(&site).await;

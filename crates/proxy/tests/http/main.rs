@@ -10,6 +10,7 @@ mod framing;
 mod halves;
 mod http2;
 mod interim;
+mod link;
 mod log;
 mod queue;
 mod site;

@@ -11,7 +11,7 @@ use http::{Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Incoming;
-use proxy::http::UplinkSettings;
+use proxy::http::{UplinkRate, UplinkSettings};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
@@ -49,7 +49,7 @@ async fn sized() -> SocketAddr {
 
 async fn site(order: EgressOrder) -> Site {
     gate(Policy::default(), &[sized().await], |settings| {
-        settings.uplink = Some(UplinkSettings { bits: BITS, order });
+        settings.uplink = Some(UplinkSettings { rate: UplinkRate::Set(BITS), order });
     })
     .await
 }
@@ -162,7 +162,8 @@ async fn a_client_that_reads_nothing_and_one_that_leaves_hold_up_nobody() {
 /// come whole, before a service that serves one at a time.
 async fn before_another(bits: u64, bytes: usize) -> usize {
     let site = gate(one_at_a_time(), &[sized().await], |settings| {
-        settings.uplink = Some(UplinkSettings { bits, order: EgressOrder::ShortestRemaining });
+        settings.uplink =
+            Some(UplinkSettings { rate: UplinkRate::Set(bits), order: EgressOrder::ShortestRemaining });
     })
     .await;
     let first = Download::begin(&site, bytes).await;

@@ -1,0 +1,338 @@
+//! Finds an uplink's rate, so that the queue of responses forms in the gate and not in the kernel.
+//!
+//! The idea is BBR's (Cardwell et al., *BBR: congestion-based congestion control*, 2016), for all connections
+//! together. What is granted and doesn't stand in the kernel was delivered. While more stands there than the
+//! round trip needs, what is delivered is the rate of the link.
+//!
+//! ```text
+//! Free ── a queue stands in the kernel for SEEN ──► Paced { rate } ── PROBES_MAX probes get more ──► Free
+//! ```
+//!
+//! * **Free.** Grants aren't paced: the link isn't known to be the bottleneck.
+//! * **Paced.** The pace is the rate, less what brings the kernel's queue to its target within [`DRAIN`]. While
+//!   that queue stands, the rate follows what is delivered. So a slower link is followed.
+//! * **Probe.** While responses wait, the pace is raised now and then. If more is delivered, the rate was too
+//!   low. After [`PROBES_MAX`] such probes the link counts as no bottleneck.
+//!
+//! **Clients that are slow by themselves.** A [`Line`] is one connection. What stands unsent in it for longer
+//! than a shared queue could last is that client's own, and doesn't count. Nor does a connection that
+//! delivers nothing. One packet or two that are unacknowledged may only wait for a delayed acknowledgment.
+//!
+//! **When it fails.** A link that only slow clients use is taken for the bottleneck for some round trips: a
+//! fast client waits for [`PROBES_MAX`] probes. After that the link is left alone for longer each time.
+
+use alloc::collections::VecDeque;
+
+use crate::time::{Duration, Instant};
+
+/// How long a queue stands in the kernel before the link counts as the bottleneck.
+const SEEN: Duration = Duration::from_millis(60);
+/// The rate is measured over this time.
+const WINDOW: Duration = Duration::from_millis(100);
+/// A queue in the kernel of this length is a queue.
+const QUEUE: Duration = Duration::from_millis(20);
+/// How soon the kernel's queue is brought back to its target.
+const DRAIN: Duration = Duration::from_millis(20);
+/// The part of the rate that is left while the kernel's queue is emptied.
+const PACE_MIN: f64 = 0.25;
+/// What stands in the kernel beside a round trip's bytes: some packets, so that the link is never idle.
+const FLOOR: u64 = 4 * 1_460;
+/// Fewer bytes than this are no queue on a link that isn't known to be the bottleneck.
+const DEEP: u64 = 24 * 1_460;
+/// How much the rate rises with each look at which the kernel's queue is short, and falls if it isn't.
+const MORE: f64 = 0.0005;
+const LESS: f64 = 0.005;
+/// How much more a probe gives, and how much of that must be delivered.
+const PROBE: f64 = 1.25;
+const GAINED: f64 = 1.12;
+/// How long a probe takes, beside a round trip.
+const PROBE_TIME: Duration = Duration::from_millis(30);
+/// How often a probe is made: after one that found nothing, at most this seldom.
+const PROBE_EVERY: Duration = Duration::from_millis(100);
+const PROBE_EVERY_MAX: Duration = Duration::from_secs(1);
+/// After so many probes in a row that found more, the link isn't the bottleneck.
+const PROBES_MAX: u32 = 3;
+/// How long the link is left alone then: twice as long each time, up to a minute.
+const REST: Duration = Duration::from_secs(1);
+const REST_MAX: Duration = Duration::from_secs(60);
+/// A link that was the bottleneck for so long is looked at again as if for the first time.
+const PROVEN: Duration = Duration::from_secs(10);
+/// A connection that delivers nothing for so long is its client's own affair.
+const STALLED: Duration = Duration::from_millis(200);
+/// No rate is below this, in bytes per second.
+const RATE_MIN: f64 = 8_000.0;
+
+/// What the kernel says of one connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// Bytes that it has, and hasn't sent.
+    pub unsent: u64,
+    /// Packets that it has sent, and that aren't acknowledged.
+    pub unacked: u64,
+    /// The bytes of a packet.
+    pub packet: u64,
+    /// The bytes that were ever acknowledged.
+    pub acked: u64,
+    /// How long ago the last packet was sent.
+    pub idle: Duration,
+    /// The shortest round trip.
+    pub trip: Duration,
+}
+
+/// What is remembered of one connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Line {
+    acked: u64,
+    /// When something of it was delivered last.
+    moved: Instant,
+    /// Since when something stands unsent in it.
+    unsent: Option<Instant>,
+    /// When it was read last, and whether nothing stood in it then.
+    read: Instant,
+    was_empty: bool,
+}
+
+/// All connections at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KernelQueue {
+    /// The bytes that stand in the kernel.
+    pub bytes: u64,
+    /// The shortest round trip.
+    pub trip: Duration,
+    /// Some connection has delivered all that it was given within [`QUEUE`]: the link has no longer queue.
+    pub is_quick: bool,
+}
+
+impl Line {
+    /// A connection that nothing is known of.
+    pub fn new(now: Instant) -> Self {
+        Self { acked: 0, moved: now, unsent: None, read: now, was_empty: true }
+    }
+
+    /// Adds what the kernel says of the connection to `standing`. A shared queue is gone after `shared`.
+    pub fn read(&mut self, now: Instant, reading: Reading, shared: Duration, standing: &mut KernelQueue) {
+        let is_empty = reading.unsent + reading.unacked == 0;
+        if reading.acked != self.acked {
+            standing.is_quick |= is_empty && self.was_empty && now.since(self.read) <= QUEUE;
+            (self.acked, self.moved) = (reading.acked, now);
+        }
+        if self.was_empty {
+            self.moved = now;
+        }
+        (self.read, self.was_empty) = (now, is_empty);
+        match reading.unsent {
+            0 => self.unsent = None,
+            _ => _ = self.unsent.get_or_insert(now),
+        }
+        let is_own = self.unsent.is_some_and(|since| now.since(since) > shared)
+            || now.since(self.moved) > STALLED && !is_empty;
+        let is_delayed = reading.unsent == 0 && reading.unacked <= 2 && reading.idle < STALLED;
+        if !is_own && !is_delayed {
+            standing.bytes += reading.unsent + reading.unacked * reading.packet;
+        }
+        if !reading.trip.is_zero() && (standing.trip.is_zero() || reading.trip < standing.trip) {
+            standing.trip = reading.trip;
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    at: Instant,
+    granted: u64,
+    standing: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Mode {
+    /// Since when a queue has stood, and until when the link is left alone.
+    Free { deep: Option<Instant>, until: Instant },
+    /// The link is the bottleneck since then.
+    Paced { since: Instant, rate: f64, trial: Trial },
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Trial {
+    /// The next probe isn't made before.
+    After(Instant),
+    /// More is given since then.
+    Probe { since: Instant, granted: u64, standing: u64 },
+}
+
+/// Finds the rate of one uplink.
+#[derive(Debug)]
+pub struct RateFinder {
+    mode: Mode,
+    samples: VecDeque<Sample>,
+    every: Duration,
+    gained: u32,
+    rest: Duration,
+    /// The pace of the moment.
+    pace: f64,
+}
+
+impl Default for RateFinder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl RateFinder {
+    /// Nothing is known of the link.
+    pub fn new() -> Self {
+        Self {
+            mode: Mode::Free { deep: None, until: Instant::ZERO },
+            samples: VecDeque::new(),
+            every: PROBE_EVERY,
+            gained: 0,
+            rest: REST,
+            pace: 0.0,
+        }
+    }
+
+    /// The link was idle until now.
+    pub fn begin(&mut self) {
+        self.samples.clear();
+        if let Mode::Free { deep, .. } = &mut self.mode {
+            *deep = None;
+        }
+    }
+
+    /// The link's rate in bytes of bodies per second; `None`: the link isn't the bottleneck.
+    pub fn rate(&self) -> Option<u64> {
+        match self.mode {
+            Mode::Free { .. } => None,
+            Mode::Paced { rate, .. } => Some(rate as u64),
+        }
+    }
+
+    /// The pace of grants, in bytes per second.
+    pub fn pace(&self) -> Option<u64> {
+        self.rate().map(|_| self.pace.max(RATE_MIN) as u64)
+    }
+
+    /// How long a queue lasts that all connections share, with room for doubt.
+    pub fn shared(&self) -> Duration {
+        let standing = self.samples.back().map_or(0, |sample| sample.standing);
+        match self.mode {
+            Mode::Free { .. } => Duration::MAX,
+            Mode::Paced { rate, .. } => STALLED + lasts(standing.saturating_mul(4), rate),
+        }
+    }
+
+    /// So much was granted since the beginning and stands in the kernel, and so much waits for its grant.
+    pub fn observe(&mut self, now: Instant, granted: u64, standing: KernelQueue, waiting: u64) {
+        self.samples.push_back(Sample { at: now, granted, standing: standing.bytes });
+        while self.samples.get(1).is_some_and(|second| now.since(second.at) >= WINDOW) {
+            self.samples.pop_front();
+        }
+        match self.mode {
+            Mode::Free { deep, until } => self.look(now, (deep, until), standing),
+            Mode::Paced { since, rate, trial } => {
+                self.adapt(now, (since, rate, trial), (granted, standing, waiting));
+            }
+        }
+    }
+
+    /// Bytes delivered per second, over the window; `None`: it isn't full.
+    fn delivered(&self) -> Option<f64> {
+        let (first, last) = (self.samples.front()?, self.samples.back()?);
+        (last.at.since(first.at) >= SEEN).then(|| rate_between(first, last))
+    }
+
+    fn look(&mut self, now: Instant, (deep, until): (Option<Instant>, Instant), standing: KernelQueue) {
+        let Some(rate) = self.delivered() else { return };
+        let deep =
+            if is_deep(standing, rate) && !standing.is_quick { Some(deep.unwrap_or(now)) } else { None };
+        if let Some(deep) = deep.filter(|&deep| now >= until && now.since(deep) >= SEEN) {
+            // What came before the queue wasn't the link's rate.
+            let first = self.samples.iter().find(|sample| sample.at >= deep);
+            let rate = first.zip(self.samples.back()).map_or(rate, |(first, last)| rate_between(first, last));
+            (self.every, self.gained, self.pace) = (PROBE_EVERY, 0, rate);
+            let trial = Trial::After(now.after(self.every));
+            self.mode = Mode::Paced { since: now, rate, trial };
+        } else {
+            self.mode = Mode::Free { deep, until };
+        }
+    }
+
+    fn adapt(
+        &mut self,
+        now: Instant,
+        (since, mut rate, mut trial): (Instant, f64, Trial),
+        (granted, standing, waiting): (u64, KernelQueue, u64),
+    ) {
+        let target = target(rate, standing.trip);
+        let is_full = self.samples.iter().all(|sample| sample.standing > target);
+        match trial {
+            Trial::Probe { since: began, granted: before, standing: stood } => {
+                if now.since(began) >= PROBE_TIME + standing.trip * 2 {
+                    let first = Sample { at: began, granted: before, standing: stood };
+                    let last = Sample { at: now, granted, standing: standing.bytes };
+                    let got = rate_between(&first, &last);
+                    let given = granted.saturating_sub(before) as f64 / now.since(began).as_secs_f64();
+                    if got >= rate * GAINED && waiting > 0 {
+                        (self.gained, self.every, rate) = (self.gained + 1, PROBE_EVERY, got.max(rate));
+                        trial = Trial::Probe { since: now, granted, standing: standing.bytes };
+                    } else {
+                        // Less was given than there was room for: it tells nothing.
+                        if given >= rate * GAINED {
+                            self.every = (self.every * 2).min(PROBE_EVERY_MAX);
+                        }
+                        self.gained = 0;
+                        trial = Trial::After(now.after(self.every));
+                    }
+                }
+            }
+            Trial::After(_) if is_full => {
+                if let Some(delivered) = self.delivered() {
+                    rate += 0.25 * (delivered - rate);
+                }
+            }
+            Trial::After(_) if standing.bytes > target => rate *= 1.0 - LESS,
+            Trial::After(at) if waiting > 0 && now >= at => {
+                trial = Trial::Probe { since: now, granted, standing: standing.bytes };
+            }
+            Trial::After(_) if waiting > 0 => rate *= 1.0 + MORE,
+            Trial::After(_) => {}
+        }
+        rate = rate.max(RATE_MIN);
+        if self.gained >= PROBES_MAX || (standing.is_quick && is_deep(standing, rate)) {
+            self.rest = if now.since(since) >= PROVEN { REST } else { (self.rest * 2).min(REST_MAX) };
+            self.samples.clear();
+            self.mode = Mode::Free { deep: None, until: now.after(self.rest) };
+            return;
+        }
+        let excess = standing.bytes as f64 - target as f64;
+        self.pace = match trial {
+            Trial::Probe { .. } => rate * PROBE * f64::from(1 << self.gained),
+            Trial::After(_) => rate * (1.0 - excess / (rate * DRAIN.as_secs_f64())).clamp(PACE_MIN, 1.0),
+        };
+        self.mode = Mode::Paced { since, rate, trial };
+    }
+}
+
+/// Whether a queue stands in the kernel that is worth ordering.
+fn is_deep(standing: KernelQueue, rate: f64) -> bool {
+    standing.bytes >= DEEP && rate >= RATE_MIN && lasts(standing.bytes, rate) > QUEUE + standing.trip * 2
+}
+
+/// What may stand in the kernel.
+fn target(rate: f64, trip: Duration) -> u64 {
+    FLOOR + (rate * trip.as_secs_f64()) as u64
+}
+
+/// How long so many bytes last.
+fn lasts(bytes: u64, rate: f64) -> Duration {
+    Duration::try_from_secs_f64(bytes as f64 / rate.max(1.0)).unwrap_or(Duration::MAX)
+}
+
+/// What was granted and doesn't stand in the kernel has been delivered.
+fn rate_between(first: &Sample, last: &Sample) -> f64 {
+    let granted = last.granted.saturating_sub(first.granted) as f64;
+    let stood = last.standing as f64 - first.standing as f64;
+    (granted - stood).max(0.0) / last.at.since(first.at).as_secs_f64().max(1e-6)
+}
+
+#[cfg(test)]
+mod tests;

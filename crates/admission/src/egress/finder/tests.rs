@@ -1,0 +1,272 @@
+//! The finder of the rate on a simulated link: a shared queue, connections that buffer, clients that may be
+//! slow by themselves.
+
+use std::vec::Vec;
+
+use super::*;
+use crate::egress::{Egress, EgressOrder, EgressPolicy, Ending, Size, Stream};
+
+const STEP: Duration = Duration::from_millis(1);
+/// What a connection buffers before it takes no more.
+const BUFFER: u64 = 128 * 1024;
+const FRAME: u64 = 16 * 1024;
+const PACKET: u64 = 1_460;
+
+/// How the gate paces.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Way {
+    Unpaced,
+    Set(u64),
+    Found,
+}
+
+struct Flow {
+    stream: Stream,
+    began: Instant,
+    size: u64,
+    left: u64,
+    held: u64,
+    /// What stands in the kernel.
+    stands: f64,
+    delivered: f64,
+    /// Bytes per second that its client takes.
+    takes: f64,
+    line: Line,
+}
+
+struct Bench {
+    way: Way,
+    now: Instant,
+    /// Bytes per second.
+    link: f64,
+    egress: Egress,
+    finder: RateFinder,
+    flows: Vec<Flow>,
+    queue: VecDeque<(Stream, f64)>,
+    /// The size, the beginning and the time of each response that is through.
+    done: Vec<(u64, Instant, f64)>,
+}
+
+fn quantum(rate: Option<u64>) -> u32 {
+    rate.map_or(64 * 1024, |rate| (rate / 200).clamp(PACKET, 64 * 1024) as u32)
+}
+
+impl Bench {
+    fn new(way: Way, link: f64) -> Self {
+        let rate = if let Way::Set(rate) = way { Some(rate * 94 / 100) } else { None };
+        let policy = EgressPolicy {
+            order: EgressOrder::ShortestRemaining,
+            aging: Some(1.0),
+            quantum: quantum(rate),
+            rate,
+            ..EgressPolicy::default()
+        };
+        Self {
+            way,
+            now: Instant::from_nanos(1_000_000_000),
+            link,
+            egress: Egress::new(policy),
+            finder: RateFinder::new(),
+            flows: Vec::new(),
+            queue: VecDeque::new(),
+            done: Vec::new(),
+        }
+    }
+
+    fn open(&mut self, size: u64, takes: f64) {
+        let stream = self.egress.open(Size::Known(size)).unwrap();
+        let (began, line) = (self.now, Line::new(self.now));
+        let (left, held, stands, delivered) = (size, 0, 0.0, 0.0);
+        self.flows.push(Flow { stream, began, size, left, held, stands, delivered, takes, line });
+    }
+
+    fn step(&mut self) {
+        self.now = self.now.after(STEP);
+        for flow in &mut self.flows {
+            if flow.held == 0 && flow.left > 0 && flow.stands < BUFFER as f64 {
+                flow.held = flow.left.min(FRAME);
+                self.egress.offer(flow.stream, flow.held);
+            }
+        }
+        while let Some(grant) = self.egress.next(self.now) {
+            let flow = self.flows.iter_mut().find(|flow| flow.stream == grant.stream).unwrap();
+            flow.held -= grant.bytes;
+            flow.left -= grant.bytes;
+            // Packets have heads.
+            let bytes = grant.bytes as f64 * 1.05;
+            flow.stands += bytes;
+            if flow.takes.is_infinite() {
+                self.queue.push_back((grant.stream, bytes));
+            }
+        }
+        self.deliver();
+        if self.way == Way::Found && self.now.as_nanos() % 10_000_000 == 0 {
+            self.sample();
+        }
+    }
+
+    /// What a client takes slowly stands in its own connection, everything else in the link's one queue.
+    fn deliver(&mut self) {
+        let mut room = self.link * STEP.as_secs_f64();
+        while let Some((stream, bytes)) = self.queue.front_mut() {
+            let part = bytes.min(room);
+            (*bytes, room) = (*bytes - part, room - part);
+            let (stream, is_through) = (*stream, *bytes <= 0.0);
+            // The last bits of a response may be lost to rounding.
+            if let Some(flow) = self.flows.iter_mut().find(|flow| flow.stream == stream) {
+                (flow.stands, flow.delivered) = (flow.stands - part, flow.delivered + part);
+            }
+            if !is_through {
+                break;
+            }
+            self.queue.pop_front();
+        }
+        for flow in self.flows.iter_mut().filter(|flow| flow.takes.is_finite()) {
+            let part = flow.stands.min(flow.takes * STEP.as_secs_f64());
+            (flow.stands, flow.delivered) = (flow.stands - part, flow.delivered + part);
+        }
+        let is_through = |flow: &Flow| flow.left == 0 && flow.held == 0 && flow.stands < 0.5;
+        while let Some(at) = self.flows.iter().position(is_through) {
+            let flow = self.flows.swap_remove(at);
+            self.egress.close(flow.stream, None, Ending::Whole);
+            self.done.push((flow.size, flow.began, self.now.since(flow.began).as_secs_f64()));
+        }
+    }
+
+    fn sample(&mut self) {
+        let (mut standing, shared) = (KernelQueue::default(), self.finder.shared());
+        for flow in &mut self.flows {
+            let stands = flow.stands as u64;
+            let reading = Reading {
+                unsent: stands.saturating_sub(40 * PACKET),
+                unacked: stands.min(40 * PACKET).div_ceil(PACKET),
+                packet: PACKET,
+                acked: flow.delivered as u64,
+                idle: Duration::ZERO,
+                trip: STEP,
+            };
+            flow.line.read(self.now, reading, shared, &mut standing);
+        }
+        self.finder.observe(self.now, self.egress.granted(), standing, self.egress.backlog().bytes);
+        let pace = self.finder.pace();
+        self.egress.set_pace(pace, quantum(pace));
+    }
+
+    /// Serves `large` downloads at any time, and a small response every 20 ms, for so long.
+    fn serve(&mut self, time: Duration, large: usize) {
+        let end = self.now.after(time);
+        while self.now < end {
+            let downloads = self.flows.iter().filter(|flow| flow.size > 1_000_000).count();
+            (downloads..large).for_each(|_| self.open(4_000_000, f64::INFINITY));
+            if self.now.as_nanos() % 20_000_000 == 0 {
+                self.open(5_000, f64::INFINITY);
+            }
+            self.step();
+        }
+    }
+
+    /// The mean time of small responses that began since then.
+    fn small(&self, since: Instant) -> f64 {
+        let times = self.done.iter().filter(|done| done.0 < 1_000_000 && done.1 >= since);
+        let times: Vec<f64> = times.map(|done| done.2).collect();
+        times.iter().sum::<f64>() / times.len().max(1) as f64
+    }
+
+    fn downloaded(&self) -> usize {
+        self.done.iter().filter(|done| done.0 > 1_000_000).count()
+    }
+}
+
+/// 10 Mbit/s.
+const LINK: f64 = 1_250_000.0;
+
+#[test]
+fn small_responses_are_as_fast_as_with_the_rate_that_is_set_and_large_ones_too() {
+    let serve = |way| {
+        let mut bench = Bench::new(way, LINK);
+        bench.serve(Duration::from_secs(5), 3);
+        let since = bench.now;
+        bench.serve(Duration::from_secs(30), 3);
+        (bench.small(since), bench.downloaded())
+    };
+    let [unpaced, set, found] = [Way::Unpaced, Way::Set(LINK as u64), Way::Found].map(serve);
+    assert!(unpaced.0 > set.0 * 5.0, "{unpaced:?} {set:?}");
+    assert!(found.0 <= set.0 * 1.15, "{found:?} {set:?}");
+    assert!(found.1 * 100 >= set.1 * 95, "{found:?} {set:?}");
+}
+
+#[test]
+fn a_halved_and_a_doubled_rate_are_followed_within_two_seconds() {
+    let mut bench = Bench::new(Way::Found, LINK);
+    bench.serve(Duration::from_secs(5), 3);
+    for link in [LINK, LINK / 2.0, LINK, LINK / 2.0] {
+        bench.link = link;
+        bench.serve(Duration::from_secs(2), 3);
+        let since = bench.now;
+        bench.serve(Duration::from_secs(3), 3);
+        // Of bodies: packets have heads.
+        let rate = bench.finder.rate().expect("it is the bottleneck") as f64 * 1.05;
+        assert!((link * 0.85..link * 1.15).contains(&rate), "{rate} of {link}");
+        assert!(bench.small(since) < 0.030, "{}", bench.small(since));
+    }
+}
+
+#[test]
+fn a_link_that_is_no_bottleneck_is_left_alone() {
+    let mut bench = Bench::new(Way::Found, 1e9);
+    bench.serve(Duration::from_secs(10), 5);
+    assert_eq!(bench.finder.rate(), None);
+    let mut unpaced = Bench::new(Way::Unpaced, 1e9);
+    unpaced.serve(Duration::from_secs(10), 5);
+    assert_eq!(bench.downloaded(), unpaced.downloaded());
+}
+
+#[test]
+fn clients_that_are_slow_by_themselves_hold_up_nobody_for_long() {
+    let serve = |way| {
+        let mut bench = Bench::new(way, 1e8);
+        for round in 0..600_u32 {
+            let slow = bench.flows.iter().filter(|flow| flow.takes < 1e6).count();
+            (slow..5).for_each(|_| bench.open(2_000_000, 125_000.0));
+            // A fast download each half of a second, too.
+            if round % 5 == 0 {
+                bench.open(3_000_000, f64::INFINITY);
+            }
+            bench.serve(Duration::from_millis(100), 0);
+        }
+        let fast = bench.done.iter().filter(|done| done.0 == 3_000_000).map(|done| done.2);
+        let slow = bench.done.iter().filter(|done| done.0 == 2_000_000).map(|done| done.2);
+        let (fast, slow): (Vec<f64>, Vec<f64>) = (fast.collect(), slow.collect());
+        let mean = |times: &[f64]| times.iter().sum::<f64>() / times.len() as f64;
+        (mean(&fast), mean(&slow), bench.small(Instant::ZERO))
+    };
+    let [unpaced, found] = [Way::Unpaced, Way::Found].map(serve);
+    assert!(found.1 <= unpaced.1 * 1.02, "slow ones: {found:?} {unpaced:?}");
+    assert!(found.0 <= unpaced.0 + 0.050, "fast ones: {found:?} {unpaced:?}");
+    assert!(found.2 <= unpaced.2 + 0.005, "small ones: {found:?} {unpaced:?}");
+}
+
+#[test]
+fn a_client_that_reads_nothing_does_not_slow_down_others() {
+    let mut bench = Bench::new(Way::Found, LINK);
+    bench.open(2_000_000, 0.0);
+    bench.serve(Duration::from_secs(5), 2);
+    let since = bench.now;
+    bench.serve(Duration::from_secs(20), 2);
+    assert!(bench.small(since) < 0.030, "{}", bench.small(since));
+    let delivered: usize = bench.downloaded();
+    assert!(delivered * 4_000_000 > 15 * LINK as usize, "{delivered}");
+}
+
+#[test]
+fn a_link_that_was_idle_is_found_at_its_rate() {
+    let mut bench = Bench::new(Way::Found, LINK);
+    bench.serve(Duration::from_millis(500), 0);
+    for _ in 0..1_000 {
+        bench.step();
+    }
+    bench.finder.begin();
+    bench.serve(Duration::from_millis(400), 3);
+    let rate = bench.finder.rate().expect("it is the bottleneck") as f64 * 1.05;
+    assert!((LINK * 0.8..LINK * 1.2).contains(&rate), "{rate}");
+}

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! * **Free.** Grants aren't paced: the link isn't known to be the bottleneck.
-//! * **Paced.** The pace is the rate, less what brings the kernel's queue to its target within [`DRAIN`]. While
-//!   that queue stands, the rate follows what is delivered. So a slower link is followed.
+//! * **Paced.** The pace is the rate, less what brings the kernel's queue to its target within [`DRAIN`].
+//!   While that queue stands, the rate follows what is delivered. So a slower link is followed.
 //! * **Probe.** While responses wait, the pace is raised now and then. If more is delivered, the rate was too
 //!   low. After [`PROBES_MAX`] such probes the link counts as no bottleneck.
 //!
@@ -220,7 +220,8 @@ impl RateFinder {
         }
     }
 
-    /// So much was granted since the beginning and stands in the kernel, and so much waits for its grant.
+    /// Takes the bytes granted since the beginning, those that stand in the kernel, and those that wait for
+    /// their grant.
     pub fn observe(&mut self, now: Instant, granted: u64, standing: KernelQueue, waiting: u64) {
         self.samples.push_back(Sample { at: now, granted, standing: standing.bytes });
         while self.samples.get(1).is_some_and(|second| now.since(second.at) >= WINDOW) {

@@ -45,7 +45,7 @@ pub enum TypeField {
 /// The rate of the uplink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Uplink {
-    /// So many bits per second.
+    /// Bits per second that the operator has set.
     Bits(u64),
     /// What the gate finds.
     Auto,

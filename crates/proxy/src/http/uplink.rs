@@ -11,8 +11,8 @@
 //! bottleneck, every offer is granted at once.
 //!
 //! A response that offers bytes also gives what is due. A task gives what becomes due while nobody offers
-//! anything; it ends with the uplink. One lock guards the scheduler and what was granted, one what is found; the
-//! second is taken first, and none is held across an await.
+//! anything; it ends with the uplink. One lock guards the scheduler and what was granted, one what is found.
+//! The second is taken first, and none is held across an await.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ pub struct UplinkSettings {
 /// How many bits an uplink carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UplinkRate {
-    /// So many per second.
+    /// Bits per second that the operator has set.
     Set(u64),
     /// What is found, while the uplink is the bottleneck.
     Found,

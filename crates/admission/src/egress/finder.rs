@@ -82,7 +82,8 @@ pub struct Reading {
 /// What is remembered of one connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Line {
-    acked: u64,
+    /// What was acknowledged at the last look; `None`: nobody has looked.
+    acked: Option<u64>,
     /// When something of it was delivered last.
     moved: Instant,
     /// Since when something stands unsent in it.
@@ -106,15 +107,18 @@ pub struct KernelQueue {
 impl Line {
     /// A connection that nothing is known of.
     pub fn new(now: Instant) -> Self {
-        Self { acked: 0, moved: now, unsent: None, read: now, was_empty: true }
+        Self { acked: None, moved: now, unsent: None, read: now, was_empty: true }
     }
 
     /// Adds what the kernel says of the connection to `standing`. A shared queue is gone after `shared`.
     pub fn read(&mut self, now: Instant, reading: Reading, shared: Duration, standing: &mut KernelQueue) {
         let is_empty = reading.unsent + reading.unacked == 0;
-        if reading.acked != self.acked {
-            standing.is_quick |= is_empty && self.was_empty && now.since(self.read) <= QUEUE;
-            (self.acked, self.moved) = (reading.acked, now);
+        // A handshake and earlier responses are acknowledged, too, which tells nothing of this one.
+        let is_first = self.acked.is_none();
+        if self.acked.replace(reading.acked) != Some(reading.acked) {
+            let is_through = !is_first && is_empty && self.was_empty;
+            standing.is_quick |= is_through && now.since(self.read) <= QUEUE;
+            self.moved = now;
         }
         if self.was_empty {
             self.moved = now;

@@ -123,15 +123,15 @@ fn a_short_message_has_the_longest_refused() {
     let scene = scene("budget_longest", &[]);
     let [mut long, mut longest, mut short] = scene.clients();
     let message = long_query(14 * MIB);
-    long.send(&message[..5 * MIB]);
-    until_held(&scene.gate, 5 * MIB);
-    longest.send(&message[..9 * MIB]);
+    long.send(&message[..3 * MIB]);
+    until_held(&scene.gate, 3 * MIB);
+    longest.send(&message[..11 * MIB]);
     until_held(&scene.gate, 14 * MIB);
     assert_eq!(short.ask(&long_query(3 * MIB)), "T D(1) C(SELECT 1) Z(I)");
     assert_eq!(longest.answers(), format!("{REFUSED} Z(I)"));
-    longest.send(&message[9 * MIB..]);
+    longest.send(&message[11 * MIB..]);
     is_served(&mut longest);
-    assert_eq!(long.ask(&message[5 * MIB..]), "T D(1) C(SELECT 1) Z(I)");
+    assert_eq!(long.ask(&message[3 * MIB..]), "T D(1) C(SELECT 1) Z(I)");
 }
 
 #[test]

@@ -287,8 +287,8 @@ pub enum Turns {
     Shared,
     /// Before all classes of a higher number and all shared ones: to compare with.
     Priority(u8),
-    /// Behind all others, and only with what they leave: while none of them waits for what it would take,
-    /// and the service has places free for who comes next.
+    /// Behind all other classes. A request starts only while no other class waits for the places that it
+    /// takes, and while the service has places free for newcomers.
     Background,
 }
 

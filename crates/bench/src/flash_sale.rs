@@ -114,9 +114,9 @@ pub async fn run(options: &FlashSaleOptions, display: &Display) -> Result<Report
 fn introduction(options: &FlashSaleOptions) -> String {
     let rivals = match options.compare {
         Compare::Gates => {
-            "through a gate that works as a plain pool does, and through a gate as it comes".to_owned()
+            "through a gate that works as a plain pool does, and through a gate without settings".to_owned()
         }
-        Compare::Gate => "and through a gate as it comes".to_owned(),
+        Compare::Gate => "and through a gate without settings".to_owned(),
         Compare::ClientPool(size) => format!("and through a pool of {size} connections in the client"),
     };
     let text = format!(

@@ -48,7 +48,7 @@ const WARM_UP: Duration = Duration::from_secs(2);
 const WARM_UP_CLIENTS: usize = 8;
 /// Longer than any request takes: nobody gives up.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// The gates: label, and the keys that differ from the defaults. The last one is the gate as it comes.
+/// The gates: label, and the keys that differ from the defaults. The last one is the default gate.
 const GATES: [(&str, &[(&str, &str)]); 5] = [
     (
         "limit 2",
@@ -94,7 +94,7 @@ pub struct LongLaneReport {
     pub rate: f64,
     /// The load, as a part of the most that direct clients got.
     pub load: f64,
-    /// Label and turns of each variant: direct first, the gate as it comes last.
+    /// Label and turns of each variant: direct first, the default gate last.
     pub variants: Vec<(String, Vec<Summary>)>,
 }
 

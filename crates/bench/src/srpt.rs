@@ -30,7 +30,7 @@ pub use report::Measured;
 
 /// Requests of a generated trace.
 const REQUESTS: usize = 100_000;
-/// How long users wait that never abort: whoever has no answer then counts as incomplete.
+/// How long users wait that never abort: a request without an answer by then counts as incomplete.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// A client that is later than this part of the mean with one of a hundred requests is the bottleneck.
 const LATE: f64 = 0.2;

@@ -75,7 +75,7 @@ pub struct Variant {
     stalls: bool,
 }
 
-/// What is normal: the gate as it comes, before an origin that goes on.
+/// What is normal: the default gate, before an origin that goes on.
 const NORMAL: Variant = Variant { name: "no stall", keys: Some(&[]), stalls: false };
 /// Everybody else.
 const ALL: [Variant; 3] = [

@@ -134,7 +134,7 @@ impl Remote {
         })
     }
 
-    /// The body at a path, as it comes; any status but success is an answer.
+    /// The body at a path, unread. Any status but success is an answer.
     pub(crate) async fn open(&self, path: &str) -> Result<Result<Incoming, Answer>, Failure> {
         let opened = async {
             let response = self.sent(Method::GET, path, String::new()).await?;

@@ -90,7 +90,7 @@ async fn a_long_read_has_less_of_the_processor_until_it_ends() {
     assert!(!running.is_finished(), "it is lowered while it runs");
     let (count, reports) = running.await.expect("no panic");
     assert_eq!(count, "5000000");
-    // Whoever has its connection next, has a process of ordinary weight.
+    // The next session on this connection has a process of ordinary weight.
     assert!(!text(&reports, OWN_GROUP).await.contains("gatekeeper-low"));
     assert!(!is_low(&process));
     assert!(gate.log().contains("long reads get less of the processor"), "{}", gate.log_tail());

@@ -234,7 +234,7 @@ fn a_background_class_gets_what_is_left_and_the_others_hardly_notice() {
                 with * 1e3
             );
             assert!(with < 1.05 * alone, "{cores} cores at {load}: {with} instead of {alone}");
-            // A quarter of the places stay free for who comes: beside several cores a backfill has less.
+            // A quarter of the places stay free for newcomers: beside several cores a backfill has less.
             let least = if cores == 1 { left / 1.1 } else { left / 2.0 };
             assert!(spare > least, "{cores} cores at {load}: {spare} of {left}");
         }

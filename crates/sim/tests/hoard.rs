@@ -19,7 +19,7 @@ const BEST_SELLERS: u32 = 1;
 /// Of the sale.
 const READ: u32 = 0;
 
-/// The gate as it comes.
+/// The default gate.
 fn as_it_comes() -> Policy {
     let floor = Work::from_nanos(1_000_000_000 * u64::from(CONNECTIONS));
     Policy {

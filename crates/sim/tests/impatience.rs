@@ -27,7 +27,7 @@ fn clients(load: f64, patience: f64) -> Source {
     }
 }
 
-/// The gate as it comes, with twenty in flight, before a service of one core that shares it.
+/// The default gate, with twenty in flight, before a service of one core that shares it.
 fn overload(order: Order, variation: f64, sources: Vec<Source>) -> Scenario {
     let policy = Policy {
         connections: 20,

@@ -33,7 +33,7 @@ fn rate(types: &[Kind]) -> f64 {
     LOAD / Scenario::mean_service_time(types, &MIX)
 }
 
-/// The gate as it comes, in front of a server that tells that it has one core.
+/// The default gate, in front of a server that tells that it has one core.
 fn sale(variation: f64, seed: u64) -> Scenario {
     let floor = Work::from_nanos(1_000_000_000 * u64::from(CONNECTIONS));
     let policy = Policy {

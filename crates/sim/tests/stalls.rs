@@ -26,7 +26,7 @@ fn types() -> (Vec<Kind>, [f64; 3]) {
     (vec![kind("page", 1), kind("search", 6), kind("report", 40)], [80.0, 19.0, 1.0])
 }
 
-/// A gate for HTTP as it comes, but for what it does after a stall.
+/// The default gate for HTTP, but for its behavior after a stall.
 fn site(after_stall: AfterStall, load: f64, cores: u32) -> Scenario {
     const CONNECTIONS: u64 = 200;
     let policy = Policy {

@@ -171,7 +171,7 @@ fn every_collapse_is_offered_to_a_gate_that_holds_a_target() {
             let judged = |goal: &&super::plan::Goal| goal.of == variant && goal.overload_from == Some(1.5);
             assert_eq!(plan.goal.iter().filter(judged).count(), 1, "{name}: {variant}");
         }
-        // One line more than the gate as it comes.
+        // One line more than the default gate.
         let keys: Vec<&str> = plan.variant["gate-target"].keys().map(String::as_str).collect();
         assert_eq!(keys, ["target"], "{name}");
         assert_eq!(plan.workload.connect, Connect::Once, "{name}: an open loop's connections stay");

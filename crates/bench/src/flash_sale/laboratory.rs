@@ -114,7 +114,7 @@ impl Laboratory {
     async fn add_default_gate(&mut self, options: &FlashSaleOptions, display: &Display) -> Result<(), Error> {
         let keys: Vec<String> =
             options.gate_keys.iter().map(|(key, value)| format!("{key} = {value}")).collect();
-        let note = if keys.is_empty() { "as it comes".to_owned() } else { keys.join(", ") };
+        let note = if keys.is_empty() { "without settings".to_owned() } else { keys.join(", ") };
         self.add_gate("gate", &note, &options.gate_keys, options, display).await
     }
 

@@ -71,7 +71,7 @@ impl VariantReport {
 pub struct Section {
     /// Requests offered per second.
     pub rate: f64,
-    /// The variants, direct first, the gate as it comes last.
+    /// The variants, direct first, the default gate last.
     pub variants: Vec<VariantReport>,
 }
 

@@ -70,7 +70,7 @@ pub const ALL: [Variant; 8] = [
     },
 ];
 
-/// The gate as it comes.
+/// The default gate.
 pub const GATE: Variant = ALL[1];
 /// The gate that was told what mean it shall hold.
 pub const TARGETED: Variant = ALL[2];

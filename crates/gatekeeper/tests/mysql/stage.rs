@@ -150,7 +150,7 @@ fn configure(directory: &TempDir, server: &PrivateMariadb, settings: &[&str], us
     own.into_iter().chain(settings.iter().map(|line| (*line).to_owned())).collect()
 }
 
-/// The gate's socket, and who comes.
+/// The gate's socket, and its clients.
 pub(crate) struct Door {
     socket: PathBuf,
     user: String,

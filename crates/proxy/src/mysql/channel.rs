@@ -1,7 +1,7 @@
 //! One side's bytes: what has arrived and isn't looked at yet, and what is to be sent.
 //!
 //! A client's messages count in the process's budget while they come and until they are answered. One that
-//! has no room is dropped as it comes, and answered with an error.
+//! has no room is dropped while it arrives, and answered with an error.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -222,8 +222,8 @@ impl Channel {
         }
     }
 
-    /// Makes room for the rest of a message of which a part has come, so that growing doesn't copy it again
-    /// and again. The system gives memory only for what comes.
+    /// Makes room for the rest of a message of which a part has come, so that growing doesn't copy it
+    /// repeatedly. The system gives memory only for bytes that arrive.
     fn reserve(&mut self, announced: usize) {
         // How long a message of several packets is, only its last header says.
         let whole = if announced > MAX_PAYLOAD { MESSAGE_MAX } else { announced };
@@ -242,7 +242,7 @@ impl Channel {
         self.is_over || never.is_some()
     }
 
-    /// Drops the message that the input begins with as it comes.
+    /// Drops the message at the beginning of the input while it arrives.
     async fn drop_message(&mut self) -> Result<Incoming, Lost> {
         let (mut head, mut due) = (Vec::new(), Sequence(0));
         loop {

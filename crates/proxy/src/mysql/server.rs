@@ -117,8 +117,8 @@ pub(super) struct Server {
     pub(super) statements: HashMap<u32, u32>,
     /// The answers to commands of the gate's own that haven't been read yet.
     pub(super) due: usize,
-    /// What the connection has once the answers that are due have been read: the point of a session's life,
-    /// and its database.
+    /// The state of the connection once the answers that are due have been read: the point of a session's
+    /// life, with its database.
     pub(super) pending: Option<(Point, Vec<u8>)>,
     /// When the server took the user's proof last.
     pub(super) proved: Instant,

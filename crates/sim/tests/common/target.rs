@@ -107,7 +107,7 @@ pub(crate) fn default_gate(cores: u32, rejection: Rejection) -> Policy {
     Policy { connections: 20, long_limit: Some(LongLimit::Fixed(cores)), order, ..open_door(rejection) }
 }
 
-/// A gate for HTTP as it comes: shortest first on 200 connections, with a long lane that is found.
+/// The default gate for HTTP: shortest first on 200 connections, with a long lane that is found.
 pub(crate) fn http_gate(rejection: Rejection) -> Policy {
     let order = Order::ShortestFirst { aging: Some(3.0), floor: Work::from_nanos(200_000_000_000) };
     Policy {

@@ -33,7 +33,7 @@ pub(super) fn types(shown: &Shown) -> Option<Types> {
     Some(Types { header, rows })
 }
 
-/// The gate whose coefficients of variation are told: the one as it comes, or the first that measured any.
+/// The gate whose coefficients of variation are told: the default one, or the first that measured any.
 fn measurer(shown: &Shown) -> Option<&str> {
     let variants = &shown.form().variants;
     let has = |variant: &&String| {

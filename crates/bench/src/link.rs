@@ -186,15 +186,7 @@ impl Link {
             // Each packet is one, as on a wire, and not many of them in one buffer.
             run(&format!("link set {device} txqueuelen {queue} gso_max_segs 1 up"))?;
         }
-        needs(
-            "tbf",
-            at_server(
-                "tc",
-                &format!(
-                    "qdisc add dev {UPLINK} root handle 1: tbf rate {bits}bit burst {BURST} limit {ROOM} overhead {OVERHEAD}"
-                ),
-            ),
-        )?;
+        needs("tbf", at_server("tc", &token_bucket("add", bits)))?;
         at_server("tc", &format!("qdisc add dev {UPLINK} parent 1: handle 2: pfifo_fast"))?;
         // Clients tell the server which segments they take.
         at_clients(
@@ -206,6 +198,14 @@ impl Link {
         let link = Self { server, clients };
         link.clients.namespace.inside(widen_ports)?;
         Ok(link)
+    }
+
+    /// Changes the link's rate, in bits per second.
+    ///
+    /// # Errors
+    /// If `tc` can't.
+    pub fn set_rate(&self, bits: u64) -> Result<(), Error> {
+        self.server.namespace.run("tc", &token_bucket("change", bits)).map(drop)
     }
 
     /// Where servers are.
@@ -244,6 +244,13 @@ impl Link {
             .map_err(|error| Error::Experiment(format!("tc says what is no JSON: {error}")))?;
         Ok(queues.iter().filter_map(|queue| queue.get("drops")?.as_u64()).max().unwrap_or(0))
     }
+}
+
+/// Arguments of `tc` that add or change the link's rate.
+fn token_bucket(verb: &str, bits: u64) -> String {
+    format!(
+        "qdisc {verb} dev {UPLINK} root handle 1: tbf rate {bits}bit burst {BURST} limit {ROOM} overhead {OVERHEAD}"
+    )
 }
 
 fn missing(program: &str, error: std::io::Error) -> Error {

@@ -7,6 +7,7 @@
 
 mod case;
 mod cost;
+mod follow;
 mod laboratory;
 mod report;
 
@@ -26,6 +27,7 @@ use crate::table;
 
 pub use case::{BITS, Load, Setup, Variant, variants_called};
 pub use cost::Costs;
+pub use follow::Followed;
 pub use report::Measured;
 
 /// Requests of a generated trace.
@@ -48,8 +50,6 @@ pub struct Options {
     pub setups: Vec<Setup>,
     /// What is compared.
     pub variants: Vec<Variant>,
-    /// The rate that gates are told, in bits per second.
-    pub uplink: u64,
     /// Rounds; every variant has one turn in each.
     pub rounds: usize,
     /// For how long requests come at least; a workload is played in whole periods.
@@ -60,6 +60,8 @@ pub struct Options {
     pub seed: u64,
     /// Rounds of the comparison of processor time.
     pub cost_rounds: usize,
+    /// Rounds in which the link's rate changes.
+    pub follow_rounds: usize,
     /// The server's processor.
     pub server_cpu: Option<usize>,
     /// Directory for plots and figures.
@@ -214,14 +216,18 @@ pub async fn run(options: &Options, display: &Display) -> Result<Measured, Error
         for &setup in &options.setups {
             sections.push(section(options, (load, setup), &trace, display).await?);
             // What is measured is kept if somebody interrupts the rest.
-            Measured::new(options, &sections, None).write(&options.output)?;
+            Measured::new(options, &sections).write(&options.output)?;
         }
     }
     let costs = match options.cost_rounds {
         0 => None,
         rounds => Some(cost::measure(rounds, options.server_cpu, display).await?),
     };
-    let report = Measured::new(options, &sections, costs);
+    let followed = match options.follow_rounds {
+        0 => None,
+        rounds => Some(follow::measure(rounds, &trace, options.server_cpu, display).await?),
+    };
+    let report = Measured { costs, followed, ..Measured::new(options, &sections) };
     report.write(&options.output)?;
     Ok(report)
 }
@@ -240,15 +246,14 @@ async fn section(
     let cells = alternate(options.rounds, &expected, async |at: Turn, left| {
         let variant = options.variants[at.variant];
         display.now(format!("{load}, setup {setup}, {}: {left:.0?} to go", variant.name));
-        let told = (variant, options.uplink);
-        let (outcome, seen) = laboratory::play(told, setup, &requests, options.server_cpu).await?;
+        let (outcome, seen) = laboratory::play(variant, setup, &requests, options.server_cpu).await?;
         if let Some(failure) = &outcome.first_failure {
             display.say(&format!("    a request failed: {failure}"));
         }
         let mut cell = Cell::of(&outcome, &requests, length, seen);
         let same = Arc::clone(&requests);
         (cell.simulated, cell.clairvoyant) =
-            blocking(move || Ok(case::in_the_simulator(told, setup, &same, length))).await?;
+            blocking(move || Ok(case::in_the_simulator(variant, setup, &same, length))).await?;
         display.say(&format!("    {:8} {}", variant.name, cell.in_a_line()));
         Ok(cell)
     })

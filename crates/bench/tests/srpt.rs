@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 
 fn run_srpt(arguments: &[&str], output: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_bench"));
-    command.args(["run", "srpt", "--cost-rounds", "0", "--output"]).arg(output);
+    command.args(["run", "srpt", "--cost-rounds", "0", "--follow-rounds", "0", "--output"]).arg(output);
     command.args(arguments).output().unwrap()
 }
 

@@ -8,11 +8,15 @@
 //! Free ── a queue stands in the kernel for SEEN ──► Paced { rate } ── PROBES_MAX probes get more ──► Free
 //! ```
 //!
-//! * **Free.** Grants aren't paced: the link isn't known to be the bottleneck.
+//! * **Free.** The link isn't known to be the bottleneck. Grants are paced at the operator's rate, or not at
+//!   all if there is none.
 //! * **Paced.** The pace is the rate, less what brings the kernel's queue to its target within [`DRAIN`].
 //!   While that queue stands, the rate follows what is delivered. So a slower link is followed.
 //! * **Probe.** While responses wait, the pace is raised now and then. If more is delivered, the rate was too
 //!   low. After [`PROBES_MAX`] such probes the link counts as no bottleneck.
+//!
+//! The operator's rate is a ceiling of the pace. Heads and packets take a part of the link that isn't granted.
+//! They make a queue at that rate, so that the pace goes below it.
 //!
 //! **Clients that are slow by themselves.** A [`Line`] is one connection. What stands unsent in it for longer
 //! than a shared queue could last is that client's own, and doesn't count. Nor does a connection that
@@ -171,19 +175,15 @@ pub struct RateFinder {
     every: Duration,
     gained: u32,
     rest: Duration,
-    /// The pace of the moment.
+    /// The pace of the moment, while paced.
     pace: f64,
-}
-
-impl Default for RateFinder {
-    fn default() -> Self {
-        Self::new()
-    }
+    /// The most bytes per second that are granted.
+    ceiling: Option<u64>,
 }
 
 impl RateFinder {
-    /// Nothing is known of the link.
-    pub fn new() -> Self {
+    /// Nothing is known of the link but what an operator may have set: its rate in bytes per second at most.
+    pub fn new(ceiling: Option<u64>) -> Self {
         Self {
             mode: Mode::Free { deep: None, until: Instant::ZERO },
             samples: VecDeque::new(),
@@ -191,6 +191,7 @@ impl RateFinder {
             gained: 0,
             rest: REST,
             pace: 0.0,
+            ceiling,
         }
     }
 
@@ -202,17 +203,22 @@ impl RateFinder {
         }
     }
 
-    /// The link's rate in bytes of bodies per second; `None`: the link isn't the bottleneck.
+    /// The link's rate in bytes of bodies per second, found or set; `None`: the link isn't the bottleneck.
     pub fn rate(&self) -> Option<u64> {
-        match self.mode {
-            Mode::Free { .. } => None,
-            Mode::Paced { rate, .. } => Some(rate as u64),
-        }
+        self.capped(|rate| rate)
     }
 
-    /// The pace of grants, in bytes per second.
+    /// The pace of grants, in bytes per second; `None`: grants aren't paced.
     pub fn pace(&self) -> Option<u64> {
-        self.rate().map(|_| self.pace.max(RATE_MIN) as u64)
+        self.capped(|_| self.pace.max(RATE_MIN))
+    }
+
+    fn capped(&self, found: impl Fn(f64) -> f64) -> Option<u64> {
+        let found = match self.mode {
+            Mode::Free { .. } => None,
+            Mode::Paced { rate, .. } => Some(found(rate) as u64),
+        };
+        found.into_iter().chain(self.ceiling).min()
     }
 
     /// How long a queue lasts that all connections share, with room for doubt.

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use bench::Error;
 use bench::alternate::Display;
-use bench::srpt::{self, BITS, Load, Options, Setup, variants_called};
+use bench::srpt::{self, Load, Options, Setup, variants_called};
 use clap::Args;
 
 /// Seconds for which requests come, and rounds of the comparison of processor time: of the short form and the
 /// full one.
 const SHORT: (u64, usize) = (50, 3);
 const FULL: (u64, usize) = (300, 9);
-/// The rate that gates are told, in kbit/s. Heads and packets of the small responses that go first take the
-/// rest of the link.
-const UPLINK: u64 = 8_500;
+
+/// Rounds in which the link's rate changes.
+const FOLLOW: usize = 3;
 
 /// Flags of `bench run srpt`.
 #[derive(Debug, Args)]
@@ -29,13 +29,9 @@ pub(crate) struct Arguments {
     /// after ten seconds (three retries), I536 small packets, J7 both of E5 and H7
     #[arg(long, value_name = "SETUP,…", value_delimiter = ',', default_value = "A")]
     setups: Vec<Setup>,
-    /// Only these of FAIR (no gate), fair, bands, SRPT
+    /// Only these of FAIR (no gate), fair, bands, SRPT, auto (SRPT that finds the rate)
     #[arg(long, value_name = "VARIANT,…", value_delimiter = ',')]
     only: Vec<String>,
-    /// The rate that gates are told, in kbit/s; they count neither heads nor packets, so that it is below the
-    /// link's own
-    #[arg(long, default_value_t = UPLINK, value_parser = clap::value_parser!(u64).range(64..=BITS / 1_000))]
-    uplink: u64,
     /// Rounds; every variant has one turn in each
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     rounds: u16,
@@ -45,6 +41,9 @@ pub(crate) struct Arguments {
     /// Rounds of the comparison of processor time with and without an uplink
     #[arg(long)]
     cost_rounds: Option<usize>,
+    /// Rounds in which the link's rate is halved and doubled under a gate that finds it
+    #[arg(long)]
+    follow_rounds: Option<usize>,
     /// A trace instead of the World Cup's sizes: lines of seconds, bytes and perhaps status, behind a heading
     #[arg(long)]
     trace: Option<PathBuf>,
@@ -73,12 +72,12 @@ pub(crate) async fn run(
         loads,
         setups: arguments.setups,
         variants: variants_called(&arguments.only).map_err(Error::Experiment)?,
-        uplink: arguments.uplink * 1_000,
         rounds: arguments.rounds.into(),
         length: Duration::from_secs(arguments.seconds.unwrap_or(seconds)),
         trace: arguments.trace,
         seed: arguments.seed,
         cost_rounds: arguments.cost_rounds.unwrap_or(cost_rounds),
+        follow_rounds: arguments.follow_rounds.unwrap_or(FOLLOW),
         server_cpu,
         output: arguments.output,
     };

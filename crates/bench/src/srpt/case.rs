@@ -27,17 +27,23 @@ const DRAIN: Duration = Duration::from_secs(300);
 pub struct Variant {
     /// Its name.
     pub name: &'static str,
-    /// The gate's order; none without a gate.
-    pub egress: Option<&'static str>,
+    /// The keys `egress` and `uplink` of the gate; `None`: there is no gate.
+    pub gate: Option<(&'static str, &'static str)>,
 }
 
+/// The rate of the link ([`BITS`]), as a gate is told.
+const TOLD: &str = "10Mbit";
+
 /// The paper's FAIR is a server without a gate.
-const VARIANTS: [Variant; 4] = [
-    Variant { name: "FAIR", egress: None },
-    Variant { name: "fair", egress: Some("fair") },
-    Variant { name: "bands", egress: Some("bands") },
-    Variant { name: "SRPT", egress: Some("srpt") },
+const VARIANTS: [Variant; 5] = [
+    Variant { name: "FAIR", gate: None },
+    Variant { name: "fair", gate: Some(("fair", TOLD)) },
+    Variant { name: "bands", gate: Some(("bands", TOLD)) },
+    Variant { name: "SRPT", gate: Some(("srpt", TOLD)) },
+    FOUND,
 ];
+/// SRPT on a link whose rate the gate finds.
+pub(super) const FOUND: Variant = Variant { name: "auto", gate: Some(("srpt", "auto")) };
 
 /// The variants with these names, or all of them.
 ///
@@ -192,21 +198,12 @@ impl FromStr for Setup {
     }
 }
 
-/// The part of the uplink's rate at which a gate paces bodies.
-const PACED: f64 = 0.94;
-
-/// Bits per second that a link needs on which these bodies pass at the pace of a gate that was told a rate.
-fn paced(told: u64, link: &sim::uplink::Setup, requests: &[Download]) -> f64 {
-    let sum = |of: &dyn Fn(u64) -> u64| requests.iter().map(|one| of(one.bytes)).sum::<u64>() as f64;
-    let expanded = sum(&|bytes| link.on_the_link(bytes)) / sum(&|bytes| bytes).max(1.0);
-    (told as f64 * PACED * expanded).min(BITS as f64)
-}
-
 /// The simulator's setup of a variant; without one, the link alone.
 pub(super) fn simulated(variant: Option<Variant>, setup: Setup) -> sim::uplink::Setup {
     let fair = Queue::fair();
-    let gated = variant.is_some_and(|variant| variant.egress.is_some());
-    let queue = match variant.and_then(|variant| variant.egress) {
+    let order = variant.and_then(|variant| variant.gate).map(|(egress, _)| egress);
+    let gated = order.is_some();
+    let queue = match order {
         None => fair,
         Some("fair") => Queue::gate(EgressOrder::Fair, None),
         Some("bands") => Queue::gate(EgressOrder::Bands(Cutoffs::Learned), None),
@@ -228,19 +225,15 @@ pub(super) fn simulated(variant: Option<Variant>, setup: Setup) -> sim::uplink::
 }
 
 /// The mean of the same requests in the simulator, and under an order that knows all sizes on a link with
-/// nothing but bytes. A gate was told a rate in bits per second.
+/// nothing but bytes.
 pub(super) fn in_the_simulator(
-    (variant, told): (Variant, u64),
+    variant: Variant,
     setup: Setup,
     requests: &[Download],
     length: Duration,
 ) -> (f64, f64) {
     let alone = simulated(None, setup);
-    let mut link = simulated(Some(variant), setup);
-    if variant.egress.is_some() {
-        link.bits = paced(told, &link, requests);
-    }
-    let served = serve(&link, &Demand::Open(requests.to_vec()), length + DRAIN, 1);
+    let served = serve(&simulated(Some(variant), setup), &Demand::Open(requests.to_vec()), length + DRAIN, 1);
     let whole = |one: &Download| Download { bytes: alone.on_the_link(one.bytes), ..*one };
     let shortest = EgressPolicy {
         order: EgressOrder::ShortestRemaining,
@@ -278,7 +271,7 @@ mod tests {
         ] {
             assert!(text.parse::<Setup>().unwrap_err().contains(says), "{text}");
         }
-        assert!(variants_called(&["what".to_owned()]).unwrap_err().contains("FAIR, fair, bands, SRPT"));
+        assert!(variants_called(&["what".to_owned()]).unwrap_err().contains("FAIR, fair, bands, SRPT, auto"));
     }
 
     #[test]

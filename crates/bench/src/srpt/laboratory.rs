@@ -10,7 +10,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::PATIENCE;
 use super::case::{BITS, Setup, Variant};
 use crate::Error;
-use crate::gatekeeper::Gatekeeper;
+use crate::gatekeeper::{Gatekeeper, uplink_rate};
 use crate::http::{Beyond, Habits, OpenRun, OpenRuns, Origin, Request};
 use crate::link::{Link, Properties, SERVER};
 use crate::process::{blocking, resident_memory};
@@ -37,20 +37,20 @@ const NO_ADMISSION: [(&str, &str); 3] =
 
 /// The link and the servers. They end in this order: gate, origin, link.
 #[derive(Debug)]
-struct Testbed {
+pub(super) struct Testbed {
     gate: Option<Gatekeeper>,
     origin: Origin,
-    link: Link,
+    pub(super) link: Link,
 }
 
 impl Testbed {
     /// Blocks.
-    fn start((variant, told): (Variant, u64), setup: Setup, cpu: Option<usize>) -> Result<Self, Error> {
+    pub(super) fn start(variant: Variant, setup: Setup, cpu: Option<usize>) -> Result<Self, Error> {
         let link = Link::new(Properties { bits: BITS, queue: QUEUE, segment: setup.segment() })?;
         let (origin, gate) = link.server().inside(|| {
             let origin = Origin::start_on(Ipv4Addr::UNSPECIFIED, None)?;
-            let Some(egress) = variant.egress else { return Ok((origin, None)) };
-            let (rate, order) = (format!("\"{}kbit\"", told / 1_000), format!("\"{egress}\""));
+            let Some((egress, uplink)) = variant.gate else { return Ok((origin, None)) };
+            let (rate, order) = (format!("\"{uplink}\""), format!("\"{egress}\""));
             let mut keys = vec![("uplink", rate.as_str()), ("egress", order.as_str())];
             keys.extend(NO_ADMISSION);
             let gate = Gatekeeper::start_http_on(Ipv4Addr::UNSPECIFIED, origin.port(), &keys, cpu)?;
@@ -61,6 +61,37 @@ impl Testbed {
 
     fn port(&self) -> u16 {
         self.gate.as_ref().map_or(self.origin.port(), Gatekeeper::port)
+    }
+
+    /// The rate of the uplink in bits per second, if the gate has found one.
+    pub(super) fn rate_found(&self) -> Result<Option<f64>, Error> {
+        let Some(gate) = &self.gate else { return Ok(None) };
+        self.link.server().inside(|| Ok(uplink_rate(gate.admin_port())))
+    }
+
+    /// The requests, to be sent over the link at their times.
+    pub(super) fn requests(&self, setup: Setup, requests: &[Download]) -> OpenRun {
+        let due = |(number, request): (usize, &Download)| Request {
+            due: request.at,
+            request_type: 0,
+            bytes: number,
+        };
+        let written = |request: &Download| {
+            format!("GET /{} HTTP/1.1\r\nHost: site.example\r\n\r\n", request.bytes).into_bytes()
+        };
+        let mut measured = vec![self.origin.pid()];
+        measured.extend(self.gate.as_ref().map(Gatekeeper::pid));
+        OpenRun {
+            address: (SERVER, self.port()).into(),
+            inside: Some(self.link.clients().clone()),
+            habits: Habits { reuse: Some(setup.reuse()), retries: setup.retries() },
+            requests: Arc::new(requests.iter().enumerate().map(due).collect()),
+            bytes: Arc::new(requests.iter().map(written).collect()),
+            patience: setup.patience().unwrap_or(PATIENCE),
+            connections_max: CONNECTIONS_MAX,
+            beyond: Beyond::Waits,
+            measured,
+        }
     }
 
     /// Looks at everything once a second, without end.
@@ -88,30 +119,13 @@ impl Testbed {
 
 /// Sends the requests over a new link.
 pub(super) async fn play(
-    (variant, told): (Variant, u64),
+    variant: Variant,
     setup: Setup,
     requests: &Arc<Vec<Download>>,
     cpu: Option<usize>,
 ) -> Result<(OpenRuns, Seen), Error> {
-    let testbed = blocking(move || Testbed::start((variant, told), setup, cpu)).await?;
-    let mut measured = vec![testbed.origin.pid()];
-    measured.extend(testbed.gate.as_ref().map(Gatekeeper::pid));
-    let due =
-        |(number, request): (usize, &Download)| Request { due: request.at, request_type: 0, bytes: number };
-    let written = |request: &Download| {
-        format!("GET /{} HTTP/1.1\r\nHost: site.example\r\n\r\n", request.bytes).into_bytes()
-    };
-    let run = OpenRun {
-        address: (SERVER, testbed.port()).into(),
-        inside: Some(testbed.link.clients().clone()),
-        habits: Habits { reuse: Some(setup.reuse()), retries: setup.retries() },
-        requests: Arc::new(requests.iter().enumerate().map(due).collect()),
-        bytes: Arc::new(requests.iter().map(written).collect()),
-        patience: setup.patience().unwrap_or(PATIENCE),
-        connections_max: CONNECTIONS_MAX,
-        beyond: Beyond::Waits,
-        measured,
-    };
+    let testbed = blocking(move || Testbed::start(variant, setup, cpu)).await?;
+    let run = testbed.requests(setup, requests);
     let mut seen = Seen::default();
     let outcome = tokio::select! {
         outcome = run.run() => outcome?,

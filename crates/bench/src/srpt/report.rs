@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Serialize;
 use sim::plot::{Curve, Panel, Plot, Scale};
 
-use super::{Cell, Costs, Options};
+use super::{Cell, Costs, Followed, Options};
 use crate::Error;
 use crate::files::write_figures;
 use crate::stats::Rounds;
@@ -33,6 +33,8 @@ pub struct Measured {
     pub sections: Vec<Section>,
     /// What the scheduler costs.
     pub costs: Option<Costs>,
+    /// How soon a changed rate is followed.
+    pub followed: Option<Followed>,
 }
 
 type Row = (&'static str, fn(&Cell) -> f64, fn(f64) -> String);
@@ -127,9 +129,9 @@ impl Section {
 }
 
 impl Measured {
-    pub(super) fn new(options: &Options, sections: &[Section], costs: Option<Costs>) -> Self {
+    pub(super) fn new(options: &Options, sections: &[Section]) -> Self {
         let variants = options.variants.iter().map(|variant| variant.name.to_owned()).collect();
-        Self { variants, sections: sections.to_vec(), costs }
+        Self { variants, sections: sections.to_vec(), costs: None, followed: None }
     }
 
     pub(super) fn write(&self, output: &Path) -> Result<(), Error> {
@@ -166,6 +168,13 @@ impl Measured {
             text.push_str(&table::paragraph(&format!(
                 "Processor time of the gate for a response of {size} bytes: without an uplink {off}, with one {on}; ratio {}.",
                 spread(Costs::ratios(costs), ratio),
+            )));
+        }
+        if let Some(followed) = &self.followed {
+            let [halved, doubled] =
+                [&followed.halved, &followed.doubled].map(|rounds| spread(Rounds::of(rounds), seconds));
+            text.push_str(&table::paragraph(&format!(
+                "A gate that finds the rate followed a halved one within {halved}, a doubled one within {doubled}."
             )));
         }
         text

@@ -1,5 +1,5 @@
-//! The uplink of a gate: the bodies of all its responses leave through one scheduler, paced just under the
-//! uplink's rate.
+//! The uplink of a gate: the bodies of all its responses leave through one scheduler, paced so that no
+//! queue stands in the kernel.
 //!
 //! A [`Share`] is one response's part in it. hyper asks a body for its next frame when it can write more to
 //! its client. Only then a frame is read from the service and offered to [`admission::Egress`]; the body
@@ -7,8 +7,8 @@
 //! a client that reads nothing holds up nobody. Bytes that are granted lie in buffers of hyper and the kernel
 //! until the network takes them.
 //!
-//! Where the rate isn't set, [`finding`] finds it. Until a queue in the kernel says that the uplink is the
-//! bottleneck, every offer is granted at once.
+//! [`finding`] finds the rate, below the one that is set if one is. Without a set rate every offer is granted
+//! at once until a queue in the kernel says that the uplink is the bottleneck.
 //!
 //! A response that offers bytes also gives what is due. A task gives what becomes due while nobody offers
 //! anything; it ends with the uplink. One lock guards the scheduler and what was granted, one what is found.
@@ -34,9 +34,6 @@ mod finding;
 
 use finding::{Finding, Watch};
 
-/// The part of the uplink's rate that bodies take, in percent: a full packet over Ethernet is 95 % data, and
-/// the kernel's queue stays empty only below that.
-const BODIES: u64 = 94;
 /// A turn lasts for a two-hundredth of a second at most, but has a packet's bytes at least.
 const TURNS: u64 = 200;
 const TURN_MIN: u64 = 1_460;
@@ -83,7 +80,7 @@ pub(crate) struct Uplink {
     clock: Clock,
     /// Something waits for its turn, or the uplink is gone.
     changed: Arc<Notify>,
-    finding: Option<Mutex<Finding>>,
+    finding: Mutex<Finding>,
 }
 
 /// The most bytes of one turn at this rate.
@@ -95,9 +92,9 @@ fn quantum(rate: Option<u64>) -> u32 {
 impl Uplink {
     /// To be called within the runtime.
     pub(crate) fn start(settings: UplinkSettings, clock: Clock) -> Arc<Self> {
-        let (rate, finding) = match settings.rate {
-            UplinkRate::Set(bits) => (Some((bits / 8).saturating_mul(BODIES) / 100), None),
-            UplinkRate::Found => (None, Some(Mutex::new(Finding::new()))),
+        let rate = match settings.rate {
+            UplinkRate::Set(bits) => Some(bits / 8),
+            UplinkRate::Found => None,
         };
         let aging = matches!(settings.order, EgressOrder::ShortestRemaining).then_some(AGING);
         let policy = EgressPolicy {
@@ -114,7 +111,7 @@ impl Uplink {
             state: Mutex::new(state),
             clock,
             changed: Arc::clone(&changed),
-            finding,
+            finding: Mutex::new(Finding::new(rate)),
         });
         let weak = Arc::downgrade(&uplink);
         tokio::spawn(async move {
@@ -139,11 +136,7 @@ impl Uplink {
     }
 
     pub(crate) fn report(&self) -> UplinkReport {
-        let bits_per_second = match (self.settings.rate, &self.finding) {
-            (UplinkRate::Found, Some(finding)) => finding.lock().rate().map(|rate| rate.saturating_mul(8)),
-            (UplinkRate::Set(bits), _) => Some(bits),
-            (UplinkRate::Found, None) => None,
-        };
+        let bits_per_second = self.finding.lock().rate().map(|rate| rate.saturating_mul(8));
         let backlog = self.state.lock().egress.backlog();
         UplinkReport {
             bits_per_second,
@@ -155,7 +148,7 @@ impl Uplink {
 
     /// Looks at the clients' connections, and says when to do so again.
     fn look(&self) -> Option<Instant> {
-        let mut finding = self.finding.as_ref()?.lock();
+        let mut finding = self.finding.lock();
         let now = self.clock.now();
         if finding.next()? <= now {
             let mut state = self.state.lock();
@@ -201,8 +194,7 @@ impl Uplink {
 
     /// Bytes are about to be written to this socket.
     fn watch(&self, socket: &Arc<TcpStream>) {
-        let Some(finding) = &self.finding else { return };
-        if finding.lock().watch(self.clock.now(), socket) == Watch::Begins {
+        if self.finding.lock().watch(self.clock.now(), socket) == Watch::Begins {
             self.changed.notify_one();
         }
     }

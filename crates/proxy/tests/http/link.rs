@@ -1,22 +1,19 @@
-//! The uplink over a real link: two network namespaces, joined by a veth pair whose sending side is a token
-//! bucket of 10 Mbit/s. Where this can't be set up, the tests say why and end.
+//! The uplink over a real link between two network namespaces. `bench run srpt` has the figures.
 
-use std::fs::File;
 use std::net::SocketAddr;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use admission::{EgressOrder, Policy};
+use bench::link::{Link, Namespace, Properties, SERVER};
 use bytes::Bytes;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use proxy::Address;
 use proxy::admin::GateView;
 use proxy::http::{Status, UplinkRate, UplinkSettings};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
@@ -26,82 +23,28 @@ use tokio::time::{sleep, timeout};
 
 use crate::site::{PATIENCE, full, gate, service};
 
-/// What joins them, on both sides.
-const DEVICE: &str = "gkup";
-const SERVER: &str = "10.91.0.1";
-const CLIENT: &str = "10.91.0.2";
+/// The rate of the link, in bits per second.
+const BITS: u64 = 10_000_000;
 const LARGE: usize = 1_000_000;
 const SMALL: usize = 5_000;
 
-/// Two namespaces and what joins them.
-struct Link {
-    server: String,
-    client: String,
-}
-
-fn run(line: &str) -> Result<(), String> {
-    let mut words = line.split(' ');
-    let told = Command::new(words.next().unwrap())
-        .args(words)
-        .output()
-        .map_err(|error| format!("{line}: {error}"))?;
-    if told.status.success() {
-        Ok(())
-    } else {
-        Err(format!("{line}: {}", String::from_utf8_lossy(&told.stderr).trim()))
+/// A link of this rate; `None`: only root can have one.
+fn link(bits: u64) -> Option<Link> {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can make network namespaces");
+        return None;
     }
-}
-
-impl Link {
-    /// `None`: the system can't have one, and has said why.
-    fn new(name: &str) -> Option<Self> {
-        let of = |side: &str| format!("gk{}{name}{side}", std::process::id());
-        let link = Self { server: of("s"), client: of("c") };
-        match link.set_up() {
-            Ok(()) => Some(link),
-            Err(why) => {
-                println!("skipped: {why}");
-                None
-            }
-        }
-    }
-
-    fn set_up(&self) -> Result<(), String> {
-        let Self { server, client } = self;
-        for side in [server, client] {
-            run(&format!("ip netns add {side}"))?;
-            run(&format!("ip -n {side} link set lo up"))?;
-        }
-        run(&format!("ip link add {DEVICE} netns {server} type veth peer name {DEVICE} netns {client}"))?;
-        for (side, address) in [(server, SERVER), (client, CLIENT)] {
-            run(&format!("ip -n {side} address add {address}/24 dev {DEVICE}"))?;
-            run(&format!("ip -n {side} link set {DEVICE} up"))?;
-        }
-        self.rate("add", 10)
-    }
-
-    fn rate(&self, verb: &str, megabits: u32) -> Result<(), String> {
-        let device = format!("tc -n {} qdisc {verb} dev {DEVICE} root", self.server);
-        run(&format!("{device} tbf rate {megabits}mbit burst 5kb limit 150kb"))
-    }
-}
-
-impl Drop for Link {
-    fn drop(&mut self) {
-        for side in [&self.server, &self.client] {
-            let _ = run(&format!("ip netns delete {side}"));
-        }
-    }
+    Some(Link::new(Properties { bits, queue: 100, segment: 1_460 }).unwrap())
 }
 
 /// Runs this in a thread of its own within a namespace.
 fn within<F: Future<Output = T>, T: Send + 'static>(
-    namespace: &str,
+    namespace: &Namespace,
     work: impl FnOnce() -> F + Send + 'static,
 ) -> thread::JoinHandle<T> {
-    let file = File::open(format!("/var/run/netns/{namespace}")).unwrap();
+    let namespace = namespace.clone();
     thread::spawn(move || {
-        move_into_link_name_space(std::os::fd::AsFd::as_fd(&file), Some(LinkNameSpaceType::Network)).unwrap();
+        namespace.enter().unwrap();
         Builder::new_current_thread().enable_all().build().unwrap().block_on(work())
     })
 }
@@ -118,14 +61,14 @@ impl Sending {
     fn start(link: &Link, rate: Option<UplinkRate>) -> Self {
         let (tell, told) = std::sync::mpsc::channel();
         let (end, ended) = oneshot::channel();
-        let thread = within(&link.server, move || async move {
+        let thread = within(link.server(), move || async move {
             let origin = service(async |request: Request<Incoming>| {
                 let bytes = request.uri().path()[1..].parse().unwrap();
                 Response::new(full(Bytes::from(vec![7; bytes])))
             })
             .await;
             let site = gate(Policy::default(), &[origin], |settings| {
-                settings.listen = Address::inet(SERVER, 0);
+                settings.listen = Address::inet(&SERVER.to_string(), 0);
                 let order = EgressOrder::ShortestRemaining;
                 settings.uplink = rate.map(|rate| UplinkSettings { rate, order });
             })
@@ -154,7 +97,6 @@ impl Drop for Sending {
 struct Load {
     ended: AtomicBool,
     large: AtomicUsize,
-    small: parking_lot::Mutex<Vec<(Instant, Duration)>>,
 }
 
 /// Sends a request over a connection of its own, and counts the bytes of the body.
@@ -179,7 +121,7 @@ impl Load {
     fn start(link: &Link, address: SocketAddr) -> (Arc<Self>, thread::JoinHandle<()>) {
         let load = Arc::new(Self::default());
         let of_thread = Arc::clone(&load);
-        let thread = within(&link.client, move || async move {
+        let thread = within(link.clients(), move || async move {
             let load = of_thread;
             let mut tasks = JoinSet::new();
             for _ in 0..3 {
@@ -192,11 +134,8 @@ impl Load {
                 });
             }
             while !load.ended.load(Ordering::SeqCst) {
-                let load = Arc::clone(&load);
                 tasks.spawn(async move {
-                    let began = Instant::now();
                     assert_eq!(fetch(address, SMALL).await, SMALL);
-                    load.small.lock().push((began, began.elapsed()));
                 });
                 sleep(Duration::from_millis(20)).await;
             }
@@ -204,23 +143,15 @@ impl Load {
         });
         (load, thread)
     }
-
-    /// The mean time of small responses since then, in milliseconds.
-    fn mean(&self, since: Instant) -> f64 {
-        let small = self.small.lock();
-        let times = small.iter().filter(|(began, _)| *began >= since).map(|(_, time)| time.as_secs_f64());
-        let (count, sum) = times.fold((0, 0.0), |(count, sum), time| (count + 1, sum + time));
-        sum / f64::from(count.max(1)) * 1e3
-    }
 }
 
 /// Waits until the rate that was found is within these megabits.
-fn awaits(sending: &Sending, range: std::ops::Range<f64>) -> Duration {
+fn awaits(sending: &Sending, range: std::ops::Range<f64>) {
     let began = Instant::now();
     loop {
         let found = sending.megabits();
         if found.is_some_and(|found| range.contains(&found)) {
-            return began.elapsed();
+            return;
         }
         assert!(began.elapsed() < PATIENCE, "{found:?} isn't within {range:?}");
         thread::sleep(Duration::from_millis(2));
@@ -229,20 +160,23 @@ fn awaits(sending: &Sending, range: std::ops::Range<f64>) -> Duration {
 
 #[test]
 fn the_rate_of_a_link_is_found_and_followed_when_it_is_halved() {
-    let Some(link) = Link::new("a") else { return };
-    let sending = Sending::start(&link, Some(UplinkRate::Found));
-    let (load, thread) = Load::start(&link, sending.address);
-    awaits(&sending, 7.5..11.0);
-    link.rate("change", 5).unwrap();
-    awaits(&sending, 3.5..5.7);
-    load.ended.store(true, Ordering::SeqCst);
-    thread.join().unwrap();
+    let Some(link) = link(BITS) else { return };
+    // A rate that is set too high is found, too.
+    for rate in [UplinkRate::Found, UplinkRate::Set(3 * BITS)] {
+        link.set_rate(BITS).unwrap();
+        let sending = Sending::start(&link, Some(rate));
+        let (load, thread) = Load::start(&link, sending.address);
+        awaits(&sending, 7.5..11.0);
+        link.set_rate(BITS / 2).unwrap();
+        awaits(&sending, 3.5..5.7);
+        load.ended.store(true, Ordering::SeqCst);
+        thread.join().unwrap();
+    }
 }
 
 #[test]
 fn a_link_that_is_no_bottleneck_is_not_paced() {
-    let Some(link) = Link::new("b") else { return };
-    run(&format!("tc -n {} qdisc delete dev {DEVICE} root", link.server)).unwrap();
+    let Some(link) = link(1_000 * BITS) else { return };
     let sending = Sending::start(&link, Some(UplinkRate::Found));
     let (load, thread) = Load::start(&link, sending.address);
     let began = Instant::now();
@@ -252,43 +186,4 @@ fn a_link_that_is_no_bottleneck_is_not_paced() {
     }
     load.ended.store(true, Ordering::SeqCst);
     thread.join().unwrap();
-}
-
-/// Figures, which depend on the machine: `cargo test -p proxy --test http link -- --ignored --nocapture`.
-#[test]
-#[ignore = "figures that depend on the machine"]
-fn figures_of_the_rate_that_is_found_beside_the_one_that_is_set() {
-    let Some(link) = Link::new("f") else { return };
-    for (name, rate) in [
-        ("no uplink", None),
-        ("set", Some(UplinkRate::Set(10_000_000))),
-        ("found", Some(UplinkRate::Found)),
-        ("set", Some(UplinkRate::Set(10_000_000))),
-        ("found", Some(UplinkRate::Found)),
-    ] {
-        let sending = Sending::start(&link, rate);
-        let (load, thread) = Load::start(&link, sending.address);
-        thread::sleep(Duration::from_secs(3));
-        let (since, before) = (Instant::now(), load.large.load(Ordering::SeqCst));
-        thread::sleep(Duration::from_secs(10));
-        let (mean, large) = (load.mean(since), load.large.load(Ordering::SeqCst) - before);
-        println!("{name}: mean of small {mean:.1} ms, {large} large, rate {:?} Mbit/s", sending.megabits());
-        if rate == Some(UplinkRate::Found) {
-            link.rate("change", 5).unwrap();
-            let time = awaits(&sending, 4.0..5.5);
-            println!("  halved: followed within {time:?}");
-            thread::sleep(Duration::from_secs(1).saturating_sub(time));
-            let since = Instant::now();
-            thread::sleep(Duration::from_secs(5));
-            println!(
-                "  at half the rate: mean of small {:.1} ms, rate {:?}",
-                load.mean(since),
-                sending.megabits()
-            );
-            link.rate("change", 10).unwrap();
-            println!("  doubled: followed within {:?}", awaits(&sending, 8.5..11.0));
-        }
-        load.ended.store(true, Ordering::SeqCst);
-        thread.join().unwrap();
-    }
 }

@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use crate::http2;
 use crate::site::{Body, Client, PATIENCE, Site, full, gate, one_at_a_time, service};
 
-/// 940 bytes of bodies a millisecond.
+/// 1,000 bytes of bodies a millisecond.
 const BITS: u64 = 8_000_000;
 
 /// A body of so many bytes, none of which could stand in another's place.

@@ -16,8 +16,10 @@ const PACKET: u64 = 1_460;
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
     Unpaced,
-    Set(u64),
-    Found,
+    /// Just under what the link is known to carry: no queue ever stands in the kernel.
+    Known(u64),
+    /// As the finder says, below the rate that is set if one is.
+    Found(Option<u64>),
 }
 
 struct Flow {
@@ -53,7 +55,11 @@ fn quantum(rate: Option<u64>) -> u32 {
 
 impl Bench {
     fn new(way: Way, link: f64) -> Self {
-        let rate = if let Way::Set(rate) = way { Some(rate * 94 / 100) } else { None };
+        let (rate, ceiling) = match way {
+            Way::Unpaced => (None, None),
+            Way::Known(rate) => (Some(rate * 94 / 100), None),
+            Way::Found(ceiling) => (ceiling, ceiling),
+        };
         let policy = EgressPolicy {
             order: EgressOrder::ShortestRemaining,
             aging: Some(1.0),
@@ -66,7 +72,7 @@ impl Bench {
             now: Instant::from_nanos(1_000_000_000),
             link,
             egress: Egress::new(policy),
-            finder: RateFinder::new(),
+            finder: RateFinder::new(ceiling),
             flows: Vec::new(),
             queue: VecDeque::new(),
             done: Vec::new(),
@@ -100,7 +106,7 @@ impl Bench {
             }
         }
         self.deliver();
-        if self.way == Way::Found && self.now.as_nanos() % 10_000_000 == 0 {
+        if matches!(self.way, Way::Found(_)) && self.now.as_nanos() % 10_000_000 == 0 {
             self.sample();
         }
     }
@@ -181,7 +187,7 @@ impl Bench {
 const LINK: f64 = 1_250_000.0;
 
 #[test]
-fn small_responses_are_as_fast_as_with_the_rate_that_is_set_and_large_ones_too() {
+fn small_responses_are_as_fast_as_with_the_known_rate_and_large_ones_too_whatever_is_set() {
     let serve = |way| {
         let mut bench = Bench::new(way, LINK);
         bench.serve(Duration::from_secs(5), 3);
@@ -189,15 +195,27 @@ fn small_responses_are_as_fast_as_with_the_rate_that_is_set_and_large_ones_too()
         bench.serve(Duration::from_secs(30), 3);
         (bench.small(since), bench.downloaded())
     };
-    let [unpaced, set, found] = [Way::Unpaced, Way::Set(LINK as u64), Way::Found].map(serve);
-    assert!(unpaced.0 > set.0 * 5.0, "{unpaced:?} {set:?}");
-    assert!(found.0 <= set.0 * 1.15, "{found:?} {set:?}");
-    assert!(found.1 * 100 >= set.1 * 95, "{found:?} {set:?}");
+    let [unpaced, known] = [Way::Unpaced, Way::Known(LINK as u64)].map(serve);
+    assert!(unpaced.0 > known.0 * 5.0, "{unpaced:?} {known:?}");
+    for set in [None, Some(LINK as u64), Some(2 * LINK as u64)] {
+        let found = serve(Way::Found(set));
+        assert!(found.0 <= known.0 * 1.15, "{set:?}: {found:?} {known:?}");
+        assert!(found.1 * 100 >= known.1 * 95, "{set:?}: {found:?} {known:?}");
+    }
+}
+
+#[test]
+fn no_more_is_granted_than_the_rate_that_is_set() {
+    let mut bench = Bench::new(Way::Found(Some(LINK as u64)), 1e9);
+    bench.serve(Duration::from_secs(10), 5);
+    assert_eq!(bench.finder.rate(), Some(LINK as u64));
+    let granted = bench.egress.granted() as f64;
+    assert!((9.8..10.1).contains(&(granted / LINK)), "{granted}");
 }
 
 #[test]
 fn a_halved_and_a_doubled_rate_are_followed_within_two_seconds() {
-    let mut bench = Bench::new(Way::Found, LINK);
+    let mut bench = Bench::new(Way::Found(None), LINK);
     bench.serve(Duration::from_secs(5), 3);
     for link in [LINK, LINK / 2.0, LINK, LINK / 2.0] {
         bench.link = link;
@@ -213,7 +231,7 @@ fn a_halved_and_a_doubled_rate_are_followed_within_two_seconds() {
 
 #[test]
 fn a_link_that_is_no_bottleneck_is_left_alone() {
-    let mut bench = Bench::new(Way::Found, 1e9);
+    let mut bench = Bench::new(Way::Found(None), 1e9);
     bench.serve(Duration::from_secs(10), 5);
     assert_eq!(bench.finder.rate(), None);
     let mut unpaced = Bench::new(Way::Unpaced, 1e9);
@@ -240,7 +258,7 @@ fn clients_that_are_slow_by_themselves_hold_up_nobody_for_long() {
         let mean = |times: &[f64]| times.iter().sum::<f64>() / times.len() as f64;
         (mean(&fast), mean(&slow), bench.small(Instant::ZERO))
     };
-    let [unpaced, found] = [Way::Unpaced, Way::Found].map(serve);
+    let [unpaced, found] = [Way::Unpaced, Way::Found(None)].map(serve);
     assert!(found.1 <= unpaced.1 * 1.02, "slow ones: {found:?} {unpaced:?}");
     assert!(found.0 <= unpaced.0 + 0.050, "fast ones: {found:?} {unpaced:?}");
     assert!(found.2 <= unpaced.2 + 0.005, "small ones: {found:?} {unpaced:?}");
@@ -248,7 +266,7 @@ fn clients_that_are_slow_by_themselves_hold_up_nobody_for_long() {
 
 #[test]
 fn a_client_that_reads_nothing_does_not_slow_down_others() {
-    let mut bench = Bench::new(Way::Found, LINK);
+    let mut bench = Bench::new(Way::Found(None), LINK);
     bench.open(2_000_000, 0.0);
     bench.serve(Duration::from_secs(5), 2);
     let since = bench.now;
@@ -260,7 +278,7 @@ fn a_client_that_reads_nothing_does_not_slow_down_others() {
 
 #[test]
 fn a_link_that_was_idle_is_found_at_its_rate() {
-    let mut bench = Bench::new(Way::Found, LINK);
+    let mut bench = Bench::new(Way::Found(None), LINK);
     bench.serve(Duration::from_millis(500), 0);
     for _ in 0..1_000 {
         bench.step();

@@ -64,8 +64,9 @@ pub(super) enum Watch {
 }
 
 impl Finding {
-    pub(super) fn new() -> Self {
-        Self { finder: RateFinder::new(), connections: HashMap::new(), next: Instant::ZERO }
+    /// Nothing is known of the uplink but its most bytes per second, if the operator has set them.
+    pub(super) fn new(ceiling: Option<u64>) -> Self {
+        Self { finder: RateFinder::new(ceiling), connections: HashMap::new(), next: Instant::ZERO }
     }
 
     /// A response is written to this socket.
@@ -172,7 +173,7 @@ mod tests {
         let socket = Arc::new(listener.accept().await.unwrap().0);
         socket.writable().await.unwrap();
         while socket.try_write(&[7; 50_000]).is_ok() {}
-        let (mut finding, now) = (Finding::new(), Instant::from_nanos(1));
+        let (mut finding, now) = (Finding::new(None), Instant::from_nanos(1));
         assert_eq!(finding.watch(now, &socket), Watch::Begins);
         assert_eq!(finding.watch(now, &socket), Watch::GoesOn);
         rustix::net::shutdown(&*socket, rustix::net::Shutdown::Write).unwrap();

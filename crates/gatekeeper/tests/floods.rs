@@ -10,8 +10,6 @@ mod gate;
 mod support;
 
 use std::io::Write as _;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use auth_stage::{Stage, who_is};
 use bytes::BytesMut;
@@ -19,9 +17,11 @@ use gate::Scene;
 use gate::client::{execute, parse, sync};
 use support::origin::{Origin, ask};
 use support::raw::{message, startup};
+use support::witness::Witness;
 use support::{Gate, resident_bytes};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
+use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use wire::postgres::authentication::{SaslInitial, write_sasl_initial, write_sasl_response};
 use wire::postgres::backend::{Authentication, parse_authentication, parse_error};
@@ -113,42 +113,11 @@ async fn wrong_password(port: u16, number: usize) -> String {
     parse_error(&body).code().to_owned()
 }
 
-/// A client that asks as long as the flood lasts; how often it was served.
-struct Witness {
-    stop: Arc<AtomicBool>,
-    served: Arc<AtomicUsize>,
-    task: tokio::task::JoinHandle<()>,
-}
-
-impl Witness {
-    async fn start(stage: &Stage, user: &str) -> Self {
-        let client = stage.client(user, "right").await.unwrap();
-        let (stop, served) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-        let (stopped, count, user) = (Arc::clone(&stop), Arc::clone(&served), user.to_owned());
-        let task = tokio::spawn(async move {
-            while !stopped.load(Ordering::Relaxed) {
-                assert_eq!(who_is(&client).await, user);
-                count.fetch_add(1, Ordering::Relaxed);
-            }
-        });
-        Self { stop, served, task }
-    }
-
-    /// Waits until it was served once more.
-    async fn is_served(&self) {
-        let before = self.served.load(Ordering::Relaxed);
-        support::until("an established client is served", async || {
-            assert!(!self.task.is_finished(), "an established client was not served");
-            self.served.load(Ordering::Relaxed) > before
-        })
-        .await;
-    }
-
-    async fn end(self) {
-        self.is_served().await;
-        self.stop.store(true, Ordering::Relaxed);
-        self.task.await.unwrap();
-    }
+/// A client of this user that asks as long as a flood lasts.
+async fn witness(stage: &Stage, user: &'static str) -> Witness {
+    let client = stage.client(user, "right").await.unwrap();
+    let runtime = Handle::current();
+    Witness::start(move || assert_eq!(runtime.block_on(who_is(&client)), user))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -157,7 +126,7 @@ async fn ten_thousand_logins_that_never_end_cost_little_and_hold_up_nobody() {
     // Nobody is to be ended before all are there, whatever the machine.
     let lines = ["auth = \"scram-sha-256\"", "login_timeout = \"1h\"", "max_clients = 11000"];
     let stage = Stage::with_secrets("hf", &lines);
-    let witness = Witness::start(&stage, "hf_ann").await;
+    let witness = witness(&stage, "hf_ann").await;
     let before = resident_bytes(stage.pid());
     let mut peaks = Vec::new();
     for round in 0..2 {
@@ -199,7 +168,7 @@ async fn ten_thousand_wrong_passwords_leave_nothing_behind() {
     raise_limit();
     // Each comes from an address of its own, so that none is stopped by the bound of one.
     let stage = Stage::with_secrets("wf", &["auth = \"scram-sha-256\"", "login_failures_max = 1"]);
-    let witness = Witness::start(&stage, "wf_ann").await;
+    let witness = witness(&stage, "wf_ann").await;
     let before = resident_bytes(stage.pid());
     let heard = wrong_passwords(&stage).await;
     assert_eq!(heard.into_iter().collect::<Vec<_>>(), [("28P01".to_owned(), FLOOD)]);

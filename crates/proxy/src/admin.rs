@@ -74,11 +74,13 @@ pub const CONNECTIONS_MAX: usize = 64;
 pub const IDLE_MAX: Duration = Duration::from_secs(120);
 /// What a gate shows of itself. Called for each scrape, never for a request.
 pub trait GateView: Send + Sync {
-    /// Its name in the config.
-    fn name(&self) -> &str;
-    /// Its driver, where there is a real one.
+    /// Its driver, where there is a real one. What the driver knows is told from there.
     fn driver(&self) -> Option<&Driver> {
         None
+    }
+    /// Its name in the config.
+    fn name(&self) -> &str {
+        self.driver().map_or("", Driver::name)
     }
     /// `"enforce"` or `"observe"`. When observing, all that follows is what *would* have been decided.
     fn mode(&self) -> &'static str;
@@ -87,19 +89,31 @@ pub trait GateView: Send + Sync {
     /// Where the service listens.
     fn upstream(&self) -> String;
     /// The state of its admission.
-    fn snapshot(&self) -> Snapshot;
+    fn snapshot(&self) -> Snapshot {
+        self.driver().map(Driver::snapshot).unwrap_or_default()
+    }
     /// The capacity that is in force.
-    fn capacity(&self) -> Capacity;
+    fn capacity(&self) -> Capacity {
+        self.driver().map_or(Capacity::Unlimited, |driver| driver.policy().capacity)
+    }
     /// Another capacity, until the configuration is read again.
-    fn set_capacity(&self, capacity: Capacity);
+    fn set_capacity(&self, capacity: Capacity) {
+        if let Some(driver) = self.driver() {
+            driver.update_policy(|policy| policy.capacity = capacity);
+        }
+    }
     /// How many entries of its trace were left out, if it writes one.
     fn trace_lost(&self) -> Option<u64> {
-        None
+        self.driver()?.trace_lost()
     }
     /// What each type did.
-    fn types(&self) -> Vec<TypeRow>;
+    fn types(&self) -> Vec<TypeRow> {
+        self.driver().map(Driver::types).unwrap_or_default()
+    }
     /// What all did.
-    fn totals(&self) -> Totals;
+    fn totals(&self) -> Totals {
+        self.driver().map(Driver::totals).unwrap_or_default()
+    }
     /// What a service class of the snapshot is called.
     fn class_name(&self, class: ClassId) -> Option<Arc<str>> {
         let _ = class;

@@ -1,9 +1,6 @@
 //! Ten thousand logins that never end, and ten thousand with wrong passwords: the gate's memory stays where
 //! it was, and sessions that are logged in notice nothing. Long messages take no more than the budget.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-
 use bytes::BytesMut;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
@@ -15,6 +12,7 @@ use wire::mysql::handshake::{Response, write_response};
 
 use crate::pitfalls::prepare;
 use crate::stage::{Stage, capabilities};
+use crate::support::witness::Witness;
 use crate::support::{self, resident_bytes};
 
 /// How many there are of each kind.
@@ -102,42 +100,10 @@ async fn wrong_password(port: u16, number: usize) -> u16 {
     u16::from_le_bytes([told[1], told[2]])
 }
 
-/// A client that asks as long as the flood lasts; how often it was served.
-struct Witness {
-    stop: Arc<AtomicBool>,
-    served: Arc<AtomicUsize>,
-    thread: std::thread::JoinHandle<()>,
-}
-
-impl Witness {
-    fn start(stage: &Stage) -> Self {
-        let mut client = stage.client();
-        let (stop, served) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-        let (stopped, count) = (Arc::clone(&stop), Arc::clone(&served));
-        let thread = std::thread::spawn(move || {
-            while !stopped.load(Ordering::Relaxed) {
-                assert_eq!(client.query("SELECT 1").rows(), "1");
-                count.fetch_add(1, Ordering::Relaxed);
-            }
-        });
-        Self { stop, served, thread }
-    }
-
-    /// Waits until it was served once more.
-    async fn is_served(&self) {
-        let before = self.served.load(Ordering::Relaxed);
-        support::until("an established client is served", async || {
-            assert!(!self.thread.is_finished(), "an established client was not served");
-            self.served.load(Ordering::Relaxed) > before
-        })
-        .await;
-    }
-
-    async fn end(self) {
-        self.is_served().await;
-        self.stop.store(true, Ordering::Relaxed);
-        self.thread.join().unwrap();
-    }
+/// A client that asks as long as a flood lasts.
+fn witness(stage: &Stage) -> Witness {
+    let mut client = stage.client();
+    Witness::start(move || assert_eq!(client.query("SELECT 1").rows(), "1"))
 }
 
 fn unfinished(stage: &Stage) -> usize {
@@ -151,7 +117,7 @@ async fn ten_thousand_logins_that_never_end_cost_little_and_hold_up_nobody() {
     raise_limit();
     // Nobody is to be ended before all are there, whatever the machine.
     let stage = Stage::over_tcp(&["login_timeout = \"1h\"", "max_clients = 11000"], "");
-    let witness = Witness::start(&stage);
+    let witness = witness(&stage);
     let before = resident_bytes(stage.gate.pid());
     let mut peaks = Vec::new();
     for round in 0..2 {
@@ -193,7 +159,7 @@ async fn ten_thousand_wrong_passwords_leave_nothing_behind() {
     // Each comes from an address of its own, so that none is stopped by the bound of one.
     let stage = Stage::over_tcp(&["login_failures_max = 1"], "");
     let port = stage.gate.port();
-    let witness = Witness::start(&stage);
+    let witness = witness(&stage);
     let before = resident_bytes(stage.gate.pid());
     let heard = wrong_passwords(port).await;
     assert_eq!(heard.into_iter().collect::<Vec<_>>(), [(1045, FLOOD)]);

@@ -15,6 +15,7 @@ mod gatekeeper;
 pub(crate) mod origin;
 pub(crate) mod raw;
 pub(crate) mod server_of_go;
+pub(crate) mod witness;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};

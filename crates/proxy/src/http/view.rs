@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use admission::{Capacity, ClassId, Policy, Snapshot};
+use admission::{ClassId, Policy};
 
 use super::state::{Gate, Settings};
 use crate::admin::{ClientsView, GateView, LatenessView, PoolView, UplinkReport, UpstreamView};
 use crate::gate::Driver;
-use crate::observe::{Totals, TypeRow};
 use crate::upstream::address::Address;
 
 /// One gate, as dashboards see it.
@@ -30,10 +29,6 @@ impl Status {
 }
 
 impl GateView for Status {
-    fn name(&self) -> &str {
-        self.gate.driver.name()
-    }
-
     fn driver(&self) -> Option<&Driver> {
         Some(&self.gate.driver)
     }
@@ -50,30 +45,6 @@ impl GateView for Status {
         let told = self.gate.told();
         let all: Vec<String> = told.settings.upstream.iter().map(Address::to_string).collect();
         all.join(", ")
-    }
-
-    fn snapshot(&self) -> Snapshot {
-        self.gate.driver.snapshot()
-    }
-
-    fn capacity(&self) -> Capacity {
-        self.gate.driver.policy().capacity
-    }
-
-    fn set_capacity(&self, capacity: Capacity) {
-        self.gate.driver.update_policy(|policy| policy.capacity = capacity);
-    }
-
-    fn trace_lost(&self) -> Option<u64> {
-        self.gate.driver.trace_lost()
-    }
-
-    fn types(&self) -> Vec<TypeRow> {
-        self.gate.driver.types()
-    }
-
-    fn totals(&self) -> Totals {
-        self.gate.driver.totals()
     }
 
     fn class_name(&self, class: ClassId) -> Option<Arc<str>> {

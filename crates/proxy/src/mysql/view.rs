@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use admission::{Capacity, ClassId, Policy, Snapshot};
+use admission::{ClassId, Policy};
 
 use super::{Settings, Status, dial};
 use crate::admin::{ClientsView, GateView, LatenessView, PoolView, UpstreamView};
 use crate::gate::Driver;
-use crate::observe::{Totals, TypeRow};
 
 impl Status {
     /// Changes what can change in a running gate: where it listens stays as it is.
@@ -36,10 +35,6 @@ impl Status {
 }
 
 impl GateView for Status {
-    fn name(&self) -> &str {
-        self.0.driver.name()
-    }
-
     fn driver(&self) -> Option<&Driver> {
         Some(&self.0.driver)
     }
@@ -56,32 +51,8 @@ impl GateView for Status {
         self.0.settings().upstream.to_string()
     }
 
-    fn snapshot(&self) -> Snapshot {
-        self.0.driver.snapshot()
-    }
-
-    fn capacity(&self) -> Capacity {
-        self.0.driver.policy().capacity
-    }
-
-    fn set_capacity(&self, capacity: Capacity) {
-        self.0.driver.update_policy(|policy| policy.capacity = capacity);
-    }
-
-    fn trace_lost(&self) -> Option<u64> {
-        self.0.driver.trace_lost()
-    }
-
-    fn types(&self) -> Vec<TypeRow> {
-        self.0.driver.types()
-    }
-
     fn class_name(&self, class: ClassId) -> Option<Arc<str>> {
         self.0.classes.name(class)
-    }
-
-    fn totals(&self) -> Totals {
-        self.0.driver.totals()
     }
 
     fn upstreams(&self) -> Vec<UpstreamView> {

@@ -3,18 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use admission::{Capacity, ClassId, Snapshot};
+use admission::ClassId;
 
 use super::{CeilingView, PoolSnapshot, Status, console};
 use crate::admin::{ClientsView, GateView, LatenessView, PoolView, UpstreamView};
 use crate::gate::Driver;
-use crate::observe::{Totals, TypeRow};
 
 impl GateView for Status {
-    fn name(&self) -> &str {
-        self.0.driver.name()
-    }
-
     fn driver(&self) -> Option<&Driver> {
         Some(&self.0.driver)
     }
@@ -31,32 +26,8 @@ impl GateView for Status {
         self.0.settings().upstream.to_string()
     }
 
-    fn snapshot(&self) -> Snapshot {
-        self.0.driver.snapshot()
-    }
-
-    fn capacity(&self) -> Capacity {
-        self.0.driver.policy().capacity
-    }
-
-    fn set_capacity(&self, capacity: Capacity) {
-        self.0.driver.update_policy(|policy| policy.capacity = capacity);
-    }
-
-    fn trace_lost(&self) -> Option<u64> {
-        self.0.driver.trace_lost()
-    }
-
-    fn types(&self) -> Vec<TypeRow> {
-        self.0.driver.types()
-    }
-
     fn class_name(&self, class: ClassId) -> Option<Arc<str>> {
         self.0.classes.name(class)
-    }
-
-    fn totals(&self) -> Totals {
-        self.0.driver.totals()
     }
 
     fn upstreams(&self) -> Vec<UpstreamView> {

@@ -4,10 +4,8 @@ use std::net::SocketAddr;
 use std::process::Command;
 use std::sync::Arc;
 
-use admission::{Capacity, Snapshot};
 use proxy::admin::{ClientsView, GateView, Happening, PoolView, Timeline, VIEWERS_MAX, watch};
 use proxy::gate::Driver;
-use proxy::observe::{Totals, TypeRow};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -30,9 +28,6 @@ async fn watched(address: SocketAddr, until: &str) -> (TcpStream, String) {
 struct Driven(Arc<Driver>);
 
 impl GateView for Driven {
-    fn name(&self) -> &str {
-        "shop"
-    }
     fn driver(&self) -> Option<&Driver> {
         Some(&self.0)
     }
@@ -44,19 +39,6 @@ impl GateView for Driven {
     }
     fn upstream(&self) -> String {
         "there".to_owned()
-    }
-    fn snapshot(&self) -> Snapshot {
-        self.0.snapshot()
-    }
-    fn capacity(&self) -> Capacity {
-        Capacity::Unlimited
-    }
-    fn set_capacity(&self, _: Capacity) {}
-    fn types(&self) -> Vec<TypeRow> {
-        self.0.types()
-    }
-    fn totals(&self) -> Totals {
-        self.0.totals()
     }
     fn pools(&self) -> Vec<PoolView> {
         Vec::new()

@@ -68,7 +68,7 @@ impl Sending {
             })
             .await;
             let site = gate(Policy::default(), &[origin], |settings| {
-                settings.listen = Address::inet(&SERVER.to_string(), 0);
+                settings.listen = Address::inet(SERVER.to_string(), 0);
                 let order = EgressOrder::ShortestRemaining;
                 settings.uplink = rate.map(|rate| UplinkSettings { rate, order });
             })

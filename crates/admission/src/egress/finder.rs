@@ -8,15 +8,14 @@
 //! Free ── a queue stands in the kernel for SEEN ──► Paced { rate } ── PROBES_MAX probes get more ──► Free
 //! ```
 //!
-//! * **Free.** The link isn't known to be the bottleneck. Grants are paced at the operator's rate, or not at
-//!   all if there is none.
+//! * **Free.** The link isn't known to be the bottleneck. Only the operator's rate paces, if there is one.
 //! * **Paced.** The pace is the rate, less what brings the kernel's queue to its target within [`DRAIN`].
 //!   While that queue stands, the rate follows what is delivered. So a slower link is followed.
 //! * **Probe.** While responses wait, the pace is raised now and then. If more is delivered, the rate was too
 //!   low. After [`PROBES_MAX`] such probes the link counts as no bottleneck.
 //!
-//! The operator's rate is a ceiling of the pace. Heads and packets take a part of the link that isn't granted.
-//! They make a queue at that rate, so that the pace goes below it.
+//! The operator's rate is a ceiling of the pace. What isn't granted (heads, packets) makes a queue. So the
+//! pace goes below the ceiling.
 //!
 //! **Clients that are slow by themselves.** A [`Line`] is one connection. What stands unsent in it for longer
 //! than a shared queue could last is that client's own, and doesn't count. Nor does a connection that
@@ -104,7 +103,7 @@ pub struct KernelQueue {
     pub bytes: u64,
     /// The shortest round trip.
     pub trip: Duration,
-    /// Some connection has delivered all that it was given within [`QUEUE`]: the link has no longer queue.
+    /// Some connection has delivered all that it was given within 20 ms: the link has no longer queue.
     pub is_quick: bool,
 }
 

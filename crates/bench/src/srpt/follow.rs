@@ -26,7 +26,7 @@ const BOUND: Duration = Duration::from_secs(5);
 /// How often the gate is asked.
 const EVERY: Duration = Duration::from_millis(20);
 
-/// Seconds until the gate's rate had followed, by round; [`BOUND`] if it had not.
+/// Seconds until the gate's rate had followed, by round, at most the 5 s that are waited.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Followed {
     /// After the link's rate was halved.

@@ -18,7 +18,7 @@ enum Way {
     Unpaced,
     /// Just under what the link is known to carry: no queue ever stands in the kernel.
     Known(u64),
-    /// As the finder says, below the rate that is set if one is.
+    /// The finder sets the pace, below the rate that is set if there is one.
     Found(Option<u64>),
 }
 

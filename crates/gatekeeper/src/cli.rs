@@ -49,7 +49,7 @@ pub(crate) enum Command {
     /// Have a running gatekeeper end as the first SIGTERM does: no new clients, transactions may end.
     #[command(after_help = COMMAND_STATUS)]
     Drain(DrainArgs),
-    /// Hold requests up, and wait until none is in flight (PostgreSQL).
+    /// Hold requests up, and wait until none is in flight.
     #[command(after_help = COMMAND_STATUS)]
     Pause(PauseArgs),
     /// Let requests pass again.

@@ -147,6 +147,25 @@ async fn what_is_too_much_is_refused_and_the_admin_listener_answers_meanwhile() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_pause_lets_requests_wait_until_somebody_resumes() {
+    let origin = Origin::start("site").await;
+    let gate = gate(&origin, &["queue_timeout = \"1h\""]);
+    let command = |name: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gatekeeper"));
+        command.args([name, "--admin", &gate.admin_socket()]).status().unwrap().code()
+    };
+    assert_eq!(command("pause"), Some(0));
+    assert_eq!(gate.status()["paused"], serde_json::json!(["*"]));
+    assert_eq!(command("pause"), Some(1));
+    let held = Asking::start(&gate, 2, "/");
+    until_there_are(&gate, 2, 0).await;
+    assert_eq!(command("resume"), Some(0));
+    assert!(held.all().await.iter().all(|told| told.status == 200));
+    assert_eq!(gate.status()["paused"], serde_json::json!([]));
+    assert_eq!(command("resume"), Some(1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn who_waits_takes_no_descriptor_beside_that_of_the_connection() {
     let origin = Origin::start("site").await;
     let gate = gate(&origin, &["connections = 1", "long_limit = 0"]);

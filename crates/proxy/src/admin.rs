@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use admission::{Capacity, ClassId, Instant, Snapshot};
+use admission::{Capacity, ClassId, Instant, PoolSet, Snapshot};
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -127,23 +127,35 @@ pub trait GateView: Send + Sync {
     fn pools(&self) -> Vec<PoolView>;
     /// The databases whose requests an operator holds up; `*` for all.
     fn paused(&self) -> Vec<String> {
-        Vec::new()
+        let is_paused = self.driver().is_some_and(|driver| driver.paused() == PoolSet::ALL);
+        is_paused.then(|| "*".to_owned()).into_iter().collect()
     }
     /// Holds up requests for a database, or all.
     ///
     /// # Errors
     /// Why it can't.
     fn pause(&self, database: Option<&str>) -> Result<(), String> {
-        let _ = database;
-        Err("only gates for PostgreSQL can be paused".to_owned())
+        if self.mode() == "observe" {
+            return Err("this gate only observes: it holds nobody up".to_owned());
+        }
+        if database.is_some() {
+            return Err("only gates for PostgreSQL pause one database; pause the whole gate".to_owned());
+        }
+        match self.driver().map(|driver| driver.pause(PoolSet::ALL)) {
+            Some(PoolSet::ALL) => Err("already paused".to_owned()),
+            _ => Ok(()),
+        }
     }
     /// Lets them go.
     ///
     /// # Errors
     /// Why it can't.
     fn resume(&self, database: Option<&str>) -> Result<(), String> {
-        let _ = database;
-        Err("not paused".to_owned())
+        let is_whole = database.is_none();
+        match self.driver().filter(|_| is_whole).map(|driver| driver.pause(PoolSet::NONE)) {
+            Some(PoolSet::ALL) => Ok(()),
+            _ => Err("not paused".to_owned()),
+        }
     }
     /// How many requests for a database, or all, are in flight.
     fn in_flight_of(&self, database: Option<&str>) -> usize {

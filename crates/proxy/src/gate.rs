@@ -258,9 +258,15 @@ impl Driver {
         });
     }
 
-    /// Requests of these pools wait from now on, and no others for that reason.
-    pub(crate) fn pause(&self, pools: PoolSet) {
-        self.change(|gate, now| gate.pause(now, pools));
+    /// Requests of these pools wait from now on, and no others for that reason. Returns those of which they
+    /// waited before.
+    pub(crate) fn pause(&self, pools: PoolSet) -> PoolSet {
+        self.change(|gate, now| gate.pause(now, pools))
+    }
+
+    /// The pools whose requests wait because an operator has paused them.
+    pub(crate) fn paused(&self) -> PoolSet {
+        self.inner.lock().gate.paused()
     }
 
     /// How many requests of these pools are in flight.

@@ -2,6 +2,7 @@
 //! that crashes.
 
 use std::collections::BTreeSet;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -72,6 +73,63 @@ fn while_it_only_observes_a_gate_leaves_each_session_its_connection() {
     let mut witness = stage.direct();
     drop(first);
     stage.until_holds("its connection ends with the session", || witness.query(&asked).rows() == "0");
+}
+
+/// Runs `gatekeeper` with the gate's admin socket; its exit status, and what it said.
+fn command(stage: &Stage, name: &str, more: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gatekeeper"));
+    command.args([name, "--admin", &stage.gate.admin_socket()]).args(more);
+    let output = command.output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(said).unwrap())
+}
+
+#[test]
+fn a_pause_holds_up_all_but_who_holds_a_lock_and_lets_what_is_in_flight_end() {
+    let stage = Stage::start(&["connections = 3", "pinned_max = 2", "queue_timeout = \"1h\""], "");
+    let (mut holder, mut waiter, mut late) = (stage.client(), stage.client(), stage.client());
+    // The session has another reason to keep its connection before it holds a lock.
+    holder.query("SET @mine = 5");
+    assert_eq!(holder.query("SELECT GET_LOCK('mine', 0)").rows(), "1");
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| waiter.query("SELECT GET_LOCK('mine', 3600)").rows());
+        stage.until("in_flight", 1);
+        let paused = scope.spawn(|| command(&stage, "pause", &[]));
+        stage.until_holds("it is held up", || stage.gate.status()["paused"] == serde_json::json!(["*"]));
+        let held = scope.spawn(|| late.query("SELECT 2").rows());
+        stage.until("queued", 1);
+        // Whoever is in flight waits for this one.
+        assert_eq!(holder.query("SELECT RELEASE_LOCK('mine')").rows(), "1");
+        assert_eq!(waits.join().unwrap(), "1");
+        let (code, said) = paused.join().unwrap();
+        assert!(code == Some(0) && said.contains("paused: no request is in flight"), "{said}");
+        assert_eq!(stage.gate.status()["queued"], 1);
+        assert!(
+            stage.gate.metrics().contains("gatekeeper_paused{gate=\"mysql\"} 1"),
+            "{}",
+            stage.gate.metrics()
+        );
+        let (code, said) = command(&stage, "pause", &[]);
+        assert!(code == Some(1) && said.contains("already paused"), "{said}");
+        let (code, said) = command(&stage, "pause", &["--database", "witness"]);
+        assert!(code == Some(1) && said.contains("pause the whole gate"), "{said}");
+        assert_eq!(command(&stage, "resume", &[]).0, Some(0));
+        assert_eq!(held.join().unwrap(), "2");
+    });
+    let (code, said) = command(&stage, "resume", &[]);
+    assert!(code == Some(1) && said.contains("not paused"), "{said}");
+}
+
+#[test]
+fn who_waits_through_a_pause_for_too_long_is_told_so() {
+    let stage = Stage::start(&["queue_timeout = \"100ms\""], "");
+    let mut session = stage.client();
+    stage.until("in_flight", 0);
+    assert_eq!(command(&stage, "pause", &[]).0, Some(0));
+    let told = session.query("SELECT 1").error();
+    assert!(told.code == 1205 && told.message.contains("an operator has paused"), "{}", told.message);
+    assert_eq!(command(&stage, "resume", &[]).0, Some(0));
+    assert_eq!(session.query("SELECT 1").rows(), "1");
 }
 
 #[test]

@@ -160,10 +160,19 @@ impl Decider {
         }
     }
 
-    /// Observing, nobody is held up.
-    pub(crate) fn pause(&mut self, now: Instant, pools: PoolSet) {
+    /// Returns the pools that were paused before. Observing, nobody is held up.
+    pub(crate) fn pause(&mut self, now: Instant, pools: PoolSet) -> PoolSet {
+        let before = self.paused();
         if let Self::Enforcing(gate) = self {
             gate.hold_up(now, pools);
+        }
+        before
+    }
+
+    pub(crate) fn paused(&self) -> PoolSet {
+        match self {
+            Self::Enforcing(gate) => gate.held_up(),
+            Self::Observing { .. } => PoolSet::NONE,
         }
     }
 

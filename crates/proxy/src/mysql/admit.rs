@@ -117,10 +117,10 @@ impl Session {
             client: Some(self.at_gate.id()),
             pool: PoolId::default(),
             connection: if self.kept.is_some() { Connection::Held } else { Connection::Needed },
-            entry: Entry::Queued,
+            entry: self.kept.as_ref().map_or(Entry::Queued, |kept| kept.entry),
             deadline: None,
         };
-        let rejected = |reason| Refusal::rejected(driver.name(), reason);
+        let rejected = |reason| Refusal::rejected(&driver, reason);
         match driver.arrive(request, || type_name(&database, (analysis.type_hash, &analysis.label), explicit))
         {
             Arrival::Dispatched(permit) => self.permit = Some(permit),
@@ -282,7 +282,12 @@ impl Session {
         if self.observes {
             return Ok(());
         }
-        let (Some(pin), None, Some(permit)) = (pin, &self.kept, &self.permit) else { return Ok(()) };
+        let Some(pin) = pin else { return Ok(()) };
+        if let Some(kept) = &mut self.kept {
+            kept.note(pin);
+            return Ok(());
+        }
+        let Some(permit) = &self.permit else { return Ok(()) };
         match permit.pin() {
             Ok(pinned) => {
                 self.kept = Some(Kept::new(&self.shared.pins, pin, pinned));
@@ -293,7 +298,7 @@ impl Session {
                 );
                 Ok(())
             }
-            Err(reason) => Err(Refusal::rejected(self.shared.driver.name(), reason)),
+            Err(reason) => Err(Refusal::rejected(&self.shared.driver, reason)),
         }
     }
 

@@ -26,6 +26,8 @@ pub(super) enum Pin {
     Cursor,
     /// A system variable that can't be set again on another connection.
     Variable,
+    /// Transactions over several servers.
+    Xa,
     /// What a routine, a trigger or a compound statement may have left.
     Routine,
     /// State that the server tells of, and the text doesn't.
@@ -33,7 +35,7 @@ pub(super) enum Pin {
 }
 
 impl Pin {
-    pub(super) const ALL: [Self; 11] = [
+    pub(super) const ALL: [Self; 12] = [
         Self::UserVariable,
         Self::TemporaryTable,
         Self::TableLock,
@@ -43,9 +45,15 @@ impl Pin {
         Self::Results,
         Self::Cursor,
         Self::Variable,
+        Self::Xa,
         Self::Routine,
         Self::Other,
     ];
+
+    /// Whether the session may hold a lock between two requests, for which others in flight may wait.
+    pub(super) const fn holds_locks(self) -> bool {
+        matches!(self, Self::TableLock | Self::NamedLock | Self::Handler | Self::Xa)
+    }
 
     /// What operators read.
     pub(super) const fn name(self) -> &'static str {
@@ -59,6 +67,7 @@ impl Pin {
             Self::Results => "results of the last statement",
             Self::Cursor => "cursor",
             Self::Variable => "system variable",
+            Self::Xa => "XA",
             Self::Routine => "state of a routine",
             Self::Other => "other state",
         }
@@ -344,7 +353,7 @@ const STATEMENTS: [(&str, Pin); 7] = [
     ("handler", Pin::Handler),
     ("prepare", Pin::SqlPrepare),
     ("execute", Pin::SqlPrepare),
-    ("xa", Pin::Other),
+    ("xa", Pin::Xa),
 ];
 /// Functions that tell what another statement has left.
 const FUNCTIONS: [(&str, Results); 4] = [

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use admission::Entry;
+
 use super::classify::Pin;
 use crate::gate::Pinned;
 
@@ -14,6 +16,8 @@ pub(super) struct Counts([AtomicU32; Pin::ALL.len()]);
 pub(super) struct Kept {
     counts: Arc<Counts>,
     pin: Pin,
+    /// How its requests enter the gate.
+    pub(super) entry: Entry,
     _pinned: Pinned,
 }
 
@@ -31,7 +35,16 @@ impl Counts {
 impl Kept {
     pub(super) fn new(counts: &Arc<Counts>, pin: Pin, pinned: Pinned) -> Self {
         counts.of(pin).fetch_add(1, Ordering::Relaxed);
-        Self { counts: Arc::clone(counts), pin, _pinned: pinned }
+        let mut kept = Self { counts: Arc::clone(counts), pin, entry: Entry::Queued, _pinned: pinned };
+        kept.note(pin);
+        kept
+    }
+
+    /// There is another reason, too. A request of a session that holds locks isn't made to wait.
+    pub(super) fn note(&mut self, pin: Pin) {
+        if pin.holds_locks() {
+            self.entry = Entry::Immediate;
+        }
     }
 }
 

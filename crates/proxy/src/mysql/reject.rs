@@ -18,10 +18,12 @@
 //! | a message without room | 1041, HY000 | the session lives on |
 //! | a KILL that can't be translated | 1235, 42000 | the session lives on |
 
-use admission::Reason;
+use admission::{PoolSet, Reason};
 use bytes::BytesMut;
 use wire::mysql::answer::{ErrPacket, write_error};
 use wire::mysql::codec::Sequence;
+
+use crate::gate::Driver;
 
 /// An error of the gate, or one of the server that the gate has read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,8 +45,12 @@ impl Refusal {
     }
 
     /// Refused by the gate.
-    pub(super) fn rejected(gate: &str, reason: Reason) -> Self {
+    pub(super) fn rejected(driver: &Driver, reason: Reason) -> Self {
+        let gate = driver.name();
         let why = match reason {
+            _ if driver.paused() != PoolSet::NONE && reason != Reason::PinnedMax => {
+                "an operator has paused requests"
+            }
             Reason::QueueFull => "the queue is full (queue_max)",
             Reason::QueueTimeout => "it waited for queue_timeout",
             Reason::Deadline => "its deadline passed in the queue",

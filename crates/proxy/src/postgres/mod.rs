@@ -315,7 +315,9 @@ impl Shared {
         let hook = Arc::clone(&driver);
         let changed = Box::new(move |pool, connections| hook.set_pool(pool, connections));
         let holder = Arc::clone(&driver);
-        let hold_up = Box::new(move |pools| holder.pause(pools));
+        let hold_up = Box::new(move |pools| {
+            holder.pause(pools);
+        });
         let endpoint = Arc::new(Endpoint::new(&settings));
         let classes = SqlClasses::by(&settings.classes);
         driver.name_classes(classes.names());

@@ -23,6 +23,7 @@ mod lanes;
 mod learned;
 mod leavers;
 mod ledger;
+mod obstacle;
 mod order;
 mod outside;
 mod pace;
@@ -49,6 +50,7 @@ pub use goals::{
     Statistic,
 };
 pub use learned::{Learned, LearnedSpeed, LearnedType, LearnedVariation};
+pub use obstacle::Obstacle;
 pub use outside::{Control, ControlMaker, Maker, Refuse, RefuseMaker, Sample};
 pub use pace::Parallelism;
 pub use policy::{

@@ -146,6 +146,11 @@ impl Ticket {
     pub const fn sequence(self) -> u64 {
         self.sequence
     }
+
+    /// Where the gate keeps the request's record. Another request takes the place after this one's end.
+    pub const fn place(self) -> usize {
+        self.slot as usize
+    }
 }
 
 /// A connection kept by a session beyond its request. Give it back with `Gate::unpin`, exactly once.

@@ -38,6 +38,9 @@ pub(crate) enum Command {
     Types(TypesArgs),
     /// Watch a running gatekeeper live in the terminal; keys as in htop, F1 for help.
     Top(TopArgs),
+    /// Tell the story of a request: what it waited for, who went first, how long it was served, how it ended.
+    #[command(after_help = WHY_HELP)]
+    Why(WhyArgs),
     /// Say in a few lines how a running gatekeeper is.
     #[command(
         after_help = "Exit status: 0 all is well; 1 no gatekeeper answers; 2 wrong flags or configuration; 3 a gate is paused, its service is down or silent, or the process starts or ends."
@@ -66,6 +69,31 @@ pub(crate) enum Command {
 
 const COMMAND_STATUS: &str = "Takes the Unix socket of the admin listener ([admin] socket), or a token. \
      Exit status: 0 done; 1 no gatekeeper answers, or it refuses and says why; 2 wrong flags or configuration.";
+
+const WHY_HELP: &str = "Kept are the requests that wait or run, the last 2,048 that ended, the last 1,024 that were \
+     refused, and the 16 slowest of each ten seconds for five minutes, of each gate. Exit status: 0 told; 1 no \
+     gatekeeper answers, or nothing is known of the request; 2 wrong flags or configuration.";
+
+#[derive(Debug, Args)]
+pub(crate) struct WhyArgs {
+    /// A trace (its id or a traceparent), or a request as GATE/NUMBER. Without it, the slowest of the last
+    /// five minutes.
+    pub(crate) id: Option<String>,
+    #[command(flatten)]
+    pub(crate) admin: AdminArgs,
+    /// Only this gate.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) gate: Option<String>,
+    /// The last requests of this session, as SHOW CLIENTS numbers it.
+    #[arg(long, value_name = "N", conflicts_with = "id")]
+    pub(crate) session: Option<u64>,
+    /// How many of the slowest [default: 10].
+    #[arg(long, value_name = "N", conflicts_with_all = ["id", "session"])]
+    pub(crate) slowest: Option<usize>,
+    /// Print JSON, with all that is known.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {

@@ -11,6 +11,7 @@ mod simulate;
 mod table;
 mod top;
 mod types;
+mod why;
 
 pub(crate) use calibrate::calibrate;
 pub(crate) use check::check;
@@ -21,3 +22,4 @@ pub(crate) use run::{check_descriptors, run};
 pub(crate) use simulate::simulate;
 pub(crate) use top::top;
 pub(crate) use types::types;
+pub(crate) use why::why;

@@ -76,6 +76,7 @@ fn main() -> ExitCode {
         Command::Calibrate(args) => commands::calibrate(&args).and_then(|text| print(&text)),
         Command::Types(args) => commands::types(&args).and_then(|text| print(&text)),
         Command::Top(args) => commands::top(&args),
+        Command::Why(args) => commands::why(&args).and_then(|text| print(&text)),
         Command::Status(args) => commands::status(&args).and_then(|text| print(&text)),
         Command::Reload(args) => commands::reload(&args).and_then(|text| print(&text)),
         Command::Drain(args) => commands::drain(&args).and_then(|text| print(&text)),

@@ -3,6 +3,7 @@
 import { Chart } from "./curves.js";
 import { take, world } from "./model.js";
 import { TypesTable } from "./types.js";
+import { Stories } from "./why.js";
 import { bytes, count, event, found, named, number, rate, reason, reasonMore, seconds, time, verdict, waitsFor } from "./words.js";
 
 const $ = (id) => document.getElementById(id);
@@ -29,6 +30,7 @@ const charts = [
     lines: [{ name: "in flight", css: "a", of: (it) => it.inFlight, fill: true }, { name: "waiting", css: "c", of: (it) => it.queued }, { name: "bound", css: "f", of: (it) => it.bound }] },
 ].map((chart) => new Chart($("curves"), chart));
 const table = new TypesTable();
+const stories = new Stories();
 
 function gateNow() {
   return world.gates.get(chosen) ?? world.gates.values().next().value;
@@ -205,7 +207,8 @@ function draw() {
   drawTimeline(gate);
   drawUpstream(gate);
   drawFoot();
-  table.draw(gate);
+  table.drawInTime(gate);
+  stories.draw(gate);
   document.body.dataset.ready = "yes";
 }
 

@@ -8,6 +8,7 @@
 //! | `/readyz?upstream` | 503 also while a gate has no upstream that is up; `?upstream=NAME` asks of one gate |
 //! | `/status` | the state of every gate, as JSON ([`Status`]) |
 //! | `/types` | the learned table, as JSON ([`TypesReport`]); `?gate=NAME` for one gate |
+//! | `/why` | what became of a request, and why, as JSON ([`WhyReport`], `admin/why.rs`) |
 //! | `/` | a page for people, live (`admin/page.rs`) |
 //! | `/gates/NAME` | what can be changed of a gate, as JSON ([`GateSettings`]); `PATCH` changes it (`admin/change.rs`) |
 //! | `/reload` and others | `POST`: an operator's commands (`admin/act.rs`) |
@@ -53,6 +54,7 @@ mod report;
 mod serve;
 mod timeline;
 mod token;
+mod why;
 
 pub use change::{BODY_BYTES_MAX, CapacityWords, GateChange, GateSettings};
 use names::Names;
@@ -61,6 +63,7 @@ pub use page::{VIEWERS_MAX, watch};
 pub use serve::{AdminSocket, serve};
 pub use timeline::{Happening, Timeline};
 pub use token::{Token, TokenError};
+pub use why::{OvertakersReport, StoryReport, TypeCountReport, WaitReport, WhyReport};
 
 pub(crate) use report::named_classes;
 pub use report::{
@@ -461,6 +464,7 @@ pub fn router(admin: Arc<Admin>, door: Door) -> Router {
         .route("/readyz", get(ready))
         .route("/status", get(status))
         .route("/types", get(types))
+        .route("/why", get(why::tell))
         .route("/gates/{name}", get(change::show).patch(change::change))
         .merge(act::routes())
         .merge(page::routes())

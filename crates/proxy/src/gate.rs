@@ -33,6 +33,7 @@ use crate::news::Lanes;
 use crate::observe::{Change, ChangedRow, ChangedRows, Observer, Totals, TypeName, TypeRow, log_changes};
 use crate::permit::Permit;
 use crate::trace::Recorder;
+use crate::why::{Ask, Origin, Reply, Why};
 
 mod decider;
 
@@ -55,6 +56,7 @@ struct Inner {
     gate: Decider,
     observer: Observer,
     waiters: HashMap<Ticket, oneshot::Sender<Verdict>>,
+    why: Why,
 }
 
 /// One gate, shared by all its sessions.
@@ -103,7 +105,7 @@ impl Driver {
             name,
             clock,
             policy: Mutex::new(policy),
-            inner: Mutex::new(Inner { gate, observer, waiters: HashMap::new() }),
+            inner: Mutex::new(Inner { gate, observer, waiters: HashMap::new(), why: Why::default() }),
             armed: AtomicU64::new(NEVER),
             rearm: Notify::new(),
             recorder: OnceLock::new(),
@@ -132,7 +134,12 @@ impl Driver {
     }
 
     /// A request arrives. `label` names its type; it is called only when the type is new.
-    pub(crate) fn arrive(self: &Arc<Self>, request: Request, label: impl FnOnce() -> TypeName) -> Arrival {
+    pub(crate) fn arrive(
+        self: &Arc<Self>,
+        request: Request,
+        origin: Origin,
+        label: impl FnOnce() -> TypeName,
+    ) -> Arrival {
         let mut wakes = Wakes::default();
         let now = self.clock.now();
         let mut inner = self.inner.lock();
@@ -144,6 +151,8 @@ impl Driver {
         if let Some(recorder) = recorder {
             recorder.arrived(now, ticket, &request);
         }
+        let obstacle = inner.gate.gate().obstacle(ticket);
+        inner.why.arrived(now, ticket, (&request, origin), obstacle);
         let own = inner.drain((now, recorder), Some(ticket), &mut wakes);
         let waiting = own.is_none().then(|| {
             let (sender, receiver) = oneshot::channel();
@@ -261,7 +270,12 @@ impl Driver {
     /// Requests of these pools wait from now on, and no others for that reason. Returns those of which they
     /// waited before.
     pub(crate) fn pause(&self, pools: PoolSet) -> PoolSet {
-        self.change(|gate, now| gate.pause(now, pools))
+        self.settle(|inner, now| {
+            inner.why.look(now, inner.gate.gate());
+            let before = inner.gate.pause(now, pools);
+            inner.why.look(now, inner.gate.gate());
+            before
+        })
     }
 
     /// The pools whose requests wait because an operator has paused them.
@@ -279,6 +293,16 @@ impl Driver {
         let inner = self.inner.lock();
         let queue = inner.gate.queue(most);
         queue.into_iter().map(|queued| (queued, inner.observer.label(queued.request_type))).collect()
+    }
+
+    /// What became of the requests that are asked for, and the names of the types in it.
+    pub(crate) fn tell(&self, ask: Ask) -> (Instant, Vec<Reply>, HashMap<RequestType, Arc<str>>) {
+        let now = self.clock.now();
+        let inner = self.inner.lock();
+        let told = inner.why.tell(now, ask);
+        let types = told.iter().flat_map(Reply::types);
+        let labels = types.filter_map(|key| Some((key, inner.observer.label(key)?))).collect();
+        (now, told, labels)
     }
 
     /// The learned table.
@@ -396,9 +420,13 @@ impl Inner {
         }
         while let Some(event) = self.gate.poll_event() {
             self.observer.record(&event);
+            self.why.happened(now, &event);
             if let Some(recorder) = recorder {
                 recorder.happened(now, &event);
             }
+        }
+        if self.why.is_due(now) {
+            self.why.look(now, self.gate.gate());
         }
         wakes.changes.append(&mut self.observer.take_changes());
         found

@@ -33,6 +33,7 @@ pub mod trace;
 mod turns;
 mod upstream;
 mod users_file;
+mod why;
 
 pub use network::Network;
 pub use sql_class::SqlClassRule;

@@ -182,6 +182,11 @@ impl Shadow {
         self.gate.queue(most)
     }
 
+    /// The gate that says what would be.
+    pub(crate) fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
     /// When [`Shadow::handle_timeout`] has something to do, if nothing else happens before.
     pub fn next_timeout(&self) -> Option<Instant> {
         let step = self.due.keys().next().map(|(instant, _)| *instant);

@@ -6,9 +6,11 @@ use core::cmp::Reverse;
 
 use super::Gate;
 use crate::event::Lane;
+use crate::obstacle::Obstacle;
 use crate::pace::Parallelism;
-use crate::request::{PoolSet, RequestType, Ticket};
+use crate::request::{Connection, PoolSet, RequestType, Ticket};
 use crate::snapshot::{Queued, Snapshot, TypeSnapshot};
+use crate::tickets::{Line, Place};
 use crate::time::{Duration, Instant};
 use crate::work::Work;
 
@@ -145,5 +147,35 @@ impl Gate {
             }
         }
         queue
+    }
+
+    /// What keeps a request from starting now; `None` for one that doesn't wait.
+    pub fn obstacle(&self, ticket: Ticket) -> Option<Obstacle> {
+        let slot = self.tickets.find(ticket)?;
+        let record = self.tickets.at(slot);
+        let Place::Waiting(line) = record.place else { return None };
+        let is_paused = self.connections.paused().contains(record.request.pool);
+        let is_long = matches!(line, Line::Long | Line::AsideLong(_));
+        let open = if is_long { self.connections.open_to_longs() } else { self.connections.open_to_shorts() };
+        let full = Some(match line {
+            Line::Immediate => Obstacle::Connections,
+            _ if is_paused => Obstacle::Paused,
+            Line::Type => Obstacle::Scout,
+            _ if self.stalls.holds(self.now, self.ledger.count()) => Obstacle::Stall,
+            _ if is_long && !self.lanes.has_room() => Obstacle::LongLane,
+            _ if !open.contains(self.class_of(slot, line)) => Obstacle::Connections,
+            _ if !self.fits(slot) => Obstacle::Capacity,
+            _ if self.full_group_of(slot).is_some() => Obstacle::Group,
+            _ if self.yields(record.class) || self.others_could_start(record.class) => Obstacle::Class,
+            _ => Obstacle::Turn,
+        });
+        full.filter(|_| line != Line::Nowhere)
+    }
+
+    /// How many connections are held for clients that think within their transactions.
+    pub fn held_by_thinking(&self) -> u32 {
+        let holds = |&slot: &u32| self.tickets.at(slot).request.connection == Connection::Needed;
+        let idle = self.idle.iter().filter(|(_, slot)| holds(slot)).count();
+        u32::try_from(idle + self.suspended).unwrap_or(u32::MAX)
     }
 }

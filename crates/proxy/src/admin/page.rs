@@ -53,7 +53,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 type Asset = (&'static str, &'static str, &'static str);
 
 const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
-const ASSETS: [Asset; 7] = [
+const ASSETS: [Asset; 8] = [
     ("/", "text/html; charset=utf-8", include_str!("../../page/index.html")),
     ("/page/page.css", "text/css; charset=utf-8", include_str!("../../page/page.css")),
     ("/page/page.js", JAVASCRIPT, include_str!("../../page/page.js")),
@@ -61,6 +61,7 @@ const ASSETS: [Asset; 7] = [
     ("/page/words.js", JAVASCRIPT, include_str!("../../page/words.js")),
     ("/page/curves.js", JAVASCRIPT, include_str!("../../page/curves.js")),
     ("/page/types.js", JAVASCRIPT, include_str!("../../page/types.js")),
+    ("/page/why.js", JAVASCRIPT, include_str!("../../page/why.js")),
 ];
 
 /// The page's paths.

@@ -191,6 +191,14 @@ impl Decider {
         }
     }
 
+    /// The gate that decides, or would.
+    pub(crate) fn gate(&self) -> &Gate {
+        match self {
+            Self::Enforcing(gate) => gate,
+            Self::Observing { shadow, .. } => shadow.gate(),
+        }
+    }
+
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
         match self {
             Self::Enforcing(gate) => gate.handle_timeout(now),

@@ -36,7 +36,7 @@ fn arrive(driver: &Arc<Driver>) -> Arrival {
         client: None,
         deadline: None,
     };
-    driver.arrive(request, || TypeName::new(RequestType(1), "a type".into()))
+    driver.arrive(request, Origin::default(), || TypeName::new(RequestType(1), "a type".into()))
 }
 
 #[test]

@@ -7,6 +7,7 @@
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::num::NonZeroU128;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,13 +35,14 @@ use super::present::{Field, Present};
 use super::record::Record;
 use super::reject::{Refusal, Wanted, rejected};
 use super::socket::{Socket, Watched};
-use super::span::{Recorded, TRACEPARENT};
+use super::span::{Parent, Recorded, TRACEPARENT};
 use super::state::{Gate, Settings, Told};
 use super::upload::{Place, Upload};
 use crate::gate::{Arrival, Waiting};
 use crate::lateness::Turn;
 use crate::permit::Permit;
 use crate::shutdown::{Ending, Phase};
+use crate::why::Origin;
 
 /// The streams of one HTTP/2 connection at once.
 const STREAMS_MAX: u32 = 250;
@@ -319,7 +321,11 @@ async fn pass(
         entry: Entry::Queued,
         deadline,
     };
-    let permit = match gate.driver.arrive(asked, || classified.name.clone()) {
+    let trace = record
+        .as_deref()
+        .map_or_else(|| Parent::of(request.headers()).map(|parent| parent.trace), |record| record.trace);
+    let origin = Origin { trace: trace.and_then(NonZeroU128::new), session: None };
+    let permit = match gate.driver.arrive(asked, origin, || classified.name.clone()) {
         Arrival::Dispatched(permit) => permit,
         Arrival::Rejected(reason) => return Err(rejected(&gate.driver, reason).into()),
         Arrival::Waiting(waiting) => {

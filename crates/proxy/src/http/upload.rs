@@ -38,6 +38,7 @@ use super::reject::{Refusal, rejected};
 use crate::gate::{Arrival, Driver, Waiting};
 use crate::observe::TypeName;
 use crate::permit::Permit;
+use crate::why::Origin;
 
 /// The right of a request to be in flight, until its response begins.
 #[derive(Debug)]
@@ -226,14 +227,16 @@ impl Upload {
                     inner.stage = Stage::Whole(permit);
                     return Poll::Ready(Ok(()));
                 }
-                Stage::Away => match self.driver.arrive(self.asked, || self.name.clone()) {
-                    Arrival::Dispatched(permit) => permit,
-                    Arrival::Waiting(waiting) => {
-                        inner.stage = Stage::Asks(waiting);
-                        continue;
+                Stage::Away => {
+                    match self.driver.arrive(self.asked, Origin::default(), || self.name.clone()) {
+                        Arrival::Dispatched(permit) => permit,
+                        Arrival::Waiting(waiting) => {
+                            inner.stage = Stage::Asks(waiting);
+                            continue;
+                        }
+                        Arrival::Rejected(reason) => return Poll::Ready(Err(rejected(&self.driver, reason))),
                     }
-                    Arrival::Rejected(reason) => return Poll::Ready(Err(rejected(&self.driver, reason))),
-                },
+                }
                 Stage::Asks(mut waiting) => match Pin::new(&mut waiting).poll(context) {
                     Poll::Ready(Ok(permit)) => permit,
                     Poll::Ready(Err(reason)) => return Poll::Ready(Err(rejected(&self.driver, reason))),
@@ -385,7 +388,9 @@ mod tests {
             deadline: None,
         };
         let name = TypeName::new(RequestType(1), "POST /".into());
-        let Arrival::Dispatched(permit) = driver.arrive(asked, || name.clone()) else { panic!("it is free") };
+        let Arrival::Dispatched(permit) = driver.arrive(asked, Origin::default(), || name.clone()) else {
+            panic!("it is free")
+        };
         Upload::new(&driver, (asked, name), permit, Shares::default().take(None), LIMIT)
     }
 

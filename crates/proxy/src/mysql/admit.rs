@@ -25,6 +25,7 @@ use crate::gate::Arrival;
 use crate::shutdown::Phase;
 use crate::sql_class::Unit;
 use crate::sql_type::{request_type, type_name};
+use crate::why::Origin;
 
 /// How often another connection is taken after one was found dead.
 const ATTACH_TRIES: usize = 3;
@@ -121,8 +122,9 @@ impl Session {
             deadline: None,
         };
         let rejected = |reason| Refusal::rejected(&driver, reason);
-        match driver.arrive(request, || type_name(&database, (analysis.type_hash, &analysis.label), explicit))
-        {
+        let origin = Origin { trace: analysis.trace, session: Some(self.place.id.into()) };
+        let of_type = (analysis.type_hash, &*analysis.label);
+        match driver.arrive(request, origin, || type_name(&database, of_type, explicit)) {
             Arrival::Dispatched(permit) => self.permit = Some(permit),
             Arrival::Rejected(reason) => return Ok(Err(rejected(reason))),
             Arrival::Waiting(waiting) => {

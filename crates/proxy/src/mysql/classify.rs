@@ -4,6 +4,8 @@
 //! The request type is the database, whether the transaction is explicit, and the shape of the text. No
 //! literal of the text gets into it. A text whose shape can't be told is of the type `unparsed`.
 
+use std::num::NonZeroU128;
+
 use wire::mysql::capabilities::Status;
 use wire::sql::fingerprint::fingerprint;
 use wire::sql::lexer::{Lexer, TokenKind};
@@ -143,6 +145,8 @@ pub(super) struct Analysis {
     pub(super) once: Vec<Vec<u8>>,
     /// The hashes of the application's tags.
     pub(super) tags: Vec<u64>,
+    /// The trace that the application says the text belongs to.
+    pub(super) trace: Option<NonZeroU128>,
 }
 
 impl Analysis {
@@ -212,6 +216,7 @@ pub(super) fn analyze(sql: &[u8], dialect: Dialect) -> Analysis {
     }
     analysis.end(&statement);
     analysis.tags = tags.pairs;
+    analysis.trace = tags.trace;
     if analysis.tracking && is_list {
         analysis.tracking = false;
         analysis.pin = Some(Pin::Other);

@@ -19,6 +19,7 @@ use super::weight::{LongReads, Weight};
 use crate::gate::Arrival;
 use crate::sql_class::Unit;
 use crate::upstream::pool::Lease;
+use crate::why::Origin;
 
 /// How often a request is sent to another connection after one was found dead.
 const ATTACH_TRIES: usize = 3;
@@ -112,7 +113,8 @@ impl Session {
             entry: if immediate { Entry::Immediate } else { Entry::Queued },
             deadline: analysis.timeout.map(|timeout| driver.clock().now().after(timeout)),
         };
-        match driver.arrive(request, || self.state.type_name(analysis, explicit)) {
+        let origin = Origin { trace: analysis.trace, session: Some(self.place.card.id) };
+        match driver.arrive(request, origin, || self.state.type_name(analysis, explicit)) {
             Arrival::Dispatched(permit) => self.state.permit = Some(permit),
             Arrival::Rejected(reason) => {
                 let refusal = self.rejected(reason, Duration::ZERO, Some(request.request_type));

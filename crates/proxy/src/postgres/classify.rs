@@ -6,6 +6,7 @@
 //! control. No literal of the text gets into it. A text whose shape can't be told is of the type
 //! `unparsed`.
 
+use std::num::NonZeroU128;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -111,6 +112,8 @@ pub(crate) struct Analysis {
     pub(crate) timeout: Option<Duration>,
     /// The hashes of the application's tags.
     pub(crate) tags: Vec<u64>,
+    /// The trace that the application says the text belongs to.
+    pub(crate) trace: Option<NonZeroU128>,
     /// It must not wait: it releases the locks of a prepared transaction, or is an empty text.
     pub(crate) is_immediate: bool,
 }
@@ -196,6 +199,7 @@ pub(crate) fn analyze(sql: &[u8], reading: Reading) -> Analysis {
     analysis.reading = reading;
     analysis.timeout = description.tags.timeout;
     analysis.tags = std::mem::take(&mut description.tags.pairs);
+    analysis.trace = description.tags.trace;
     analysis.add_size(description.statements.len() + description.further);
     let statements = &description.statements;
     analysis.is_control = statements.len() == 1 && is_control(&statements[0]);

@@ -5,6 +5,7 @@ use admission::{Connection, Entry as Admission, Policy, Request};
 use super::*;
 use crate::gate::{Arrival, Driver};
 use crate::observe::{REASONS, TypeName};
+use crate::why::Origin;
 
 fn header() -> Header {
     Header {
@@ -216,12 +217,16 @@ fn recorded(path: &std::path::Path, bytes_max: u64, full: Full, requests: u64) {
     for number in 0..requests {
         let name = |key| TypeName::new(RequestType(key), format!("type {key}").into());
         let kind = number % 2;
-        let Arrival::Dispatched(permit) = driver.arrive(request(kind), || name(kind)) else {
+        let Arrival::Dispatched(permit) = driver.arrive(request(kind), Origin::default(), || name(kind))
+        else {
             panic!("it waits")
         };
         if number == 0 {
             // There is room for one, and for none that waits.
-            assert!(matches!(driver.arrive(request(2), || name(2)), Arrival::Rejected(Reason::QueueFull)));
+            assert!(matches!(
+                driver.arrive(request(2), Origin::default(), || name(2)),
+                Arrival::Rejected(Reason::QueueFull)
+            ));
         }
         permit.complete(Outcome::Success, Duration::from_micros(number));
     }

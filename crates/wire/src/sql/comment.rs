@@ -9,6 +9,7 @@
 //! reaches the server. Of several comments the first that has a key counts. Optimizer hints (`/*+ … */`)
 //! and prose are passed over.
 
+use std::num::NonZeroU128;
 use std::time::Duration;
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
@@ -22,8 +23,9 @@ pub const MAX_TAG: usize = 128;
 pub const MAX_COMMENT: usize = 4_096;
 /// The most pairs of one text whose hash is kept.
 pub const MAX_PAIRS: usize = 16;
-/// Keys of which every request has another value.
-const OF_ONE_REQUEST: [&[u8]; 2] = [b"traceparent", b"tracestate"];
+/// The trace that a request belongs to (W3C Trace Context). Every request has another one.
+const TRACEPARENT: &[u8] = b"traceparent";
+const TRACESTATE: &[u8] = b"tracestate";
 
 /// The tags of a text.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -38,6 +40,8 @@ pub struct Tags {
     pub timeout: Option<Duration>,
     /// The [`pair_hash`] of each pair, of [`MAX_PAIRS`] at most.
     pub pairs: Vec<u64>,
+    /// The trace that `traceparent` names: a number for people who look for this request. No label.
+    pub trace: Option<NonZeroU128>,
 }
 
 /// What a pair is known by.
@@ -78,7 +82,11 @@ impl Tags {
         while !rest.is_empty() {
             let (pair, behind) = pair(rest);
             rest = behind;
-            let Some((key, value)) = pair.filter(|(key, _)| !OF_ONE_REQUEST.contains(key)) else { continue };
+            let Some((key, value)) = pair.filter(|(key, _)| *key != TRACESTATE) else { continue };
+            if key == TRACEPARENT {
+                self.trace = self.trace.or_else(|| trace(&value.text()?));
+                continue;
+            }
             let (Ok(name), Some(text)) = (std::str::from_utf8(key), value.text()) else { continue };
             if self.pairs.len() < MAX_PAIRS {
                 self.pairs.push(pair_hash(name, &text));
@@ -96,6 +104,13 @@ impl Tags {
             place.get_or_insert(text);
         }
     }
+}
+
+/// The trace of a `traceparent`: a version, the trace, the span that asks, and flags.
+fn trace(text: &str) -> Option<NonZeroU128> {
+    let digits = text.split('-').nth(1).filter(|digits| digits.len() == 32)?;
+    let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    NonZeroU128::new(digits.bytes().all(is_digit).then(|| u128::from_str_radix(digits, 16).ok())??)
 }
 
 /// A whole number of milliseconds or seconds, such as `250ms` or `2s`; at most a day.

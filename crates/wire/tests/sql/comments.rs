@@ -49,6 +49,22 @@ fn tags_are_read_as_frameworks_write_them() {
 }
 
 #[test]
+fn the_trace_is_read_and_nothing_that_is_none() {
+    let id = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let trace = |sql: &str| tags(sql.as_bytes(), Dialect::POSTGRES).trace.map(std::num::NonZeroU128::get);
+    let read = Some(0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736);
+    assert_eq!(trace(&format!("SELECT 1 /*route='/a',traceparent='00-{id}-00f067aa0ba902b7-01'*/")), read);
+    assert_eq!(trace(&format!("/*traceparent='00-{id}-1-01'*/ SELECT 1 /*traceparent='00-1-2-01'*/")), read);
+    for wrong in
+        ["00-1-2-01", "", "00", &format!("00-{}-1-01", id.to_uppercase()), &format!("00-{}", "0".repeat(32))]
+    {
+        assert_eq!(trace(&format!("SELECT 1 /*traceparent='{wrong}'*/")), None, "{wrong}");
+    }
+    let pairs = tags(format!("SELECT 1 /*traceparent='00-{id}-1-01'*/").as_bytes(), Dialect::POSTGRES).pairs;
+    assert!(pairs.is_empty(), "no rule can name what every request has differently");
+}
+
+#[test]
 fn a_label_is_bounded_at_a_characters_boundary() {
     let long = label(&format!("/*route='{}'*/", "é".repeat(MAX_TAG))).unwrap();
     assert_eq!(long, "é".repeat(MAX_TAG / 2));

@@ -32,6 +32,8 @@ pub(crate) enum Command {
     Simulate(SimulateArgs),
     /// Put the requests of a recorded trace before the same gate in virtual time, and before others.
     Replay(ReplayArgs),
+    /// Say which other settings would have done better with the requests of a recorded trace, if any.
+    Advise(AdviseArgs),
     /// Find the best fixed capacity of a running gate by experiment, with a load of your own.
     Calibrate(CalibrateArgs),
     /// Show what a running gatekeeper has learned of each request type.
@@ -216,6 +218,24 @@ pub(crate) struct ReplayArgs {
     /// Keys of the recorded configuration to change, tried beside it.
     #[command(flatten)]
     pub(crate) gate: GateFlags,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AdviseArgs {
+    /// The trace: what a gate with a `trace_file` has written, or is writing.
+    pub(crate) trace: PathBuf,
+    /// How much of its end is replayed; at most the last 300,000 requests.
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = humantime::parse_duration)]
+    pub(crate) last: Duration,
+    /// How many cores the service has [default: what the server told the gate, else 4].
+    #[arg(long, value_name = "N")]
+    pub(crate) cores: Option<NonZero<u32>>,
+    /// What requests take: worked out of upstream times by how many shared the cores, or as measured.
+    #[arg(long, value_name = "WHICH", value_enum, default_value = "shared")]
+    pub(crate) service_times: ServiceTimes,
+    /// How many runs go at the same time [default: one for each core]. The results are the same.
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<NonZero<usize>>,
 }
 
 /// What replayed requests take.

@@ -17,7 +17,7 @@ pub(crate) use calibrate::calibrate;
 pub(crate) use check::check;
 pub(crate) use import::import;
 pub(crate) use operate::{drain, pause, reload, resume, status};
-pub(crate) use replay::replay;
+pub(crate) use replay::{advise, replay};
 pub(crate) use run::{check_descriptors, run};
 pub(crate) use simulate::simulate;
 pub(crate) use top::top;

@@ -72,6 +72,7 @@ fn main() -> ExitCode {
         Command::Run(args) => commands::run(&args),
         Command::Check { file } => commands::check(file).and_then(|text| print(&text)),
         Command::Simulate(args) => commands::simulate(&args).and_then(|text| print(&text)),
+        Command::Advise(args) => commands::advise(&args).and_then(|text| print(&text)),
         Command::Replay(args) => commands::replay(&args).and_then(|text| print(&text)),
         Command::Calibrate(args) => commands::calibrate(&args).and_then(|text| print(&text)),
         Command::Types(args) => commands::types(&args).and_then(|text| print(&text)),

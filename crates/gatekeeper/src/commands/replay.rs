@@ -6,11 +6,14 @@
 //! recorded beside what the simulator makes of it with the recorded policy, which shows how well it
 //! explains the real gate; and beside that, what another policy would have done.
 
+mod advise;
 mod demand;
 mod recorded;
 mod table;
 
 use std::fs;
+use std::num::NonZero;
+use std::path::Path;
 
 use config::{Experiment, LongLimit, World};
 use sim::{Arrival, Arrivals, Collapse, Distribution, Kind, Mix, Scenario, Source, Upstream};
@@ -19,7 +22,8 @@ use crate::Failure;
 use crate::cli::{ReplayArgs, ServiceTimes, SimulateArgs};
 
 use super::simulate::{picture, play};
-use recorded::Recorded;
+pub(crate) use advise::advise;
+use recorded::{Recorded, Request};
 
 /// What a request is taken to need where nothing tells.
 const DEMAND_FALLBACK: f64 = 0.001;
@@ -48,18 +52,10 @@ impl Cores {
 /// The tables, and where the files are.
 pub(crate) fn replay(args: &ReplayArgs) -> Result<String, Failure> {
     let recorded = Recorded::read(&args.trace, args.partial)?;
-    let origin = config::Origin::File(args.trace.clone());
-    let world = config::parse(origin, &recorded.header.configuration)
-        .map_err(|errors| Failure::Usage(format!("the recorded configuration can't be used: {errors}")))?;
-    let known = match args.cores {
-        Some(cores) => Cores::Named(cores.get()),
-        None => recorded.cores(&world).map_or(Cores::Guessed(CORES_FALLBACK), Cores::Learned),
-    };
+    let world = world_of(&recorded, &args.trace)?;
+    let known = known_cores(args.cores, &recorded, &world);
     let cores = known.count();
-    let demands = match args.service_times {
-        ServiceTimes::Shared => demand::shared(&recorded.requests, cores),
-        ServiceTimes::Measured => demand::measured(&recorded.requests),
-    };
+    let demands = demands(&recorded.requests, cores, args.service_times);
     let base = scenario(&recorded, &demands, cores);
     let mut variants = vec![("replayed".to_owned(), with_gate(&base, &recorded, &world)?)];
     if let Some(file) = &args.config {
@@ -95,6 +91,27 @@ pub(crate) fn replay(args: &ReplayArgs) -> Result<String, Failure> {
     Ok(text)
 }
 
+/// The configuration that was recorded.
+fn world_of(recorded: &Recorded, trace: &Path) -> Result<World, Failure> {
+    config::parse(config::Origin::File(trace.to_owned()), &recorded.header.configuration)
+        .map_err(|errors| Failure::Usage(format!("the recorded configuration can't be used: {errors}")))
+}
+
+fn known_cores(named: Option<NonZero<u32>>, recorded: &Recorded, world: &World) -> Cores {
+    match named {
+        Some(cores) => Cores::Named(cores.get()),
+        None => recorded.cores(world).map_or(Cores::Guessed(CORES_FALLBACK), Cores::Learned),
+    }
+}
+
+/// What each request takes alone, in seconds.
+fn demands(requests: &[Request], cores: u32, times: ServiceTimes) -> Vec<Option<f64>> {
+    match times {
+        ServiceTimes::Shared => demand::shared(requests, cores),
+        ServiceTimes::Measured => demand::measured(requests),
+    }
+}
+
 /// What was recorded, before a service without any gate.
 fn scenario(recorded: &Recorded, demands: &[Option<f64>], cores: u32) -> Scenario {
     let means = demand::means(&recorded.requests, demands, recorded.labels.len());
@@ -122,15 +139,20 @@ fn scenario(recorded: &Recorded, demands: &[Option<f64>], cores: u32) -> Scenari
     Scenario { warm_up: std::time::Duration::ZERO, duration, requests_max, ..scenario }
 }
 
-/// The scenario `base` behind a gate of a configuration: the gate of the recorded name, or the only one.
-fn with_gate(base: &Scenario, recorded: &Recorded, world: &World) -> Result<Scenario, Failure> {
+/// The gate of a configuration that has the recorded name, or is the only one.
+fn chosen<'a>(recorded: &Recorded, world: &'a World) -> Result<&'a config::Gate, Failure> {
     let named = world.gates.iter().find(|gate| gate.name == recorded.header.gate);
-    let gate = named.or(world.gates.first().filter(|_| world.gates.len() == 1)).ok_or_else(|| {
+    named.or(world.gates.first().filter(|_| world.gates.len() == 1)).ok_or_else(|| {
         Failure::Usage(format!(
             "that configuration has several gates, and none is {:?}",
             recorded.header.gate
         ))
-    })?;
+    })
+}
+
+/// The scenario `base` behind a gate of a configuration.
+fn with_gate(base: &Scenario, recorded: &Recorded, world: &World) -> Result<Scenario, Failure> {
+    let gate = chosen(recorded, world)?;
     let kind = |name: &str| recorded.labels.iter().position(|label| label == name);
     let mut policy = gate.policy_of(|name| kind(name).map(Scenario::request_type));
     if gate.long_limit == LongLimit::Auto {

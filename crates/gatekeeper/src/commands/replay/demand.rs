@@ -18,6 +18,9 @@
 //! the recorded policy the replay's waits and response times agree with the recorded ones almost by
 //! construction; that they do says that the gate was simulated right, and nothing of the service.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 use super::recorded::{End, Request};
 
 /// Above this mean speed a request had a core of its own.
@@ -27,6 +30,67 @@ const ALONE: f64 = 0.9;
 pub(super) fn shared(requests: &[Request], cores: u32) -> Vec<Option<f64>> {
     let speeds = speeds(requests, cores);
     requests.iter().zip(speeds).map(|(request, speed)| Some(seconds(request)? * speed?)).collect()
+}
+
+/// Seconds alone, if the service serves so many at a time and the others wait inside in order of dispatch, as
+/// a site's worker processes do; `None` where nothing tells.
+pub(super) fn queued(requests: &[Request], servers: u32) -> Vec<Option<f64>> {
+    let mut flights: Vec<(u64, u64, usize)> = requests
+        .iter()
+        .enumerate()
+        .filter_map(|(at, request)| Some((request.dispatched?, request.ended?, at)))
+        .collect();
+    flights.sort_unstable_by_key(|&(from, _, at)| (from, at));
+    let mut free: BinaryHeap<Reverse<u64>> = (0..servers.max(1)).map(|_| Reverse(0)).collect();
+    let mut demands = vec![None; requests.len()];
+    for (from, to, at) in flights {
+        let Reverse(since) = free.pop().unwrap_or(Reverse(0));
+        let begin = from.max(since);
+        free.push(Reverse(to.max(since)));
+        let alone = to.saturating_sub(begin) as f64 / 1e9;
+        demands[at] = seconds(&requests[at]).map(|upstream| upstream.min(alone));
+    }
+    demands
+}
+
+/// Samples on each side without which a type says nothing.
+const COMPARED_LEAST: usize = 20;
+
+/// Times below that are alike, in seconds.
+const ALIKE: f64 = 1e-6;
+
+/// How far those that had a core of their own and those that had company disagree on what a type takes: in
+/// the mean and the deviation of the logarithm, averaged over types. `None`: too few had company, or were
+/// alone.
+pub(super) fn disagreement(
+    requests: &[Request],
+    demands: &[Option<f64>],
+    cores: u32,
+    types: usize,
+) -> Option<f64> {
+    let mut sides = vec![[(0.0, 0.0, 0usize); 2]; types];
+    for ((request, demand), speed) in requests.iter().zip(demands).zip(speeds(requests, cores)) {
+        let (Some(demand), Some(speed)) = (demand, speed) else { continue };
+        let (sum, squares, count) = &mut sides[request.kind as usize][usize::from(speed < ALONE)];
+        let log = demand.max(ALIKE).ln();
+        *sum += log;
+        *squares += log * log;
+        *count += 1;
+    }
+    let (mut sum, mut weight) = (0.0, 0.0);
+    for side in sides {
+        let least = side[0].2.min(side[1].2);
+        if least < COMPARED_LEAST {
+            continue;
+        }
+        let [alone, shared] = side.map(|(sum, squares, count)| {
+            let mean = sum / count as f64;
+            (mean, (squares / count as f64 - mean * mean).max(0.0).sqrt())
+        });
+        sum += ((shared.0 - alone.0).abs() + (shared.1 - alone.1).abs()) * least as f64;
+        weight += least as f64;
+    }
+    (weight > 0.0).then(|| sum / weight)
 }
 
 /// Upstream times as they were measured, in seconds.
@@ -139,6 +203,29 @@ mod tests {
         assert_eq!(millis(&shared(&both, 1)), [Some(5), Some(10)]);
         assert_eq!(millis(&shared(&both, 2)), [Some(10), Some(15)]);
         assert_eq!(millis(&measured(&both)), [Some(10), Some(15)]);
+    }
+
+    #[test]
+    fn behind_one_server_the_second_took_only_what_came_after_the_first() {
+        let both = [request(0, 10), request(0, 15)];
+        assert_eq!(millis(&queued(&both, 1)), [Some(10), Some(5)]);
+        assert_eq!(millis(&queued(&both, 2)), [Some(10), Some(15)]);
+        let refused = Request { dispatched: None, end: End::Rejected, ..request(0, 1) };
+        assert_eq!(millis(&queued(&[refused, request(3, 4)], 1)), [None, Some(1)]);
+    }
+
+    #[test]
+    fn the_service_that_explains_the_trace_is_the_one_whose_times_agree() {
+        // On one server that serves in order 30 alone, and 30 pairs: each takes 10 ms.
+        let alone = (0..30).map(|at| request(100 * at, 100 * at + 10));
+        let pairs =
+            (30..60).flat_map(|at| [request(100 * at, 100 * at + 10), request(100 * at, 100 * at + 20)]);
+        let requests: Vec<Request> = alone.chain(pairs).collect();
+        let of = |demands: &[Option<f64>]| disagreement(&requests, demands, 1, 1).unwrap_or(f64::NAN);
+        assert!(of(&queued(&requests, 1)) < 0.01);
+        assert!(of(&shared(&requests, 1)) > 0.05);
+        let few = &requests[..40];
+        assert_eq!(disagreement(few, &shared(few, 1), 1, 1), None, "too few had company");
     }
 
     #[test]

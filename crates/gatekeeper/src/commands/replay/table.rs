@@ -15,7 +15,7 @@ const LABEL_CHARS_MAX: usize = 40;
 
 /// What became of some requests; times in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Line {
+pub(super) struct Line {
     requests: u64,
     served: u64,
     rejected: u64,
@@ -46,7 +46,7 @@ impl Line {
     }
 
     /// What was simulated.
-    fn simulated(figures: &Figures) -> Self {
+    pub(super) fn simulated(figures: &Figures) -> Self {
         Self {
             requests: figures.arrived,
             served: figures.completed,
@@ -97,6 +97,14 @@ const MISFIT_LEAST: f64 = 0.001;
 fn misfit(recorded: &Recorded, outcomes: &[Outcome]) -> Option<String> {
     let replayed = outcomes.first().map(|outcome| Line::simulated(&outcome.summary.overall))?;
     differences(&Line::recorded(recorded.requests.iter()), &replayed)
+}
+
+/// By which part the mean response time of a replay lies off what was recorded, and what is to be said if it
+/// doesn't fit.
+pub(super) fn misfit_of(requests: &[Request], replayed: &Line) -> (f64, Option<String>) {
+    let was = Line::recorded(requests.iter());
+    let off = (replayed.response.0 - was.response.0).abs() / was.response.0.max(f64::MIN_POSITIVE);
+    (off, differences(&was, replayed))
 }
 
 fn differences(was: &Line, is: &Line) -> Option<String> {

@@ -245,7 +245,8 @@ impl Author {
     fn copy(&mut self, session: usize) -> Vec<Vec<Message>> {
         let id = 10 * (session + 1) + self.chance.below(5);
         let table = *self.chance.choose(&["a", "a", "nothing"]);
-        let sql = format!("COPY {table} FROM STDIN");
+        // The columns are named: a column that the script adds would make the server end the copy early.
+        let sql = format!("COPY {table} (id, note) FROM STDIN");
         let row = match self.chance.below(8) {
             0 => "bad\n".to_owned(),
             _ => format!("{id}\tcopied\n"),

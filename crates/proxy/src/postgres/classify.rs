@@ -39,7 +39,7 @@ const DESCRIBED_ALIKE: [&str; 8] =
 const WRITES: [&str; 4] = ["delete", "insert", "merge", "update"];
 const RETURNING: &[u8] = b"returning";
 /// First words of statements that have neither parameters nor rows.
-const RETURNS_NOTHING: [&str; 26] = [
+const RETURNS_NOTHING: [&str; 27] = [
     "alter",
     "analyze",
     "checkpoint",
@@ -48,6 +48,7 @@ const RETURNS_NOTHING: [&str; 26] = [
     "comment",
     "copy",
     "create",
+    "declare",
     "deallocate",
     "discard",
     "do",

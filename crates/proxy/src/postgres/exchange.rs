@@ -160,6 +160,11 @@ enum Step {
         answer: Bytes,
         undo: Option<Undo>,
     },
+    /// Behind a Bind: what its portal's name stood for before, if the Bind is skipped.
+    Bound {
+        portal: Bytes,
+        before: Option<Portal>,
+    },
 }
 
 /// The statements that DISCARD ALL or DEALLOCATE ALL forgets, as they were. What the same batch prepares

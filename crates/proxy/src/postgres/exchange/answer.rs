@@ -98,9 +98,10 @@ impl Exchange {
 
     /// Gives the answers of ours whose turn it is.
     pub(crate) fn answer_locally(&mut self, client: &mut BytesMut) {
-        while let Some(Step::Local { answer, .. }) = self.steps.front() {
-            client.extend_from_slice(answer);
-            self.steps.pop_front();
+        while let Some(Step::Local { .. } | Step::Bound { .. }) = self.steps.front() {
+            if let Some(Step::Local { answer, .. }) = self.steps.pop_front() {
+                client.extend_from_slice(&answer);
+            }
         }
     }
 
@@ -235,6 +236,10 @@ impl Exchange {
                     undo.into_iter().for_each(|undo| scope.session.statements.undo(undo));
                 }
                 Step::Local { undo: Some(undo), .. } => scope.session.statements.undo(undo),
+                Step::Bound { portal, before: Some(before) } => {
+                    scope.session.portals.known.insert(portal, before);
+                }
+                Step::Bound { portal, before: None } => _ = scope.session.portals.known.remove(&portal),
                 Step::Execute { forgotten: Some(forgotten), .. } => {
                     scope.session.statements.undo(forgotten.names);
                     scope.server.statements = forgotten.server;

@@ -401,6 +401,7 @@ impl Exchange {
         let before = portals.insert(Bytes::copy_from_slice(key(portal)), bound);
         // The server refuses the second, unless the first has ended with its transaction.
         self.rebinds |= !portal.is_empty() && before.is_some();
+        let bound = Step::Bound { portal: Bytes::copy_from_slice(key(portal)), before };
         match statement {
             Some(statement) if scope.session.deallocates(&statement) => {
                 if self.in_failed {
@@ -412,9 +413,10 @@ impl Exchange {
                     self.ensure(scope, &statement, !name.is_empty(), out);
                     let server_name = if name.is_empty() { String::new() } else { statement.server_name() };
                     self.write_bind(out, portal, server_name.as_bytes(), rest);
-                    return self.steps.push_back(Step::Bind { statement: named, visible: true });
+                    return self.steps.extend([Step::Bind { statement: named, visible: true }, bound]);
                 }
-                return self.local(backend::write_bind_complete, None);
+                self.local(backend::write_bind_complete, None);
+                return self.steps.push_back(bound);
             }
             Some(statement) if scope.session.shared => {
                 self.ensure(scope, &statement, !name.is_empty(), out);
@@ -432,7 +434,7 @@ impl Exchange {
                 self.write_bind(out, portal, name, rest);
             }
         }
-        self.steps.push_back(Step::Bind { statement: named, visible: true });
+        self.steps.extend([Step::Bind { statement: named, visible: true }, bound]);
     }
 
     fn describe(

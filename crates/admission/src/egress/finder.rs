@@ -34,7 +34,7 @@ const SEEN: Duration = Duration::from_millis(60);
 const WINDOW: Duration = Duration::from_millis(100);
 /// A queue in the kernel of this length is a queue.
 const QUEUE: Duration = Duration::from_millis(20);
-/// How soon the kernel's queue is brought back to its target.
+/// How soon the kernel's queue is brought back to its target, if looks aren't farther apart.
 const DRAIN: Duration = Duration::from_millis(20);
 /// The part of the rate that is left while the kernel's queue is emptied.
 const PACE_MIN: f64 = 0.25;
@@ -250,6 +250,11 @@ impl RateFinder {
         (last.at.since(first.at) >= SEEN).then(|| rate_between(first, last))
     }
 
+    fn between_looks(&self) -> Duration {
+        let mut looks = self.samples.iter().rev().map(|sample| sample.at);
+        looks.next().zip(looks.next()).map_or(Duration::ZERO, |(last, before)| last.since(before))
+    }
+
     fn look(&mut self, now: Instant, (deep, until): (Option<Instant>, Instant), standing: KernelQueue) {
         let Some(rate) = self.delivered() else { return };
         let deep =
@@ -314,9 +319,10 @@ impl RateFinder {
             return;
         }
         let excess = standing.bytes as f64 - target as f64;
+        let drain = self.between_looks().max(DRAIN).as_secs_f64();
         self.pace = match trial {
             Trial::Probe { .. } => rate * PROBE * f64::from(1 << self.gained),
-            Trial::After(_) => rate * (1.0 - excess / (rate * DRAIN.as_secs_f64())).clamp(PACE_MIN, 1.0),
+            Trial::After(_) => rate * (1.0 - excess / (rate * drain)).clamp(PACE_MIN, 1.0),
         };
         self.mode = Mode::Paced { since, rate, trial };
     }

@@ -70,6 +70,8 @@ struct Granted {
 struct State {
     egress: Egress,
     granted: HashMap<Stream, Granted>,
+    /// The bytes that responses have taken of what was granted.
+    taken: u64,
 }
 
 /// The uplink that the responses of a gate share.
@@ -104,7 +106,7 @@ impl Uplink {
             rate,
             ..EgressPolicy::default()
         };
-        let state = State { egress: Egress::new(policy), granted: HashMap::new() };
+        let state = State { egress: Egress::new(policy), granted: HashMap::new(), taken: 0 };
         let changed = Arc::new(Notify::new());
         let uplink = Arc::new(Self {
             settings,
@@ -152,7 +154,7 @@ impl Uplink {
         let now = self.clock.now();
         if finding.next()? <= now {
             let mut state = self.state.lock();
-            finding.look(now, state.egress.granted(), state.egress.backlog().bytes);
+            finding.look(&self.clock, state.taken, state.egress.backlog().bytes);
             let pace = finding.pace();
             state.egress.set_pace(pace, quantum(pace));
         }
@@ -163,7 +165,7 @@ impl Uplink {
     fn give(&self) -> Option<Instant> {
         let now = self.clock.now();
         let mut state = self.state.lock();
-        let State { egress, granted } = &mut *state;
+        let State { egress, granted, .. } = &mut *state;
         while let Some(grant) = egress.next(now) {
             if let Some(granted) = granted.get_mut(&grant.stream) {
                 granted.bytes += grant.bytes;
@@ -245,9 +247,6 @@ impl Share {
             if data.is_empty() {
                 return Poll::Ready(Some(Ok(Frame::data(data))));
             }
-            if let Some(socket) = &self.socket {
-                self.uplink.watch(socket);
-            }
             self.uplink.state.lock().egress.offer(self.stream, data.len() as u64);
             self.held = data;
             if self.uplink.give().is_some() {
@@ -262,7 +261,11 @@ impl Share {
         }
         let bytes = granted.bytes.min(self.held.len() as u64);
         granted.bytes -= bytes;
+        state.taken += bytes;
         drop(state);
+        if let Some(socket) = &self.socket {
+            self.uplink.watch(socket);
+        }
         Poll::Ready(Some(Ok(Frame::data(self.held.split_to(bytes as usize)))))
     }
 

@@ -39,6 +39,8 @@ struct Flow {
 struct Bench {
     way: Way,
     now: Instant,
+    /// How often the kernel is asked.
+    every: Duration,
     /// Bytes per second.
     link: f64,
     egress: Egress,
@@ -70,6 +72,7 @@ impl Bench {
         Self {
             way,
             now: Instant::from_nanos(1_000_000_000),
+            every: Duration::from_millis(10),
             link,
             egress: Egress::new(policy),
             finder: RateFinder::new(ceiling),
@@ -106,7 +109,7 @@ impl Bench {
             }
         }
         self.deliver();
-        if matches!(self.way, Way::Found(_)) && self.now.as_nanos() % 10_000_000 == 0 {
+        if matches!(self.way, Way::Found(_)) && self.now.as_nanos() % self.every.as_nanos() as u64 == 0 {
             self.sample();
         }
     }
@@ -227,6 +230,22 @@ fn a_halved_and_a_doubled_rate_are_followed_within_two_seconds() {
         assert!((link * 0.85..link * 1.15).contains(&rate), "{rate} of {link}");
         assert!(bench.small(since) < 0.030, "{}", bench.small(since));
     }
+}
+
+#[test]
+fn a_link_is_used_whole_when_looks_are_far_apart() {
+    let serve = |way, every| {
+        let mut bench = Bench::new(way, LINK);
+        bench.every = every;
+        while bench.now < Instant::from_nanos(30_000_000_000) {
+            bench.open(12_000, f64::INFINITY);
+            (0..8).for_each(|_| bench.step());
+        }
+        bench.done.len()
+    };
+    let known = serve(Way::Known(LINK as u64), Duration::ZERO);
+    let found = serve(Way::Found(None), Duration::from_millis(500));
+    assert!(found * 100 >= known * 95, "{found} of {known}");
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! What the kernel says of the clients' connections, from which an uplink's rate is found.
 //!
-//! A connection is looked at from its first response on, until nothing stands in it and no response uses it.
-//! The socket of one that has ended is kept open until all of it is delivered: the kernel tells of no other.
+//! A connection is looked at while it is written to or something stands in it. A response that waits for its
+//! turn needs no look: a thousand such responses would make the looks too seldom. The socket of a connection
+//! that has ended is kept open until all of it is delivered: the kernel tells of no other.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,6 +14,8 @@ use nix::sys::socket::sockopt::GetStruct;
 use socket2::SockRef;
 use tokio::net::TcpStream;
 
+use crate::clock::Clock;
+
 /// How often the kernel is asked.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// How long the looks at one connection may be apart, for each connection: 2 % of a core at most.
@@ -21,8 +24,8 @@ const LOOK_EACH: Duration = Duration::from_micros(50);
 const UNSENT_MAX: u32 = 128 * 1024;
 /// The most connections that are looked at.
 const CONNECTIONS_MAX: usize = 65_536;
-/// How long a connection is looked at that no response uses, and one that has ended and isn't delivered.
-const IDLE: Duration = Duration::from_secs(1);
+/// How long a connection is looked at that nothing is written to, and one that has ended and isn't delivered.
+const IDLE: Duration = Duration::from_millis(200);
 const ENDED: Duration = Duration::from_secs(10);
 
 /// The first words of the kernel's `struct tcp_info`, which Linux has had since 4.6.
@@ -42,6 +45,8 @@ nix::getsockopt_impl!(TcpInfo, libc::IPPROTO_TCP, libc::TCP_INFO, Words, GetStru
 #[derive(Debug)]
 struct Connection {
     socket: Arc<TcpStream>,
+    /// What the kernel said last; `None`: it knows the connection no more.
+    reading: Option<Reading>,
     line: Line,
     used: Instant,
 }
@@ -86,8 +91,8 @@ impl Finding {
         }
         // Where the kernel knows no bound, more stands in it than could be ordered.
         let _ = SockRef::from(&**socket).set_tcp_notsent_lowat(UNSENT_MAX);
-        let connection = Connection { socket: Arc::clone(socket), line: Line::new(now), used: now };
-        self.connections.insert(key, connection);
+        let (socket, line) = (Arc::clone(socket), Line::new(now));
+        self.connections.insert(key, Connection { socket, reading: None, line, used: now });
         watch
     }
 
@@ -96,11 +101,24 @@ impl Finding {
         (!self.connections.is_empty()).then_some(self.next)
     }
 
-    /// Looks at all connections.
-    pub(super) fn look(&mut self, now: Instant, granted: u64, waiting: u64) {
+    /// Looks at all connections. A look that was interrupted doesn't count: it shows no single moment.
+    pub(super) fn look(&mut self, clock: &Clock, granted: u64, waiting: u64) {
+        let now = clock.now();
+        for connection in self.connections.values_mut() {
+            connection.reading = read(&connection.socket).ok();
+        }
+        let connections = u32::try_from(self.connections.len()).unwrap_or(u32::MAX);
+        let every = LOOK_EVERY.max(LOOK_EACH * connections);
+        self.next = now.after(every);
+        if clock.now().since(now) < every / 2 {
+            self.observe(now, granted, waiting);
+        }
+    }
+
+    fn observe(&mut self, now: Instant, granted: u64, waiting: u64) {
         let (mut queue, shared) = (KernelQueue::default(), self.finder.shared());
         self.connections.retain(|_, connection| {
-            let Ok(reading) = read(&connection.socket) else { return false };
+            let Some(reading) = connection.reading else { return false };
             connection.line.read(now, reading, shared, &mut queue);
             let (is_open, idle) = (Arc::strong_count(&connection.socket) > 1, now.since(connection.used));
             match (is_open, reading.unsent + reading.unacked > 0) {
@@ -110,8 +128,6 @@ impl Finding {
             }
         });
         self.finder.observe(now, granted, queue, waiting);
-        let connections = u32::try_from(self.connections.len()).unwrap_or(u32::MAX);
-        self.next = now.after(LOOK_EVERY.max(LOOK_EACH * connections));
     }
 
     /// The link's rate in bytes per second; `None`: the link isn't the bottleneck.
@@ -173,17 +189,18 @@ mod tests {
         let socket = Arc::new(listener.accept().await.unwrap().0);
         socket.writable().await.unwrap();
         while socket.try_write(&[7; 50_000]).is_ok() {}
-        let (mut finding, now) = (Finding::new(None), Instant::from_nanos(1));
+        let (mut finding, clock) = (Finding::new(None), Clock::start());
+        let now = clock.now();
         assert_eq!(finding.watch(now, &socket), Watch::Begins);
         assert_eq!(finding.watch(now, &socket), Watch::GoesOn);
         rustix::net::shutdown(&*socket, rustix::net::Shutdown::Write).unwrap();
         drop(socket);
-        finding.look(now, 0, 0);
+        finding.look(&clock, 0, 0);
         assert!(finding.next().is_some());
         // To its end.
         tokio::io::copy(&mut client, &mut tokio::io::sink()).await.unwrap();
         while finding.next().is_some() {
-            finding.look(now, 0, 0);
+            finding.look(&clock, 0, 0);
         }
         assert_eq!(finding.rate(), None);
     }

@@ -248,3 +248,28 @@ fn work(worker: usize, confirmed: &Mutex<Vec<usize>>, door: &Door, over: &Atomic
         }
     }
 }
+
+#[test]
+fn why_a_statement_was_refused_is_told_by_the_trace_in_its_comment() {
+    let stage = Stage::start(&["connections = 1", "queue_timeout = \"200ms\""], "");
+    let (mut holder, mut waiter) = (stage.client(), stage.client());
+    holder.query("CREATE OR REPLACE TABLE kept_up (v INT)");
+    holder.query("BEGIN");
+    holder.query("INSERT INTO kept_up VALUES (1)").ok(capabilities());
+    let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let text = format!("SELECT 'secret' /*traceparent='00-{trace}-00f067aa0ba902b7-01'*/");
+    assert!(has_failed(&mut waiter, &text));
+    let mut why = Command::new(env!("CARGO_BIN_EXE_gatekeeper"));
+    why.args(["why", trace, "--json", "--admin", &stage.gate.admin_address()]);
+    let told = why.env_remove("GATEKEEPER_ADMIN").output().unwrap();
+    let told: serde_json::Value = serde_json::from_slice(&told.stdout).unwrap();
+    let [one] = told["requests"].as_array().unwrap().as_slice() else { panic!("{told}") };
+    assert_eq!((&one["state"], &one["reason"]), (&"refused".into(), &"queue_timeout".into()), "{told}");
+    assert_eq!(
+        (&one["waited_for"][0]["what"], &one["trace"]),
+        (&"connections".into(), &trace.into()),
+        "{told}"
+    );
+    assert!(!told.to_string().contains("secret"), "{told}");
+    holder.query("ROLLBACK");
+}

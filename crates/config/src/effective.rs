@@ -282,10 +282,17 @@ fn operation(out: &mut Lines, gate: &Gate) {
     out.file("trace_file", gate.trace.file.as_ref());
     out.value("trace_max", gate.trace.megabytes_max);
     out.text("trace_full", name_of(TRACE_FULL, &gate.trace.full));
-    if let Service::Postgres(postgres) = &gate.service {
-        out.value("admin_users", toml::Value::from(postgres.admin_users.clone()));
-        out.value("stats_users", toml::Value::from(postgres.stats_users.clone()));
-        out.text("admin_database", &postgres.admin_database);
+    let mut users = |admins: &[String], stats: &[String]| {
+        out.value("admin_users", toml::Value::from(admins.to_vec()));
+        out.value("stats_users", toml::Value::from(stats.to_vec()));
+    };
+    match &gate.service {
+        Service::Postgres(postgres) => {
+            users(&postgres.admin_users, &postgres.stats_users);
+            out.text("admin_database", &postgres.admin_database);
+        }
+        Service::Mysql(mysql) => users(&mysql.admin_users, &mysql.stats_users),
+        Service::Http(_) => {}
     }
 }
 

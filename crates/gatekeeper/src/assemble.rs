@@ -24,6 +24,7 @@ use crate::signals::{Asked, Signals};
 use crate::state::{self, StateFile};
 use crate::{Failure, manager, memory};
 
+mod console;
 mod http;
 mod mysql;
 mod postgres;
@@ -397,7 +398,7 @@ fn announce(gate: &config::Gate, bound: &Bound) {
 pub(crate) fn told(gate: &config::Gate, commands: &Commands) -> Result<Told, String> {
     match &gate.service {
         Service::Postgres(of_postgres) => postgres::told(gate, of_postgres, commands).map(Told::Postgres),
-        Service::Mysql(of_mysql) => mysql::told(gate, of_mysql).map(Told::Mysql),
+        Service::Mysql(of_mysql) => mysql::told(gate, of_mysql, commands).map(Told::Mysql),
         Service::Http(of_http) => http::told(gate, of_http).map(Told::Http),
     }
 }

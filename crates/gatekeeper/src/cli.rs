@@ -292,7 +292,7 @@ const SHORT: [&str; 8] =
 const LABORATORY_HEADING: &str = "Published methods, to compare with";
 const GATE_HEADING: &str = "One gate, without a file";
 const POSTGRES_HEADING: &str =
-    "… for PostgreSQL (MySQL takes login-*, message-timeout, pinned-max and users-file)";
+    "… for PostgreSQL (MySQL: login-*, message-timeout, pinned-max, *-users, users-file)";
 const HTTP_HEADING: &str = "… for HTTP (--protocol http)";
 
 /// The keys of a gate that are flags.

@@ -20,6 +20,7 @@ pub mod handshake;
 mod read;
 pub mod response;
 pub mod scramble;
+pub mod table;
 pub mod track;
 mod write;
 

@@ -23,6 +23,10 @@ pub struct Mysql {
     pub failures_max: Option<u32>,
     /// The file of the users that may log in. This crate doesn't read it.
     pub users_file: PathBuf,
+    /// The users that may use the console.
+    pub admin_users: Vec<String>,
+    /// The users that may use the console, but only to read.
+    pub stats_users: Vec<String>,
 }
 
 pub(super) fn read(section: &mut Section<'_>) -> Mysql {
@@ -38,5 +42,7 @@ pub(super) fn read(section: &mut Section<'_>) -> Mysql {
         message_timeout: section.read("message_timeout", raw::some_time),
         failures_max: super::auth::failures_max(section),
         users_file: users_file.unwrap_or_default(),
+        admin_users: section.read("admin_users", raw::users),
+        stats_users: section.read("stats_users", raw::users),
     }
 }

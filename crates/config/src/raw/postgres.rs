@@ -4,8 +4,15 @@ use super::FieldDefault::{Derived, Value};
 use super::{Field, Form};
 
 /// The keys of these that a gate for MySQL has, too.
-const OF_MYSQL: [&str; 5] =
-    ["login_failures_max", "login_timeout", "message_timeout", "pinned_max", "users_file"];
+const OF_MYSQL: [&str; 7] = [
+    "admin_users",
+    "login_failures_max",
+    "login_timeout",
+    "message_timeout",
+    "pinned_max",
+    "stats_users",
+    "users_file",
+];
 
 /// Whether a gate for MySQL has this key of [`POSTGRES`].
 pub(crate) fn is_of_mysql(key: &str) -> bool {

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use config::Mode;
+use proxy::command::Commands;
 use proxy::mysql::{Settings, Users};
 
+use super::console::console;
 use super::{address, keepalive, sql_classes};
 use crate::files;
 
@@ -20,7 +22,11 @@ pub(crate) fn users(mysql: &config::Mysql) -> Result<Arc<Users>, String> {
 ///
 /// # Errors
 /// A file that can't be used (it was looked at before, but may have changed since).
-pub(super) fn told(gate: &config::Gate, mysql: &config::Mysql) -> Result<Settings, String> {
+pub(super) fn told(
+    gate: &config::Gate,
+    mysql: &config::Mysql,
+    commands: &Commands,
+) -> Result<Settings, String> {
     Ok(Settings {
         name: gate.name.clone(),
         listen: address(&gate.listen),
@@ -38,6 +44,7 @@ pub(super) fn told(gate: &config::Gate, mysql: &config::Mysql) -> Result<Setting
         drain_timeout: gate.drain_timeout,
         classes: sql_classes(gate),
         observe: gate.mode == Mode::Observe,
+        console: console(gate, (&mysql.admin_users, &mysql.stats_users), commands),
         tls: files::acceptor(gate)?,
         upstream_tls: files::connector(gate)?,
     })

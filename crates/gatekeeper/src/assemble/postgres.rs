@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use config::{LongLimit, Mode};
+use proxy::Console;
 use proxy::command::Commands;
 use proxy::postgres::auth::{AUTH_QUERY, AuthSettings, Authentication, ChannelBinding, Method, Query};
-use proxy::postgres::{ConfigRow, Console, Finding, LongReads, OnDisconnect, Pooling, Settings, Shares};
+use proxy::postgres::{Finding, LongReads, OnDisconnect, Pooling, Settings, Shares};
 
-use super::{address, alone, keepalive, sql_classes};
+use super::console::console;
+use super::{address, keepalive, sql_classes};
 use crate::files;
 
 /// Which users may log in to a gate, and how they prove it. Reads the users file.
@@ -84,35 +86,10 @@ pub(super) fn told(
         drain_timeout: gate.drain_timeout,
         auth: authentication(postgres)?,
         observe: gate.mode == Mode::Observe,
-        console: console(gate, postgres, commands),
+        console: Console {
+            database: postgres.admin_database.clone(),
+            ..console(gate, (&postgres.admin_users, &postgres.stats_users), commands)
+        },
         ..Settings::new(address(&postgres.upstream))
     })
-}
-
-/// The console of a gate: who may use it, and what `SHOW CONFIG` shows.
-fn console(gate: &config::Gate, postgres: &config::Postgres, commands: &Commands) -> Console {
-    let rows = config::rows(&alone(gate)).into_iter().filter(|row| row.gate.is_some());
-    let row = |row: config::Row| {
-        let field = config::GATE.iter().find(|field| field.key == row.key);
-        let bare = |value: &str| value.trim_matches('"').to_owned();
-        ConfigRow {
-            key: row.key,
-            value: bare(&row.value),
-            default: match field.map(|field| field.default) {
-                Some(config::FieldDefault::Value(value) | config::FieldDefault::Each(value, ..)) => {
-                    bare(value)
-                }
-                Some(config::FieldDefault::Derived(words)) => words.to_owned(),
-                Some(config::FieldDefault::Required) | None => String::new(),
-            },
-            changeable: field.is_some_and(|field| field.reloadable),
-        }
-    };
-    Console {
-        admin_users: postgres.admin_users.clone(),
-        stats_users: postgres.stats_users.clone(),
-        database: postgres.admin_database.clone(),
-        config: rows.map(row).collect(),
-        commands: Some(commands.clone()),
-    }
 }

@@ -6,6 +6,7 @@
 
 mod budget;
 mod classes;
+mod console;
 mod differential;
 mod faults;
 mod floods;

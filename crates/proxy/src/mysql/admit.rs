@@ -4,8 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use admission::{Connection, Entry, Outcome, PoolId, Request, RequestType};
-use tokio::time::Instant;
+use admission::{Connection, Entry, Instant, Outcome, PoolId, Request, RequestType};
 use wire::mysql::capabilities::Status;
 use wire::mysql::codec::Sequence;
 use wire::mysql::command::{self, Command};
@@ -25,6 +24,7 @@ use crate::gate::Arrival;
 use crate::shutdown::Phase;
 use crate::sql_class::Unit;
 use crate::sql_type::{request_type, type_name};
+use crate::stats::Counters;
 use crate::why::Origin;
 
 /// How often another connection is taken after one was found dead.
@@ -75,10 +75,14 @@ impl Session {
         }
         // A statement that doesn't need to keep the connection runs, though none may be kept.
         let _ = self.keep(self.keeps);
-        let begun = Instant::now();
+        let begun = self.now();
         let answer = self.send(analysis, what).await;
         let of_client = answer.as_ref().ok().and_then(|sent| sent.as_ref().ok()).map(|it| it.client_time);
-        self.busy += begun.elapsed().saturating_sub(of_client.unwrap_or_default());
+        let busy = self.now().since(begun).saturating_sub(of_client.unwrap_or_default());
+        self.busy += busy;
+        if self.begun.is_some() {
+            self.counted().queried(busy);
+        }
         match answer {
             Ok(Ok(answer)) => {
                 if analysis.close == Close::Releases && answer.error.is_none() {
@@ -128,10 +132,10 @@ impl Session {
             Arrival::Dispatched(permit) => self.permit = Some(permit),
             Arrival::Rejected(reason) => return Ok(Err(rejected(reason))),
             Arrival::Waiting(waiting) => {
-                *self.place.entry.activity.lock().await = Activity::Queued;
+                let since = self.note(Activity::Queued).await.1;
                 let verdict = self.wait(waiting).await;
-                let activity =
-                    std::mem::replace(&mut *self.place.entry.activity.lock().await, Activity::Idle);
+                let (activity, now) = self.note(Activity::Idle).await;
+                self.counted().waited(now.since(since));
                 match verdict {
                     // The killer has been told so, though the turn came just then.
                     Ok(turn) if matches!(activity, Activity::Canceled) => {
@@ -146,6 +150,8 @@ impl Session {
                 }
             }
         }
+        // A login isn't counted.
+        self.begun = (self.proof == Proof::Given).then(|| driver.clock().now());
         Ok(Ok(()))
     }
 
@@ -201,8 +207,24 @@ impl Session {
         };
         let server = self.server.insert(server);
         self.statements.close_closed(server);
-        *self.place.entry.activity.lock().await = Activity::Running(server.thread.clone());
+        let running = Activity::Running(server.thread.clone());
+        self.note(running).await;
         Ok(())
+    }
+
+    /// What the session does from now on; returns what it did, and when that is.
+    async fn note(&mut self, activity: Activity) -> (Activity, Instant) {
+        let now = self.now();
+        (self.place.entry.note(activity, now, self.server.as_ref()).await, now)
+    }
+
+    fn now(&self) -> Instant {
+        self.shared.driver.clock().now()
+    }
+
+    /// The counters of the session's database.
+    fn counted(&mut self) -> &Counters {
+        self.counters.of(&self.carried.database, &self.shared.stats)
     }
 
     /// Takes a connection, and brings it to the session's state.
@@ -292,7 +314,7 @@ impl Session {
         let Some(permit) = &self.permit else { return Ok(()) };
         match permit.pin() {
             Ok(pinned) => {
-                self.kept = Some(Kept::new(&self.shared.pins, pin, pinned));
+                self.kept = Some(Kept::new(&self.shared.pins, &self.place.entry.pins, pin, pinned));
                 tracing::debug!(
                     session = self.place.id,
                     reason = pin.name(),
@@ -394,6 +416,8 @@ impl Session {
     async fn conclude(&mut self, analysis: &Analysis, answer: &Answer) -> Result<Flow, Lost> {
         self.at.commands += 1;
         self.at.version += u64::from(answer.told.changed);
+        // A login has named a database, or the session uses another.
+        let shows = answer.told.changed || self.at.commands == 1;
         let Some(server) = &mut self.server else { return Ok(Flow::Close) };
         self.lost = self.lost.without(answer.renewed(analysis));
         if answer.told.collation && !self.observes {
@@ -446,6 +470,9 @@ impl Session {
             self.client.flush_within(limit).await?;
             return Ok(self.abandon());
         }
+        if shows {
+            self.show();
+        }
         if self.status.contains(Status::IN_TRANSACTION) {
             self.rest().await;
             return Ok(Flow::Continue);
@@ -466,7 +493,7 @@ impl Session {
 
     /// The transaction is open, and its client thinks.
     async fn rest(&mut self) {
-        *self.place.entry.activity.lock().await = Activity::Idle;
+        self.note(Activity::Resting).await;
         if let Some(permit) = &self.permit {
             permit.idle();
         }
@@ -480,7 +507,10 @@ impl Session {
 
     /// The request has ended: its connection is given back unless the session keeps it.
     async fn finish(&mut self, outcome: Outcome) {
-        let was = std::mem::replace(&mut *self.place.entry.activity.lock().await, Activity::Idle);
+        let (was, now) = self.note(Activity::Idle).await;
+        if let Some(begun) = self.begun.take() {
+            self.counted().transacted(now.since(begun));
+        }
         if self.kept.is_none() && !self.observes {
             if let Some(mut server) = self.server.take() {
                 let mut is_usable = !matches!(was, Activity::Killed(_)) && server.settle().await.is_ok();
@@ -495,6 +525,7 @@ impl Session {
                         Err(_) => is_usable = false,
                     }
                 }
+                self.place.entry.note_server(None);
                 if is_usable {
                     self.shared.give_back(server);
                 }
@@ -508,6 +539,7 @@ impl Session {
     /// Closes the session's connection.
     pub(super) fn drop_server(&mut self) {
         self.server = None;
+        self.place.entry.note_server(None);
         self.kept = None;
         if let Some(permit) = self.permit.take() {
             permit.complete(Outcome::Failure, self.busy);

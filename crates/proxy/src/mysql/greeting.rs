@@ -24,6 +24,9 @@ use crate::upstream::resolver::Resolver;
 /// What a server says that has as many connections as it takes.
 const TOO_MANY_CONNECTIONS: u16 = 1040;
 
+/// The number of `utf8mb4_general_ci`.
+const UTF8MB4: u8 = 45;
+
 /// How a server is reached.
 #[derive(Clone, Debug)]
 pub(super) struct Way {
@@ -79,6 +82,19 @@ pub(super) struct Known {
     pub(super) version: Vec<u8>,
     pub(super) capabilities: Capabilities,
     pub(super) collation: u8,
+}
+
+impl Known {
+    /// What a visitor of the console is greeted with while the server doesn't answer.
+    pub(super) fn nothing() -> Self {
+        let version = concat!("5.5.5-gatekeeper-", env!("CARGO_PKG_VERSION")).as_bytes().to_vec();
+        let capabilities = Capabilities::PROTOCOL_41
+            | Capabilities::SECURE_CONNECTION
+            | Capabilities::PLUGIN_AUTH
+            | Capabilities::CONNECT_WITH_DB
+            | Capabilities::TRANSACTIONS;
+        Self { version, capabilities, collation: UTF8MB4 }
+    }
 }
 
 /// Asks the server what it is. The connection isn't used for a login.
@@ -140,6 +156,7 @@ pub(super) async fn watch(shared: &Shared) {
     loop {
         let ended = shared.pool.drop_ended();
         shared.failed.look(shared.driver.name());
+        shared.stats.tick(shared.driver.clock().now());
         let settings = shared.settings();
         settings.health.tell_lost(settings.named(), shared.pool.idle_lost());
         let has_idle = shared.pool.counts().1 > 0;

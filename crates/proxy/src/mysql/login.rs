@@ -1,8 +1,10 @@
 //! A client's login: the gate asks for the proof itself, because a server of MySQL speaks first.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use bytes::BytesMut;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout};
 use wire::mysql::ProtocolError;
 use wire::mysql::answer::{self, OkPacket, write_ok};
@@ -18,9 +20,10 @@ use super::channel::{Channel, Lost};
 use super::greeting::Known;
 use super::reject::Refusal;
 use super::server::{self, IGNORE_SPACE};
-use super::sessions::Registration;
+use super::sessions::{Registration, Who};
 use super::users::{Credential, Secret, Users};
 use super::{Settings, Shared};
+use crate::console::Role;
 use crate::logins::{Caller, Cause};
 use crate::stream::{Peer, Stream};
 use crate::tls::DownstreamMode;
@@ -70,6 +73,35 @@ pub(super) struct LoggedIn {
     pub(super) place: Registration,
 }
 
+/// Somebody who has come in.
+pub(super) enum Entered {
+    Client(Box<LoggedIn>),
+    Visitor(Box<Visitor>),
+}
+
+/// A user at the console.
+pub(super) struct Visitor {
+    pub(super) client: Channel,
+    pub(super) capabilities: Capabilities,
+    pub(super) user: String,
+    pub(super) role: Role,
+    /// The number of the answer that ends the login.
+    pub(super) next: Sequence,
+    /// The place among the visitors.
+    pub(super) _place: OwnedSemaphorePermit,
+}
+
+/// A client's answer to the greeting.
+struct Login<'a> {
+    /// The session's id, and what the proof is for.
+    id: u32,
+    scramble: Vec<u8>,
+    capabilities: Capabilities,
+    response: Response<'a>,
+    /// The number of the gate's next message.
+    next: Sequence,
+}
+
 /// How a connection ended before it became a session.
 enum End {
     /// Nothing to say: the client is gone, has no room, or breaks the protocol.
@@ -100,7 +132,7 @@ struct Newcomer<'a> {
 
 /// Greets a client and has it prove who it is. A client that says nothing holds a socket, but no place among
 /// the clients. `None`: it has been told why not, or has gone.
-pub(super) async fn login(shared: &Shared, stream: Stream) -> Option<LoggedIn> {
+pub(super) async fn login(shared: &Shared, stream: Stream) -> Option<Entered> {
     let unfinished = shared.login_counts.begin();
     let mut login = Newcomer { shared, peer: stream.peer(), caller: Caller::default() };
     let limit = shared.settings().login_timeout;
@@ -112,13 +144,10 @@ pub(super) async fn login(shared: &Shared, stream: Stream) -> Option<LoggedIn> {
     drop(unfinished);
     let Newcomer { peer, caller, .. } = login;
     match outcome {
-        Ok(Ok(logged_in)) => return Some(logged_in),
+        Ok(Ok(entered)) => return Some(entered),
         Ok(Err(End::Silent(error))) => tracing::debug!(%error, "a login ended"),
         Ok(Err(End::Refused(refusal, cause, why))) => {
             shared.login_counts.refuse(cause);
-            if cause == Cause::Denied {
-                shared.note_failure(peer);
-            }
             shared.tell_failed((&caller, peer), &refusal, &why);
         }
         Err(_) => shared.login_counts.refuse(Cause::Late),
@@ -132,7 +161,7 @@ fn scramble() -> Vec<u8> {
 }
 
 impl Newcomer<'_> {
-    async fn run(&mut self, stream: Stream) -> Result<LoggedIn, End> {
+    async fn run(&mut self, stream: Stream) -> Result<Entered, End> {
         let Self { shared, peer, .. } = *self;
         let settings = shared.settings();
         let mut client = Channel::of_client(stream);
@@ -142,24 +171,28 @@ impl Newcomer<'_> {
             let refusal = Refusal::too_many_failures();
             return Err(refuse((&mut client, first), refusal, Cause::Limited, None).await);
         }
-        if shared.sessions.is_full(settings.max_clients) {
+        // Visitors of the console aren't clients: a full gate lets its operator in, also while the server is
+        // down.
+        let has_console = settings.console.is_there();
+        if shared.sessions.is_full(settings.max_clients) && !has_console {
             return Err(refuse((&mut client, first), Refusal::too_many_clients(), Cause::Full, None).await);
         }
-        let known = match shared.known().await {
-            Ok(known) => known,
+        let (known, lack) = match shared.known().await {
+            Ok(known) => (known, None),
+            Err(failed) if has_console => (Arc::new(Known::nothing()), Some(failed.into_refusal())),
             Err(failed) => {
                 return Err(refuse((&mut client, first), failed.into_refusal(), Cause::Other, None).await);
             }
         };
-        self.handshake(&settings, client, &known).await
+        self.handshake(&settings, client, (&known, lack)).await
     }
 
     async fn handshake(
         &mut self,
         settings: &Settings,
         mut client: Channel,
-        known: &Known,
-    ) -> Result<LoggedIn, End> {
+        (known, lack): (&Known, Option<Refusal>),
+    ) -> Result<Entered, End> {
         let tls = settings.tls.as_ref().filter(|_| matches!(client.stream, Stream::Tcp(_)));
         let mut offered = OFFERED & known.capabilities;
         if tls.is_some() {
@@ -190,25 +223,61 @@ impl Newcomer<'_> {
         let First::Response(response) = parse_first(&message.payload)? else {
             return Err(Lost::Closed.into());
         };
+        if let Some(refusal) = lack.filter(|_| !self.knocks(&response)) {
+            return Err(refuse((&mut client, message.next), refusal, Cause::Other, None).await);
+        }
+        let capabilities = response.capabilities & offered;
+        let login = Login { id, scramble, capabilities, response, next: message.next };
+        self.enter(settings, client, login).await
+    }
+
+    /// Whether a client asks for the console.
+    fn knocks(&self, response: &Response<'_>) -> bool {
+        let database = response.database.and_then(|name| std::str::from_utf8(name).ok());
+        self.shared.settings().console.is_asked_for(database)
+    }
+
+    /// Has a client prove who it is, and gives it a place.
+    async fn enter(
+        &mut self,
+        settings: &Settings,
+        mut client: Channel,
+        Login { id, scramble, capabilities, response, next }: Login<'_>,
+    ) -> Result<Entered, End> {
         let database = response.database.unwrap_or_default().to_vec();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        self.caller.user = Some(text(response.user));
+        let user = text(response.user);
+        self.caller.user = Some(user.clone());
         self.caller.database = Some(text(&database)).filter(|name| !name.is_empty());
+        let knocks = self.knocks(&response);
+        if knocks && client.stream.is_of_our_user() {
+            return self.visit(settings, (client, capabilities), user, next).await;
+        }
         let asked = (response.user, response.plugin, response.proof);
-        let proved = authenticate(&settings.users, &mut client, asked, (&scramble, message.next)).await?;
+        let proved = authenticate(&settings.users, &mut client, asked, (&scramble, next)).await?;
         let Some((credential, next)) = proved.credential else {
             let (refusal, why) = (Refusal::denied(response.user), settings.users.why(response.user));
+            // Noted before it is told: the client may come again at once.
+            self.shared.note_failure(self.peer);
             return Err(refuse((&mut client, proved.next), refusal, Cause::Denied, Some(why)).await);
         };
-        let place = self.shared.sessions.register(id, response.user, settings.max_clients);
+        if knocks {
+            return self.visit(settings, (client, capabilities), user, next).await;
+        }
+        let application = application(response.attributes);
+        let who = Who {
+            user: response.user.to_vec(),
+            database: database.clone(),
+            application: application.clone(),
+        };
+        let place = self.shared.sessions.register((id, who), &client.stream, settings.max_clients);
         let Some(place) = place else {
             return Err(refuse((&mut client, next), Refusal::too_many_clients(), Cause::Full, None).await);
         };
-        let capabilities = response.capabilities & offered;
-        Ok(LoggedIn {
+        Ok(Entered::Client(Box::new(LoggedIn {
             key: key(&response, capabilities),
             database,
-            application: application(response.attributes),
+            application,
             scramble,
             client,
             peer: self.peer,
@@ -216,7 +285,26 @@ impl Newcomer<'_> {
             credential,
             next,
             place,
-        })
+        })))
+    }
+
+    /// A user who is who he says wants to use the console.
+    async fn visit(
+        &self,
+        settings: &Settings,
+        (mut client, capabilities): (Channel, Capabilities),
+        user: String,
+        next: Sequence,
+    ) -> Result<Entered, End> {
+        let refusal = match (settings.console.role(&user), self.shared.visitors.try_take()) {
+            (Some(role), Some(place)) => {
+                let visitor = Visitor { client, capabilities, user, role, next, _place: place };
+                return Ok(Entered::Visitor(Box::new(visitor)));
+            }
+            (None, _) => Refusal::no_visitor(&user),
+            (Some(_), None) => Refusal::too_many_visitors(),
+        };
+        Err(refuse((&mut client, next), refusal, Cause::Other, None).await)
     }
 }
 

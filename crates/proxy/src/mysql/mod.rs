@@ -19,13 +19,16 @@ use parking_lot::RwLock;
 use tokio::sync::{Mutex as AsyncMutex, Semaphore};
 use tokio::time::Instant;
 
+use crate::console::{Console, VISITORS_MAX};
 use crate::gate::Driver;
 use crate::lateness::Lateness;
 use crate::listener::{Backlog, Bounds, Listener};
 use crate::logins::{Caller, FailedLogins, Failures, LoginCounts};
 use crate::news;
+use crate::quota::Quota;
 use crate::shutdown::Shutdown;
 use crate::sql_class::{SqlClassRule, SqlClasses};
+use crate::stats::Stats;
 use crate::stream::{Keepalive, Peer, Stream};
 use crate::tls;
 use crate::upstream::address::Address;
@@ -36,6 +39,7 @@ use crate::upstream::resolver::Lookup;
 mod admit;
 mod channel;
 mod classify;
+mod console;
 mod greeting;
 mod kill;
 mod login;
@@ -96,6 +100,8 @@ pub struct Settings {
     pub classes: Vec<SqlClassRule>,
     /// Only watch: each session has a connection of its own; nothing waits and nothing is refused.
     pub observe: bool,
+    /// The virtual database that shows the gate.
+    pub console: Console,
     /// TLS towards clients.
     pub tls: Option<Arc<tls::Acceptor>>,
     /// TLS towards the server.
@@ -131,6 +137,10 @@ struct Shared {
     sessions: Arc<sessions::Sessions>,
     pins: Arc<pins::Counts>,
     kills: Semaphore,
+    /// Visitors of the console.
+    visitors: Quota,
+    /// What each database was asked for.
+    stats: Stats,
     driver: Arc<Driver>,
     classes: SqlClasses,
     shutdown: Shutdown,
@@ -237,6 +247,8 @@ impl Bound {
             sessions: Arc::default(),
             pins: Arc::default(),
             kills: Semaphore::new(KILLS_MAX),
+            visitors: Quota::new(VISITORS_MAX),
+            stats: Stats::default(),
             driver,
             classes,
             shutdown,
@@ -284,8 +296,12 @@ impl Bound {
 
 async fn serve(shared: Arc<Shared>, stream: Stream) {
     // Each in a box of its own: a client that logs in needn't hold room for a session.
-    if let Some(logged_in) = Box::pin(login::login(&shared, stream)).await {
-        let next = logged_in.next;
-        Box::pin(session::Session::new(shared, logged_in).run(next)).await;
+    match Box::pin(login::login(&shared, stream)).await {
+        Some(login::Entered::Client(logged_in)) => {
+            let next = logged_in.next;
+            Box::pin(session::Session::new(shared, *logged_in).run(next)).await;
+        }
+        Some(login::Entered::Visitor(visitor)) => Box::pin(console::serve(shared, *visitor)).await,
+        None => {}
     }
 }

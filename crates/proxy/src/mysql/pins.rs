@@ -18,13 +18,24 @@ pub(super) struct Kept {
     pin: Pin,
     /// How its requests enter the gate.
     pub(super) entry: Entry,
+    /// Where a console reads the reasons: a bit for each of [`Pin::ALL`].
+    shown: Arc<AtomicU32>,
     _pinned: Pinned,
+}
+
+fn place(pin: Pin) -> usize {
+    Pin::ALL.iter().position(|known| *known == pin).unwrap_or(Pin::ALL.len() - 1)
+}
+
+/// The names of the reasons of one session, as others read them.
+pub(super) fn names(shown: &AtomicU32) -> Vec<&'static str> {
+    let bits = shown.load(Ordering::Relaxed);
+    Pin::ALL.iter().filter(|pin| bits & (1 << place(**pin)) != 0).map(|pin| pin.name()).collect()
 }
 
 impl Counts {
     fn of(&self, pin: Pin) -> &AtomicU32 {
-        let place = Pin::ALL.iter().position(|known| *known == pin).unwrap_or(Pin::ALL.len() - 1);
-        &self.0[place]
+        &self.0[place(pin)]
     }
 
     pub(super) fn snapshot(&self) -> Vec<(&'static str, u32)> {
@@ -33,15 +44,17 @@ impl Counts {
 }
 
 impl Kept {
-    pub(super) fn new(counts: &Arc<Counts>, pin: Pin, pinned: Pinned) -> Self {
+    pub(super) fn new(counts: &Arc<Counts>, shown: &Arc<AtomicU32>, pin: Pin, pinned: Pinned) -> Self {
         counts.of(pin).fetch_add(1, Ordering::Relaxed);
-        let mut kept = Self { counts: Arc::clone(counts), pin, entry: Entry::Queued, _pinned: pinned };
+        let (counts, shown) = (Arc::clone(counts), Arc::clone(shown));
+        let mut kept = Self { counts, pin, entry: Entry::Queued, shown, _pinned: pinned };
         kept.note(pin);
         kept
     }
 
     /// There is another reason, too. A request of a session that holds locks isn't made to wait.
     pub(super) fn note(&mut self, pin: Pin) {
+        self.shown.fetch_or(1 << place(pin), Ordering::Relaxed);
         if pin.holds_locks() {
             self.entry = Entry::Immediate;
         }
@@ -51,5 +64,6 @@ impl Kept {
 impl Drop for Kept {
     fn drop(&mut self) {
         self.counts.of(self.pin).fetch_sub(1, Ordering::Relaxed);
+        self.shown.store(0, Ordering::Relaxed);
     }
 }

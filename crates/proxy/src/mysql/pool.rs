@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 use super::server::{Key, NOBODY, Server};
+use crate::upstream::pool::IdleServer;
 
 /// The idle connections, and how many there are in all.
 #[derive(Default)]
@@ -120,6 +121,19 @@ impl Pool {
     pub(super) fn counts(&self) -> (usize, usize) {
         let idle = self.idle.lock().len();
         (self.existing.load(Ordering::Relaxed), idle)
+    }
+
+    /// The idle connections, for a console.
+    pub(super) fn idle_servers(&self) -> Vec<IdleServer> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let row = |server: &Server| IdleServer {
+            user: text(&server.key.user),
+            database: text(&server.database),
+            id: u64::from(server.thread.id),
+            process_id: server.thread.id,
+            connected: server.connected,
+        };
+        self.idle.lock().iter().map(row).collect()
     }
 
     /// Another server is used from now on: idle connections are closed, and used ones when they come back.

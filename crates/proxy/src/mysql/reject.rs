@@ -16,6 +16,8 @@
 //! | an execution with broken parameters | 1835, HY000 | the session lives on |
 //! | an execution with more long data than may wait | 1105, HY000 | the session lives on |
 //! | a message without room | 1041, HY000 | the session lives on |
+//! | a visitor of the console who isn't named | 1044, 42000 | no session |
+//! | a command of the console fails | 1227, 1064, 1053 or 1105 | the session lives on |
 //! | a KILL that can't be translated | 1235, 42000 | the session lives on |
 
 use admission::{PoolSet, Reason};
@@ -23,6 +25,7 @@ use bytes::BytesMut;
 use wire::mysql::answer::{ErrPacket, write_error};
 use wire::mysql::codec::Sequence;
 
+use crate::console::Failure;
 use crate::gate::Driver;
 
 /// An error of the gate, or one of the server that the gate has read.
@@ -91,6 +94,33 @@ impl Refusal {
 
     pub(super) fn too_many_clients() -> Self {
         Self::new(1040, *b"08004", "Too many connections (gatekeeper's max_clients)")
+    }
+
+    pub(super) fn no_visitor(user: &str) -> Self {
+        let why = "not allowed to use gatekeeper's console (admin_users, stats_users)";
+        Self::new(1044, *b"42000", format!("Access denied for user '{user}': {why}"))
+    }
+
+    pub(super) fn too_many_visitors() -> Self {
+        Self::new(1040, *b"08004", "Too many visitors of gatekeeper's console")
+    }
+
+    /// A command of the console that failed.
+    pub(super) fn of_console(failure: &Failure) -> Self {
+        let (code, state) = match failure.code {
+            "42501" => (1227, *b"42000"),
+            "42601" => (1064, *b"42000"),
+            "57P01" => (1053, *b"08S01"),
+            _ => (1105, *b"HY000"),
+        };
+        let hint = failure.hint.map_or(String::new(), |hint| format!(". {hint}"));
+        Self::new(code, state, format!("gatekeeper: {}{hint}", failure.message))
+    }
+
+    pub(super) fn console_prepares_nothing() -> Self {
+        let why =
+            "This command is not supported in the prepared statement protocol yet (gatekeeper's console)";
+        Self::new(1295, *b"HY000", why)
     }
 
     pub(super) fn too_many_failures() -> Self {

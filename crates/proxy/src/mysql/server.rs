@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use bytes::BytesMut;
 use tokio::time::Instant;
@@ -120,6 +121,8 @@ pub(super) struct Server {
     /// The state of the connection once the answers that are due have been read: the point of a session's
     /// life, with its database.
     pub(super) pending: Option<(Point, Vec<u8>)>,
+    /// Since when it exists.
+    pub(super) connected: SystemTime,
     /// When the server took the user's proof last.
     pub(super) proved: Instant,
     pub(super) place: Place,
@@ -195,6 +198,7 @@ impl Server {
             statements: HashMap::new(),
             due: 0,
             pending: None,
+            connected: SystemTime::now(),
             proved: Instant::now(),
             place,
         })

@@ -25,13 +25,14 @@ use super::readings::{self, Wide};
 use super::reject::Refusal;
 use super::results::Results;
 use super::server::{Carried, Key, Point, Proof, Server};
-use super::sessions::{Activity, Registration};
+use super::sessions::{Activity, Registration, Who};
 use super::statements::Statements;
 use super::users::Credential;
 use crate::gate::Client;
 use crate::logins::{Caller, Cause};
 use crate::permit::Permit;
 use crate::shutdown::{Ending, Phase};
+use crate::stats::{Counters, Stats};
 use crate::stream::Peer;
 
 /// Room for what a command has before its data.
@@ -55,6 +56,24 @@ pub(super) enum What<'a> {
     Statement(u32, Command<'a>),
     /// Only the session's state is brought to a connection.
     Nothing,
+}
+
+/// The counters of a database.
+#[derive(Default)]
+pub(super) struct Counted {
+    database: Vec<u8>,
+    counters: Option<Arc<Counters>>,
+}
+
+impl Counted {
+    /// The counters of this database.
+    pub(super) fn of(&mut self, database: &[u8], stats: &Stats) -> &Counters {
+        if self.database != database {
+            self.database = database.to_vec();
+            self.counters = None;
+        }
+        self.counters.get_or_insert_with(|| stats.of(&String::from_utf8_lossy(database)))
+    }
 }
 
 /// One session.
@@ -87,6 +106,10 @@ pub(super) struct Session {
     pub(super) begin: Option<Vec<u8>>,
     /// How long the server was busy with the present request.
     pub(super) busy: Duration,
+    /// When the present request got its turn; `None` for a login.
+    pub(super) begun: Option<admission::Instant>,
+    /// What the session's database is asked for.
+    pub(super) counters: Counted,
     /// Results of earlier statements that aren't on the connection any more.
     pub(super) lost: Results,
     /// The connection has generated an id that the session doesn't know yet.
@@ -124,6 +147,8 @@ impl Session {
             keeps: None,
             begin: None,
             busy: Duration::ZERO,
+            begun: None,
+            counters: Counted::default(),
             lost: Results::default(),
             asks_insert_id: false,
             at_gate: shared.driver.connect(),
@@ -148,6 +173,15 @@ impl Session {
         let _ = self.client.flush().await;
         self.drop_server();
         self.shared.pool.release(self.at.session);
+    }
+
+    /// Shows who the session is.
+    pub(super) fn show(&self) {
+        *self.place.entry.who.lock() = Who {
+            user: self.key.user.clone(),
+            database: self.carried.database.clone(),
+            application: self.application.clone(),
+        };
     }
 
     /// Ends a login, which the server may refuse.
@@ -441,7 +475,7 @@ impl Session {
             self.key.collation = collation;
         }
         self.carried = Carried { database: change.database.to_vec(), ..Carried::default() };
-        *self.place.entry.user.lock() = change.user.to_vec();
+        self.show();
         self.enter(next).await
     }
 
@@ -470,7 +504,7 @@ impl Session {
                     return Ok(self.refuse(&failed.into_refusal(), due));
                 }
             }
-            Activity::Idle | Activity::Canceled => {}
+            Activity::Idle | Activity::Resting | Activity::Canceled => {}
         }
         if kill.connection {
             entry.ended.notify_one();

@@ -5,18 +5,26 @@
 //! late hits nobody.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use admission::Instant;
 use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, Notify};
 
-use super::server::Thread;
+use super::pins;
+use super::server::{Server, Thread};
+use crate::console::{self, ServerInHand, SessionRow};
+use crate::stream::Stream;
 
 /// What a session does.
 #[derive(Clone, Debug)]
 pub(super) enum Activity {
     Idle,
+    /// Its transaction is open, and its client thinks.
+    Resting,
     Queued,
     /// It was killed while it waited.
     Canceled,
@@ -26,14 +34,38 @@ pub(super) enum Activity {
     Killed(Thread),
 }
 
+/// Who a session is. COM_CHANGE_USER and USE change it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Who {
+    pub(super) user: Vec<u8>,
+    pub(super) database: Vec<u8>,
+    pub(super) application: Vec<u8>,
+}
+
 /// One session, as others see it.
 pub(super) struct Entry {
-    pub(super) user: Mutex<Vec<u8>>,
+    pub(super) who: Mutex<Who>,
+    /// `None`: by a Unix socket.
+    address: Option<SocketAddr>,
+    is_encrypted: bool,
+    connected: SystemTime,
     pub(super) activity: AsyncMutex<Activity>,
+    /// Since when it does what it does, by the gate's clock in nanoseconds.
+    since: AtomicU64,
+    /// The server's thread of the connection that it has; 0: none.
+    thread: AtomicU32,
+    /// Since when that connection exists, in seconds since 1970.
+    server_connected: AtomicU64,
+    /// Why it keeps that connection: a bit for each of [`Pin::ALL`].
+    pub(super) pins: Arc<AtomicU32>,
     /// Wakes a session that waits.
     pub(super) canceled: Notify,
     /// Wakes a session that is to end.
     pub(super) ended: Notify,
+}
+
+fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 /// The first of as many ids of sessions. Servers count their threads from 1: no thread has such an id, and
@@ -54,7 +86,58 @@ pub(super) struct Registration {
     pub(super) entry: Arc<Entry>,
 }
 
+impl Activity {
+    fn shown(&self) -> console::Activity {
+        match self {
+            Self::Idle => console::Activity::Idle,
+            Self::Resting => console::Activity::InTransaction,
+            Self::Queued | Self::Canceled => console::Activity::Waiting,
+            Self::Running(_) | Self::Killed(_) => console::Activity::Active,
+        }
+    }
+}
+
 impl Entry {
+    /// What the session does from now on, and on which thread of the server; returns what it did.
+    pub(super) async fn note(&self, activity: Activity, now: Instant, server: Option<&Server>) -> Activity {
+        self.since.store(now.as_nanos(), Ordering::Relaxed);
+        self.note_server(server);
+        std::mem::replace(&mut *self.activity.lock().await, activity)
+    }
+
+    /// The connection that the session has from now on.
+    pub(super) fn note_server(&self, server: Option<&Server>) {
+        let connected = server.map_or(0, |server| seconds(server.connected));
+        self.server_connected.store(connected, Ordering::Relaxed);
+        self.thread.store(server.map_or(0, |server| server.thread.id), Ordering::Relaxed);
+    }
+
+    /// What a console shows of it.
+    fn row(&self, id: u32) -> SessionRow {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let who = self.who.lock().clone();
+        // Somebody kills what runs there just now.
+        let activity = self.activity.try_lock().map_or(console::Activity::Active, |now| now.shown());
+        let thread = self.thread.load(Ordering::Relaxed);
+        SessionRow {
+            id: u64::from(id),
+            user: text(&who.user),
+            database: text(&who.database),
+            application: text(&who.application),
+            address: self.address,
+            is_encrypted: self.is_encrypted,
+            connected: self.connected,
+            activity,
+            since: Instant::from_nanos(self.since.load(Ordering::Relaxed)),
+            server: (thread != 0).then(|| ServerInHand {
+                id: u64::from(thread),
+                process_id: thread,
+                connected: UNIX_EPOCH + Duration::from_secs(self.server_connected.load(Ordering::Relaxed)),
+            }),
+            pins: pins::names(&self.pins),
+        }
+    }
+
     /// Whether a statement of the session runs on this thread, and nobody kills it just now.
     fn runs_on(&self, thread: u32) -> bool {
         let running = self.activity.try_lock();
@@ -73,10 +156,22 @@ impl Sessions {
         self.len() >= max as usize
     }
 
-    /// Enters a session of a user. `None`: `max` have entered already, or one of this id.
-    pub(super) fn register(self: &Arc<Self>, id: u32, user: &[u8], max: u32) -> Option<Registration> {
+    /// Enters a session that comes over this stream. `None`: `max` have entered already, or one of this id.
+    pub(super) fn register(
+        self: &Arc<Self>,
+        (id, who): (u32, Who),
+        stream: &Stream,
+        max: u32,
+    ) -> Option<Registration> {
         let entry = Arc::new(Entry {
-            user: Mutex::new(user.to_vec()),
+            who: Mutex::new(who),
+            address: stream.peer_address(),
+            is_encrypted: matches!(stream, Stream::Tls(_)),
+            connected: SystemTime::now(),
+            since: AtomicU64::default(),
+            thread: AtomicU32::default(),
+            server_connected: AtomicU64::default(),
+            pins: Arc::default(),
             activity: AsyncMutex::new(Activity::Idle),
             canceled: Notify::new(),
             ended: Notify::new(),
@@ -94,13 +189,28 @@ impl Sessions {
     pub(super) fn of_user(&self, id: u64, user: &[u8]) -> Option<Arc<Entry>> {
         let id = u32::try_from(id).ok()?;
         let by_id = self.by_id.lock();
-        let is_own = |entry: &&Arc<Entry>| *entry.user.lock() == user;
+        let is_own = |entry: &&Arc<Entry>| entry.who.lock().user == user;
         let found = if id >= FIRST {
             by_id.get(&id).filter(is_own)
         } else {
             by_id.values().find(|entry| is_own(entry) && entry.runs_on(id))
         };
         found.cloned()
+    }
+
+    /// All sessions, as a console shows them.
+    pub(super) fn rows(&self) -> Vec<SessionRow> {
+        let by_id = self.by_id.lock();
+        let mut rows: Vec<_> = by_id.iter().map(|(id, entry)| entry.row(*id)).collect();
+        rows.sort_by_key(|row| row.id);
+        rows
+    }
+
+    /// Has a session end, and what it runs.
+    pub(super) fn end(&self, id: u64) {
+        if let Some(entry) = u32::try_from(id).ok().and_then(|id| self.by_id.lock().get(&id).cloned()) {
+            entry.ended.notify_one();
+        }
     }
 
     pub(super) fn len(&self) -> usize {

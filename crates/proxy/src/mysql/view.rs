@@ -1,12 +1,16 @@
 //! What a gate for MySQL shows of itself on the admin listener, and how it takes another configuration.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use admission::{ClassId, Policy};
 
 use super::{Settings, Status, dial};
 use crate::admin::{ClientsView, GateView, LatenessView, PoolView, UpstreamView};
+use crate::console::{Console, Facts, Mode, SessionRow, Subject};
 use crate::gate::Driver;
+use crate::stats;
+use crate::upstream::pool::IdleServer;
 
 impl Status {
     /// Changes what can change in a running gate: where it listens stays as it is.
@@ -83,5 +87,65 @@ impl GateView for Status {
 
     fn pins(&self) -> Vec<(&'static str, u32)> {
         self.0.pins.snapshot()
+    }
+}
+
+impl Subject for Status {
+    fn console(&self) -> Console {
+        self.0.settings().console.clone()
+    }
+
+    fn facts(&self) -> Facts {
+        let settings = self.0.settings();
+        Facts {
+            listen: settings.listen.clone(),
+            upstream: settings.upstream.clone(),
+            connections: settings.connections,
+            max_clients: settings.max_clients,
+            mode: if settings.observe { Mode::Session } else { Mode::Transaction },
+        }
+    }
+
+    fn sessions(&self) -> Vec<SessionRow> {
+        self.0.sessions.rows()
+    }
+
+    fn idle_servers(&self) -> Vec<IdleServer> {
+        self.0.pool.idle_servers()
+    }
+
+    /// By user and database: those in sessions' hands, and idle ones.
+    fn pools_of_console(&self) -> Vec<PoolView> {
+        let mut pools: BTreeMap<(String, String), PoolView> = BTreeMap::new();
+        let mut add = |user: String, database: String, idle: u32| {
+            let pool = pools.entry((user, database)).or_default();
+            pool.connections += 1;
+            pool.idle += idle;
+        };
+        if self.facts().mode == Mode::Transaction {
+            let sessions = self.0.sessions.rows().into_iter();
+            sessions
+                .filter(|session| session.server.is_some())
+                .for_each(|session| add(session.user, session.database, 0));
+        }
+        self.idle_servers().into_iter().for_each(|server| add(server.user, server.database, 1));
+        let named = |((user, database), pool)| PoolView { user, database, ..pool };
+        pools.into_iter().map(named).collect()
+    }
+
+    fn stats(&self) -> Vec<stats::Row> {
+        self.0.stats.rows()
+    }
+
+    fn holds_up(&self, _database: Option<&str>) -> bool {
+        !self.paused().is_empty()
+    }
+
+    fn end(&self, session: u64) {
+        self.0.sessions.end(session);
+    }
+
+    fn reconnect(&self) {
+        self.0.pool.leave();
     }
 }

@@ -40,12 +40,12 @@ use super::roster::{Activity, Identity, Place};
 use super::server::Server;
 use super::settings::SessionSettings;
 use super::state::State;
-use super::stats::Counters;
 use super::transaction::{Control, Left, Transaction};
 use super::weight::Weight;
 use super::{LoggedIn, OnDisconnect, Places, Shared, cancel};
 use crate::gate::Client;
 use crate::shutdown::Ending;
+use crate::stats::Counters;
 use crate::upstream::pool::Lease;
 
 /// How long a server connection may take for a round trip of ours (settings, ROLLBACK, DISCARD ALL).

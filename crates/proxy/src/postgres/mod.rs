@@ -13,6 +13,7 @@ use bytes::BytesMut;
 use parking_lot::RwLock;
 use tokio::sync::OwnedSemaphorePermit;
 
+use crate::console::{Console, VISITORS_MAX};
 use crate::gate::Driver;
 use crate::lateness::Lateness;
 use crate::listener::{Backlog, Bounds, Listener};
@@ -21,6 +22,7 @@ use crate::news;
 use crate::quota::Quota;
 use crate::shutdown::Shutdown;
 use crate::sql_class::{SqlClassRule, SqlClasses};
+use crate::stats::Stats;
 use crate::stream::{Keepalive, Stream};
 use crate::tls;
 use crate::turns::Turns;
@@ -32,7 +34,6 @@ use crate::upstream::resolver::Lookup;
 pub use crate::upstream::pool::PoolSnapshot;
 use auth::Authentication;
 pub use ceiling::{CeilingView, FOUND_CONNECTIONS_MAX, Finding};
-pub use console::{ConfigRow, Console};
 pub use crowds::Shares;
 use endpoint::Endpoint;
 use parameters::Parameters;
@@ -79,7 +80,6 @@ mod roster;
 pub(crate) mod server;
 pub(crate) mod settings;
 mod state;
-mod stats;
 mod stuck;
 mod transaction;
 mod version;
@@ -299,7 +299,7 @@ pub(crate) struct Shared {
     /// The sessions that are connected.
     roster: Arc<roster::Roster>,
     /// What each database was asked for.
-    stats: stats::Stats,
+    stats: Stats,
     /// How many connections the server has for the gate.
     pub(crate) ceiling: ceiling::Ceiling,
     /// What is known of the server's cores.
@@ -343,11 +343,11 @@ impl Shared {
             logins: Turns::new(settings.logins_max),
             budget: Quota::new(settings.connections),
             clients: Quota::new(settings.max_clients),
-            visitors: Quota::new(console::VISITORS_MAX),
+            visitors: Quota::new(VISITORS_MAX),
             crowds: crowds::Crowds::default(),
             causes: cause::Causes::default(),
             roster: Arc::default(),
-            stats: stats::Stats::default(),
+            stats: Stats::default(),
             ceiling: ceiling::Ceiling::default(),
             cores: cores::Known::default(),
             spoken: version::Spoken::default(),

@@ -16,20 +16,7 @@ use admission::Instant;
 use parking_lot::Mutex;
 
 use super::server::Server;
-
-/// What a session does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Activity {
-    /// The client is silent and no transaction is open.
-    Idle,
-    /// Its request waits in the gate's queue.
-    Waiting,
-    /// The server works for it.
-    Active,
-    /// Its transaction is open and the client is silent.
-    InTransaction,
-}
+pub(crate) use crate::console::{Activity, ServerInHand};
 
 /// Why a session is told to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,14 +60,6 @@ pub(crate) struct Card {
     killed: AtomicU8,
     /// Wakes the session's task when the session is told to end.
     waker: Mutex<Option<Waker>>,
-}
-
-/// A server connection in a session's hands.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ServerInHand {
-    pub(crate) id: u64,
-    pub(crate) process_id: u32,
-    pub(crate) connected: SystemTime,
 }
 
 impl Card {
@@ -168,7 +147,7 @@ impl Card {
 }
 
 /// Seconds since 1970.
-pub(crate) fn unix_seconds(time: SystemTime) -> u64 {
+fn unix_seconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 

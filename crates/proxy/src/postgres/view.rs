@@ -5,8 +5,9 @@ use std::sync::atomic::Ordering;
 
 use admission::ClassId;
 
-use super::{CeilingView, PoolSnapshot, Status, console};
+use super::{CeilingView, PoolSnapshot, Status};
 use crate::admin::{ClientsView, GateView, LatenessView, PoolView, UpstreamView};
+use crate::console::Subject as _;
 use crate::gate::Driver;
 
 impl GateView for Status {
@@ -51,11 +52,11 @@ impl GateView for Status {
     }
 
     fn pause(&self, database: Option<&str>) -> Result<(), String> {
-        console::hold_up(&self.0, database)
+        self.hold_up(database).map_err(|failure| failure.message)
     }
 
     fn resume(&self, database: Option<&str>) -> Result<(), String> {
-        console::let_go(&self.0, database)
+        self.let_go(database).map_err(|failure| failure.message)
     }
 
     fn in_flight_of(&self, database: Option<&str>) -> usize {

@@ -14,21 +14,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use wire::postgres::backend::{self, Error, Severity, Status, write_error};
 use wire::postgres::frontend::{self, Target};
 
-use super::act::{self, Acted};
-use super::lists::columns;
-use super::show::show;
-use super::table::{Format, Table};
-use super::words::{Command, NoCommand, parse, split};
-use super::{Role, Visitor, parameters};
-use crate::postgres::Shared;
+use super::table::{Format, describe, row};
+use super::{Visitor, parameters};
+use crate::console::act::{self, Acted};
+use crate::console::lists::columns;
+use crate::console::show::show;
+use crate::console::table::{Cell, Column, Kind, Table};
+use crate::console::words::{Command, parse, split};
+use crate::console::{Failure, Role};
 use crate::postgres::cancel::{KeyLength, Registration};
 use crate::postgres::message::{Message, Sender};
+use crate::postgres::{Shared, Status as Gate};
 use crate::stream::Stream;
 
 /// The longest that a client may take to read an answer.
@@ -37,30 +39,14 @@ const SEND_LIMIT: Duration = Duration::from_secs(60);
 const STATEMENTS_MAX: usize = 256;
 /// The most portals: each may hold a whole list, with a row for each client.
 const PORTALS_MAX: usize = 8;
+/// The most that a client may say while its command runs.
+const INPUT_MAX: usize = 64 * 1024;
 /// Answers are sent when so much has gathered, so that a long list takes no more memory than its rows.
 const OUTPUT_MAX: usize = 256 * 1024;
 
-/// What a failed command tells the client.
-pub(super) struct Failure {
-    pub(super) code: &'static str,
-    pub(super) message: String,
-    pub(super) hint: Option<&'static str>,
-}
-
-impl Failure {
-    pub(super) fn new(code: &'static str, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), hint: None }
-    }
-
-    fn protocol(message: impl Into<String>) -> Self {
-        Self::new("08P01", message)
-    }
-}
-
-impl From<NoCommand> for Failure {
-    fn from(NoCommand { message, hint }: NoCommand) -> Self {
-        Self { code: "42601", message, hint: Some(hint) }
-    }
+/// The client breaks the protocol.
+fn protocol(message: impl Into<String>) -> Failure {
+    Failure::new("08P01", message)
 }
 
 /// A portal: a command, how its values are wanted, and what is left of its rows.
@@ -86,13 +72,14 @@ impl Portal {
 /// Whether the session goes on.
 type Alive = Result<(), ()>;
 
-pub(super) struct Session<'a> {
+struct Session<'a> {
     shared: &'a Arc<Shared>,
-    pub(super) client: Stream,
-    pub(super) input: BytesMut,
+    gate: Gate,
+    client: Stream,
+    input: BytesMut,
     output: BytesMut,
     role: Role,
-    pub(super) cancel: Option<Registration>,
+    cancel: Option<Registration>,
     status: Status,
     statements: HashMap<String, Command>,
     portals: HashMap<String, Portal>,
@@ -109,6 +96,7 @@ pub(crate) async fn serve(shared: &Arc<Shared>, client: Stream, input: BytesMut,
     let cancel = shared.cancel.register(KeyLength::Short);
     let mut session = Session {
         shared,
+        gate: Gate(Arc::clone(shared)),
         client,
         input,
         output: BytesMut::new(),
@@ -205,7 +193,7 @@ impl Session<'_> {
                 backend::write_close_complete(&mut self.output);
                 Ok(())
             }
-            _ => Err(Failure::protocol("the console is not a database: it takes queries only")),
+            _ => Err(protocol("the console is not a database: it takes queries only")),
         };
         if let Err(failure) = done {
             self.fail(&failure);
@@ -229,9 +217,9 @@ impl Session<'_> {
     async fn command(&mut self, text: &str) -> Result<(), Failure> {
         let command = parse(text)?;
         let Some(table) = self.table(&command)? else { return self.run(command).await };
-        Table::describe(table.columns, |_| Format::Text, &mut self.output);
-        for row in &table.rows {
-            Table::row(row, |_| Format::Text, &mut self.output);
+        describe(table.columns, |_| Format::Text, &mut self.output);
+        for cells in &table.rows {
+            row(cells, |_| Format::Text, &mut self.output);
             self.flush_if_full().await?;
         }
         backend::write_command_complete(&mut self.output, b"SHOW");
@@ -248,8 +236,8 @@ impl Session<'_> {
     /// The rows of a command that only looks; `None` for one that does something.
     fn table(&self, command: &Command) -> Result<Option<Table>, Failure> {
         Ok(match command {
-            Command::Show(list) => Some(show(self.shared, *list)),
-            Command::Setting(name) => Some(act::setting(name, &self.user, &self.application)?),
+            Command::Show(list) => Some(show(&self.gate, *list)),
+            Command::Setting(name) => Some(setting(name, &self.user, &self.application)?),
             _ => None,
         })
     }
@@ -262,7 +250,7 @@ impl Session<'_> {
                 return Ok(());
             }
             Command::Set(key) => {
-                act::refuse_key(self.shared, &key)?;
+                act::refuse_key(&self.gate, &key)?;
                 "SET"
             }
             Command::Nothing(tag) => {
@@ -279,10 +267,9 @@ impl Session<'_> {
             }
             command => {
                 self.flush().await.map_err(|()| Failure::new("08006", "the client does not read"))?;
-                let shared = Arc::clone(self.shared);
-                let (gate, name) = (shared.driver.name(), act::name(&command));
+                let (gate, name) = (self.shared.driver.name(), act::name(&command));
                 tracing::info!(gate, user = self.user, command = name, "a command of the console");
-                let Acted { tag, notice } = act::act(&shared, command, self).await?;
+                let Acted { tag, notice } = self.act(command).await?;
                 if let Some(notice) = notice {
                     let severity = Severity::Notice;
                     let fields =
@@ -294,6 +281,34 @@ impl Session<'_> {
         };
         backend::write_command_complete(&mut self.output, tag.as_bytes());
         Ok(())
+    }
+
+    /// Acts. A pause is taken back if the client cancels or leaves before it is answered.
+    async fn act(&mut self, command: Command) -> Result<Acted, Failure> {
+        let waiting = self.cancel.as_ref().filter(|_| matches!(command, Command::Pause(_)));
+        let canceled = async {
+            match waiting {
+                Some(cancel) => cancel.canceled().await,
+                None => std::future::pending().await,
+            }
+        };
+        let (client, input) = (&mut self.client, &mut self.input);
+        let gone = async {
+            while input.len() < INPUT_MAX && client.read_buf(input).await.is_ok_and(|count| count > 0) {}
+        };
+        let interrupted = async {
+            // Not before the pause has begun: the cancel of an earlier command means nothing.
+            waiting.inspect(|cancel| cancel.queued());
+            tokio::select! {
+                biased;
+                () = canceled => Failure::new("57014", "canceling PAUSE due to user request: it is taken back"),
+                () = gone => Failure::new("08006", "the client has left: PAUSE is taken back"),
+                () = self.shared.shutdown.draining() => act::ends(),
+            }
+        };
+        let acted = act::act(&self.gate, command, interrupted).await;
+        waiting.inspect(|cancel| cancel.idle());
+        acted
     }
 
     fn prepare(&mut self, name: &[u8], sql: &[u8]) -> Result<(), Failure> {
@@ -318,8 +333,8 @@ impl Session<'_> {
         let name = String::from_utf8_lossy(statement);
         let missing = || Failure::new("26000", format!("prepared statement {name:?} does not exist"));
         let command = self.statements.get(&*name).ok_or_else(missing)?.clone();
-        let formats = result_formats(rest)
-            .ok_or_else(|| Failure::protocol("the console's commands take no parameters"))?;
+        let formats =
+            result_formats(rest).ok_or_else(|| protocol("the console's commands take no parameters"))?;
         let portal = String::from_utf8_lossy(portal).into_owned();
         if self.portals.len() >= PORTALS_MAX && !self.portals.contains_key(&portal) {
             return Err(Failure::new("54000", "too many portals"));
@@ -336,7 +351,7 @@ impl Session<'_> {
             self.fill(&mut portal)?;
             match &portal.table {
                 Some(table) => {
-                    Table::describe(table.columns, |index| portal.format(index), &mut self.output);
+                    describe(table.columns, |index| portal.format(index), &mut self.output);
                 }
                 None => backend::write_no_data(&mut self.output),
             }
@@ -352,7 +367,7 @@ impl Session<'_> {
             _ => None,
         };
         match columns {
-            Some(columns) => Table::describe(columns, |_| Format::Text, &mut self.output),
+            Some(columns) => describe(columns, |_| Format::Text, &mut self.output),
             None => backend::write_no_data(&mut self.output),
         }
         Ok(())
@@ -378,8 +393,8 @@ impl Session<'_> {
             return self.run(portal.command).await;
         };
         let most = usize::try_from(max_rows).ok().filter(|most| *most > 0).unwrap_or(usize::MAX);
-        for row in table.rows.iter().skip(portal.sent).take(most) {
-            Table::row(row, |index| portal.format(index), &mut self.output);
+        for cells in table.rows.iter().skip(portal.sent).take(most) {
+            row(cells, |index| portal.format(index), &mut self.output);
             self.flush_if_full().await?;
         }
         portal.sent = portal.sent.saturating_add(most).min(table.rows.len());
@@ -403,6 +418,25 @@ impl Session<'_> {
         let severity = Severity::Fatal;
         write_error(&mut self.output, &Error { severity, code, message, detail: None, hint: None });
     }
+}
+
+const SETTING: &[Column] = &[("setting", Kind::Text)];
+
+/// A setting as a session was told it at its login; some drivers ask.
+pub(crate) fn setting(name: &str, user: &str, application: &str) -> Result<Table, Failure> {
+    let value = match name {
+        "transaction isolation level" | "transaction_isolation" => Some("read committed".to_owned()),
+        name => parameters(user, application)
+            .into_iter()
+            .find(|(known, _)| known.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value),
+    };
+    let unknown = || Failure {
+        hint: Some("SHOW HELP lists what can be shown."),
+        ..Failure::new("42704", format!("the console shows no {name:?}"))
+    };
+    let value = value.ok_or_else(unknown)?;
+    Ok(Table { columns: SETTING, rows: vec![vec![Cell::from(value)]] })
 }
 
 /// The formats of the results in a Bind, behind its names; `None` if it brings parameters. Lengths have

@@ -1,67 +1,12 @@
-//! What a console answers with: rows of typed columns, and their bytes on the wire.
-//!
-//! Two types are enough: text and `int8`. They are those for which PgBouncer's dashboards and every driver
-//! have a conversion, in the text format and in the binary one.
+//! Tables of the console as PostgreSQL's protocol has them, in its text format and in its binary one.
 
 use bytes::{BufMut, BytesMut};
+
+use crate::console::table::{Cell, Column, Kind};
 
 /// The object identifiers of the types.
 const TEXT_OID: i32 = 25;
 const INT8_OID: i32 = 20;
-
-/// The type of a column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Text,
-    Int,
-}
-
-/// A column's name and type.
-pub(crate) type Column = (&'static str, Kind);
-
-/// One value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Cell {
-    Null,
-    Text(String),
-    Int(i64),
-}
-
-impl From<&str> for Cell {
-    fn from(text: &str) -> Self {
-        Self::Text(text.to_owned())
-    }
-}
-
-impl From<String> for Cell {
-    fn from(text: String) -> Self {
-        Self::Text(text)
-    }
-}
-
-impl From<u64> for Cell {
-    fn from(number: u64) -> Self {
-        Self::Int(i64::try_from(number).unwrap_or(i64::MAX))
-    }
-}
-
-impl From<u32> for Cell {
-    fn from(number: u32) -> Self {
-        Self::Int(i64::from(number))
-    }
-}
-
-impl From<usize> for Cell {
-    fn from(number: usize) -> Self {
-        Self::Int(i64::try_from(number).unwrap_or(i64::MAX))
-    }
-}
-
-impl<T: Into<Self>> From<Option<T>> for Cell {
-    fn from(value: Option<T>) -> Self {
-        value.map_or(Self::Null, Into::into)
-    }
-}
 
 /// How a client wants values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,53 +15,44 @@ pub(crate) enum Format {
     Binary,
 }
 
-/// Rows and what they are of.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Table {
-    pub(crate) columns: &'static [Column],
-    pub(crate) rows: Vec<Vec<Cell>>,
+/// Appends the RowDescription. `format` tells how each column will come.
+pub(crate) fn describe(columns: &[Column], format: impl Fn(usize) -> Format, out: &mut BytesMut) {
+    message(out, b'T', |body| {
+        body.put_u16(u16::try_from(columns.len()).unwrap_or(u16::MAX));
+        for (index, (name, kind)) in columns.iter().enumerate() {
+            body.put_slice(name.as_bytes());
+            body.put_u8(0);
+            // Of no table.
+            body.put_i32(0);
+            body.put_i16(0);
+            let (oid, size) = match kind {
+                Kind::Text => (TEXT_OID, -1),
+                Kind::Int => (INT8_OID, 8),
+            };
+            body.put_i32(oid);
+            body.put_i16(size);
+            body.put_i32(-1);
+            body.put_i16(i16::from(format(index) == Format::Binary));
+        }
+    });
 }
 
-impl Table {
-    /// Appends the RowDescription. `format` tells how each column will come.
-    pub(crate) fn describe(columns: &[Column], format: impl Fn(usize) -> Format, out: &mut BytesMut) {
-        message(out, b'T', |body| {
-            body.put_u16(u16::try_from(columns.len()).unwrap_or(u16::MAX));
-            for (index, (name, kind)) in columns.iter().enumerate() {
-                body.put_slice(name.as_bytes());
-                body.put_u8(0);
-                // Of no table.
-                body.put_i32(0);
-                body.put_i16(0);
-                let (oid, size) = match kind {
-                    Kind::Text => (TEXT_OID, -1),
-                    Kind::Int => (INT8_OID, 8),
-                };
-                body.put_i32(oid);
-                body.put_i16(size);
-                body.put_i32(-1);
-                body.put_i16(i16::from(format(index) == Format::Binary));
-            }
-        });
-    }
-
-    /// Appends a DataRow.
-    pub(crate) fn row(cells: &[Cell], format: impl Fn(usize) -> Format, out: &mut BytesMut) {
-        message(out, b'D', |body| {
-            body.put_u16(u16::try_from(cells.len()).unwrap_or(u16::MAX));
-            for (index, cell) in cells.iter().enumerate() {
-                match cell {
-                    Cell::Null => body.put_i32(-1),
-                    Cell::Int(number) if format(index) == Format::Binary => {
-                        body.put_i32(8);
-                        body.put_i64(*number);
-                    }
-                    Cell::Int(number) => value(body, number.to_string().as_bytes()),
-                    Cell::Text(text) => value(body, text.as_bytes()),
+/// Appends a DataRow.
+pub(crate) fn row(cells: &[Cell], format: impl Fn(usize) -> Format, out: &mut BytesMut) {
+    message(out, b'D', |body| {
+        body.put_u16(u16::try_from(cells.len()).unwrap_or(u16::MAX));
+        for (index, cell) in cells.iter().enumerate() {
+            match cell {
+                Cell::Null => body.put_i32(-1),
+                Cell::Int(number) if format(index) == Format::Binary => {
+                    body.put_i32(8);
+                    body.put_i64(*number);
                 }
+                Cell::Int(number) => value(body, number.to_string().as_bytes()),
+                Cell::Text(text) => value(body, text.as_bytes()),
             }
-        });
-    }
+        }
+    });
 }
 
 fn value(body: &mut BytesMut, bytes: &[u8]) {
@@ -141,14 +77,14 @@ mod tests {
     #[test]
     fn rows_are_described_and_written_as_the_protocol_says() {
         let mut out = BytesMut::new();
-        Table::describe(&[("n", Kind::Int)], |_| Format::Text, &mut out);
+        describe(&[("n", Kind::Int)], |_| Format::Text, &mut out);
         assert_eq!(&out[..], b"T\0\0\0\x1a\0\x01n\0\0\0\0\0\0\0\0\0\0\x14\0\x08\xff\xff\xff\xff\0\0");
         out.clear();
         let cells = [Cell::from(7_u32), Cell::Null, Cell::from("x")];
-        Table::row(&cells, |_| Format::Text, &mut out);
+        row(&cells, |_| Format::Text, &mut out);
         assert_eq!(&out[..], b"D\0\0\0\x14\0\x03\0\0\0\x017\xff\xff\xff\xff\0\0\0\x01x");
         out.clear();
-        Table::row(&cells, |_| Format::Binary, &mut out);
+        row(&cells, |_| Format::Binary, &mut out);
         assert_eq!(&out[..], b"D\0\0\0\x1b\0\x03\0\0\0\x08\0\0\0\0\0\0\0\x07\xff\xff\xff\xff\0\0\0\x01x");
     }
 }

@@ -1,7 +1,7 @@
 //! What is typed into the console.
 
-use super::super::console::words::{parse, split};
 use super::super::console::{Format, result_formats};
+use crate::console::words::{parse, split};
 
 /// Commands, one after the other, and in what form their values are wanted.
 pub fn console(data: &[u8]) {

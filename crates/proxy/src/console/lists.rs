@@ -7,7 +7,7 @@ use super::words::List;
 use Kind::{Int, Text};
 
 /// The commands and what each does.
-pub(super) const HELP: &[(&str, &str)] = &[
+pub(crate) const HELP: &[(&str, &str)] = &[
     ("SHOW HELP", "this list"),
     ("SHOW POOLS", "clients and server connections by user and database, and the longest wait"),
     ("SHOW CLIENTS", "every client: what it does, since when, on which server connection"),
@@ -165,7 +165,7 @@ const PINNED: &[Column] = &[
 ];
 
 /// The columns of a list.
-pub(super) fn columns(list: List) -> &'static [Column] {
+pub(crate) fn columns(list: List) -> &'static [Column] {
     match list {
         List::Help => HELP_COLUMNS,
         List::Version => VERSION,

@@ -3,19 +3,19 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use admission::{Instant, PoolId};
+use admission::Instant;
 
 use super::lists::{HELP, columns};
 use super::table::{Cell, Table};
 use super::words::List;
+use super::{Activity, Facts, Mode, SessionRow, Subject};
+use crate::admin::PoolView;
 use crate::observe::{lane_name, shares};
-use crate::postgres::roster::{Activity, Card, unix_seconds};
-use crate::postgres::stats::Figures;
-use crate::postgres::{Pooling, Shared};
+use crate::stats::{Figures, Row};
 use crate::upstream::address::Address;
-use crate::upstream::pool::{IdleServer, PoolSnapshot};
+use crate::upstream::pool::IdleServer;
 
 /// The most rows of one answer: a console must not be able to fill the memory.
 const ROWS_MAX: usize = 100_000;
@@ -25,12 +25,12 @@ const QUEUE_MAX: usize = 1000;
 const NOT_COUNTED: Cell = Cell::Int(0);
 
 /// A list as it is now.
-pub(super) fn show(shared: &Shared, list: List) -> Table {
-    let look = Look::new(shared);
+pub(crate) fn show(subject: &dyn Subject, list: List) -> Table {
+    let look = Look::new(subject);
     let mut rows = match list {
         List::Help => HELP.iter().map(|(command, does)| vec![(*command).into(), (*does).into()]).collect(),
         List::Version => vec![vec![format!("gatekeeper {}", env!("CARGO_PKG_VERSION")).into()]],
-        List::Config => config(shared),
+        List::Config => config(subject),
         List::Pools => look.pools(),
         List::Clients => look.clients(),
         List::Servers => look.servers(),
@@ -41,7 +41,7 @@ pub(super) fn show(shared: &Shared, list: List) -> Table {
         List::Stats => look.stats(&[total, average]),
         List::StatsTotals => look.stats(&[total]),
         List::StatsAverages => look.stats(&[average]),
-        List::Types => types(shared),
+        List::Types => types(subject),
         List::Queue => look.queue(),
         List::Pinned => look.pinned(),
     };
@@ -51,7 +51,8 @@ pub(super) fn show(shared: &Shared, list: List) -> Table {
 
 /// What is looked at once for an answer.
 struct Look<'a> {
-    shared: &'a Shared,
+    subject: &'a dyn Subject,
+    facts: Facts,
     now: Instant,
     /// The wall clock's time of `now`, for times of day.
     wall: SystemTime,
@@ -71,39 +72,36 @@ struct PoolRow {
 }
 
 impl<'a> Look<'a> {
-    fn new(shared: &'a Shared) -> Self {
-        let settings = shared.settings();
-        let is_session = settings.pooling == Pooling::Session || settings.observe;
-        Self {
-            shared,
-            now: shared.driver.clock().now(),
-            wall: SystemTime::now(),
-            mode: if is_session { "session" } else { "transaction" },
-        }
+    fn new(subject: &'a dyn Subject) -> Self {
+        let facts = subject.facts();
+        let mode = match facts.mode {
+            Mode::Session => "session",
+            Mode::Transaction => "transaction",
+        };
+        Self { subject, facts, now: subject.now(), wall: SystemTime::now(), mode }
     }
 
     /// Pools that differ only in start-up settings are one row, as they are one pool in PgBouncer.
     fn by_pool(&self) -> BTreeMap<(String, String), PoolRow> {
         let mut rows: BTreeMap<(String, String), PoolRow> = BTreeMap::new();
-        for card in self.shared.roster.cards() {
-            let key = (card.identity.database.clone(), card.identity.user.clone());
-            let row = rows.entry(key).or_default();
+        for session in self.subject.sessions() {
+            let row = rows.entry((session.database, session.user)).or_default();
             row.sessions += 1;
-            match card.activity() {
+            match session.activity {
                 Activity::Waiting => row.waiting += 1,
                 Activity::Active | Activity::InTransaction => row.active += 1,
                 Activity::Idle => {}
             }
-            if card.activity() == Activity::Waiting {
-                let since = row.waiting_since.unwrap_or(card.since()).min(card.since());
+            if session.activity == Activity::Waiting {
+                let since = row.waiting_since.unwrap_or(session.since).min(session.since);
                 row.waiting_since = Some(since);
             }
-            if self.mode == "session" {
+            if self.facts.mode == Mode::Session {
                 row.connections += 1;
-                row.idle += u64::from(card.activity() == Activity::Idle);
+                row.idle += u64::from(session.activity == Activity::Idle);
             }
         }
-        for PoolSnapshot { user, database, connections, idle, .. } in self.shared.pools.snapshot() {
+        for PoolView { user, database, connections, idle, .. } in self.subject.pools_of_console() {
             let row = rows.entry((database, user)).or_default();
             row.connections += u64::from(connections);
             row.idle += u64::from(idle);
@@ -137,38 +135,37 @@ impl<'a> Look<'a> {
     }
 
     fn clients(&self) -> Vec<Vec<Cell>> {
-        self.shared.roster.cards().iter().map(|card| self.client(card)).collect()
+        self.subject.sessions().iter().map(|session| self.client(session)).collect()
     }
 
-    fn client(&self, card: &Card) -> Vec<Cell> {
-        let identity = &card.identity;
-        let wait = match card.activity() {
-            Activity::Waiting => self.now.since(card.since()),
+    fn client(&self, session: &SessionRow) -> Vec<Cell> {
+        let wait = match session.activity {
+            Activity::Waiting => self.now.since(session.since),
             _ => Duration::ZERO,
         };
-        let server = card.server();
-        let (local, local_port) = address_of(&self.shared.settings().listen);
+        let server = session.server;
+        let (local, local_port) = address_of(&self.facts.listen);
         vec![
             "C".into(),
-            identity.user.as_str().into(),
-            identity.database.as_str().into(),
-            state_name(card.activity()).into(),
-            peer(identity.address).into(),
-            identity.address.map_or(0, |address| u32::from(address.port())).into(),
+            session.user.as_str().into(),
+            session.database.as_str().into(),
+            state_name(session.activity).into(),
+            peer(session.address).into(),
+            session.address.map_or(0, |address| u32::from(address.port())).into(),
             local.into(),
             local_port.into(),
-            time_of_day(card.connected).into(),
-            time_of_day(self.wall_of(card.since())).into(),
+            time_of_day(session.connected).into(),
+            time_of_day(self.wall_of(session.since)).into(),
             wait.as_secs().into(),
             wait.subsec_micros().into(),
             NOT_COUNTED,
-            format!("c{}", card.id).into(),
+            format!("c{}", session.id).into(),
             server.map_or(String::new(), |server| format!("s{}", server.id)).into(),
             server.map_or(0, |server| server.process_id).into(),
-            if identity.is_encrypted { "TLS" } else { "" }.into(),
-            identity.application.as_str().into(),
+            if session.is_encrypted { "TLS" } else { "" }.into(),
+            session.application.as_str().into(),
             NOT_COUNTED,
-            card.id.into(),
+            session.id.into(),
         ]
     }
 
@@ -179,7 +176,7 @@ impl<'a> Look<'a> {
     /// Idle connections from the pools, the others from their sessions. A connection that changes hands
     /// meanwhile may be missed.
     fn servers(&self) -> Vec<Vec<Cell>> {
-        let (address, port) = address_of(&self.shared.settings().upstream);
+        let (address, port) = address_of(&self.facts.upstream);
         let row = |of: (&str, &str), state: &str, id: u64, times: [SystemTime; 2], link: String, pid: u32| {
             vec![
                 "S".into(),
@@ -204,25 +201,23 @@ impl<'a> Look<'a> {
                 id.into(),
             ]
         };
-        let idle = self.shared.pools.idle_servers();
+        let idle = self.subject.idle_servers();
         let idle = idle.iter().map(|server: &IdleServer| {
             let of = (server.user.as_str(), server.database.as_str());
             row(of, "idle", server.id, [server.connected; 2], String::new(), server.process_id)
         });
-        let cards = self.shared.roster.cards();
-        let in_hand = cards.iter().filter_map(|card| Some((card, card.server()?)));
-        let in_hand = in_hand.map(|(card, server)| {
-            let of = (card.identity.user.as_str(), card.identity.database.as_str());
-            let times = [server.connected, self.wall_of(card.since())];
-            row(of, "active", server.id, times, format!("c{}", card.id), server.process_id)
+        let sessions = self.subject.sessions();
+        let in_hand = sessions.iter().filter_map(|session| Some((session, session.server?)));
+        let in_hand = in_hand.map(|(session, server)| {
+            let of = (session.user.as_str(), session.database.as_str());
+            let times = [server.connected, self.wall_of(session.since)];
+            row(of, "active", server.id, times, format!("c{}", session.id), server.process_id)
         });
         idle.chain(in_hand).collect()
     }
 
     fn databases(&self) -> Vec<Vec<Cell>> {
-        let settings = self.shared.settings();
-        let (host, port) = address_of(&settings.upstream);
-        let paused = self.shared.pools.paused();
+        let (host, port) = address_of(&self.facts.upstream);
         let mut connections: BTreeMap<String, u64> = BTreeMap::new();
         for ((database, _), row) in self.by_pool() {
             *connections.entry(database).or_default() += row.connections;
@@ -234,13 +229,13 @@ impl<'a> Look<'a> {
                 port.into(),
                 database.as_str().into(),
                 Cell::Null,
-                settings.connections.into(),
+                self.facts.connections.into(),
                 NOT_COUNTED,
                 NOT_COUNTED,
                 self.mode.into(),
-                settings.connections.into(),
+                self.facts.connections.into(),
                 connections.into(),
-                u32::from(paused.holds(&database)).into(),
+                u32::from(self.subject.holds_up(Some(&database))).into(),
                 NOT_COUNTED,
             ]
         };
@@ -255,23 +250,23 @@ impl<'a> Look<'a> {
     }
 
     fn lists(&self) -> Vec<Vec<Cell>> {
-        let settings = self.shared.settings();
         let rows = self.by_pool();
         let sum = |figure: fn(&PoolRow) -> u64| rows.values().map(figure).sum::<u64>();
         let (connections, idle) = (sum(|row| row.connections), sum(|row| row.idle));
-        let clients = self.shared.clients.taken() as u64;
+        let clients = self.subject.clients();
+        let (used, logging_in) = (clients.connected as u64, clients.logging_in as u64);
         let lists = [
             ("databases", self.databases().len() as u64),
             ("users", self.users().len() as u64),
             ("pools", rows.len() as u64),
-            ("free_clients", u64::from(settings.max_clients).saturating_sub(clients)),
+            ("free_clients", u64::from(self.facts.max_clients).saturating_sub(used)),
             ("used_clients", sum(|row| row.sessions)),
-            ("login_clients", u64::from(self.shared.logins.taken())),
-            ("free_servers", u64::from(settings.connections).saturating_sub(connections)),
+            ("login_clients", logging_in),
+            ("free_servers", u64::from(self.facts.connections).saturating_sub(connections)),
             ("used_servers", connections),
             ("idle_servers", idle),
-            ("types", self.shared.driver.types().len() as u64),
-            ("queued", self.shared.driver.snapshot().queued as u64),
+            ("types", self.subject.types().len() as u64),
+            ("queued", self.subject.snapshot().queued as u64),
             ("dns_names", 0),
             ("dns_zones", 0),
             ("dns_queries", 0),
@@ -281,27 +276,27 @@ impl<'a> Look<'a> {
     }
 
     fn state(&self) -> Vec<Vec<Cell>> {
-        let paused = self.shared.pools.paused();
+        let is_paused = self.subject.holds_up(None);
         let yes = |holds: bool| if holds { "yes" } else { "no" };
         vec![
-            vec!["active".into(), yes(!paused.is_everything()).into()],
-            vec!["paused".into(), yes(paused.is_everything()).into()],
+            vec!["active".into(), yes(!is_paused).into()],
+            vec!["paused".into(), yes(is_paused).into()],
             vec!["suspended".into(), "no".into()],
         ]
     }
 
-    fn stats(&self, parts: &[fn(&crate::postgres::stats::Row) -> Vec<Cell>]) -> Vec<Vec<Cell>> {
-        let row = |row: &crate::postgres::stats::Row| {
+    fn stats(&self, parts: &[fn(&Row) -> Vec<Cell>]) -> Vec<Vec<Cell>> {
+        let row = |row: &Row| {
             let cells = parts.iter().flat_map(|part| part(row));
             std::iter::once(Cell::from(row.database.as_str())).chain(cells).collect()
         };
-        self.shared.stats.rows().iter().map(row).collect()
+        self.subject.stats().iter().map(row).collect()
     }
 
     fn queue(&self) -> Vec<Vec<Cell>> {
-        let owners = self.shared.pools.owners();
-        let owner = |pool: PoolId| owners.get(&pool).cloned().unwrap_or_default();
-        let queue = self.shared.driver.queue(QUEUE_MAX);
+        let owners = self.subject.owners();
+        let owner = |pool| owners.get(&pool).cloned().unwrap_or_default();
+        let queue = self.subject.driver().map(|driver| driver.queue(QUEUE_MAX)).unwrap_or_default();
         let row = |(index, (queued, label)): (usize, (admission::Queued, Option<std::sync::Arc<str>>))| {
             let (user, database) = owner(queued.pool);
             let wait = self.now.since(queued.since);
@@ -320,24 +315,22 @@ impl<'a> Look<'a> {
     }
 
     fn pinned(&self) -> Vec<Vec<Cell>> {
-        let cards = self.shared.roster.cards();
-        let pinned = cards.iter().filter_map(|card| {
-            let reasons = crate::postgres::pins::names(&card.pins);
-            (!reasons.is_empty()).then(|| {
-                vec![
-                    card.id.into(),
-                    card.identity.user.as_str().into(),
-                    card.identity.database.as_str().into(),
-                    peer(card.identity.address).into(),
-                    card.identity.address.map_or(0, |address| u32::from(address.port())).into(),
-                    state_name(card.activity()).into(),
-                    reasons.join(", ").into(),
-                    card.server().map_or(0, |server| server.process_id).into(),
-                    card.identity.application.as_str().into(),
-                ]
-            })
-        });
-        pinned.collect()
+        let mut sessions = self.subject.sessions();
+        sessions.retain(|session| !session.pins.is_empty());
+        let row = |session: &SessionRow| {
+            vec![
+                session.id.into(),
+                session.user.as_str().into(),
+                session.database.as_str().into(),
+                peer(session.address).into(),
+                session.address.map_or(0, |address| u32::from(address.port())).into(),
+                state_name(session.activity).into(),
+                session.pins.join(", ").into(),
+                session.server.map_or(0, |server| server.process_id).into(),
+                session.application.as_str().into(),
+            ]
+        };
+        sessions.iter().map(row).collect()
     }
 }
 
@@ -361,11 +354,11 @@ fn address_of(address: &Address) -> (String, u32) {
     }
 }
 
-fn total(row: &crate::postgres::stats::Row) -> Vec<Cell> {
+fn total(row: &Row) -> Vec<Cell> {
     figures(&row.total)
 }
 
-fn average(row: &crate::postgres::stats::Row) -> Vec<Cell> {
+fn average(row: &Row) -> Vec<Cell> {
     figures(&row.average)
 }
 
@@ -381,17 +374,16 @@ fn figures(figures: &Figures) -> Vec<Cell> {
     ]
 }
 
-fn config(shared: &Shared) -> Vec<Vec<Cell>> {
-    let settings = shared.settings();
+fn config(subject: &dyn Subject) -> Vec<Vec<Cell>> {
     let row = |row: &super::ConfigRow| {
         let changeable = if row.changeable { "yes" } else { "no" };
         vec![row.key.into(), row.value.as_str().into(), row.default.as_str().into(), changeable.into()]
     };
-    settings.console.config.iter().map(row).collect()
+    subject.console().config.iter().map(row).collect()
 }
 
-fn types(shared: &Shared) -> Vec<Vec<Cell>> {
-    let (snapshot, mut rows) = (shared.driver.snapshot(), shared.driver.types());
+fn types(subject: &dyn Subject) -> Vec<Vec<Cell>> {
+    let (snapshot, mut rows) = (subject.snapshot(), subject.types());
     rows.sort_by(|a, b| b.counts.work.cmp(&a.counts.work).then_with(|| a.label.cmp(&b.label)));
     let known: BTreeMap<_, _> = snapshot.types.iter().map(|known| (known.request_type, known)).collect();
     let micros = |seconds: f64| Cell::from((seconds * 1e6) as u64);
@@ -422,7 +414,7 @@ fn types(shared: &Shared) -> Vec<Vec<Cell>> {
 
 /// `2026-11-22 01:02:03 UTC`, as PgBouncer writes times.
 fn time_of_day(time: SystemTime) -> String {
-    let seconds = unix_seconds(time);
+    let seconds = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     let (year, month, day) = civil(days);
     format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02} UTC", rest / 3600, rest / 60 % 60, rest % 60)
@@ -442,8 +434,6 @@ fn civil(days: u64) -> (u64, u64, u64) {
 
 #[cfg(test)]
 mod tests {
-    use std::time::UNIX_EPOCH;
-
     use super::*;
 
     #[test]

@@ -56,7 +56,7 @@ fn who_is_named_looks_at_the_gate_and_operates_it_by_a_client_of_mysql() {
     assert_eq!(column(&show("PINNED"), "reasons"), ["user variable, other state"]);
     assert_eq!(column(&show("DATABASES"), "name"), ["witness"]);
     let types = column(&show("TYPES"), "type");
-    assert!(types.iter().any(|name| name.starts_with("witness: SELECT @mine")), "{types:?}");
+    assert!(types.iter().any(|name| name.starts_with("witness: select @mine")), "{types:?}");
     let queries = |stage: &Stage| column(&run(stage, eye, "SHOW STATS").unwrap(), "total_query_count");
     assert_eq!(queries(&stage), ["3"]);
     session.query("CREATE DATABASE IF NOT EXISTS shown");

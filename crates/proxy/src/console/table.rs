@@ -1,7 +1,7 @@
 //! What a console answers with: rows of typed columns. Each protocol writes them in its own way.
 //!
-//! Two types are enough: text and integers of eight bytes. They are those for which PgBouncer's dashboards and
-//! every driver have a conversion.
+//! Two types are enough: text and integers of eight bytes. PgBouncer's dashboards and every driver have a
+//! conversion for them.
 
 /// The type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

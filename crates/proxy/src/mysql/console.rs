@@ -30,7 +30,7 @@ const INPUT_MAX: usize = 64 * 1024;
 /// Answers are sent when so much has gathered, so that a long list takes no more memory than its rows.
 const OUTPUT_MAX: usize = 256 * 1024;
 
-struct Session {
+struct Visit {
     gate: Status,
     visitor: Visitor,
 }
@@ -38,14 +38,14 @@ struct Session {
 /// Serves a visitor that has been let in, until he leaves or the gate ends.
 pub(super) async fn serve(shared: Arc<Shared>, visitor: Visitor) {
     let next = visitor.next;
-    let mut session = Session { gate: Status(shared), visitor };
+    let mut session = Visit { gate: Status(shared), visitor };
     session.ok(next, Flags::AUTOCOMMIT, "");
     if let Err(error) = session.serve().await {
         tracing::debug!(%error, "a visitor of the console has left");
     }
 }
 
-impl Session {
+impl Visit {
     fn client(&mut self) -> &mut Channel {
         &mut self.visitor.client
     }

@@ -34,7 +34,7 @@ pub(super) enum Activity {
     Killed(Thread),
 }
 
-/// Who a session is. COM_CHANGE_USER and USE change it.
+/// A session's user and database. COM_CHANGE_USER and USE change them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Who {
     pub(super) user: Vec<u8>,

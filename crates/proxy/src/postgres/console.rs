@@ -1,8 +1,8 @@
 //! The console of a gate for PostgreSQL.
 //!
-//! A visitor logs in as anybody does: the server says whether he is who he says, over a login to a database
-//! that it has, which is closed at once. A visitor by a Unix socket, from a process of our own user or root's,
-//! isn't asked: he could end us anyway, and the server may be what is in trouble.
+//! A visitor logs in as anybody does. The server checks the name and the password, over a login to a database
+//! that it has, which is closed at once. A visitor by a Unix socket, from a process of our own user or of
+//! root, isn't asked: such a process could end us anyway, and the server may be in trouble.
 
 mod session;
 mod subject;

@@ -311,11 +311,12 @@ impl Estimate {
 
     /// What is to be kept across restarts; `None` without a success.
     pub(crate) fn to_keep(&self, request_type: RequestType) -> Option<LearnedType> {
+        let rank = self.rank()?;
         let mean = if self.is_settled() { self.estimator.mean() } else { self.early_median() };
-        (self.samples > 0).then(|| LearnedType {
+        Some(LearnedType {
             request_type,
             mean: Work::from_nanos(mean.max(1)),
-            rank: self.rank().unwrap_or_default(),
+            rank,
             samples: self.samples,
             variation: self.variation.learned(),
         })
@@ -420,6 +421,14 @@ mod tests {
             estimate.learn(ms(1), None);
         }
         assert!(nothing_in_flight(&estimate) < 3 * MS);
+    }
+
+    #[test]
+    fn a_type_without_a_success_is_not_kept() {
+        let mut estimate = Estimate::new(Cost::DEFAULT);
+        assert_eq!(estimate.to_keep(RequestType(7)), None);
+        estimate.learn(ms(1), None);
+        assert_eq!(estimate.to_keep(RequestType(7)).map(|kept| kept.samples), Some(1));
     }
 
     #[test]

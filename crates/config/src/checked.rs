@@ -2,6 +2,7 @@
 //! checked.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -48,6 +49,8 @@ pub struct World {
     pub admin: Admin,
     /// The log.
     pub log: Log,
+    /// How long clients are served on once a successor accepts new ones.
+    pub handover_timeout: Duration,
     /// The most megabytes that clients' messages may take together; `None`: by the memory that there is.
     pub memory_max: Option<u32>,
     /// The gates, at least one, in the order of the file.
@@ -161,9 +164,10 @@ impl World {
         let log = read_log(&mut Section::open("log".to_owned(), log, LOG, (text, log_at), errors));
         let (process, process_at) = single_table(top, "process", &empty, text, errors);
         let mut process = Section::open("process".to_owned(), process, PROCESS, (text, process_at), errors);
+        let handover_timeout = process.read("handover_timeout", raw::at_most_a_day);
         let memory_max = process.read("memory_max", raw::memory);
         let gates = gate::read_all(top, &admin, (text, examine), errors);
-        Self { admin, log, memory_max, gates }
+        Self { admin, log, handover_timeout, memory_max, gates }
     }
 }
 

@@ -64,6 +64,7 @@ fn lines(world: &World) -> Lines {
     out.text("level", name_of(LEVELS, &world.log.level));
     out.section("process", None);
     out.header("\n[process]");
+    out.time("handover_timeout", world.handover_timeout);
     match world.memory_max {
         Some(megabytes) => out.value("memory_max", megabytes),
         None => out.text("memory_max", "auto"),

@@ -181,15 +181,26 @@ pub const LOG: &[Field] = &[
 ];
 
 /// The keys of `[process]`.
-pub const PROCESS: &[Field] = &[Field {
-    key: "memory_max",
-    form: Form::Any,
-    takes: "16 to 1000000 megabytes, or `\"auto\"`",
-    default: Value("\"auto\""),
-    doc: "The most memory for clients' messages, prepared statements' texts and waiting bodies, at all gates together. Up to 4 KiB of each client aren't counted. Where there is no room, the largest is refused first: with SQLSTATE 53200, or 503 over HTTP. `auto` is an eighth of the machine's or control group's memory, at least 64 and at most 1024.",
-    reason: "A single message may take 256 MB, so a few clients could take all memory.",
-    reloadable: true,
-}];
+pub const PROCESS: &[Field] = &[
+    Field {
+        key: "handover_timeout",
+        form: Form::Any,
+        takes: "a duration from 0 up to 24 h",
+        default: Value("\"10m\""),
+        doc: "After a successor has taken the sockets over: how long connected clients are served on. Those that are left are drained then (`drain_timeout`).",
+        reason: "Most applications renew or close their connections by then.",
+        reloadable: true,
+    },
+    Field {
+        key: "memory_max",
+        form: Form::Any,
+        takes: "16 to 1000000 megabytes, or `\"auto\"`",
+        default: Value("\"auto\""),
+        doc: "The most memory for clients' messages, prepared statements' texts and waiting bodies, at all gates together. Up to 4 KiB of each client aren't counted. Where there is no room, the largest is refused first: with SQLSTATE 53200, or 503 over HTTP. `auto` is an eighth of the machine's or control group's memory, at least 64 and at most 1024.",
+        reason: "A single message may take 256 MB, so a few clients could take all memory.",
+        reloadable: true,
+    },
+];
 
 #[cfg(test)]
 mod tests {

@@ -1,28 +1,23 @@
-//! From a checked configuration to a running process: gates, admin listener, signals.
+//! From a checked configuration to gates that run.
 
 use std::hash::{BuildHasher as _, RandomState};
-use std::path::PathBuf;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use admission::{ClassId, Order, Policy};
-use config::{Connections, LongLimit, Mode, Service, SocketMode, World};
-use parking_lot::Mutex;
-use proxy::admin::{Admin, AdminSocket, CapacityWords, GateView, Timeline, Token};
-use proxy::command::{Command, Commands};
+use config::{Connections, LongLimit, Mode, Service, World};
+use proxy::admin::{Admin, GateView, Token};
+use proxy::command::Commands;
 use proxy::gate::Driver;
-use proxy::shutdown::{Phase, Shutdown, Trigger, shutdown};
+use proxy::shutdown::Shutdown;
 use proxy::trace::{Full, Header, Recording, TraceFile};
-use tokio::net::TcpListener;
-use tokio::sync::mpsc;
+use proxy::{Door, Listener};
 use tokio::task::JoinSet;
 
-use crate::log::SetLevel;
-use crate::manager::Watchdog;
-use crate::reload::Configuration;
-use crate::signals::{Asked, Signals};
-use crate::state::{self, StateFile};
-use crate::{Failure, manager, memory};
+use crate::Failure;
+use crate::handover::{Estate, Inheritance, Listening};
+use crate::state::StateFile;
 
 mod console;
 mod http;
@@ -32,9 +27,6 @@ mod postgres;
 pub(crate) use http::page;
 pub(crate) use mysql::users as mysql_users;
 pub(crate) use postgres::authentication;
-
-/// How many commands of consoles may wait for the process; one more waits in its console.
-const COMMANDS_MAX: usize = 8;
 
 /// A gate that runs, as a reload and its state file know it.
 pub(crate) struct Running {
@@ -106,6 +98,40 @@ impl Bound {
         }
     }
 
+    /// A gate on a socket that the gatekeeper before this one has opened.
+    fn on(socket: OwnedFd, told: Told, driver: Arc<Driver>, phase: Shutdown) -> Result<Self, String> {
+        let (address, keepalive) = match &told {
+            Told::Postgres(settings) => (&settings.listen, settings.keepalive),
+            Told::Mysql(settings) => (&settings.listen, settings.keepalive),
+            Told::Http(settings) => (&settings.listen, settings.keepalive),
+        };
+        let listener = Listener::adopt(socket, address, keepalive)
+            .map_err(|error| format!("cannot take {address} over: {error}"))?;
+        Ok(match told {
+            Told::Postgres(settings) => {
+                Self::Postgres(proxy::postgres::Bound::on(listener, settings, driver, phase))
+            }
+            Told::Mysql(settings) => Self::Mysql(proxy::mysql::Bound::on(listener, settings, driver, phase)),
+            Told::Http(settings) => Self::Http(proxy::http::Bound::on(listener, settings, driver, phase)),
+        })
+    }
+
+    /// Looks for what would keep it from serving, while another gatekeeper still does.
+    async fn probe(&self) -> Result<(), String> {
+        match self {
+            Self::Postgres(bound) => bound.probe().await.map_err(|error| error.to_string()),
+            Self::Mysql(_) | Self::Http(_) => Ok(()),
+        }
+    }
+
+    fn door(&self) -> Door {
+        match self {
+            Self::Postgres(bound) => bound.door(),
+            Self::Mysql(bound) => bound.door(),
+            Self::Http(bound) => bound.door(),
+        }
+    }
+
     fn address(&self) -> proxy::Address {
         match self {
             Self::Postgres(bound) => bound.address(),
@@ -137,182 +163,95 @@ impl Bound {
     }
 }
 
-/// A gate that was started, with what belongs to it.
-struct Started {
-    gate: Running,
-    file: Option<StateFile>,
-    recording: Option<Recording>,
+/// All gates, which listen and don't serve yet, with what belongs to them.
+#[derive(Default)]
+pub(crate) struct Gates {
+    bound: Vec<Bound>,
+    pub(crate) running: Vec<Running>,
+    pub(crate) files: Vec<StateFile>,
+    pub(crate) recordings: Vec<Recording>,
+    /// What a successor gets of them.
+    pub(crate) estate: Estate,
 }
 
-/// Protects what the configuration says, until a signal, a command or an error ends it. `source`: the file
-/// that it is read from again.
-///
-/// The first SIGTERM or SIGINT drains: no new clients, and transactions may end within `drain_timeout`. The
-/// second cuts them off. SIGHUP reloads.
-pub(crate) async fn protect(
-    world: World,
-    source: Option<PathBuf>,
-    (set_level, timeline): (SetLevel, Timeline),
-) -> Result<(), Failure> {
-    let failed = |what: &str, error: &dyn std::fmt::Display| Failure::Runtime(format!("{what}: {error}"));
-    let mut signals = Signals::new().map_err(|error| failed("cannot listen to signals", &error))?;
-    let (trigger, phase) = shutdown();
-    let (commands, mut asked) = mpsc::channel(COMMANDS_MAX);
-    let admin = Admin::new(env!("CARGO_PKG_VERSION"));
-    admin.show_timeline(timeline);
-    admin.take_commands(commands.clone());
-    proxy::memory::set_limit(memory::limit(&world));
-    tokio::spawn(memory::give_back());
-    serve_admin(&world, &admin).await?;
-    let mut gates = JoinSet::new();
-    let (mut running, mut files, mut recordings) = (Vec::new(), Vec::new(), Vec::new());
-    for gate in &world.gates {
-        let started = start_gate(gate, &admin, &phase, &commands, &mut gates).await?;
-        running.push(started.gate);
-        files.extend(started.file);
-        recordings.extend(started.recording);
-    }
-    let files = Arc::new(Mutex::new(files));
-    let mut configuration = Configuration { world, source, set_level, admin: Arc::clone(&admin) };
-    let ending = Ending { admin: &admin, trigger: &trigger, phase: &phase };
-    admin.set_ready();
-    manager::ready();
-    tracing::info!("ready");
-    let mut result = Ok(());
-    let keeping = state::keep(&files);
-    tokio::pin!(keeping);
-    let mut watchdog = Watchdog::new();
-    loop {
-        tokio::select! {
-            ended = gates.join_next() => match ended {
-                None => break,
-                Some(Ok(Ok(()))) => {}
-                Some(Ok(Err(error))) => result = stop_all(&trigger, error),
-                Some(Err(error)) => result = stop_all(&trigger, error.to_string()),
-            },
-            asked = signals.next() => match asked {
-                Asked::End(name) => ending.go_on(name),
-                // What is wrong is in the log.
-                Asked::Reload => _ = configuration.reload(&running),
-            },
-            Some(command) = asked.recv() => match command {
-                Command::Reload(answer) => _ = answer.send(configuration.reload(&running)),
-                Command::Shutdown => ending.drain("SHUTDOWN"),
-                Command::ShutdownNow => ending.abort("SHUTDOWN IMMEDIATE"),
-            },
-            () = &mut keeping => {}
-            () = watchdog.beat() => {}
+/// What a gate is started with.
+pub(crate) struct Start<'a> {
+    pub(crate) admin: &'a Admin,
+    pub(crate) phase: &'a Shutdown,
+    pub(crate) commands: &'a Commands,
+    /// What the gatekeeper before this one has given.
+    pub(crate) inheritance: Option<&'a mut Inheritance>,
+}
+
+impl Gates {
+    /// Has them all listen.
+    pub(crate) async fn start(world: &World, mut start: Start<'_>) -> Result<Self, Failure> {
+        let mut gates = Self::default();
+        for gate in &world.gates {
+            gates.add(gate, &mut start).await?;
         }
-    }
-    state::write_all(&files).await;
-    // All that happened has happened: what is still under way to the file gets there.
-    recordings.into_iter().for_each(Recording::finish);
-    result
-}
-
-/// The end of the process, step by step.
-struct Ending<'a> {
-    admin: &'a Admin,
-    trigger: &'a Trigger,
-    phase: &'a Shutdown,
-}
-
-impl Ending<'_> {
-    /// The next step.
-    fn go_on(&self, why: &str) {
-        if self.phase.phase() == Phase::Running { self.drain(why) } else { self.abort(why) }
+        Ok(gates)
     }
 
-    fn drain(&self, why: &str) {
-        self.admin.set_draining();
-        manager::stopping();
-        tracing::info!(signal = why, "draining: no new clients; a second signal ends at once");
-        self.trigger.drain();
-    }
-
-    fn abort(&self, why: &str) {
-        self.admin.set_draining();
-        manager::stopping();
-        tracing::warn!(signal = why, "ending at once");
-        self.trigger.abort();
-    }
-}
-
-/// One gate failed, so all end: half of what was asked for isn't what was asked for.
-fn stop_all(trigger: &Trigger, error: String) -> Result<(), Failure> {
-    trigger.abort();
-    Err(Failure::Runtime(error))
-}
-
-async fn serve_admin(world: &World, admin: &Arc<Admin>) -> Result<(), Failure> {
-    admin.allow_changes(CapacityWords { read: config::capacity, write: config::capacity_text });
-    let listens_as = world.admin.listen.as_ref().and_then(|address| match address {
-        config::Address::Inet { host, .. } => Some(host.clone()),
-        config::Address::Unix(_) => None,
-    });
-    admin.set_types_shown(world.admin.metrics_types_max as usize);
-    admin.answer_for(world.admin.names.iter().cloned().chain(listens_as));
-    admin.set_token(token(&world.admin).map_err(Failure::Usage)?);
-    if let Some(path) = &world.admin.socket {
-        let mode = match world.admin.socket_mode {
-            SocketMode::Owner => 0o600,
-            SocketMode::Group => 0o660,
+    async fn add(&mut self, gate: &config::Gate, start: &mut Start<'_>) -> Result<(), Failure> {
+        let named = |error: String| Failure::Runtime(format!("gate {:?}: {error}", gate.name));
+        let told = told(gate, start.commands)
+            .map_err(|error| Failure::Usage(format!("gate {:?}: {error}", gate.name)))?;
+        let (policy, seed) = (policy(gate), RandomState::new().hash_one(&gate.name));
+        let driver = match gate.mode {
+            Mode::Enforce => Driver::new(&gate.name, policy, seed),
+            Mode::Observe => Driver::observing(&gate.name, policy, seed),
         };
-        let socket = AdminSocket::bind(path, mode).await.map_err(|error| {
-            Failure::Runtime(format!("cannot serve the admin listener on {}: {error}", path.display()))
-        })?;
-        tracing::info!(socket = %path.display(), "admin listener, for changes too");
-        tokio::spawn(socket.serve(Arc::clone(admin)));
+        let (configured, kept, phase) = (gate.listen.to_string(), Arc::clone(&driver), start.phase.clone());
+        let (socket, learned) = match &mut start.inheritance {
+            Some(inheritance) => (inheritance.socket(&configured), inheritance.learned(&gate.name)),
+            None => (None, None),
+        };
+        let bound = match socket {
+            Some(socket) => Bound::on(socket, told, driver, phase),
+            None => Bound::new(told, driver, phase).await,
+        };
+        let bound = bound.map_err(named)?;
+        announce(gate, &bound);
+        if let Some(inheritance) = &start.inheritance {
+            bound.probe().await.map_err(named)?;
+            if let Bound::Postgres(bound) = &bound {
+                bound.status().pass_cancels_on(inheritance.cancels_of(&gate.name));
+            }
+        }
+        // Only now, since a second gatekeeper that finds the address in use has no business with the first
+        // one's file.
+        let recording = start_trace(gate, &kept).map_err(|error| named(format!("trace_file: {error}")))?;
+        self.recordings.extend(recording);
+        self.files.extend(gate.state_file.as_ref().map(|path| match &learned {
+            Some(_) => StateFile::unread(path.clone(), Arc::clone(&kept)),
+            None => StateFile::open(path.clone(), Arc::clone(&kept)),
+        }));
+        if let Some((learned, labels)) = learned {
+            kept.recall(&learned, &labels);
+        }
+        let (status, listening) = (bound.status(), Listening::Gate(bound.door()));
+        start.admin.add_gate(status.view());
+        self.estate.sockets.push((configured, bound.address().to_string(), listening));
+        self.estate.drivers.push(kept);
+        if let Status::Postgres(status) = &status {
+            self.estate.postgres.insert(gate.name.clone(), status.clone());
+        }
+        self.running.push(Running { status, commands: start.commands.clone() });
+        self.bound.push(bound);
+        Ok(())
     }
-    if world.admin.socket.is_some() || world.admin.listen.is_some() {
-        tokio::spawn(proxy::admin::watch(Arc::clone(admin)));
+
+    /// Serves clients.
+    pub(crate) fn serve(&mut self) -> JoinSet<Result<(), String>> {
+        self.bound.drain(..).map(Bound::run).collect()
     }
-    let Some(address) = &world.admin.listen else { return Ok(()) };
-    let bound = TcpListener::bind(address.to_string()).await;
-    let listener = bound.and_then(|listener| Ok((listener.local_addr()?, listener)));
-    let (real, listener) = listener.map_err(|error| {
-        Failure::Runtime(format!("cannot serve the admin listener on {address}: {error}"))
-    })?;
-    if !real.ip().is_loopback() {
-        tracing::warn!(listen = %real, "the admin listener can be reached from other machines, and asks nobody who they are");
-    }
-    tracing::info!(listen = %real, "admin listener");
-    tokio::spawn(proxy::admin::serve(listener, Arc::clone(admin)));
-    Ok(())
 }
 
 /// The token of the admin listener, if it has one.
 pub(crate) fn token(admin: &config::Admin) -> Result<Option<Token>, String> {
     let path = admin.token_file.as_ref();
     path.map(|path| Token::load(path)).transpose().map_err(|error| format!("admin: token_file: {error}"))
-}
-
-async fn start_gate(
-    gate: &config::Gate,
-    admin: &Admin,
-    phase: &Shutdown,
-    commands: &Commands,
-    gates: &mut JoinSet<Result<(), String>>,
-) -> Result<Started, Failure> {
-    let named = |error: String| Failure::Runtime(format!("gate {:?}: {error}", gate.name));
-    let settings =
-        told(gate, commands).map_err(|error| Failure::Usage(format!("gate {:?}: {error}", gate.name)))?;
-    let (policy, seed) = (policy(gate), RandomState::new().hash_one(&gate.name));
-    let driver = match gate.mode {
-        Mode::Enforce => Driver::new(&gate.name, policy, seed),
-        Mode::Observe => Driver::observing(&gate.name, policy, seed),
-    };
-    let kept = Arc::clone(&driver);
-    let bound = Bound::new(settings, driver, phase.clone()).await.map_err(named)?;
-    announce(gate, &bound);
-    // Only now, since a second gatekeeper that finds the address in use has no business with the first
-    // one's file.
-    let recording = start_trace(gate, &kept).map_err(|error| named(format!("trace_file: {error}")))?;
-    let file = gate.state_file.as_ref().map(|path| StateFile::open(path.clone(), kept));
-    let status = bound.status();
-    admin.add_gate(status.view());
-    gates.spawn(bound.run());
-    Ok(Started { gate: Running { status, commands: commands.clone() }, file, recording })
 }
 
 /// Writes down what the gate is asked and does, if that is wanted.
@@ -346,6 +285,7 @@ fn alone(gate: &config::Gate) -> World {
     World {
         admin: config::Admin::default(),
         log: config::Log { format: config::LogFormat::Text, level: config::LogLevel::Info },
+        handover_timeout: Duration::ZERO,
         memory_max: None,
         gates: vec![gate.clone()],
     }

@@ -54,6 +54,10 @@ pub(crate) enum Command {
     /// Have a running gatekeeper end as the first SIGTERM does: no new clients, transactions may end.
     #[command(after_help = COMMAND_STATUS)]
     Drain(DrainArgs),
+    /// Have a running gatekeeper start the program that is installed now, which takes its sockets over. The
+    /// same rolls back.
+    #[command(after_help = COMMAND_STATUS)]
+    Upgrade(AdminArgs),
     /// Hold requests up, and wait until none is in flight.
     #[command(after_help = COMMAND_STATUS)]
     Pause(PauseArgs),
@@ -161,6 +165,9 @@ pub(crate) struct RunArgs {
     /// Where metrics, health and commands are served, or none [default: 127.0.0.1:6433].
     #[arg(long, value_name = "ADDR", conflicts_with = "config", help_heading = GATE_HEADING)]
     pub(crate) admin: Option<String>,
+    /// Take the sockets over from the gatekeeper that serves the admin socket. Without one, start as usual.
+    #[arg(long)]
+    pub(crate) takeover: bool,
     #[command(flatten)]
     pub(crate) gate: GateFlags,
 }

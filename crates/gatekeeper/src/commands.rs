@@ -16,7 +16,7 @@ mod why;
 pub(crate) use calibrate::calibrate;
 pub(crate) use check::check;
 pub(crate) use import::import;
-pub(crate) use operate::{drain, pause, reload, resume, status};
+pub(crate) use operate::{drain, pause, reload, resume, status, upgrade};
 pub(crate) use replay::{advise, replay};
 pub(crate) use run::{check_descriptors, run};
 pub(crate) use simulate::simulate;

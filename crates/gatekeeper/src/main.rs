@@ -14,9 +14,11 @@ mod cli;
 mod commands;
 mod descriptors;
 mod files;
+mod handover;
 mod log;
 mod manager;
 mod memory;
+mod process;
 mod reload;
 mod remote;
 mod signals;
@@ -81,6 +83,7 @@ fn main() -> ExitCode {
         Command::Status(args) => commands::status(&args).and_then(|text| print(&text)),
         Command::Reload(args) => commands::reload(&args).and_then(|text| print(&text)),
         Command::Drain(args) => commands::drain(&args).and_then(|text| print(&text)),
+        Command::Upgrade(args) => commands::upgrade(&args).and_then(|text| print(&text)),
         Command::Pause(args) => commands::pause(&args).and_then(|text| print(&text)),
         Command::Resume(args) => commands::resume(&args).and_then(|text| print(&text)),
         Command::Import { file } => commands::import(&file).and_then(|text| print(&text)),

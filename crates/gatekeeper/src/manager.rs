@@ -23,6 +23,11 @@ pub(crate) fn reloading() {
     }
 }
 
+/// Another process is the service now: the manager watches that one.
+pub(crate) fn is_now(pid: u32) {
+    tell(&[NotifyState::MainPid(pid)]);
+}
+
 /// The process drains, or ends at once.
 pub(crate) fn stopping() {
     tell(&[NotifyState::Stopping]);
@@ -40,6 +45,11 @@ impl Watchdog {
             interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
             interval
         }))
+    }
+
+    /// Says nothing.
+    pub(crate) fn none() -> Self {
+        Self(None)
     }
 
     /// Waits for the next time, and says so. Without a watchdog it waits for ever. Cancel-safe.

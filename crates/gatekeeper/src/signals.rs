@@ -1,5 +1,5 @@
 //! The signals that mean something: SIGTERM and SIGINT end the process, SIGHUP has it read its
-//! configuration again.
+//! configuration again, SIGUSR2 starts its successor.
 
 use std::io;
 
@@ -12,6 +12,8 @@ pub(crate) enum Asked {
     End(&'static str),
     /// To read the configuration again.
     Reload,
+    /// To start a successor.
+    Upgrade,
 }
 
 /// Listens to them, from its making on.
@@ -19,13 +21,15 @@ pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
     hang_up: Signal,
+    user: Signal,
 }
 
 impl Signals {
     pub(crate) fn new() -> io::Result<Self> {
         let terminate = signal(SignalKind::terminate())?;
         let interrupt = signal(SignalKind::interrupt())?;
-        Ok(Self { terminate, interrupt, hang_up: signal(SignalKind::hangup())? })
+        let (hang_up, user) = (signal(SignalKind::hangup())?, signal(SignalKind::user_defined2())?);
+        Ok(Self { terminate, interrupt, hang_up, user })
     }
 
     /// Waits for the next one. Cancel-safe.
@@ -34,6 +38,7 @@ impl Signals {
             _ = self.terminate.recv() => Asked::End("SIGTERM"),
             _ = self.interrupt.recv() => Asked::End("SIGINT"),
             _ = self.hang_up.recv() => Asked::Reload,
+            _ = self.user.recv() => Asked::Upgrade,
         }
     }
 }

@@ -81,6 +81,11 @@ impl StateFile {
         Self { path, driver, written: None, failure: None }
     }
 
+    /// The file of a gate that knows more than what is in it.
+    pub(crate) fn unread(path: PathBuf, driver: Arc<Driver>) -> Self {
+        Self { path, driver, written: None, failure: None }
+    }
+
     /// Writes the file if anything was learned since. A failure is told once.
     pub(crate) fn write(&mut self) {
         let (learned, labels) = self.driver.learned();

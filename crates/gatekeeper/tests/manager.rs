@@ -96,6 +96,59 @@ fn a_manager_with_an_abstract_socket_and_a_watchdog_for_nobody_in_particular_is_
 }
 
 #[test]
+fn an_upgrade_moves_the_service_to_the_successor_or_says_why_it_does_not() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let [notify, config, admin] =
+        ["notify", "gatekeeper.toml", "admin.sock"].map(|name| directory.path().join(name));
+    let gate = format!(
+        "[admin]\nlisten = \"none\"\nsocket = \"{}\"\n[[gate]]\nprotocol = \"http\"\nlisten = \"127.0.0.1:0\"\nupstream = \"127.0.0.1:1\"\n",
+        admin.display()
+    );
+    std::fs::write(&config, &gate).expect("a file is written");
+    let socket = UnixDatagram::bind(&notify).expect("a socket");
+    socket.set_read_timeout(Some(BOUND)).expect("a bound");
+    let mut process = Command::new(env!("CARGO_BIN_EXE_gatekeeper"))
+        .args(["run", "--config"])
+        .arg(&config)
+        .env("NOTIFY_SOCKET", &notify)
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("gatekeeper starts");
+    assert_eq!(next(&socket), "READY=1\n");
+    let upgrade = || {
+        let command = ["upgrade", "--admin", &format!("unix:{}", admin.display())];
+        let output = Command::new(env!("CARGO_BIN_EXE_gatekeeper")).args(command).output();
+        let output = output.expect("gatekeeper runs");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    std::fs::write(&config, "[[gate]]\nupstrem = \"x:1\"\n").expect("a file is written");
+    let (code, _, said) = upgrade();
+    assert!(code == Some(1) && said.contains("nothing has changed"), "{said}");
+    assert!(said.contains("did you mean `upstream`?"), "{said}");
+    assert!(process.try_wait().expect("it can be asked").is_none(), "it goes on");
+
+    std::fs::write(&config, &gate).expect("a file is written");
+    let (code, told, said) = upgrade();
+    let successor = next(&socket);
+    let successor =
+        successor.trim_end().strip_prefix("MAINPID=").expect("the new process is named").to_owned();
+    assert_eq!((code, said.as_str()), (Some(0), ""));
+    assert!(told.starts_with(&format!("process {successor} accepts clients")), "{told}");
+    assert_eq!(next(&socket), "READY=1\n");
+    // Nobody is connected.
+    assert!(process.wait().expect("it ends").success());
+
+    // The way back, by a signal, and the end of the last one.
+    assert!(Command::new("kill").args(["-USR2", &successor]).status().expect("kill runs").success());
+    let last = next(&socket);
+    let last = last.trim_end().strip_prefix("MAINPID=").expect("the last process is named").to_owned();
+    assert_eq!(next(&socket), "READY=1\n");
+    assert!(Command::new("kill").args(["-TERM", &last]).status().expect("kill runs").success());
+    assert_eq!(next(&socket), "STOPPING=1\n");
+}
+
+#[test]
 fn systemd_takes_the_unit_and_finds_little_exposed() {
     let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/gatekeeper.service");
     let text = std::fs::read_to_string(unit).expect("the unit is there");

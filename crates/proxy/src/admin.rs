@@ -44,6 +44,7 @@ use crate::memory;
 use crate::metrics::shown::{Shown, TYPES_MAX};
 use crate::observe::{Totals, TypeRow};
 use crate::postgres::CeilingView;
+use crate::shutdown::{Phase, Shutdown};
 use crate::upstream::health::Condition;
 
 mod act;
@@ -56,6 +57,7 @@ mod timeline;
 mod token;
 mod why;
 
+pub use act::HANDOVER_PROTOCOL;
 pub use change::{BODY_BYTES_MAX, CapacityWords, GateChange, GateSettings};
 use names::Names;
 use page::Page;
@@ -75,6 +77,11 @@ pub use report::{
 pub const CONNECTIONS_MAX: usize = 64;
 /// How long a connection may wait for the whole head of a request.
 pub const IDLE_MAX: Duration = Duration::from_secs(120);
+/// How long an answer may take once a successor has the admin listener. Whoever watches comes again there.
+const LAST_ANSWER_MAX: Duration = Duration::from_secs(2);
+/// How often a process that ends looks whether all have their answers.
+const ANSWER_LOOK: Duration = Duration::from_millis(5);
+
 /// What a gate shows of itself. Called for each scrape, never for a request.
 pub trait GateView: Send + Sync {
     /// Its driver, where there is a real one. What the driver knows is told from there.
@@ -304,6 +311,10 @@ pub struct Admin {
     commands: OnceLock<Commands>,
     /// The host names under which it answers over TCP.
     names: OnceLock<Names>,
+    /// Whether a successor has the admin listener.
+    shutdown: OnceLock<Shutdown>,
+    /// Held by each connection.
+    connected: Arc<()>,
     page: Page,
     /// Held while an answer is built that looks at every type.
     building: Arc<Building>,
@@ -324,6 +335,8 @@ impl Admin {
             words: OnceLock::new(),
             commands: OnceLock::new(),
             names: OnceLock::new(),
+            shutdown: OnceLock::new(),
+            connected: Arc::default(),
             page: Page::default(),
             building: Arc::default(),
         })
@@ -337,6 +350,31 @@ impl Admin {
     /// Commands of operators go there. The first call has the say.
     pub fn take_commands(&self, commands: Commands) {
         let _ = self.commands.set(commands);
+    }
+
+    /// Leaves its connections to a successor when the process does. The first call has the say.
+    pub fn hand_over_with(&self, shutdown: Shutdown) {
+        let _ = self.shutdown.set(shutdown);
+    }
+
+    /// Waits until whoever has asked has an answer, once a successor has the admin listener.
+    pub async fn answered(&self) {
+        let deadline = tokio::time::Instant::now() + LAST_ANSWER_MAX;
+        while Arc::strong_count(&self.connected) > 1 && tokio::time::Instant::now() < deadline {
+            tokio::time::sleep(ANSWER_LOOK).await;
+        }
+    }
+
+    /// Waits until a successor has the admin listener.
+    pub(crate) async fn handed_over(&self) {
+        match self.shutdown.get() {
+            Some(shutdown) => shutdown.handed_over().await,
+            None => std::future::pending().await,
+        }
+        // One that drains by itself is still asked.
+        if self.shutdown.get().is_some_and(|shutdown| shutdown.phase() != Phase::HandedOver) {
+            std::future::pending::<()>().await;
+        }
     }
 
     /// Over TCP it answers under these host names, too. The first call has the say.

@@ -1,4 +1,6 @@
-//! What a console asks of the whole process: the code that assembled the process receives it, and answers.
+//! What an operator asks of the whole process: the code that assembled the process receives it, and answers.
+
+use std::os::unix::net::UnixStream;
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -14,4 +16,10 @@ pub enum Command {
     Shutdown,
     /// To end at once.
     ShutdownNow,
+    /// To start the program that is installed now as its successor. Who serves then, or why nobody else does.
+    Upgrade(oneshot::Sender<Result<String, String>>),
+    /// To offer its sockets to the process at the other end.
+    Offer(UnixStream),
+    /// To leave new clients to the process of this id, which accepts them. `Err` says why it doesn't.
+    HandOver(u32, oneshot::Sender<Result<(), String>>),
 }

@@ -3,16 +3,18 @@
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
 use rustix::net::sockopt::socket_error;
 use rustix::net::{SocketFlags, accept_with};
-use socket2::SockRef;
+use socket2::{Domain, SockRef};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::net::{TcpSocket, TcpStream, UnixListener, UnixStream};
@@ -22,7 +24,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::clock::Clock;
 use crate::lateness::Lateness;
-use crate::shutdown::Shutdown;
+use crate::shutdown::{Phase, Shutdown};
 use crate::stream::{Keepalive, Stream};
 use crate::upstream::address::Address;
 
@@ -57,8 +59,8 @@ pub(crate) enum Backlog {
 
 /// A listening socket.
 #[derive(Debug)]
-pub(crate) struct Listener {
-    socket: Socket,
+pub struct Listener {
+    socket: Arc<Socket>,
     /// Of the gate; of a gate that doesn't look at it, it never says anything.
     lateness: Arc<Lateness>,
 }
@@ -71,12 +73,55 @@ enum Socket {
     Unix(UnixListener, SocketFile),
 }
 
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(listener) => listener.get_ref().as_fd(),
+            Self::Unix(listener, _) => listener.as_fd(),
+        }
+    }
+}
+
+/// A look at a listening socket, for a successor. The socket closes with its listener all the same.
+#[derive(Clone, Debug)]
+pub struct Door(Weak<Socket>);
+
+impl Door {
+    /// The socket, once more; `None` once its listener is closed, or where there can be no more files.
+    pub fn descriptor(&self) -> Option<OwnedFd> {
+        self.0.upgrade().and_then(|socket| socket.as_fd().try_clone_to_owned().ok())
+    }
+}
+
+/// Whether the files of Unix sockets belong to another process, which serves them.
+static FILES_ARE_ANOTHERS: AtomicBool = AtomicBool::new(false);
+
+/// Leaves the files of Unix sockets alone from now on: another process serves them.
+pub fn leave_socket_files() {
+    FILES_ARE_ANOTHERS.store(true, Ordering::Release);
+}
+
+/// Removes the files of Unix sockets with their listeners from now on, as at the start.
+pub fn own_socket_files() {
+    FILES_ARE_ANOTHERS.store(false, Ordering::Release);
+}
+
 /// A Unix socket's name in the file system; removed when dropped.
 #[derive(Debug)]
 pub(crate) struct SocketFile(PathBuf);
 
+impl SocketFile {
+    /// The file of a socket that another process has opened.
+    pub(crate) fn of(path: &Path) -> Self {
+        Self(path.to_owned())
+    }
+}
+
 impl Drop for SocketFile {
     fn drop(&mut self) {
+        if FILES_ARE_ANOTHERS.load(Ordering::Acquire) {
+            return;
+        }
         // Somebody may have removed it already.
         let _ = std::fs::remove_file(&self.0);
     }
@@ -89,12 +134,41 @@ impl Listener {
     ///
     /// # Errors
     /// The system's, such as "address in use".
-    pub(crate) async fn bind(address: &Address, keepalive: Keepalive) -> io::Result<Self> {
+    pub async fn bind(address: &Address, keepalive: Keepalive) -> io::Result<Self> {
         let socket = match address {
             Address::Unix(path) => bind_unix(path).await?,
             Address::Inet { .. } => Socket::Tcp(registered(bind_tcp(address, &keepalive).await?)?),
         };
-        Ok(Self { socket, lateness: Arc::new(Lateness::new(Clock::start())) })
+        Ok(Self::on(socket))
+    }
+
+    /// Listens on a socket that another process has opened for this address.
+    ///
+    /// # Errors
+    /// It doesn't listen, or is of another kind than the address.
+    pub fn adopt(socket: OwnedFd, address: &Address, keepalive: Keepalive) -> io::Result<Self> {
+        let socket = listening(socket)?;
+        let socket = match (address, socket.domain()?) {
+            (Address::Unix(path), Domain::UNIX) => {
+                let listener = UnixListener::from_std(OwnedFd::from(socket).into())?;
+                Socket::Unix(listener, SocketFile::of(path))
+            }
+            (Address::Inet { .. }, Domain::IPV4 | Domain::IPV6) => {
+                keepalive.set(&SockRef::from(&socket))?;
+                Socket::Tcp(registered(OwnedFd::from(socket).into())?)
+            }
+            _ => return Err(io::Error::other("the socket is of another kind than the address")),
+        };
+        Ok(Self::on(socket))
+    }
+
+    fn on(socket: Socket) -> Self {
+        Self { socket: Arc::new(socket), lateness: Arc::new(Lateness::new(Clock::start())) }
+    }
+
+    /// Its socket, for a successor.
+    pub fn door(&self) -> Door {
+        Door(Arc::downgrade(&self.socket))
     }
 
     /// Lets in the clients that this allows, and tells it of them.
@@ -103,8 +177,8 @@ impl Listener {
     }
 
     /// Where it listens, with the real port.
-    pub(crate) fn address(&self) -> Address {
-        match &self.socket {
+    pub fn address(&self) -> Address {
+        match &*self.socket {
             Socket::Unix(_, file) => Address::Unix(file.0.clone()),
             Socket::Tcp(listener) => match listener.get_ref().local_addr() {
                 Ok(local) => Address::Inet { host: local.ip().to_string(), port: local.port() },
@@ -114,8 +188,8 @@ impl Listener {
     }
 
     /// Runs `serve` for every client in a task of its own, within `bounds` as they are then (more are
-    /// closed at once), until `shutdown` drains. Then no more clients come in. Connected clients
-    /// have their time to finish, and are cut off after it.
+    /// closed at once), until `shutdown` drains, or hands over. Then no more clients come in.
+    /// Connected clients have their time to finish once it drains, and are cut off after it.
     pub(crate) async fn serve<F>(
         self,
         bounds: impl Fn() -> Bounds,
@@ -137,7 +211,7 @@ impl Listener {
                 behind_all_others().await;
             }
             tokio::select! {
-                () = shutdown.draining() => break,
+                () = shutdown.handed_over() => break,
                 Some(ended) = clients.join_next() => note_end(ended),
                 () = self.lateness.looked() => self.keep(&mut kept),
                 accepted = self.next(), if self.lateness.is_open() => match accepted {
@@ -156,7 +230,8 @@ impl Listener {
                 }
             }
         }
-        if bounds().backlog == Backlog::Served {
+        // The kernel's queue belongs to a successor, if there is one.
+        if shutdown.phase() != Phase::HandedOver && bounds().backlog == Backlog::Served {
             for stream in self.backlog() {
                 if clients.len() < bounds().sockets_max {
                     clients.spawn(serve(stream));
@@ -171,6 +246,7 @@ impl Listener {
             }
         };
         let cut_off = async {
+            shutdown.draining().await;
             tokio::select! {
                 () = sleep(bounds().drain_timeout) => {}
                 () = shutdown.aborting() => sleep(ABORT_GRACE).await,
@@ -188,17 +264,15 @@ impl Listener {
     fn backlog(self) -> Vec<Stream> {
         let mut streams = Vec::new();
         // An error is that there are no more, or that none can be had: the end of it in any case.
-        match self.socket {
+        match &*self.socket {
             Socket::Tcp(listener) => {
                 while let Ok(newcomer) = accept(listener.get_ref()) {
                     streams.extend(newcomer);
                 }
             }
-            Socket::Unix(listener, _file) => {
-                let Ok(listener) = listener.into_std() else { return streams };
-                while let Ok((socket, _)) = listener.accept() {
-                    let socket = socket.set_nonblocking(true).and_then(|()| UnixStream::from_std(socket));
-                    streams.extend(socket.map(Stream::unix));
+            Socket::Unix(listener, _) => {
+                while let Ok(socket) = accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+                    streams.extend(UnixStream::from_std(socket.into()).map(Stream::unix));
                 }
             }
         }
@@ -219,7 +293,7 @@ impl Listener {
     }
 
     async fn accept(&self) -> io::Result<Option<Stream>> {
-        match &self.socket {
+        match &*self.socket {
             Socket::Tcp(listener) => loop {
                 let mut ready = listener.readable().await?;
                 if let Ok(accepted) = ready.try_io(|listener| accept(listener.get_ref())) {
@@ -237,11 +311,7 @@ impl Listener {
             return;
         }
         let backlog = i32::try_from(wanted).unwrap_or(i32::MAX);
-        let listening = match &self.socket {
-            Socket::Tcp(listener) => SockRef::from(listener.get_ref()).listen(backlog),
-            Socket::Unix(listener, _) => SockRef::from(listener).listen(backlog),
-        };
-        if let Err(error) = listening {
+        if let Err(error) = SockRef::from(&*self.socket).listen(backlog) {
             tracing::debug!(%error, "the length of the kernel's queue stays as it was");
         }
     }
@@ -295,6 +365,18 @@ async fn bind_tcp(address: &Address, keepalive: &Keepalive) -> io::Result<net::T
     Err(last)
 }
 
+/// A socket that listens, set up as one of our own.
+pub(crate) fn listening(socket: OwnedFd) -> io::Result<socket2::Socket> {
+    let socket = socket2::Socket::from(socket);
+    if !socket.is_listener()? {
+        return Err(io::Error::other("the socket doesn't listen"));
+    }
+    socket.set_nonblocking(true)?;
+    // The process before may have asked the kernel for a short queue.
+    socket.listen(i32::try_from(BACKLOG).unwrap_or(i32::MAX))?;
+    Ok(socket)
+}
+
 async fn bind_unix(path: &Path) -> io::Result<Socket> {
     let (listener, file) = bind_socket(path, 0o777).await?;
     Ok(Socket::Unix(listener, file))
@@ -303,7 +385,7 @@ async fn bind_unix(path: &Path) -> io::Result<Socket> {
 /// Listens on a Unix socket that users may open whom `mode` allows. One that nobody listens on any more is
 /// replaced.
 pub(crate) async fn bind_socket(path: &Path, mode: u32) -> io::Result<(UnixListener, SocketFile)> {
-    let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None)?;
+    let socket = socket2::Socket::new(Domain::UNIX, socket2::Type::STREAM, None)?;
     let address = socket2::SockAddr::unix(path)?;
     match socket.bind(&address) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_stale(path).await => {
@@ -317,7 +399,7 @@ pub(crate) async fn bind_socket(path: &Path, mode: u32) -> io::Result<(UnixListe
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
     socket.listen(i32::try_from(BACKLOG).unwrap_or(i32::MAX))?;
     socket.set_nonblocking(true)?;
-    let listener = UnixListener::from_std(std::os::fd::OwnedFd::from(socket).into())?;
+    let listener = UnixListener::from_std(OwnedFd::from(socket).into())?;
     Ok((listener, file))
 }
 

@@ -1,5 +1,6 @@
 //! Telling every task of a gate that it ends: first *draining* (no new clients; what runs may finish), then
-//! *aborting* (close now).
+//! *aborting* (close now). A gate whose sockets a successor has taken is *handed over* before that: it
+//! accepts nobody, and serves its clients until they leave.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -13,6 +14,8 @@ use tokio::task::unconstrained;
 pub enum Phase {
     /// Business as usual.
     Running,
+    /// A successor accepts new clients; those that are connected go on.
+    HandedOver,
     /// No new clients or transactions; those in progress may finish.
     Draining,
     /// Everything closes now.
@@ -34,6 +37,11 @@ pub fn shutdown() -> (Trigger, Shutdown) {
 }
 
 impl Trigger {
+    /// Leaves new clients to a successor; does nothing if that or the end has begun already.
+    pub fn hand_over(&self) {
+        self.reach(Phase::HandedOver);
+    }
+
     /// Starts to drain; does nothing if that has begun already.
     pub fn drain(&self) {
         self.reach(Phase::Draining);
@@ -57,6 +65,11 @@ impl Shutdown {
     /// The phase now.
     pub fn phase(&self) -> Phase {
         *self.0.borrow()
+    }
+
+    /// Waits until new clients are somebody else's, or nobody's.
+    pub async fn handed_over(&self) {
+        self.reached(Phase::HandedOver).await;
     }
 
     /// Waits until draining (or more) begins. Waits forever if nothing is left that could begin it.

@@ -94,6 +94,7 @@ async fn interrupted(signals: &mut Signals) -> &'static str {
     match signals.next().await {
         Asked::End(name) => name,
         Asked::Reload => "SIGHUP",
+        Asked::Upgrade => "SIGUSR2",
     }
 }
 

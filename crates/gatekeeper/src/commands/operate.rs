@@ -128,6 +128,12 @@ pub(crate) fn drain(args: &DrainArgs) -> Result<String, Failure> {
     })
 }
 
+/// Has it start its successor, which takes over.
+pub(crate) fn upgrade(args: &AdminArgs) -> Result<String, Failure> {
+    let remote = asked(args)?;
+    done(&remote, block_on(remote.post_for_as_long_as_it_takes("/upgrade", String::new()))?)
+}
+
 /// Holds requests up until none is in flight.
 pub(crate) fn pause(args: &PauseArgs) -> Result<String, Failure> {
     eprintln!("pausing: waits until no request is in flight; Ctrl-C takes it back");

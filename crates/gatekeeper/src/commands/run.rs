@@ -9,15 +9,17 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::cli::RunArgs;
 use crate::descriptors::{Allowance, Needed, raise_limit};
-use crate::{Failure, assemble, files, log};
+use crate::process::{Sockets, protect};
+use crate::{Failure, files, log};
 
 /// Runs until a signal ends it.
 pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let (world, source) = configuration(args)?;
     let format = world.log.format;
     let timeline = Timeline::default();
+    let sockets = if args.takeover { Sockets::TakenOver } else { Sockets::Opened };
     let level = log::start(world.log, &timeline);
-    run_world(world, source, (level, timeline)).map_err(|failure| match format {
+    run_world((world, source), sockets, (level, timeline)).map_err(|failure| match format {
         LogFormat::Text => failure,
         // A collector reads JSON to the end.
         LogFormat::Json => {
@@ -27,13 +29,17 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     })
 }
 
-fn run_world(world: World, source: Option<PathBuf>, log: (log::SetLevel, Timeline)) -> Result<(), Failure> {
+fn run_world(
+    (world, source): (World, Option<PathBuf>),
+    sockets: Sockets,
+    log: (log::SetLevel, Timeline),
+) -> Result<(), Failure> {
     let origin = source.as_ref().map_or("the command line".to_owned(), |path| path.display().to_string());
     tracing::info!(version = env!("CARGO_PKG_VERSION"), configuration = %origin, "gatekeeper starts");
     check_descriptors(Needed::of(&world)).map_err(Failure::Runtime)?;
     let runtime =
         runtime().map_err(|error| Failure::Runtime(format!("cannot start the runtime: {error}")))?;
-    runtime.block_on(assemble::protect(world, source, log))
+    runtime.block_on(protect((world, source), sockets, log))
 }
 
 /// A thread for each processor that we may use. A single one needs none of what several agree by.

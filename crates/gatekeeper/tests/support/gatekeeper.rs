@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bench::postgres::free_port;
@@ -24,7 +25,9 @@ pub(crate) struct Gate {
     admin_port: u16,
     /// Where it listens, and where the server does.
     addresses: (String, String),
-    directory: TempDir,
+    directory: Arc<TempDir>,
+    /// The name of its log there.
+    log: String,
 }
 
 impl Gate {
@@ -43,21 +46,36 @@ impl Gate {
         let config = configuration((admin_port, directory.path()), listen, upstream, settings);
         let path = directory.path().join("gatekeeper.toml");
         std::fs::write(&path, config).expect("the configuration is written");
-        let log = File::create(directory.path().join("log")).expect("the log is created");
-        let child = Command::new(env!("CARGO_BIN_EXE_gatekeeper"))
-            .arg("run")
-            .arg("--config")
-            .arg(&path)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().expect("the log is shared"))
-            .stderr(log)
-            .spawn()
-            .expect("the gatekeeper starts");
+        let child = spawn(&path, "log", &[]);
+        let directory = Arc::new(directory);
         let addresses = (listen.to_owned(), upstream.to_owned());
         let port = listen.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(0);
-        let mut gate = Self { child, port, admin_port, addresses, directory };
+        let mut gate = Self { child, port, admin_port, addresses, directory, log: "log".to_owned() };
         gate.wait_until_ready();
         gate
+    }
+
+    /// Starts another one with the configuration as it is written now, which takes the sockets over.
+    /// `Err`: it has ended, with this status and log.
+    pub(crate) fn succeed(&self) -> Result<Self, (ExitStatus, String)> {
+        let mut successor = self.begin_to_succeed();
+        let deadline = Instant::now() + START_BOUND;
+        while !successor.log().lines().any(|line| line.ends_with("msg=ready")) {
+            if let Some(status) = successor.child.try_wait().expect("the process can be asked") {
+                return Err((status, successor.log()));
+            }
+            assert!(Instant::now() < deadline, "the successor is not ready\n{}", successor.log_tail());
+            std::thread::sleep(POLL_INTERVAL);
+        }
+        Ok(successor)
+    }
+
+    /// Like `succeed`, and doesn't wait.
+    pub(crate) fn begin_to_succeed(&self) -> Self {
+        let log = format!("{}+", self.log);
+        let child = spawn(&self.directory.path().join("gatekeeper.toml"), &log, &["--takeover"]);
+        let (addresses, directory) = (self.addresses.clone(), Arc::clone(&self.directory));
+        Self { child, port: self.port, admin_port: self.admin_port, addresses, directory, log }
     }
 
     fn wait_until_ready(&mut self) {
@@ -105,6 +123,11 @@ impl Gate {
         self.child.wait().expect("the process can be waited for")
     }
 
+    /// Whether it has ended.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("the process can be asked").is_some()
+    }
+
     /// The process.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
@@ -138,7 +161,7 @@ impl Gate {
 
     /// Its whole log.
     pub(crate) fn log(&self) -> String {
-        std::fs::read_to_string(self.directory.path().join("log")).expect("the log is read")
+        std::fs::read_to_string(self.directory.path().join(&self.log)).expect("the log is read")
     }
 
     /// The only gate in `/status`.
@@ -185,12 +208,25 @@ impl Gate {
     /// The end of its log.
     pub(crate) fn log_tail(&self) -> String {
         let mut bytes = Vec::new();
-        let path: PathBuf = self.directory.path().join("log");
+        let path: PathBuf = self.directory.path().join(&self.log);
         // A log that can't be read is no reason to hide the failure that it was wanted for.
         let _ = File::open(path).and_then(|mut log| log.read_to_end(&mut bytes));
         let start = bytes.len().saturating_sub(LOG_TAIL_BYTES);
         String::from_utf8_lossy(&bytes[start..]).into_owned()
     }
+}
+
+fn spawn(config: &Path, log: &str, flags: &[&str]) -> Child {
+    let log = File::create(config.with_file_name(log)).expect("the log is created");
+    Command::new(env!("CARGO_BIN_EXE_gatekeeper"))
+        .args(["run", "--config"])
+        .arg(config)
+        .args(flags)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().expect("the log is shared"))
+        .stderr(log)
+        .spawn()
+        .expect("the gatekeeper starts")
 }
 
 fn configuration(

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `/reload` | reads the configuration again; 422 with every error, and nothing has changed |
 //! | `/drain` | ends the process as the first SIGTERM does |
+//! | `/upgrade` | starts the program that is installed now, which takes the sockets over |
+//! | `/takeover` | becomes another protocol, by which a successor takes the sockets over (Unix socket only) |
 //! | `/gates/NAME/pause` | holds requests up, and answers once none is in flight |
 //! | `/gates/NAME/resume` | lets them go |
 //!
@@ -15,14 +17,17 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{Path, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::extract::{Path, Request, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
+use hyper_util::rt::TokioIo;
 use serde::Deserialize;
+use tokio::net::UnixStream;
 use tokio::sync::oneshot;
 
 use super::change::{Refused, gate, may_change};
-use super::{Admin, Desk, GateView};
+use super::{Admin, Desk, Door, GateView};
 use crate::command::{Command, Commands};
 
 /// How often a pause looks whether the last request has ended. Nothing tells it: that would cost every
@@ -35,6 +40,8 @@ pub(super) fn routes() -> Router<Desk> {
     Router::new()
         .route("/reload", post(reload))
         .route("/drain", post(drain))
+        .route("/upgrade", post(upgrade))
+        .route("/takeover", post(take_over))
         .route("/gates/{name}/pause", post(pause))
         .route("/gates/{name}/resume", post(resume))
 }
@@ -55,6 +62,51 @@ async fn drain(State(desk): State<Desk>, headers: HeaderMap) -> Answer {
     tell(&desk, &headers, Command::Shutdown).await?;
     Ok("draining: no new clients; the process ends with the last transaction, or after drain_timeout\n"
         .to_owned())
+}
+
+async fn upgrade(State(desk): State<Desk>, headers: HeaderMap) -> Answer {
+    let (sender, answer) = oneshot::channel();
+    tell(&desk, &headers, Command::Upgrade(sender)).await?;
+    match answer.await {
+        Ok(Ok(done)) => Ok(done + "\n"),
+        Ok(Err(why)) => Err(Refused(StatusCode::UNPROCESSABLE_ENTITY, why)),
+        Err(_) => Err(ends()),
+    }
+}
+
+/// The protocol that a successor asks for, of the version that is understood.
+pub const HANDOVER_PROTOCOL: &str = "gatekeeper-handover/1";
+
+async fn take_over(State(desk): State<Desk>, mut request: Request) -> Result<Response, Refused> {
+    if desk.door != Door::Socket {
+        let why = "sockets are handed over on the Unix socket of the admin listener only";
+        return Err(Refused(StatusCode::FORBIDDEN, why.to_owned()));
+    }
+    let asked = request.headers().get(header::UPGRADE).map(|value| value.to_str().unwrap_or("?"));
+    if asked != Some(HANDOVER_PROTOCOL) {
+        return Err(Refused(
+            StatusCode::UPGRADE_REQUIRED,
+            format!(
+                "gatekeeper {} hands over by {HANDOVER_PROTOCOL}, and was asked for {}: drain it instead, and \
+                 start the other one",
+                desk.admin.version(),
+                asked.unwrap_or("nothing")
+            ),
+        ));
+    }
+    let commands: Commands = desk.admin.commands.get().cloned().ok_or_else(ends)?;
+    let upgraded = hyper::upgrade::on(&mut request);
+    tokio::spawn(async move {
+        let Ok(upgraded) = upgraded.await else { return };
+        let Ok(parts) = upgraded.downcast::<TokioIo<UnixStream>>() else { return };
+        match parts.io.into_inner().into_std() {
+            // Without a receiver the process has ended.
+            Ok(stream) => _ = commands.send(Command::Offer(stream)).await,
+            Err(error) => tracing::warn!(%error, "a successor's connection can't be used"),
+        }
+    });
+    let head = [(header::CONNECTION, "upgrade"), (header::UPGRADE, HANDOVER_PROTOCOL)];
+    Ok((StatusCode::SWITCHING_PROTOCOLS, head).into_response())
 }
 
 async fn tell(desk: &Desk, headers: &HeaderMap, command: Command) -> Result<(), Refused> {

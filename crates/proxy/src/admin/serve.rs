@@ -2,7 +2,9 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,9 +16,10 @@ use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::task::AbortHandle;
+use tokio::time::timeout;
 
-use super::{Admin, CONNECTIONS_MAX, Door, IDLE_MAX, router};
-use crate::listener::{SocketFile, bind_socket};
+use super::{Admin, CONNECTIONS_MAX, Door, IDLE_MAX, LAST_ANSWER_MAX, router};
+use crate::listener::{SocketFile, bind_socket, listening};
 
 /// How long a program may leave bytes of its answer unacknowledged, or its receive window closed.
 const UNREAD_MAX: Duration = Duration::from_secs(30);
@@ -40,9 +43,26 @@ impl AdminSocket {
         Ok(Self { listener, _file: file })
     }
 
-    /// Serves the admin listener there until the future is dropped.
+    /// Listens on a socket that another process has opened for this path.
+    ///
+    /// # Errors
+    /// It doesn't listen.
+    pub fn adopt(socket: OwnedFd, path: &Path) -> io::Result<Self> {
+        let listener = UnixListener::from_std(OwnedFd::from(listening(socket)?).into())?;
+        Ok(Self { listener, _file: SocketFile::of(path) })
+    }
+
+    /// The socket, once more, for a successor.
+    ///
+    /// # Errors
+    /// There can be no more files.
+    pub fn descriptor(&self) -> io::Result<OwnedFd> {
+        self.listener.as_fd().try_clone_to_owned()
+    }
+
+    /// Serves the admin listener there until the future is dropped, or a successor has it.
     pub async fn serve(self, admin: Arc<Admin>) {
-        serve_all(&self.listener, router(admin, Door::Socket)).await;
+        serve_all(&self.listener, &admin, Door::Socket).await;
     }
 }
 
@@ -73,22 +93,27 @@ impl Entrance for UnixListener {
     }
 }
 
-/// Serves the admin listener until the future is dropped.
+/// Serves the admin listener until the future is dropped, or a successor has it.
 pub async fn serve(listener: TcpListener, admin: Arc<Admin>) {
-    serve_all(&listener, router(admin, Door::Network)).await;
+    serve_all(&listener, &admin, Door::Network).await;
 }
 
-async fn serve_all(entrance: &impl Entrance, router: Router) {
+async fn serve_all(entrance: &impl Entrance, admin: &Arc<Admin>, door: Door) {
+    let router = router(Arc::clone(admin), door);
     let mut connections: VecDeque<AbortHandle> = VecDeque::new();
     loop {
-        match entrance.next().await {
+        let next = tokio::select! {
+            next = entrance.next() => next,
+            () = admin.handed_over() => return,
+        };
+        match next {
             Ok(stream) => {
                 connections.retain(|connection| !connection.is_finished());
                 // Connections that say nothing keep nobody out: the oldest makes room.
                 if connections.len() >= CONNECTIONS_MAX {
                     connections.pop_front().into_iter().for_each(|oldest| oldest.abort());
                 }
-                let served = tokio::spawn(serve_connection(stream, router.clone()));
+                let served = tokio::spawn(serve_connection(stream, router.clone(), Arc::clone(admin)));
                 connections.push_back(served.abort_handle());
             }
             Err(error) => {
@@ -99,15 +124,24 @@ async fn serve_all(entrance: &impl Entrance, router: Router) {
     }
 }
 
-async fn serve_connection<S>(stream: S, router: Router)
+async fn serve_connection<S>(stream: S, router: Router, admin: Arc<Admin>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let _connected = Arc::clone(&admin.connected);
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(IDLE_MAX)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
-        .await;
+        .with_upgrades();
+    let mut served = pin!(served);
+    let served = tokio::select! {
+        served = served.as_mut() => served,
+        () = admin.handed_over() => {
+            served.as_mut().graceful_shutdown();
+            timeout(LAST_ANSWER_MAX, served).await.unwrap_or(Ok(()))
+        }
+    };
     if let Err(error) = served {
         tracing::debug!(%error, "an admin connection ended");
     }

@@ -71,7 +71,7 @@ pub(crate) async fn serve(gate: Arc<Gate>, socket: Socket, watched: Watched, fro
     let (asked, from) = (SetOnce::new(), Arc::new(from));
     let service = service_fn(|request| {
         // Only the first request sets it.
-        let _ = asked.set(());
+        let _ = asked.set(request.version());
         respond(&gate, &watched, &from, request)
     });
     let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(socket), service));
@@ -79,7 +79,7 @@ pub(crate) async fn serve(gate: Arc<Gate>, socket: Socket, watched: Watched, fro
     let ended = tokio::select! {
         biased;
         ended = connection.as_mut() => ended,
-        () = ending.reached(Phase::Draining) => {
+        () = last(&mut ending, &asked, &watched) => {
             // Its first request may be on its way: a new client knows nothing of a connection that ends.
             tokio::select! {
                 _ = connection.as_mut() => return,
@@ -107,9 +107,25 @@ pub(crate) async fn serve(gate: Arc<Gate>, socket: Socket, watched: Watched, fro
     }
 }
 
+/// Resolves when a connection is to take no more requests: once the gate drains. Once it is handed over,
+/// HTTP/2 can say so without losing a request, and HTTP/1 with the next answer.
+async fn last(ending: &mut Ending, asked: &SetOnce<Version>, watched: &Watched) {
+    ending.reached(Phase::HandedOver).await;
+    watched.end_with_next();
+    let is_told = async {
+        if *asked.wait().await != Version::HTTP_2 {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        () = ending.reached(Phase::Draining) => {}
+        () = is_told => {}
+    }
+}
+
 /// Resolves when a connection's first request has not come within `header_timeout`. hyper's own timer begins
 /// only once hyper knows the version of HTTP, which a client may keep to itself.
-async fn silent(asked: &SetOnce<()>, header_timeout: Duration) {
+async fn silent(asked: &SetOnce<Version>, header_timeout: Duration) {
     if timeout(header_timeout, asked.wait()).await.is_ok() {
         std::future::pending::<()>().await;
     }

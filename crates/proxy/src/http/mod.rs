@@ -77,7 +77,7 @@ use socket::{Shared, Socket};
 use state::Gate;
 
 use crate::gate::Driver;
-use crate::listener::{Backlog, Bounds, Listener};
+use crate::listener::{Backlog, Bounds, Door, Listener};
 use crate::news;
 use crate::shutdown::Shutdown;
 use crate::stream::{Peer, Stream};
@@ -122,11 +122,21 @@ impl Bound {
         let listener = Listener::bind(&settings.listen, settings.keepalive)
             .await
             .map_err(|source| StartError::Listen { address: settings.listen.clone(), source })?;
+        Ok(Self::on(listener, settings, driver, shutdown))
+    }
+
+    /// A gate on a socket that listens already. Its settings name an upstream.
+    pub fn on(listener: Listener, settings: Settings, driver: Arc<Driver>, shutdown: Shutdown) -> Self {
         // Any request can go over any connection, and there can be as many of those as requests in flight.
         driver.set_pool(PoolId::default(), u32::MAX);
         let gate = Gate::new(settings, driver, shutdown);
         let listener = listener.minding(Arc::clone(&gate.lateness));
-        Ok(Self { gate, listener })
+        Self { gate, listener }
+    }
+
+    /// Its listening socket, for a successor.
+    pub fn door(&self) -> Door {
+        self.listener.door()
     }
 
     /// Where it listens, with the real port.

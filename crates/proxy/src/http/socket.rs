@@ -93,7 +93,12 @@ impl Watched {
         self.talk.shared.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the connection ends with this request's answer, because the gate is late.
+    /// Ends the connection with the next answer.
+    pub(crate) fn end_with_next(&self) {
+        self.talk.last.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the connection ends with this request's answer.
     pub(crate) fn take_last(&self) -> bool {
         self.talk.last.load(Ordering::Relaxed) && self.talk.last.swap(false, Ordering::Relaxed)
     }

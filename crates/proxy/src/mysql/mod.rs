@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use crate::console::{Console, VISITORS_MAX};
 use crate::gate::Driver;
 use crate::lateness::Lateness;
-use crate::listener::{Backlog, Bounds, Listener};
+use crate::listener::{Backlog, Bounds, Door, Listener};
 use crate::logins::{Caller, FailedLogins, Failures, LoginCounts};
 use crate::news;
 use crate::quota::Quota;
@@ -232,6 +232,11 @@ impl Bound {
         let listener = Listener::bind(&settings.listen, settings.keepalive)
             .await
             .map_err(|source| StartError { address: settings.listen.clone(), source })?;
+        Ok(Self::on(listener, settings, driver, shutdown))
+    }
+
+    /// A gate on a socket that listens already.
+    pub fn on(listener: Listener, settings: Settings, driver: Arc<Driver>, shutdown: Shutdown) -> Self {
         // A connection of any user may be opened in the place of another user's.
         driver.set_pool(PoolId::default(), u32::MAX);
         let classes = SqlClasses::by(&settings.classes);
@@ -258,7 +263,12 @@ impl Bound {
             login_counts: LoginCounts::default(),
             failed: FailedLogins::default(),
         });
-        Ok(Self { shared, listener })
+        Self { shared, listener }
+    }
+
+    /// Its listening socket, for a successor.
+    pub fn door(&self) -> Door {
+        self.listener.door()
     }
 
     /// Where it listens; the port is the real one where 0 was asked for.

@@ -73,10 +73,16 @@ fn seconds(time: SystemTime) -> u64 {
 const FIRST: u32 = 1 << 30;
 
 /// All sessions of a gate, at most `max_clients`.
-#[derive(Default)]
 pub(super) struct Sessions {
     by_id: Mutex<HashMap<u32, Arc<Entry>>>,
     last: AtomicU32,
+}
+
+impl Default for Sessions {
+    /// None yet. The ids begin anywhere: those of a process that this one has followed mean nobody here.
+    fn default() -> Self {
+        Self { by_id: Mutex::default(), last: AtomicU32::new(rand::random()) }
+    }
 }
 
 /// A session's place among all; gone when dropped.

@@ -13,10 +13,12 @@
 //! way" ends when the server closes the cancel connection: it does so after it has signaled the process. If
 //! that takes longer than [`SETTLE_LIMIT`], nobody knows when the signal will come, and the server
 //! connection has to be closed.
+//!
+//! A key that no session has may be one of the process before ([`Elsewhere`]), which still drains.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -41,7 +43,11 @@ pub(crate) struct Registry {
     sessions: Mutex<HashMap<i32, Entry>>,
     in_flight: Semaphore,
     bound: Mutex<(usize, Arc<Endpoint>)>,
+    elsewhere: OnceLock<Elsewhere>,
 }
+
+/// Takes the key of a cancel request that no session here has. It doesn't wait.
+pub type Elsewhere = Box<dyn Fn(i32, &[u8]) + Send + Sync>;
 
 /// How long a client's cancel key is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,12 +133,17 @@ impl Registry {
     /// No sessions yet; at most `sessions_max` of them. Cancels go to `endpoint`.
     pub(crate) fn new(sessions_max: usize, endpoint: Arc<Endpoint>) -> Self {
         let (bound, in_flight) = (Mutex::new((sessions_max, endpoint)), Semaphore::new(IN_FLIGHT_MAX));
-        Self { sessions: Mutex::default(), in_flight, bound }
+        Self { sessions: Mutex::default(), in_flight, bound, elsewhere: OnceLock::new() }
     }
 
     /// What [`Registry::new`] was told has changed.
     pub(crate) fn change(&self, sessions_max: usize, endpoint: Arc<Endpoint>) {
         *self.bound.lock() = (sessions_max, endpoint);
+    }
+
+    /// Passes keys on that no session has.
+    pub(crate) fn pass_on(&self, elsewhere: Elsewhere) {
+        let _ = self.elsewhere.set(elsewhere);
     }
 
     /// A key for a new session: a positive process id that no living session has (old drivers refuse
@@ -173,7 +184,12 @@ impl Registry {
     /// Does what a cancel request asks for. Returns when it has been done; a wrong key and a session at
     /// rest are nothing to do. The client gets no answer in any case, as the protocol wants it.
     pub(crate) async fn cancel(&self, process_id: i32, secret: &[u8]) {
-        let Some(target) = self.find(process_id, secret) else { return };
+        let Some(target) = self.find(process_id, secret) else {
+            if let Some(elsewhere) = self.elsewhere.get() {
+                elsewhere(process_id, secret);
+            }
+            return;
+        };
         let Ok(Ok(_permit)) = timeout(SETTLE_LIMIT, self.in_flight.acquire()).await else { return };
         let Some((process_id, secret, route)) = target.begin() else { return };
         let mut under_way = UnderWay { target: &target, is_uncertain: false };

@@ -16,7 +16,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::console::{Console, VISITORS_MAX};
 use crate::gate::Driver;
 use crate::lateness::Lateness;
-use crate::listener::{Backlog, Bounds, Listener};
+use crate::listener::{Backlog, Bounds, Door, Listener};
 use crate::logins;
 use crate::news;
 use crate::quota::Quota;
@@ -33,6 +33,7 @@ use crate::upstream::resolver::Lookup;
 
 pub use crate::upstream::pool::PoolSnapshot;
 use auth::Authentication;
+pub use cancel::Elsewhere;
 pub use ceiling::{CeilingView, FOUND_CONNECTIONS_MAX, Finding};
 pub use crowds::Shares;
 use endpoint::Endpoint;
@@ -409,6 +410,17 @@ impl Status {
         self.0.pools.snapshot()
     }
 
+    /// Cancels what runs for the session of this key, as a cancel request of a client does.
+    pub async fn cancel(&self, process_id: i32, secret: &[u8]) {
+        self.0.cancel.cancel(process_id, secret).await;
+    }
+
+    /// Passes cancel requests with keys that no session has on to the process before. The first call has the
+    /// say.
+    pub fn pass_cancels_on(&self, elsewhere: Elsewhere) {
+        self.0.cancel.pass_on(elsewhere);
+    }
+
     /// How many idle server connections the server has closed since the start.
     pub fn idle_connections_lost(&self) -> u64 {
         self.0.pools.idle_lost()
@@ -432,9 +444,27 @@ impl Bound {
     ) -> Result<Self, StartError> {
         let listen = |source| StartError::Listen { address: settings.listen.clone(), source };
         let listener = Listener::bind(&settings.listen, settings.keepalive).await.map_err(listen)?;
+        Ok(Self::on(listener, settings, driver, shutdown))
+    }
+
+    /// A gate on a socket that listens already.
+    pub fn on(listener: Listener, settings: Settings, driver: Arc<Driver>, shutdown: Shutdown) -> Self {
         let shared = Arc::new(Shared::new(settings, driver, shutdown));
         let listener = listener.minding(Arc::clone(&shared.lateness));
-        Ok(Self { shared, listener })
+        Self { shared, listener }
+    }
+
+    /// Looks whether it may serve, as [`Bound::run`] does before its first client.
+    ///
+    /// # Errors
+    /// [`StartError::TrustRelay`].
+    pub async fn probe(&self) -> Result<(), StartError> {
+        login::probe_trust(&self.shared.settings()).await
+    }
+
+    /// Its listening socket, for a successor.
+    pub fn door(&self) -> Door {
+        self.listener.door()
     }
 
     /// Where it listens; the port is the real one where 0 was asked for.

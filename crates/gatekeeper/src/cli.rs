@@ -166,7 +166,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "ADDR", conflicts_with = "config", help_heading = GATE_HEADING)]
     pub(crate) admin: Option<String>,
     /// Take the sockets over from the gatekeeper that serves the admin socket. Without one, start as usual.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub(crate) takeover: bool,
     #[command(flatten)]
     pub(crate) gate: GateFlags,

@@ -216,10 +216,10 @@ async fn newcomers_wait_until_the_gate_is_in_time_again() {
     let lateness = Lateness::by_an_hour();
     let listener = listener.minding(Arc::clone(&lateness));
     let (trigger, shutdown) = shutdown();
-    let in_time = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let in_time = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&in_time);
     let serve = move |stream| {
-        assert!(seen.load(std::sync::atomic::Ordering::SeqCst), "it was let in by a gate that is late");
+        assert!(seen.load(Ordering::SeqCst), "it was let in by a gate that is late");
         echo(stream)
     };
     let talk = async {
@@ -229,7 +229,7 @@ async fn newcomers_wait_until_the_gate_is_in_time_again() {
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
-        in_time.store(true, std::sync::atomic::Ordering::SeqCst);
+        in_time.store(true, Ordering::SeqCst);
         lateness.look("in time", 0);
         assert_eq!(client.read_u8().await.unwrap(), 7);
         trigger.drain();

@@ -66,7 +66,7 @@ impl Inheritance {
                     sockets.push((configured, real, socket));
                 }
                 (Message::Learned { gate }, _) if learned.len() < SOCKETS_MAX => {
-                    _ = learned.insert(gate, body)
+                    learned.insert(gate, body);
                 }
                 (Message::Offered { pid, version }, _) => {
                     let (cancels, from) = (sync_channel(CANCELS_MAX), (pid, version));

@@ -22,12 +22,14 @@ use tokio_postgres::NoTls;
 
 /// Only a hang takes longer.
 const BOUND: Duration = Duration::from_secs(300);
-/// How long a client rests between two requests.
-const THINK: Duration = Duration::from_millis(50);
+/// How long a client rests between two requests, for each connection of the load. A shorter rest would be an
+/// overload of the gate itself, which ends connections.
+const THINK: Duration = Duration::from_millis(1);
 
 /// What the clients of the load share.
 struct Load {
     dsn: String,
+    think: Duration,
     site: String,
     /// Clients that see another number connect anew: applications renew their connections.
     generation: AtomicU32,
@@ -58,7 +60,7 @@ impl Load {
                 }
                 transaction.commit().await.expect("a transaction commits");
                 self.committed.fetch_add(1, Ordering::Relaxed);
-                tokio::time::sleep(THINK).await;
+                tokio::time::sleep(self.think).await;
             }
             self.connected.fetch_sub(1, Ordering::Relaxed);
         }
@@ -83,7 +85,7 @@ impl Load {
                 if head.contains("connection: close") {
                     break;
                 }
-                tokio::time::sleep(THINK).await;
+                tokio::time::sleep(self.think).await;
             }
             self.connected.fetch_sub(1, Ordering::Relaxed);
         }
@@ -155,6 +157,7 @@ async fn under_load_nobody_is_refused_or_reset_and_no_transaction_is_lost_there_
     session(&server, &gate).await.batch_execute("CREATE TABLE ledger (number int)").await.expect("it runs");
     let load = Arc::new(Load {
         dsn: server.dsn_through(gate.port()),
+        think: THINK * connections,
         site: format!("127.0.0.1:{site}"),
         generation: AtomicU32::new(0),
         connected: AtomicU32::new(0),

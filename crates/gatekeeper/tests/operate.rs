@@ -73,6 +73,15 @@ async fn a_pause_waits_for_the_last_transaction_and_a_client_that_leaves_takes_i
     until("the pause is taken back", async || gate.status()["paused"] == serde_json::json!([])).await;
     second.batch_execute("SELECT 1").await.expect("requests pass");
 
+    // Another operator resumes while it waits: then it has not come about.
+    let pause = gatekeeper(&["pause", "--admin", &socket]).stderr(Stdio::piped()).spawn().expect("it starts");
+    until("it is held up", is_paused).await;
+    assert_eq!(ran(&["resume", "--admin", &socket]).0, 0);
+    let output = pause.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("somebody has resumed it"), "{said}");
+    second.batch_execute("SELECT 1").await.expect("requests pass");
+
     let paused =
         gatekeeper(&["pause", "--admin", &socket]).stdout(Stdio::piped()).spawn().expect("it starts");
     until("it is held up", is_paused).await;

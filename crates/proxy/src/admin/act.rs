@@ -164,6 +164,11 @@ async fn pause(
         if is_ending(&desk.admin) {
             return Err(ends());
         }
+        if !holds_up(&*gate, database.as_deref()) {
+            // What is held up from now on is another pause's.
+            taken_back.is_done = true;
+            return Err(refused(&name, "somebody has resumed it before the last request in flight ended"));
+        }
         if gate.in_flight_of(database.as_deref()) == 0 {
             break;
         }
@@ -175,6 +180,10 @@ async fn pause(
         "paused over the admin listener: requests wait until somebody resumes"
     );
     Ok("paused: no request is in flight, and new ones wait until somebody resumes\n".to_owned())
+}
+
+fn holds_up(gate: &dyn GateView, database: Option<&str>) -> bool {
+    gate.paused().iter().any(|name| name == "*" || database == Some(name))
 }
 
 fn is_ending(admin: &Admin) -> bool {

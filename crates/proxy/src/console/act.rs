@@ -94,17 +94,20 @@ async fn pause(
         let mut look = tokio::time::interval(PAUSE_LOOK);
         loop {
             look.tick().await;
+            if !subject.holds_up(database) {
+                return Err(Failure::new("55000", "somebody has resumed it before the last request ended"));
+            }
             if subject.in_flight_of(database) == 0 {
-                return;
+                return Ok(());
             }
         }
     };
-    let outcome = tokio::select! {
+    let (outcome, is_done) = tokio::select! {
         biased;
-        () = quiet => Ok(()),
-        failure = interrupted => Err(failure),
+        outcome = quiet => (outcome, true),
+        failure = interrupted => (Err(failure), false),
     };
-    taken_back.is_done = outcome.is_ok();
+    taken_back.is_done = is_done;
     outcome
 }
 

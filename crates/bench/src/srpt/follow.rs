@@ -65,14 +65,26 @@ pub(super) async fn measure(
 
 async fn change(testbed: &Testbed) -> Result<[Duration; 2], Error> {
     sleep(HALVED).await;
-    let before = testbed.rate_found()?.ok_or_else(|| {
-        Error::Experiment(format!("the gate found no rate within {HALVED:?} of a load of {LOAD}"))
-    })?;
+    let before = found(testbed).await?;
     testbed.link.set_rate(BITS / 2)?;
     let halved = until(testbed, before / 2.0).await?;
     sleep(DOUBLED.saturating_sub(HALVED + halved)).await;
     testbed.link.set_rate(BITS)?;
     Ok([halved, until(testbed, before).await?])
+}
+
+/// The rate that the gate has found, or finds soon: a link that was let go for a moment is found again.
+async fn found(testbed: &Testbed) -> Result<f64, Error> {
+    let began = Instant::now();
+    loop {
+        if let Some(rate) = testbed.rate_found()? {
+            return Ok(rate);
+        }
+        if began.elapsed() > BOUND {
+            return Err(Error::Experiment(format!("the gate finds no rate at a load of {LOAD}")));
+        }
+        sleep(EVERY).await;
+    }
 }
 
 /// How long it takes until the gate has found about this rate.

@@ -48,10 +48,17 @@ impl Ini {
             match section.as_str() {
                 "databases" => {
                     let parameters = parameters(value).map_err(|why| wrong(&why))?;
+                    for (key, value) in &parameters {
+                        check_number(key, value).map_err(|why| wrong(&why))?;
+                    }
                     let name = one_line(key.trim_matches('"'));
                     ini.databases.push(Database { name, parameters });
                 }
-                "pgbouncer" => _ = ini.settings.insert(key.to_lowercase(), value.to_owned()),
+                "pgbouncer" => {
+                    let key = key.to_lowercase();
+                    check_number(&key, value).map_err(|why| wrong(&why))?;
+                    ini.settings.insert(key, value.to_owned());
+                }
                 "users" => {
                     let (key, value) = (one_line(key), one_line(value));
                     ini.remarks.push(format!(
@@ -92,6 +99,17 @@ fn parameters(text: &str) -> Result<Pairs, String> {
     Ok(pairs)
 }
 
+/// A number that decides a gate's address or its connections is one that PgBouncer takes.
+fn check_number(key: &str, value: &str) -> Result<(), String> {
+    let most = match key {
+        "port" | "listen_port" => u16::MAX.into(),
+        "pool_size" | "default_pool_size" | "max_db_connections" => i32::MAX.unsigned_abs(),
+        _ => return Ok(()),
+    };
+    let is_one = value.trim().parse::<u32>().is_ok_and(|number| number <= most);
+    if is_one { Ok(()) } else { Err(format!("{key} = {}: write a number from 0 to {most}", one_line(value))) }
+}
+
 fn quoted_value(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut rest = text;
@@ -125,6 +143,11 @@ mod tests {
         let told = |text: &str| Ini::parse(text).unwrap_err();
         assert_eq!(told("a = 1"), "line 1: stands before the first [section]; is this a pgbouncer.ini?");
         assert_eq!(told("; c\n[pgbouncer]\nnonsense"), "line 3: is neither `key = value` nor [section]");
+        let port = "line 2: port = -1: write a number from 0 to 65535";
+        assert_eq!(told("[databases]\nshop = host=a port=-1"), port);
+        assert!(
+            told("[pgbouncer]\ndefault_pool_size = 99999999999").starts_with("line 2: default_pool_size")
+        );
         assert_eq!(told("[gate]\na = 1"), "line 2: PgBouncer has no section [gate]");
     }
 }

@@ -225,7 +225,7 @@ impl Refusal {
         self.rule.target_of(request_type)
     }
 
-    /// When somebody who is refused now may try again, with so many in the queue.
+    /// When a client that is refused now may try again, with so many in the queue.
     pub(crate) fn retry_after(&self, now: Instant, queued: usize) -> Duration {
         self.drain.retry_after(now, queued)
     }

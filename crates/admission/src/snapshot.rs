@@ -50,7 +50,7 @@ pub struct Snapshot {
     pub mixing_waiting: u32,
     /// What the rule for refusing knows and does.
     pub refusing: Refusing,
-    /// When somebody who is refused now may try again: the queue will have drained by then.
+    /// When a client that is refused now may try again: the queue will have drained by then.
     pub retry_after: Duration,
     /// The known types.
     pub types: Vec<TypeSnapshot>,

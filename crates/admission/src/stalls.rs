@@ -1,8 +1,8 @@
 //! A service that stands still: how it is noticed, how little is sent to it meanwhile, and when it is over.
 //!
 //! **Idea.** While a service answers nothing, what is sent to it is only in the way of what comes after: it
-//! has to be worked off first. And when it goes on, whoever came meanwhile has waited for long; served in
-//! order of arrival, they make everybody who comes for the next 60 s × ρ / (1 − ρ) wait just as long. So no
+//! has to be worked off first. And when it goes on, those that came meanwhile have waited for long; served in
+//! order of arrival, they make all that come in the next 60 s × ρ / (1 − ρ) wait just as long. So no
 //! more than usual is sent to a service that answers nothing (but for a probe now and then, since only an
 //! answer can tell that it goes on), and who waited through the stall comes after newcomers: with what the
 //! service has left, as many at a time as it works on at once.

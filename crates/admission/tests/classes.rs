@@ -187,7 +187,7 @@ fn who_learns_what_a_type_costs_waits_for_no_other_class() {
     }
     let gold = send_of(&mut shell, GOLD, 2);
     shell.succeed(busy, MS);
-    assert!(shell.is_dispatched(gold), "gold's turn comes first, whoever else asks for that type");
+    assert!(shell.is_dispatched(gold), "gold's turn comes first, whichever class asks for that type");
 }
 
 const SPARE: ClassId = ClassId::named("spare");

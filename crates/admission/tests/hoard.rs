@@ -84,7 +84,7 @@ fn where_a_long_takes_unexpectedly_long_shorts_go_on() {
     pool.shell.pass(8 * TOOK - 1);
     assert!(!pool.shell.is_dispatched(short));
     pool.shell.pass(1);
-    assert!(pool.shell.is_dispatched(short), "whoever holds what the long waits for may be among them");
+    assert!(pool.shell.is_dispatched(short), "the holder of what the long waits for may be among them");
     let after = pool.send(21, SHORT);
     assert!(pool.shell.is_dispatched(after));
 }

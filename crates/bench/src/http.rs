@@ -59,7 +59,7 @@ pub(crate) async fn on_one_thread<T: Send + 'static>(
         tokio::task::LocalSet::new().block_on(&runtime, load())
     };
     let thread = std::thread::Builder::new().name("client".to_owned());
-    // Whoever waited may be gone.
+    // The task that waited may be gone.
     let started = thread.spawn(move || drop(send.send(work())));
     started.map_err(Error::io("starting the client's thread"))?;
     receive.await.map_err(|_| Error::Experiment("the client's thread ended".to_owned()))?

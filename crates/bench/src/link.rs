@@ -274,7 +274,7 @@ fn needs(part: &str, done: Result<(), Error>) -> Result<(), Error> {
 
 /// Lets clients have all ports: a closed connection keeps its own for a minute.
 fn widen_ports() -> Result<(), Error> {
-    // The file belongs to the namespace of whoever opens it.
+    // The file belongs to the namespace of the process that opens it.
     let path = "/proc/sys/net/ipv4/ip_local_port_range";
     fs::write(path, "1024 65535").map_err(Error::io(format!("writing to {path}")))
 }

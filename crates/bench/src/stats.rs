@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_was_not_answered_is_charged_the_full_time_out() {
+    fn a_request_without_an_answer_is_charged_the_full_time_out() {
         let records = vec![
             record(0, 1000, Outcome::Completed),
             record(0, 1, Outcome::Rejected),

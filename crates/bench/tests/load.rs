@@ -55,7 +55,7 @@ async fn every_arrival_is_answered_once_although_connections_are_few() {
 }
 
 #[tokio::test]
-async fn whoever_is_not_answered_is_given_up_and_the_server_is_left_idle() {
+async fn a_request_without_an_answer_is_given_up_and_the_server_is_left_idle() {
     let server = server();
     let pool = pool(&server, 3).await;
     let timeout = Duration::from_millis(200);

@@ -92,7 +92,7 @@ fn a_statement_within_a_transaction_that_is_lost_fails_it() {
 }
 
 #[test]
-fn whoever_commits_a_lost_transaction_hears_that_nothing_was_committed() {
+fn a_commit_of_a_lost_transaction_says_that_nothing_was_committed() {
     let (scene, mut client, _other) = scene("lost_commit_idle");
     client.run("BEGIN");
     client.run("INSERT INTO t VALUES (1)");

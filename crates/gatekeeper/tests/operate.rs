@@ -64,7 +64,7 @@ async fn a_pause_waits_for_the_last_transaction_and_a_client_that_leaves_takes_i
     let socket = gate.admin_socket();
     let is_paused = async || gate.status()["paused"] == serde_json::json!(["*"]);
 
-    // Whoever gives up before the transaction has ended takes it back.
+    // An operator who gives up before the transaction has ended takes the pause back.
     let mut pause =
         gatekeeper(&["pause", "--admin", &socket]).stderr(Stdio::null()).spawn().expect("it starts");
     until("it is held up", is_paused).await;

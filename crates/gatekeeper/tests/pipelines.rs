@@ -130,7 +130,7 @@ fn a_stale_plan_is_told_once_and_can_be_prepared_again() {
 }
 
 #[test]
-fn whoever_prepares_a_stale_statement_again_can_use_it_on_every_connection() {
+fn a_client_that_prepares_a_stale_statement_again_can_use_it_on_every_connection() {
     let scene = Scene::start("stale_all", &["connections = 3"]);
     scene.setup("CREATE TABLE t (a int); INSERT INTO t VALUES (1)");
     let mut clients: [Client; 3] = scene.clients();

@@ -13,7 +13,7 @@
 //! | `/gates/NAME` | what can be changed of a gate, as JSON ([`GateSettings`]); `PATCH` changes it (`admin/change.rs`) |
 //! | `/reload` and others | `POST`: an operator's commands (`admin/act.rs`) |
 //!
-//! Over TCP it asks nobody who they are as long as they only look, so it belongs on loopback. Changes are
+//! Over TCP it asks for no password as long as a client only looks, so it belongs on loopback. Changes are
 //! taken over a Unix socket, whose file says who may open it, or with a token. At most [`CONNECTIONS_MAX`]
 //! connections are served at once at each of both; one that sends no request for [`IDLE_MAX`] is closed.
 //! What looks at every type is built for one asker at a time, on none of the runtime's workers
@@ -77,7 +77,7 @@ pub use report::{
 pub const CONNECTIONS_MAX: usize = 64;
 /// How long a connection may wait for the whole head of a request.
 pub const IDLE_MAX: Duration = Duration::from_secs(120);
-/// How long an answer may take once a successor has the admin listener. Whoever watches comes again there.
+/// How long an answer may take once a successor has the admin listener. Watchers connect again there.
 const LAST_ANSWER_MAX: Duration = Duration::from_secs(2);
 /// How often a process that ends looks whether all have their answers.
 const ANSWER_LOOK: Duration = Duration::from_millis(5);
@@ -357,7 +357,7 @@ impl Admin {
         let _ = self.shutdown.set(shutdown);
     }
 
-    /// Waits until whoever has asked has an answer, once a successor has the admin listener.
+    /// Waits until all requests have their answers, once a successor has the admin listener.
     pub async fn answered(&self) {
         let deadline = tokio::time::Instant::now() + LAST_ANSWER_MAX;
         while Arc::strong_count(&self.connected) > 1 && tokio::time::Instant::now() < deadline {

@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn an_ending_is_heard_by_whoever_waits_last() {
+    async fn an_ending_is_heard_by_the_last_that_waits() {
         let (trigger, shutdown) = shutdown();
         let mut ending = Ending::new(&shutdown);
         for wanted in [Phase::Draining, Phase::Aborting] {

@@ -1,7 +1,7 @@
 //! The application between the clients and the gate: tables that it locks in its own process, and a pool of
 //! connections.
 //!
-//! A request takes the locks of its type in one order, whoever came first goes first at each (a reader too
+//! A request takes the locks of its type in one order, and gets each in order of arrival (a reader too
 //! waits behind a writer that waits), then a connection; it holds all of them until the service or the gate
 //! is done with it. What waits in here is seen by no gate.
 
@@ -108,7 +108,7 @@ impl Inside {
         {
             let lock = &mut self.locks[table as usize];
             lock.waiting.push_back((row, written));
-            // Whoever waits is before it.
+            // Requests that wait for the lock go first.
             if lock.waiting.len() > 1 || lock.take().is_none() {
                 return false;
             }
@@ -185,7 +185,7 @@ impl Inside {
 }
 
 impl Lock {
-    /// Gives it to whoever waits first, if that one can have it now.
+    /// Gives the lock to the first that waits, if that one can have it now.
     fn take(&mut self) -> Option<u32> {
         let &(row, written) = self.waiting.front()?;
         if self.is_written || (written && self.readers > 0) {

@@ -91,7 +91,7 @@ fn a_round_trip_counts_as_in_flight_but_keeps_no_server_busy() {
 
 #[test]
 fn what_is_given_up_for_others_is_known_as_late_as_an_answer_and_waits_anew() {
-    // Three places, and whoever ends with three in flight is given up: the third of the first three, at 50
+    // Three places, and a request that ends with three in flight is given up: the third of the first, at 50
     // ms. That is known at 55, when the fourth takes its place; the first two are gone at 60, and it begins
     // anew.
     let requests = [(0, 100), (0, 100), (40, 10), (45, 20)];

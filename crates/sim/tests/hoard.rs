@@ -136,7 +136,7 @@ fn below_saturation_longs_still_wait_for_shorts() {
 #[test]
 fn in_a_sale_short_reads_do_not_wait_for_the_orders_that_fill_the_pool() {
     // Arrivals that wait for nobody's answer, at 1.3 times what the service can do, over a pool of a
-    // thousand connections. Whose orders wait hold many of them; whoever lets those go first makes every
+    // thousand connections. Waiting orders hold many of them; a gate that lets those go first makes every
     // read wait as long (`docs/decisions/hoarding.md`: 280 ms instead of 3).
     let types = vec![kind("read", 100, 0.4), kind("order", 1_600, 0.4), kind("report", 20_000, 0.4)];
     let mix = Mix::Shares(vec![64.0, 35.5, 0.5]);

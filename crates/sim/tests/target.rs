@@ -198,7 +198,7 @@ fn the_p95_of_a_minute_is_within_a_tenth_of_its_target_where_it_does_not_jump() 
 /// Requests that wait in an endless line count as late. At a step long requests wait and short ones pass, so
 /// the share of late ones among the answers says nothing.
 #[test]
-fn whoever_waits_is_late_before_it_is_answered() {
+fn a_waiting_request_is_late_before_it_is_answered() {
     let scenarios: Vec<_> = (331..=350).map(|seed| bounded_response(seed, ours_p95(), 10.0)).collect();
     let lost = sweep(&scenarios, None, |_, run| {
         let run = run.expect("a sound run");

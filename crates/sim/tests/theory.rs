@@ -347,7 +347,7 @@ fn in_closed_loops_clients_are_throughput_times_response_and_think_time() {
 
 #[test]
 fn at_saturation_the_mean_response_time_over_all_requests_is_the_same_in_any_order() {
-    // The paper's 250 clients on Table 1's mix: R = N·E[S] − Z, whoever goes first (mission: 11 of the
+    // The paper's 250 clients on Table 1's mix: R = N·E[S] − Z, in any order (mission: 11 of the
     // oracles).
     let closed = |order| {
         let open = table_1(order, 1);

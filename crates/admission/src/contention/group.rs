@@ -20,7 +20,7 @@
 //!   to say: shortest first hardly serves what is long beside a hot row, and in the group it would wait
 //!   behind it for as long as the row is hot. Where it contends after all it is suspected again.
 //! * Too few of the others are served to compare with, or their time falls as much, but nearly all of what
-//!   is in flight ([`MOST`]) is the group's, and a quarter more is completed: whoever it contends with, it
+//!   is in flight ([`MOST`]) is the group's, and a quarter more is completed: whatever it contends with, it
 //!   is the one to hold.
 //!
 //! Types of which others are never seen are no group: how many of all may be in flight is the capacity's.

@@ -82,7 +82,7 @@ impl Gate {
     }
 
     /// Whether a background class leaves the service to others. A request may start if the service is idle,
-    /// or if a quarter of its places stay free: then whoever comes next is served as fast as without it.
+    /// or if a quarter of its places stay free: then the next request is served as fast as without it.
     pub(super) fn yields(&self, class: u8) -> bool {
         let busy = self.ledger.busy_count();
         self.classes.at(class).is_background() && busy > 0 && 4 * (busy + 1) > 3 * self.places()

@@ -3,9 +3,9 @@
 //! Then longs go first, and shorts make way while the longs' lane is full: one short beside them would take
 //! half of a core, and shorts come as fast as they are served, so that nothing would become fewer. It is so
 //! only while the first of the longs has waited for [`WAITED`], and only for [`TIMES`] times as long as the
-//! long that was started last is expected to take: if it waits for a lock, whoever holds that may have to
-//! ask for something before it lets go. Whose session holds a connection makes way for nobody, for the same
-//! reason. In one class of several its own shorts do; the others' turns are as ever.
+//! long that was started last is expected to take: if it waits for a lock, the holder may have to
+//! ask for something before it lets go. A request whose session holds a connection makes way for none,
+//! for the same reason. In one class of several its own shorts do; the others' turns are as ever.
 
 use super::Gate;
 use crate::event::Lane;

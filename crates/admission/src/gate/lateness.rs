@@ -2,8 +2,8 @@
 //!
 //! A request in a queue may be late long before it ends, and one whose client has given up is never
 //! answered. If only what has completed were judged, a line in which all are late would look as if all were
-//! in time, as long as others pass it. So whoever is present at the age from which on it is late is told
-//! then, once, and isn't judged again when it ends. Nothing can start because of it, so that it needs no
+//! in time, as long as others pass it. So a request that is present at the age from which on it is late is
+//! told then, once, and isn't judged again when it ends. Nothing can start because of it, so that it needs no
 //! alarm: it is exact to tell it at the beginning of the next call, as with the other instants of
 //! `timers.rs`; who leaves the gate unanswered after that age has been told by then. While its client
 //! thinks a request doesn't age: from then on it is judged when it ends.

@@ -1,6 +1,6 @@
 //! A service that stands still, in the gate: who waits for it to go on, and who comes after newcomers then.
 //!
-//! Whoever arrived before a certain request is late. The lines of a class are there twice, and a late one
+//! A request that arrived before a certain one is late. The lines of a class are there twice, and a late one
 //! is in the second pair, in which the policy's order holds as well; aging doesn't bind between late ones
 //! and newcomers. A late one goes when no newcomer of its class could, and only while the service is busy
 //! with fewer requests than it works on at once: with what would lie idle. (Beside others, one late one
@@ -59,7 +59,7 @@ impl Gate {
         self.reseat(slot);
     }
 
-    /// Whoever waits and came before that instant waits behind newcomers from now on.
+    /// Waiting requests that came before that instant wait behind newcomers from now on.
     fn make_late(&mut self, before: Instant) {
         let recent = self.recent(before);
         let watermark = recent.iter().map(|&slot| self.tickets.at(slot).sequence).min();

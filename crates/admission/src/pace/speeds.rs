@@ -12,8 +12,8 @@
 //!
 //! with X_l the speed with so many in flight, S what changes the speed of the service at all of them (its
 //! hardware is shared, its cache cold), and c_k the center of the type. The surprise e = ln y − ln c_k is
-//! divided among the three as in a Kalman filter with a diagonal covariance, in units of the noise: whoever
-//! is least known takes the most.
+//! divided among the three as in a Kalman filter with a diagonal covariance, in units of the noise: the
+//! least known takes the most.
 //!
 //! ```text
 //! ln c_k += p_k e/V    ln S −= p_s e/V    ln X_l −= p_l h_l e/V    V = 1 + p_k + p_s + Σ p_l h_l²
@@ -29,7 +29,7 @@
 //! seem too fast. How many were in flight when it began does not depend on its size (in the words of
 //! statistics: an instrumental variable). A type says as much of that level as of their laps its requests
 //! spend there on average: a short request sees one level, a long one all. Only until a level is [`KNOWN`]
-//! at all it learns from whoever was there.
+//! at all it learns from any type that was there.
 //!
 //! **Trust.** When the load steps up, those that complete first at the new level are the small ones, so its
 //! speed is wrong until all that came together are through. Until it was seen for long ([`SEEN`]
@@ -257,7 +257,7 @@ impl Speeds {
             let own = match levels.peek() {
                 Some(&next) if left > 0.01 => {
                     let apart = each(level) / each(next) - 1.0;
-                    // Whoever was there taught it first: those are too small, and don't count.
+                    // Any type that was there taught it first: those are too small, and don't count.
                     let count = |level: usize| self.learned[level] - KNOWN + 1.0;
                     let noise = |level: usize| self.noise / count(level);
                     let real = (apart * apart - 4.0 * (noise(level) + noise(next))).max(0.0);

@@ -249,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_is_asked_to_come_again_later_is_told_in_seconds_or_by_a_date() {
+    fn a_client_is_asked_to_try_again_in_seconds_or_by_a_date() {
         let now = httpdate::parse_http_date("Mon, 23 Nov 2026 08:00:00 GMT").unwrap();
         let cases = [
             ("120", Some(120)),

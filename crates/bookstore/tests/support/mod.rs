@@ -218,7 +218,7 @@ impl Browser {
     }
 }
 
-/// Fields of somebody who is new.
+/// Fields of a new customer.
 pub(crate) const NEWCOMER: [(&str, &str); 13] = [
     ("returning", "no"),
     ("first_name", "Zoë"),

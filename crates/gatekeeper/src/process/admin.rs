@@ -52,7 +52,7 @@ impl Listeners {
             let listener = open_network(&address, inherited(&address)).await;
             let (real, listener) = listener.map_err(|error| failed(&address, error))?;
             if !real.ip().is_loopback() {
-                tracing::warn!(listen = %real, "the admin listener can be reached from other machines, and asks nobody who they are");
+                tracing::warn!(listen = %real, "the admin listener can be reached from other machines, and asks for no password to look");
             }
             tracing::info!(listen = %real, "admin listener");
             listeners.network = Some((address, listener));

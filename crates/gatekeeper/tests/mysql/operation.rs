@@ -98,7 +98,7 @@ fn a_pause_holds_up_all_but_who_holds_a_lock_and_lets_what_is_in_flight_end() {
         stage.until_holds("it is held up", || stage.gate.status()["paused"] == serde_json::json!(["*"]));
         let held = scope.spawn(|| late.query("SELECT 2").rows());
         stage.until("queued", 1);
-        // Whoever is in flight waits for this one.
+        // The request in flight waits for this lock.
         assert_eq!(holder.query("SELECT RELEASE_LOCK('mine')").rows(), "1");
         assert_eq!(waits.join().unwrap(), "1");
         let (code, said) = paused.join().unwrap();

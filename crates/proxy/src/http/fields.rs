@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_service_may_read_as_a_field_of_the_gate_is_dropped_whoever_sends_it() {
+    fn what_a_service_may_read_as_a_field_of_the_gate_is_dropped_from_any_client() {
         let said = [
             ("x_forwarded_for", "10.0.0.1"),
             ("x-forwarded_proto", "http"),

@@ -1,7 +1,7 @@
 //! Failed logins by address: how many one address may have before it has to wait.
 //!
 //! A bucket for each address holds `limit` failures and leaks `limit` a minute; while it is full, nobody
-//! from there may try. So a program with an old password, or somebody who guesses, costs the server at most
+//! from there may try. So a program with an old password, or an attacker's guesses, cost the server at most
 //! `limit` logins a minute. Successful logins cost nothing, however many.
 //!
 //! The map is bounded: it forgets the address that has been quiet for longest, which an attacker with more

@@ -73,7 +73,7 @@ pub(super) struct LoggedIn {
     pub(super) place: Registration,
 }
 
-/// Somebody who has come in.
+/// What a login became: a client of the gate, or a visitor of the console.
 pub(super) enum Entered {
     Client(Box<LoggedIn>),
     Visitor(Box<Visitor>),
@@ -288,7 +288,7 @@ impl Newcomer<'_> {
         })))
     }
 
-    /// A user who is who he says wants to use the console.
+    /// An authenticated user asks for the console.
     async fn visit(
         &self,
         settings: &Settings,

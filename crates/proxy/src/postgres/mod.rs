@@ -160,7 +160,7 @@ pub struct Settings {
     /// TCP keepalive, on both sides.
     pub keepalive: Keepalive,
     /// Accept clients from other machines although the server asks nobody for a password. Default no: the
-    /// server would trust everybody who reaches the gate, because it only sees the gate's address.
+    /// server would trust all who reach the gate, because it only sees the gate's address.
     pub allow_trust_relay: bool,
     /// Ask the server for its number of cores at the first login. Default yes (no where `long_limit` is set).
     pub ask_cores: bool,
@@ -248,8 +248,8 @@ pub enum StartError {
     },
     /// The server trusts everybody, and clients may come from other machines.
     #[error(
-        "the server at {upstream} lets logins in without a password, so anybody who reaches {listen} could log in as \
-         anybody; have the server ask for passwords (scram-sha-256 in pg_hba.conf), listen on 127.0.0.1, or set \
+        "the server at {upstream} lets logins in without a password, so a client that reaches {listen} could log in as \
+         any user; have the server ask for passwords (scram-sha-256 in pg_hba.conf), listen on 127.0.0.1, or set \
          allow_trust_relay = true if only trusted machines can reach this port"
     )]
     TrustRelay {

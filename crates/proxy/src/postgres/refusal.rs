@@ -108,7 +108,7 @@ impl Refusal {
         match self {
             Self::TrustRelay => Some(
                 "The server sees the gate's address, not yours, so that its rule for trusted addresses would let in \
-                 everybody who reaches the gate."
+                 all who reach the gate."
                     .to_owned(),
             ),
             Self::ChannelBinding => Some(

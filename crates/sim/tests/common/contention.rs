@@ -126,7 +126,7 @@ impl Sale {
         self.scenario(Capacity::Unlimited, Contention::Given(vec![Given { types, most }]))
     }
 
-    /// Without anybody who needs the lock.
+    /// Without a request that needs the lock.
     pub(crate) fn alone(&self) -> Scenario {
         let scenario = self.scenario(Capacity::Unlimited, Contention::None);
         Scenario { sources: scenario.sources[..1].to_vec(), ..scenario }

@@ -9,7 +9,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn a_native_proof_is_the_published_one_and_gives_the_key_to_whoever_keeps_its_hash() {
+fn a_native_proof_is_the_published_one_and_gives_the_key_to_a_server_that_keeps_its_hash() {
     let key = native::key(b"secret");
     let kept = native::kept(&key);
     assert_eq!(native::parse_kept("*14E65567ABDB5135D0CFD9A70B3032C179A49EE7"), Some(kept));
@@ -38,7 +38,7 @@ fn what_a_server_keeps_is_read_only_in_its_own_form() {
 }
 
 #[test]
-fn a_caching_sha2_proof_is_the_published_one_and_gives_the_key_to_whoever_keeps_its_hash() {
+fn a_caching_sha2_proof_is_the_published_one_and_gives_the_key_to_a_server_that_keeps_its_hash() {
     let key = caching_sha2::key(b"secret");
     let kept = caching_sha2::kept(&key);
     let proof = caching_sha2::prove(&key, SCRAMBLE);

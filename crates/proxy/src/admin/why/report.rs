@@ -217,7 +217,7 @@ impl StoryReport {
                 ));
             }
             Some(_) if self.queue_wait_seconds > 0.0 => {
-                told.push("Nobody who had arrived later went before it.".to_owned());
+                told.push("No later request went before it.".to_owned());
             }
             Some(_) => {}
             None => told.push("Those that went before it weren't counted.".to_owned()),

@@ -11,7 +11,7 @@
 //! connection per login.
 //!
 //! Where it can't work: methods bound to the server's connection (GSS, SSPI, channel binding), and servers
-//! that trust the gate's address: those would trust everybody who reaches the gate ([`probe_trust`]).
+//! that trust the gate's address: those would trust all who reach the gate ([`probe_trust`]).
 
 use bytes::{BufMut, BytesMut};
 use tokio::time::timeout;

@@ -307,9 +307,8 @@ impl Session {
         let Some(plan) = plan(settings, (&server.parameters, &server.session_state), true) else {
             return Ok(());
         };
-        let kept = Arc::clone(&server.session_state.settings);
         let names = plan.carried();
-        let carried_out = plan.carry_out(server, &kept, ROUND_TRIP_LIMIT).await;
+        let carried_out = plan.carry_out_within(server, ROUND_TRIP_LIMIT).await;
         self.state.tell_notified(server, &mut self.client.output);
         match carried_out {
             Ok(()) => {

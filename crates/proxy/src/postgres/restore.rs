@@ -163,6 +163,23 @@ impl Plan {
         }
         Ok(())
     }
+
+    /// Says what is about reported settings within the open transaction, and leaves its unnamed portal. Not
+    /// cancel-safe either.
+    pub(super) async fn carry_out_within(self, server: &mut Server, limit: Duration) -> Result<(), Refused> {
+        let settings = self.statements.iter().map(|(name, sql)| (Some(name), sql));
+        let first = self.encoding.iter().map(|sql| (None, sql));
+        let said: Vec<_> =
+            first.chain(settings).chain(self.last_encoding.iter().map(|sql| (None, sql))).collect();
+        let done = server.run_beside(said.iter().map(|(_, sql)| &***sql), limit).await;
+        done.map(|_| ()).map_err(|error| {
+            let refused = match &error {
+                QueryError::Refused { answered, .. } => said.get(*answered).and_then(|(name, _)| *name),
+                _ => None,
+            };
+            Refused { setting: refused.cloned(), error }
+        })
+    }
 }
 
 async fn lift(server: &mut Server, sql: &str, limit: Duration) -> Result<(), QueryError> {

@@ -11,6 +11,7 @@ use admission::PoolId;
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio::time::timeout;
 use wire::postgres::backend::{Status, parse_error, parse_ready};
+use wire::postgres::frontend::{self, NO_VALUES, Target};
 
 use super::ceiling::ask::Enrolled;
 use super::defaults::Fingerprint;
@@ -29,6 +30,9 @@ const IDLE_READS_MAX: usize = 64;
 
 /// The most bytes of notifications that are kept for a session while the gate asks something.
 const NOTIFIED_MAX: usize = 1024 * 1024;
+
+/// The portal of the gate's own statements within a transaction.
+const OWN_PORTAL: &[u8] = b"gatekeeper's own";
 
 /// Numbers the connections, for the log.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
@@ -179,12 +183,38 @@ impl Server {
     pub(crate) async fn simple_query(&mut self, sql: &str, limit: Duration) -> Result<Answer, QueryError> {
         // It ends the unnamed statement.
         self.session_state.statements.unnamed = None;
-        let round_trip = timeout(limit, self.round_trip(sql)).await;
+        self.ask(&query(sql)?, limit).await
+    }
+
+    /// Runs statements as a simple query does, but for the unnamed portal of the open transaction, which
+    /// stays.
+    ///
+    /// # Errors
+    /// As [`Server::simple_query`].
+    pub(crate) async fn run_beside<'a>(
+        &mut self,
+        statements: impl Iterator<Item = &'a str>,
+        limit: Duration,
+    ) -> Result<Answer, QueryError> {
+        self.session_state.statements.unnamed = None;
+        let mut messages = BytesMut::new();
+        for sql in statements {
+            frontend::write_parse(&mut messages, b"", sql.as_bytes(), &[]);
+            frontend::write_bind(&mut messages, OWN_PORTAL, b"", NO_VALUES);
+            frontend::write_execute(&mut messages, OWN_PORTAL, 0);
+            frontend::write_close(&mut messages, Target::Portal, OWN_PORTAL);
+        }
+        frontend::write_sync(&mut messages);
+        self.ask(&messages, limit).await
+    }
+
+    async fn ask(&mut self, messages: &[u8], limit: Duration) -> Result<Answer, QueryError> {
+        let round_trip = timeout(limit, self.round_trip(messages)).await;
         round_trip.unwrap_or(Err(QueryError::Timeout(limit)))
     }
 
-    async fn round_trip(&mut self, sql: &str) -> Result<Answer, QueryError> {
-        self.stream.send(&query(sql)?).await?;
+    async fn round_trip(&mut self, messages: &[u8]) -> Result<Answer, QueryError> {
+        self.stream.send(messages).await?;
         let mut value = None;
         let mut refused = None;
         let mut answered = 0;
@@ -208,8 +238,8 @@ impl Server {
                     self.notified.extend_from_slice(message.bytes());
                 }
                 b'A' => return Err(invalid("too many notifications").into()),
-                // Notices, row descriptions: nobody asked.
-                b'N' | b'T' | b'I' => {}
+                // Notices, row descriptions, what is prepared, bound or closed: nobody asked.
+                b'N' | b'T' | b'I' | b'1' | b'2' | b'3' => {}
                 tag => return Err(invalid(format!("unexpected message '{}'", tag.escape_ascii())).into()),
             }
         }

@@ -379,7 +379,9 @@ impl Session {
             End::ClientGone if self.is_killed => self.end_killed(exchange, parts).await,
             End::ClientGone => self.without_client(exchange, parts).await,
             End::ClientErred(error) => {
-                self.broken(exchange, parts, &Refusal::protocol_violation(&error.to_string())).await
+                let (first, last) = Refusal::broken(&error);
+                first.iter().for_each(|first| first.write(&mut self.client.output));
+                self.broken(exchange, parts, &last).await
             }
             End::TooLarge(length) => {
                 self.broken(exchange, parts, &Refusal::message_too_large(length, MESSAGE_MAX)).await

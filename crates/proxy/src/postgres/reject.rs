@@ -352,6 +352,17 @@ impl Refusal {
         refusal
     }
 
+    /// The client's message ends the session. Within a COPY, PostgreSQL says first what is wrong with it.
+    pub(crate) fn broken(error: &ProtocolError) -> (Option<Self>, Self) {
+        let fault = error.fault();
+        if !matches!(fault, Fault::WithinCopy { .. }) {
+            return (None, Self::protocol_violation(&error.to_string()));
+        }
+        let first = Self { message: fault.to_string().into(), ..Self::error("08P01", "") };
+        let last = "terminating connection because protocol synchronization was lost";
+        (Some(first), Self::protocol_violation(last))
+    }
+
     /// A client's message is whole, but its fields don't fill it. As PostgreSQL says it.
     pub(crate) fn malformed(error: &ProtocolError) -> Self {
         let message = match error.fault() {

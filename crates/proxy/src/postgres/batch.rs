@@ -281,7 +281,7 @@ impl Local<'_> {
                         self.out.extend_from_slice(told.frames());
                         return true;
                     }
-                    if let Some(frames) = refused.then(|| known.described_in_failure()).flatten() {
+                    if let Some(frames) = refused.then(|| known.described_without_rows()).flatten() {
                         self.out.extend_from_slice(&frames);
                         return true;
                     }

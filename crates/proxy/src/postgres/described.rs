@@ -53,6 +53,11 @@ impl Description {
         &self.frames
     }
 
+    /// The frame that tells of parameters.
+    pub(crate) fn parameters(&self) -> Bytes {
+        self.frames.slice(..self.split)
+    }
+
     /// Whether it tells of a statement without rows.
     pub(crate) fn has_no_rows(&self) -> bool {
         self.frames.get(self.split) == Some(&b'n')

@@ -112,10 +112,12 @@ enum Step {
     },
     /// A Describe of a statement whose result has changed: its client hears of the parameters, then an error.
     Parameters,
-    /// A Describe of ours: whether a statement is what its client was told. `parameters` have been answered.
+    /// A Describe of ours: whether a statement is what its client was told. `parameters` have been answered;
+    /// `owed` goes to the client before an error: the parameters, if it has asked for them.
     Verify {
         statement: Arc<Prepared>,
         parameters: Bytes,
+        owed: Bytes,
     },
     /// A Describe of ours: the gate learns what a text that the client prepares is.
     Learn {

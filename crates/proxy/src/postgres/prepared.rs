@@ -80,9 +80,9 @@ impl Prepared {
         frontend::bind_counts(rest).is_ok() && (!self.has_no_parameters() || has_no_values(rest))
     }
 
-    /// What PostgreSQL answers to a Describe of it in a failed transaction, for all that the gate can tell:
-    /// there it describes a statement without rows alone.
-    pub(crate) fn described_in_failure(&self) -> Option<Bytes> {
+    /// What PostgreSQL answers to a Describe of it whatever has become of its tables, the search path or the
+    /// transaction: so it describes a statement without rows. `None`: it may have some.
+    pub(crate) fn described_without_rows(&self) -> Option<Bytes> {
         if let Some(told) = self.told.as_ref().filter(|told| told.has_no_rows()) {
             return Some(told.frames().clone());
         }

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use wire::postgres::frontend::{self, Target};
+use wire::postgres::backend;
+use wire::postgres::frontend::{self, Message, Target};
 
 use super::{Exchange, Scope, Step};
 use crate::postgres::described::Description;
@@ -35,7 +36,17 @@ impl Exchange {
 
     /// Begins to compare a statement with what its client was told of it, if it was told anything and the
     /// statement is to run on this connection for the first time. `true`: the message waits for that.
-    pub(super) fn verifies_first(&mut self, scope: &mut Scope<'_>, name: &[u8], out: &mut BytesMut) -> bool {
+    pub(super) fn verifies_first(
+        &mut self,
+        scope: &mut Scope<'_>,
+        message: &Message<'_>,
+        out: &mut BytesMut,
+    ) -> bool {
+        let (Message::Bind { statement: name, .. } | Message::Describe { target: Target::Statement, name }) =
+            message
+        else {
+            return false;
+        };
         // In a failed transaction nothing can be prepared, and nothing runs.
         if self.aside.is_some() || self.in_failed {
             return false;
@@ -44,6 +55,10 @@ impl Exchange {
         let Some(statement) = scope.session.statements.get(name).filter(is_told).cloned() else {
             return false;
         };
+        let describes = matches!(message, Message::Describe { .. });
+        if describes && statement.described_without_rows().is_some() {
+            return false;
+        }
         let (named, server) = (!name.is_empty(), &mut scope.server.statements);
         if if named { server.touch(statement.id) } else { server.unnamed == Some(statement.id) } {
             return false;
@@ -51,7 +66,9 @@ impl Exchange {
         self.ensure(scope, &statement, named, out);
         let server_name = if named { statement.server_name() } else { String::new() };
         frontend::write_describe(out, Target::Statement, server_name.as_bytes());
-        self.steps.push_back(Step::Verify { statement, parameters: Bytes::new() });
+        let told = statement.told.as_ref().filter(|_| describes);
+        let owed = told.map(|told| told.parameters()).unwrap_or_default();
+        self.steps.push_back(Step::Verify { statement, parameters: Bytes::new(), owed });
         self.flush(out);
         (self.is_verifying, self.batch_open) = (true, true);
         true
@@ -73,11 +90,11 @@ impl Exchange {
             return true;
         }
         match self.steps.pop_front() {
-            Some(Step::Verify { statement, parameters }) => {
+            Some(Step::Verify { statement, parameters, owed }) => {
                 let keeps = |told: &Arc<Description>| told.promises(&parameters, frame);
                 self.is_verifying = false;
                 if !statement.told.as_ref().is_none_or(keeps) {
-                    self.break_promise(scope, &statement, server);
+                    self.break_promise(scope, (&statement, owed), server);
                 }
             }
             Some(Step::Learn { client_name, statement, parameters }) => {
@@ -91,7 +108,12 @@ impl Exchange {
     }
 
     /// A statement isn't what its client was told: it doesn't run.
-    fn break_promise(&mut self, scope: &mut Scope<'_>, statement: &Prepared, server: &mut BytesMut) {
+    fn break_promise(
+        &mut self,
+        scope: &mut Scope<'_>,
+        (statement, owed): (&Prepared, Bytes),
+        server: &mut BytesMut,
+    ) {
         scope.server.statements.mark_stale(statement.id);
         scope.server.statements.unnamed.take_if(|id| *id == statement.id);
         // What the session's own transaction has changed is taken back with it.
@@ -100,9 +122,28 @@ impl Exchange {
         }
         // Nobody is there to hear of it if the batch was ended meanwhile.
         if self.batch_open {
+            self.steps.push_back(Step::Local { answer: owed, undo: None });
             self.doom(Refusal::stale_plan(), server);
             self.flush(server);
             self.is_verifying = true;
+        }
+    }
+
+    /// What a client that asked for a description hears before an error: PostgreSQL tells of a statement's
+    /// parameters before it looks at its tables.
+    pub(super) fn owed_before_error(&self) -> Bytes {
+        match (self.steps.front(), self.steps.get(1)) {
+            (Some(Step::Verify { owed, .. }), _)
+            | (Some(Step::Parse { visible: false, .. }), Some(Step::Verify { owed, .. })) => owed.clone(),
+            (
+                Some(Step::Parse { visible: false, .. }),
+                Some(Step::Describe { statement: Some(statement) }),
+            ) if statement.has_no_parameters() => {
+                let mut owed = BytesMut::new();
+                backend::write_parameter_description_empty(&mut owed);
+                owed.freeze()
+            }
+            _ => Bytes::new(),
         }
     }
 

@@ -187,11 +187,7 @@ impl Exchange {
             Message::Parse { name, sql, parameter_types } => {
                 self.parse(scope, name, sql, parameter_types, out);
             }
-            Message::Bind { statement: name, .. } | Message::Describe { target: Target::Statement, name }
-                if self.verifies_first(scope, name, out) =>
-            {
-                return Ok(());
-            }
+            _ if self.verifies_first(scope, &message, out) => return Ok(()),
             Message::Bind { portal, statement, rest } => self.bind(scope, portal, statement, rest, out),
             Message::Describe { target, name } => self.describe(scope, target, name, frame, out),
             Message::Close { target, name } => self.close(scope, target, name, frame, out),
@@ -456,7 +452,7 @@ impl Exchange {
                 let Some(statement) = scope.session.statements.get(name).cloned() else {
                     return self.doom(Refusal::no_such_statement(name), out);
                 };
-                if let Some(frames) = self.in_failed.then(|| statement.described_in_failure()).flatten() {
+                if let Some(frames) = statement.described_without_rows() {
                     return self.local(|out| out.extend_from_slice(&frames), None);
                 }
                 if scope.session.deallocates(&statement) {

@@ -235,7 +235,11 @@ impl Author {
         match self.chance.below(12) {
             0 => messages.push(Message::ClosePortal(portal)),
             1 => messages.push(Message::CloseStatement(name)),
-            2 => messages.push(Message::Query(self.statement(session))),
+            2 => {
+                let sql = self.statement(session);
+                let differs = known::differs_in_a_batch(&sql);
+                messages.push(Message::Query(if differs { "SET TRANSACTION READ ONLY".to_owned() } else { sql }));
+            }
             _ => {}
         }
         messages

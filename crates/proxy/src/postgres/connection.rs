@@ -224,10 +224,14 @@ impl Session {
         let (mut out, mut undo) = (BytesMut::new(), vec![self.state.statements.set(b"", None)]);
         let (reading, mut left) = (self.state.settings.reported.reading(), Left::Nothing);
         for statement in wire::sql::statements(sql, reading.standard_strings) {
-            // What follows a DEALLOCATE is in one transaction with it, and may mind its snapshot.
-            let control = match is_single || !matches!(statement.kind, wire::sql::Kind::Deallocate { .. }) {
-                true => batch::control(&mut self.state, &mut self.transaction, &statement, &mut undo),
-                false => Control::Forward,
+            // What follows a DEALLOCATE is in one transaction with it, and may mind its snapshot. A failed
+            // transaction runs neither.
+            let is_servers = !is_single
+                && matches!(statement.kind, wire::sql::Kind::Deallocate { .. })
+                && !matches!(self.transaction, Transaction::Refused(_));
+            let control = match is_servers {
+                false => batch::control(&mut self.state, &mut self.transaction, &statement, &mut undo),
+                true => Control::Forward,
             };
             match control {
                 Control::Tag(tag) => backend::write_command_complete(&mut out, tag),

@@ -63,6 +63,11 @@ enum Way {
 
 impl Stack {
     fn start(name: &str) -> Self {
+        Self::with(name, &[])
+    }
+
+    /// With more lines of configuration.
+    fn with(name: &str, more: &[String]) -> Self {
         let server = server();
         let authority = Authority::new("the tests' authority");
         let certificate = authority.issue("the gate", &["localhost", "127.0.0.1"]);
@@ -79,7 +84,7 @@ impl Stack {
             format!("connections = {CONNECTIONS}"),
             "long_limit = 0".to_owned(),
         ];
-        let gate = Gate::start(server.port(), &settings);
+        let gate = Gate::start(server.port(), &[&settings[..], more].concat());
         let password = PASSWORD.replace('\'', "''");
         let account = format!(
             "CREATE OR REPLACE USER `{name}`@'%' IDENTIFIED BY '{password}'; GRANT ALL ON *.* TO `{name}`@'%'"
@@ -212,6 +217,49 @@ fn mysql2_works_through_the_gate() {
 fn connector_j_and_mariadbs_and_hibernate_on_it_work_through_the_gate() {
     let shared = ["Harness.java", "HibernateChecks.java"];
     check("java", support::java(&sources("java"), &shared, "mysql-java-classes"));
+}
+
+/// Runs a driver's checks of the console, in the clear and with TLS.
+fn check_console(name: &str, program: impl Fn() -> Command) {
+    let stack = Stack::with(name, &[format!("admin_users = [\"{name}\"]")]);
+    for way in [Way::Clear, Way::Encrypted] {
+        let printed = stack.run(program(), way);
+        assert!(printed.contains("ok     "), "no check ran: {printed}");
+    }
+    stack.assert_whole();
+}
+
+#[test]
+fn pythons_drivers_use_the_console() {
+    for module in ["pymysql", "MySQLdb", "aiomysql", "asyncmy"] {
+        check_console(&format!("{module}_console"), python("console.py", module));
+    }
+}
+
+#[test]
+fn go_sql_driver_uses_the_console() {
+    let executable = support::go(&sources("go"), "go-mysql-console");
+    check_console("go_console", || {
+        let mut program = Command::new(&executable);
+        program.arg("console");
+        program
+    });
+}
+
+#[test]
+fn mysql2_uses_the_console() {
+    check_console("mysql2_console", || support::node("mysql/node/console.cjs"));
+}
+
+#[test]
+fn connector_j_and_mariadbs_use_the_console() {
+    let shared = ["Harness.java", "HibernateChecks.java"];
+    let program = support::java(&sources("java"), &shared, "mysql-java-console");
+    check_console("java_console", || {
+        let mut program = program();
+        program.env("JAVA_TOOL_OPTIONS", "-Dconsole=true");
+        program
+    });
 }
 
 #[test]

@@ -6,11 +6,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use wire::mysql::answer::{self, OkPacket, write_ok};
+use wire::mysql::answer::{self, OkPacket, Prepared, write_ok, write_prepared};
 use wire::mysql::capabilities::{Capabilities, Status as Flags};
 use wire::mysql::codec::Sequence;
 use wire::mysql::command::{self, Command as Message};
-use wire::mysql::table::{ColumnType, write_end, write_head, write_row};
+use wire::mysql::table::{ColumnType, Form, Value, write_columns, write_end, write_head, write_row};
 use wire::mysql::track::Changes;
 
 use super::channel::{Channel, Incoming, Lost};
@@ -19,9 +19,15 @@ use super::reject::Refusal;
 use super::{Shared, Status};
 use crate::console::act::{self, Acted};
 use crate::console::show::show;
-use crate::console::table::{Cell, Kind, Table};
+use crate::console::table::{Cell, Kind};
 use crate::console::words::{Command, parse, split};
 use crate::console::{Failure, Role};
+
+mod setup;
+mod statements;
+
+use setup::{Facts, Row};
+use statements::Statements;
 
 /// The longest that a client may take to read an answer.
 const SEND_LIMIT: Duration = Duration::from_secs(60);
@@ -30,15 +36,27 @@ const INPUT_MAX: usize = 64 * 1024;
 /// Answers are sent when so much has gathered, so that a long list takes no more memory than its rows.
 const OUTPUT_MAX: usize = 256 * 1024;
 
+/// What SHOW WARNINGS tells of: commands of the console give none.
+const WARNINGS: [(&str, Kind); 3] = [("Level", Kind::Text), ("Code", Kind::Int), ("Message", Kind::Text)];
+
 struct Visit {
     gate: Status,
     visitor: Visitor,
+    statements: Statements,
+}
+
+/// How the next answer is to be written.
+#[derive(Clone, Copy)]
+struct Due {
+    next: Sequence,
+    flags: Flags,
+    form: Form,
 }
 
 /// Serves a visitor that has been let in, until he leaves or the gate ends.
 pub(super) async fn serve(shared: Arc<Shared>, visitor: Visitor) {
     let next = visitor.next;
-    let mut session = Visit { gate: Status(shared), visitor };
+    let mut session = Visit { gate: Status(shared), visitor, statements: Statements::default() };
     session.ok(next, Flags::AUTOCOMMIT, "");
     if let Err(error) = session.serve().await {
         tracing::debug!(%error, "a visitor of the console has left");
@@ -53,7 +71,7 @@ impl Visit {
     async fn serve(&mut self) -> Result<(), Lost> {
         loop {
             self.client().flush_within(SEND_LIMIT).await?;
-            let Self { gate, visitor: Visitor { client, .. } } = self;
+            let Self { gate, visitor: Visitor { client, .. }, .. } = self;
             let shared = &gate.0;
             let limit = shared.settings().message_timeout;
             let incoming = tokio::select! {
@@ -92,13 +110,36 @@ impl Visit {
                 let text = String::from_utf8_lossy(query.sql).into_owned();
                 return self.query(&text, next).await;
             }
-            Message::Ping | Message::ResetConnection | Message::InitDb { .. } => {
+            Message::Ping | Message::InitDb { .. } | Message::ResetStatement { .. } => {
                 self.ok(next, Flags::AUTOCOMMIT, "");
             }
-            // It has no answer.
-            Message::CloseStatement { .. } | Message::SendLongData { .. } => {}
-            Message::Prepare { .. } => {
-                Refusal::console_prepares_nothing().write(&mut self.client().output, next);
+            Message::ResetConnection => {
+                self.statements.clear();
+                self.ok(next, Flags::AUTOCOMMIT, "");
+            }
+            Message::SetOption { .. } => {
+                let told = (self.visitor.capabilities, Flags::AUTOCOMMIT);
+                write_end(&mut self.client().output, next, told);
+            }
+            // They have no answer.
+            Message::CloseStatement { statement } => self.statements.close(statement),
+            Message::SendLongData { .. } => {}
+            Message::Prepare { sql } => {
+                let text = String::from_utf8_lossy(sql).into_owned();
+                if let Err(failure) = self.prepare(&text, next) {
+                    Refusal::of_console(&failure).write(&mut self.client().output, next);
+                }
+            }
+            // Where a cursor is asked for, the rows come at once, as a server may have it.
+            Message::Execute(execute) => {
+                let Some(text) = self.statements.text(execute.statement).cloned() else {
+                    Refusal::unknown_statement(execute.statement).write(&mut self.client().output, next);
+                    return Ok(());
+                };
+                let due = Due { next, flags: Flags::AUTOCOMMIT, form: Form::Binary };
+                if let Err(failure) = self.command(&text, due).await? {
+                    Refusal::of_console(&failure).write(&mut self.client().output, next);
+                }
             }
             other => {
                 let mut written = bytes::BytesMut::new();
@@ -122,7 +163,7 @@ impl Visit {
         for (index, part) in parts.iter().enumerate() {
             let more = if index + 1 < parts.len() { Flags::MORE_RESULTS.0 } else { 0 };
             let flags = Flags(Flags::AUTOCOMMIT.0 | more);
-            match self.command(part, next, flags).await? {
+            match self.command(part, Due { next, flags, form: Form::Text }).await? {
                 Ok(due) => next = due,
                 Err(failure) => {
                     Refusal::of_console(&failure).write(&mut self.client().output, next);
@@ -133,29 +174,70 @@ impl Visit {
         Ok(())
     }
 
+    /// Keeps a command, and tells what columns its answer has.
+    fn prepare(&mut self, text: &str, next: Sequence) -> Result<(), Failure> {
+        if split(text).len() > 1 {
+            return Err(Failure::new("42601", "a prepared statement is one command"));
+        }
+        if text.contains('?') {
+            return Err(Failure::new("42601", "commands of the console take no parameters"));
+        }
+        let columns = match self.read(text)? {
+            Read::Command(Command::Show(list)) => owned(show(&self.gate, list).columns),
+            Read::Command(_) => Vec::new(),
+            Read::Row(row) => row.columns,
+            Read::Warnings => owned(&WARNINGS),
+        };
+        let statement = self.statements.keep(text)?;
+        let count = u16::try_from(columns.len()).unwrap_or(u16::MAX);
+        let prepared = Prepared { statement, columns: count, parameters: 0, warnings: 0 };
+        let told = (self.visitor.capabilities, Flags::AUTOCOMMIT);
+        let out = &mut self.client().output;
+        let next = write_prepared(out, next, prepared);
+        if count > 0 {
+            write_columns(out, next, told, typed(&columns));
+        }
+        Ok(())
+    }
+
+    /// What a text asks for.
+    fn read(&self, text: &str) -> Result<Read, Failure> {
+        match parse(text) {
+            Ok(Command::Setting(name)) if matches!(name.as_str(), "warnings" | "errors") => {
+                Ok(Read::Warnings)
+            }
+            Ok(Command::Setting(name)) => {
+                let hint = Some("SHOW HELP lists what can be shown.");
+                let message = format!("the console shows no {name:?}");
+                Err(Failure { hint, ..Failure::new("42704", message) })
+            }
+            Ok(command) => Ok(Read::Command(command)),
+            Err(refused) => {
+                let Visitor { user, greeted, .. } = &self.visitor;
+                let facts = Facts { user, version: &greeted.version, connection: greeted.id };
+                match setup::select(text, &facts) {
+                    Some(row) => row.map(Read::Row),
+                    None => Err(refused.into()),
+                }
+            }
+        }
+    }
+
     /// Runs a command, and writes its answer; returns the number that is due next.
-    async fn command(
-        &mut self,
-        text: &str,
-        next: Sequence,
-        flags: Flags,
-    ) -> Result<Result<Sequence, Failure>, Lost> {
-        let command = match parse(text) {
-            Ok(command) => command,
-            Err(refused) => return Ok(Err(refused.into())),
+    async fn command(&mut self, text: &str, due: Due) -> Result<Result<Sequence, Failure>, Lost> {
+        let command = match self.read(text) {
+            Ok(Read::Command(command)) => command,
+            Ok(Read::Row(row)) => return self.table(&row.columns, &[row.values], due).await.map(Ok),
+            Ok(Read::Warnings) => return self.table(&owned(&WARNINGS), &[], due).await.map(Ok),
+            Err(failure) => return Ok(Err(failure)),
         };
         let notice = match command {
             Command::Show(list) => {
                 let table = show(&self.gate, list);
-                return self.table(&table, next, flags).await.map(Ok);
-            }
-            Command::Setting(name) => {
-                let hint = Some("SHOW HELP lists what can be shown.");
-                let message = format!("the console shows no {name:?}");
-                return Ok(Err(Failure { hint, ..Failure::new("42704", message) }));
+                return self.table(&owned(table.columns), &table.rows, due).await.map(Ok);
             }
             Command::Set(key) => act::refuse_key(&self.gate, &key).map(|()| None),
-            Command::Empty | Command::Nothing(_) => Ok(None),
+            Command::Empty | Command::Nothing(_) | Command::Setting(_) => Ok(None),
             command if self.visitor.role != Role::Admin => {
                 let message = format!("{} is for the users in admin_users", act::name(&command));
                 Err(Failure::new("42501", message))
@@ -167,12 +249,12 @@ impl Visit {
                 self.act(command).await.map(|acted| acted.notice)
             }
         };
-        Ok(notice.map(|notice| self.ok(next, flags, notice.as_deref().unwrap_or_default())))
+        Ok(notice.map(|notice| self.ok(due.next, due.flags, notice.as_deref().unwrap_or_default())))
     }
 
     /// Acts. A pause is taken back if the client leaves before it is answered.
     async fn act(&mut self, command: Command) -> Result<Acted, Failure> {
-        let Self { gate, visitor: Visitor { client, .. } } = self;
+        let Self { gate, visitor: Visitor { client, .. }, .. } = self;
         let gone = async { while client.input.len() < INPUT_MAX && client.fill().await.is_ok() {} };
         let interrupted = async {
             tokio::select! {
@@ -184,20 +266,16 @@ impl Visit {
         act::act(&*gate, command, interrupted).await
     }
 
-    async fn table(&mut self, table: &Table, next: Sequence, flags: Flags) -> Result<Sequence, Lost> {
+    async fn table(
+        &mut self,
+        columns: &[(String, Kind)],
+        rows: &[Vec<Cell>],
+        Due { next, flags, form }: Due,
+    ) -> Result<Sequence, Lost> {
         let told = (self.visitor.capabilities, flags);
-        let columns = table.columns.iter().map(|(name, kind)| {
-            let kind = match kind {
-                Kind::Int => ColumnType::Int,
-                Kind::Text => ColumnType::Text,
-            };
-            (*name, kind)
-        });
-        let mut next = write_head(&mut self.client().output, next, told, columns);
-        for row in &table.rows {
-            let texts: Vec<_> = row.iter().map(text).collect();
-            let values = texts.iter().map(|text| text.as_deref().map(str::as_bytes));
-            next = write_row(&mut self.client().output, next, values);
+        let mut next = write_head(&mut self.client().output, next, told, typed(columns));
+        for row in rows {
+            next = write_row(&mut self.client().output, next, form, row.iter().map(value));
             if self.client().output.len() >= OUTPUT_MAX {
                 self.client().flush_within(SEND_LIMIT).await?;
             }
@@ -214,11 +292,29 @@ impl Visit {
     }
 }
 
-/// A value as a row of texts has it; `None` is NULL.
-fn text(cell: &Cell) -> Option<String> {
+/// What a text asks for.
+enum Read {
+    Command(Command),
+    /// What drivers ask a server for when they connect.
+    Row(Row),
+    Warnings,
+}
+
+fn owned(columns: &[(&str, Kind)]) -> Vec<(String, Kind)> {
+    columns.iter().map(|(name, kind)| ((*name).to_owned(), *kind)).collect()
+}
+
+fn typed(columns: &[(String, Kind)]) -> impl ExactSizeIterator<Item = (&str, ColumnType)> {
+    columns.iter().map(|(name, kind)| match kind {
+        Kind::Int => (name.as_str(), ColumnType::Int),
+        Kind::Text => (name.as_str(), ColumnType::Text),
+    })
+}
+
+fn value(cell: &Cell) -> Value<'_> {
     match cell {
-        Cell::Null => None,
-        Cell::Text(text) => Some(text.clone()),
-        Cell::Int(number) => Some(number.to_string()),
+        Cell::Null => Value::Null,
+        Cell::Text(text) => Value::Text(text.as_bytes()),
+        Cell::Int(number) => Value::Int(*number),
     }
 }

@@ -79,10 +79,18 @@ pub(super) enum Entered {
     Visitor(Box<Visitor>),
 }
 
+/// What a greeting has told.
+pub(super) struct Greeted {
+    /// The session's id.
+    pub(super) id: u32,
+    pub(super) version: String,
+}
+
 /// A user at the console.
 pub(super) struct Visitor {
     pub(super) client: Channel,
     pub(super) capabilities: Capabilities,
+    pub(super) greeted: Greeted,
     pub(super) user: String,
     pub(super) role: Role,
     /// The number of the answer that ends the login.
@@ -93,8 +101,8 @@ pub(super) struct Visitor {
 
 /// A client's answer to the greeting.
 struct Login<'a> {
-    /// The session's id, and what the proof is for.
-    id: u32,
+    greeted: Greeted,
+    /// What the proof is for.
     scramble: Vec<u8>,
     capabilities: Capabilities,
     response: Response<'a>,
@@ -227,7 +235,8 @@ impl Newcomer<'_> {
             return Err(refuse((&mut client, message.next), refusal, Cause::Other, None).await);
         }
         let capabilities = response.capabilities & offered;
-        let login = Login { id, scramble, capabilities, response, next: message.next };
+        let greeted = Greeted { id, version: String::from_utf8_lossy(&known.version).into_owned() };
+        let login = Login { greeted, scramble, capabilities, response, next: message.next };
         self.enter(settings, client, login).await
     }
 
@@ -242,7 +251,7 @@ impl Newcomer<'_> {
         &mut self,
         settings: &Settings,
         mut client: Channel,
-        Login { id, scramble, capabilities, response, next }: Login<'_>,
+        Login { greeted, scramble, capabilities, response, next }: Login<'_>,
     ) -> Result<Entered, End> {
         let database = response.database.unwrap_or_default().to_vec();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -251,7 +260,7 @@ impl Newcomer<'_> {
         self.caller.database = Some(text(&database)).filter(|name| !name.is_empty());
         let knocks = self.knocks(&response);
         if knocks && client.stream.is_of_our_user() {
-            return self.visit(settings, (client, capabilities), user, next).await;
+            return self.visit(settings, (client, capabilities), (user, greeted), next).await;
         }
         let asked = (response.user, response.plugin, response.proof);
         let proved = authenticate(&settings.users, &mut client, asked, (&scramble, next)).await?;
@@ -262,7 +271,7 @@ impl Newcomer<'_> {
             return Err(refuse((&mut client, proved.next), refusal, Cause::Denied, Some(why)).await);
         };
         if knocks {
-            return self.visit(settings, (client, capabilities), user, next).await;
+            return self.visit(settings, (client, capabilities), (user, greeted), next).await;
         }
         let application = application(response.attributes);
         let who = Who {
@@ -270,7 +279,7 @@ impl Newcomer<'_> {
             database: database.clone(),
             application: application.clone(),
         };
-        let place = self.shared.sessions.register((id, who), &client.stream, settings.max_clients);
+        let place = self.shared.sessions.register((greeted.id, who), &client.stream, settings.max_clients);
         let Some(place) = place else {
             return Err(refuse((&mut client, next), Refusal::too_many_clients(), Cause::Full, None).await);
         };
@@ -293,12 +302,12 @@ impl Newcomer<'_> {
         &self,
         settings: &Settings,
         (mut client, capabilities): (Channel, Capabilities),
-        user: String,
+        (user, greeted): (String, Greeted),
         next: Sequence,
     ) -> Result<Entered, End> {
         let refusal = match (settings.console.role(&user), self.shared.visitors.try_take()) {
             (Some(role), Some(place)) => {
-                let visitor = Visitor { client, capabilities, user, role, next, _place: place };
+                let visitor = Visitor { client, capabilities, greeted, user, role, next, _place: place };
                 return Ok(Entered::Visitor(Box::new(visitor)));
             }
             (None, _) => Refusal::no_visitor(&user),

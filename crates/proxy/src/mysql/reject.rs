@@ -17,7 +17,7 @@
 //! | an execution with more long data than may wait | 1105, HY000 | the session lives on |
 //! | a message without room | 1041, HY000 | the session lives on |
 //! | a visitor of the console who isn't named | 1044, 42000 | no session |
-//! | a command of the console fails | 1227, 1064, 1053 or 1105 | the session lives on |
+//! | a command of the console fails | 1227, 1064, 1193, 1461, 1053 or 1105 | the session lives on |
 //! | a KILL that can't be translated | 1235, 42000 | the session lives on |
 
 use admission::{PoolSet, Reason};
@@ -110,17 +110,13 @@ impl Refusal {
         let (code, state) = match failure.code {
             "42501" => (1227, *b"42000"),
             "42601" => (1064, *b"42000"),
+            "42704" => (1193, *b"HY000"),
+            "54000" => (1461, *b"42000"),
             "57P01" => (1053, *b"08S01"),
             _ => (1105, *b"HY000"),
         };
         let hint = failure.hint.map_or(String::new(), |hint| format!(". {hint}"));
         Self::new(code, state, format!("gatekeeper: {}{hint}", failure.message))
-    }
-
-    pub(super) fn console_prepares_nothing() -> Self {
-        let why =
-            "This command is not supported in the prepared statement protocol yet (gatekeeper's console)";
-        Self::new(1295, *b"HY000", why)
     }
 
     pub(super) fn too_many_failures() -> Self {

@@ -1,8 +1,9 @@
-//! Results of one's own, as a server writes them: definitions of columns, and rows of texts.
+//! Results of one's own, as a server writes them: definitions of columns, and rows of texts or of binary
+//! values, which a prepared statement has.
 
 use bytes::{BufMut, BytesMut};
 
-use super::answer::{EOF, EofPacket, OkPacket, write_eof, write_ok};
+use super::answer::{EOF, EofPacket, OK, OkPacket, write_eof, write_ok};
 use super::capabilities::{Capabilities, Status};
 use super::codec::Sequence;
 use super::track::Changes;
@@ -43,7 +44,18 @@ pub fn write_head<'a>(
     (capabilities, status): (Capabilities, Status),
     columns: impl ExactSizeIterator<Item = (&'a str, ColumnType)>,
 ) -> Sequence {
-    let mut next = write::message(out, sequence, |out| write::integer(out, columns.len() as u64));
+    let next = write::message(out, sequence, |out| write::integer(out, columns.len() as u64));
+    write_columns(out, next, (capabilities, status), columns)
+}
+
+/// Appends the definitions of columns and their end: what follows the head of a result, and the first packet
+/// of the answer to COM_STMT_PREPARE. Returns the number that is due next.
+pub fn write_columns<'a>(
+    out: &mut BytesMut,
+    mut next: Sequence,
+    (capabilities, status): (Capabilities, Status),
+    columns: impl Iterator<Item = (&'a str, ColumnType)>,
+) -> Sequence {
     for (name, kind) in columns {
         next = write::message(out, next, |out| {
             // The catalog; schema, table and the table's own name are empty.
@@ -72,20 +84,55 @@ pub fn write_head<'a>(
     write_eof(out, next, EofPacket { warnings: 0, status })
 }
 
-/// Appends a row of texts; `None` is NULL. Returns the number that is due next.
+/// How the values of a row are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// All of them as texts: rows of a query.
+    Text,
+    /// Each in the form of its type: rows of a prepared statement.
+    Binary,
+}
+
+/// A value of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Value<'a> {
+    /// NULL.
+    Null,
+    /// Of a column of [`ColumnType::Int`].
+    Int(i64),
+    /// Of a column of [`ColumnType::Text`].
+    Text(&'a [u8]),
+}
+
+/// Appends a row. Returns the number that is due next.
 pub fn write_row<'a>(
     out: &mut BytesMut,
     sequence: Sequence,
-    values: impl Iterator<Item = Option<&'a [u8]>>,
+    form: Form,
+    values: impl ExactSizeIterator<Item = Value<'a>>,
 ) -> Sequence {
-    write::message(out, sequence, |out| {
-        for value in values {
-            match value {
-                Some(value) => write::string(out, value),
-                None => out.put_u8(NULL),
-            }
-        }
+    write::message(out, sequence, |out| match form {
+        Form::Text => values.for_each(|value| match value {
+            Value::Null => out.put_u8(NULL),
+            Value::Int(number) => write::string(out, number.to_string().as_bytes()),
+            Value::Text(text) => write::string(out, text),
+        }),
+        Form::Binary => put_binary(out, values),
     })
+}
+
+/// A byte for OK, a bit for each value that is NULL (behind two that are reserved), and the others.
+fn put_binary<'a>(out: &mut BytesMut, values: impl ExactSizeIterator<Item = Value<'a>>) {
+    out.put_u8(OK);
+    let nulls = out.len();
+    out.put_bytes(0, (values.len() + 2).div_ceil(8));
+    for (index, value) in values.enumerate() {
+        match value {
+            Value::Null => out[nulls + (index + 2) / 8] |= 1 << ((index + 2) % 8),
+            Value::Int(number) => out.put_i64_le(number),
+            Value::Text(text) => write::string(out, text),
+        }
+    }
 }
 
 /// Appends the end of the rows. Returns the number that is due next.
@@ -100,4 +147,28 @@ pub fn write_end(
     let changes = Changes::default();
     let ok = OkPacket { affected: 0, last_insert_id: 0, status, warnings: 0, info: &[], changes };
     write_ok(out, sequence, (EOF, capabilities), &ok)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_written_as_texts_or_in_binary() {
+        let values = [Value::Int(258), Value::Null, Value::Text(b"ab")];
+        let written = |form| {
+            let mut out = BytesMut::new();
+            write_row(&mut out, Sequence(3), form, values.into_iter());
+            out.to_vec()
+        };
+        assert_eq!(written(Form::Text), b"\x08\0\0\x03\x03258\xfb\x02ab");
+        assert_eq!(written(Form::Binary), b"\x0d\0\0\x03\0\x08\x02\x01\0\0\0\0\0\0\x02ab");
+    }
+
+    #[test]
+    fn the_bits_of_null_begin_behind_two_and_go_on_in_another_byte() {
+        let mut out = BytesMut::new();
+        write_row(&mut out, Sequence(0), Form::Binary, [Value::Null; 7].into_iter());
+        assert_eq!(out.to_vec(), b"\x03\0\0\0\0\xfc\x01");
+    }
 }

@@ -252,5 +252,8 @@ func many(ctx context.Context) {
 }
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "console" {
+		checks = consoleChecks
+	}
 	harness.Main(checks)
 }

@@ -14,7 +14,7 @@ final class Main {
             String tls = System.getenv("MYSQL_TLS_CA") == null ? "sslMode=DISABLED" : tls();
             String address = "jdbc:" + scheme + "://" + System.getenv("MYSQL_HOST") + ":" + System.getenv("MYSQL_TCP_PORT");
             String rest = options.length == 0 ? "" : "&" + String.join("&", options);
-            return address + "/" + System.getenv("MYSQL_DATABASE") + "?" + tls + rest;
+            return address + "/" + DATABASE + "?" + tls + rest;
         }
 
         private String tls() {
@@ -38,13 +38,23 @@ final class Main {
         }
     }
 
+    private static final boolean IS_CONSOLE = Boolean.getBoolean("console");
+    private static final String DATABASE = IS_CONSOLE ? "gatekeeper" : System.getenv("MYSQL_DATABASE");
     static final Driver CONNECTOR_J = new Driver("Connector/J", "mysql");
     static final Driver MARIADB = new Driver("MariaDB's driver", "mariadb");
 
     public static void main(String[] arguments) {
         System.setProperty("mariadb.logging.disable", "true");
         for (Driver driver : new Driver[] {CONNECTOR_J, MARIADB}) {
-            new JdbcChecks(driver).register();
+            if (IS_CONSOLE) {
+                new ConsoleChecks(driver).register();
+            } else {
+                new JdbcChecks(driver).register();
+            }
+        }
+        if (IS_CONSOLE) {
+            Harness.run();
+            return;
         }
         new HibernateChecks(
             MARIADB.url("useServerPrepStmts=true"),

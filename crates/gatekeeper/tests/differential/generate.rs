@@ -238,7 +238,11 @@ impl Author {
             2 => {
                 let sql = self.statement(session);
                 let differs = known::differs_in_a_batch(&sql);
-                messages.push(Message::Query(if differs { "SET TRANSACTION READ ONLY".to_owned() } else { sql }));
+                messages.push(Message::Query(if differs {
+                    "SET TRANSACTION READ ONLY".to_owned()
+                } else {
+                    sql
+                }));
             }
             _ => {}
         }

@@ -55,6 +55,10 @@ impl Exchange {
         let Some(statement) = scope.session.statements.get(name).filter(is_told).cloned() else {
             return false;
         };
+        let is_wrong = |rest: &[u8]| !statement.takes(rest) || frontend::check_bind(rest).is_err();
+        if matches!(message, Message::Bind { rest, .. } if is_wrong(rest)) {
+            return false;
+        }
         let describes = matches!(message, Message::Describe { .. });
         if describes && statement.described_without_rows().is_some() {
             return false;
@@ -72,6 +76,27 @@ impl Exchange {
         self.flush(out);
         (self.is_verifying, self.batch_open) = (true, true);
         true
+    }
+
+    /// What the server says of a Bind before it looks at the statement's tables, or at all in a failed
+    /// transaction. `None`: it is asked, or has nothing to say.
+    pub(super) fn refused_bind(
+        &self,
+        scope: &mut Scope<'_>,
+        (name, statement): (&[u8], &Prepared),
+        rest: &[u8],
+    ) -> Option<Refusal> {
+        let server = &mut scope.server.statements;
+        let is_there = match name {
+            b"" => server.unnamed == Some(statement.id),
+            _ => server.touch(statement.id),
+        };
+        let is_prepared_first = scope.session.shared && !is_there && !self.in_failed;
+        if (self.in_failed || is_prepared_first) && !statement.takes(rest) {
+            return Some(Refusal::bound_values(name, rest));
+        }
+        let malformed = || frontend::check_bind(rest).err().map(|error| Refusal::malformed(&error));
+        is_prepared_first.then(malformed).flatten()
     }
 
     /// Takes an answer to a Describe of ours. `false`: it is the client's.

@@ -378,8 +378,8 @@ impl Exchange {
                 return self.doom(refusal, out);
             }
             self.note_analysis(&statement.analysis);
-            if self.in_failed && !statement.takes(rest) {
-                return self.doom(Refusal::bound_values(name, rest), out);
+            if let Some(refusal) = self.refused_bind(scope, (name, statement), rest) {
+                return self.doom(refusal, out);
             }
         } else if scope.session.shared {
             // Never by the client's word: the name could be one of ours.

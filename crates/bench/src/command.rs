@@ -1,6 +1,7 @@
 //! `bench list`, `bench run` and `bench report`: experiments as data from the command line.
 
 mod srpt;
+mod viewer;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -26,7 +27,8 @@ const RESULTS: &str = "results/experiments";
 pub(crate) enum ByPlan {
     /// The experiments that are plans: what each asks, how long it takes, what is measured
     List(Directories),
-    /// Runs an experiment that is a plan, or goes on with it; `run srpt` has flags of its own
+    /// Runs an experiment that is a plan, or goes on with it; `run srpt` and `run viewer` have flags of their
+    /// own
     #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
     Run {
         #[command(subcommand)]
@@ -43,6 +45,9 @@ pub(crate) enum ByPlan {
 pub(crate) enum Own {
     /// Responses in order of least remaining size on a link of 10 Mbit/s; needs root
     Srpt(Box<srpt::Arguments>),
+    /// What one viewer of the page costs, the gate and the browser, with ten thousand types and a thousand
+    /// statements a second; needs Chromium
+    Viewer(viewer::Arguments),
 }
 
 #[derive(Debug, Args)]
@@ -108,6 +113,9 @@ pub(crate) async fn by_plan(
         ByPlan::Run { own: Some(Own::Srpt(arguments)), .. } => {
             srpt::run(*arguments, server_cpu, display).await
         }
+        ByPlan::Run { own: Some(Own::Viewer(arguments)), .. } => {
+            viewer::run(&arguments, server_cpu, display).await
+        }
         ByPlan::Run { own: None, plan: Some(arguments) } => run(&arguments, server_cpu, display).await,
         ByPlan::Run { own: None, plan: None } => {
             Err(Error::Experiment("which experiment? see: bench list".to_owned()))
@@ -160,7 +168,9 @@ fn list(directories: &Directories) -> Result<String, Error> {
         questions += &format!("  {name}: {}\n", plan.question);
     }
     table.row("srpt", ["10 min", "7 h", "–"].map(str::to_owned));
+    table.row("viewer", ["2 min", "4 min", "–"].map(str::to_owned));
     questions += "  srpt: Do small responses stop waiting behind large ones on a link of 10 Mbit/s?\n";
+    questions += "  viewer: Does one viewer of the page cost at most 1 % of a core with 10,000 types?\n";
     let table: String = table.to_string().lines().map(|line| format!("  {line}\n")).collect();
     Ok(format!("{table}\n{questions}"))
 }

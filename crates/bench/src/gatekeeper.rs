@@ -185,6 +185,13 @@ pub(crate) fn load(admin_port: u16) -> Option<f64> {
     value_in(&admin_page(admin_port, "/metrics")?, "gatekeeper_load_seconds")
 }
 
+/// How many types of requests the gate with this admin listener knows; none if it doesn't answer.
+pub(crate) fn types_known(admin_port: u16) -> Option<u64> {
+    let page = admin_page(admin_port, "/status")?;
+    let status: serde_json::Value = serde_json::from_str(page.split_once("\r\n\r\n")?.1).ok()?;
+    status["gates"][0]["types_known"].as_u64()
+}
+
 /// Clients that a late gate with this admin listener left unread since it began: those that it
 /// closed, and those that had gone.
 pub(crate) fn left_unread(admin_port: u16) -> Option<(f64, f64)> {

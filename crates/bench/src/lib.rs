@@ -4,6 +4,7 @@
 
 pub mod alternate;
 pub mod bounded_response;
+pub mod browser;
 mod confinement;
 mod encryption;
 pub mod error;
@@ -35,6 +36,7 @@ pub mod stall;
 pub mod stats;
 mod story;
 pub mod table;
+pub mod viewer;
 
 pub use error::Error;
 pub use process::{allowed_cpus, raise_descriptor_limit, resident_memory, separate_processors};

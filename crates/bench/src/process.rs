@@ -227,6 +227,18 @@ pub(crate) fn family(root: u32) -> Vec<u32> {
     std::iter::once(root).chain(children.split_whitespace().filter_map(|pid| pid.parse().ok())).collect()
 }
 
+/// `root` and all that descend from it, as `/proc` lists them.
+pub(crate) fn descendants(root: u32) -> Vec<u32> {
+    let mut found = vec![root];
+    let mut at = 0;
+    while let Some(&pid) = found.get(at) {
+        // The first is the process itself.
+        found.extend(family(pid).into_iter().skip(1));
+        at += 1;
+    }
+    found
+}
+
 /// Runs what blocks beside the runtime.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,

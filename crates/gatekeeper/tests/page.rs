@@ -29,7 +29,7 @@ const STATEMENTS: [&str; 4] = [
 fn assert_clean(page: &Page, address: &str) -> f64 {
     let mut bytes = 0.0;
     let mut streams = Vec::new();
-    for event in &page.events {
+    for event in page.events() {
         let (method, told) = (event["method"].as_str().unwrap_or_default(), &event["params"]);
         match method {
             "Runtime.exceptionThrown" => panic!("an exception: {event}"),
@@ -155,81 +155,4 @@ fn classes_with_goals_are_on_the_page() {
     page.until("document.querySelector('#upstream').textContent.includes('p95 150ms')");
     page.until("document.querySelector('#upstream').textContent.includes('wait 1000ms, idle')");
     assert_clean(&page, &gate.admin_address());
-}
-
-/// How many types the measurement has, and how many statements a second.
-const MANY: usize = 10_000;
-const RATE: usize = 1_000;
-
-/// Seconds of a core that a process has used.
-fn processor_seconds(pid: u32) -> f64 {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
-    let fields: Vec<&str> = stat.rsplit_once(')').expect("a name").1.split_whitespace().collect();
-    let ticks = |at: usize| fields[at].parse::<f64>().expect("a number");
-    (ticks(11) + ticks(12)) / 100.0
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "a measurement: run it alone, with --nocapture"]
-async fn what_one_viewer_of_ten_thousand_types_costs() {
-    let server = server();
-    let settings = ["name = \"shop\"", "connections = 4", "types_max = 10000"].map(str::to_owned);
-    let gate = Gate::start(server.port(), &settings);
-    let ends = Arc::new(AtomicBool::new(false));
-    let mut load = tokio::task::JoinSet::new();
-    for number in 0..4 {
-        let client = session(&server, &gate).await;
-        let ends = Arc::clone(&ends);
-        load.spawn(async move {
-            let mut ticks = tokio::time::interval(std::time::Duration::from_micros(4_000_000 / RATE as u64));
-            for at in (number..).step_by(4) {
-                // First each type once, then at the rate.
-                if at >= MANY {
-                    ticks.tick().await;
-                }
-                // A name with digits may be one of many tables alike.
-                let digits = format!("{:04}", at * 7 % MANY);
-                let name: String = digits.bytes().map(|digit| char::from(digit - b'0' + b'a')).collect();
-                let text = format!("SELECT 1 AS {name}");
-                client.batch_execute(&text).await.expect("it runs");
-                if ends.load(Ordering::Relaxed) {
-                    return;
-                }
-            }
-        });
-    }
-    let known = async || gate.status()["types_known"].as_u64() >= Some(MANY as u64 - 1);
-    support::until("all types are known", known).await;
-    let window = std::time::Duration::from_secs(20);
-    let mut of_gate = [0.0; 2];
-    let mut of_page = serde_json::Value::Null;
-    for (viewers, cost) in of_gate.iter_mut().enumerate() {
-        let mut page =
-            (viewers > 0).then(|| Page::open(&format!("http://{}/", gate.admin_address()), (1440, 900)));
-        if let Some(page) = &mut page {
-            page.until("document.body.dataset.ready === 'yes'");
-            page.ask("Performance.enable", serde_json::json!({"timeDomain": "threadTicks"}));
-        }
-        tokio::time::sleep(window / 4).await;
-        let metrics = |page: &mut Option<Page>| {
-            page.as_mut().map(|page| page.ask("Performance.getMetrics", serde_json::json!({})))
-        };
-        let (before, began) = (metrics(&mut page), processor_seconds(gate.pid()));
-        tokio::time::sleep(window).await;
-        *cost = (processor_seconds(gate.pid()) - began) / window.as_secs_f64();
-        of_page = serde_json::json!([before, metrics(&mut page)]);
-    }
-    let task = |at: usize, name: &str| {
-        let all = of_page[at]["metrics"].as_array().or(of_page[at]["result"]["metrics"].as_array());
-        let one = all.and_then(|all| all.iter().find(|it| it["name"] == name));
-        one.and_then(|it| it["value"].as_f64()).unwrap_or(f64::NAN)
-    };
-    for name in ["TaskDuration", "ScriptDuration", "LayoutDuration", "RecalcStyleDuration"] {
-        let share = (task(1, name) - task(0, name)) / window.as_secs_f64() * 100.0;
-        println!("the browser's {name}: {share:.2} % of a core");
-    }
-    let [without, with] = of_gate.map(|cost| cost * 100.0);
-    println!("the gatekeeper: {without:.2} % of a core without a viewer, {with:.2} % with one");
-    ends.store(true, Ordering::Relaxed);
-    while load.join_next().await.is_some() {}
 }

@@ -1,9 +1,14 @@
 // Curves of the last ten minutes, drawn as SVG: thin lines, one hairline that follows the pointer, no library.
 
+import { make, renew, say } from "./dom.js";
+
 const NS = "http://www.w3.org/2000/svg";
-const WIDTH = 300;
-const HEIGHT = 72;
+// Ten to a pixel or so, so that places are whole numbers: those are written quickly.
+const WIDTH = 3_000;
+const HEIGHT = 720;
 const SPAN = 600;
+// How often a curve is drawn while it moves from one edge to the other.
+const STEPS = 120;
 
 export function svg(name, attributes = {}, parent = null) {
   const element = document.createElementNS(NS, name);
@@ -33,8 +38,8 @@ export class Chart {
     caption.append(heading, this.keys);
     this.svg = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img" });
     this.name = svg("title", {}, this.svg);
-    svg("line", { x1: 0, x2: WIDTH, y1: HEIGHT - 0.5, y2: HEIGHT - 0.5, class: "axis" }, this.svg);
-    svg("line", { x1: 0, x2: WIDTH, y1: 0.5, y2: 0.5, class: "axis faint" }, this.svg);
+    svg("line", { x1: 0, x2: WIDTH, y1: HEIGHT - 5, y2: HEIGHT - 5, class: "axis" }, this.svg);
+    svg("line", { x1: 0, x2: WIDTH, y1: 5, y2: 5, class: "axis faint" }, this.svg);
     this.paths = lines.map(({ css }) => [
       svg("path", { class: `area ${css}` }, this.svg),
       svg("path", { class: `line ${css}` }, this.svg),
@@ -59,13 +64,17 @@ export class Chart {
   }
 
   draw(samples, now, span = SPAN) {
+    // A curve that would move by two pixels or so stays; the figures above it are new.
+    const isOld = samples !== this.samples || span !== this.span || now - this.now >= span / STEPS;
     this.samples = samples;
+    if (!isOld) return this.legend();
     this.now = now;
     this.span = span;
     const at = (sample) => WIDTH * (1 - (now - sample.at) / span);
-    const most = Math.max(0, ...samples.flatMap((it) => this.lines.map(({ of }) => of(it) ?? 0)));
+    let most = 0;
+    for (const sample of samples) for (const { of } of this.lines) most = Math.max(most, of(sample) ?? 0);
     const top = ceiling(most);
-    this.top.textContent = this.write(top);
+    say(this.top, this.write(top));
     this.lines.forEach(({ of, fill }, index) => {
       let line = "";
       let last = null;
@@ -73,11 +82,11 @@ export class Chart {
       for (const sample of samples) {
         const value = of(sample);
         const x = at(sample);
-        if (x < -2 || value === null || value === undefined) continue;
-        const y = HEIGHT - 1 - (HEIGHT - 3) * (value / top);
+        if (x < -20 || value === null || value === undefined) continue;
+        const y = HEIGHT - 10 - (HEIGHT - 30) * (value / top);
         // A gap of more than a few seconds is a gap.
         const gap = last === null || sample.at - last > Math.max(5, span / 40);
-        line += `${gap ? "M" : "L"}${x.toFixed(1)} ${y.toFixed(1)}`;
+        line += `${gap ? "M" : "L"}${Math.round(x)} ${Math.round(y)}`;
         begin ??= x;
         last = sample.at;
       }
@@ -85,7 +94,7 @@ export class Chart {
       stroke.setAttribute("d", line);
       const isWhole = fill && begin !== null && line.indexOf("M", 1) < 0;
       const end = last === null ? 0 : WIDTH * (1 - (now - last) / span);
-      area.setAttribute("d", isWhole ? `${line}L${end.toFixed(1)} ${HEIGHT}L${begin.toFixed(1)} ${HEIGHT}Z` : "");
+      area.setAttribute("d", isWhole ? `${line}L${Math.round(end)} ${HEIGHT}L${Math.round(begin)} ${HEIGHT}Z` : "");
     });
     this.legend();
   }
@@ -105,17 +114,14 @@ export class Chart {
       this.hair.setAttribute("visibility", "hidden");
     }
     const texts = this.lines.map(({ name, css, of }) => {
-      const key = document.createElement("span");
-      key.className = `key ${css}`;
-      const value = document.createElement("b");
-      value.textContent = shown && of(shown) !== null ? this.write(of(shown)) : "–";
-      key.append(`${name} `, value);
+      const key = make("span", `key ${css}`);
+      key.append(`${name} `, make("b", "", shown && of(shown) !== null ? this.write(of(shown)) : "–"));
       return key;
     });
     const isPast = this.hair.getAttribute("visibility") === "visible";
-    if (isPast) texts.unshift(new Date(shown.at * 1000).toLocaleTimeString());
-    this.keys.replaceChildren(...texts.flatMap((it) => [it, " "]));
+    if (isPast) texts.unshift(new Text(new Date(shown.at * 1000).toLocaleTimeString()));
+    renew(this.keys, ...texts.flatMap((it) => [it, new Text(" ")]));
     const told = this.lines.map(({ name, of }) => `${name} ${shown && of(shown) !== null ? this.write(of(shown)) : "none"}`);
-    this.name.textContent = `${this.title}: ${told.join(", ")}`;
+    say(this.name, `${this.title}: ${told.join(", ")}`);
   }
 }

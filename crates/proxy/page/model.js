@@ -3,51 +3,67 @@
 const SAMPLES_MAX = 600;
 const EVENTS_MAX = 200;
 // Figures of a type are told of the last minute. Points lie at least this far apart, in seconds.
-const STEP = 5;
-const POINTS_MAX = 14;
+const STEP = 10;
+const POINTS_MAX = 8;
 // Types that somebody looks at, and those with most work, have a longer past.
 const LONG_STEP = 10;
 const LONG_MAX = 60;
 const LONG_TYPES = 300;
 
-export const world = { hello: null, phase: "", uptime: 0, memory: null, gates: new Map(), events: new Map(), at: 0 };
+export const world = { hello: null, phase: "", uptime: 0, memory: null, gates: new Map(), events: new Map(), at: 0, uses: 0 };
 
 function sample([at, served, refused, left, times, queued, inFlight, bound, reasons]) {
   const [waitMean, waitP95, timeMean, timeP95] = times;
   return { at, served, refused, left, waitMean, waitP95, timeMean, timeP95, queued, inFlight, bound, reasons };
 }
 
-// A type's figures since the start, all times in microseconds.
-function figures([, , lane, [expected, work], [completed, failed, refused, left], up, wait]) {
-  return {
-    lane, expected, work, completed, failed, refused, left,
-    times: up[0], timeSum: up[1], timeP50: up[2], timeP95: up[3],
-    waits: wait[0], waitSum: wait[1], waitP50: wait[2], waitP95: wait[3],
-  };
+// A type's figures since the start, all times in microseconds: as they came, and by name for what is drawn.
+class Type {
+  constructor(id) {
+    this.id = id;
+    this.label = id;
+    this.points = [];
+    this.long = [];
+  }
+
+  get now() {
+    if (this.named) return this.named;
+    const [, , lane, [expected, work], [completed, failed, refused, left], up, wait] = this.row;
+    this.named = {
+      lane, expected, work, completed, failed, refused, left,
+      times: up[0], timeSum: up[1], timeP50: up[2], timeP95: up[3],
+      waits: wait[0], waitSum: wait[1], waitP50: wait[2], waitP95: wait[3],
+    };
+    return this.named;
+  }
 }
 
-const point = (at, f) => [at, f.completed, f.refused, f.work, f.times, f.timeSum, f.waits, f.waitSum];
+// By index: a thousand a second aren't taken apart by name.
+const point = (at, row) => [at, row[4][0], row[4][2], row[3][1], row[5][0], row[5][1], row[6][0], row[6][1]];
 
 function takeType(gate, row, at) {
-  const [id, label] = row;
-  let type = gate.types.get(id);
-  if (!type) {
-    type = { id, label: label ?? id, points: [], long: [] };
-  } else {
-    gate.types.delete(id);
-    if (label !== null) type.label = label;
-  }
-  // The last used is the last of the map, as it is the first of the gatekeeper's own list.
-  gate.types.set(id, type);
-  const before = type.now;
-  type.now = figures(row);
-  if (!before || type.now.completed < before.completed) {
-    type.points = [point(at, type.now)];
-    type.long = [point(at, type.now)];
+  let type = gate.types.get(row[0]);
+  if (!type) gate.types.set(row[0], (type = new Type(row[0])));
+  if (row[1] !== null) type.label = row[1];
+  type.used = ++world.uses;
+  const before = type.row;
+  type.row = row;
+  type.named = null;
+  if (!before || row[4][0] < before[4][0]) {
+    type.points = [point(at, row)];
+    type.long = [point(at, row)];
     return;
   }
   keep(type.points, at, before, STEP, POINTS_MAX);
   if (type.isLong) keep(type.long, at, before, LONG_STEP, LONG_MAX);
+}
+
+// Forgets those not used for longest, as the gatekeeper does. `other` is no type.
+function forget(types, most) {
+  const surplus = types.size - most - (types.has("other") ? 1 : 0);
+  if (surplus <= 0) return;
+  const oldest = [...types.values()].filter((it) => it.id !== "other").sort((a, b) => a.used - b.used);
+  for (const { id } of oldest.slice(0, surplus)) types.delete(id);
 }
 
 // Keeps what was known before this frame, unless the last point is newer than a step.
@@ -70,12 +86,7 @@ function takeGate(frame, at) {
   for (const one of frame.samples) gate.samples.push(sample(one));
   if (gate.samples.length > SAMPLES_MAX) gate.samples.splice(0, gate.samples.length - SAMPLES_MAX);
   for (let i = frame.types.length - 1; i >= 0; i--) takeType(gate, frame.types[i], at);
-  // Forgotten types are those not used for longest. `other` is no type.
-  const most = frame.types_known + (gate.types.has("other") ? 1 : 0);
-  for (const id of gate.types.keys()) {
-    if (gate.types.size <= most) break;
-    if (id !== "other") gate.types.delete(id);
-  }
+  forget(gate.types, frame.types_known);
   gate.recent = null;
 }
 
@@ -98,22 +109,52 @@ export function take(frame, isHello) {
   if (surplus > 0) [...world.events.keys()].slice(0, surplus).forEach((id) => world.events.delete(id));
 }
 
+const ratio = (sum, count) => (count > 0 ? sum / count : 0);
+
 // What a type did in the last minute, or since the page knows it.
-export function lastMinute(type) {
-  const now = type.now;
-  const edge = world.at - 60;
-  const first = type.points.find((it) => it[0] >= edge) ?? type.points[type.points.length - 1];
-  const isIdle = type.points[type.points.length - 1][0] < edge && first[0] < edge;
-  const [at, completed, refused, work, times, timeSum, waits, waitSum] = isIdle ? point(edge, now) : first;
-  const seconds = Math.max(world.at - at, 1);
-  const ratio = (sum, count) => (count > 0 ? sum / count : 0);
-  return {
-    rate: (now.completed - completed) / seconds,
-    refused: now.refused - refused,
-    work: Math.max(now.work - work, 0),
-    mean: ratio(now.timeSum - timeSum, now.times - times) || ratio(now.timeSum, now.times),
-    wait: ratio(now.waitSum - waitSum, now.waits - waits),
-  };
+class Recent {
+  constructor(type) {
+    this.type = type;
+    const edge = world.at - 60;
+    const { points, row } = type;
+    let at = 0;
+    while (at < points.length && points[at][0] < edge) at++;
+    // One that wasn't used for a minute did nothing.
+    this.before = points[at] ?? point(edge, row);
+    this.work = Math.max(row[3][1] - this.before[3], 0);
+    this.share = 0;
+  }
+
+  get rate() {
+    return (this.type.row[4][0] - this.before[1]) / Math.max(world.at - this.before[0], 1);
+  }
+
+  get mean() {
+    const [times, sum] = this.type.row[5];
+    return ratio(sum - this.before[5], times - this.before[4]) || ratio(sum, times);
+  }
+
+  get wait() {
+    const [waits, sum] = this.type.row[6];
+    return ratio(sum - this.before[7], waits - this.before[6]);
+  }
+}
+
+// The first of all in an order, without ordering the rest: people look at few of thousands.
+export function first(rows, most, compare) {
+  const best = [];
+  for (const row of rows) {
+    if (best.length >= most && compare(row, best[best.length - 1]) >= 0) continue;
+    let [low, high] = [0, best.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (compare(row, best[middle]) < 0) high = middle;
+      else low = middle + 1;
+    }
+    best.splice(low, 0, row);
+    if (best.length > most) best.pop();
+  }
+  return best;
 }
 
 // All types of a gate with their figures of the last minute; once for each frame.
@@ -123,14 +164,13 @@ export function recent(gate) {
   let work = 0;
   let all = 0;
   for (const type of gate.types.values()) {
-    const row = { type, ...lastMinute(type) };
+    const row = new Recent(type);
     work += row.work;
-    all += type.now.work;
+    all += type.row[3][1];
     rows.push(row);
   }
-  for (const row of rows) row.share = work > 0 ? row.work / work : all > 0 ? row.type.now.work / all : 0;
-  rows.sort((a, b) => b.share - a.share);
-  rows.forEach((row, rank) => { if (rank < LONG_TYPES) row.type.isLong = true; });
+  for (const row of rows) row.share = work > 0 ? row.work / work : all > 0 ? row.type.row[3][1] / all : 0;
+  for (const row of first(rows, LONG_TYPES, (a, b) => b.share - a.share)) row.type.isLong = true;
   gate.recent = rows;
   return rows;
 }

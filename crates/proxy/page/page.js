@@ -1,23 +1,23 @@
-// The page: takes the stream, and draws what has changed once a frame.
+// The page: takes the stream, and draws once a frame what has changed and is on the screen.
 
 import { Chart } from "./curves.js";
+import { $, make, renew, say } from "./dom.js";
 import { take, world } from "./model.js";
 import { TypesTable } from "./types.js";
 import { Stories } from "./why.js";
 import { bytes, count, event, found, named, number, rate, reason, reasonMore, seconds, time, verdict, waitsFor } from "./words.js";
 
-const $ = (id) => document.getElementById(id);
 const TIMELINE_SHOWN = 60;
+const clock = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
+// How old the figures on the screen may be, and what isn't on the screen, in ms. A browser takes far longer to
+// lay out and paint them than the page takes to write them.
+const AGE_MAX = 3_000;
+const UNSEEN_AGE_MAX = 10_000;
+// Frames don't come on the millisecond.
+const FRAME_EARLY = 200;
 let chosen = named(location.hash.slice(1));
 // Why nothing comes, in words for the verdict; null while frames come.
 let lost = null;
-
-const make = (name, css, text) => {
-  const element = document.createElement(name);
-  if (css) element.className = css;
-  if (text !== undefined) element.textContent = text;
-  return element;
-};
 
 const charts = [
   { title: "Requests a second", explain: "Served by the service, and refused by the gate", write: rate,
@@ -48,19 +48,20 @@ function drawGates(gate) {
     button.addEventListener("click", () => {
       chosen = name;
       history.replaceState(null, "", `#${encodeURIComponent(name)}`);
-      draw();
+      draw(true);
     });
     return button;
   }));
 }
 
-function drawVerdict(gate) {
-  const [css, title, text] = verdict(gate, world.phase, lost);
+function drawVerdict(gate, [css, title, text]) {
+  const tab = `${css === "good" ? "" : "● "}${title} – Gatekeeper`;
+  if (document.title !== tab) document.title = tab;
+  if (document.hidden) return;
   const mode = gate?.status.mode === "observe" ? " This gate only observes: everything passes, and the figures are what would be." : "";
-  if ($("verdict-title").textContent !== title) $("verdict-title").textContent = title;
-  if ($("verdict-text").textContent !== text + mode) $("verdict-text").textContent = text + mode;
+  say($("verdict-title"), title);
+  say($("verdict-text"), text + mode);
   $("verdict").className = `verdict ${css}`;
-  document.title = `${css === "good" ? "" : "● "}${title} – Gatekeeper`;
 }
 
 // A number, what it is, and what it means.
@@ -77,7 +78,7 @@ function drawNumbers({ status, samples, waiting }) {
   const mean = (of) => recently.reduce((sum, it) => sum + of(it), 0) / Math.max(recently.length, 1);
   const refused = mean((it) => it.refused);
   const failed = status.requests.failed_total + status.requests.conflicted_total;
-  $("numbers").replaceChildren(
+  renew($("numbers"),
     fact(rate(mean((it) => it.served)), "served a second", "Requests that ended in the service, over ten seconds"),
     fact(last ? time(last.timeP95) : "–", "p95 in the service", "95 of 100 requests took at most this long, over ten seconds"),
     fact(number(status.queued), "waiting", "Requests in the queue now", status.queued > 0 ? "warn" : ""),
@@ -114,7 +115,7 @@ function drawWaiting({ status, waiting }) {
   const rest = status.queued - seen;
   const more = waiting.length > 6 ? `${count(waiting.length - 6, "more type waits", "more types wait")}. ` : "";
   const note = more + (rest > 0 ? `The oldest ${seen} of ${number(status.queued)} are told by type.` : "");
-  $("waiting").replaceChildren(list, ...(note ? [make("p", "quiet", note)] : []));
+  renew($("waiting"), list, ...(note ? [make("p", "quiet", note)] : []));
 }
 
 function drawRefused({ status, samples }) {
@@ -124,11 +125,11 @@ function drawRefused({ status, samples }) {
   const total = status.requests.rejected_total;
   const none = total > 0 ? "Nothing in the last ten minutes." : "Nothing.";
   const note = total > 0 ? `${number(total)} since the start${sums.size > 0 ? "; the list is of the last ten minutes" : ""}.` : "";
-  $("refused").replaceChildren(listOf(items, none), ...(note ? [make("p", "quiet", note)] : []));
+  renew($("refused"), listOf(items, none), ...(note ? [make("p", "quiet", note)] : []));
 }
 
 function drawFound({ status }) {
-  $("found").replaceChildren(listOf(found(status).map(([name, value, why]) => item(value, name, why)), ""));
+  renew($("found"), listOf(found(status).map(([name, value, why]) => item(value, name, why)), ""));
 }
 
 function drawTimeline(gate) {
@@ -139,7 +140,7 @@ function drawTimeline(gate) {
   $("timeline").dataset.key = key;
   $("timeline").replaceChildren(...shown.map((it) => {
     const line = make("li", it.level);
-    const at = make("time", "", new Date(it.last_ms).toLocaleTimeString());
+    const at = make("time", "", clock.format(it.last_ms));
     at.dateTime = new Date(it.last_ms).toISOString();
     const [sentence, more] = event(it);
     const text = make("div");
@@ -185,35 +186,56 @@ function drawUpstream({ status }) {
         number(it.rejected_total), it.dispatched_total > 0 ? time(it.queue_wait_seconds_total / it.dispatched_total * 1e6) : "–"])));
   }
   parts.push(make("p", "quiet", `Clients connect at ${status.listen}. ${count(status.logins_failed_total, "login has", "logins have")} failed; ${count(status.clients_refused_total, "client was", "clients were")} turned away.`));
-  $("upstream").replaceChildren(...parts);
+  renew($("upstream"), ...parts);
 }
 
 function drawFoot() {
   const { limit_bytes: limit, held_bytes: held } = world.memory ?? {};
   const memory = limit > 0 ? ` Clients' messages take ${bytes(held)} of ${bytes(limit)}.` : "";
-  $("foot").textContent = `Gatekeeper ${world.hello.version}, running for ${seconds(world.uptime)}.${memory}`;
+  say($("foot"), `Gatekeeper ${world.hello.version}, running for ${seconds(world.uptime)}.${memory}`);
 }
 
-function draw() {
+function drawCurves(gate) {
+  charts.forEach((chart) => chart.draw(gate.samples, gate.samples.at(-1)?.at ?? world.at));
+}
+
+// The parts of the page, by the element that must be on the screen for one to be drawn.
+const parts = new Map([
+  ["numbers", drawNumbers], ["curves", drawCurves], ["waiting", drawWaiting], ["refused", drawRefused], ["found", drawFound],
+  ["types", (gate) => table.drawInTime(gate)], ["timeline", drawTimeline], ["upstream", drawUpstream], ["foot", drawFoot],
+]);
+const seen = new Set(parts.keys());
+const watch = new IntersectionObserver((changes) => {
+  for (const { target, isIntersecting } of changes) {
+    if (!isIntersecting) seen.delete(target.id);
+    else if (!seen.has(target.id)) seen.add(target.id), gateNow() && parts.get(target.id)(gateNow());
+  }
+});
+for (const id of parts.keys()) watch.observe($(id));
+let drawn = -Infinity;
+let drawnAll = -Infinity;
+
+// Draws what is due: all of it where somebody has asked, or the verdict is another one.
+function draw(isAsked = false) {
   const gate = gateNow();
-  drawVerdict(gate);
+  const now = performance.now();
+  const found = verdict(gate, world.phase, lost);
+  const isNews = found[1] !== $("verdict-title").said;
+  if (!isAsked && !isNews && now - drawn < AGE_MAX - FRAME_EARLY) return;
+  drawn = now;
+  drawVerdict(gate, found);
   if (!gate || document.hidden) return;
   drawGates(gate);
-  drawNumbers(gate);
-  charts.forEach((chart) => chart.draw(gate.samples, gate.samples.at(-1)?.at ?? world.at));
-  drawWaiting(gate);
-  drawRefused(gate);
-  drawFound(gate);
-  drawTimeline(gate);
-  drawUpstream(gate);
-  drawFoot();
-  table.drawInTime(gate);
+  const all = isAsked || now - drawnAll >= UNSEEN_AGE_MAX;
+  if (all) drawnAll = now;
+  for (const [id, part] of parts) if (all || seen.has(id)) part(gate);
+  table.dialog.draw(gate);
   stories.draw(gate);
   document.body.dataset.ready = "yes";
 }
 
 function link(text, css) {
-  $("link").textContent = text;
+  say($("link"), text);
   $("link").className = css;
 }
 
@@ -232,7 +254,7 @@ function listen() {
     const isRefused = stream.readyState === EventSource.CLOSED;
     lost = isRefused ? await refusal() : "";
     link("not connected", "lost");
-    drawVerdict(gateNow());
+    draw(true);
     if (isRefused) setTimeout(listen, 5_000);
   });
 }
@@ -250,5 +272,5 @@ async function refusal() {
   }
 }
 
-document.addEventListener("visibilitychange", () => !document.hidden && draw());
+document.addEventListener("visibilitychange", () => !document.hidden && draw(true));
 listen();

@@ -1,15 +1,14 @@
 // The table of request types: sorts, searches, and opens one.
 
 import { Chart } from "./curves.js";
-import { recent, world } from "./model.js";
+import { $, make, renew, say } from "./dom.js";
+import { first, recent, world } from "./model.js";
 import { count, laneWhy, number, rate, share, time } from "./words.js";
 
-const PAGE = 50;
-// The part of its time that a viewer's computer spends at most on the table, and how old that may be, in ms.
-const TABLE_SHARE = 1 / 400;
+const PAGE = matchMedia("(max-width: 640px)").matches ? 8 : 20;
+// How old the table may be, in ms, for each type that is sorted: thousands are sorted less often than frames come.
+const TYPE_AGE = 1;
 const TABLE_AGE_MAX = 10_000;
-// Frames don't come on the millisecond.
-const FRAME_EARLY = 200;
 const COLUMNS = [
   { key: "label", name: "Type", help: "The statement or page without its literals", of: (row) => row.type.label, css: "text" },
   { key: "lane", name: "Lane", help: "Where its requests queue, by what one takes", of: (row) => row.type.now.lane, css: "lane" },
@@ -20,14 +19,6 @@ const COLUMNS = [
   { key: "share", name: "Share", help: "Its part of all work in the last minute", of: (row) => row.share, write: share },
   { key: "refused", name: "Refused", help: "Requests refused since the start", of: (row) => row.type.now.refused, write: number },
 ];
-
-const make = (name, css, text) => {
-  const element = document.createElement(name);
-  if (css) element.className = css;
-  if (text !== undefined) element.textContent = text;
-  return element;
-};
-const $ = (id) => document.getElementById(id);
 
 export class TypesTable {
   constructor() {
@@ -54,7 +45,7 @@ export class TypesTable {
     this.body.addEventListener("pointerleave", () => (this.isHeld = false));
     $("search").addEventListener("input", () => this.anew());
     $("lane").addEventListener("change", () => this.anew());
-    $("more").addEventListener("click", () => { this.shown += 2 * PAGE; this.draw(this.gate, true); });
+    $("more").addEventListener("click", () => { this.shown += 5 * PAGE; this.draw(this.gate, true); });
   }
 
   sortBy({ key }) {
@@ -68,11 +59,12 @@ export class TypesTable {
     if (this.gate) this.draw(this.gate, true);
   }
 
-  // Rows stay where they are while somebody points at them.
-  order(gate) {
+  // Those that are asked for, and their order.
+  found(gate) {
     const words = $("search").value.toLowerCase().split(/\s+/).filter(Boolean);
     const lane = $("lane").value;
-    const rows = recent(gate).filter(({ type }) => {
+    const all = recent(gate);
+    const rows = words.length === 0 && !lane ? all : all.filter(({ type }) => {
       if (lane && type.now.lane !== lane) return false;
       const text = words.length > 0 ? `${type.label} ${type.id}`.toLowerCase() : "";
       return words.every((word) => text.includes(word));
@@ -80,16 +72,15 @@ export class TypesTable {
     const { of } = COLUMNS.find((column) => column.key === this.sort);
     const sign = this.descending ? -1 : 1;
     const compare = (a, b) => (typeof a === "string" ? a.localeCompare(b) : a - b);
-    return rows.sort((a, b) => sign * compare(of(a), of(b)) || b.type.now.work - a.type.now.work);
+    return [rows, (a, b) => sign * compare(of(a), of(b)) || b.type.row[3][1] - a.type.row[3][1]];
   }
 
-  // With thousands of types the table is sorted less often than frames come. What is asked for is there at once.
+  // What is asked for is there at once.
   drawInTime(gate) {
-    const begin = performance.now();
-    if (this.gate === gate && begin < this.next) return this.dialog.draw(gate);
+    const now = performance.now();
+    if (this.gate === gate && now < this.next) return;
+    this.next = now + Math.min(gate.types.size * TYPE_AGE, TABLE_AGE_MAX);
     this.draw(gate);
-    const took = performance.now() - begin;
-    this.next = begin + Math.min(took / TABLE_SHARE, TABLE_AGE_MAX) - FRAME_EARLY;
   }
 
   draw(gate, isAsked = false) {
@@ -100,12 +91,13 @@ export class TypesTable {
       if (isSorted) cell.setAttribute("aria-sort", this.descending ? "descending" : "ascending");
       else cell.removeAttribute("aria-sort");
     });
-    const all = this.order(gate);
+    const [all, compare] = this.found(gate);
+    // Rows stay where they are while somebody points at them.
     const isHeld = (this.isHeld || this.body.contains(document.activeElement)) && !isAsked && this.rows.size > 0;
     if (isHeld) {
       for (const row of all) if (this.rows.has(row.type.id)) this.fill(this.rows.get(row.type.id), row, gate);
     } else {
-      const shown = all.slice(0, this.shown);
+      const shown = first(all, this.shown, compare);
       const kept = new Map();
       const lines = shown.map((row) => {
         const line = this.rows.get(row.type.id) ?? this.line(row.type.id);
@@ -117,10 +109,9 @@ export class TypesTable {
       if (lines.length !== this.body.rows.length || lines.some((line, at) => this.body.rows[at] !== line)) this.body.replaceChildren(...lines);
     }
     const known = gate.types.size;
-    $("types-count").textContent = all.length < known ? `${number(all.length)} of ${number(known)}` : count(known, "type");
+    say($("types-count"), all.length < known ? `${number(all.length)} of ${number(known)}` : count(known, "type"));
     $("more").hidden = all.length <= this.shown;
-    $("more").textContent = `Show more of ${number(all.length - this.shown)}`;
-    this.dialog.draw(gate);
+    say($("more"), `Show more of ${number(all.length - this.shown)}`);
   }
 
   line(id) {
@@ -144,16 +135,16 @@ export class TypesTable {
       const cell = line.cells_[index];
       const value = of(row);
       if (key === "label") {
-        if (cell.firstChild.textContent !== value) cell.firstChild.textContent = value;
+        say(cell.firstChild, value);
       } else if (key === "lane") {
         if (cell.textContent !== value) cell.replaceChildren(make("span", `chip ${value}`, value));
         cell.title = laneWhy(row.type.now, gate.status);
       } else if (key === "share") {
         cell.firstChild.style.width = `${(value * 100).toFixed(1)}%`;
-        cell.lastChild.textContent = write(value);
+        say(cell.lastChild, write(value));
       } else {
         const isNothing = !(value > 0);
-        cell.textContent = isNothing ? "–" : write(value);
+        say(cell, isNothing ? "–" : write(value));
         cell.classList.toggle("none", isNothing);
         if (key === "refused") cell.classList.toggle("alarm", !isNothing);
       }
@@ -258,7 +249,7 @@ class TypeDialog {
     }
     const now = type.now;
     const row = recent(gate).find((it) => it.type === type);
-    this.why.replaceChildren(make("span", `chip ${now.lane}`, now.lane), ` ${laneWhy(now, gate.status)}`);
+    renew(this.why, make("span", `chip ${now.lane}`, now.lane), new Text(` ${laneWhy(now, gate.status)}`));
     const facts = [
       ["rate", `${rate(row.rate)} a second`], ["share of the work", share(row.share)],
       ["mean, last minute", time(row.mean)], ["half within", time(now.timeP50)], ["95 % within", time(now.timeP95)],
@@ -266,7 +257,7 @@ class TypeDialog {
       ["ended", number(now.completed)], ["failed", number(now.failed)], ["refused", number(now.refused)],
       ["left the queue", number(now.left)], ["fingerprint", type.id],
     ];
-    this.facts.replaceChildren(...facts.flatMap(([name, value]) => [pair(name, value)]));
+    renew(this.facts, ...facts.map(([name, value]) => pair(name, value)));
     const at = Math.round(world.at);
     const points = (type.long.length >= type.points.length ? type.long : type.points).concat([
       [at, now.completed, now.refused, now.work, now.times, now.timeSum, now.waits, now.waitSum],
@@ -282,7 +273,7 @@ class TypeDialog {
     const span = Math.max(60, at - points[0][0]);
     this.rate.draw(samples, at, span);
     this.times.draw(samples, at, span);
-    this.past.textContent = `The curves begin when this page first saw the type: ${Math.round(span / 60)} min ago at most.`;
+    say(this.past, `The curves begin when this page first saw the type: ${Math.round(span / 60)} min ago at most.`);
   }
 }
 

@@ -1,14 +1,12 @@
 // Requests and their stories: the slowest of the last minutes, or one that is asked for.
 
-import { time } from "./words.js";
+import { $, make } from "./dom.js";
+import { count, time } from "./words.js";
 
-const $ = (id) => document.getElementById(id);
-const make = (name, css, text) => {
-  const element = document.createElement(name);
-  if (css) element.className = css;
-  if (text !== undefined) element.textContent = text;
-  return element;
-};
+// How many of the slowest are asked for, of how many types one is shown, and how many more of each.
+const ASKED = 50;
+const TYPES_SHOWN = 5;
+const ALIKE_SHOWN = 9;
 
 export class Stories {
   constructor() {
@@ -24,12 +22,12 @@ export class Stories {
 
   async ask() {
     const id = $("why-id").value.trim();
-    const asked = id ? `id=${encodeURIComponent(id)}` : `slowest=10&gate=${encodeURIComponent(this.gate)}`;
+    const asked = id ? `id=${encodeURIComponent(id)}` : `slowest=${ASKED}&gate=${encodeURIComponent(this.gate)}`;
     this.asked = asked;
     let lines;
     try {
       const answer = await fetch(`/why?${asked}`);
-      lines = answer.ok ? (await answer.json()).requests.map(line) : [make("li", "quiet", (await answer.text()).trim())];
+      lines = answer.ok ? grouped((await answer.json()).requests) : [make("li", "quiet", (await answer.text()).trim())];
     } catch {
       lines = [make("li", "quiet", "The gatekeeper can't be asked now.")];
     }
@@ -39,13 +37,22 @@ export class Stories {
   }
 }
 
-function line(told) {
-  const item = make("li");
-  const story = make("details");
+// One line for each type; the slowest of one type are often nearly alike.
+function grouped(requests) {
+  const types = Map.groupBy(requests, (it) => `${it.label}\n${it.state}`);
+  return [...types.values()].slice(0, TYPES_SHOWN).map(([slowest, ...others]) => {
+    const item = make("li");
+    item.append(story(slowest, others));
+    return item;
+  });
+}
+
+function story(told, others = []) {
+  const whole = make("details");
   const head = make("summary");
   const wait = told.queue_wait_seconds > 0 ? `, of which ${time(told.queue_wait_seconds * 1e6)} waiting` : "";
-  head.append(make("b", "", time(told.response_seconds * 1e6)), make("span", "name", ` ${told.label}`), make("span", "more", `${told.state}${wait}`));
-  story.append(head, ...told.story.map((sentence) => make("p", "", sentence)));
-  item.append(story);
-  return item;
+  const more = others.length > 0 ? `; ${count(others.length, "more like it", "more like it")}` : "";
+  head.append(make("b", "", time(told.response_seconds * 1e6)), make("span", "name", ` ${told.label}`), make("span", "more", `${told.state}${wait}${more}`));
+  whole.append(head, ...told.story.map((sentence) => make("p", "", sentence)), ...others.slice(0, ALIKE_SHOWN).map((it) => story(it)));
+  return whole;
 }

@@ -168,7 +168,7 @@ export function event({ text, facts, lines }) {
   const sentences = {
     "another capacity: more is completed": () => `Requests at once: ${get("from")} → ${get("to")}.${gain}`,
     "another capacity": () => `Requests at once: ${get("from")} → ${get("to")}, a trial${lines > 1 ? `, the last of ${lines} moves` : ""}.`,
-    "another limit of the long lane": () => `Long lane: ${get("from")} → ${get("to")} at once${get("parallelism") ? `; the service works on ${get("parallelism")} at once` : ""}.`,
+    "another limit of the long lane": () => `Long lane: ${get("from")} → ${get("to")} at once.`,
     "requests were refused": () => `${count(Number(get("count")), "request")} refused: ${reason(get("reason"))}.`,
     "requests would have been refused": () => `${count(Number(get("count")), "request")} would have been refused: ${reason(get("reason"))}.`,
     "a type changed its lane": () => `To the ${get("lane")} lane${Number(get("changes")) > 1 ? `, after ${get("changes")} changes` : ""}: ${get("type")}`,
@@ -176,10 +176,24 @@ export function event({ text, facts, lines }) {
     "a type that contends": () => `Contends with others: ${get("type")}`,
     "another bound for types that contend": () => `Contending types: ${get("from")} → ${get("to")} at once.`,
     "types don't contend any more: their bound is gone": () => "Types don't contend any more. Their bound is gone.",
+    "limits": () => `${get("finds_connections") === "true" ? `${get("connections")} connections until the server is known to have another number` : `At most ${count(Number(get("connections")), "connection")}`}, ${get("queue_max")} waiting requests, ${get("max_clients")} clients; order: ${get("order")}.`,
+    "an upstream is up again": () => `${get("upstream")} is up again, after ${seconds(Number(get("down_seconds")))}.`,
+    "an upstream is down": () => `${get("upstream")} is down: ${get("reason")}.`,
     "protecting": () => `Protects ${get("upstream")}, listens at ${get("listen")}.`,
   };
   const sentence = sentences[text]?.();
   if (sentence) return [sentence, ""];
-  const rest = facts.map(([name, value]) => `${name} ${value}`).join(", ");
+  const rest = facts.map(fact).filter(Boolean).join(", ");
   return [text.charAt(0).toUpperCase() + text.slice(1) + (lines > 1 ? ` (${lines} times)` : ""), rest];
+}
+
+// A field of the log, for people.
+function fact([name, value]) {
+  if (value === "false" || value === "None") return "";
+  const words = name.replaceAll("_", " ");
+  if (value === "true") return words;
+  const bare = value.replace(/^Some\((.*)\)$/, "$1");
+  if (["reason", "error"].includes(name)) return bare;
+  const timed = words.match(/^(.*) (s|seconds)$/);
+  return timed ? `${timed[1]} ${seconds(Number(bare))}` : `${words} ${bare}`;
 }

@@ -191,7 +191,8 @@ impl Gate {
             self.lanes.learn_demand(demand);
         }
         if let Some((from, to)) = self.lanes.follow() {
-            self.report(Event::LongLimitMoved { from, to, parallelism: self.lanes.width.found() });
+            let parallelism = self.pace.parallelism().map(|learned| learned.requests);
+            self.report(Event::LongLimitMoved { from, to, parallelism });
         }
     }
 

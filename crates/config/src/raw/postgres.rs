@@ -4,10 +4,8 @@ use super::FieldDefault::{Derived, Value};
 use super::{Field, Form};
 
 /// The keys of these that a gate for MySQL has, too.
-const OF_MYSQL: [&str; 9] = [
+const OF_MYSQL: [&str; 7] = [
     "admin_users",
-    "auth_query",
-    "auth_user",
     "login_failures_max",
     "login_timeout",
     "message_timeout",
@@ -143,11 +141,11 @@ pub const POSTGRES: &[Field] = &[
     Field {
         key: "auth_query",
         form: Form::Text,
-        takes: "a statement with `$1`; for MySQL with `?`",
+        takes: "a statement with `$1`",
         default: Derived(
-            "name and `rolpassword` out of `pg_catalog.pg_authid`, for roles that may log in and passwords that are still valid; for MySQL name and `authentication_string` out of `mysql.user`, for accounts of `mysql_native_password`",
+            "name and `rolpassword` out of `pg_catalog.pg_authid`, for roles that may log in and passwords that are still valid",
         ),
-        doc: "The query that finds a user. It gets the name as `$1` and returns name and secret (as in `users_file`; NULL for none). It runs with `search_path = pg_catalog, pg_temp`, so write schemas out. For MySQL it gets the name as `?`, and the secret is what `mysql_native_password` keeps, or empty for a user without a password; no password counts.",
+        doc: "The query that finds a user. It gets the name as `$1` and returns name and secret (as in `users_file`; NULL for none). It runs with `search_path = pg_catalog, pg_temp`, so write schemas out.",
         reason: "A role that may read four columns of `pg_authid` suffices. Otherwise call a `SECURITY DEFINER` function of your own.",
         reloadable: true,
     },

@@ -53,10 +53,11 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 type Asset = (&'static str, &'static str, &'static str);
 
 const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
-const ASSETS: [Asset; 8] = [
+const ASSETS: [Asset; 9] = [
     ("/", "text/html; charset=utf-8", include_str!("../../page/index.html")),
     ("/page/page.css", "text/css; charset=utf-8", include_str!("../../page/page.css")),
     ("/page/page.js", JAVASCRIPT, include_str!("../../page/page.js")),
+    ("/page/dom.js", JAVASCRIPT, include_str!("../../page/dom.js")),
     ("/page/model.js", JAVASCRIPT, include_str!("../../page/model.js")),
     ("/page/words.js", JAVASCRIPT, include_str!("../../page/words.js")),
     ("/page/curves.js", JAVASCRIPT, include_str!("../../page/curves.js")),

@@ -239,7 +239,8 @@ pub(super) fn found(status: &GateStatus) -> Vec<[String; 3]> {
 
 /// An event as a sentence.
 pub(super) fn event(event: &Event) -> String {
-    let get = |name: &str| event.facts.iter().find(|(known, _)| known == name).map_or("?", |it| &it.1);
+    let unknown = "?".to_owned();
+    let get = |name: &str| event.facts.iter().find(|(known, _)| known == name).map_or(&unknown, |it| &it.1);
     match event.text.as_str() {
         "another capacity: more is completed" | "another capacity" => {
             format!("Requests at once: {} → {}", get("from"), get("to"))
@@ -250,11 +251,53 @@ pub(super) fn event(event: &Event) -> String {
             format!("{} would have been refused: {}", get("count"), reason(get("reason")))
         }
         "a type changed its lane" => format!("To the {} lane: {}", get("lane"), get("type")),
+        "limits" => {
+            let first = match get("finds_connections").as_str() {
+                "true" => "{} connections until the server is known to have another number",
+                _ => "At most {} connections",
+            };
+            let (queue, clients, order) = (get("queue_max"), get("max_clients"), get("order"));
+            let first = first.replace("{}", get("connections"));
+            format!("{first}, {queue} waiting requests, {clients} clients; order: {order}")
+        }
+        "an upstream is up again" => format!("{} is up again", get("upstream")),
+        "an upstream is down" => format!("{} is down: {}", get("upstream"), get("reason")),
         "protecting" => format!("Protects {}, listens at {}", get("upstream"), get("listen")),
         text => {
-            let facts: Vec<_> = event.facts.iter().map(|(name, value)| format!("{name} {value}")).collect();
+            let facts: Vec<_> = event.facts.iter().filter_map(|(name, value)| fact(name, value)).collect();
             let times = if event.lines > 1 { format!(" ({} times)", event.lines) } else { String::new() };
             format!("{text}{times} {}", facts.join(", "))
         }
+    }
+}
+
+/// A field of the log, for people.
+fn fact(name: &str, value: &str) -> Option<String> {
+    let words = name.replace('_', " ");
+    let bare = value.strip_prefix("Some(").and_then(|rest| rest.strip_suffix(')')).unwrap_or(value);
+    let timed = words.strip_suffix(" seconds").or_else(|| words.strip_suffix(" s"));
+    match (value, timed.zip(bare.parse().ok())) {
+        ("false" | "None", _) => None,
+        ("true", _) => Some(words),
+        _ if matches!(name, "reason" | "error") => Some(bare.to_owned()),
+        (_, Some((words, seconds))) => Some(format!("{words} {}", long_time(seconds))),
+        _ => Some(format!("{words} {bare}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_of_the_log_are_words() {
+        let told = |name, value| fact(name, value).unwrap_or_default();
+        assert_eq!(told("queue_timeout", "Some(5s)"), "queue timeout 5s");
+        assert_eq!(
+            (told("finds_cores", "true"), told("finds_cores", "false")),
+            ("finds cores".to_owned(), String::new())
+        );
+        assert_eq!(told("lasted_s", "12.5"), format!("lasted {}", long_time(12.5)));
+        assert_eq!(told("error", "refused"), "refused");
     }
 }

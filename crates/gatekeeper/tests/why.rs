@@ -53,7 +53,10 @@ async fn a_visitors_request_is_told_by_its_trace() {
     until("the first is at the site", async || origin.asked() == 1).await;
     let second = asking(2);
     until("the second waits", async || gate.status()["queued"] == 1).await;
-    assert_eq!(asking(3).await.unwrap().status, 503);
+    let answer = asking(3).await.unwrap();
+    assert_eq!(answer.status, 503);
+    let named = told(&gate, &[answer.field("x-gatekeeper-request").expect("its id")]);
+    assert_eq!(named["requests"][0]["trace"], format!("{TRACE}03"), "{named}");
 
     let (code, words, _) = why(&gate, &[&format!("{TRACE}02")]);
     assert_eq!(code, 0);

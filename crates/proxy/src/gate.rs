@@ -80,8 +80,8 @@ pub(crate) enum Arrival {
     Dispatched(Permit),
     /// Wait for it.
     Waiting(Waiting),
-    /// Refused.
-    Rejected(Reason),
+    /// Refused, with its number for `gatekeeper why`.
+    Rejected(Reason, u64),
 }
 
 impl Driver {
@@ -164,7 +164,7 @@ impl Driver {
         wakes.send(&self.name, &self.lanes);
         match (own, waiting) {
             (Some(Ok(())), _) => Arrival::Dispatched(Permit::new(Arc::clone(self), ticket)),
-            (Some(Err(reason)), _) => Arrival::Rejected(reason),
+            (Some(Err(reason)), _) => Arrival::Rejected(reason, ticket.sequence()),
             (None, Some(verdict)) => {
                 Arrival::Waiting(Waiting { driver: Arc::clone(self), ticket, verdict, ended: false })
             }
@@ -457,6 +457,13 @@ pub(crate) struct Waiting {
     ticket: Ticket,
     verdict: oneshot::Receiver<Verdict>,
     ended: bool,
+}
+
+impl Waiting {
+    /// The number of the request, for `gatekeeper why`.
+    pub(crate) fn number(&self) -> u64 {
+        self.ticket.sequence()
+    }
 }
 
 impl Future for Waiting {

@@ -11,7 +11,8 @@
 //! | no connection to the service, no answer, or one whose head is too large | 502 | `upstream` |
 //! | the service didn't answer in time | 504 | `upstream_timeout` |
 //!
-//! The field tells these from the service's own errors. Bodies are problem details (RFC 9457), or the
+//! The field tells these from the service's own errors. A refused request is named by `x-gatekeeper-request`,
+//! as `gatekeeper why` takes it. Bodies are problem details (RFC 9457), or the
 //! operator's page for clients that accept HTML. gRPC hears of it in its own way: `grpc-status` 14
 //! (UNAVAILABLE), 8 (RESOURCE_EXHAUSTED) over a share or 4 (DEADLINE_EXCEEDED), and
 //! `grpc-retry-pushback-ms`.
@@ -32,6 +33,8 @@ use crate::gate::Driver;
 
 /// Says that the gate has answered, and why.
 pub(crate) const GATEKEEPER: HeaderName = HeaderName::from_static("x-gatekeeper");
+/// Names a refused request as `gatekeeper why` takes it.
+const REQUEST: HeaderName = HeaderName::from_static("x-gatekeeper-request");
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const GRPC_PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
@@ -73,8 +76,8 @@ pub(crate) fn explained(head: &[u8]) -> Option<Vec<u8>> {
 /// Why the gate answers by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// The judge refused it. After how long it may be worth another try.
-    Rejected(Reason, Duration),
+    /// The judge refused it.
+    Rejected(Reason, Again),
     /// The gate itself is late.
     Late,
     /// It may not be passed on.
@@ -89,9 +92,19 @@ pub(crate) enum Refusal {
     LateAnswer,
 }
 
+/// What the client of a refused request may do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Again {
+    /// After how long another try may be worth it.
+    after: Duration,
+    /// What `gatekeeper why` knows the request by.
+    id: String,
+}
+
 /// A refusal by the gate, with when another try may be worth it: not all at once.
-pub(crate) fn rejected(driver: &Driver, reason: Reason) -> Refusal {
-    Refusal::Rejected(reason, driver.retry_after().mul_f64(rand::random_range(1.0..1.5)))
+pub(crate) fn rejected(driver: &Driver, reason: Reason, number: u64) -> Refusal {
+    let after = driver.retry_after().mul_f64(rand::random_range(1.0..1.5));
+    Refusal::Rejected(reason, Again { after, id: format!("{}/{number}", driver.name()) })
 }
 
 /// What a refusal has to fit.
@@ -176,7 +189,7 @@ impl Refusal {
     fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Rejected(Reason::Deadline | Reason::DeadlineUnreachable, _) => None,
-            Self::Rejected(_, after) => Some(*after),
+            Self::Rejected(_, again) => Some(again.after),
             Self::Late => Some(LATE_RETRY.mul_f64(rand::random_range(1.0..3.0))),
             _ => None,
         }
@@ -187,6 +200,11 @@ impl Refusal {
         let mut response = if wanted.is_grpc { self.to_grpc() } else { self.to_http(wanted, page) };
         let fields = response.headers_mut();
         fields.insert(GATEKEEPER, HeaderValue::from_static(self.name()));
+        if let Self::Rejected(_, Again { id, .. }) = self
+            && let Ok(id) = HeaderValue::from_str(id)
+        {
+            fields.insert(REQUEST, id);
+        }
         if self.ends_connection() {
             fields.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
@@ -265,6 +283,10 @@ impl Refusal {
 mod tests {
     use super::*;
 
+    fn refusal(reason: Reason) -> Refusal {
+        Refusal::Rejected(reason, Again { after: Duration::from_millis(1_200), id: "shop/7".to_owned() })
+    }
+
     fn wanted(fields: &[(HeaderName, &'static str)]) -> Wanted {
         let fields =
             fields.iter().map(|(name, value)| (name.clone(), HeaderValue::from_static(value))).collect();
@@ -273,12 +295,13 @@ mod tests {
 
     #[test]
     fn a_refusal_says_why_in_the_way_of_who_asked() {
-        let full = Refusal::Rejected(Reason::QueueFull, Duration::from_millis(1_200));
+        let full = refusal(Reason::QueueFull);
         let page = Bytes::from_static(b"<p>busy");
         let plain = full.respond(&wanted(&[]), Some(&page));
         assert_eq!(plain.status(), 503);
         assert_eq!(plain.headers()["retry-after"], "2");
         assert_eq!(plain.headers()["x-gatekeeper"], "queue_full");
+        assert_eq!(plain.headers()["x-gatekeeper-request"], "shop/7");
         assert_eq!(plain.headers()["content-type"], "application/problem+json");
         assert!(!plain.headers().contains_key("connection"));
         let problem: serde_json::Value = serde_json::from_slice(&full.problem(plain.status())).unwrap();
@@ -298,7 +321,7 @@ mod tests {
 
     #[test]
     fn who_asks_for_more_than_its_share_is_told_so() {
-        let over = Refusal::Rejected(Reason::OverShare, Duration::from_millis(1_200));
+        let over = refusal(Reason::OverShare);
         let plain = over.respond(&wanted(&[]), None);
         assert_eq!(
             (plain.status(), &plain.headers()["retry-after"]),

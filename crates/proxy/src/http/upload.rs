@@ -234,12 +234,16 @@ impl Upload {
                             inner.stage = Stage::Asks(waiting);
                             continue;
                         }
-                        Arrival::Rejected(reason) => return Poll::Ready(Err(rejected(&self.driver, reason))),
+                        Arrival::Rejected(reason, number) => {
+                            return Poll::Ready(Err(rejected(&self.driver, reason, number)));
+                        }
                     }
                 }
                 Stage::Asks(mut waiting) => match Pin::new(&mut waiting).poll(context) {
                     Poll::Ready(Ok(permit)) => permit,
-                    Poll::Ready(Err(reason)) => return Poll::Ready(Err(rejected(&self.driver, reason))),
+                    Poll::Ready(Err(reason)) => {
+                        return Poll::Ready(Err(rejected(&self.driver, reason, waiting.number())));
+                    }
                     Poll::Pending => {
                         inner.stage = Stage::Asks(waiting);
                         inner.waits_since.get_or_insert_with(Instant::now);

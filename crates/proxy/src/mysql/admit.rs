@@ -130,7 +130,7 @@ impl Session {
         let of_type = (analysis.type_hash, &*analysis.label);
         match driver.arrive(request, origin, || type_name(&database, of_type, explicit)) {
             Arrival::Dispatched(permit) => self.permit = Some(permit),
-            Arrival::Rejected(reason) => return Ok(Err(rejected(reason))),
+            Arrival::Rejected(reason, _) => return Ok(Err(rejected(reason))),
             Arrival::Waiting(waiting) => {
                 let since = self.note(Activity::Queued).await.1;
                 let verdict = self.wait(waiting).await;

@@ -116,7 +116,7 @@ impl Session {
         let origin = Origin { trace: analysis.trace, session: Some(self.place.card.id) };
         match driver.arrive(request, origin, || self.state.type_name(analysis, explicit)) {
             Arrival::Dispatched(permit) => self.state.permit = Some(permit),
-            Arrival::Rejected(reason) => {
+            Arrival::Rejected(reason, _) => {
                 let refusal = self.rejected(reason, Duration::ZERO, Some(request.request_type));
                 return Err(self.refuse(&refusal, synced));
             }

@@ -225,7 +225,7 @@ fn recorded(path: &std::path::Path, bytes_max: u64, full: Full, requests: u64) {
             // There is room for one, and for none that waits.
             assert!(matches!(
                 driver.arrive(request(2), Origin::default(), || name(2)),
-                Arrival::Rejected(Reason::QueueFull)
+                Arrival::Rejected(Reason::QueueFull, _)
             ));
         }
         permit.complete(Outcome::Success, Duration::from_micros(number));

@@ -181,7 +181,10 @@ impl Exchange {
             client.extend_from_slice(frame);
             return self.ask_for_syncs(server);
         }
-        client.extend_from_slice(&self.owed_before_error());
+        // A failed transaction describes nothing of it.
+        if code != "25P02" {
+            client.extend_from_slice(&self.owed_before_error());
+        }
         // It says nothing of the statements used.
         let is_ours = matches!(self.steps.front(), Some(Step::Doomed(_)));
         match self.steps.front() {

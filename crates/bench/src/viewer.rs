@@ -86,8 +86,7 @@ pub async fn run(options: &Options, display: &Display) -> Result<Costs, Error> {
     let costs = alternate(options.rounds, &[options.window * 5 / 4; 2], async |turn, left| {
         display.now(format!("windows of {:?}: {left:.0?} to go", options.window));
         let url = format!("http://127.0.0.1:{}/", gate.admin_port());
-        let (gate, window, is_viewed) = (gate.pid(), options.window, turn.variant == 1);
-        blocking(move || count(gate, is_viewed.then_some(url.as_str()), window)).await
+        count(gate.pid(), (turn.variant == 1).then_some(url), options.window).await
     })
     .await?;
     ends.store(true, Ordering::Relaxed);
@@ -150,19 +149,23 @@ async fn until_known(
 }
 
 /// Per cent of a core that the gate and a browser take, which shows the page at `url` or an empty one.
-fn count(gate: u32, url: Option<&str>, window: Duration) -> Result<(f64, f64), Error> {
-    let mut page = Page::open(url.unwrap_or("about:blank"), WINDOW)?;
-    if url.is_some() {
-        page.until("document.body.dataset.ready === 'yes'")?;
-    }
-    page.quiet()?;
-    std::thread::sleep(window / 4);
+async fn count(gate: u32, url: Option<String>, window: Duration) -> Result<(f64, f64), Error> {
+    let is_viewed = url.is_some();
+    let open = move || {
+        let mut page = Page::open(url.as_deref().unwrap_or("about:blank"), WINDOW)?;
+        if is_viewed {
+            page.until("document.body.dataset.ready === 'yes'")?;
+        }
+        page.quiet().map(|()| page)
+    };
+    let mut page = blocking(open).await?;
+    sleep(window / 4).await;
     let (of_gate, of_browser) = (CpuMeter::start(&[gate]), CpuMeter::start(&descendants(page.pid())));
-    std::thread::sleep(window);
+    sleep(window).await;
     let used = (of_gate.share() * 100.0, of_browser.share() * 100.0);
-    if url.is_some() {
+    if is_viewed {
         // Still there, and live.
-        page.until("document.querySelector('#link').textContent === 'live'")?;
+        blocking(move || page.until("document.querySelector('#link').textContent === 'live'")).await?;
     }
     Ok(used)
 }

@@ -4,7 +4,7 @@
 //! a user, a password or a setting, because every client logs in as itself.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 
 use crate::raw::Complaint;
@@ -62,6 +62,28 @@ impl Address {
                 host.eq_ignore_ascii_case("localhost") || host.parse().is_ok_and(is_loopback)
             }
         }
+    }
+
+    /// Whether no two sockets can listen at both: of one port, one has the host of the other or all hosts.
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
+        let (Self::Inet { host, port }, Self::Inet { host: other, port: other_port }) = (self, other) else {
+            return self == other;
+        };
+        // Names are only equal where they are written alike: no resolver is asked.
+        let ip = |host: &str| match host.parse::<IpAddr>() {
+            Err(_) if host.eq_ignore_ascii_case("localhost") => Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+            parsed => parsed.ok().map(|ip| ip.to_canonical()),
+        };
+        let is_everywhere = |all: Option<IpAddr>, other: Option<IpAddr>| match all {
+            Some(IpAddr::V6(all)) => all.is_unspecified(),
+            Some(IpAddr::V4(all)) => all.is_unspecified() && !matches!(other, Some(IpAddr::V6(_))),
+            None => false,
+        };
+        let (one, two) = (ip(host), ip(other));
+        let is_one_host = host == other || (one.is_some() && one == two);
+        *port != 0
+            && port == other_port
+            && (is_one_host || is_everywhere(one, two) || is_everywhere(two, one))
     }
 
     /// Reads an address. `port` is the one that hints and socket names use: 5432 of a server, 6432 of ours.

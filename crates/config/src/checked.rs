@@ -124,17 +124,30 @@ pub(crate) const LEVELS: &[(&str, LogLevel)] = &[
 pub(crate) const SOCKET_MODES: &[(&str, SocketMode)] =
     &[("0600", SocketMode::Owner), ("0660", SocketMode::Group)];
 
+impl Admin {
+    /// The admin listener of a configuration that says nothing of it, as where flags make the gate.
+    pub fn unless_told() -> Self {
+        let (nothing, mut errors) = (DeTable::new(), Vec::new());
+        read_admin(&mut Section::open("admin".to_owned(), &nothing, ADMIN, ("", 0), &mut errors))
+    }
+}
+
 impl World {
     /// Reads a world out of TOML. What is wrong goes to `errors`; if there is any, the world isn't to be
     /// used.
     pub(crate) fn read(text: &str, errors: &mut Vec<Error>, examine: Examine<'_>) -> Self {
         let (document, syntax) = DeTable::parse_recoverable(text);
         // After an error of syntax the rest is a guess of the parser's, and errors in a guess only confuse.
-        if !syntax.is_empty() {
-            errors.extend(syntax.iter().map(|error| Error {
-                position: Some(Position::of(text, error.span().map_or(0, |span| span.start))),
-                ..Error::new(format!("isn't TOML: {}", error.message()))
-            }));
+        for error in &syntax {
+            let position = Some(Position::of(text, error.span().map_or(0, |span| span.start)));
+            // The parser stumbles several times over one slip.
+            let is_same_line = |known: &Error| known.position.map(|at| at.line) == position.map(|at| at.line);
+            if !errors.iter().any(is_same_line) {
+                let why = format!("isn't TOML: {}", error.message());
+                let is_of_form = why.contains("expected");
+                let hint = is_of_form.then(|| "a line is `key = value`, and texts are in quotes".to_owned());
+                errors.push(Error { position, hint, ..Error::new(why) });
+            }
         }
         let checking = if syntax.is_empty() { errors } else { &mut Vec::new() };
         Self::read_document(&document, (text, examine), checking)

@@ -117,7 +117,30 @@ pub fn amended(world: &World, gate: &[(&str, String)]) -> Result<World, Errors> 
         let form = GATE.iter().find(|field| field.key == *key).map_or(Form::Any, |field| field.form);
         text += &format!("{key} = {}\n", raw::literal(form, value));
     }
-    parse(Origin::CommandLine, &text)
+    parse(Origin::CommandLine, &text).map_err(hinting_at_flags)
+}
+
+fn hinting_at_flags(mut errors: Errors) -> Errors {
+    for hint in errors.list.iter_mut().filter_map(|error| error.hint.as_mut()) {
+        *hint = as_flags(hint);
+    }
+    errors
+}
+
+/// A hint that names keys as in a file, with flags: `--connections=5` for `connections = 5`.
+fn as_flags(hint: &str) -> String {
+    let mut parts = hint.split(" = ");
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let is_of_key = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+        let start = text.trim_end_matches(is_of_key).len();
+        if GATE.iter().any(|field| field.key == &text[start..]) {
+            text = format!("{}--{}={part}", &text[..start], text[start..].replace('_', "-"));
+        } else {
+            text = format!("{text} = {part}");
+        }
+    }
+    text
 }
 
 /// Reads a capacity out of the text that the key `capacity` takes.
@@ -160,5 +183,5 @@ pub fn from_flags_with(
         let form = GATE.iter().find(|field| field.key == *key).map_or(Form::Any, |field| field.form);
         text += &format!("{key} = {}\n", raw::literal(form, value));
     }
-    parse_with(Origin::CommandLine, &text, examine)
+    parse_with(Origin::CommandLine, &text, examine).map_err(hinting_at_flags)
 }

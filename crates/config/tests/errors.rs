@@ -58,6 +58,12 @@ fn durations_have_bounds() {
         ),
     ]);
     assert!(of_gate("queue_timeout = \"soon\"").ends_with(form));
+    for (written, meant) in [("5 minuts", "5 minutes"), ("1h 10secnds", "1h 10seconds")] {
+        let said = of_gate(&format!("queue_timeout = \"{written}\""));
+        assert!(said.ends_with(&format!("; did you mean {meant:?}?")), "{said}");
+        assert!(said.starts_with("isn't a duration: there is no unit "), "{said}");
+    }
+    assert!(of_gate("queue_timeout = \"5 parsecs\"").ends_with(form));
     assert!(of_gate("drain_timeout = \"-1s\"").ends_with(form));
 }
 
@@ -258,6 +264,10 @@ fn the_admin_listener_is_tcp_or_none() {
         "g.toml:2: admin: listen = \"6433\": has no host; write \"127.0.0.1:6433\""
     );
     assert!(of_admin("\"127.0.0.1:6432\"").ends_with("the admin listener is there"));
+    for everywhere in ["0.0.0.0:6432", "[::]:6432"] {
+        let said = of_admin(&format!("{everywhere:?}"));
+        assert!(said.ends_with(&format!("the admin listener is there ({everywhere})")), "{said}");
+    }
     assert_eq!(
         of_admin("\"none\"\nsocket = \"run/a\""),
         "g.toml:3: admin: socket = \"run/a\": is a relative path; write an absolute one: \"unix:/run/…\""
@@ -290,6 +300,39 @@ fn gates_must_not_collide() {
         "g.toml:3: gate 2: name: another gate has this name; names must be unique\n\
          g.toml:5: gate 2: listen = \"127.0.0.1:6432\": another gate listens on 127.0.0.1:6432"
     );
+}
+
+#[test]
+fn addresses_that_no_two_sockets_can_have_collide_and_no_others() {
+    let both = |one: &str, other: &str| {
+        let gate = |name: &str, listen: &str| {
+            format!("[[gate]]\nname = \"{name}\"\nupstream = \"db:5432\"\nlisten = \"{listen}\"\n")
+        };
+        let text = gate("a", one) + &gate("b", other);
+        parse(Origin::File("g.toml".into()), &text).err().map(|errors| errors.to_string())
+    };
+    let everywhere = ["0.0.0.0:6000", "[::]:6000"];
+    for host in ["127.0.0.1:6000", "localhost:6000", "db.internal:6000", "10.0.0.1:6000"] {
+        for all in everywhere {
+            let said = both(all, host).unwrap_or_else(|| panic!("{all} and {host}"));
+            assert!(said.ends_with(&format!("another gate listens on {all}")), "{said}");
+            assert!(both(host, all).is_some(), "{host} and {all}");
+        }
+    }
+    assert!(both("[::]:6000", "[::1]:6000").is_some() && both("0.0.0.0:6000", "[::]:6000").is_some());
+    assert!(both("127.0.0.1:6000", "localhost:6000").is_some());
+    for (one, other) in [
+        ("0.0.0.0:6000", "[::1]:6000"),
+        ("0.0.0.0:6000", "127.0.0.1:6001"),
+        ("127.0.0.1:6000", "127.0.0.2:6000"),
+        ("0.0.0.0:0", "127.0.0.1:0"),
+    ] {
+        assert_eq!(both(one, other), None);
+    }
+    let itself = complaints("[[gate]]\nupstream = \"127.0.0.1:6432\"\nlisten = \"0.0.0.0:6432\"\n");
+    assert!(itself.contains("is the gate itself"), "{itself}");
+    let far = "[[gate]]\nupstream = \"db:6432\"\nlisten = \"0.0.0.0:6432\"\n";
+    assert!(parse(Origin::File("g.toml".into()), far).is_ok(), "another machine may have the port");
 }
 
 #[test]
@@ -370,6 +413,10 @@ fn errors_of_syntax_are_told_with_their_lines_and_nothing_else() {
     assert!(!said.contains("queue_max"), "{said}");
     let twice = complaints("[[gate]]\nupstream = \"db:5432\"\nupstream = \"db:5433\"\n");
     assert_eq!(twice, "g.toml:3: isn't TOML: duplicate key");
+    // One slip is one error.
+    let said = complaints("[[gate]]\nupstream = \"db:5432\"\nqueue_max = = 5\n");
+    assert!(said.starts_with("g.toml:3: isn't TOML: ") && said.lines().count() == 1, "{said}");
+    assert!(said.ends_with("; a line is `key = value`, and texts are in quotes"), "{said}");
 }
 
 #[test]
@@ -501,4 +548,22 @@ fn the_modes_of_tls_have_defaults_that_fit() {
     ] {
         assert_eq!(mode(lines), expected, "{lines}");
     }
+}
+
+#[test]
+fn hints_to_flags_name_flags() {
+    let said = |flags: &[(&str, &str)]| {
+        let given: Vec<_> = flags.iter().map(|(key, value)| (*key, (*value).to_owned())).collect();
+        config::from_flags(&given, None).expect_err("it is wrong").to_string()
+    };
+    let mysql = said(&[("protocol", "mysql"), ("upstream", "127.0.0.1:3306")]);
+    assert!(mysql.contains("write --users-file=\"/etc/gatekeeper/users.txt\""), "{mysql}");
+    let open = said(&[
+        ("upstream", "db:5432"),
+        ("listen", "0.0.0.0:6432"),
+        ("auth", "trust"),
+        ("users_file", "/etc/users"),
+    ]);
+    assert!(open.contains("set --allow-trust-relay=true if"), "{open}");
+    assert!(!mysql.contains("users_file") && !open.contains("allow_trust_relay"), "{mysql}\n{open}");
 }

@@ -91,7 +91,7 @@ pub(crate) struct WhyArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) gate: Option<String>,
     /// The last requests of this session, as SHOW CLIENTS numbers it.
-    #[arg(long, value_name = "N", conflicts_with = "id")]
+    #[arg(long, value_name = "N", conflicts_with = "id", value_parser = session)]
     pub(crate) session: Option<u64>,
     /// How many of the slowest [default: 10].
     #[arg(long, value_name = "N", conflicts_with_all = ["id", "session"])]
@@ -99,6 +99,11 @@ pub(crate) struct WhyArgs {
     /// Print JSON, with all that is known.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+fn session(text: &str) -> Result<u64, &'static str> {
+    text.parse()
+        .map_err(|_| "sessions are numbered, as 17: SHOW CLIENTS has the number as `id`, and so has the log")
 }
 
 #[derive(Debug, Args)]
@@ -240,6 +245,9 @@ pub(crate) struct AdviseArgs {
     /// What requests take: worked out of upstream times by how many shared the cores, or as measured.
     #[arg(long, value_name = "WHICH", value_enum, default_value = "shared")]
     pub(crate) service_times: ServiceTimes,
+    /// Taken as `replay` takes it; an advice always goes by what there is of a trace.
+    #[arg(long, hide = true)]
+    pub(crate) partial: bool,
     /// How many runs go at the same time [default: one for each core]. The results are the same.
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<NonZero<usize>>,

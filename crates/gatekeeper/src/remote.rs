@@ -158,7 +158,8 @@ impl Remote {
 
     fn lost(&self, error: &io::Error) -> Failure {
         Failure::Runtime(format!(
-            "no gatekeeper answers at {}: {error}; does one run with its admin listener there? (--admin)",
+            "no gatekeeper answers at {}: {error}; if its admin listener is elsewhere, name that with --admin ADDR, or \
+             its configuration with --config FILE",
             self.place
         ))
     }

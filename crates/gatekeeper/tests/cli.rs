@@ -66,6 +66,15 @@ fn check_and_run_say_that_a_state_file_has_no_directory() {
 }
 
 #[test]
+fn check_says_of_an_admin_listener_that_other_machines_can_reach_it() {
+    let directory = with_config(&format!("[admin]\nlisten = \"0.0.0.0:6433\"\n{MINIMAL}"));
+    let (code, _, said) = ran(directory.path(), &["check"]);
+    assert!(code == 0 && said.contains("\"0.0.0.0:6433\": other machines can reach it"), "{said}");
+    let directory = with_config(&format!("[admin]\nlisten = \"[::1]:6433\"\n{MINIMAL}"));
+    assert_eq!(ran(directory.path(), &["check"]).2, "");
+}
+
+#[test]
 fn check_without_a_file_takes_the_one_that_run_would_find() {
     let directory = with_config(MINIMAL);
     let named = ran(directory.path(), &["check", "gatekeeper.toml"]);
@@ -161,10 +170,12 @@ fn an_address_in_use_is_a_failure_while_running() {
         ran(directory.path(), &["run", "--upstream", "127.0.0.1:1", "--admin", "none", "--listen", &address]);
     assert_eq!(code, 1, "{said}");
     assert!(said.contains(&format!("gate \"postgres\": cannot listen on {address}: ")), "{said}");
+    assert!(said.contains("perhaps another gatekeeper") && said.contains("--listen"), "{said}");
 
     let (code, _, said) = ran(directory.path(), &["run", "--upstream", "127.0.0.1:1", "--admin", &address]);
     assert_eq!(code, 1, "{said}");
     assert!(said.contains(&format!("cannot serve the admin listener on {address}: ")), "{said}");
+    assert!(said.contains("perhaps another gatekeeper") && said.contains("--admin"), "{said}");
 }
 
 #[test]
@@ -283,6 +294,9 @@ fn types_without_a_gatekeeper_says_so_and_exits_with_1() {
     let (code, _, said) = ran(directory.path(), &["types", "--admin", &free]);
     assert_eq!(code, 1);
     assert!(said.starts_with(&format!("no gatekeeper answers at {free}: ")), "{said}");
+    assert!(said.contains("--admin ADDR") && said.contains("--config FILE"), "{said}");
+    let (code, _, said) = ran(directory.path(), &["why", "--session", "abc"]);
+    assert!(code == 2 && said.contains("sessions are numbered, as 17"), "{said}");
 }
 
 #[test]

@@ -38,7 +38,7 @@ mod users_file;
 mod why;
 
 pub use console::{ConfigRow, Console};
-pub use listener::{Door, Listener, leave_socket_files, own_socket_files};
+pub use listener::{Door, Listener, leave_socket_files, own_socket_files, remedy};
 pub use network::Network;
 pub use sql_class::SqlClassRule;
 pub use sql_type::request_type_named;

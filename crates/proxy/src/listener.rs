@@ -37,6 +37,21 @@ const LOG_PERIOD: Duration = Duration::from_secs(10);
 /// The time that sessions have to say good-bye once they were told to abort.
 const ABORT_GRACE: Duration = Duration::from_secs(2);
 
+/// What to do about an address that can't be listened on, where that can be told; goes behind the error.
+pub fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "; another process listens there, perhaps another gatekeeper: stop that, or choose another address (`listen`, \
+             --listen; of the admin listener [admin] `listen`, --admin)"
+        }
+        io::ErrorKind::AddrNotAvailable => "; no interface of this machine has that address: choose another",
+        io::ErrorKind::PermissionDenied => {
+            "; a port below 1024 takes CAP_NET_BIND_SERVICE, a socket file a directory that this user may write"
+        }
+        _ => "",
+    }
+}
+
 /// What bounds a listener, as it holds at the moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {

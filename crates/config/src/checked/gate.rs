@@ -328,12 +328,13 @@ fn refuse_collisions(section: &mut Section<'_>, gate: &Gate, others: &[Gate], ad
     if others.iter().any(|other| other.name == gate.name) {
         section.complain("name", Complaint::new("another gate has this name").hint("names must be unique"));
     }
-    let is_fixed = gate.listen.port() != Some(0);
-    if is_fixed && others.iter().any(|other| other.listen == gate.listen) {
-        section.complain("listen", Complaint::new(format!("another gate listens on {}", gate.listen)));
+    let overlaps = |taken: &&Address| taken.overlaps(&gate.listen);
+    if let Some(taken) = others.iter().map(|other| &other.listen).find(overlaps) {
+        section.complain("listen", Complaint::new(format!("another gate listens on {taken}")));
     }
-    if is_fixed && admin.listen.as_ref() == Some(&gate.listen) {
-        section.complain("listen", Complaint::new("the admin listener is there"));
+    if let Some(taken) = admin.listen.as_ref().filter(overlaps) {
+        let where_ = if *taken == gate.listen { String::new() } else { format!(" ({taken})") };
+        section.complain("listen", Complaint::new(format!("the admin listener is there{where_}")));
     }
     if matches!((&gate.listen, &admin.socket), (Address::Unix(path), Some(socket)) if path == socket) {
         section.complain("listen", Complaint::new("the admin listener's socket is there"));
@@ -344,7 +345,7 @@ fn refuse_collisions(section: &mut Section<'_>, gate: &Gate, others: &[Gate], ad
     if gate.trace.file.is_some() && others.iter().any(|other| other.trace.file == gate.trace.file) {
         section.complain("trace_file", Complaint::new("another gate writes its trace there"));
     }
-    if gate.upstream().contains(&gate.listen) {
+    if gate.upstream().iter().any(|it| *it == gate.listen || it.is_local() && it.overlaps(&gate.listen)) {
         section.complain("upstream", Complaint::new("is the gate itself (`listen`)"));
     }
     let log = |gate: &Gate| match &gate.service {

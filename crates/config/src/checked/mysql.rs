@@ -33,7 +33,7 @@ pub(super) fn read(section: &mut Section<'_>) -> Mysql {
     let users_file = section.read_given("users_file", raw::some_text).map(PathBuf::from);
     if users_file.is_none() && !section.has("users_file") {
         let why = "is missing: a server of MySQL speaks first, so the gate itself must know who may log in";
-        let hint = "write users_file = \"/etc/gatekeeper/users.txt\"";
+        let hint = "write users_file = \"/etc/gatekeeper/users.txt\", a file with a line `\"user\" \"password\"` for each";
         section.complain("users_file", Complaint::new(why).hint(hint));
     }
     Mysql {

@@ -257,7 +257,7 @@ pub(crate) fn times(value: &DeValue<'_>) -> Result<Vec<(String, Duration)>, Comp
 }
 
 fn duration(value: &DeValue<'_>) -> Result<Duration, Complaint> {
-    let form = "write a duration such as \"250ms\", \"1s\" or \"2m\"";
+    let form = DURATION_FORM;
     match value {
         DeValue::Integer(number) => Err(Complaint::new("needs a unit").hint(units(number.as_str()))),
         DeValue::Float(_) => {
@@ -266,9 +266,26 @@ fn duration(value: &DeValue<'_>) -> Result<Duration, Complaint> {
         DeValue::String(text) if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) => {
             Err(Complaint::new("needs a unit").hint(units(text)))
         }
-        DeValue::String(text) => humantime::parse_duration(text)
-            .map_err(|error| Complaint::new(format!("isn't a duration ({error})")).hint(form)),
+        DeValue::String(text) => {
+            humantime::parse_duration(text).map_err(|error| not_a_duration(text, &error))
+        }
         other => Err(Complaint::new(format!("{} isn't a duration", what(other))).hint(form)),
+    }
+}
+
+const DURATION_FORM: &str = "write a duration such as \"250ms\", \"1s\" or \"2m\"";
+
+/// What is wrong with a text that should be a duration; of a misspelled unit, which one is near.
+fn not_a_duration(text: &str, error: &humantime::DurationError) -> Complaint {
+    const UNITS: [&str; 9] = ["ms", "s", "m", "h", "milliseconds", "seconds", "minutes", "hours", "days"];
+    let humantime::DurationError::UnknownUnit { unit, .. } = error else {
+        return Complaint::new(format!("isn't a duration ({error})")).hint(DURATION_FORM);
+    };
+    let complaint = Complaint::new(format!("isn't a duration: there is no unit {unit:?}"));
+    let distance = |known: &&&str| strsim::damerau_levenshtein(unit, known);
+    match UNITS.iter().min_by_key(distance).filter(|near| distance(near) <= near.len() / 3) {
+        Some(near) => complaint.hint(format!("did you mean {:?}?", text.replace(unit, near))),
+        None => complaint.hint(DURATION_FORM),
     }
 }
 

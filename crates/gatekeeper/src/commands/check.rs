@@ -11,6 +11,12 @@ pub(crate) fn check(file: Option<PathBuf>) -> Result<String, Failure> {
     let file = file.map_or_else(find, Ok)?;
     let world = files::load(&file).map_err(|errors| Failure::Usage(errors.to_string()))?;
     assemble::token(&world.admin).map_err(Failure::Usage)?;
+    if let Some(listen) = world.admin.listen.as_ref().filter(|listen| !listen.is_local()) {
+        eprintln!(
+            "admin: listen = \"{listen}\": other machines can reach it, and it asks for no password to look; 127.0.0.1 \
+             is only for this one"
+        );
+    }
     for gate in &world.gates {
         let loaded = match &gate.service {
             config::Service::Postgres(postgres) => assemble::authentication(postgres).map(drop),

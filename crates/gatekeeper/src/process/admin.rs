@@ -37,7 +37,8 @@ impl Listeners {
         admin.set_token(token(&world.admin).map_err(Failure::Usage)?);
         let mut inherited = |address: &str| inheritance.as_mut().and_then(|given| given.socket(address));
         let failed = |address: &str, error: std::io::Error| {
-            Failure::Runtime(format!("cannot serve the admin listener on {address}: {error}"))
+            let remedy = proxy::remedy(&error);
+            Failure::Runtime(format!("cannot serve the admin listener on {address}: {error}{remedy}"))
         };
         let mut listeners = Self { socket: None, network: None };
         if let Some(path) = &world.admin.socket {

@@ -94,7 +94,7 @@ pub struct Bound {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The address can't be had.
-    #[error("cannot listen on {address}: {source}")]
+    #[error("cannot listen on {address}: {source}{}", crate::listener::remedy(source))]
     Listen {
         /// Which.
         address: Address,

@@ -117,7 +117,7 @@ impl Settings {
 
 /// Why a gate could not start.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot listen on {address}: {source}")]
+#[error("cannot listen on {address}: {source}{}", crate::listener::remedy(source))]
 pub struct StartError {
     /// Which address.
     address: Address,

@@ -239,7 +239,7 @@ impl Settings {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The address can't be listened on.
-    #[error("cannot listen on {address}: {source}")]
+    #[error("cannot listen on {address}: {source}{}", crate::listener::remedy(source))]
     Listen {
         /// Which address.
         address: Address,
